@@ -1,0 +1,294 @@
+//! Control: what may be asked of a session, and what workers report to it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ErrorCode;
+use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
+use crate::model::{Content, Message, Streaming};
+use crate::timestamp::Timestamp;
+
+/// The verb of a control subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verb {
+    /// Begin a session.
+    Start,
+    /// The user says something.
+    SendUserMessage,
+    /// Open no new call.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Cancel what is in flight and end.
+    Stop,
+    /// A person's answer to a gate, or a client's result of an external call.
+    Answer,
+    /// Forget the transcript.
+    ClearHistory,
+    /// An executor's result.
+    ProvideToolResult,
+    /// A gateway's reply.
+    ModelFinished,
+    /// A gateway's failure.
+    ModelFailed,
+}
+
+impl Verb {
+    /// Every verb.
+    pub const ALL: &'static [Self] = &[
+        Self::Start,
+        Self::SendUserMessage,
+        Self::Pause,
+        Self::Resume,
+        Self::Stop,
+        Self::Answer,
+        Self::ClearHistory,
+        Self::ProvideToolResult,
+        Self::ModelFinished,
+        Self::ModelFailed,
+    ];
+
+    /// As in a subject.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::SendUserMessage => "send_user_message",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Stop => "stop",
+            Self::Answer => "answer",
+            Self::ClearHistory => "clear_history",
+            Self::ProvideToolResult => "provide_tool_result",
+            Self::ModelFinished => "model_finished",
+            Self::ModelFailed => "model_failed",
+        }
+    }
+
+    /// Reads a subject's token.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|verb| verb.as_str() == text)
+    }
+
+    /// Whether clients send it; the others come from workers, in any order.
+    pub const fn is_client(self) -> bool {
+        match self {
+            Self::Start
+            | Self::SendUserMessage
+            | Self::Pause
+            | Self::Resume
+            | Self::Stop
+            | Self::Answer
+            | Self::ClearHistory => true,
+            Self::ProvideToolResult | Self::ModelFinished | Self::ModelFailed => false,
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What stands first in every client command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CommandMeta {
+    /// Version of the contract.
+    pub v: u32,
+    /// When the edge took it in.
+    pub time: Timestamp,
+    /// Who asks, for the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The edge replica that waits for [`Done`] on `ai_rpc.done.<edge>.<id>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge: Option<CommandId>,
+}
+
+/// A command of a client, as published on its control subject.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Command<T> {
+    /// Who, when.
+    pub meta: CommandMeta,
+    /// What.
+    #[serde(flatten)]
+    pub body: T,
+}
+
+/// Payload of `start`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct Start {
+    /// The agent; the configured default where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    /// The first message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Content>,
+    /// Whether the session waits for more after its first turn.
+    pub interactive: bool,
+    /// History to begin with: user and assistant texts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Message>,
+    /// The model; the agent's where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Parameters for the provider.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Continuation settings that replace the agent's, one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continuation: Option<ContinuationOverride>,
+    /// Features switched on and off for this session.
+    #[serde(skip_serializing_if = "Features::is_empty")]
+    pub features: Features,
+    /// Tools that this session may use, of those that its agent may; all of them where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// How replies are streamed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streaming: Option<Streaming>,
+}
+
+/// Prompt features by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct Features {
+    /// Switched on.
+    pub enable: Vec<String>,
+    /// Switched off.
+    pub disable: Vec<String>,
+}
+
+impl Features {
+    /// Whether nothing is switched.
+    pub fn is_empty(&self) -> bool {
+        self.enable.is_empty() && self.disable.is_empty()
+    }
+}
+
+/// Continuation settings of one session; what is absent stays as the agent has it. Lists are replaced, not merged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct ContinuationOverride {
+    /// See [`crate::settings::ContinuationSettings`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require_explicit_signal: Option<bool>,
+    /// Steps of a turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_iterations: Option<u32>,
+    /// Seconds of a turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
+    /// Whether a cut reply is continued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continue_on_length: Option<bool>,
+    /// Patterns that mean "go on".
+    #[serde(skip_serializing_if = "Option::is_none", alias = "patterns")]
+    pub continuation_patterns: Option<Vec<String>>,
+    /// Patterns that mean "done".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub termination_patterns: Option<Vec<String>>,
+}
+
+/// How a message meets a running turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Seen by the model at the start of the next step.
+    #[default]
+    Steer,
+    /// Begins the next turn.
+    Queue,
+    /// Cancels the model call in flight and begins a new step.
+    Interrupt,
+}
+
+/// Payload of `send_user_message`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendUserMessage {
+    /// Text or parts.
+    pub content: Content,
+    /// How it meets a running turn.
+    #[serde(default)]
+    pub mode: Mode,
+}
+
+/// Payload of `pause`, `resume`, `stop` and `clear_history`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct Because {
+    /// Why, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What a person decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerDecision {
+    /// The call may run.
+    Approve,
+    /// The call must not run.
+    Deny,
+}
+
+/// Payload of `answer`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// The gate: the id of the call that waits.
+    pub gate: CallId,
+    /// SHA-256 of the arguments that were shown; an answer to other arguments is refused.
+    pub arguments_sha256: String,
+    /// What is decided.
+    pub decision: AnswerDecision,
+    /// A note; on `deny` the model reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// How the loop dealt with a command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// Its verb.
+    pub verb: Verb,
+    /// Its id.
+    pub id: CommandId,
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// Its session.
+    pub session: SessionId,
+    /// The slot of its commit.
+    pub slot: u64,
+    /// The session's last `seq` after that commit.
+    pub seq: u64,
+    /// Set when the command changed nothing: why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refusal>,
+}
+
+/// Why a command changed nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Stable.
+    pub code: ErrorCode,
+    /// For people: what, and what to do.
+    pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_flat_and_strict() {
+        let text = r#"{"meta":{"v":1,"time":"2024-01-15T10:30:45.123Z"},"content":"hi"}"#;
+        let command: Command<SendUserMessage> = serde_json::from_str(text).unwrap();
+        assert_eq!(command.body.content, Content::from("hi"));
+        assert_eq!(command.body.mode, Mode::Steer);
+    }
+}

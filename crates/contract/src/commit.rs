@@ -1,0 +1,169 @@
+//! The commit: one message in the log, create-only in its slot.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Json;
+use crate::event::{Envelope, Event, Topic};
+use crate::subject::SessionKey;
+use crate::timestamp::Timestamp;
+
+/// Version of the fold. A replica that meets a greater one never decides nor snapshots: it hands back.
+pub const FOLD: u32 = 1;
+/// Version of the contract.
+pub const VERSION: u32 = 1;
+
+/// What stands first in a commit: enough for workers and viewers, without reading the rest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CommitMeta {
+    /// Version of the contract.
+    pub v: u32,
+    /// Random, per body: how a writer recognises its own commit.
+    pub commit: String,
+    /// Version of the fold that decided.
+    pub fold: u32,
+    /// The session's phase after this commit.
+    pub phase: Phase,
+    /// The open calls after this commit, `<call>.<attempt>`.
+    pub open: Vec<String>,
+    /// Stream sequence of the last client command handled.
+    pub control_seq: u64,
+    /// `seq` of this commit's first public event, whether or not it holds one.
+    pub seq: u64,
+    /// When it was decided.
+    pub time: Timestamp,
+    /// The turn's trace, 32 hex digits; empty where nothing is traced.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub trace_id: String,
+}
+
+impl CommitMeta {
+    /// Whether this try of this call may run.
+    pub fn is_open(&self, call: &crate::ids::CallAttempt) -> bool {
+        let name = call.to_string();
+        self.open.contains(&name)
+    }
+}
+
+/// What a session is doing, as workers and lists see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Waiting for the user.
+    Idle,
+    /// In a turn.
+    Running,
+    /// No new call starts.
+    Paused,
+    /// Over.
+    Ended,
+}
+
+/// A commit.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Commit {
+    /// What workers and viewers need.
+    pub meta: CommitMeta,
+    /// On a page's first slot: the state before this commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Json>,
+    /// What happened, in order. Events of a newer version are read as [`Event::Unknown`].
+    #[serde(deserialize_with = "crate::event::read_all")]
+    pub events: Vec<Event>,
+}
+
+impl Commit {
+    /// Whether a writer of this version must not build on it (I8): it was decided by a newer fold, or says something
+    /// that this version does not know.
+    pub fn is_newer(&self) -> bool {
+        self.meta.fold > FOLD || self.events.contains(&Event::Unknown)
+    }
+
+    /// Its public events, as viewers receive them. The same commit always gives the same envelopes.
+    pub fn envelopes(&self, key: &SessionKey, slot: u64) -> Vec<(Topic, Envelope)> {
+        envelopes(&self.meta, &self.events, key, slot)
+    }
+}
+
+/// As [`Commit::envelopes`], for whoever has its parts.
+pub fn envelopes(meta: &CommitMeta, events: &[Event], key: &SessionKey, slot: u64) -> Vec<(Topic, Envelope)> {
+    let public = events.iter().enumerate().filter_map(|(position, event)| Some((position, event, event.topic()?)));
+    (meta.seq..)
+        .zip(public)
+        .map(|(seq, (position, event, topic))| {
+            let envelope = Envelope {
+                id: format!("{}-{slot}-{position}", key.session),
+                session_id: key.session.clone(),
+                tenant: key.tenant.clone(),
+                seq: Some(seq),
+                time: meta.time,
+                trace_id: meta.trace_id.clone(),
+                data: event.data(),
+            };
+            (topic, envelope)
+        })
+        .collect()
+}
+
+/// A commit's beginning, read without the rest.
+#[derive(Debug, Clone, Deserialize)]
+pub struct CommitHead {
+    /// What workers and viewers need.
+    pub meta: CommitMeta,
+}
+
+/// A line of the session index: KV `ai_loop_sessions`. Never the truth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionSummary {
+    /// The session.
+    pub session_id: crate::SessionId,
+    /// Its tenant.
+    pub tenant: crate::TenantId,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Its agent.
+    pub agent: String,
+    /// Its model.
+    pub model: String,
+    /// The beginning of its first message.
+    pub title: String,
+    /// Its turn.
+    pub turn: u32,
+    /// Its step.
+    pub step: u32,
+    /// The last `seq`.
+    pub seq: u64,
+    /// When it began.
+    pub started: Timestamp,
+    /// When it last changed.
+    pub updated: Timestamp,
+    /// What it used.
+    pub spent: crate::event::Spent,
+    /// Why its last turn ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<crate::event::StopReason>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commit(events: &str) -> Result<Commit, serde_json::Error> {
+        serde_json::from_str(&format!(
+            r#"{{"meta":{{"v":1,"commit":"c","fold":1,"phase":"idle","open":[],"control_seq":0,"seq":1,
+                "time":"2024-01-15T10:30:45.123Z","news":true}},"events":{events}}}"#
+        ))
+    }
+
+    #[test]
+    fn i8_news_never_breaks_an_observer_and_never_lets_a_writer_decide() {
+        let timer = r#"{"type":"timer_set","data":{"number":1,"at":"2024-01-15T10:30:45.123Z","new":1}}"#;
+        let known = commit(&format!("[{timer}]")).unwrap();
+        assert!(!known.is_newer());
+        for news in [r#"{"type":"dream","data":{"deep":[1,{"a":null}]}}"#, r#"{"type":"dream"}"#] {
+            let commit = commit(&format!("[{news},{timer}]")).unwrap();
+            assert!(commit.is_newer(), "{news}");
+            assert_eq!(commit.events[1], known.events[0], "{news}");
+        }
+        assert!(commit(r#"[{"type":"timer_set","data":{"number":"x"}}]"#).is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! `ai_rpc.prompt.compose`: what a session is made of, asked of the prompt-composer.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ErrorCode;
+use crate::command::Features;
+use crate::ids::{AgentId, TenantId};
+use crate::settings::{AgentSettings, ModelSettings};
+use crate::tool::ToolSpec;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ComposeRequest {
+    /// For whom.
+    pub tenant: TenantId,
+    /// An agent's key or alias; the configured default where none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    /// The model; the agent's where none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Features switched for this session.
+    #[serde(default)]
+    pub features: Features,
+    /// Whether tools are described.
+    #[serde(default = "yes")]
+    pub include_tools: bool,
+    /// Whether shared components are added.
+    #[serde(default = "yes")]
+    pub include_shared: bool,
+    /// Every tool of the tenant; the agent's filter is applied by the composer.
+    #[serde(default)]
+    pub tools: Vec<ToolSpec>,
+    /// Values for `{{{name}}}`.
+    #[serde(default)]
+    pub parameters: std::collections::BTreeMap<String, String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ComposeReply {
+    /// The parts of a session.
+    Composed(Box<Composed>),
+    /// Why there is none; asking again will not help.
+    Refused {
+        /// Stable.
+        code: ErrorCode,
+        /// For people: what, and what to do.
+        message: String,
+    },
+}
+
+/// The parts of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Composed {
+    /// The system prompt.
+    pub prompt: String,
+    /// SHA-256 over the prompt, in hex.
+    pub fingerprint: String,
+    /// What it was made of, in order.
+    pub components: Vec<Component>,
+    /// What was odd.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// The agent's settings.
+    pub agent: AgentSettings,
+    /// The model's settings.
+    pub model: ModelSettings,
+}
+
+/// One part of a composed prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Component {
+    /// Its file, relative to the prompts' directory.
+    pub name: String,
+    /// SHA-256 of its text, in hex.
+    pub sha256: String,
+    /// Bytes of its text.
+    pub bytes: usize,
+}

@@ -1,0 +1,827 @@
+//! Events: what happened. Once written, an event is a promise for ever: it is only ever added to.
+//!
+//! Events with a [`Topic`] are public: they get a `seq` and go to viewers. The others are the loop's own bookkeeping.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::{AnswerDecision, Mode, Refusal, Verb};
+use crate::ids::{CallId, CommandId, SessionId, TenantId, ToolName};
+use crate::model::{Content, FailureKind, FinishReason, Message, Streaming, ToolCall, Usage};
+use crate::settings::{AgentSettings, ModelSettings};
+use crate::timestamp::Timestamp;
+use crate::tool::{Approval, EffectClass, Outcome, ToolSpec};
+use crate::{ErrorCode, Json};
+
+macro_rules! topics {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// A public topic: one or two tokens of a subject.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Topic {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Topic {
+            /// Every topic.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// As in a subject and as a JSON-RPC method.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// Reads the tokens.
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($text => Some(Self::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+topics! {
+    /// A session began.
+    SessionStarted = "session_started",
+    /// A session ended.
+    SessionEnded = "session_ended",
+    /// A user message was taken in.
+    UserProcessed = "message.user_processed",
+    /// A piece of a reply; never logged.
+    AiChunkReceived = "message.ai_chunk_received",
+    /// A whole reply.
+    AiFullReceived = "message.ai_full_received",
+    /// A piece of a tool call's arguments; never logged.
+    ToolCallPartial = "tool_call.partial",
+    /// A complete tool call.
+    ToolCallIdentified = "tool_call.identified",
+    /// The one result of a tool call.
+    ToolCallResult = "tool_call.result_processed",
+    /// No new call opens.
+    StatusPaused = "status.paused",
+    /// Going on.
+    StatusResumed = "status.resumed",
+    /// A reply was decided about.
+    ContinuationProgress = "continuation.progress",
+    /// A turn ended.
+    TurnCompleted = "turn.completed",
+    /// A person is asked.
+    GateOpened = "gate.opened",
+    /// A person answered, or nobody did in time.
+    GateClosed = "gate.closed",
+    /// The transcript was cleared.
+    ContextCleared = "context.cleared",
+    /// Something went wrong.
+    Error = "error",
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A committed fact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "data")]
+pub enum Event {
+    /// An input was handled; first of the events that it brought.
+    #[serde(rename = "input_handled")]
+    InputHandled(InputHandled),
+    /// An input changed nothing.
+    #[serde(rename = "input_ignored")]
+    InputIgnored(InputIgnored),
+    /// `session_started`
+    #[serde(rename = "session_started")]
+    SessionStarted(Box<SessionStarted>),
+    /// `session_ended`
+    #[serde(rename = "session_ended")]
+    SessionEnded(SessionEnded),
+    /// `message.user_processed`
+    #[serde(rename = "message.user_processed")]
+    UserProcessed(UserProcessed),
+    /// A turn began.
+    #[serde(rename = "turn_started")]
+    TurnStarted(TurnStarted),
+    /// The session's tools changed.
+    #[serde(rename = "tools_resolved")]
+    ToolsResolved(ToolsResolved),
+    /// A model call was opened, or opened again with a new attempt.
+    #[serde(rename = "model_call_opened")]
+    ModelCallOpened(ModelCallOpened),
+    /// An attempt of a model call failed; another one follows at `retry_at`.
+    #[serde(rename = "model_call_failed")]
+    ModelCallFailed(ModelCallFailed),
+    /// A call in flight is no longer wanted.
+    #[serde(rename = "call_cancelled")]
+    CallCancelled(CallCancelled),
+    /// The user wants the floor: the open model call is cancelled and its partial text awaited.
+    #[serde(rename = "model_call_interrupted")]
+    ModelCallInterrupted(ModelCallInterrupted),
+    /// `message.ai_full_received`
+    #[serde(rename = "message.ai_full_received")]
+    AiFullReceived(Box<AiFullReceived>),
+    /// `tool_call.identified`
+    #[serde(rename = "tool_call.identified")]
+    ToolCallIdentified(ToolCallIdentified),
+    /// A tool call went to the executors.
+    #[serde(rename = "tool_call_opened")]
+    ToolCallOpened(ToolCallOpened),
+    /// `tool_call.result_processed`
+    #[serde(rename = "tool_call.result_processed")]
+    ToolCallResult(ToolCallResult),
+    /// `status.paused`
+    #[serde(rename = "status.paused")]
+    StatusPaused(StatusChanged),
+    /// `status.resumed`
+    #[serde(rename = "status.resumed")]
+    StatusResumed(StatusChanged),
+    /// `continuation.progress`
+    #[serde(rename = "continuation.progress")]
+    ContinuationProgress(Box<ContinuationProgress>),
+    /// `turn.completed`
+    #[serde(rename = "turn.completed")]
+    TurnCompleted(TurnCompleted),
+    /// `gate.opened`
+    #[serde(rename = "gate.opened")]
+    GateOpened(GateOpened),
+    /// `gate.closed`
+    #[serde(rename = "gate.closed")]
+    GateClosed(GateClosed),
+    /// `context.cleared`
+    #[serde(rename = "context.cleared")]
+    ContextCleared(ContextCleared),
+    /// The session's one timer was set.
+    #[serde(rename = "timer_set")]
+    TimerSet(TimerSet),
+    /// `error`
+    #[serde(rename = "error")]
+    Error(ErrorEvent),
+    /// An event of a newer version. An observer passes over it; a writer that meets one must not decide (I8).
+    #[serde(rename = "unknown")]
+    Unknown,
+}
+
+/// Reads events one by one; those of a newer version become [`Event::Unknown`].
+pub(crate) fn read_all<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Event>, D::Error> {
+    let texts = Vec::<Json>::deserialize(deserializer)?;
+    texts.iter().map(read_one).collect::<Result<_, _>>().map_err(serde::de::Error::custom)
+}
+
+fn read_one(text: &Json) -> Result<Event, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Tag {
+        r#type: String,
+    }
+    let known = serde_json::from_str::<Event>(text.get());
+    let Err(error) = known else { return known };
+    // A known event that cannot be read is damage, not news.
+    let tag: Tag = serde_json::from_str(text.get())?;
+    let is_news = serde_json::from_value::<Event>(serde_json::json!({"type": tag.r#type}))
+        .err()
+        .is_some_and(|error| error.to_string().starts_with("unknown variant"));
+    if is_news { Ok(Event::Unknown) } else { Err(error) }
+}
+
+impl Event {
+    /// Its own fields, without the tag.
+    pub fn data(&self) -> Json {
+        #[derive(Deserialize)]
+        struct Tagged {
+            data: Json,
+        }
+        serde_json::from_str::<Tagged>(Json::of(self).get()).map(|tagged| tagged.data).unwrap_or_default()
+    }
+
+    /// Its public topic; none for bookkeeping.
+    pub fn topic(&self) -> Option<Topic> {
+        match self {
+            Self::InputHandled(_)
+            | Self::InputIgnored(_)
+            | Self::TurnStarted(_)
+            | Self::ToolsResolved(_)
+            | Self::ModelCallOpened(_)
+            | Self::ModelCallFailed(_)
+            | Self::CallCancelled(_)
+            | Self::ModelCallInterrupted(_)
+            | Self::ToolCallOpened(_)
+            | Self::TimerSet(_)
+            | Self::Unknown => None,
+            Self::SessionStarted(_) => Some(Topic::SessionStarted),
+            Self::SessionEnded(_) => Some(Topic::SessionEnded),
+            Self::UserProcessed(_) => Some(Topic::UserProcessed),
+            Self::AiFullReceived(_) => Some(Topic::AiFullReceived),
+            Self::ToolCallIdentified(_) => Some(Topic::ToolCallIdentified),
+            Self::ToolCallResult(_) => Some(Topic::ToolCallResult),
+            Self::StatusPaused(_) => Some(Topic::StatusPaused),
+            Self::StatusResumed(_) => Some(Topic::StatusResumed),
+            Self::ContinuationProgress(_) => Some(Topic::ContinuationProgress),
+            Self::TurnCompleted(_) => Some(Topic::TurnCompleted),
+            Self::GateOpened(_) => Some(Topic::GateOpened),
+            Self::GateClosed(_) => Some(Topic::GateClosed),
+            Self::ContextCleared(_) => Some(Topic::ContextCleared),
+            Self::Error(_) => Some(Topic::Error),
+        }
+    }
+}
+
+/// A public event as viewers receive it. Chunks have no `seq`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// `<session>-<slot>-<position>`; the same event always has the same id.
+    pub id: String,
+    /// Its session.
+    pub session_id: SessionId,
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// One counter per session, from 1, without holes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// When it was decided.
+    pub time: Timestamp,
+    /// The turn's trace, 32 hex digits; empty where nothing is traced.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub trace_id: String,
+    /// The event's own fields.
+    pub data: Json,
+}
+
+/// Which input was handled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InputHandled {
+    /// What it was.
+    #[serde(flatten)]
+    pub input: InputRef,
+    /// For client commands: their sequence in the control stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_seq: Option<u64>,
+}
+
+/// Which input changed nothing, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InputIgnored {
+    /// What it was.
+    #[serde(flatten)]
+    pub input: InputRef,
+    /// For client commands: their sequence in the control stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_seq: Option<u64>,
+    /// Why, as its sender is told.
+    pub refusal: Refusal,
+    /// What a late reply used all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Spent>,
+    /// What a late result says, where it was not known before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<Outcome>,
+}
+
+/// An input by its identity.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct InputRef {
+    /// What kind.
+    pub kind: InputKind,
+    /// Unique within its kind.
+    pub id: CommandId,
+}
+
+/// A control verb, or the timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputKind {
+    /// The session's timer; its id is the number of the setting.
+    Timer,
+    /// Control.
+    #[serde(untagged)]
+    Control(Verb),
+}
+
+/// Tokens and money.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct Spent {
+    /// Tokens.
+    pub usage: Usage,
+    /// US dollars.
+    pub cost_usd: f64,
+}
+
+impl Spent {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { usage: self.usage.plus(other.usage), cost_usd: self.cost_usd + other.cost_usd }
+    }
+}
+
+/// The session's beginning, with everything that it keeps to its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionStarted {
+    /// The agent.
+    pub agent: AgentSettings,
+    /// The model.
+    pub model: ModelSettings,
+    /// Whether it waits for more after its first turn.
+    pub interactive: bool,
+    /// The composed prompt; the session keeps it.
+    pub prompt: String,
+    /// SHA-256 over prompt and components.
+    pub fingerprint: String,
+    /// History to begin with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Message>,
+    /// Parameters for the provider.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// How replies are streamed.
+    pub streaming: Streaming,
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// Its turn ended and it was not interactive.
+    Completed,
+    /// It was stopped.
+    Stopped,
+    /// It could not go on.
+    Error,
+    /// Nobody wanted anything of it for too long.
+    Expired,
+}
+
+impl EndReason {
+    /// As in an event.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Stopped => "stopped",
+            Self::Error => "error",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// The session's end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionEnded {
+    /// Why.
+    pub reason: EndReason,
+    /// Why its last turn ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
+    /// `MAX_ITERATIONS_REACHED` at that limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// The last turn's answer.
+    #[serde(default)]
+    pub final_response: String,
+    /// Steps of the last turn.
+    #[serde(default)]
+    pub iterations: u32,
+    /// What the whole session used.
+    #[serde(default)]
+    pub spent: Spent,
+}
+
+/// A user message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserProcessed {
+    /// The id of the command that brought it.
+    pub message_id: CommandId,
+    /// Text or parts.
+    pub content: Content,
+    /// How it meets a running turn.
+    pub mode: Mode,
+}
+
+/// A turn's beginning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnStarted {
+    /// From 1.
+    pub turn: u32,
+    /// W3C `traceparent` under which the turn's spans stand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// The messages that begin it.
+    pub messages: Vec<CommandId>,
+}
+
+/// The session's tools, as found at a turn's start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolsResolved {
+    /// SHA-256 over all of them.
+    pub sha256: String,
+    /// Sorted by name.
+    pub tools: Vec<ToolSpec>,
+}
+
+/// An open model call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelCallOpened {
+    /// Its id.
+    pub call: CallId,
+    /// From 1.
+    pub attempt: u32,
+    /// The turn.
+    pub turn: u32,
+    /// The step.
+    pub step: u32,
+    /// When its watchdog bites.
+    pub deadline: Timestamp,
+}
+
+/// A failed attempt of a model call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelCallFailed {
+    /// Which call.
+    pub call: CallId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// How it failed.
+    pub kind: FailureKind,
+    /// What happened, for people.
+    pub message: String,
+    /// What it used.
+    #[serde(default)]
+    pub spent: Spent,
+    /// When the next attempt opens; none: no further one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+}
+
+/// A call that is no longer wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallCancelled {
+    /// Which call.
+    pub call: CallId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The tool; none for a model call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolName>,
+}
+
+/// A model call that gives way to the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelCallInterrupted {
+    /// Which call.
+    pub call: CallId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// How long its partial text is awaited.
+    pub until: Timestamp,
+}
+
+/// A whole reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AiFullReceived {
+    /// The model call that it answers; also the message's id.
+    pub call: CallId,
+    /// The turn.
+    pub turn: u32,
+    /// The step.
+    pub step: u32,
+    /// What the user reads.
+    pub text: String,
+    /// What the model wrote, where that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<String>,
+    /// Its reasoning.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reasoning: String,
+    /// Its calls, with our ids, the pseudo-call `continuation` included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// Why it ended.
+    pub finish_reason: FinishReason,
+    /// The provider's word for it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub raw_finish_reason: String,
+    /// What it used.
+    #[serde(default)]
+    pub spent: Spent,
+    /// Who answered.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub provider: String,
+    /// The model that answered, in the provider's words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub model: String,
+    /// Milliseconds from the request to the end of the reply.
+    #[serde(default)]
+    pub latency_ms: u64,
+}
+
+/// A complete tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallIdentified {
+    /// Its id.
+    pub call: CallId,
+    /// The tool.
+    pub tool: ToolName,
+    /// The arguments object.
+    pub arguments: Json,
+    /// What may be done after a loss.
+    pub effect: EffectClass,
+    /// Whether a person is asked first.
+    pub approval: Approval,
+    /// Milliseconds from dispatch to its deadline, the turn's deadline aside.
+    pub timeout_ms: u64,
+    /// Bytes of its result that the model reads.
+    pub max_output: usize,
+}
+
+/// A tool call on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCallOpened {
+    /// Which call.
+    pub call: CallId,
+    /// From 1.
+    pub attempt: u32,
+    /// When an answer is no longer wanted.
+    pub deadline: Timestamp,
+}
+
+/// The one result of a tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallResult {
+    /// Which call.
+    pub call: CallId,
+    /// The tool's name, as the model wrote it.
+    pub tool: String,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What the model reads.
+    pub content: String,
+    /// For `error`: which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<ErrorCode>,
+    /// Milliseconds from dispatch to result.
+    #[serde(default)]
+    pub duration_ms: u64,
+    /// Whether it takes the place of an earlier `unknown` or `timeout`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaces: bool,
+}
+
+/// Who paused or resumed, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct StatusChanged {
+    /// Who.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What made the decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum DecisionSource {
+    /// The model's own signal.
+    Explicit,
+    /// A pattern: `continuation:<pattern>` or `termination:<pattern>`.
+    Pattern(String),
+    /// The reply holds tool calls.
+    ToolCalls,
+    /// The reply was cut at the output limit.
+    Length,
+    /// A user message that the model has not seen.
+    Message,
+    /// A limit, by its name.
+    Limit(String),
+    /// Nothing spoke.
+    Default,
+}
+
+impl fmt::Display for DecisionSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Explicit => f.write_str("explicit"),
+            Self::Pattern(which) => write!(f, "pattern:{which}"),
+            Self::ToolCalls => f.write_str("tool_calls"),
+            Self::Length => f.write_str("length"),
+            Self::Message => f.write_str("message"),
+            Self::Limit(which) => write!(f, "limit:{which}"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+impl From<DecisionSource> for String {
+    fn from(source: DecisionSource) -> Self {
+        source.to_string()
+    }
+}
+
+impl From<String> for DecisionSource {
+    fn from(text: String) -> Self {
+        match text.split_once(':') {
+            Some(("pattern", which)) => Self::Pattern(which.to_owned()),
+            Some(("limit", which)) => Self::Limit(which.to_owned()),
+            _ => match text.as_str() {
+                "explicit" => Self::Explicit,
+                "tool_calls" => Self::ToolCalls,
+                "length" => Self::Length,
+                "message" => Self::Message,
+                _ => Self::Default,
+            },
+        }
+    }
+}
+
+/// The model's, or the loop's, idea of how far the work is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct Progress {
+    /// The step at hand.
+    pub current_step: Option<u32>,
+    /// Of how many; unknown is null.
+    pub total_steps: Option<u32>,
+    /// 0 to 100; unknown is null.
+    pub completion_percentage: Option<f64>,
+    /// What is done.
+    pub steps_completed: Vec<String>,
+    /// What is left.
+    pub steps_remaining: Vec<String>,
+}
+
+/// A decision and the progress that goes with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContinuationProgress {
+    /// The agent.
+    pub agent_id: String,
+    /// The turn.
+    pub turn: u32,
+    /// The step's number within its turn.
+    pub iteration: u32,
+    /// Steps that the turn may have.
+    pub max_iterations: u32,
+    /// How far the work is.
+    pub progress: Progress,
+    /// The tools that the reply called.
+    pub current_tools: Vec<String>,
+    /// Whether another step follows.
+    pub continues: bool,
+    /// What made the decision.
+    pub source: DecisionSource,
+    /// Why.
+    pub reason: String,
+    /// The signal's status, or `UNKNOWN`.
+    pub status: String,
+    /// The reply's first 200 characters.
+    pub excerpt: String,
+    /// Its tool calls.
+    pub call_ids: Vec<CallId>,
+    /// What the loop says to the model at the start of the next step, as a user-role message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nudge: Option<String>,
+}
+
+/// Why a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It was done.
+    Completed,
+    /// Its steps were used up.
+    MaxIterations,
+    /// Its time was used up.
+    Timeout,
+    /// It was stopped.
+    Stopped,
+    /// It could not go on.
+    Error,
+}
+
+impl StopReason {
+    /// As in an event.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::MaxIterations => "max_iterations",
+            Self::Timeout => "timeout",
+            Self::Stopped => "stopped",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// A turn's end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnCompleted {
+    /// The turn.
+    pub turn: u32,
+    /// Why.
+    pub stop_reason: StopReason,
+    /// `MAX_ITERATIONS_REACHED` at that limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Its steps.
+    pub iterations: u32,
+    /// What the user reads.
+    pub final_response: String,
+    /// What it used.
+    pub spent: Spent,
+}
+
+/// What a gate asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateKind {
+    /// May this call run?
+    Approval,
+}
+
+/// A person is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateOpened {
+    /// The gate's id: that of the call.
+    pub gate: CallId,
+    /// What is asked.
+    pub kind: GateKind,
+    /// SHA-256 of the arguments that are shown.
+    pub arguments_sha256: String,
+    /// When it closes by itself, with `deny`.
+    pub expires: Timestamp,
+}
+
+/// A gate's end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateClosed {
+    /// Which gate.
+    pub gate: CallId,
+    /// What was decided.
+    pub decision: AnswerDecision,
+    /// By whom; nobody when it expired or the turn ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The note.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The transcript was cleared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextCleared {
+    /// Turns whose messages went.
+    pub turns: u32,
+}
+
+/// The session's one timer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimerSet {
+    /// Counts the settings of this session.
+    pub number: u64,
+    /// When it is due.
+    pub at: Timestamp,
+}
+
+/// Something went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorEvent {
+    /// Stable.
+    pub code: ErrorCode,
+    /// For people: what, and what to do.
+    pub message: String,
+    /// Whether the same may succeed later.
+    pub retryable: bool,
+    /// What was being tried.
+    pub during: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_named_by_kind_and_id() {
+        let input = InputRef { kind: InputKind::Control(Verb::ModelFinished), id: CommandId::new("m1-1").unwrap() };
+        let text = serde_json::to_string(&input).unwrap();
+        assert_eq!(text, r#"{"kind":"model_finished","id":"m1-1"}"#);
+        assert_eq!(serde_json::from_str::<InputRef>(&text).unwrap(), input);
+        let timer = InputRef { kind: InputKind::Timer, id: CommandId::new("7").unwrap() };
+        let text = serde_json::to_string(&timer).unwrap();
+        assert_eq!(text, r#"{"kind":"timer","id":"7"}"#);
+        assert_eq!(serde_json::from_str::<InputRef>(&text).unwrap(), timer);
+    }
+
+    #[test]
+    fn raw_arguments_survive_the_tagging() {
+        let event = Event::ToolCallIdentified(ToolCallIdentified {
+            call: CallId::tool(1, 1, 1),
+            tool: ToolName::new("t").unwrap(),
+            arguments: Json::parse("{\"a\": 1.50}").unwrap(),
+            effect: EffectClass::Pure,
+            approval: Approval::Never,
+            timeout_ms: 1,
+            max_output: 1,
+        });
+        let text = serde_json::to_string(&event).unwrap();
+        assert!(text.contains("\"arguments\":{\"a\": 1.50}"), "{text}");
+        let back: Event = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&back).unwrap(), text);
+    }
+}

@@ -1,0 +1,158 @@
+//! Ids, parsed and never spliced: each is one token of a subject.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Why a text is not an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} must be 1 to {max} characters of {alphabet}, got {got:?}")]
+pub struct IdError {
+    kind: &'static str,
+    max: usize,
+    alphabet: &'static str,
+    got: String,
+}
+
+fn check(kind: &'static str, max: usize, lower: bool, text: &str) -> Result<Arc<str>, IdError> {
+    let fits = |b: u8| match b {
+        b'a'..=b'z' | b'0'..=b'9' | b'-' => true,
+        b'A'..=b'Z' | b'_' => !lower,
+        _ => false,
+    };
+    if (1..=max).contains(&text.len()) && text.bytes().all(fits) {
+        return Ok(text.into());
+    }
+    let alphabet = if lower { "a-z 0-9 -" } else { "A-Z a-z 0-9 _ -" };
+    Err(IdError { kind, max, alphabet, got: text.chars().take(80).collect() })
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $max:expr, $lower:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Parses an id; the error says what is allowed.
+            pub fn new(text: &str) -> Result<Self, IdError> {
+                check($kind, $max, $lower, text).map(Self)
+            }
+
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+            fn try_from(text: String) -> Result<Self, IdError> {
+                Self::new(&text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0.as_ref().to_owned()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+id!(
+    /// Who owns a session. `[a-z0-9-]{1,32}`.
+    TenantId, "tenant", 32, true
+);
+id!(
+    /// One conversation. `[A-Za-z0-9_-]{1,64}`.
+    SessionId, "session id", 64, false
+);
+id!(
+    /// One command, chosen by its sender; the same id may be sent again. `[A-Za-z0-9_-]{1,64}`.
+    CommandId, "command id", 64, false
+);
+id!(
+    /// One model or tool call, unique within its session. `[A-Za-z0-9_-]{1,64}`.
+    CallId, "call id", 64, false
+);
+id!(
+    /// A tool. `[A-Za-z0-9_-]{1,64}`.
+    ToolName, "tool name", 64, false
+);
+id!(
+    /// An agent: a key or an alias of `agents.yaml`. `[a-z0-9-]{1,32}`.
+    AgentId, "agent", 32, true
+);
+
+impl Default for TenantId {
+    fn default() -> Self {
+        Self("default".into())
+    }
+}
+
+impl CallId {
+    /// The id of a step's model call.
+    pub fn model(turn: u32, step: u32) -> Self {
+        Self(format!("m{turn}-{step}").into())
+    }
+
+    /// The id of a step's tool call number `index`, counted from 1.
+    pub fn tool(turn: u32, step: u32, index: u32) -> Self {
+        Self(format!("c{turn}-{step}-{index}").into())
+    }
+}
+
+/// One try of a call, written `<call>.<attempt>` in a commit's list of open calls.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallAttempt {
+    /// The call.
+    pub call: CallId,
+    /// The orchestrator's attempt, from 1.
+    pub attempt: u32,
+}
+
+impl fmt::Display for CallAttempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.call, self.attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i6_an_id_is_one_token() {
+        let long = "a".repeat(65);
+        for bad in ["", "a.b", "*", ">", "a b", "a\n", "ä", "a/b", "\0", long.as_str()] {
+            assert!(SessionId::new(bad).is_err(), "{bad:?}");
+            assert!(TenantId::new(bad).is_err(), "{bad:?}");
+        }
+        assert!(TenantId::new("Upper").is_err());
+        assert_eq!(SessionId::new("S_1-x").unwrap().as_str(), "S_1-x");
+        assert!(serde_json::from_str::<ToolName>("\"a.b\"").is_err());
+    }
+}

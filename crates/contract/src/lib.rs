@@ -1,0 +1,25 @@
+//! What is on the bus: ids, subjects, messages. The single source of every shape and every subject.
+//!
+//! Nothing here does IO, knows the time or rolls dice (I1). A subject is built only by [`subject`], from ids that
+//! cannot hold `.`, `*`, `>` or white space (I6).
+
+pub mod command;
+pub mod commit;
+pub mod compose;
+pub mod error;
+pub mod event;
+pub mod ids;
+pub mod json;
+pub mod limits;
+pub mod model;
+pub mod progress;
+pub mod settings;
+pub mod streams;
+pub mod subject;
+pub mod timestamp;
+pub mod tool;
+
+pub use error::ErrorCode;
+pub use ids::{AgentId, CallId, CommandId, SessionId, TenantId, ToolName};
+pub use json::Json;
+pub use timestamp::Timestamp;

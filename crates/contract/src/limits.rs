@@ -1,0 +1,66 @@
+//! Every limit by name (I7): its value, and what is said when it is reached.
+
+use std::time::Duration;
+
+/// Bytes of one user message, and of the prompt of a `start`.
+pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a body that still travels inline; larger ones go by reference to an object store.
+pub const INLINE_BYTES_MAX: usize = 256 << 10;
+/// Bytes of one WebSocket frame or gRPC message at the edge: a message of full size, JSON-escaped, with its envelope.
+pub const FRAME_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a tool result that go to the model; a tool may declare less.
+pub const TOOL_OUTPUT_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a tool's JSON Schema.
+pub const TOOL_SCHEMA_BYTES_MAX: usize = 32 << 10;
+/// Bytes of one server-sent event of a model provider, and so of one line.
+pub const SSE_EVENT_BYTES_MAX: usize = 16 << 20;
+/// Bytes of one whole model reply (text, reasoning and arguments together).
+pub const REPLY_BYTES_MAX: usize = 8 << 20;
+/// Tool calls of one reply that are honoured; the others get an error result.
+pub const TOOL_CALLS_PER_REPLY_MAX: usize = 128;
+/// Waiting commands of one session at the edge.
+pub const WAITING_COMMANDS_MAX: usize = 64;
+/// Input ids that a session remembers, for recognising a repeated one.
+pub const HANDLED_IDS_MAX: usize = 1_024;
+/// How old a repeated command may be; later it is `stale_command`.
+pub const COMMAND_AGE_MAX: Duration = Duration::from_hours(12);
+/// Slots of one page of the log; a page begins with a snapshot.
+pub const SLOTS_PER_PAGE: u64 = 64;
+/// Model attempts for a failure that may pass (rate limited, overloaded, hung, truncated), within a turn.
+pub const MODEL_RETRIES_MAX: u32 = 3;
+/// Attempts for an empty reply, within a step.
+pub const EMPTY_REPLIES_MAX: u32 = 3;
+/// Steps of a turn that no configuration can exceed.
+pub const ITERATIONS_MAX: u32 = 200;
+/// Messages that may wait for a turn; more are refused.
+pub const QUEUED_MESSAGES_MAX: usize = 64;
+/// How long an idle or paused session lives.
+pub const IDLE_MAX: Duration = Duration::from_hours(7 * 24);
+/// Time from the opening of a model call to its watchdog, when the turn's deadline is not earlier.
+pub const MODEL_CALL_MAX: Duration = Duration::from_mins(10);
+/// How long the loop waits beyond a tool call's deadline for the executor's own verdict.
+pub const TOOL_CALL_GRACE: Duration = Duration::from_secs(10);
+/// How long an interrupted model call may take to hand over its partial text.
+pub const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
+/// How long an approval waits for its answer.
+pub const GATE_MAX: Duration = Duration::from_hours(24);
+/// Time-out of a tool that declares none.
+pub const TOOL_TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
+/// Longest time-out that a tool may declare.
+pub const TOOL_TIMEOUT_MAX: Duration = Duration::from_hours(1);
+/// How long a worker or an input may stay silent before it goes to another one.
+pub const ACK_WAIT: Duration = Duration::from_secs(5);
+/// Pause between in-progress acks.
+pub const ACK_PROGRESS_EVERY: Duration = Duration::from_millis(1_500);
+/// Items that one consumer may have handed out.
+pub const ACK_PENDING_MAX: u32 = 20_000;
+/// Deliveries of one work item, or of an input whose session cannot be read or written, before it is a dead letter.
+pub const DELIVERIES_MAX: u64 = 50;
+/// Pause between a worker's looks at the log while a call runs.
+pub const WORKER_CHECK_EVERY: Duration = Duration::from_secs(5);
+/// How long a claim of an `at_most_once` call is kept.
+pub const CLAIM_AGE_MAX: Duration = Duration::from_hours(7 * 24);
+/// Notifications that one client may fall behind; then chunks go, then the connection.
+pub const CLIENT_QUEUE_MAX: usize = 1_024;
+/// How long a catalogue entry lives without being refreshed.
+pub const CATALOGUE_AGE_MAX: Duration = Duration::from_secs(30);

@@ -1,0 +1,91 @@
+//! The documented JSON-RPC parameters of `continuation.progress`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{ContinuationProgress, Progress};
+use crate::ids::SessionId;
+use crate::timestamp::Timestamp;
+
+/// Word for word what the loop's design documents, plus `seq`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProgressParams {
+    /// The session.
+    #[serde(rename = "sessionId")]
+    pub session_id: SessionId,
+    /// The agent.
+    pub agent_id: String,
+    /// The step's number within its turn.
+    pub iteration: u32,
+    /// Steps that the turn may have.
+    pub max_iterations: u32,
+    /// How far the work is.
+    pub progress: Progress,
+    /// The tools that the reply called.
+    pub current_tools: Vec<String>,
+    /// When it was decided.
+    pub timestamp: Timestamp,
+    /// The event's `seq`.
+    pub seq: u64,
+}
+
+impl ProgressParams {
+    /// The documented form of a committed decision.
+    pub fn new(session_id: SessionId, seq: u64, timestamp: Timestamp, event: &ContinuationProgress) -> Self {
+        Self {
+            session_id,
+            agent_id: event.agent_id.clone(),
+            iteration: event.iteration,
+            max_iterations: event.max_iterations,
+            progress: event.progress.clone(),
+            current_tools: event.current_tools.clone(),
+            timestamp,
+            seq,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::DecisionSource;
+
+    #[test]
+    fn the_documented_shape() {
+        let event = ContinuationProgress {
+            agent_id: "e".into(),
+            turn: 1,
+            iteration: 2,
+            max_iterations: 10,
+            progress: Progress {
+                current_step: Some(2),
+                total_steps: Some(4),
+                completion_percentage: Some(50.0),
+                steps_completed: vec!["Listed plans".into(), "Read plan".into()],
+                steps_remaining: vec!["Decompose plan".into(), "Analyze dependencies".into()],
+            },
+            current_tools: vec!["decompose_plan".into()],
+            continues: true,
+            source: DecisionSource::ToolCalls,
+            reason: String::new(),
+            status: "UNKNOWN".into(),
+            excerpt: String::new(),
+            call_ids: vec![],
+            nudge: None,
+        };
+        let at = Timestamp::parse("2024-01-15T10:30:45.123Z").unwrap();
+        let params = ProgressParams::new(SessionId::new("s").unwrap(), 7, at, &event);
+        let value = serde_json::to_value(params).unwrap();
+        assert_eq!(
+            value,
+            serde_json::json!({
+                "sessionId": "s", "agent_id": "e", "iteration": 2, "max_iterations": 10,
+                "progress": {
+                    "current_step": 2, "total_steps": 4, "completion_percentage": 50.0,
+                    "steps_completed": ["Listed plans", "Read plan"],
+                    "steps_remaining": ["Decompose plan", "Analyze dependencies"]
+                },
+                "current_tools": ["decompose_plan"], "timestamp": "2024-01-15T10:30:45.123Z", "seq": 7
+            })
+        );
+    }
+}

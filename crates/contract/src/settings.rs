@@ -1,0 +1,138 @@
+//! What an agent and a model are like, resolved: the composer answers with these and a session commits them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AgentId, ToolName};
+
+/// How the loop decides whether to go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContinuationSettings {
+    /// Whether a turn without an explicit signal ends at once, patterns unread.
+    pub require_explicit_signal: bool,
+    /// Steps of a turn.
+    pub max_iterations: u32,
+    /// Wall clock of a turn in seconds, pauses not counted.
+    pub timeout: u64,
+    /// Whether a reply that was cut at the model's output limit is continued.
+    pub continue_on_length: bool,
+    /// Patterns of the `regex` crate, case-insensitive, that mean "go on".
+    pub continuation_patterns: Vec<String>,
+    /// Patterns that mean "done"; they are tried first.
+    pub termination_patterns: Vec<String>,
+}
+
+impl ContinuationSettings {
+    /// The turn's wall clock.
+    pub fn turn_timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}
+
+impl Default for ContinuationSettings {
+    fn default() -> Self {
+        let owned = |list: &[&str]| list.iter().map(|p| (*p).to_owned()).collect();
+        Self {
+            require_explicit_signal: true,
+            max_iterations: 5,
+            timeout: 300,
+            continue_on_length: true,
+            continuation_patterns: owned(&[
+                r"\bCONTINUE\b",
+                r#""status":\s*"CONTINUE""#,
+                "need.*more.*steps",
+                "not.*finished",
+            ]),
+            termination_patterns: owned(&[
+                r"\bTERMINATE\b",
+                r#""status":\s*"TERMINATE""#,
+                "task.*completed",
+                "finished.*successfully",
+            ]),
+        }
+    }
+}
+
+/// Which tools an agent may use. It fails closed: a name that no rule permits is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct ToolFilter {
+    /// Names, or `*` for every tool of the tenant.
+    pub allow: Vec<String>,
+    /// Names that are refused whatever `allow` says.
+    pub deny: Vec<String>,
+}
+
+impl ToolFilter {
+    /// Whether the tool may be used.
+    pub fn permits(&self, tool: &ToolName) -> bool {
+        let named = |list: &[String]| list.iter().any(|name| name == "*" || name == tool.as_str());
+        named(&self.allow) && !named(&self.deny)
+    }
+}
+
+/// An agent, resolved from `agents.yaml`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentSettings {
+    /// Its key.
+    pub id: AgentId,
+    /// Its name, as people read it.
+    pub name: String,
+    /// How it goes on.
+    pub continuation: ContinuationSettings,
+    /// What it may use.
+    pub tools: ToolFilter,
+}
+
+/// A model, resolved from `models.yaml`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelSettings {
+    /// The id that the gateway is asked for.
+    pub id: String,
+    /// Whether it takes several tools in one request and calls several in one reply.
+    pub multi_tool: bool,
+    /// Calls of one reply that run at once.
+    pub max_parallel_tools: u32,
+    /// Whether it answers in a given JSON Schema.
+    pub structured_output: bool,
+    /// Tokens of a request and its reply together; unknown where none is given.
+    pub context_window: Option<u64>,
+    /// Tokens of one reply.
+    pub max_output: Option<u64>,
+}
+
+impl Default for ModelSettings {
+    /// What is assumed of a model that nobody described: one tool at a time.
+    fn default() -> Self {
+        Self {
+            id: String::new(),
+            multi_tool: false,
+            max_parallel_tools: 1,
+            structured_output: false,
+            context_window: None,
+            max_output: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_fails_closed() {
+        let tool = ToolName::new("rm").unwrap();
+        let filter = |allow: &[&str], deny: &[&str]| ToolFilter {
+            allow: allow.iter().map(ToString::to_string).collect(),
+            deny: deny.iter().map(ToString::to_string).collect(),
+        };
+        assert!(!filter(&[], &[]).permits(&tool));
+        assert!(filter(&["*"], &[]).permits(&tool));
+        assert!(filter(&["rm"], &["cp"]).permits(&tool));
+        assert!(!filter(&["*"], &["rm"]).permits(&tool));
+        assert!(!filter(&["*"], &["*"]).permits(&tool));
+    }
+}

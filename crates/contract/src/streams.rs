@@ -1,0 +1,184 @@
+//! The streams, consumers and buckets, as data: `bus` creates or verifies exactly these.
+
+use std::time::Duration;
+
+use crate::limits;
+
+/// A stream by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stream {
+    /// Inputs from clients and workers.
+    Control,
+    /// The sessions themselves.
+    Log,
+    /// Model calls.
+    Model,
+    /// Tool calls.
+    Tool,
+    /// Timers, set and due.
+    Timer,
+    /// What failed for good.
+    Dead,
+}
+
+/// What a stream does with its messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Kept until acknowledged; one message per subject, a second one is refused.
+    Queue,
+    /// Kept for ever; one message per subject, a second one is refused.
+    Slots,
+    /// Scheduled messages; the newest per subject wins.
+    Schedule,
+    /// Kept for a time.
+    Kept(Duration),
+}
+
+impl Stream {
+    /// Every stream.
+    pub const ALL: &'static [Self] = &[Self::Control, Self::Log, Self::Model, Self::Tool, Self::Timer, Self::Dead];
+
+    /// Its name on the server.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Control => "AI_LOOP_CONTROL",
+            Self::Log => "AI_LOOP_LOG",
+            Self::Model => "AI_LOOP_MODEL",
+            Self::Tool => "AI_LOOP_TOOL",
+            Self::Timer => "AI_LOOP_TIMER",
+            Self::Dead => "AI_LOOP_DEAD",
+        }
+    }
+
+    /// The subjects that it takes in.
+    pub const fn subjects(self) -> &'static [&'static str] {
+        match self {
+            Self::Control => &["ai_loop.control.*.*.*.*"],
+            Self::Log => &["ai_loop.log.*.*.*.*"],
+            Self::Model => &["ai_loop.model.call.*.*.*.*"],
+            Self::Tool => &["ai_loop.tool.call.*.*.*.*.*"],
+            Self::Timer => &["ai_timer.set.*.*.*", "ai_timer.due.*.*.*"],
+            Self::Dead => &["ai_dead.>"],
+        }
+    }
+
+    /// What it does with its messages.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Control | Self::Model | Self::Tool => Kind::Queue,
+            Self::Log => Kind::Slots,
+            Self::Timer => Kind::Schedule,
+            Self::Dead => Kind::Kept(Duration::from_hours(30 * 24)),
+        }
+    }
+}
+
+/// A durable pull consumer; one of each for the whole fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Queue {
+    /// Inputs for orchestrators.
+    Drive,
+    /// Due timers for orchestrators.
+    Due,
+    /// Model calls for gateways.
+    Model,
+    /// Tool calls for executors.
+    Tool,
+}
+
+impl Queue {
+    /// Every consumer.
+    pub const ALL: &'static [Self] = &[Self::Drive, Self::Due, Self::Model, Self::Tool];
+
+    /// Its durable name.
+    pub const fn durable(self) -> &'static str {
+        match self {
+            Self::Drive => "drive",
+            Self::Due => "due",
+            Self::Model => "model",
+            Self::Tool => "tool",
+        }
+    }
+
+    /// The stream that it reads.
+    pub const fn stream(self) -> Stream {
+        match self {
+            Self::Drive => Stream::Control,
+            Self::Due => Stream::Timer,
+            Self::Model => Stream::Model,
+            Self::Tool => Stream::Tool,
+        }
+    }
+
+    /// The only subjects that it takes, where the stream holds others too.
+    pub const fn filter(self) -> Option<&'static str> {
+        match self {
+            Self::Due => Some("ai_timer.due.*.*.*"),
+            Self::Drive | Self::Model | Self::Tool => None,
+        }
+    }
+}
+
+/// A key-value bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Bucket {
+    /// The tool catalogue: `<tenant>.<tool>`; entries expire unless refreshed.
+    Tools,
+    /// The index for lists: `<tenant>.<session>`; never the truth.
+    Sessions,
+    /// Claims of `at_most_once` calls: `<tenant>.<session>.<call>`, create-only.
+    Claims,
+}
+
+impl Bucket {
+    /// Every bucket.
+    pub const ALL: &'static [Self] = &[Self::Tools, Self::Sessions, Self::Claims];
+
+    /// Its name; the stream behind it is `KV_<name>`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tools => "ai_loop_tools",
+            Self::Sessions => "ai_loop_sessions",
+            Self::Claims => "ai_loop_claims",
+        }
+    }
+
+    /// How long an entry lives.
+    pub const fn max_age(self) -> Option<Duration> {
+        match self {
+            Self::Tools => Some(limits::CATALOGUE_AGE_MAX),
+            Self::Sessions => None,
+            Self::Claims => Some(limits::CLAIM_AGE_MAX),
+        }
+    }
+}
+
+/// An object store for bodies that are too large to travel inline; the id of an object is its SHA-256 in hex.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Objects {
+    /// Bodies of inputs and work items; a day.
+    Work,
+    /// Bodies of commits; as long as the session.
+    Blobs,
+}
+
+impl Objects {
+    /// Every object store.
+    pub const ALL: &'static [Self] = &[Self::Work, Self::Blobs];
+
+    /// Its name; the stream behind it is `OBJ_<name>`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Work => "ai_loop_work",
+            Self::Blobs => "ai_loop_blobs",
+        }
+    }
+
+    /// How long an object lives.
+    pub const fn max_age(self) -> Option<Duration> {
+        match self {
+            Self::Work => Some(Duration::from_hours(24)),
+            Self::Blobs => None,
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! The only place where subjects are built and read (I6).
+//!
+//! Public topics live under `ai_loop.`; requests, tools, timers, archives and dead letters under other roots, so that
+//! no viewer's filter matches them and hides "no responders".
+
+pub mod every;
+
+use std::fmt;
+
+use crate::command::Verb;
+use crate::event::Topic;
+use crate::ids::{CallAttempt, CallId, CommandId, SessionId, TenantId, ToolName};
+
+/// A complete subject or a filter. There is no way to make one from a text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Subject(String);
+
+impl Subject {
+    /// The subject as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for Subject {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Which session: the two ids that nearly every subject ends in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionKey {
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// Its id.
+    pub session: SessionId,
+}
+
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.tenant, self.session)
+    }
+}
+
+/// `ai_loop.control.<verb>.<tenant>.<session>.<id>`
+pub fn control(key: &SessionKey, verb: Verb, id: &CommandId) -> Subject {
+    Subject(format!("ai_loop.control.{verb}.{}.{}.{id}", key.tenant, key.session))
+}
+
+/// Every waiting input of one session.
+pub fn control_inbox(key: &SessionKey) -> Subject {
+    Subject(format!("ai_loop.control.*.{}.{}.*", key.tenant, key.session))
+}
+
+/// `ai_loop.log.<tenant>.<session>.<page>.<slot>`
+pub fn log_slot(key: &SessionKey, slot: u64) -> Subject {
+    Subject(format!("ai_loop.log.{}.{}.{}.{slot}", key.tenant, key.session, slot / crate::limits::SLOTS_PER_PAGE))
+}
+
+/// Every slot of one page.
+pub fn log_page(key: &SessionKey, page: u64) -> Subject {
+    Subject(format!("ai_loop.log.{}.{}.{page}.*", key.tenant, key.session))
+}
+
+/// Every slot of one session.
+pub fn log_session(key: &SessionKey) -> Subject {
+    Subject(format!("ai_loop.log.{}.{}.>", key.tenant, key.session))
+}
+
+/// `ai_loop.model.call.<tenant>.<session>.<call>.<attempt>`
+pub fn model_item(key: &SessionKey, call: &CallAttempt) -> Subject {
+    Subject(format!("ai_loop.model.call.{}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))
+}
+
+/// `ai_loop.tool.call.<tenant>.<tool>.<session>.<call>.<attempt>`
+pub fn tool_item(key: &SessionKey, tool: &ToolName, call: &CallAttempt) -> Subject {
+    Subject(format!("ai_loop.tool.call.{}.{tool}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))
+}
+
+/// `ai_timer.set.<tenant>.<session>.wake`: publishing again re-arms, purging cancels.
+pub fn timer_set(key: &SessionKey) -> Subject {
+    Subject(format!("ai_timer.set.{}.{}.wake", key.tenant, key.session))
+}
+
+/// `ai_timer.due.<tenant>.<session>.wake`: where the timer arrives.
+pub fn timer_due(key: &SessionKey) -> Subject {
+    Subject(format!("ai_timer.due.{}.{}.wake", key.tenant, key.session))
+}
+
+/// `ai_loop.<topic>.<tenant>.<session>`: a public event.
+pub fn event(key: &SessionKey, topic: Topic) -> Subject {
+    Subject(format!("ai_loop.{topic}.{}.{}", key.tenant, key.session))
+}
+
+/// The two filters of one session's viewer: topics of one token, and of two.
+pub fn viewer(key: &SessionKey) -> [Subject; 2] {
+    [
+        Subject(format!("ai_loop.*.{}.{}", key.tenant, key.session)),
+        Subject(format!("ai_loop.*.*.{}.{}", key.tenant, key.session)),
+    ]
+}
+
+/// One topic of every session of a tenant.
+pub fn tenant_topic(tenant: &TenantId, topic: Topic) -> Subject {
+    Subject(format!("ai_loop.{topic}.{tenant}.*"))
+}
+
+/// `ai_rpc.done.<edge>.<id>`: where the loop tells the edge that a command's commit is in the log.
+pub fn done(edge: &CommandId, id: &CommandId) -> Subject {
+    Subject(format!("ai_rpc.done.{edge}.{id}"))
+}
+
+/// Every notice for one edge replica.
+pub fn done_of(edge: &CommandId) -> Subject {
+    Subject(format!("ai_rpc.done.{edge}.*"))
+}
+
+/// `ai_rpc.cancel.<tenant>.<session>`: something of this session is no longer wanted.
+pub fn cancel(key: &SessionKey) -> Subject {
+    Subject(format!("ai_rpc.cancel.{}.{}", key.tenant, key.session))
+}
+
+/// Every cancel, for workers.
+pub fn cancel_all() -> Subject {
+    Subject("ai_rpc.cancel.*.*".to_owned())
+}
+
+/// `ai_rpc.call.<tenant>.<session>.<call>`: answered by the worker that runs this call now.
+pub fn call_holder(key: &SessionKey, call: &CallId) -> Subject {
+    Subject(format!("ai_rpc.call.{}.{}.{call}", key.tenant, key.session))
+}
+
+/// `ai_rpc.view.<tenant>.<session>`: answered by the gateway that streams to this session now.
+pub fn view(key: &SessionKey) -> Subject {
+    Subject(format!("ai_rpc.view.{}.{}", key.tenant, key.session))
+}
+
+/// The composer's request subject.
+pub fn compose() -> Subject {
+    Subject("ai_rpc.prompt.compose".to_owned())
+}
+
+/// Where a tool says that it came, changed or went.
+pub fn tool_announce() -> Subject {
+    Subject("ai_rpc.tool.announce".to_owned())
+}
+
+/// `ai_tool.<tenant>.<tool>`: a tool's own subject.
+pub fn tool(tenant: &TenantId, tool: &ToolName) -> Subject {
+    Subject(format!("ai_tool.{tenant}.{tool}"))
+}
+
+/// `ai_tool_cancel.<tenant>.<tool>`
+pub fn tool_cancel(tenant: &TenantId, tool: &ToolName) -> Subject {
+    Subject(format!("ai_tool_cancel.{tenant}.{tool}"))
+}
+
+/// The queue group in which replicas of a tool share its calls.
+pub const TOOL_QUEUE: &str = "tools";
+
+/// `$SRV.INFO`, `$SRV.PING`: discovery of the NATS services protocol.
+pub fn services_info() -> Subject {
+    Subject("$SRV.INFO".to_owned())
+}
+
+/// `ai_dead.<tenant>.<session>.<kind>.<id>`: an input or item that failed for good.
+pub fn dead(key: &SessionKey, kind: &'static str, id: &CommandId) -> Subject {
+    Subject(format!("ai_dead.{}.{}.{kind}.{id}", key.tenant, key.session))
+}
+
+/// `ai_dead.unknown.unknown.<kind>.<id>`: a dead letter whose session cannot be told.
+pub fn dead_unknown(kind: &'static str, id: &CommandId) -> Subject {
+    Subject(format!("ai_dead.unknown.unknown.{kind}.{id}"))
+}
+
+/// What a control subject says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlSubject {
+    /// Which session.
+    pub key: SessionKey,
+    /// What is asked or reported.
+    pub verb: Verb,
+    /// The command's id.
+    pub id: CommandId,
+}
+
+/// What a log subject says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSubject {
+    /// Which session.
+    pub key: SessionKey,
+    /// Which commit.
+    pub slot: u64,
+}
+
+/// What a work item's subject says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemSubject {
+    /// Which session.
+    pub key: SessionKey,
+    /// Which try of which call.
+    pub call: CallAttempt,
+    /// The tool; none for a model call.
+    pub tool: Option<ToolName>,
+}
+
+fn key(tenant: &str, session: &str) -> Option<SessionKey> {
+    Some(SessionKey { tenant: TenantId::new(tenant).ok()?, session: SessionId::new(session).ok()? })
+}
+
+/// Reads a control subject; `None` when it is not one.
+pub fn parse_control(subject: &str) -> Option<ControlSubject> {
+    let mut t = subject.strip_prefix("ai_loop.control.")?.split('.');
+    let (verb, tenant, session, id) = (t.next()?, t.next()?, t.next()?, t.next()?);
+    let id = CommandId::new(id).ok()?;
+    t.next().is_none().then_some(ControlSubject { key: key(tenant, session)?, verb: Verb::parse(verb)?, id })
+}
+
+/// Reads the session of a control subject whose verb or id may be anything: for telling its owner what was wrong.
+pub fn parse_control_key(subject: &str) -> Option<SessionKey> {
+    let mut t = subject.strip_prefix("ai_loop.control.")?.split('.').skip(1);
+    key(t.next()?, t.next()?)
+}
+
+/// Reads a log subject; `None` when it is not one.
+pub fn parse_log(subject: &str) -> Option<LogSubject> {
+    let mut t = subject.strip_prefix("ai_loop.log.")?.split('.');
+    let (tenant, session, _page, slot) = (t.next()?, t.next()?, t.next()?, t.next()?);
+    t.next().is_none().then_some(LogSubject { key: key(tenant, session)?, slot: slot.parse().ok()? })
+}
+
+/// Reads a model or tool item's subject; `None` when it is neither.
+pub fn parse_item(subject: &str) -> Option<ItemSubject> {
+    let attempt =
+        |call: &str, attempt: &str| Some(CallAttempt { call: CallId::new(call).ok()?, attempt: attempt.parse().ok()? });
+    if let Some(rest) = subject.strip_prefix("ai_loop.model.call.") {
+        let mut t = rest.split('.');
+        let key = key(t.next()?, t.next()?)?;
+        let call = attempt(t.next()?, t.next()?)?;
+        return t.next().is_none().then_some(ItemSubject { key, call, tool: None });
+    }
+    let mut t = subject.strip_prefix("ai_loop.tool.call.")?.split('.');
+    let (tenant, tool, session) = (t.next()?, t.next()?, t.next()?);
+    let call = attempt(t.next()?, t.next()?)?;
+    let tool = Some(ToolName::new(tool).ok()?);
+    t.next().is_none().then_some(ItemSubject { key: key(tenant, session)?, call, tool })
+}
+
+/// Reads a due timer's subject; `None` when it is not one.
+pub fn parse_timer(subject: &str) -> Option<SessionKey> {
+    let mut t = subject.strip_prefix("ai_timer.due.")?.split('.');
+    let key = key(t.next()?, t.next()?)?;
+    (t.next()? == "wake" && t.next().is_none()).then_some(key)
+}
+
+/// Reads the session of a cancel, holder or view request.
+pub fn parse_session_rpc(subject: &str) -> Option<SessionKey> {
+    let mut t = subject.strip_prefix("ai_rpc.")?.split('.').skip(1);
+    key(t.next()?, t.next()?)
+}
+
+/// Reads the topic and the session of a public event.
+pub fn parse_event(subject: &str) -> Option<(Topic, SessionKey)> {
+    let rest = subject.strip_prefix("ai_loop.")?;
+    let (rest, session) = rest.rsplit_once('.')?;
+    let (topic, tenant) = rest.rsplit_once('.')?;
+    Some((Topic::parse(topic)?, key(tenant, session)?))
+}
+
+/// Whether a NATS filter matches a subject.
+pub fn matches(filter: &str, subject: &str) -> bool {
+    let mut subject = subject.split('.');
+    for token in filter.split('.') {
+        match (token, subject.next()) {
+            (">", Some(_)) => return true,
+            ("*", Some(_)) => {}
+            (token, Some(other)) if token == other => {}
+            _ => return false,
+        }
+    }
+    subject.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> SessionKey {
+        key("acme", "s1").unwrap()
+    }
+
+    #[test]
+    fn what_is_built_can_be_read() {
+        let key = sample();
+        let id = CommandId::new("c-1").unwrap();
+        let call = CallAttempt { call: CallId::tool(1, 2, 3), attempt: 4 };
+        let tool = ToolName::new("read_file").unwrap();
+        for verb in Verb::ALL {
+            let parsed = parse_control(control(&key, *verb, &id).as_str()).unwrap();
+            assert_eq!(parsed, ControlSubject { key: key.clone(), verb: *verb, id: id.clone() });
+        }
+        assert_eq!(parse_log(log_slot(&key, 130).as_str()).unwrap(), LogSubject { key: key.clone(), slot: 130 });
+        assert_eq!(log_slot(&key, 130).as_str(), "ai_loop.log.acme.s1.2.130");
+        let item = parse_item(tool_item(&key, &tool, &call).as_str()).unwrap();
+        assert_eq!(item, ItemSubject { key: key.clone(), call: call.clone(), tool: Some(tool) });
+        let item = parse_item(model_item(&key, &call).as_str()).unwrap();
+        assert_eq!(item, ItemSubject { key: key.clone(), call, tool: None });
+        assert_eq!(parse_timer(timer_due(&key).as_str()).unwrap(), key);
+        for topic in Topic::ALL {
+            assert_eq!(parse_event(event(&key, *topic).as_str()).unwrap(), (*topic, key.clone()));
+        }
+    }
+
+    #[test]
+    fn i6_no_viewer_matches_a_private_subject() {
+        let key = sample();
+        let id = CommandId::new("x").unwrap();
+        let call = CallAttempt { call: CallId::model(1, 1), attempt: 1 };
+        let tool_name = ToolName::new("t").unwrap();
+        let private = [
+            control(&key, Verb::Start, &id),
+            log_slot(&key, 0),
+            model_item(&key, &call),
+            tool_item(&key, &tool_name, &call),
+            timer_set(&key),
+            timer_due(&key),
+            done(&id, &id),
+            cancel(&key),
+            call_holder(&key, &call.call),
+            view(&key),
+            compose(),
+            tool_announce(),
+            tool(&key.tenant, &tool_name),
+            tool_cancel(&key.tenant, &tool_name),
+            dead(&key, "control", &id),
+        ];
+        for filter in viewer(&key).into_iter().chain(Topic::ALL.iter().map(|t| tenant_topic(&key.tenant, *t))) {
+            for subject in &private {
+                assert!(!matches(filter.as_str(), subject.as_str()), "{filter} matches {subject}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_viewer_sees_every_topic_of_its_session_and_no_other() {
+        let key = sample();
+        let other = SessionKey { session: SessionId::new("s2").unwrap(), ..key.clone() };
+        for topic in Topic::ALL {
+            let seen = |key: &SessionKey| {
+                viewer(&sample()).iter().any(|filter| matches(filter.as_str(), event(key, *topic).as_str()))
+            };
+            assert!(seen(&key));
+            assert!(!seen(&other));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Filters over every session: what a list of permissions names. Built here for the same reason as subjects are (I6).
+
+use super::Subject;
+use crate::command::Verb;
+use crate::event::Topic;
+
+/// Every input of one verb.
+pub fn control(verb: Verb) -> Subject {
+    Subject(format!("ai_loop.control.{verb}.*.*.*"))
+}
+
+/// Every slot.
+pub fn log_slot() -> Subject {
+    Subject("ai_loop.log.*.*.*.*".to_owned())
+}
+
+/// Every model call.
+pub fn model_item() -> Subject {
+    Subject("ai_loop.model.call.*.*.*.*".to_owned())
+}
+
+/// Every tool call.
+pub fn tool_item() -> Subject {
+    Subject("ai_loop.tool.call.*.*.*.*.*".to_owned())
+}
+
+/// Every timer that is set.
+pub fn timer_set() -> Subject {
+    Subject("ai_timer.set.*.*.wake".to_owned())
+}
+
+/// Every event of one topic.
+pub fn event(topic: Topic) -> Subject {
+    Subject(format!("ai_loop.{topic}.*.*"))
+}
+
+/// Every public event: topics of one token, and of two.
+pub fn events() -> [Subject; 2] {
+    [Subject("ai_loop.*.*.*".to_owned()), Subject("ai_loop.*.*.*.*".to_owned())]
+}
+
+/// Every notice for every edge replica.
+pub fn done() -> Subject {
+    Subject("ai_rpc.done.*.*".to_owned())
+}
+
+/// The holder of every call.
+pub fn call_holder() -> Subject {
+    Subject("ai_rpc.call.*.*.*".to_owned())
+}
+
+/// The view of every session.
+pub fn view() -> Subject {
+    Subject("ai_rpc.view.*.*".to_owned())
+}
+
+/// Every tool.
+pub fn tool() -> Subject {
+    Subject("ai_tool.*.*".to_owned())
+}
+
+/// The cancels of every tool.
+pub fn tool_cancel() -> Subject {
+    Subject("ai_tool_cancel.*.*".to_owned())
+}
+
+/// Every dead letter.
+pub fn dead() -> Subject {
+    Subject("ai_dead.*.*.*.*".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{CallAttempt, CallId, CommandId, SessionId, TenantId, ToolName};
+    use crate::subject::{self, SessionKey, matches};
+
+    #[test]
+    fn each_filter_takes_in_what_its_builder_builds_and_nothing_else() {
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() };
+        let (id, tool_name) = (CommandId::new("c").unwrap(), ToolName::new("t").unwrap());
+        let call = CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 };
+        let mut rows = vec![
+            (log_slot(), subject::log_slot(&key, 70)),
+            (model_item(), subject::model_item(&key, &call)),
+            (tool_item(), subject::tool_item(&key, &tool_name, &call)),
+            (timer_set(), subject::timer_set(&key)),
+            (done(), subject::done(&id, &id)),
+            (call_holder(), subject::call_holder(&key, &call.call)),
+            (view(), subject::view(&key)),
+            (tool(), subject::tool(&key.tenant, &tool_name)),
+            (tool_cancel(), subject::tool_cancel(&key.tenant, &tool_name)),
+            (dead(), subject::dead(&key, "control", &id)),
+        ];
+        rows.extend(Verb::ALL.iter().map(|verb| (control(*verb), subject::control(&key, *verb, &id))));
+        rows.extend(Topic::ALL.iter().map(|topic| (event(*topic), subject::event(&key, *topic))));
+        for (filter, _) in &rows {
+            for (other, subject) in &rows {
+                assert_eq!(matches(filter.as_str(), subject.as_str()), filter == other, "{filter} {subject}");
+            }
+        }
+    }
+
+    #[test]
+    fn i6_the_filters_of_events_match_every_event_and_nothing_private() {
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("default").unwrap() };
+        let taken = |subject: &Subject| events().iter().any(|f| matches(f.as_str(), subject.as_str()));
+        assert!(Topic::ALL.iter().all(|topic| taken(&subject::event(&key, *topic))));
+        let id = CommandId::new("default").unwrap();
+        let call = CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 };
+        let private = [
+            subject::control(&key, Verb::Start, &id),
+            subject::log_slot(&key, 0),
+            subject::model_item(&key, &call),
+            subject::tool_item(&key, &ToolName::new("default").unwrap(), &call),
+            subject::done(&id, &id),
+            subject::cancel(&key),
+        ];
+        assert!(!private.iter().any(taken));
+    }
+}

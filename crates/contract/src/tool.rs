@@ -1,0 +1,185 @@
+//! The tool call: how a tool describes itself, what an executor is asked, and what comes of it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::ToolName;
+use crate::limits;
+use crate::model::{ItemMeta, ResultMeta};
+use crate::{ErrorCode, Json};
+
+/// What may be done when nobody knows whether a call took effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectClass {
+    /// It changes nothing: run it again.
+    Pure,
+    /// It takes effect once per call id: run it again with the same id.
+    Idempotent,
+    /// It must not run twice: say that the outcome is unknown.
+    #[default]
+    AtMostOnce,
+}
+
+/// Whether a person is asked first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Approval {
+    /// Nobody is asked.
+    #[default]
+    Never,
+    /// Each call waits for a person.
+    Always,
+}
+
+/// A tool as the catalogue knows it: the value of KV `ai_loop_tools`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: ToolName,
+    /// What it does and when to use it.
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema of the arguments object.
+    pub parameters: Json,
+    /// What may be done after a loss.
+    #[serde(default)]
+    pub effect: EffectClass,
+    /// Whether a person is asked first.
+    #[serde(default)]
+    pub approval: Approval,
+    /// Milliseconds that one call may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Bytes of a result that the model reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<usize>,
+    /// What is added to the prompt of agents that have this tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// The version that the tool announces.
+    #[serde(default)]
+    pub version: String,
+}
+
+impl ToolSpec {
+    /// How long one call may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout_ms.map_or(limits::TOOL_TIMEOUT_DEFAULT, Duration::from_millis).min(limits::TOOL_TIMEOUT_MAX)
+    }
+
+    /// Bytes of a result that the model reads.
+    pub fn output_bytes_max(&self) -> usize {
+        self.max_output.unwrap_or(limits::TOOL_OUTPUT_BYTES_MAX).min(limits::TOOL_OUTPUT_BYTES_MAX)
+    }
+}
+
+/// SHA-256 in hex of an arguments object, byte for byte: what an approval is bound to.
+pub fn arguments_sha256(arguments: &Json) -> String {
+    sha256_hex(arguments.get().as_bytes())
+}
+
+/// SHA-256 in hex.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    use std::fmt::Write as _;
+    sha2::Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// A tool call on its way to an executor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolItem {
+    /// Ids and deadline.
+    pub meta: ItemMeta,
+    /// The tool.
+    pub tool: ToolName,
+    /// The arguments object.
+    pub arguments: Json,
+    /// What may be done after a loss.
+    pub effect: EffectClass,
+    /// Bytes of a result that the model reads.
+    pub max_output: usize,
+}
+
+/// What became of a tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It ran and answered.
+    Ok,
+    /// It ran, or could not run, and says why.
+    Error,
+    /// A person said no.
+    Denied,
+    /// Its deadline passed.
+    Timeout,
+    /// It was called off.
+    Cancelled,
+    /// Nobody knows whether it took effect; also what a newer executor calls by a name that we do not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// `provide_tool_result`: of executors only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// Which call.
+    pub meta: ResultMeta,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What the model reads: text, or JSON text.
+    #[serde(default)]
+    pub content: String,
+    /// For `error`: which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<ErrorCode>,
+    /// Milliseconds from dispatch to result.
+    #[serde(default)]
+    pub duration_ms: u64,
+}
+
+/// Names of the headers of a request to a tool.
+pub mod header {
+    /// The call's id: the key under which an `idempotent` tool takes effect once.
+    pub const CALL: &str = "Ailoop-Call";
+    /// The session.
+    pub const SESSION: &str = "Ailoop-Session";
+    /// The agent.
+    pub const AGENT: &str = "Ailoop-Agent";
+    /// `<orchestrator's attempt>.<delivery>`.
+    pub const ATTEMPT: &str = "Ailoop-Attempt";
+    /// RFC 3339; later the answer is no longer wanted.
+    pub const DEADLINE: &str = "Ailoop-Deadline";
+    /// On a reply: it is an error that the model reads.
+    pub const ERROR: &str = "Ailoop-Error";
+    /// On a reply: it is not the last one.
+    pub const PROGRESS: &str = "Ailoop-Progress";
+    /// The services libraries' own word for an error.
+    pub const SERVICE_ERROR: &str = "Nats-Service-Error";
+    /// W3C trace context.
+    pub const TRACEPARENT: &str = "traceparent";
+}
+
+/// Names of the endpoint metadata by which a tool describes itself.
+pub mod metadata {
+    /// Name.
+    pub const TOOL: &str = "ailoop.tool";
+    /// Description.
+    pub const DESCRIPTION: &str = "ailoop.description";
+    /// JSON Schema.
+    pub const PARAMETERS: &str = "ailoop.parameters";
+    /// Effect class.
+    pub const EFFECT: &str = "ailoop.effect";
+    /// Approval.
+    pub const APPROVAL: &str = "ailoop.approval";
+    /// Time-out in seconds.
+    pub const TIMEOUT: &str = "ailoop.timeout";
+    /// Bytes of a result.
+    pub const MAX_OUTPUT: &str = "ailoop.max_output";
+    /// Prompt text.
+    pub const INSTRUCTIONS: &str = "ailoop.instructions";
+}

@@ -1,0 +1,260 @@
+//! One real value of each message, serialised: what the protocol page shows.
+
+use contract::command::{Command, CommandMeta, Done, Features, Mode, SendUserMessage, Start, Verb};
+use contract::commit::{Commit, CommitMeta, FOLD, Phase, VERSION};
+use contract::compose::ComposeRequest;
+use contract::event::{Event, InputHandled, InputKind, InputRef, ModelCallOpened, Topic, TurnStarted, UserProcessed};
+use contract::model::{
+    Channel, Chunk, Content, FailureKind, FinishReason, ItemMeta, Message, ModelFailed, ModelFinished, ModelItem,
+    ResultMeta, Streaming, ToolCall, ToolDefinition, Usage, View,
+};
+use contract::subject::SessionKey;
+use contract::tool::{Approval, EffectClass, Outcome, ToolItem, ToolResult, ToolSpec};
+use contract::{AgentId, CallId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
+use serde::Serialize;
+use serde_json::json;
+
+/// Compares every example of a page with what the code writes, or writes it.
+pub(crate) fn check(name: &str) {
+    let text = super::page(name);
+    let mut written = text.clone();
+    for (example, value) in all() {
+        let marker = format!("<!-- example: {example} -->\n```json\n");
+        let at = written.find(&marker).unwrap_or_else(|| panic!("{name} has no example {example}")) + marker.len();
+        let end = at + written[at..].find("\n```").unwrap();
+        written.replace_range(at..end, &value);
+    }
+    if std::env::var_os("UPDATE_PAGES").is_some() {
+        std::fs::write(super::root().join(name), &written).unwrap();
+    } else {
+        assert_eq!(text, written, "UPDATE_PAGES=1 writes {name} anew");
+    }
+    let shown = text.matches("<!-- example: ").count();
+    assert_eq!(shown, all().len(), "{name} has an example that nobody writes");
+}
+
+fn all() -> Vec<(&'static str, String)> {
+    vec![
+        ("start", pretty(&command(start()))),
+        ("send_user_message", pretty(&command(send()))),
+        ("done", pretty(&done())),
+        ("commit", pretty(&commit())),
+        ("event", pretty(&commit().envelopes(&key(), 0)[0].1)),
+        ("chunk", pretty(&chunk())),
+        ("view", pretty(&view())),
+        ("model_item", pretty(&model_item())),
+        ("model_finished", pretty(&model_finished())),
+        ("model_failed", pretty(&model_failed())),
+        ("tool_item", pretty(&tool_item())),
+        ("provide_tool_result", pretty(&tool_result())),
+        ("tool", pretty(&tool_spec())),
+        ("compose", pretty(&compose())),
+    ]
+}
+
+fn pretty<T: Serialize>(value: &T) -> String {
+    serde_json::to_string_pretty(value).unwrap()
+}
+
+fn at() -> Timestamp {
+    Timestamp::parse("2026-01-15T10:30:45.123Z").unwrap()
+}
+
+fn later() -> Timestamp {
+    Timestamp::parse("2026-01-15T10:35:45.123Z").unwrap()
+}
+
+fn id(text: &str) -> CommandId {
+    CommandId::new(text).unwrap()
+}
+
+fn key() -> SessionKey {
+    SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() }
+}
+
+fn command<T>(body: T) -> Command<T> {
+    let meta = CommandMeta { v: VERSION, time: at(), by: Some("client".to_owned()), edge: Some(id("edge-1")) };
+    Command { meta, body }
+}
+
+fn start() -> Start {
+    Start {
+        agent: Some(AgentId::new("e").unwrap()),
+        prompt: Some(Content::from("How many files are there?")),
+        ..Start::default()
+    }
+}
+
+fn send() -> SendUserMessage {
+    SendUserMessage { content: Content::from("Only the Rust ones."), mode: Mode::Steer }
+}
+
+fn done() -> Done {
+    let SessionKey { tenant, session } = key();
+    Done { verb: Verb::Start, id: id("start-1"), tenant, session, slot: 0, seq: 2, refused: None }
+}
+
+fn commit() -> Commit {
+    let input = InputRef { kind: InputKind::Control(Verb::SendUserMessage), id: id("message-1") };
+    let meta = CommitMeta {
+        v: VERSION,
+        commit: "01a201438d7f74d1a20c1bf436e3ad22".to_owned(),
+        fold: FOLD,
+        phase: Phase::Running,
+        open: vec!["m1-1.1".to_owned()],
+        control_seq: 17,
+        seq: 2,
+        time: at(),
+        trace_id: String::new(),
+    };
+    let message = UserProcessed { message_id: input.id.clone(), content: Content::from("Hello"), mode: Mode::Steer };
+    let turn = TurnStarted { turn: 1, traceparent: None, messages: vec![input.id.clone()] };
+    let call = ModelCallOpened { call: CallId::model(1, 1), attempt: 1, turn: 1, step: 1, deadline: later() };
+    Commit {
+        meta,
+        snapshot: None,
+        events: vec![
+            Event::InputHandled(InputHandled { input, control_seq: Some(17) }),
+            Event::UserProcessed(message),
+            Event::TurnStarted(turn),
+            Event::ModelCallOpened(call),
+        ],
+    }
+}
+
+fn chunk() -> contract::event::Envelope {
+    let chunk = Chunk {
+        turn: 1,
+        step: 1,
+        attempt: "1.1".to_owned(),
+        index: 0,
+        channel: Channel::Text,
+        delta: "There are ".to_owned(),
+        last: false,
+    };
+    assert_eq!(Topic::AiChunkReceived.as_str(), "message.ai_chunk_received");
+    let mut envelope = commit().envelopes(&key(), 0)[0].1.clone();
+    "s1-m1-1-1.1-0".clone_into(&mut envelope.id);
+    envelope.seq = None;
+    envelope.data = Json::of(&chunk);
+    envelope
+}
+
+fn view() -> View {
+    View { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "There are 12 Rust".to_owned() }
+}
+
+fn item_meta(call: CallId) -> ItemMeta {
+    ItemMeta { v: VERSION, slot: 0, turn: 1, step: 1, call, attempt: 1, deadline: later(), agent: "e".to_owned() }
+}
+
+fn result_meta(call: CallId) -> ResultMeta {
+    ResultMeta { v: VERSION, slot: 0, call, attempt: 1 }
+}
+
+fn schema() -> Json {
+    Json::of(&json!({"type": "object", "properties": {"path": {"type": "string"}}}))
+}
+
+fn model_item() -> ModelItem {
+    let list = ToolDefinition {
+        name: "list_files".to_owned(),
+        description: "Lists the files below a directory.".to_owned(),
+        parameters: schema(),
+    };
+    let result = Message::Tool { tool_call_id: "c1-1-1".to_owned(), content: "{\"total\":12}".to_owned() };
+    let asked = Message::Assistant {
+        content: "I look.".to_owned(),
+        reasoning: String::new(),
+        tool_calls: vec![ToolCall::new("c1-1-1", "list_files", "{\"path\":\".\"}")],
+    };
+    let messages = [
+        Message::System { content: "You are …".to_owned() },
+        Message::User { content: Content::from("How many files are there?") },
+        asked,
+        result,
+    ];
+    ModelItem {
+        meta: ItemMeta { slot: 2, step: 2, ..item_meta(CallId::model(1, 2)) },
+        model: "gpt-4o-mini".to_owned(),
+        messages: messages.iter().map(Json::of).collect(),
+        tools: vec![Json::of(&list)],
+        parallel_tool_calls: true,
+        parameters: serde_json::Map::new(),
+        streaming: Streaming::default(),
+    }
+}
+
+fn model_finished() -> ModelFinished {
+    ModelFinished {
+        meta: result_meta(CallId::model(1, 1)),
+        text: "I look.".to_owned(),
+        reasoning: String::new(),
+        tool_calls: vec![ToolCall::new("call_9xTq", "list_files", "{\"path\":\".\"}")],
+        finish_reason: FinishReason::ToolCalls,
+        raw_finish_reason: "tool_calls".to_owned(),
+        usage: Usage { input: 812, output: 21, cached: 0, reasoning: 0 },
+        cost_usd: 0.000_134,
+        provider: "openai".to_owned(),
+        model: "gpt-4o-mini-2024-07-18".to_owned(),
+        latency_ms: 640,
+    }
+}
+
+fn model_failed() -> ModelFailed {
+    ModelFailed {
+        meta: result_meta(CallId::model(1, 1)),
+        kind: FailureKind::RateLimited,
+        retry_after_ms: Some(2_000),
+        message: "openai: 429 Too Many Requests".to_owned(),
+        usage: Usage::default(),
+        cost_usd: 0.0,
+    }
+}
+
+fn tool_item() -> ToolItem {
+    ToolItem {
+        meta: item_meta(CallId::tool(1, 1, 1)),
+        tool: ToolName::new("list_files").unwrap(),
+        arguments: Json::of(&json!({"path": "."})),
+        effect: EffectClass::Pure,
+        max_output: 65_536,
+    }
+}
+
+fn tool_result() -> ToolResult {
+    ToolResult {
+        meta: result_meta(CallId::tool(1, 1, 1)),
+        outcome: Outcome::Ok,
+        content: "{\"total\":12}".to_owned(),
+        code: None,
+        duration_ms: 28,
+    }
+}
+
+fn tool_spec() -> ToolSpec {
+    ToolSpec {
+        name: ToolName::new("list_files").unwrap(),
+        description: "Lists the files below a directory.".to_owned(),
+        parameters: schema(),
+        effect: EffectClass::Pure,
+        approval: Approval::Never,
+        timeout_ms: Some(30_000),
+        max_output: None,
+        instructions: None,
+        version: "1.0.0".to_owned(),
+    }
+}
+
+fn compose() -> ComposeRequest {
+    ComposeRequest {
+        tenant: TenantId::default(),
+        agent: Some(AgentId::new("e").unwrap()),
+        model: None,
+        features: Features { enable: vec!["mailbox".to_owned()], disable: Vec::new() },
+        include_tools: true,
+        include_shared: true,
+        tools: Vec::new(),
+        parameters: std::collections::BTreeMap::new(),
+    }
+}
