@@ -1,0 +1,113 @@
+//! Bodies over [`limits::INLINE_BYTES_MAX`] go to an object store and travel as a reference.
+
+use bytes::Bytes;
+use contract::limits;
+use contract::streams::Objects;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::{Bus, BusError, retry};
+
+/// Bytes above which a body cannot be a reference: `meta` and a hash are far smaller.
+const REFERENCE_BYTES_MAX: usize = 64 << 10;
+
+/// Further looks for a blob that is not there.
+const LATE_ROUNDS: u32 = 3;
+
+/// What travels in place of a large body; `meta` is copied, so that it can be read without the rest.
+#[derive(Serialize, Deserialize)]
+struct Reference<'a> {
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    meta: Option<&'a RawValue>,
+    #[serde(rename = "$blob")]
+    blob: String,
+    bytes: usize,
+}
+
+#[derive(Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, default)]
+    meta: Option<&'a RawValue>,
+}
+
+impl Bus {
+    /// Returns a body that can be published: the body itself, or, where it is over
+    /// [`limits::INLINE_BYTES_MAX`], a reference to where it was stored.
+    pub async fn seal(&self, store: Objects, body: Bytes) -> Result<Bytes, BusError> {
+        if body.len() <= limits::INLINE_BYTES_MAX {
+            return Ok(body);
+        }
+        let malformed = |e: serde_json::Error| BusError::Malformed(e.to_string());
+        let meta = serde_json::from_slice::<Meta<'_>>(&body).map_err(malformed)?.meta;
+        let reference = Reference { meta, blob: sha256_hex(&body), bytes: body.len() };
+        let sealed = serde_json::to_vec(&reference).map_err(malformed)?;
+        self.transport().put_object(store, &reference.blob, body.clone()).await?;
+        Ok(sealed.into())
+    }
+
+    /// Returns the body itself, also where a reference came. A blob that is not there (yet) is
+    /// [`BusError::Unavailable`]: try again.
+    pub async fn open(&self, store: Objects, body: Bytes) -> Result<Bytes, BusError> {
+        let Some((blob, bytes)) = reference(&body) else { return Ok(body) };
+        let mut found = self.transport().get_object(store, &blob).await?;
+        for round in 1..=LATE_ROUNDS {
+            if found.is_some() {
+                break;
+            }
+            // It was stored before its reference; a replica may be late.
+            retry::wait(round, &blob).await;
+            found = self.transport().get_object(store, &blob).await?;
+        }
+        let found = found.ok_or_else(|| BusError::Unavailable(format!("blob {blob} is not there yet")))?;
+        if found.len() != bytes {
+            return Err(BusError::Malformed(format!("blob {blob} has {} bytes instead of {bytes}", found.len())));
+        }
+        Ok(found)
+    }
+}
+
+/// Reads a reference; `None` for a body that is whole. Only top-level keys count, so that no content can look like one.
+fn reference(body: &[u8]) -> Option<(String, usize)> {
+    if body.len() > REFERENCE_BYTES_MAX || !std::str::from_utf8(body).ok()?.contains("\"$blob\"") {
+        return None;
+    }
+    let reference: Reference<'_> = serde_json::from_slice(body).ok()?;
+    Some((reference.blob, reference.bytes))
+}
+
+/// SHA-256 in hex.
+fn sha256_hex(body: &[u8]) -> String {
+    use std::fmt::Write;
+    let mut hex = String::with_capacity(64);
+    for byte in Sha256::digest(body) {
+        // Writing to a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryServer;
+
+    #[tokio::test]
+    async fn a_large_body_keeps_its_meta_and_comes_back_whole() {
+        let bus = MemoryServer::new().bus();
+        let text = format!(r#"{{"meta":{{"v":1}},"text":"{}"}}"#, "x".repeat(limits::INLINE_BYTES_MAX));
+        let body = Bytes::from(text);
+        let sealed = bus.seal(Objects::Work, body.clone()).await.unwrap();
+        assert!(sealed.starts_with(br#"{"meta":{"v":1},"$blob":""#) && sealed.len() < 200);
+        assert_eq!(bus.open(Objects::Work, sealed.clone()).await.unwrap(), body);
+        assert!(matches!(bus.open(Objects::Blobs, sealed).await, Err(BusError::Unavailable(_))));
+    }
+
+    #[tokio::test]
+    async fn content_never_looks_like_a_reference() {
+        let bus = MemoryServer::new().bus();
+        for whole in [r#"{"a":{"$blob":"00","bytes":1}}"#, r#""\"$blob\"""#, "not json \"$blob\"", ""] {
+            assert_eq!(bus.open(Objects::Work, Bytes::from(whole)).await.unwrap(), whole);
+        }
+    }
+}

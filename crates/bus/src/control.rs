@@ -1,0 +1,76 @@
+//! Inputs of a session: sent once however often they are repeated, read in stream order.
+
+use bytes::Bytes;
+use contract::CommandId;
+use contract::command::Verb;
+use contract::streams::{Objects, Stream};
+use contract::subject::{self, SessionKey, Subject};
+
+use crate::log::{is_final, trace_headers};
+use crate::transport::{Appended, ReadMany};
+use crate::{Bus, BusError, Read, Stored, retry};
+
+/// How a message came into a stream that holds one per subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// Stored under this sequence.
+    Stored(u64),
+    /// The same one waits there already.
+    AlreadyThere,
+}
+
+/// The waiting inputs of a session.
+#[derive(Debug, Clone)]
+pub enum Inbox {
+    /// In stream order. One that was acknowledged may still be among them, one that waits may be missing.
+    Messages(Vec<Stored>),
+    /// More than 1,024: handle what was delivered alone.
+    TooMany,
+}
+
+impl Bus {
+    /// Sends an input. An input of the same verb and id that still waits is success; one that was handled before is
+    /// stored again and found in the session's handled ids. [`BusError::Full`] is back-pressure.
+    pub async fn send_control(
+        &self,
+        key: &SessionKey,
+        verb: Verb,
+        id: &CommandId,
+        body: Bytes,
+    ) -> Result<Sent, BusError> {
+        let body = self.seal(Objects::Work, body).await?;
+        self.send_once(Stream::Control, &subject::control(key, verb, id), body).await
+    }
+
+    /// The waiting inputs of a session; bodies may be references.
+    pub async fn inbox(&self, key: &SessionKey) -> Result<Inbox, BusError> {
+        Ok(match self.transport().last_many(Stream::Control, &subject::control_inbox(key)).await? {
+            ReadMany::Messages(messages) => Inbox::Messages(messages),
+            ReadMany::TooMany => Inbox::TooMany,
+        })
+    }
+
+    /// Appends to a stream that holds one message per subject. A refusal is believed only after the leader showed the
+    /// message; a refusal without one is tried again, since it may have been taken meanwhile, and is
+    /// [`BusError::Full`] in the end.
+    pub(crate) async fn send_once(&self, stream: Stream, subject: &Subject, body: Bytes) -> Result<Sent, BusError> {
+        let headers = trace_headers();
+        let mut doubt = BusError::Timeout { what: subject.to_string() };
+        for round in 1..=retry::ROUNDS_MAX {
+            match self.transport().append(subject, false, headers.clone(), body.clone()).await {
+                Ok(Appended::Stored(seq)) => return Ok(Sent::Stored(seq)),
+                Ok(Appended::Doubtful(why)) => doubt = BusError::Full(why),
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => doubt = error,
+            }
+            match self.transport().last(stream, subject, Read::Leader).await {
+                Ok(Some(_)) => return Ok(Sent::AlreadyThere),
+                Ok(None) => {}
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => doubt = error,
+            }
+            retry::wait(round, subject.as_str()).await;
+        }
+        Err(doubt)
+    }
+}

@@ -1,0 +1,58 @@
+//! What can go wrong on the bus, by what the caller can do.
+
+use contract::ErrorCode;
+
+/// A failure of the bus.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BusError {
+    /// Nobody subscribes to the subject: the answer is known at once.
+    #[error("nobody answers on {subject}")]
+    NoResponders {
+        /// What was asked.
+        subject: String,
+    },
+    /// No answer in time: whether anything happened is unknown.
+    #[error("no answer in time: {what}")]
+    Timeout {
+        /// What was tried.
+        what: String,
+    },
+    /// The server cannot be reached, or has no JetStream, or no quorum: try again later.
+    #[error("the bus is not available: {0}")]
+    Unavailable(String),
+    /// The server refuses because something is full: try again later.
+    #[error("the bus is full: {0}")]
+    Full(String),
+    /// The body is over a limit.
+    #[error("{bytes} bytes are over the limit of {max}")]
+    TooLarge {
+        /// What was to be sent.
+        bytes: usize,
+        /// What may be.
+        max: usize,
+    },
+    /// The server cannot be used: configuration, version or permission. Trying again will not help.
+    #[error("{message}")]
+    Unusable {
+        /// Stable.
+        code: ErrorCode,
+        /// For people: what, and what to do.
+        message: String,
+    },
+    /// What was read is not what the contract says.
+    #[error("not what the contract says: {0}")]
+    Malformed(String),
+}
+
+impl BusError {
+    /// The code that users see.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::NoResponders { .. } | Self::Timeout { .. } | Self::Unavailable(_) => ErrorCode::Unavailable,
+            Self::Full(_) => ErrorCode::Overloaded,
+            Self::TooLarge { .. } => ErrorCode::TooLarge,
+            Self::Unusable { code, .. } => code.clone(),
+            Self::Malformed(_) => ErrorCode::Internal,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Public events and notices on core NATS: told once, to whoever listens.
+
+use contract::command::Done;
+use contract::event::{Envelope, Topic};
+use contract::ids::{CommandId, TenantId};
+use contract::subject::{self, SessionKey};
+use futures::StreamExt;
+
+use crate::log::encode;
+use crate::{Bus, BusError, Subscription};
+
+impl Bus {
+    /// Publishes a public event.
+    pub async fn publish_event(&self, key: &SessionKey, topic: Topic, event: &Envelope) -> Result<(), BusError> {
+        self.transport().publish(&subject::event(key, topic), Vec::new(), encode(event)?).await
+    }
+
+    /// Every public event of a session. Bodies are [`Envelope`]s; `contract::subject::parse_event` reads the topic.
+    pub async fn events(&self, key: &SessionKey) -> Result<Subscription, BusError> {
+        let [one, two] = subject::viewer(key);
+        let (one, two) =
+            futures::try_join!(self.transport().subscribe(&one, None), self.transport().subscribe(&two, None))?;
+        Ok(futures::stream::select(one, two).boxed())
+    }
+
+    /// One topic of every session of a tenant.
+    pub async fn topic(&self, tenant: &TenantId, topic: Topic) -> Result<Subscription, BusError> {
+        self.transport().subscribe(&subject::tenant_topic(tenant, topic), None).await
+    }
+
+    /// Tells an edge replica that a command's commit is in the log.
+    pub async fn publish_done(&self, edge: &CommandId, done: &Done) -> Result<(), BusError> {
+        self.transport().publish(&subject::done(edge, &done.id), Vec::new(), encode(done)?).await
+    }
+
+    /// The notices for one edge replica; bodies are [`Done`]s.
+    pub async fn dones(&self, edge: &CommandId) -> Result<Subscription, BusError> {
+        self.transport().subscribe(&subject::done_of(edge), None).await
+    }
+}

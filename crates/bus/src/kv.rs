@@ -1,0 +1,89 @@
+//! Small facts by key: the tool catalogue, the index of sessions, claims.
+
+use contract::commit::SessionSummary;
+use contract::ids::{CallId, TenantId, ToolName};
+use contract::streams::Bucket;
+use contract::subject::SessionKey;
+use contract::tool::ToolSpec;
+use serde::de::DeserializeOwned;
+
+use crate::log::{encode, is_final};
+use crate::{Bus, BusError, retry};
+
+/// Whose a claim is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// The asker's, now or since before.
+    Mine,
+    /// Somebody else's.
+    Theirs,
+}
+
+impl Bus {
+    /// The tools of a tenant, sorted by name. An entry that cannot be read is left out.
+    pub async fn tools(&self, tenant: &TenantId) -> Result<Vec<ToolSpec>, BusError> {
+        self.entries(Bucket::Tools, tenant).await
+    }
+
+    /// Puts a tool into the catalogue, or refreshes it.
+    pub async fn put_tool(&self, tenant: &TenantId, tool: &ToolSpec) -> Result<(), BusError> {
+        self.transport().kv_put(Bucket::Tools, &format!("{tenant}.{}", tool.name), encode(tool)?).await
+    }
+
+    /// Takes a tool out of the catalogue.
+    pub async fn delete_tool(&self, tenant: &TenantId, tool: &ToolName) -> Result<(), BusError> {
+        self.transport().kv_delete(Bucket::Tools, &format!("{tenant}.{tool}")).await
+    }
+
+    /// Writes a session's line of the index.
+    pub async fn put_summary(&self, summary: &SessionSummary) -> Result<(), BusError> {
+        let key = format!("{}.{}", summary.tenant, summary.session_id);
+        self.transport().kv_put(Bucket::Sessions, &key, encode(summary)?).await
+    }
+
+    /// A session's line of the index.
+    pub async fn summary(&self, key: &SessionKey) -> Result<Option<SessionSummary>, BusError> {
+        let found = self.transport().kv_get(Bucket::Sessions, &format!("{}.{}", key.tenant, key.session)).await?;
+        found.map(|body| crate::log::parse(&body)).transpose()
+    }
+
+    /// The index of a tenant's sessions, sorted by id.
+    pub async fn summaries(&self, tenant: &TenantId) -> Result<Vec<SessionSummary>, BusError> {
+        self.entries(Bucket::Sessions, tenant).await
+    }
+
+    /// Claims a call for `owner`, create-only: of several owners one gets [`Claim::Mine`], for seven days.
+    pub async fn claim(&self, key: &SessionKey, call: &CallId, owner: &str) -> Result<Claim, BusError> {
+        let name = format!("{}.{}.{call}", key.tenant, key.session);
+        let mut doubt = BusError::Timeout { what: format!("claim of {name}") };
+        for round in 1..=retry::ROUNDS_MAX {
+            match self.transport().kv_create(Bucket::Claims, &name, owner.to_owned().into()).await {
+                Ok(true) => return Ok(Claim::Mine),
+                Ok(false) => {}
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => doubt = error,
+            }
+            match self.transport().kv_get(Bucket::Claims, &name).await {
+                Ok(Some(found)) if found == owner.as_bytes() => return Ok(Claim::Mine),
+                Ok(Some(_)) => return Ok(Claim::Theirs),
+                Ok(None) => {}
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => doubt = error,
+            }
+            retry::wait(round, owner).await;
+        }
+        Err(doubt)
+    }
+
+    async fn entries<T: DeserializeOwned>(&self, bucket: Bucket, tenant: &TenantId) -> Result<Vec<T>, BusError> {
+        let mut entries = Vec::new();
+        for (key, body) in self.transport().kv_list(bucket, &format!("{tenant}.*")).await? {
+            match serde_json::from_slice(&body) {
+                Ok(entry) => entries.push(entry),
+                // A newer writer's entry must not hide the others.
+                Err(error) => tracing::warn!(bucket = bucket.name(), key, %error, "entry left out"),
+            }
+        }
+        Ok(entries)
+    }
+}

@@ -1,0 +1,89 @@
+//! The bus: streams, the log, work queues, timers, bodies and trace context, over NATS or in memory.
+//!
+//! Services see [`Bus`] and the modules beside it; only `nats` knows async-nats. The in-memory twin plays what a
+//! replicated server may do, and a test holds it against the real one.
+
+pub mod body;
+pub mod control;
+pub mod dead;
+pub mod error;
+pub mod events;
+pub mod kv;
+pub mod log;
+pub mod memory;
+pub mod nats;
+pub mod permissions;
+mod retry;
+pub mod rpc;
+pub mod standing;
+pub mod timer;
+pub mod transport;
+pub mod work;
+
+use std::sync::Arc;
+
+pub use control::{Inbox, Sent};
+pub use error::BusError;
+pub use kv::Claim;
+pub use log::{Committed, Head};
+pub use memory::MemoryServer;
+pub use nats::NatsConfig;
+pub use rpc::Serving;
+pub use standing::Standing;
+pub use transport::{Delivery, Drift, Headers, Heard, Message, Read, Stored, Subscription, Transport};
+pub use work::{Handler, Settle, Worker};
+
+/// A connection to the bus; cheap to clone.
+#[derive(Clone)]
+pub struct Bus {
+    transport: Arc<dyn Transport>,
+}
+
+impl Bus {
+    /// A bus over any transport.
+    pub fn new(transport: Arc<dyn Transport>) -> Self {
+        Self { transport }
+    }
+
+    /// Connects to NATS; [`BusError::Unusable`] where the server is missing, too old or has no JetStream.
+    pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
+        Ok(Self::new(Arc::new(nats::Nats::connect(config).await?)))
+    }
+
+    /// The transport itself, for what this crate has no word for.
+    pub fn transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    /// Verifies every stream, consumer, bucket and store, and waits a while for those that somebody makes just now. It
+    /// reads only: services have no permission to make what [`Bus::ensure`] makes.
+    pub async fn verify(&self) -> Result<(), BusError> {
+        self.transport.ensure(Drift::Verify).await
+    }
+
+    /// Creates or verifies every stream, consumer, bucket and store; drift is an error that names the setting.
+    pub async fn ensure(&self) -> Result<(), BusError> {
+        self.transport.ensure(Drift::Refuse).await
+    }
+
+    /// As [`Bus::ensure`], but changes settings that drifted, where the server lets it.
+    pub async fn repair(&self) -> Result<(), BusError> {
+        self.transport.ensure(Drift::Repair).await
+    }
+
+    /// Whether the server answers.
+    pub async fn ping(&self) -> Result<(), BusError> {
+        self.transport.ping().await
+    }
+
+    /// Sends what is queued and closes.
+    pub async fn close(&self) {
+        self.transport.close().await;
+    }
+}
+
+impl std::fmt::Debug for Bus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Bus")
+    }
+}

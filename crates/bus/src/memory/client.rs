@@ -1,0 +1,373 @@
+//! One client of the in-memory server: every operation passes its life and the faults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use contract::streams::{Bucket, Objects, Queue, Stream};
+use contract::subject::{Subject, matches};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::answers::{Answers, End};
+use super::life::{Life, Shared};
+use super::pull::Pull;
+use super::{Action, Aged, Fault, MemoryServer};
+use crate::transport::{Ack, Appended, Drift, ReadMany, Transport};
+use crate::{BusError, Delivery, Headers, Heard, Message, Read, Stored, Subscription};
+
+/// How long an answer is awaited that never comes.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of one message, as on a nats-server.
+const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
+/// What a fault changes about an operation that is performed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Twist {
+    /// How many changes ago a replica's read is.
+    lag: u64,
+    /// The code that an append is answered with, and whether it is stored.
+    doubt: Option<(u16, bool)>,
+}
+
+/// A client of the in-memory server.
+#[derive(Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+impl Client {
+    pub(super) fn new(server: MemoryServer, name: &str) -> (Self, Life) {
+        let shared = Arc::new(Shared::new(server, name));
+        (Self { shared: shared.clone() }, Life { client: shared })
+    }
+
+    /// One operation with what may happen to it.
+    async fn run<T>(
+        &self,
+        action: Action,
+        subject: &str,
+        perform: impl FnOnce(Twist) -> Result<T, BusError>,
+    ) -> Result<T, BusError> {
+        let shared = &self.shared;
+        let lost = || BusError::Timeout { what: subject.to_owned() };
+        shared
+            .guard(async {
+                match shared.fault(action, subject) {
+                    Fault::None => perform(Twist::default()),
+                    Fault::Stale(lag) => perform(Twist { lag, ..Twist::default() }),
+                    Fault::Doubtful { code, stored } => {
+                        perform(Twist { doubt: Some((code, stored)), ..Twist::default() })
+                    }
+                    Fault::Delay(by) => {
+                        tokio::time::sleep(by).await;
+                        perform(Twist::default())
+                    }
+                    Fault::Lag(by) => {
+                        let done = perform(Twist::default());
+                        tokio::time::sleep(by).await;
+                        done
+                    }
+                    Fault::AckLost => {
+                        let done = perform(Twist::default());
+                        tokio::time::sleep(TIMEOUT).await;
+                        done.and_then(|_| Err(lost()))
+                    }
+                    Fault::NotDone => Err(BusError::Unavailable(format!("{subject}: no quorum"))),
+                    Fault::Redeliver => {
+                        shared.server.restart();
+                        perform(Twist::default())
+                    }
+                    Fault::Crash { done } => {
+                        if done {
+                            drop(perform(Twist::default()));
+                        }
+                        shared.kill();
+                        std::future::pending().await
+                    }
+                }
+            })
+            .await
+    }
+
+    fn message(subject: &str, reply: Option<String>, headers: Headers, payload: Bytes) -> Message {
+        Message { subject: subject.to_owned(), reply, headers, payload }
+    }
+
+    /// Core NATS is told and forgotten: what is not done is lost without a word.
+    async fn tell(&self, action: Action, message: Message) -> Result<(), BusError> {
+        fits(&message.payload)?;
+        let subject = message.subject.clone();
+        let told = self.run(action, &subject, |_| {
+            self.shared.server.lock().core.route(&message);
+            Ok(())
+        });
+        match told.await {
+            Err(BusError::Unavailable(_) | BusError::Timeout { .. }) => Ok(()),
+            told => told,
+        }
+    }
+
+    /// Asks; yields where answers come.
+    async fn ask(
+        &self,
+        action: Action,
+        subject: &Subject,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Answers, BusError> {
+        fits(&payload)?;
+        let server = &self.shared.server;
+        self.run(action, subject.as_str(), |_| {
+            let mut state = server.lock();
+            let (inbox, from) = state.core.inbox();
+            let answers = Answers { shared: self.shared.clone(), end: End::Inbox(inbox.clone()), from };
+            if state.core.route(&Self::message(subject.as_str(), Some(inbox), headers, payload)) {
+                drop(state);
+                return Ok(answers);
+            }
+            drop(state);
+            Err(BusError::NoResponders { subject: subject.to_string() })
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Transport for Client {
+    async fn publish(&self, subject: &Subject, headers: Headers, payload: Bytes) -> Result<(), BusError> {
+        self.tell(Action::Publish, Self::message(subject.as_str(), None, headers, payload)).await
+    }
+
+    async fn reply(&self, to: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
+        self.tell(Action::Reply, Self::message(to, None, headers, payload)).await
+    }
+
+    async fn request(
+        &self,
+        subject: &Subject,
+        headers: Headers,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<Message, BusError> {
+        let late = || BusError::Timeout { what: subject.to_string() };
+        let ask = async {
+            let mut answers = self.ask(Action::Request, subject, headers, payload).await?;
+            match answers.next().await {
+                Some(Heard::Message(message)) => Ok(message),
+                Some(Heard::Gap) | None => Err(late()),
+            }
+        };
+        self.shared.guard(tokio::time::timeout(timeout, ask)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn request_many(
+        &self,
+        subject: &Subject,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Subscription, BusError> {
+        match self.ask(Action::RequestMany, subject, headers, payload).await {
+            Ok(answers) => Ok(answers.stream()),
+            Err(BusError::NoResponders { .. }) => Ok(futures::stream::empty().boxed()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn subscribe(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError> {
+        let shared = &self.shared;
+        self.run(Action::Subscribe, subject.as_str(), |_| {
+            let (id, from) = shared.server.lock().core.subscribe(&shared.name, subject.as_str(), queue);
+            Ok(Answers { shared: shared.clone(), end: End::Subscription(id), from }.stream())
+        })
+        .await
+    }
+
+    async fn append(
+        &self,
+        subject: &Subject,
+        create: bool,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Appended, BusError> {
+        let server = &self.shared.server;
+        let no_stream = || BusError::Unavailable(format!("no stream takes {subject}"));
+        let stream = stream_of(subject.as_str()).ok_or_else(no_stream)?;
+        fits(&payload)?;
+        self.run(Action::Append, subject.as_str(), |twist| {
+            if let Some((code, false)) = twist.doubt {
+                return Ok(doubtful(code));
+            }
+            let now = server.now();
+            let stored = server.stream(stream, |store| store.append(subject.as_str(), create, headers, payload, now));
+            match (stored.ok_or_else(no_stream)?, twist.doubt) {
+                (Ok(seq), None) => Ok(Appended::Stored(seq)),
+                (Ok(_), Some((code, _))) | (Err(code), _) => Ok(doubtful(code)),
+            }
+        })
+        .await
+    }
+
+    async fn last(&self, stream: Stream, filter: &Subject, read: Read) -> Result<Option<Stored>, BusError> {
+        let server = &self.shared.server;
+        self.run(Action::Last(read), filter.as_str(), |twist| {
+            let lag = match read {
+                Read::Any => twist.lag,
+                Read::Leader => 0,
+            };
+            Ok(server.stream(stream, |store| store.last(filter.as_str(), lag)).flatten())
+        })
+        .await
+    }
+
+    async fn last_many(&self, stream: Stream, filter: &Subject) -> Result<ReadMany, BusError> {
+        let server = &self.shared.server;
+        self.run(Action::LastMany, filter.as_str(), |twist| {
+            let found = server.stream(stream, |store| store.last_many(filter.as_str(), twist.lag));
+            Ok(found.unwrap_or(ReadMany::Messages(Vec::new())))
+        })
+        .await
+    }
+
+    async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
+        let server = &self.shared.server;
+        self.run(Action::Purge, filter.as_str(), |_| {
+            Ok(server.stream(stream, |store| store.purge(filter.as_str())).unwrap_or_default())
+        })
+        .await
+    }
+
+    async fn pull(
+        &self,
+        queue: Queue,
+        max: usize,
+        wait: Duration,
+        stop: CancellationToken,
+    ) -> Result<BoxStream<'static, Result<Delivery, BusError>>, BusError> {
+        self.run(Action::Pull, queue.durable(), |_| {
+            let restarts = self.shared.server.lock().restarts;
+            let client = self.shared.clone();
+            Ok(Pull { client, queue, left: max, until: Instant::now() + wait, stop, restarts }.stream())
+        })
+        .await
+    }
+
+    async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
+        let server = &self.shared.server;
+        let Some(stream) = stream_of(&delivery.subject) else { return Ok(()) };
+        let (seq, now) = (delivery.seq, Instant::now());
+        let acked = self.run(Action::Ack(ack), &delivery.subject, |_| {
+            server.stream(stream, |store| match ack {
+                Ack::Done => store.done(seq),
+                Ack::Progress => store.consumer.progress(seq, now),
+                Ack::Retry(after) => store.consumer.retry(seq, after, now),
+            });
+            Ok(())
+        });
+        match (acked.await, ack) {
+            // Only `Done` awaits an answer; the others are told and forgotten.
+            (Err(BusError::Unavailable(_) | BusError::Timeout { .. }), Ack::Progress | Ack::Retry(_)) => Ok(()),
+            (acked, _) => acked,
+        }
+    }
+
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<(), BusError> {
+        fits(&value)?;
+        self.run(Action::KvPut, key, |_| {
+            let entry = Aged::new(value, bucket.max_age());
+            self.shared.server.lock().entries.insert((bucket, key.to_owned()), entry);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
+        self.run(Action::KvCreate, key, |_| {
+            let name = (bucket, key.to_owned());
+            let mut state = self.shared.server.lock();
+            let free = !state.entries.get(&name).is_some_and(Aged::alive);
+            if free {
+                state.entries.insert(name, Aged::new(value, bucket.max_age()));
+            }
+            Ok(free)
+        })
+        .await
+    }
+
+    async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
+        self.run(Action::KvGet, key, |_| {
+            let state = self.shared.server.lock();
+            let found = state.entries.get(&(bucket, key.to_owned())).filter(|entry| entry.alive());
+            Ok(found.map(|entry| entry.value.clone()))
+        })
+        .await
+    }
+
+    async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {
+        self.run(Action::KvDelete, key, |_| {
+            self.shared.server.lock().entries.remove(&(bucket, key.to_owned()));
+            Ok(())
+        })
+        .await
+    }
+
+    async fn kv_list(&self, bucket: Bucket, filter: &str) -> Result<Vec<(String, Bytes)>, BusError> {
+        self.run(Action::KvList, filter, |_| {
+            let state = self.shared.server.lock();
+            let found = state
+                .entries
+                .iter()
+                .filter(|((of, key), entry)| *of == bucket && matches(filter, key) && entry.alive());
+            Ok(found.map(|((_, key), entry)| (key.clone(), entry.value.clone())).collect())
+        })
+        .await
+    }
+
+    async fn put_object(&self, store: Objects, sha256: &str, body: Bytes) -> Result<(), BusError> {
+        self.run(Action::PutObject, sha256, |_| {
+            let object = Aged::new(body, store.max_age());
+            self.shared.server.lock().objects.insert((store, sha256.to_owned()), object);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError> {
+        self.run(Action::GetObject, sha256, |_| {
+            let state = self.shared.server.lock();
+            let found = state.objects.get(&(store, sha256.to_owned())).filter(|object| object.alive());
+            Ok(found.map(|object| object.value.clone()))
+        })
+        .await
+    }
+
+    async fn ensure(&self, _drift: Drift) -> Result<(), BusError> {
+        Ok(())
+    }
+
+    async fn ping(&self) -> Result<(), BusError> {
+        self.run(Action::Ping, "", |_| Ok(())).await
+    }
+
+    async fn close(&self) {
+        self.shared.server.lock().core.disconnect(&self.shared.name);
+    }
+}
+
+fn doubtful(code: u16) -> Appended {
+    Appended::Doubtful(if code == 0 { "duplicate".to_owned() } else { format!("error {code}") })
+}
+
+fn fits(payload: &Bytes) -> Result<(), BusError> {
+    let bytes = payload.len();
+    if bytes > PAYLOAD_BYTES_MAX { Err(BusError::TooLarge { bytes, max: PAYLOAD_BYTES_MAX }) } else { Ok(()) }
+}
+
+/// The stream that takes a subject.
+fn stream_of(subject: &str) -> Option<Stream> {
+    let takes = |stream: &&Stream| stream.subjects().iter().any(|filter| matches(filter, subject));
+    Stream::ALL.iter().find(takes).copied()
+}

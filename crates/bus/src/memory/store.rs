@@ -1,0 +1,181 @@
+//! One stream: at most one message per subject, its consumer, its timers, and its recent past for stale reads.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use contract::Timestamp;
+use contract::streams::{Kind, Queue, Stream};
+use contract::subject::matches;
+
+use super::consumer::Consumer;
+use crate::timer::{SCHEDULE, SCHEDULE_TARGET};
+use crate::transport::{EXPECTED_LAST, ReadMany, header};
+use crate::{Headers, Stored};
+
+/// Subjects of one read, as on a nats-server.
+pub(super) const READ_MANY_MAX: usize = 1_024;
+/// Removed messages that stale reads can still show.
+const PAST_MAX: usize = 1_024;
+
+/// Why a message is not stored.
+pub(super) const WRONG_LAST_SEQUENCE: u16 = 10_071;
+/// The code for every "maximum … exceeded".
+pub(super) const MAXIMUM_EXCEEDED: u16 = 10_077;
+
+#[derive(Debug, Clone)]
+struct Entry {
+    stored: Stored,
+    at: Timestamp,
+    /// The stream's change that added it.
+    added: u64,
+}
+
+/// A stream.
+#[derive(Debug)]
+pub(super) struct Store {
+    kind: Kind,
+    filter: Option<&'static str>,
+    by_subject: BTreeMap<String, Entry>,
+    subjects: BTreeMap<u64, String>,
+    last_seq: u64,
+    changes: u64,
+    /// Removed messages with the change that removed them.
+    past: VecDeque<(u64, Entry)>,
+    /// When a scheduled message is due.
+    schedules: BTreeMap<(Timestamp, String), String>,
+    pub(super) consumer: Consumer,
+}
+
+impl Store {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self {
+            kind: stream.kind(),
+            filter: Queue::ALL.iter().find(|queue| queue.stream() == stream).and_then(|queue| queue.filter()),
+            by_subject: BTreeMap::new(),
+            subjects: BTreeMap::new(),
+            last_seq: 0,
+            changes: 0,
+            past: VecDeque::new(),
+            schedules: BTreeMap::new(),
+            consumer: Consumer::default(),
+        }
+    }
+
+    /// Stores a message; the error is the server's code.
+    pub(super) fn append(
+        &mut self,
+        subject: &str,
+        create: bool,
+        headers: Headers,
+        payload: Bytes,
+        now: Timestamp,
+    ) -> Result<u64, u16> {
+        let expected = header(&headers, EXPECTED_LAST).and_then(|seq| seq.parse().ok()).or(create.then_some(0));
+        let last = self.by_subject.get(subject).map_or(0, |entry| entry.stored.seq);
+        if expected.is_some_and(|expected: u64| expected != last) {
+            return Err(WRONG_LAST_SEQUENCE);
+        }
+        if last > 0 {
+            match self.kind {
+                Kind::Queue | Kind::Slots => return Err(MAXIMUM_EXCEEDED),
+                Kind::Schedule | Kind::Kept(_) => self.remove(subject),
+            }
+        }
+        if let (Kind::Schedule, Some(at)) = (self.kind, header(&headers, SCHEDULE)) {
+            let due = at.strip_prefix("@at ").and_then(Timestamp::parse).unwrap_or(now);
+            let target = header(&headers, SCHEDULE_TARGET).unwrap_or_default().to_owned();
+            self.schedules.insert((due, subject.to_owned()), target);
+        }
+        self.last_seq += 1;
+        self.changes += 1;
+        let (seq, stored_as) = (self.last_seq, subject.to_owned());
+        if self.filter.is_none_or(|filter| matches(filter, subject)) {
+            self.consumer.add(seq);
+        }
+        self.subjects.insert(seq, stored_as.clone());
+        let stored = Stored { subject: stored_as.clone(), seq, headers, payload };
+        self.by_subject.insert(stored_as, Entry { stored, at: now, added: self.changes });
+        Ok(seq)
+    }
+
+    /// Lets every due message arrive.
+    pub(super) fn fire(&mut self, now: Timestamp) {
+        while let Some(entry) = self.schedules.first_entry() {
+            let (at, subject) = entry.key().clone();
+            if at > now {
+                return;
+            }
+            let target = entry.remove();
+            let Some(due) = self.by_subject.get(&subject).map(|entry| entry.stored.payload.clone()) else { continue };
+            self.remove(&subject);
+            // The target takes the newest message, so this cannot be refused.
+            let _ = self.append(&target, false, Headers::new(), due, now);
+        }
+    }
+
+    /// When the next timer is due.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.schedules.keys().next().map(|(at, _)| *at)
+    }
+
+    /// A message by its sequence, and when it was stored.
+    pub(super) fn get(&self, seq: u64) -> Option<(Stored, Timestamp)> {
+        let entry = self.by_subject.get(self.subjects.get(&seq)?)?;
+        Some((entry.stored.clone(), entry.at))
+    }
+
+    /// The last message of a filter, as of `lag` changes ago.
+    pub(super) fn last(&self, filter: &str, lag: u64) -> Option<Stored> {
+        self.view(filter, lag).into_iter().max_by_key(|stored| stored.seq)
+    }
+
+    /// The messages of a filter in stream order, as of `lag` changes ago.
+    pub(super) fn last_many(&self, filter: &str, lag: u64) -> ReadMany {
+        let mut found = self.view(filter, lag);
+        if found.len() > READ_MANY_MAX {
+            return ReadMany::TooMany;
+        }
+        found.sort_by_key(|stored| stored.seq);
+        ReadMany::Messages(found)
+    }
+
+    fn view(&self, filter: &str, lag: u64) -> Vec<Stored> {
+        let as_of = self.changes.saturating_sub(lag);
+        let prefix = filter.split(['*', '>']).next().unwrap_or_default();
+        let live = self.by_subject.range(prefix.to_owned()..).take_while(|(subject, _)| subject.starts_with(prefix));
+        let live = live.map(|(_, entry)| entry).filter(|entry| entry.added <= as_of);
+        let past = self.past.iter().filter(|(removed, entry)| entry.added <= as_of && as_of < *removed);
+        let past = past.map(|(_, entry)| entry);
+        live.chain(past).map(|entry| &entry.stored).filter(|stored| matches(filter, &stored.subject)).cloned().collect()
+    }
+
+    /// Removes every message of a filter; returns how many.
+    pub(super) fn purge(&mut self, filter: &str) -> u64 {
+        let found = self.view(filter, 0);
+        for stored in &found {
+            self.remove(&stored.subject);
+        }
+        found.len() as u64
+    }
+
+    /// Removes what was acknowledged.
+    pub(super) fn done(&mut self, seq: u64) {
+        if self.consumer.is_pending(seq)
+            && let Some(subject) = self.subjects.get(&seq).cloned()
+        {
+            self.remove(&subject);
+        }
+    }
+
+    fn remove(&mut self, subject: &str) {
+        let Some(entry) = self.by_subject.remove(subject) else { return };
+        self.subjects.remove(&entry.stored.seq);
+        self.consumer.remove(entry.stored.seq);
+        self.schedules.retain(|(_, scheduled), _| scheduled != subject);
+        self.changes += 1;
+        self.past.push_back((self.changes, entry));
+        if self.past.len() > PAST_MAX {
+            self.past.pop_front();
+        }
+    }
+}

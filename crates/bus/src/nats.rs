@@ -1,0 +1,179 @@
+//! The bus over a nats-server: the only place that knows async-nats.
+
+mod api;
+mod connect;
+mod core;
+mod ensure;
+mod keys;
+mod objects;
+mod pull;
+mod read;
+mod settings;
+
+use std::time::Duration;
+
+use async_nats::{Client, jetstream};
+use async_trait::async_trait;
+use bytes::Bytes;
+use contract::streams::{Bucket, Objects, Queue, Stream};
+use contract::subject::Subject;
+use futures::stream::BoxStream;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+pub use self::connect::NatsConfig;
+pub(crate) use self::connect::inbox_prefix;
+use self::objects::Stores;
+use crate::transport::{Ack, Appended, Drift, ReadMany, Transport};
+use crate::{BusError, Delivery, Headers, Message, Read, Stored, Subscription};
+
+/// How long an answer of JetStream is awaited.
+const JETSTREAM_MAX: Duration = Duration::from_secs(5);
+
+/// A connection to NATS.
+#[derive(Debug)]
+pub struct Nats {
+    client: Client,
+    jetstream: jetstream::Context,
+    replicas: usize,
+    /// Told whenever messages of core NATS may have been lost.
+    gaps: broadcast::Sender<()>,
+    stores: Stores,
+}
+
+#[async_trait]
+impl Transport for Nats {
+    async fn publish(&self, subject: &Subject, headers: Headers, payload: Bytes) -> Result<(), BusError> {
+        self.core_publish(subject.as_str(), headers, payload).await
+    }
+
+    async fn reply(&self, to: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
+        self.core_publish(to, headers, payload).await
+    }
+
+    async fn request(
+        &self,
+        subject: &Subject,
+        headers: Headers,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<Message, BusError> {
+        self.core_request(subject.as_str(), headers, payload, timeout).await.map(core::message)
+    }
+
+    async fn request_many(
+        &self,
+        subject: &Subject,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Subscription, BusError> {
+        self.core_request_many(subject.as_str(), headers, payload).await
+    }
+
+    async fn subscribe(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError> {
+        self.core_subscribe(subject.as_str(), queue).await
+    }
+
+    async fn append(
+        &self,
+        subject: &Subject,
+        create: bool,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Appended, BusError> {
+        self.js_append(subject.as_str(), create.then_some(0), headers, payload).await
+    }
+
+    async fn last(&self, stream: Stream, filter: &Subject, read: Read) -> Result<Option<Stored>, BusError> {
+        match read {
+            Read::Any => self.direct_last(stream.name(), filter.as_str()).await,
+            Read::Leader => self.leader_last(stream.name(), filter.as_str()).await,
+        }
+    }
+
+    async fn last_many(&self, stream: Stream, filter: &Subject) -> Result<ReadMany, BusError> {
+        self.direct_last_many(stream.name(), &[filter.as_str()]).await
+    }
+
+    async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
+        self.js_purge(stream.name(), filter.as_str()).await
+    }
+
+    async fn pull(
+        &self,
+        queue: Queue,
+        max: usize,
+        wait: Duration,
+        stop: CancellationToken,
+    ) -> Result<BoxStream<'static, Result<Delivery, BusError>>, BusError> {
+        self.js_pull(queue, max, wait, stop).await
+    }
+
+    async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
+        match ack {
+            Ack::Done => {
+                let body = Bytes::from_static(b"+ACK");
+                self.core_request(&delivery.ack, Headers::new(), body, JETSTREAM_MAX).await.map(drop)
+            }
+            Ack::Progress => self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+WPI")).await,
+            Ack::Retry(Duration::ZERO) => {
+                self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"-NAK")).await
+            }
+            Ack::Retry(after) => {
+                let body = format!("-NAK {{\"delay\": {}}}", after.as_nanos());
+                self.core_publish(&delivery.ack, Headers::new(), body.into()).await
+            }
+        }
+    }
+
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<(), BusError> {
+        self.key_put(bucket, key, value).await
+    }
+
+    async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
+        self.key_create(bucket, key, value).await
+    }
+
+    async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
+        self.key_get(bucket, key).await
+    }
+
+    async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {
+        self.key_delete(bucket, key).await
+    }
+
+    async fn kv_list(&self, bucket: Bucket, filter: &str) -> Result<Vec<(String, Bytes)>, BusError> {
+        self.key_list(bucket, filter).await
+    }
+
+    async fn put_object(&self, store: Objects, sha256: &str, body: Bytes) -> Result<(), BusError> {
+        self.stores.put(&self.jetstream, store, sha256, body).await
+    }
+
+    async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError> {
+        self.stores.get(&self.jetstream, store, sha256).await
+    }
+
+    async fn ensure(&self, drift: Drift) -> Result<(), BusError> {
+        self.ensure_all(drift).await
+    }
+
+    async fn ping(&self) -> Result<(), BusError> {
+        self.round_trip(Duration::from_secs(2)).await
+    }
+
+    async fn close(&self) {
+        // What is queued goes out before the connection closes; a server that is gone cannot be told anything.
+        let closing = async {
+            if let Err(error) = self.client.flush().await {
+                tracing::debug!(%error, "not everything was sent");
+            }
+            if let Err(error) = self.client.drain().await {
+                tracing::debug!(%error, "already closed");
+            }
+        };
+        if tokio::time::timeout(JETSTREAM_MAX, closing).await.is_err() {
+            tracing::warn!("closed without the server's confirmation");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Requests to JetStream and what it answers.
+
+use std::fmt;
+
+use async_nats::{HeaderMap, HeaderName, HeaderValue, RequestErrorKind};
+use bytes::Bytes;
+use contract::ErrorCode;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{JETSTREAM_MAX, Nats};
+use crate::transport::{Appended, EXPECTED_LAST};
+use crate::{BusError, Headers};
+
+/// The server's codes that mean "there is or may be a message already, or another one was faster".
+const DOUBTS: [u32; 4] = [10_071, 10_164, 10_158, 10_077];
+/// Codes for "something is full".
+const FULL: [u32; 3] = [10_023, 10_047, 10_028];
+/// The message is larger than the stream takes.
+const TOO_LARGE: u32 = 10_054;
+/// JetStream is not enabled, for the server and for the account.
+const NOT_ENABLED: [u32; 2] = [10_076, 10_039];
+
+/// What JetStream refuses, in its own words.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Refusal {
+    /// As in HTTP.
+    code: u16,
+    /// Which.
+    #[serde(default)]
+    pub(super) err_code: u32,
+    #[serde(default)]
+    description: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error {}: {}", self.err_code, self.description)
+    }
+}
+
+impl Refusal {
+    pub(super) fn is_not_enabled(&self) -> bool {
+        NOT_ENABLED.contains(&self.err_code)
+    }
+
+    /// The refusal as the caller's error.
+    pub(super) fn into_error(self) -> BusError {
+        if FULL.contains(&self.err_code) || self.code == 429 {
+            BusError::Full(self.to_string())
+        } else if self.code >= 500 {
+            BusError::Unavailable(self.to_string())
+        } else {
+            BusError::Unusable { code: ErrorCode::Internal, message: format!("JetStream refuses: {self}") }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer<T> {
+    Refused { error: Refusal },
+    Given(T),
+}
+
+#[derive(Deserialize)]
+struct Published {
+    seq: u64,
+    #[serde(default)]
+    duplicate: bool,
+}
+
+#[derive(Deserialize)]
+struct Purged {
+    purged: u64,
+}
+
+impl Nats {
+    /// Asks JetStream; the inner error is its refusal.
+    pub(super) async fn js_request<T: DeserializeOwned>(
+        &self,
+        subject: &str,
+        body: Option<&Value>,
+    ) -> Result<Result<T, Refusal>, BusError> {
+        let body = body.map(crate::log::encode).transpose()?.unwrap_or_default();
+        let answer = self.js_raw(subject, Headers::new(), body).await?;
+        read_answer(&answer)
+    }
+
+    /// Appends to the stream that takes `subject`, if the last message there has sequence `expected`.
+    pub(super) async fn js_append(
+        &self,
+        subject: &str,
+        expected: Option<u64>,
+        mut headers: Headers,
+        payload: Bytes,
+    ) -> Result<Appended, BusError> {
+        if let Some(expected) = expected {
+            headers.push((EXPECTED_LAST.to_owned(), expected.to_string()));
+        }
+        let bytes = payload.len();
+        let answer = self.js_raw(subject, headers, payload).await?;
+        match read_answer::<Published>(&answer)? {
+            Ok(Published { seq, duplicate: false }) => Ok(Appended::Stored(seq)),
+            Ok(Published { seq, duplicate: true }) => Ok(Appended::Doubtful(format!("duplicate of {seq}"))),
+            Err(refusal) if DOUBTS.contains(&refusal.err_code) => Ok(Appended::Doubtful(refusal.to_string())),
+            Err(refusal) if refusal.err_code == TOO_LARGE => {
+                Err(BusError::TooLarge { bytes, max: self.client.max_payload() })
+            }
+            Err(refusal) => Err(refusal.into_error()),
+        }
+    }
+
+    /// Removes what matches `filter`.
+    pub(super) async fn js_purge(&self, stream: &str, filter: &str) -> Result<u64, BusError> {
+        let body = serde_json::json!({ "filter": filter });
+        let answer = self.js_request::<Purged>(&format!("$JS.API.STREAM.PURGE.{stream}"), Some(&body)).await?;
+        answer.map(|purged| purged.purged).map_err(Refusal::into_error)
+    }
+
+    /// A request that JetStream answers; nobody answering means that it has no leader, or is not there.
+    async fn js_raw(&self, subject: &str, headers: Headers, payload: Bytes) -> Result<Bytes, BusError> {
+        match self.core_request(subject, headers, payload, JETSTREAM_MAX).await {
+            Ok(message) => Ok(message.payload),
+            Err(BusError::NoResponders { subject }) => {
+                Err(BusError::Unavailable(format!("JetStream does not answer on {subject}")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn read_answer<T: DeserializeOwned>(body: &[u8]) -> Result<Result<T, Refusal>, BusError> {
+    Ok(match crate::log::parse(body)? {
+        Answer::Refused { error } => Err(error),
+        Answer::Given(given) => Ok(given),
+    })
+}
+
+/// Our headers as async-nats wants them; one that could break out of its line is refused.
+pub(super) fn header_map(headers: Headers) -> Result<HeaderMap, BusError> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let malformed = || BusError::Malformed(format!("header {name:?} cannot be sent"));
+        let value: HeaderValue = value.parse().map_err(|_| malformed())?;
+        map.append(HeaderName::try_from(name.as_str()).map_err(|_| malformed())?, value);
+    }
+    Ok(map)
+}
+
+/// Headers as we keep them.
+pub(super) fn headers_of(map: Option<&HeaderMap>) -> Headers {
+    let Some(map) = map else { return Headers::new() };
+    let all = map.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+    let mut headers: Headers = all.map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect();
+    // The map's order is chance.
+    headers.sort();
+    headers
+}
+
+/// Why a request was not answered.
+pub(super) fn request_error(error: &async_nats::RequestError, subject: &str, bytes: usize, max: usize) -> BusError {
+    match error.kind() {
+        RequestErrorKind::TimedOut => BusError::Timeout { what: subject.to_owned() },
+        RequestErrorKind::NoResponders => BusError::NoResponders { subject: subject.to_owned() },
+        RequestErrorKind::InvalidSubject => BusError::Malformed(format!("{subject:?} is no subject")),
+        RequestErrorKind::MaxPayloadExceeded => BusError::TooLarge { bytes, max },
+        // The connection went away under it: nobody knows.
+        RequestErrorKind::Other => BusError::Timeout { what: format!("{subject}: {error}") },
+    }
+}

@@ -1,0 +1,169 @@
+//! Connecting, and whether the server is one that can be used.
+
+use std::time::Duration;
+
+use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr, jetstream};
+use contract::ErrorCode;
+use serde::Deserialize;
+use tokio::sync::broadcast;
+
+use super::objects::Stores;
+use super::{JETSTREAM_MAX, Nats};
+use crate::{BusError, retry};
+
+/// The oldest server that has every setting that the streams need.
+const SERVER_MIN: (i64, i64, i64) = (2, 12, 0);
+/// Interest of a host that died goes away after two of these.
+const PING_EVERY: Duration = Duration::from_secs(5);
+/// How long connecting may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Longest pause between two tries to reach a server that went away.
+const RECONNECT_MAX: Duration = Duration::from_secs(2);
+/// Gaps that a subscription may be late to hear of; being later is one more gap.
+const GAPS_MAX: usize = 16;
+
+/// How to reach NATS.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NatsConfig {
+    /// Addresses, separated by commas.
+    pub url: String,
+    /// The user, where the server wants one.
+    pub user: Option<String>,
+    /// Its password.
+    pub password: Option<String>,
+    /// The connection's name in the server's lists.
+    pub name: String,
+    /// Copies of each stream where it is created: 1 on one server, 3 in a cluster.
+    pub replicas: usize,
+}
+
+impl std::fmt::Debug for NatsConfig {
+    /// Shows whether there is a password, never which.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let password = self.password.as_ref().map(|_| "[secret]");
+        f.debug_struct("NatsConfig")
+            .field("url", &self.url)
+            .field("user", &self.user)
+            .field("password", &password)
+            .field("name", &self.name)
+            .field("replicas", &self.replicas)
+            .finish()
+    }
+}
+
+impl Default for NatsConfig {
+    fn default() -> Self {
+        Self {
+            url: "nats://127.0.0.1:4222".to_owned(),
+            user: None,
+            password: None,
+            name: "ailoop".to_owned(),
+            replicas: 1,
+        }
+    }
+}
+
+impl Nats {
+    /// Connects and checks that the server can be used: [`ErrorCode::NatsUnreachable`], [`ErrorCode::NatsTooOld`],
+    /// [`ErrorCode::NatsNoJetStream`] or [`ErrorCode::Unauthorized`] say why it cannot.
+    pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
+        let (gaps, _) = broadcast::channel(GAPS_MAX);
+        let told = gaps.clone();
+        let mut options = ConnectOptions::new()
+            .name(&config.name)
+            .ping_interval(PING_EVERY)
+            .connection_timeout(CONNECT_MAX)
+            .custom_inbox_prefix(inbox_prefix(config.user.as_ref().unwrap_or(&config.name)))
+            .reconnect_delay_callback(reconnect_delay)
+            .event_callback(move |event| {
+                hear(&event, &told);
+                std::future::ready(())
+            });
+        if let Some(user) = &config.user {
+            options = options.user_and_password(user.clone(), config.password.clone().unwrap_or_default());
+        }
+        let addresses: Result<Vec<ServerAddr>, _> = config.url.split(',').map(|url| url.trim().parse()).collect();
+        let addresses = addresses.map_err(|e| {
+            let message = format!("nats.url {:?} is not an address such as nats://127.0.0.1:4222: {e}", config.url);
+            BusError::Unusable { code: ErrorCode::BadConfig, message }
+        })?;
+        let client = options.connect(addresses).await.map_err(|e| refused(config, &e))?;
+        let (major, minor, patch) = SERVER_MIN;
+        if !client.is_server_compatible(major, minor, patch) {
+            let found = client.server_info().version;
+            let message = format!(
+                "nats-server {found} at {} is too old: ailoop needs {major}.{minor} or newer. Packages of \
+                 distributions are often older; see https://github.com/nats-io/nats-server/releases",
+                config.url
+            );
+            return Err(BusError::Unusable { code: ErrorCode::NatsTooOld, message });
+        }
+        let jetstream = jetstream::ContextBuilder::new().timeout(JETSTREAM_MAX).build(client.clone());
+        let nats = Self { client, jetstream, replicas: config.replicas.max(1), gaps, stores: Stores::default() };
+        nats.has_jetstream(config).await?;
+        Ok(nats)
+    }
+
+    async fn has_jetstream(&self, config: &NatsConfig) -> Result<(), BusError> {
+        let why = match self.js_request::<serde::de::IgnoredAny>("$JS.API.INFO", None).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(refusal)) if refusal.is_not_enabled() => refusal.to_string(),
+            Ok(Err(refusal)) => return Err(refusal.into_error()),
+            Err(BusError::Unavailable(why)) => why,
+            Err(error) => return Err(error),
+        };
+        let message = format!(
+            "nats-server at {} has no JetStream for this account ({why}): start it with -js and a store directory",
+            config.url
+        );
+        Err(BusError::Unusable { code: ErrorCode::NatsNoJetStream, message })
+    }
+}
+
+/// Where the answers for a user, or for a connection without one, arrive: apart from all others', so that permissions
+/// can tell them apart.
+pub(crate) fn inbox_prefix(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    format!("_INBOX_{}", name.chars().map(plain).collect::<String>())
+}
+
+fn reconnect_delay(attempts: usize) -> Duration {
+    let round = u32::try_from(attempts).unwrap_or(u32::MAX);
+    if round <= 1 { Duration::ZERO } else { (retry::pause(round, "reconnect") * 4).min(RECONNECT_MAX) }
+}
+
+fn hear(event: &Event, gaps: &broadcast::Sender<()>) {
+    match event {
+        // Nobody listens: fine.
+        Event::Disconnected | Event::SlowConsumer(_) => {
+            tracing::warn!(%event, "messages of core NATS may be lost");
+            drop(gaps.send(()));
+        }
+        Event::Connected | Event::Draining | Event::Closed => tracing::debug!(%event, "nats"),
+        Event::LameDuckMode => tracing::info!(%event, "nats"),
+        Event::ServerError(_) | Event::ClientError(_) => tracing::warn!(%event, "nats"),
+    }
+}
+
+fn refused(config: &NatsConfig, error: &async_nats::ConnectError) -> BusError {
+    let why = std::error::Error::source(error).map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+    match error.kind() {
+        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => BusError::Unusable {
+            code: ErrorCode::Unauthorized,
+            message: format!("nats-server at {} refuses user {:?}: {why}", config.url, config.user),
+        },
+        ConnectErrorKind::ServerParse
+        | ConnectErrorKind::Dns
+        | ConnectErrorKind::TimedOut
+        | ConnectErrorKind::Tls
+        | ConnectErrorKind::Io
+        | ConnectErrorKind::MaxReconnects => BusError::Unusable {
+            code: ErrorCode::NatsUnreachable,
+            message: format!(
+                "no nats-server answers at {} ({why}): start one, or set nats.url (AILOOP__NATS__URL)",
+                config.url
+            ),
+        },
+    }
+}

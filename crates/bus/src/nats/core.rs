@@ -1,0 +1,130 @@
+//! Core NATS: publishing, asking, listening.
+
+use std::time::Duration;
+
+use async_nats::{PublishErrorKind, StatusCode, Subscriber};
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use tokio::sync::broadcast;
+
+use super::Nats;
+use super::api::{header_map, headers_of, request_error};
+use crate::{BusError, Headers, Heard, Message, Subscription};
+
+/// How long a new subscription is awaited.
+const SUBSCRIBE_MAX: Duration = Duration::from_secs(5);
+
+impl Nats {
+    pub(super) async fn core_publish(&self, subject: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
+        let bytes = payload.len();
+        let published = if headers.is_empty() {
+            self.client.publish(subject.to_owned(), payload).await
+        } else {
+            self.client.publish_with_headers(subject.to_owned(), header_map(headers)?, payload).await
+        };
+        published.map_err(|error| self.publish_error(&error, subject, bytes))
+    }
+
+    pub(super) async fn core_request(
+        &self,
+        subject: &str,
+        headers: Headers,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<async_nats::Message, BusError> {
+        let bytes = payload.len();
+        let mut request = async_nats::Request::new().payload(payload).timeout(Some(timeout));
+        if !headers.is_empty() {
+            request = request.headers(header_map(headers)?);
+        }
+        let asked = self.client.send_request(subject.to_owned(), request).await;
+        asked.map_err(|error| request_error(&error, subject, bytes, self.client.max_payload()))
+    }
+
+    pub(super) async fn core_request_many(
+        &self,
+        subject: &str,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Subscription, BusError> {
+        // Before the question, so that no gap between it and its answers goes unheard.
+        let gaps = self.gaps.subscribe();
+        let answers = self.ask_many(subject, headers, payload).await?;
+        let answers = answers.take_while(|answer| std::future::ready(answer.status != Some(StatusCode::NO_RESPONDERS)));
+        Ok(futures::stream::unfold((answers, gaps), next).boxed())
+    }
+
+    /// Asks on an inbox of its own, which hears every answer and every status.
+    pub(super) async fn ask_many(
+        &self,
+        subject: &str,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Subscriber, BusError> {
+        let (inbox, bytes) = (self.client.new_inbox(), payload.len());
+        let answers = self.client.subscribe(inbox.clone()).await.map_err(|e| closed(&e))?;
+        let asked = if headers.is_empty() {
+            self.client.publish_with_reply(subject.to_owned(), inbox, payload).await
+        } else {
+            self.client.publish_with_reply_and_headers(subject.to_owned(), inbox, header_map(headers)?, payload).await
+        };
+        asked.map_err(|error| self.publish_error(&error, subject, bytes))?;
+        Ok(answers)
+    }
+
+    pub(super) async fn core_subscribe(&self, subject: &str, queue: Option<&str>) -> Result<Subscription, BusError> {
+        let gaps = self.gaps.subscribe();
+        let subscribed = match queue {
+            Some(queue) => self.client.queue_subscribe(subject.to_owned(), queue.to_owned()).await,
+            None => self.client.subscribe(subject.to_owned()).await,
+        };
+        let heard = subscribed.map_err(|e| closed(&e))?;
+        self.round_trip(SUBSCRIBE_MAX).await?;
+        Ok(futures::stream::unfold((heard, gaps), next).boxed())
+    }
+
+    /// Returns when the server has answered what came on this connection before: a request to an address of our own
+    /// to which nobody listens is answered by the server itself.
+    pub(super) async fn round_trip(&self, timeout: Duration) -> Result<(), BusError> {
+        let nobody = self.client.new_inbox();
+        match self.core_request(&nobody, Headers::new(), Bytes::new(), timeout).await {
+            Ok(_) | Err(BusError::NoResponders { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn publish_error(&self, error: &async_nats::PublishError, subject: &str, bytes: usize) -> BusError {
+        match error.kind() {
+            PublishErrorKind::MaxPayloadExceeded => BusError::TooLarge { bytes, max: self.client.max_payload() },
+            PublishErrorKind::InvalidSubject => BusError::Malformed(format!("{subject:?} is no subject")),
+            PublishErrorKind::Send => closed(error),
+        }
+    }
+}
+
+async fn next<S: Stream<Item = async_nats::Message> + Unpin>(
+    (mut heard, mut gaps): (S, broadcast::Receiver<()>),
+) -> Option<(Heard, (S, broadcast::Receiver<()>))> {
+    let next = tokio::select! {
+        // What came before the gap is heard before it.
+        biased;
+        came = heard.next() => Heard::Message(message(came?)),
+        // Too late for one gap, or told of one: it is a gap.
+        _ = gaps.recv() => Heard::Gap,
+    };
+    Some((next, (heard, gaps)))
+}
+
+/// A message as services see it.
+pub(super) fn message(message: async_nats::Message) -> Message {
+    Message {
+        subject: message.subject.into_string(),
+        reply: message.reply.map(async_nats::Subject::into_string),
+        headers: headers_of(message.headers.as_ref()),
+        payload: message.payload,
+    }
+}
+
+fn closed(error: &impl std::fmt::Display) -> BusError {
+    BusError::Unavailable(format!("the connection is closed: {error}"))
+}

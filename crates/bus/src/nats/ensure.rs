@@ -1,0 +1,130 @@
+//! Streams and consumers: created where they are missing, verified where they are not.
+
+use contract::ErrorCode;
+use contract::streams::Queue;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Nats;
+use super::api::Refusal;
+use super::settings::{self, Settings};
+use crate::transport::Drift;
+use crate::{BusError, retry};
+
+/// What the server says when there is no such stream, and no such consumer.
+const NO_STREAM: u32 = 10_059;
+const NO_CONSUMER: u32 = 10_014;
+/// Tries: a cluster that has just begun has no leader yet.
+const ROUNDS_MAX: u32 = 40;
+
+#[derive(Deserialize)]
+struct Info {
+    config: Settings,
+}
+
+/// One thing to be ensured: where it is asked for, created and updated.
+struct Thing {
+    what: String,
+    info: String,
+    create: String,
+    update: String,
+    none: u32,
+    wanted: Settings,
+    body: Value,
+}
+
+impl Nats {
+    pub(super) async fn ensure_all(&self, drift: Drift) -> Result<(), BusError> {
+        for (name, wanted) in settings::streams() {
+            self.ensure_thing(drift, stream(&name, wanted, self.replicas)).await?;
+        }
+        for queue in Queue::ALL {
+            self.ensure_thing(drift, consumer(*queue)).await?;
+        }
+        Ok(())
+    }
+
+    async fn ensure_thing(&self, drift: Drift, thing: Thing) -> Result<(), BusError> {
+        let mut round = 1;
+        loop {
+            match self.try_ensure(drift, &thing).await {
+                Err(BusError::Unavailable(_) | BusError::Timeout { .. }) if round < ROUNDS_MAX => {
+                    retry::wait(round, &thing.what).await;
+                    round += 1;
+                }
+                ensured => return ensured,
+            }
+        }
+    }
+
+    async fn try_ensure(&self, drift: Drift, thing: &Thing) -> Result<(), BusError> {
+        let found = match self.js_request::<Info>(&thing.info, None).await? {
+            Ok(info) => info.config,
+            Err(refusal) if refusal.err_code == thing.none && drift == Drift::Verify => {
+                return Err(BusError::Unavailable(format!("{} is missing: `ailoop bootstrap` makes it", thing.what)));
+            }
+            Err(refusal) if refusal.err_code == thing.none => {
+                // Another replica may create it at the same time, with the same settings: that is success as well.
+                let created = self.js_request::<Info>(&thing.create, Some(&thing.body)).await?;
+                created.map_err(Refusal::into_error)?.config
+            }
+            Err(refusal) => return Err(refusal.into_error()),
+        };
+        let Some((setting, wanted, found)) = drifted(thing, &found) else { return Ok(()) };
+        match drift {
+            Drift::Repair => {
+                let updated = self.js_request::<Info>(&thing.update, Some(&thing.body)).await?;
+                updated.map(drop).map_err(|refusal| {
+                    let message = format!("{}: {setting} cannot be changed to {wanted}: {refusal}", thing.what);
+                    BusError::Unusable { code: ErrorCode::StreamDrift, message }
+                })
+            }
+            Drift::Verify | Drift::Refuse => Err(BusError::Unusable {
+                code: ErrorCode::StreamDrift,
+                message: format!(
+                    "{}: {setting} is {found}, ailoop needs {wanted}; `ailoop bootstrap --fix` changes it",
+                    thing.what
+                ),
+            }),
+        }
+    }
+}
+
+fn drifted(thing: &Thing, found: &Settings) -> Option<(String, Value, Value)> {
+    let mut wanted = thing.wanted.clone();
+    // More copies than asked for are somebody's decision; fewer are drift.
+    let copies = |settings: &Settings| settings.get("num_replicas").and_then(Value::as_u64).unwrap_or(1);
+    if copies(found) >= copies(&wanted) {
+        wanted.remove("num_replicas");
+    }
+    settings::drift(&wanted, found)
+}
+
+fn stream(name: &str, mut wanted: Settings, replicas: usize) -> Thing {
+    wanted.insert("name".to_owned(), json!(name));
+    wanted.insert("num_replicas".to_owned(), json!(replicas));
+    Thing {
+        what: format!("stream {name}"),
+        info: format!("$JS.API.STREAM.INFO.{name}"),
+        create: format!("$JS.API.STREAM.CREATE.{name}"),
+        update: format!("$JS.API.STREAM.UPDATE.{name}"),
+        none: NO_STREAM,
+        body: Value::Object(wanted.clone()),
+        wanted,
+    }
+}
+
+fn consumer(queue: Queue) -> Thing {
+    let (stream, durable) = (queue.stream().name(), queue.durable());
+    let wanted = settings::consumer(queue);
+    let create = format!("$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{durable}");
+    Thing {
+        what: format!("consumer {durable} of stream {stream}"),
+        info: format!("$JS.API.CONSUMER.INFO.{stream}.{durable}"),
+        update: create.clone(),
+        create,
+        none: NO_CONSUMER,
+        body: json!({ "stream_name": stream, "config": wanted }),
+        wanted,
+    }
+}

@@ -1,0 +1,117 @@
+//! Key-value buckets, as every NATS client writes and reads them: a stream `KV_<bucket>` with one message per key.
+
+use bytes::Bytes;
+use contract::streams::Bucket;
+use serde::Deserialize;
+
+use super::Nats;
+use super::api::Refusal;
+use crate::transport::{Appended, ReadMany, header};
+use crate::{BusError, Headers, Stored};
+
+/// Header on the mark that a deleted key leaves.
+const OPERATION: &str = "KV-Operation";
+/// Keys of one direct read.
+const KEYS_PER_READ: usize = 512;
+
+#[derive(Deserialize)]
+struct Keys {
+    #[serde(default)]
+    state: KeysState,
+    #[serde(default)]
+    total: usize,
+}
+
+#[derive(Deserialize, Default)]
+struct KeysState {
+    #[serde(default)]
+    subjects: Option<std::collections::BTreeMap<String, u64>>,
+}
+
+impl Nats {
+    pub(super) async fn key_put(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<(), BusError> {
+        self.key_write(bucket, key, Headers::new(), value).await
+    }
+
+    pub(super) async fn key_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {
+        let mark = vec![(OPERATION.to_owned(), "DEL".to_owned())];
+        self.key_write(bucket, key, mark, Bytes::new()).await
+    }
+
+    pub(super) async fn key_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
+        let subject = subject(bucket, key);
+        match self.js_append(&subject, Some(0), Headers::new(), value.clone()).await? {
+            Appended::Stored(_) => return Ok(true),
+            Appended::Doubtful(_) => {}
+        }
+        // A deleted key is free as well.
+        let Some(mark) = self.leader_last(&stream(bucket), &subject).await?.filter(is_deleted) else {
+            return Ok(false);
+        };
+        let appended = self.js_append(&subject, Some(mark.seq), Headers::new(), value).await?;
+        Ok(matches!(appended, Appended::Stored(_)))
+    }
+
+    pub(super) async fn key_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
+        let found = self.leader_last(&stream(bucket), &subject(bucket, key)).await?;
+        Ok(found.filter(|found| !is_deleted(found)).map(|found| found.payload))
+    }
+
+    pub(super) async fn key_list(&self, bucket: Bucket, filter: &str) -> Result<Vec<(String, Bytes)>, BusError> {
+        let (stream, all) = (stream(bucket), subject(bucket, filter));
+        let found = match self.direct_last_many(&stream, &[&all]).await? {
+            ReadMany::Messages(found) => found,
+            ReadMany::TooMany => {
+                let mut found = Vec::new();
+                for some in self.keys(&stream, &all).await?.chunks(KEYS_PER_READ) {
+                    let some: Vec<&str> = some.iter().map(String::as_str).collect();
+                    if let ReadMany::Messages(read) = self.direct_last_many(&stream, &some).await? {
+                        found.extend(read);
+                    }
+                }
+                found
+            }
+        };
+        let prefix = subject(bucket, "");
+        let alive = found.into_iter().filter(|found| !is_deleted(found));
+        let mut entries: Vec<(String, Bytes)> =
+            alive.filter_map(|f| Some((f.subject.strip_prefix(&prefix)?.to_owned(), f.payload))).collect();
+        entries.sort();
+        Ok(entries)
+    }
+
+    /// Every subject that matches, page by page.
+    async fn keys(&self, stream: &str, filter: &str) -> Result<Vec<String>, BusError> {
+        let mut keys = Vec::new();
+        loop {
+            let body = serde_json::json!({ "subjects_filter": filter, "offset": keys.len() });
+            let answer = self.js_request::<Keys>(&format!("$JS.API.STREAM.INFO.{stream}"), Some(&body)).await?;
+            let page = answer.map_err(Refusal::into_error)?;
+            let subjects = page.state.subjects.unwrap_or_default();
+            let more = !subjects.is_empty();
+            keys.extend(subjects.into_keys());
+            if !more || keys.len() >= page.total {
+                return Ok(keys);
+            }
+        }
+    }
+
+    async fn key_write(&self, bucket: Bucket, key: &str, headers: Headers, value: Bytes) -> Result<(), BusError> {
+        match self.js_append(&subject(bucket, key), None, headers, value).await? {
+            Appended::Stored(_) => Ok(()),
+            Appended::Doubtful(why) => Err(BusError::Full(why)),
+        }
+    }
+}
+
+fn is_deleted(found: &Stored) -> bool {
+    header(&found.headers, OPERATION).is_some()
+}
+
+fn stream(bucket: Bucket) -> String {
+    format!("KV_{}", bucket.name())
+}
+
+fn subject(bucket: Bucket, key: &str) -> String {
+    format!("$KV.{}.{key}", bucket.name())
+}

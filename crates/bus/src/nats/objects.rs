@@ -1,0 +1,88 @@
+//! Object stores, as every NATS client writes and reads them. An object's name is the hash of its body.
+
+use std::time::Duration;
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::object_store::{GetErrorKind, ObjectStore};
+use bytes::Bytes;
+use contract::streams::Objects;
+use tokio::io::AsyncReadExt;
+use tokio::sync::OnceCell;
+
+use crate::BusError;
+
+/// How long one object may take.
+const OBJECT_MAX: Duration = Duration::from_secs(30);
+/// Bytes of one object: a body of full size, with room for its JSON.
+const OBJECT_BYTES_MAX: usize = 64 << 20;
+
+/// The stores, looked up once.
+#[derive(Default)]
+pub(super) struct Stores {
+    work: OnceCell<ObjectStore>,
+    blobs: OnceCell<ObjectStore>,
+}
+
+impl std::fmt::Debug for Stores {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Stores")
+    }
+}
+
+impl Stores {
+    pub(super) async fn put(&self, js: &Context, of: Objects, name: &str, body: Bytes) -> Result<(), BusError> {
+        if body.len() > OBJECT_BYTES_MAX {
+            return Err(BusError::TooLarge { bytes: body.len(), max: OBJECT_BYTES_MAX });
+        }
+        in_time(name, async {
+            let store = self.store(js, of).await?;
+            // The same name is the same body. Writing it again would take its chunks from under a reader.
+            if store.info(name).await.is_ok_and(|info| !info.deleted) {
+                return Ok(());
+            }
+            let put = store.put(name, &mut &body[..]).await;
+            put.map(drop).map_err(|e| BusError::Unavailable(format!("object {name} not stored: {e}")))
+        })
+        .await
+    }
+
+    pub(super) async fn get(&self, js: &Context, of: Objects, name: &str) -> Result<Option<Bytes>, BusError> {
+        in_time(name, async {
+            let mut object = match self.store(js, of).await?.get(name).await {
+                Ok(object) => object,
+                Err(error) => {
+                    return match error.kind() {
+                        GetErrorKind::NotFound => Ok(None),
+                        GetErrorKind::InvalidName
+                        | GetErrorKind::ConsumerCreate
+                        | GetErrorKind::BucketLink
+                        | GetErrorKind::Other
+                        | GetErrorKind::TimedOut => Err(unread(name, &error)),
+                    };
+                }
+            };
+            let mut body = Vec::with_capacity(object.info().size.min(OBJECT_BYTES_MAX));
+            object.read_to_end(&mut body).await.map_err(|error| unread(name, &error))?;
+            Ok(Some(body.into()))
+        })
+        .await
+    }
+
+    async fn store(&self, js: &Context, of: Objects) -> Result<&ObjectStore, BusError> {
+        let cell = match of {
+            Objects::Work => &self.work,
+            Objects::Blobs => &self.blobs,
+        };
+        let open = || js.get_object_store(of.name());
+        cell.get_or_try_init(open).await.map_err(|e| BusError::Unavailable(format!("store {}: {e}", of.name())))
+    }
+}
+
+fn unread(name: &str, error: &impl std::fmt::Display) -> BusError {
+    BusError::Unavailable(format!("object {name} not read: {error}"))
+}
+
+async fn in_time<T>(name: &str, work: impl Future<Output = Result<T, BusError>>) -> Result<T, BusError> {
+    let late = |_| Err(BusError::Timeout { what: format!("object {name}") });
+    tokio::time::timeout(OBJECT_MAX, work).await.unwrap_or_else(late)
+}

@@ -1,0 +1,144 @@
+//! Reading streams: from any replica, or from the leader.
+
+use std::time::Duration;
+
+use async_nats::StatusCode;
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
+use contract::ErrorCode;
+use futures::StreamExt;
+
+use super::api::headers_of;
+use super::{JETSTREAM_MAX, Nats};
+use crate::transport::{ReadMany, header};
+use crate::{BusError, Headers, Stored};
+
+/// What the server adds to a message that it reads for us.
+const ADDED: [&str; 6] =
+    ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence"];
+/// Statuses of a direct read.
+const END: u16 = 204;
+const NOT_FOUND: u16 = 404;
+const TOO_MANY: u16 = 413;
+/// How long the next message of a read is awaited.
+const NEXT_MAX: Duration = JETSTREAM_MAX;
+
+impl Nats {
+    /// The last message of a filter, from any replica.
+    pub(super) async fn direct_last(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
+        let body = crate::log::encode(&serde_json::json!({ "last_by_subj": filter }))?;
+        let answer = self.core_request(&direct(stream), Headers::new(), body, JETSTREAM_MAX).await;
+        let answer = answer.map_err(|error| not_responding(error, stream))?;
+        match answer.status {
+            None => read_direct(&answer).map(Some),
+            Some(status) if status.as_u16() == NOT_FOUND => Ok(None),
+            Some(status) => Err(refused(stream, status, answer.description)),
+        }
+    }
+
+    /// The last message of a filter, from the leader.
+    pub(super) async fn leader_last(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
+        let handle = self.jetstream.get_stream_no_info(stream).await.map_err(|e| BusError::Malformed(e.to_string()))?;
+        match handle.get_last_raw_message_by_subject(filter).await {
+            Ok(found) => Ok(Some(Stored {
+                subject: found.subject.into_string(),
+                seq: found.sequence,
+                headers: headers_of(Some(&found.headers)),
+                payload: found.payload,
+            })),
+            Err(error) => match error.kind() {
+                LastRawMessageErrorKind::NoMessageFound => Ok(None),
+                LastRawMessageErrorKind::InvalidSubject => {
+                    Err(BusError::Malformed(format!("{filter:?} is no subject")))
+                }
+                LastRawMessageErrorKind::JetStream(refusal) if refusal.code() < 500 => Err(BusError::Unusable {
+                    code: ErrorCode::Internal,
+                    message: format!("JetStream refuses to read {stream}: {refusal}"),
+                }),
+                LastRawMessageErrorKind::JetStream(_) | LastRawMessageErrorKind::Other => {
+                    Err(BusError::Unavailable(format!("{stream}: {error}")))
+                }
+            },
+        }
+    }
+
+    /// The last message of every subject that matches one of the filters, in stream order, from any replica.
+    pub(super) async fn direct_last_many(&self, stream: &str, filters: &[&str]) -> Result<ReadMany, BusError> {
+        let mut messages = Vec::new();
+        let mut body = serde_json::json!({ "multi_last": filters });
+        loop {
+            match self.direct_page(stream, &body, &mut messages).await? {
+                Page::Last => return Ok(ReadMany::Messages(messages)),
+                Page::TooMany => return Ok(ReadMany::TooMany),
+                Page::More { after, up_to } => {
+                    body = serde_json::json!({ "multi_last": filters, "seq": after + 1, "up_to_seq": up_to });
+                }
+            }
+        }
+    }
+
+    async fn direct_page(
+        &self,
+        stream: &str,
+        body: &serde_json::Value,
+        messages: &mut Vec<Stored>,
+    ) -> Result<Page, BusError> {
+        let mut answers = self.ask_many(&direct(stream), Headers::new(), crate::log::encode(body)?).await?;
+        loop {
+            let late = || BusError::Timeout { what: format!("read of {stream}") };
+            let answer = tokio::time::timeout(NEXT_MAX, answers.next()).await.map_err(|_| late())?;
+            let answer = answer.ok_or_else(late)?;
+            let Some(status) = answer.status else {
+                messages.push(read_direct(&answer)?);
+                continue;
+            };
+            return match status.as_u16() {
+                NOT_FOUND => Ok(Page::Last),
+                TOO_MANY => Ok(Page::TooMany),
+                END => {
+                    let headers = headers_of(answer.headers.as_ref());
+                    let number = |name| header(&headers, name).and_then(|value| value.parse().ok());
+                    Ok(match (number("Nats-Num-Pending"), messages.last(), number("Nats-UpTo-Sequence")) {
+                        (Some(1..), Some(last), Some(up_to)) => Page::More { after: last.seq, up_to },
+                        _ => Page::Last,
+                    })
+                }
+                _ => Err(refused(stream, status, answer.description)),
+            };
+        }
+    }
+}
+
+/// How a read ended.
+enum Page {
+    /// With everything.
+    Last,
+    /// With the server's own limit of bytes: there is more.
+    More { after: u64, up_to: u64 },
+    /// With a refusal: too many subjects.
+    TooMany,
+}
+
+fn direct(stream: &str) -> String {
+    format!("$JS.API.DIRECT.GET.{stream}")
+}
+
+fn read_direct(message: &async_nats::Message) -> Result<Stored, BusError> {
+    let mut headers = headers_of(message.headers.as_ref());
+    let missing = |name: &str| BusError::Malformed(format!("a direct read without {name}"));
+    let subject = header(&headers, "Nats-Subject").ok_or_else(|| missing("Nats-Subject"))?.to_owned();
+    let seq = header(&headers, "Nats-Sequence").and_then(|seq| seq.parse().ok());
+    let seq = seq.ok_or_else(|| missing("Nats-Sequence"))?;
+    headers.retain(|(name, _)| !ADDED.contains(&name.as_str()));
+    Ok(Stored { subject, seq, headers, payload: message.payload.clone() })
+}
+
+fn refused(stream: &str, status: StatusCode, description: Option<String>) -> BusError {
+    BusError::Unavailable(format!("read of {stream}: {status} {}", description.unwrap_or_default()))
+}
+
+fn not_responding(error: BusError, stream: &str) -> BusError {
+    if let BusError::NoResponders { .. } = error {
+        return BusError::Unavailable(format!("nobody serves stream {stream} now"));
+    }
+    error
+}

@@ -1,0 +1,74 @@
+//! Users outside our services: tools, and viewers. Neither publishes anything but answers.
+
+use std::time::Duration;
+
+use contract::TenantId;
+use contract::event::Topic;
+use contract::limits::{TOOL_CALL_GRACE, TOOL_TIMEOUT_DEFAULT};
+use contract::subject::{self, TOOL_QUEUE};
+
+use super::{Answers, User, inbox};
+
+/// Messages to one call: its progress, and its result.
+const TOOL_ANSWERS_MAX: u32 = 1_000;
+
+/// Tools that one user serves.
+struct Kind {
+    user: &'static str,
+    about: &'static str,
+    tools: &'static [&'static str],
+    /// The longest time-out that one of them declares.
+    timeout: Duration,
+}
+
+/// The kinds of tools that ship with ailoop. Copy an entry for a tool of yours.
+const KINDS: &[Kind] = &[
+    Kind {
+        user: "files",
+        about: "Serves the built-in file tools of the tool-executor.",
+        tools: &["list_files", "read_file", "search_text", "write_file"],
+        timeout: TOOL_TIMEOUT_DEFAULT,
+    },
+    Kind {
+        user: "word_count",
+        about: "Serves examples/tools/python/word_count.py: the pattern for a tool of yours.",
+        tools: &["word_count"],
+        timeout: TOOL_TIMEOUT_DEFAULT,
+    },
+];
+
+/// The users of tools, for the default tenant.
+pub(super) fn tools() -> impl Iterator<Item = User> {
+    KINDS.iter().map(|kind| tool_user(&TenantId::default(), kind))
+}
+
+/// Whoever looks at one tenant's sessions over NATS itself. Not for browsers: they come to the edge.
+///
+/// Topic by topic: nats-server takes the `>` of a subscription for one token when it compares it with what is allowed,
+/// so that with `ai_loop.*.<tenant>.*` one could subscribe `ai_loop.log.<tenant>.>`.
+pub(super) fn viewer() -> User {
+    let topics = Topic::ALL.iter().map(|topic| subject::tenant_topic(&TenantId::default(), *topic).to_string());
+    User {
+        name: "viewer",
+        about: "Watches the public events of tenant `default`, over NATS itself.",
+        publish: Vec::new(),
+        subscribe: topics.chain([inbox("viewer")]).collect(),
+        answers: None,
+    }
+}
+
+/// May take calls of its own tools, within their queue group, hear of their cancels, and say what they are.
+fn tool_user(tenant: &TenantId, kind: &Kind) -> User {
+    let mut subscribe: Vec<String> = ["PING", "INFO", "STATS"].map(|verb| format!("$SRV.{verb}")).into();
+    for tool in kind.tools {
+        subscribe.extend([
+            format!("ai_tool.{tenant}.{tool} {TOOL_QUEUE}"),
+            format!("ai_tool_cancel.{tenant}.{tool}"),
+            format!("$SRV.*.{tool}"),
+            format!("$SRV.*.{tool}.*"),
+        ]);
+    }
+    let within = kind.timeout + TOOL_CALL_GRACE;
+    let answers = Some(Answers { max: TOOL_ANSWERS_MAX, within });
+    User { name: kind.user, about: kind.about, publish: Vec::new(), subscribe, answers }
+}

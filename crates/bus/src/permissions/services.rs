@@ -1,0 +1,154 @@
+//! The users of our own services, and the one that makes the streams.
+
+use std::time::Duration;
+
+use contract::command::Verb;
+use contract::event::Topic;
+use contract::streams::{Bucket, Objects, Queue, Stream};
+use contract::subject::{self, Subject, every};
+
+use super::jetstream::{
+    create, info, keys_get, keys_list, keys_put, objects_get, objects_put, purge, read_any, read_leader, take, verify,
+};
+use super::{Answers, User, inbox};
+
+/// Services answer each other once, and within seconds.
+const ONCE: Answers = Answers { max: 1, within: Duration::from_mins(1) };
+/// What a gateway tells viewers while a reply comes; every other topic is told by the loop, after a commit.
+const STREAMED: [Topic; 2] = [Topic::AiChunkReceived, Topic::ToolCallPartial];
+
+/// Makes streams and consumers before anything else runs. No service may.
+pub(super) fn bootstrap() -> User {
+    let lists = Lists::default().publish(create());
+    lists.user("bootstrap", "Makes and repairs the streams: `ailoop bootstrap`.")
+}
+
+/// The five services.
+pub(super) fn services() -> [User; 5] {
+    [orchestrator(), gateway(), executor(), composer(), edge()]
+}
+
+fn orchestrator() -> User {
+    let told = Topic::ALL.iter().filter(|topic| !STREAMED.contains(topic)).map(|topic| every::event(*topic));
+    Lists::default()
+        // Inputs and timers come in.
+        .publish(take(Queue::Drive))
+        .publish(take(Queue::Due))
+        .publish([read_any(Stream::Control)])
+        // Only this user writes the log.
+        .publish([text(&every::log_slot()), read_any(Stream::Log), read_leader(Stream::Log)])
+        .publish(objects_get(Objects::Blobs))
+        .publish(objects_put(Objects::Blobs))
+        // Calls, timers and cancels go out.
+        .publish([text(&every::model_item()), read_leader(Stream::Model), purge(Stream::Model)])
+        .publish([text(&every::tool_item()), read_leader(Stream::Tool), purge(Stream::Tool)])
+        .publish([text(&every::timer_set()), read_leader(Stream::Timer), purge(Stream::Timer)])
+        .publish([text(&subject::cancel_all())])
+        .publish(objects_get(Objects::Work))
+        .publish(objects_put(Objects::Work))
+        // What is told.
+        .publish(told.map(|subject| text(&subject)))
+        .publish([text(&every::done()), text(&every::dead()), keys_put(Bucket::Sessions)])
+        // What is asked.
+        .publish([text(&subject::compose()), keys_list(Bucket::Tools)])
+        .user("orchestrator", "Runs sessions: the only writer of the log.")
+}
+
+fn gateway() -> User {
+    worker(Queue::Model)
+        .publish([Verb::ModelFinished, Verb::ModelFailed].map(|verb| text(&every::control(verb))))
+        .publish(STREAMED.map(|topic| text(&every::event(topic))))
+        // An item of a paused session is laid aside: stored anew, before its deliveries are used up.
+        .publish([text(&every::model_item()), purge(Stream::Model)])
+        .subscribe([text(&every::view())])
+        .answers()
+        .user("gateway", "Runs model calls.")
+}
+
+fn executor() -> User {
+    worker(Queue::Tool)
+        .publish([text(&every::control(Verb::ProvideToolResult))])
+        .publish([every::tool(), every::tool_cancel(), subject::services_info()].map(|subject| text(&subject)))
+        .publish([keys_list(Bucket::Tools), keys_put(Bucket::Tools)])
+        .publish([keys_get(Bucket::Claims), keys_put(Bucket::Claims)])
+        .subscribe([text(&subject::tool_announce())])
+        .answers()
+        .user("executor", "Runs tool calls and keeps the catalogue.")
+}
+
+/// What both kinds of workers do: take items, look whether they are still wanted, ask each other, report.
+fn worker(queue: Queue) -> Lists {
+    Lists::default()
+        .publish(take(queue))
+        .publish([read_any(Stream::Log), read_leader(Stream::Log), read_leader(Stream::Control)])
+        .publish(objects_get(Objects::Work))
+        .publish(objects_put(Objects::Work))
+        .publish([text(&every::call_holder()), text(&every::dead())])
+        .subscribe([text(&every::call_holder()), text(&subject::cancel_all())])
+}
+
+fn composer() -> User {
+    Lists::default()
+        .subscribe([format!("{} {}", subject::compose(), crate::rpc::COMPOSERS)])
+        .answers()
+        .user("composer", "Composes prompts: answers one request, and reads nothing.")
+}
+
+fn edge() -> User {
+    let commands = Verb::ALL.iter().filter(|verb| verb.is_client()).map(|verb| every::control(*verb));
+    Lists::default()
+        .publish(commands.map(|subject| text(&subject)))
+        .publish([read_any(Stream::Control), read_leader(Stream::Control)])
+        .publish(objects_put(Objects::Work))
+        .publish([read_any(Stream::Log), read_leader(Stream::Log)])
+        .publish(objects_get(Objects::Blobs))
+        .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])
+        .publish([text(&every::view()), text(&subject::compose())])
+        // Wide, since viewers come and go: see `clients::viewer` for what nats-server makes of it.
+        .subscribe(every::events().map(|subject| text(&subject)))
+        .subscribe([text(&every::done())])
+        .user("edge", "Opens the door to clients: sends their commands, shows them their sessions.")
+}
+
+/// Lists that grow.
+#[derive(Default)]
+struct Lists {
+    publish: Vec<String>,
+    subscribe: Vec<String>,
+    answers: Option<Answers>,
+}
+
+impl Lists {
+    fn publish(mut self, more: impl IntoIterator<Item = String>) -> Self {
+        for subject in more {
+            if !self.publish.contains(&subject) {
+                self.publish.push(subject);
+            }
+        }
+        self
+    }
+
+    fn subscribe(mut self, more: impl IntoIterator<Item = String>) -> Self {
+        self.subscribe.extend(more);
+        self
+    }
+
+    fn answers(mut self) -> Self {
+        self.answers = Some(ONCE);
+        self
+    }
+
+    /// With what everybody needs: inboxes of its own, which it may publish to since a round trip is a request to
+    /// itself, and the look at JetStream and its streams.
+    fn user(self, name: &'static str, about: &'static str) -> User {
+        let inbox = inbox(name);
+        let Self { publish, subscribe, answers } = self;
+        let all = Self::default().publish([info(), inbox.clone()]).publish(verify()).publish(publish);
+        let heard = Self::default().subscribe([inbox]).subscribe(subscribe);
+        User { name, about, publish: all.publish, subscribe: heard.subscribe, answers }
+    }
+}
+
+fn text(subject: &Subject) -> String {
+    subject.to_string()
+}

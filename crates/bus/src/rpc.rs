@@ -1,0 +1,159 @@
+//! Requests between services: cancels, the holder of a call, the view of a reply, composing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use contract::compose::{ComposeReply, ComposeRequest};
+use contract::ids::{CallAttempt, CallId};
+use contract::model::View;
+use contract::subject::{self, SessionKey, Subject};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::log::{encode, parse};
+use crate::{Bus, BusError, Heard, Message, Subscription};
+
+/// How long a worker's or gateway's answer is awaited.
+const ASK_MAX: Duration = Duration::from_secs(1);
+/// How long the composer's answer is awaited.
+const COMPOSE_MAX: Duration = Duration::from_secs(5);
+/// Requests that one replica answers at the same time.
+const SERVED_AT_ONCE: usize = 64;
+/// The queue group in which composers share their requests.
+pub(crate) const COMPOSERS: &str = "composers";
+
+/// A subject that is being answered; dropping it ends that.
+#[derive(Debug)]
+pub struct Serving {
+    _task: JoinSet<()>,
+}
+
+/// Answers one request; `None` stays silent.
+pub type Answer = Arc<dyn Fn(Message) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
+
+#[derive(Serialize, Deserialize)]
+struct CancelBody {
+    call: CallId,
+    attempt: u32,
+}
+
+impl Bus {
+    /// Tells workers that a call is no longer wanted. A lost cancel costs time and nothing else.
+    pub async fn publish_cancel(&self, key: &SessionKey, call: &CallAttempt) -> Result<(), BusError> {
+        let body = encode(&CancelBody { call: call.call.clone(), attempt: call.attempt })?;
+        self.transport().publish(&subject::cancel(key), Vec::new(), body).await
+    }
+
+    /// Every cancel, for workers.
+    pub async fn cancels(&self) -> Result<BoxStream<'static, (SessionKey, CallAttempt)>, BusError> {
+        let heard = self.transport().subscribe(&subject::cancel_all(), None).await?;
+        Ok(heard.filter_map(|heard| std::future::ready(cancelled(heard))).boxed())
+    }
+
+    /// Answers for a call that this worker runs, until the guard is dropped.
+    pub async fn hold_call(&self, key: &SessionKey, call: &CallId) -> Result<Serving, BusError> {
+        let answer: Answer = Arc::new(|_| std::future::ready(Some(Bytes::from_static(b"{}"))).boxed());
+        self.serve(&subject::call_holder(key, call), None, answer).await
+    }
+
+    /// Whether some worker runs this call now. Silence of one that subscribes counts as yes.
+    pub async fn call_is_held(&self, key: &SessionKey, call: &CallId) -> Result<bool, BusError> {
+        let asked = self.transport().request(&subject::call_holder(key, call), Vec::new(), Bytes::new(), ASK_MAX).await;
+        match asked {
+            Ok(_) | Err(BusError::Timeout { .. }) => Ok(true),
+            Err(BusError::NoResponders { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Answers late viewers of a session's reply, until the guard is dropped.
+    pub async fn serve_view(
+        &self,
+        key: &SessionKey,
+        view: impl Fn() -> Option<View> + Send + Sync + 'static,
+    ) -> Result<Serving, BusError> {
+        let answer: Answer = Arc::new(move |_| {
+            let body = view().and_then(|view| encode(&view).ok());
+            std::future::ready(body).boxed()
+        });
+        self.serve(&subject::view(key), None, answer).await
+    }
+
+    /// The reply of a session so far; `None` when nobody streams to it now.
+    pub async fn view(&self, key: &SessionKey) -> Result<Option<View>, BusError> {
+        match self.transport().request(&subject::view(key), Vec::new(), Bytes::new(), ASK_MAX).await {
+            Ok(message) => parse(&message.payload).map(Some),
+            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks the composer what a session is made of.
+    pub async fn compose(&self, request: &ComposeRequest) -> Result<ComposeReply, BusError> {
+        let answer = self.transport().request(&subject::compose(), Vec::new(), encode(request)?, COMPOSE_MAX).await?;
+        parse(&answer.payload)
+    }
+
+    /// Answers composing requests, shared among all composers, until the guard is dropped. A request that is not what
+    /// the contract says is refused as such.
+    pub async fn serve_compose<F>(&self, compose: F) -> Result<Serving, BusError>
+    where
+        F: Fn(ComposeRequest) -> BoxFuture<'static, ComposeReply> + Send + Sync + 'static,
+    {
+        let compose = Arc::new(compose);
+        let answer: Answer = Arc::new(move |message: Message| {
+            let compose = compose.clone();
+            async move {
+                let reply = match parse(&message.payload) {
+                    Ok(request) => compose(request).await,
+                    Err(error) => {
+                        ComposeReply::Refused { code: contract::ErrorCode::BadRequest, message: error.to_string() }
+                    }
+                };
+                encode(&reply).ok()
+            }
+            .boxed()
+        });
+        self.serve(&subject::compose(), Some(COMPOSERS), answer).await
+    }
+
+    /// Answers requests on a subject until the guard is dropped.
+    pub async fn serve(&self, subject: &Subject, queue: Option<&str>, answer: Answer) -> Result<Serving, BusError> {
+        let requests = self.transport().subscribe(subject, queue).await?;
+        let mut task = JoinSet::new();
+        task.spawn(serve_all(self.clone(), requests, answer));
+        Ok(Serving { _task: task })
+    }
+}
+
+async fn serve_all(bus: Bus, requests: Subscription, answer: Answer) {
+    requests
+        .for_each_concurrent(SERVED_AT_ONCE, |heard| {
+            let (bus, answer) = (bus.clone(), answer.clone());
+            async move {
+                let Heard::Message(message) = heard else { return };
+                let Some(to) = message.reply.clone() else { return };
+                let Some(body) = answer(message).await else { return };
+                if let Err(error) = bus.transport().reply(&to, Vec::new(), body).await {
+                    tracing::warn!(%error, "answer not sent");
+                }
+            }
+        })
+        .await;
+}
+
+fn cancelled(heard: Heard) -> Option<(SessionKey, CallAttempt)> {
+    match heard {
+        Heard::Message(message) => {
+            let key = subject::parse_session_rpc(&message.subject)?;
+            let body: CancelBody = parse(&message.payload).ok()?;
+            Some((key, CallAttempt { call: body.call, attempt: body.attempt }))
+        }
+        // Workers look at the log every few seconds anyway.
+        Heard::Gap => None,
+    }
+}

@@ -1,0 +1,73 @@
+//! The one timer of a session: a scheduled message that the server delivers when it is due.
+
+use bytes::Bytes;
+use contract::Timestamp;
+use contract::streams::Stream;
+use contract::subject::{self, SessionKey, Subject};
+use serde::{Deserialize, Serialize};
+
+use crate::log::{encode, is_final, trace_headers};
+use crate::transport::{Appended, EXPECTED_LAST};
+use crate::{Bus, BusError, Headers, Read, retry};
+
+/// Header that says when a message is due: `@at <RFC 3339>`.
+pub(crate) const SCHEDULE: &str = "Nats-Schedule";
+/// Header that says where it goes then.
+pub(crate) const SCHEDULE_TARGET: &str = "Nats-Schedule-Target";
+
+/// The body of a timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Due {
+    /// Which setting of the session's timer it was.
+    pub number: u64,
+}
+
+impl Bus {
+    /// Sets the session's timer, in place of an earlier setting, never of a later one: whoever is late, or knows an old
+    /// state only, changes nothing. One whose time is past is due at once. The server goes by its own clock.
+    pub async fn set_timer(&self, key: &SessionKey, number: u64, at: Timestamp) -> Result<(), BusError> {
+        let mut headers = trace_headers();
+        headers.push((SCHEDULE.to_owned(), format!("@at {at}")));
+        headers.push((SCHEDULE_TARGET.to_owned(), subject::timer_due(key).to_string()));
+        let (subject, body) = (subject::timer_set(key), encode(&Due { number })?);
+        let mut doubt = BusError::Timeout { what: subject.to_string() };
+        for round in 1..=retry::ROUNDS_MAX {
+            match self.set_over(&subject, number, &headers, &body).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(why)) => doubt = BusError::Full(why),
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => doubt = error,
+            }
+            retry::wait(round, subject.as_str()).await;
+        }
+        Err(doubt)
+    }
+
+    /// Sets a timer over what is set now; the reason where another one was faster, or nobody knows.
+    async fn set_over(
+        &self,
+        subject: &Subject,
+        number: u64,
+        headers: &Headers,
+        body: &Bytes,
+    ) -> Result<Option<String>, BusError> {
+        let set = self.transport().last(Stream::Timer, subject, Read::Leader).await?;
+        let seq = set.as_ref().map_or(0, |set| set.seq);
+        if let Some(set) = set
+            && serde_json::from_slice::<Due>(&set.payload).is_ok_and(|due| due.number >= number)
+        {
+            return Ok(None);
+        }
+        let expected = (EXPECTED_LAST.to_owned(), seq.to_string());
+        let headers = headers.iter().cloned().chain([expected]).collect();
+        match self.transport().append(subject, false, headers, body.clone()).await? {
+            Appended::Stored(_) => Ok(None),
+            Appended::Doubtful(why) => Ok(Some(why)),
+        }
+    }
+
+    /// Cancels the session's timer; one that is due already is delivered all the same.
+    pub async fn cancel_timer(&self, key: &SessionKey) -> Result<(), BusError> {
+        self.transport().purge(Stream::Timer, &subject::timer_set(key)).await.map(drop)
+    }
+}

@@ -1,0 +1,227 @@
+//! The seam: what ailoop needs of a server, and nothing else. NATS and the in-memory twin implement it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use contract::Timestamp;
+use contract::streams::{Bucket, Objects, Queue, Stream};
+use contract::subject::Subject;
+use futures::stream::BoxStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::BusError;
+
+/// Headers: few, since they are dear.
+pub type Headers = Vec<(String, String)>;
+
+/// A message on core NATS.
+#[derive(Debug, Clone)]
+pub struct Message {
+    /// Where it was sent.
+    pub subject: String,
+    /// Where an answer goes.
+    pub reply: Option<String>,
+    /// Its headers.
+    pub headers: Headers,
+    /// Its body.
+    pub payload: Bytes,
+}
+
+impl Message {
+    /// A header by name, letter case aside.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.headers, name)
+    }
+}
+
+/// A header by name, letter case aside.
+pub fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
+    headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+}
+
+/// What a subscription yields. Dropping it unsubscribes.
+pub type Subscription = BoxStream<'static, Heard>;
+
+/// One thing heard on a subscription.
+#[derive(Debug, Clone)]
+pub enum Heard {
+    /// A message.
+    Message(Message),
+    /// Messages may have been lost here (a reconnect, a full buffer): read what can be read again.
+    Gap,
+}
+
+/// A message of a stream.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// Its subject.
+    pub subject: String,
+    /// Its sequence in the stream.
+    pub seq: u64,
+    /// Its headers.
+    pub headers: Headers,
+    /// Its body.
+    pub payload: Bytes,
+}
+
+/// Header that lets a message in only when the last one of its subject has this sequence; 0: when there is none.
+pub const EXPECTED_LAST: &str = "Nats-Expected-Last-Subject-Sequence";
+
+/// How an append came out, when the server answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Appended {
+    /// Stored under this sequence.
+    Stored(u64),
+    /// The server says that a message is or may be there already, or that another one was faster
+    /// (10071, 10164, 10158, 10077, `duplicate: true`): only a leader read tells.
+    Doubtful(String),
+}
+
+/// How fresh a read must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Read {
+    /// From any replica; may be stale: "there" may be believed, "not there" never.
+    Any,
+    /// From the leader.
+    Leader,
+}
+
+/// How messages of a filter came out.
+#[derive(Debug, Clone)]
+pub enum ReadMany {
+    /// The last message of each subject, in stream order.
+    Messages(Vec<Stored>),
+    /// More than 1,024 subjects match (error 413).
+    TooMany,
+}
+
+/// An item of a work queue, held until it is settled.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// Its subject.
+    pub subject: String,
+    /// Its sequence in the stream.
+    pub seq: u64,
+    /// Which delivery this is, from 1.
+    pub delivered: u64,
+    /// When it was stored.
+    pub stored_at: Timestamp,
+    /// Its headers.
+    pub headers: Headers,
+    /// Its body.
+    pub payload: Bytes,
+    /// Where acks go.
+    pub ack: String,
+}
+
+/// What is told to the server about a held item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ack {
+    /// Done: forget it.
+    Done,
+    /// Still at it: start the ack wait anew.
+    Progress,
+    /// Give it to somebody, after this long.
+    Retry(Duration),
+}
+
+/// What is done about a stream or consumer that is not what it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drift {
+    /// Other settings are an error, and so is its absence after some patience: nothing is made or changed.
+    Verify,
+    /// Other settings are an error; what is missing is made.
+    Refuse,
+    /// Other settings are changed, where the server lets it be; what is missing is made.
+    Repair,
+}
+
+/// A server, or what plays one.
+#[async_trait]
+pub trait Transport: Send + Sync + 'static {
+    /// Publishes on core NATS; returns when it is queued for sending.
+    async fn publish(&self, subject: &Subject, headers: Headers, payload: Bytes) -> Result<(), BusError>;
+
+    /// Publishes an answer to a request.
+    async fn reply(&self, to: &str, headers: Headers, payload: Bytes) -> Result<(), BusError>;
+
+    /// Asks and awaits one answer. [`BusError::NoResponders`] comes at once.
+    async fn request(
+        &self,
+        subject: &Subject,
+        headers: Headers,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<Message, BusError>;
+
+    /// Asks and yields every answer until the stream is dropped; ends at once when nobody subscribes.
+    async fn request_many(&self, subject: &Subject, headers: Headers, payload: Bytes)
+    -> Result<Subscription, BusError>;
+
+    /// Subscribes; returns when the server knows of it (a round trip).
+    async fn subscribe(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError>;
+
+    /// Appends to a stream. With `create`, only if its subject holds no message (expected-last-subject-sequence 0).
+    async fn append(
+        &self,
+        subject: &Subject,
+        create: bool,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Appended, BusError>;
+
+    /// The last message whose subject matches the filter.
+    async fn last(&self, stream: Stream, filter: &Subject, read: Read) -> Result<Option<Stored>, BusError>;
+
+    /// The last message of every subject that matches, in stream order.
+    async fn last_many(&self, stream: Stream, filter: &Subject) -> Result<ReadMany, BusError>;
+
+    /// Removes every message whose subject matches; returns how many.
+    async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError>;
+
+    /// Pulls up to `max` items, waiting up to `wait` for the first and the following ones. The stream ends when
+    /// `max` came or `wait` is over; a lost server ends it early with an error. After `stop` it yields what is on its
+    /// way already and ends, so that nothing is left to the ack wait.
+    async fn pull(
+        &self,
+        queue: Queue,
+        max: usize,
+        wait: Duration,
+        stop: CancellationToken,
+    ) -> Result<BoxStream<'static, Result<Delivery, BusError>>, BusError>;
+
+    /// Tells the server about a held item. `Done` awaits the server's confirmation.
+    async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError>;
+
+    /// Puts an entry; the newest wins.
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<(), BusError>;
+
+    /// Creates an entry; `false` when there is one.
+    async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError>;
+
+    /// Reads an entry from the leader.
+    async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError>;
+
+    /// Deletes an entry.
+    async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError>;
+
+    /// Every entry whose key matches the filter (`tenant.*`), sorted by key. More than 1,024 are read page by page.
+    async fn kv_list(&self, bucket: Bucket, filter: &str) -> Result<Vec<(String, Bytes)>, BusError>;
+
+    /// Stores a body under its SHA-256 in hex; storing it again changes nothing.
+    async fn put_object(&self, store: Objects, sha256: &str, body: Bytes) -> Result<(), BusError>;
+
+    /// Reads a body; `None` when it is not (or not yet) there.
+    async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError>;
+
+    /// Creates or verifies the streams, consumers, buckets and stores of [`contract::streams`]. A setting that
+    /// drifted is repaired, or an error that names it.
+    async fn ensure(&self, drift: Drift) -> Result<(), BusError>;
+
+    /// Whether the server answers, for readiness.
+    async fn ping(&self) -> Result<(), BusError>;
+
+    /// Sends what is queued and closes.
+    async fn close(&self);
+}

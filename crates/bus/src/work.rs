@@ -1,0 +1,107 @@
+//! Work items and the worker that takes them: pulls what it has room for, keeps what it holds alive, settles each item
+//! in one place, and hands back the rest when it goes.
+
+mod hold;
+mod run;
+mod settle;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::ErrorCode;
+use contract::ids::{CallAttempt, ToolName};
+use contract::model::{ItemMeta, ModelItem};
+use contract::streams::{Objects, Queue, Stream};
+use contract::subject::{self, SessionKey};
+use contract::tool::ToolItem;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::log::encode;
+use crate::{Bus, BusError, Delivery};
+
+/// What became of a delivered item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settle {
+    /// It is dealt with.
+    Done,
+    /// Somebody should try again after this long.
+    Retry(Duration),
+    /// It can never be dealt with: it becomes a dead letter.
+    Reject {
+        /// Stable.
+        code: ErrorCode,
+        /// For people: why.
+        reason: String,
+    },
+}
+
+/// Deals with delivered items.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// Deals with one item. It is kept from others as long as this runs. The body may be a reference:
+    /// [`Bus::open`] it. A panic is a retry, and a dead letter `poison` after a few deliveries.
+    async fn handle(&self, delivery: &Delivery) -> Settle;
+}
+
+/// Takes items of one queue until it is drained. Dropping it leaves what it holds to the ack wait.
+#[derive(Debug)]
+pub struct Worker {
+    stop: CancellationToken,
+    hurry: CancellationToken,
+    task: JoinSet<()>,
+}
+
+impl Worker {
+    /// Starts taking items, at most `concurrency` at the same time.
+    pub fn start(bus: Bus, queue: Queue, concurrency: usize, handler: Arc<dyn Handler>) -> Self {
+        let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
+        let mut task = JoinSet::new();
+        task.spawn(run::run(bus, queue, concurrency.max(1), handler, stop.clone(), hurry.clone()));
+        Self { stop, hurry, task }
+    }
+
+    /// Stops pulling, lets running handlers end for up to `timeout`, then ends them and hands their items back.
+    pub async fn drain(mut self, timeout: Duration) {
+        self.stop.cancel();
+        if tokio::time::timeout(timeout, self.task.join_next()).await.is_err() {
+            self.hurry.cancel();
+            self.task.join_next().await;
+        }
+    }
+}
+
+impl Bus {
+    /// Publishes a model call. One that waits there already is success.
+    pub async fn publish_model_item(&self, key: &SessionKey, item: &ModelItem) -> Result<(), BusError> {
+        let body = self.seal(Objects::Work, encode(item)?).await?;
+        let subject = subject::model_item(key, &call_of(&item.meta));
+        self.send_once(Stream::Model, &subject, body).await.map(drop)
+    }
+
+    /// Publishes a tool call. One that waits there already is success.
+    pub async fn publish_tool_item(&self, key: &SessionKey, item: &ToolItem) -> Result<(), BusError> {
+        let body = self.seal(Objects::Work, encode(item)?).await?;
+        let subject = subject::tool_item(key, &item.tool, &call_of(&item.meta));
+        self.send_once(Stream::Tool, &subject, body).await.map(drop)
+    }
+
+    /// Removes a call that is no longer wanted; `tool` is none for a model call. One that is held is removed too.
+    pub async fn purge_item(
+        &self,
+        key: &SessionKey,
+        tool: Option<&ToolName>,
+        call: &CallAttempt,
+    ) -> Result<(), BusError> {
+        let (stream, subject) = match tool {
+            Some(tool) => (Stream::Tool, subject::tool_item(key, tool, call)),
+            None => (Stream::Model, subject::model_item(key, call)),
+        };
+        self.transport().purge(stream, &subject).await.map(drop)
+    }
+}
+
+fn call_of(meta: &ItemMeta) -> CallAttempt {
+    CallAttempt { call: meta.call.clone(), attempt: meta.attempt }
+}

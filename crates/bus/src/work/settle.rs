@@ -1,0 +1,86 @@
+//! The one place where items are settled: a handler says what became of an item, this tells the server.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::streams::Queue;
+use contract::{ErrorCode, limits};
+use futures::FutureExt;
+
+use super::{Handler, Settle};
+use crate::transport::Ack;
+use crate::{Bus, BusError, Delivery, retry};
+
+/// Deliveries after which an item that makes its handler panic is a dead letter.
+const PANICS_MAX: u64 = 3;
+/// Tries to settle one item; later its ack wait brings it back.
+const SETTLE_ROUNDS: u32 = 4;
+/// Pause before an item whose dead letter could not be written comes again.
+const UNBURIED_PAUSE: Duration = Duration::from_secs(5);
+
+/// Handles and settles one item; returns its sequence.
+pub(super) async fn deal(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, delivery: Delivery) -> u64 {
+    let settle = if is_counted(queue) && delivery.delivered > limits::DELIVERIES_MAX {
+        let reason = format!("still not dealt with after {} deliveries", delivery.delivered - 1);
+        Settle::Reject { code: ErrorCode::TooManyDeliveries, reason }
+    } else {
+        let outcome = AssertUnwindSafe(handler.handle(&delivery)).catch_unwind().await;
+        outcome.unwrap_or_else(|_| after_panic(&delivery))
+    };
+    if let Err(error) = tell(&bus, queue, &delivery, settle).await {
+        tracing::warn!(queue = queue.durable(), subject = delivery.subject, %error, "item not settled");
+    }
+    delivery.seq
+}
+
+/// Whether deliveries alone make a dead letter. An input must end in a commit however long the bus or the composer is
+/// away, so that its handler alone may give it up; a lost work item is made good by the loop's own watchdog.
+fn is_counted(queue: Queue) -> bool {
+    match queue {
+        Queue::Drive | Queue::Due => false,
+        Queue::Model | Queue::Tool => true,
+    }
+}
+
+/// Hands an item back at once.
+pub(super) async fn hand_back(bus: &Bus, delivery: &Delivery) {
+    if let Err(error) = bus.transport().ack(delivery, Ack::Retry(Duration::ZERO)).await {
+        tracing::warn!(subject = delivery.subject, %error, "item not handed back: its ack wait has to pass");
+    }
+}
+
+fn after_panic(delivery: &Delivery) -> Settle {
+    tracing::error!(subject = delivery.subject, delivered = delivery.delivered, "handler panicked");
+    if delivery.delivered >= PANICS_MAX {
+        return Settle::Reject { code: ErrorCode::Poison, reason: "its handler panics".to_owned() };
+    }
+    let round = u32::try_from(delivery.delivered).unwrap_or(u32::MAX);
+    Settle::Retry(retry::pause(round.saturating_add(3), &delivery.subject))
+}
+
+async fn tell(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settle) -> Result<(), BusError> {
+    let ack = match settle {
+        Settle::Done => Ack::Done,
+        Settle::Retry(after) => Ack::Retry(after),
+        Settle::Reject { code, reason } => match bus.bury(delivery, code.clone(), &reason).await {
+            Ok(()) => {
+                telemetry::metric::dead_letter(queue.durable());
+                tracing::warn!(queue = queue.durable(), subject = delivery.subject, %code, reason, "dead letter");
+                Ack::Done
+            }
+            Err(error) => {
+                tracing::error!(queue = queue.durable(), subject = delivery.subject, %error, "dead letter not written");
+                Ack::Retry(UNBURIED_PAUSE)
+            }
+        },
+    };
+    let mut round = 1;
+    loop {
+        match bus.transport().ack(delivery, ack).await {
+            Err(_) if round < SETTLE_ROUNDS => retry::wait(round, &delivery.subject).await,
+            settled => return settled,
+        }
+        round += 1;
+    }
+}
