@@ -1,0 +1,258 @@
+//! The fold: what each event does to the state. It never fails and never decides.
+
+use std::sync::{Arc, OnceLock};
+
+use contract::Timestamp;
+use contract::command::Mode;
+use contract::event::{AiFullReceived, Event, InputKind, ModelCallFailed, ModelCallOpened, StopReason};
+use contract::model::{FailureKind, FinishReason};
+use contract::tool::Approval;
+
+use crate::clock::Clock;
+use crate::continuation;
+use crate::state::{Activity, Core, Life, ModelCall, Setup, Stage, ToolCallState, ToolRequest, Turn, Waiting};
+
+impl Core {
+    pub(crate) fn begin_commit(&mut self, slot: u64, at: Timestamp) {
+        self.slots = slot + 1;
+        self.updated = at;
+    }
+
+    #[allow(clippy::too_many_lines, reason = "one arm per event, each a few lines: a table reads best whole")]
+    pub(crate) fn apply(&mut self, at: Timestamp, event: &Event) {
+        if event.topic().is_some() {
+            self.seq += 1;
+        }
+        match event {
+            Event::InputHandled(handled) => {
+                self.control_seq = handled.control_seq.unwrap_or(self.control_seq).max(self.control_seq);
+                match handled.input.kind {
+                    InputKind::Timer => self.timer = None,
+                    InputKind::Control(_) => self.touched = at,
+                }
+            }
+            Event::InputIgnored(ignored) => {
+                self.control_seq = ignored.control_seq.unwrap_or(self.control_seq).max(self.control_seq);
+                self.spend(ignored.usage.unwrap_or_default());
+            }
+            Event::SessionStarted(started) => {
+                self.life = Life::Alive;
+                self.started = at;
+                self.setup = Some(Arc::new(Setup {
+                    agent: started.agent.clone(),
+                    model: started.model.clone(),
+                    interactive: started.interactive,
+                    parameters: started.parameters.clone(),
+                    streaming: started.streaming.clone(),
+                    patterns: OnceLock::new(),
+                }));
+            }
+            Event::SessionEnded(_) => {
+                self.life = Life::Ended;
+                self.turn = None;
+                self.timer = None;
+                self.waiting.clear();
+            }
+            Event::UserProcessed(message) => {
+                if self.title.is_empty() {
+                    self.title = title(&message.content.text());
+                }
+                let steers = match message.mode {
+                    Mode::Steer | Mode::Interrupt => true,
+                    Mode::Queue => false,
+                };
+                self.waiting.push(Waiting { id: message.message_id.clone(), steers });
+            }
+            Event::TurnStarted(started) => {
+                self.turns = started.turn;
+                self.traceparent.clone_from(&started.traceparent);
+                self.waiting.retain(|waiting| !started.messages.contains(&waiting.id));
+                self.cancels.clear();
+                let limit = self.setup.as_ref().map(|s| s.agent.continuation.turn_timeout()).unwrap_or_default();
+                self.turn = Some(Turn {
+                    number: started.turn,
+                    step: 0,
+                    clock: Clock::start(at, limit),
+                    activity: Activity::Ready,
+                    retries: 0,
+                    spent: contract::event::Spent::default(),
+                    text: String::new(),
+                });
+            }
+            Event::ToolsResolved(tools) => self.tools = Arc::new(tools.clone()),
+            Event::ModelCallOpened(opened) => self.model_call_opened(opened),
+            Event::ModelCallFailed(failed) => self.model_call_failed(failed),
+            Event::CallCancelled(cancelled) => {
+                self.cancels.push(cancelled.clone());
+                if let Some(turn) = &mut self.turn
+                    && cancelled.tool.is_none()
+                {
+                    turn.activity = Activity::Ready;
+                }
+            }
+            Event::ModelCallInterrupted(interrupted) => {
+                if let Some(Turn { activity: Activity::Thinking(model), .. }) = &mut self.turn {
+                    model.interrupted = Some(interrupted.until);
+                }
+            }
+            Event::AiFullReceived(reply) => self.reply_received(reply),
+            Event::ToolCallIdentified(identified) => {
+                let request = Box::new(ToolRequest {
+                    tool: identified.tool.clone(),
+                    arguments: identified.arguments.clone(),
+                    effect: identified.effect,
+                    timeout_ms: identified.timeout_ms,
+                    max_output: identified.max_output,
+                });
+                // Until its gate opens, a call that needs approval must not be dispatched: it stays announced.
+                let stage = match identified.approval {
+                    Approval::Never => Stage::Pending(request),
+                    Approval::Always => Stage::Gated { request, expires: Timestamp::from_millis(u64::MAX) },
+                };
+                self.set_stage(&identified.call, |_| stage);
+            }
+            Event::ToolCallOpened(opened) => {
+                let slot = self.slot();
+                self.set_stage(&opened.call, |stage| match stage {
+                    Stage::Pending(request) => {
+                        Stage::Open { request, attempt: opened.attempt, slot, deadline: opened.deadline }
+                    }
+                    other @ (Stage::Announced | Stage::Gated { .. } | Stage::Open { .. } | Stage::Done(_)) => other,
+                });
+            }
+            Event::ToolCallResult(result) => {
+                self.set_stage(&result.call, |_| Stage::Done(result.outcome));
+                if let Some(turn) = &mut self.turn
+                    && matches!(&turn.activity, Activity::Acting(calls) if calls.iter().all(ToolCallState::is_done))
+                {
+                    turn.activity = Activity::Ready;
+                }
+            }
+            Event::StatusPaused(_) => self.paused = true,
+            Event::StatusResumed(_) => self.paused = false,
+            Event::ContinuationProgress(progress) => {
+                if let Some(turn) = &mut self.turn
+                    && matches!(turn.activity, Activity::Deciding)
+                    && progress.continues
+                {
+                    turn.activity = Activity::Ready;
+                }
+            }
+            Event::TurnCompleted(completed) => {
+                self.turn = None;
+                self.last_stop = Some(completed.stop_reason);
+            }
+            Event::GateOpened(gate) => self.set_stage(&gate.gate, |stage| match stage {
+                Stage::Gated { request, .. } => Stage::Gated { request, expires: gate.expires },
+                other @ (Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_)) => other,
+            }),
+            Event::GateClosed(gate) => self.set_stage(&gate.gate, |stage| match stage {
+                Stage::Gated { request, .. } => Stage::Pending(request),
+                other @ (Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_)) => other,
+            }),
+            Event::ContextCleared(_) | Event::Error(_) | Event::Unknown => {}
+            Event::TimerSet(timer) => {
+                self.timers = timer.number;
+                self.timer = Some(timer.clone());
+            }
+        }
+        self.run_clock(at);
+    }
+
+    fn run_clock(&mut self, at: Timestamp) {
+        let paused = self.paused;
+        if let Some(turn) = &mut self.turn {
+            let gated = turn.calls().iter().any(ToolCallState::is_gated);
+            turn.clock.run(at, !paused && !gated);
+        }
+    }
+
+    fn spend(&mut self, spent: contract::event::Spent) {
+        self.spent = self.spent.plus(spent);
+        if let Some(turn) = &mut self.turn {
+            turn.spent = turn.spent.plus(spent);
+        }
+    }
+
+    fn model_call_opened(&mut self, opened: &ModelCallOpened) {
+        let slot = self.slot();
+        let Some(turn) = &mut self.turn else { return };
+        let empties = match &turn.activity {
+            Activity::Backoff { empties, .. } => *empties,
+            Activity::Ready | Activity::Thinking(_) | Activity::Deciding | Activity::Acting(_) => 0,
+        };
+        turn.step = opened.step;
+        turn.activity = Activity::Thinking(ModelCall {
+            call: opened.call.clone(),
+            attempt: opened.attempt,
+            slot,
+            deadline: opened.deadline,
+            empties,
+            interrupted: None,
+        });
+        if opened.attempt == 1 {
+            self.waiting.retain(|waiting| !waiting.steers);
+        }
+    }
+
+    fn model_call_failed(&mut self, failed: &ModelCallFailed) {
+        self.spend(failed.spent);
+        let Some(turn) = &mut self.turn else { return };
+        let empty = failed.kind == FailureKind::Empty;
+        let empties = match &turn.activity {
+            Activity::Thinking(model) => model.empties + u32::from(empty),
+            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::Acting(_) => 0,
+        };
+        if !empty {
+            turn.retries += 1;
+        }
+        turn.activity = match failed.retry_at {
+            Some(retry_at) => {
+                Activity::Backoff { call: failed.call.clone(), attempt: failed.attempt + 1, empties, retry_at }
+            }
+            None => Activity::Deciding,
+        };
+    }
+
+    fn reply_received(&mut self, reply: &AiFullReceived) {
+        self.spend(reply.spent);
+        let Some(turn) = &mut self.turn else { return };
+        if !reply.text.is_empty() {
+            turn.text.clone_from(&reply.text);
+        }
+        let calls: Vec<ToolCallState> = reply
+            .tool_calls
+            .iter()
+            .filter(|call| !continuation::is_signal(call))
+            .filter_map(|call| {
+                let id = contract::CallId::new(&call.id).ok()?;
+                Some(ToolCallState { call: id, name: call.function.name.clone(), stage: Stage::Announced })
+            })
+            .collect();
+        turn.activity = match (calls.is_empty(), reply.finish_reason) {
+            (true, FinishReason::Cancelled) => Activity::Ready,
+            (true, _) => Activity::Deciding,
+            (false, _) => Activity::Acting(calls),
+        };
+    }
+
+    fn set_stage(&mut self, call: &contract::CallId, next: impl FnOnce(Stage) -> Stage) {
+        if let Some(state) = self.turn.as_mut().and_then(|turn| turn.call_mut(call)) {
+            state.stage = next(std::mem::replace(&mut state.stage, Stage::Announced));
+        }
+    }
+}
+
+/// The beginning of the first message, on one line.
+fn title(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(80).collect()
+}
+
+/// The status word of a turn that used up its steps.
+pub(crate) fn status_of(reason: StopReason) -> Option<String> {
+    match reason {
+        StopReason::MaxIterations => Some("MAX_ITERATIONS_REACHED".to_owned()),
+        StopReason::Completed | StopReason::Timeout | StopReason::Stopped | StopReason::Error => None,
+    }
+}

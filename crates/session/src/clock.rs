@@ -1,0 +1,68 @@
+//! A turn's clock: it stops while the session is paused or a person is asked.
+
+use std::time::Duration;
+
+use contract::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Time used, and since when it runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Clock {
+    limit_ms: u64,
+    used_ms: u64,
+    running_since: Option<Timestamp>,
+}
+
+impl Clock {
+    pub(crate) fn start(at: Timestamp, limit: Duration) -> Self {
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        Self { limit_ms, used_ms: 0, running_since: Some(at) }
+    }
+
+    /// Starts or stops it; doing so twice changes nothing.
+    pub(crate) fn run(&mut self, at: Timestamp, running: bool) {
+        match (self.running_since, running) {
+            (None, true) => self.running_since = Some(at),
+            (Some(since), false) => {
+                self.used_ms = self.used_ms.saturating_add(used(since, at));
+                self.running_since = None;
+            }
+            (Some(_), true) | (None, false) => {}
+        }
+    }
+
+    /// When the time is used up; never, while it stands.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        let left = Duration::from_millis(self.limit_ms.saturating_sub(self.used_ms));
+        self.running_since.map(|since| since.after(left))
+    }
+
+    /// When the time would be used up if it ran from now on.
+    pub(crate) fn deadline_from(&self, now: Timestamp) -> Timestamp {
+        let left = Duration::from_millis(self.limit_ms.saturating_sub(self.used_ms));
+        self.running_since.unwrap_or(now).after(left)
+    }
+}
+
+fn used(since: Timestamp, at: Timestamp) -> u64 {
+    u64::try_from(at.since(since).as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_do_not_count() {
+        let at = Timestamp::from_millis;
+        let mut clock = Clock::start(at(1_000), Duration::from_millis(500));
+        assert_eq!(clock.deadline(), Some(at(1_500)));
+        clock.run(at(1_200), false);
+        clock.run(at(1_300), false);
+        assert_eq!(clock.deadline(), None);
+        clock.run(at(9_000), true);
+        clock.run(at(9_100), true);
+        assert_eq!(clock.deadline(), Some(at(9_300)));
+        assert_eq!(clock.deadline_from(at(9_200)), at(9_300));
+    }
+}

@@ -1,0 +1,117 @@
+//! Opens whatever may be opened now: a turn for a waiting message, the next step, calls that wait for their turn.
+
+use std::collections::BTreeSet;
+
+use contract::event::{Event, ModelCallOpened, StopReason, ToolCallOpened, ToolsResolved, TurnStarted};
+use contract::ids::{CallId, CommandId};
+use contract::limits::MODEL_CALL_MAX;
+use contract::tool::{ToolSpec, sha256_hex};
+
+use super::Draft;
+use crate::state::{Activity, Life, Stage, ToolCallState};
+
+impl Draft<'_> {
+    pub(super) fn advance(&mut self) {
+        // Each round opens or ends something; the bound is for the day when one does not.
+        for _ in 0..contract::limits::QUEUED_MESSAGES_MAX + 4 {
+            if self.core.paused || self.core.life != Life::Alive || !self.advance_once() {
+                return;
+            }
+        }
+    }
+
+    fn advance_once(&mut self) -> bool {
+        let Some(turn) = &self.core.turn else { return self.start_turn() };
+        match &turn.activity {
+            Activity::Ready => self.next_step(),
+            Activity::Backoff { call, attempt, retry_at, .. } if *retry_at <= self.at => {
+                let (call, attempt, step) = (call.clone(), *attempt, turn.step);
+                self.open_model_call(call, attempt, step);
+                false
+            }
+            Activity::Acting(calls) => {
+                let ready = self.dispatchable(calls);
+                self.dispatch(&ready);
+                false
+            }
+            Activity::Thinking(_) | Activity::Backoff { .. } | Activity::Deciding => false,
+        }
+    }
+
+    /// Messages that steered too late come first, together; else the first one that was queued.
+    fn start_turn(&mut self) -> bool {
+        let steering: Vec<CommandId> =
+            self.core.waiting.iter().filter(|waiting| waiting.steers).map(|waiting| waiting.id.clone()).collect();
+        let first = self.core.waiting.first().map(|waiting| waiting.id.clone());
+        let messages = match (steering.is_empty(), first) {
+            (false, _) => steering,
+            (true, Some(first)) => vec![first],
+            (true, None) => return false,
+        };
+        self.resolve_tools();
+        let traceparent = self.input.traceparent.clone().or_else(|| self.core.traceparent.clone());
+        self.emit(Event::TurnStarted(TurnStarted { turn: self.core.turns + 1, traceparent, messages }));
+        true
+    }
+
+    fn resolve_tools(&mut self) {
+        let (Some(catalogue), Some(setup)) = (&self.input.tools, &self.core.setup) else { return };
+        let mut seen = BTreeSet::new();
+        let mut tools: Vec<ToolSpec> = catalogue
+            .iter()
+            .filter(|spec| setup.agent.tools.permits(&spec.name) && seen.insert(spec.name.clone()))
+            .cloned()
+            .collect();
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        let sha256 = sha256_hex(contract::Json::of(&tools).get().as_bytes());
+        if sha256 != self.core.tools.sha256 {
+            self.emit(Event::ToolsResolved(ToolsResolved { sha256, tools }));
+        }
+    }
+
+    fn next_step(&mut self) -> bool {
+        let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return false };
+        let out_of_time = turn.clock.deadline().is_some_and(|deadline| deadline <= self.at);
+        if turn.step >= setup.agent.continuation.max_iterations {
+            self.end_turn(StopReason::MaxIterations);
+            return true;
+        }
+        if out_of_time {
+            self.end_turn(StopReason::Timeout);
+            return true;
+        }
+        let (number, step) = (turn.number, turn.step + 1);
+        self.open_model_call(CallId::model(number, step), 1, step);
+        false
+    }
+
+    fn open_model_call(&mut self, call: CallId, attempt: u32, step: u32) {
+        let Some(turn) = &self.core.turn else { return };
+        let deadline = turn.clock.deadline_from(self.at).min(self.at.after(MODEL_CALL_MAX));
+        let turn = turn.number;
+        self.emit(Event::ModelCallOpened(ModelCallOpened { call, attempt, turn, step, deadline }));
+    }
+
+    fn dispatchable(&self, calls: &[ToolCallState]) -> Vec<(CallId, u64)> {
+        let parallel = self.core.setup.as_ref().map_or(1, |setup| setup.model.max_parallel_tools.max(1));
+        let open = calls.iter().filter(|state| state.is_open()).count();
+        let free = usize::try_from(parallel).unwrap_or(usize::MAX).saturating_sub(open);
+        calls
+            .iter()
+            .filter_map(|state| match &state.stage {
+                Stage::Pending(request) => Some((state.call.clone(), request.timeout_ms)),
+                Stage::Announced | Stage::Gated { .. } | Stage::Open { .. } | Stage::Done(_) => None,
+            })
+            .take(free)
+            .collect()
+    }
+
+    fn dispatch(&mut self, calls: &[(CallId, u64)]) {
+        let Some(turn) = &self.core.turn else { return };
+        let end = turn.clock.deadline_from(self.at);
+        for (call, timeout_ms) in calls {
+            let deadline = self.at.after(std::time::Duration::from_millis(*timeout_ms)).min(end);
+            self.emit(Event::ToolCallOpened(ToolCallOpened { call: call.clone(), attempt: 1, deadline }));
+        }
+    }
+}

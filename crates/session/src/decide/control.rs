@@ -1,0 +1,51 @@
+//! `pause`, `resume`, `stop`, `clear_history`.
+
+use contract::ErrorCode;
+use contract::command::Because;
+use contract::event::{ContextCleared, EndReason, Event, StatusChanged, StopReason};
+
+use super::{Draft, Ignored};
+
+impl Draft<'_> {
+    fn status(&self, because: &Because) -> StatusChanged {
+        StatusChanged { by: self.input.by.clone(), reason: because.reason.clone() }
+    }
+
+    pub(super) fn pause(&mut self, because: &Because) -> Result<(), Ignored> {
+        if self.core.paused {
+            return Err(Ignored::because(ErrorCode::NotNow, "the session is paused already"));
+        }
+        self.handled();
+        let status = self.status(because);
+        self.emit(Event::StatusPaused(status));
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self, because: &Because) -> Result<(), Ignored> {
+        if !self.core.paused {
+            return Err(Ignored::because(ErrorCode::NotNow, "the session is not paused"));
+        }
+        self.handled();
+        let status = self.status(because);
+        self.emit(Event::StatusResumed(status));
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.handled();
+        if self.core.turn.is_some() {
+            self.end_turn(StopReason::Stopped);
+        }
+        self.end_session(EndReason::Stopped, None);
+    }
+
+    pub(super) fn clear(&mut self) -> Result<(), Ignored> {
+        if self.core.turn.is_some() {
+            let message = "a turn is running; stop it or wait for its end, then clear";
+            return Err(Ignored::because(ErrorCode::NotNow, message));
+        }
+        self.handled();
+        self.emit(Event::ContextCleared(ContextCleared { turns: self.core.turns }));
+        Ok(())
+    }
+}

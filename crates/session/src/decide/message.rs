@@ -1,0 +1,60 @@
+//! `send_user_message`: the user during and between turns.
+
+use contract::ErrorCode;
+use contract::command::{Mode, SendUserMessage};
+use contract::event::{CallCancelled, Event, ModelCallInterrupted, UserProcessed};
+use contract::limits::{INTERRUPT_GRACE, MESSAGE_BYTES_MAX, QUEUED_MESSAGES_MAX};
+use contract::model::Content;
+
+use super::{Draft, Ignored};
+use crate::state::{Activity, ModelCall};
+
+pub(super) fn check_size(content: &Content) -> Result<(), Ignored> {
+    if content.is_empty() {
+        return Err(Ignored::because(ErrorCode::EmptyMessage, "the message is empty; write something"));
+    }
+    let bytes = content.bytes();
+    if bytes > MESSAGE_BYTES_MAX {
+        let message =
+            format!("the message has {bytes} bytes; at most {MESSAGE_BYTES_MAX}: put it in a file for a tool");
+        return Err(Ignored::because(ErrorCode::TooLarge, message));
+    }
+    Ok(())
+}
+
+impl Draft<'_> {
+    pub(super) fn send(&mut self, message: &SendUserMessage) -> Result<(), Ignored> {
+        check_size(&message.content)?;
+        if self.core.waiting.len() >= QUEUED_MESSAGES_MAX {
+            let message = format!("{QUEUED_MESSAGES_MAX} messages wait already; let the session catch up");
+            return Err(Ignored::because(ErrorCode::TooManyWaiting, message));
+        }
+        self.handled();
+        self.user_message(&message.content, message.mode);
+        if message.mode == Mode::Interrupt {
+            self.interrupt();
+        }
+        Ok(())
+    }
+
+    pub(super) fn user_message(&mut self, content: &Content, mode: Mode) {
+        let message_id = self.input.reference.id.clone();
+        self.emit(Event::UserProcessed(UserProcessed { message_id, content: content.clone(), mode }));
+    }
+
+    /// Takes the floor from the model. Tools that run are not interrupted: the message is seen right after them.
+    fn interrupt(&mut self) {
+        let Some(turn) = &self.core.turn else { return };
+        let event = match &turn.activity {
+            Activity::Thinking(ModelCall { call, attempt, interrupted: None, .. }) => {
+                let until = self.at.after(INTERRUPT_GRACE);
+                Event::ModelCallInterrupted(ModelCallInterrupted { call: call.clone(), attempt: *attempt, until })
+            }
+            Activity::Backoff { call, attempt, .. } => {
+                Event::CallCancelled(CallCancelled { call: call.clone(), attempt: *attempt, tool: None })
+            }
+            Activity::Thinking(_) | Activity::Ready | Activity::Deciding | Activity::Acting(_) => return,
+        };
+        self.emit(event);
+    }
+}

@@ -1,0 +1,147 @@
+//! From an input to events. Handlers say what happened; [`Draft::advance`] then opens whatever may be opened.
+
+mod advance;
+mod control;
+mod message;
+mod model;
+mod start;
+mod timer;
+mod tool;
+mod turn;
+
+use contract::command::Refusal;
+use contract::event::{Event, InputHandled, InputIgnored, Spent, TimerSet};
+use contract::limits::COMMAND_AGE_MAX;
+use contract::tool::Outcome;
+use contract::{ErrorCode, Timestamp};
+
+use crate::state::{Core, Life};
+use crate::{Body, Decision, Input, effect};
+
+/// Decides about inputs that become one commit. Each sees what the ones before it did.
+pub(crate) fn decide(core: &Core, now: Timestamp, inputs: &[Input]) -> Decision {
+    let mut core = core.clone();
+    let mut at = now.max(core.updated);
+    core.begin_commit(core.next_slot(), at);
+    let mut events = Vec::new();
+    for input in inputs {
+        let mut draft = Draft { core, at, events, input };
+        match draft.handle() {
+            Ok(()) => draft.advance(),
+            Err(ignored) => draft.ignore(ignored),
+        }
+        draft.set_timer();
+        Draft { core, at, events, .. } = draft;
+    }
+    let effects = effect::of_all(&events);
+    Decision { at, events, effects }
+}
+
+/// A decision in the making: a copy of the state to which each event is applied as it is written.
+struct Draft<'a> {
+    core: Core,
+    at: Timestamp,
+    events: Vec<Event>,
+    input: &'a Input,
+}
+
+/// Why an input changes nothing.
+struct Ignored {
+    refusal: Refusal,
+    spent: Option<Spent>,
+    late: Option<Outcome>,
+}
+
+impl Ignored {
+    fn because(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { refusal: Refusal { code, message: message.into() }, spent: None, late: None }
+    }
+}
+
+impl Draft<'_> {
+    fn emit(&mut self, event: Event) {
+        self.core.apply(self.at, &event);
+        self.events.push(event);
+    }
+
+    fn handled(&mut self) {
+        let input = self.input.reference.clone();
+        self.emit(Event::InputHandled(InputHandled { input, control_seq: self.input.control_seq }));
+    }
+
+    fn ignore(&mut self, ignored: Ignored) {
+        let Ignored { refusal, spent, late } = ignored;
+        let input = self.input.reference.clone();
+        let control_seq = self.input.control_seq;
+        self.emit(Event::InputIgnored(InputIgnored { input, control_seq, refusal, usage: spent, late }));
+        self.keep_timer();
+    }
+
+    /// An older setting that is due may have come to the server late and have taken the place of the one that counts:
+    /// that one is set again, under its own number, so that it fires once.
+    fn keep_timer(&mut self) {
+        if let (Body::Timer, Life::Alive, Some(timer)) = (&self.input.body, self.core.life, self.core.timer.clone()) {
+            self.emit(Event::TimerSet(timer));
+        }
+    }
+
+    /// Checks first, then writes: a handler that refuses has written nothing.
+    fn handle(&mut self) -> Result<(), Ignored> {
+        self.check_life()?;
+        match &self.input.body {
+            Body::Start(start) => self.start(start),
+            Body::Send(message) => self.send(message),
+            Body::Pause(because) => self.pause(because),
+            Body::Resume(because) => self.resume(because),
+            Body::Stop(_) => {
+                self.stop();
+                Ok(())
+            }
+            Body::Answer(answer) => self.answer(answer),
+            Body::Clear(_) => self.clear(),
+            Body::ToolResult(result) => self.tool_result(result),
+            Body::ModelFinished(finished) => self.model_finished(finished),
+            Body::ModelFailed(failed) => self.model_failed(failed),
+            Body::Timer => self.timer(),
+        }
+    }
+
+    fn check_life(&self) -> Result<(), Ignored> {
+        if let Some(sent) = self.input.sent
+            && self.at.since(sent) > COMMAND_AGE_MAX
+        {
+            let hours = COMMAND_AGE_MAX.as_secs() / 3_600;
+            let message = format!("the command is older than {hours} hours; send it again under a new id");
+            return Err(Ignored::because(ErrorCode::StaleCommand, message));
+        }
+        let starts = matches!(self.input.body, Body::Start(_));
+        match (self.core.life, starts) {
+            (Life::Alive, false) | (Life::Unborn, true) => Ok(()),
+            (Life::Alive, true) => Err(Ignored::because(ErrorCode::SessionExists, "the session is running already")),
+            (Life::Ended, _) => Err(self.late(ErrorCode::SessionEnded, "the session has ended")),
+            (Life::Unborn, false) => Err(self.late(ErrorCode::UnknownSession, "no such session")),
+        }
+    }
+
+    /// Ignores a report, keeping what it used.
+    fn late(&self, code: ErrorCode, message: &str) -> Ignored {
+        let mut ignored = Ignored::because(code, message);
+        if let Body::ModelFinished(finished) = &self.input.body {
+            ignored.spent = Some(Spent { usage: finished.usage, cost_usd: finished.cost_usd });
+        } else if let Body::ModelFailed(failed) = &self.input.body {
+            ignored.spent = Some(Spent { usage: failed.usage, cost_usd: failed.cost_usd });
+        } else if let Body::ToolResult(result) = &self.input.body {
+            ignored.late = Some(result.outcome);
+        }
+        ignored
+    }
+
+    /// Sets the one timer when something is due earlier than it. A timer that fires too early is set again then.
+    fn set_timer(&mut self) {
+        let Some(at) = self.core.wake() else { return };
+        if self.core.timer.as_ref().is_none_or(|timer| timer.at > at) {
+            let number = self.core.timers + 1;
+            self.emit(Event::TimerSet(TimerSet { number, at }));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! `model_finished` and `model_failed`: a reply, or none.
+
+use std::time::Duration;
+
+use contract::ErrorCode;
+use contract::commit::VERSION;
+use contract::event::{
+    AiFullReceived, ContinuationProgress, DecisionSource, Event, ModelCallFailed, Progress, Spent, StopReason,
+};
+use contract::ids::CallId;
+use contract::limits::{EMPTY_REPLIES_MAX, MODEL_RETRIES_MAX};
+use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, ToolCall, Usage};
+use contract::tool::sha256_hex;
+
+use super::{Draft, Ignored};
+use crate::continuation::{self, Facts, Reading, Verdict};
+use crate::state::Activity;
+
+/// The model call that a report may belong to.
+struct Awaited {
+    /// The attempt that runs now; none while the next one waits for its time.
+    attempt: Option<u32>,
+    empties: u32,
+    interrupted: bool,
+    turn: u32,
+    step: u32,
+}
+
+impl Draft<'_> {
+    fn awaited(&self, call: &CallId) -> Option<Awaited> {
+        let turn = self.core.turn.as_ref()?;
+        let (turn_number, step) = (turn.number, turn.step);
+        match &turn.activity {
+            Activity::Thinking(model) if model.call == *call => Some(Awaited {
+                attempt: Some(model.attempt),
+                empties: model.empties,
+                interrupted: model.interrupted.is_some(),
+                turn: turn_number,
+                step,
+            }),
+            // A failure counts only while no finish of that call is known: a reply that was paid for is taken.
+            Activity::Backoff { call: waiting, empties, .. } if waiting == call => {
+                Some(Awaited { attempt: None, empties: *empties, interrupted: false, turn: turn_number, step })
+            }
+            Activity::Thinking(_)
+            | Activity::Backoff { .. }
+            | Activity::Ready
+            | Activity::Deciding
+            | Activity::Acting(_) => None,
+        }
+    }
+
+    pub(super) fn model_finished(&mut self, finished: &ModelFinished) -> Result<(), Ignored> {
+        let Some(awaited) = self.awaited(&finished.meta.call) else {
+            return Err(self.late(ErrorCode::NotNow, "the call was answered, cancelled or superseded"));
+        };
+        let cancelled = finished.finish_reason == FinishReason::Cancelled;
+        let empty = finished.text.trim().is_empty() && finished.reasoning.is_empty() && finished.tool_calls.is_empty();
+        self.handled();
+        if awaited.interrupted {
+            self.partial(finished, &awaited);
+        } else if cancelled {
+            // Nobody called it off: an attempt that ended for reasons of the gateway's own.
+            self.failed(finished, FailureKind::Truncated, "the call was given up by its gateway", None);
+        } else if empty {
+            self.empty(finished, &awaited);
+        } else {
+            self.reply(finished, &awaited);
+        }
+        Ok(())
+    }
+
+    /// What had come when the user took the floor; its calls are not run.
+    fn partial(&mut self, finished: &ModelFinished, awaited: &Awaited) {
+        let reading = continuation::read(&finished.text, &[]);
+        let mut event = full(finished, awaited, &reading, Vec::new());
+        event.finish_reason = FinishReason::Cancelled;
+        self.emit(Event::AiFullReceived(Box::new(event)));
+    }
+
+    fn empty(&mut self, finished: &ModelFinished, awaited: &Awaited) {
+        if awaited.empties + 1 < EMPTY_REPLIES_MAX {
+            self.attempt_failed(finished, FailureKind::Empty, "the reply is empty", Some(self.at));
+        } else {
+            let message = format!("the model sent {EMPTY_REPLIES_MAX} empty replies; rephrase, or use another model");
+            self.attempt_failed(finished, FailureKind::Empty, &message, None);
+            self.give_up(FailureKind::Empty, &message, &finished.meta.call);
+        }
+    }
+
+    fn attempt_failed(
+        &mut self,
+        finished: &ModelFinished,
+        kind: FailureKind,
+        message: &str,
+        retry_at: Option<contract::Timestamp>,
+    ) {
+        self.emit(Event::ModelCallFailed(ModelCallFailed {
+            call: finished.meta.call.clone(),
+            attempt: finished.meta.attempt,
+            kind,
+            message: message.to_owned(),
+            spent: Spent { usage: finished.usage, cost_usd: finished.cost_usd },
+            retry_at,
+        }));
+    }
+
+    fn reply(&mut self, finished: &ModelFinished, awaited: &Awaited) {
+        if let Some(attempt) = awaited.attempt
+            && attempt != finished.meta.attempt
+        {
+            self.cancel(&finished.meta.call, attempt, None);
+        }
+        let reading = continuation::read(&finished.text, &finished.tool_calls);
+        let native = finished.tool_calls.iter().chain(&reading.calls);
+        let calls: Vec<ToolCall> = (1..)
+            .zip(native)
+            .map(|(index, call)| ToolCall {
+                id: CallId::tool(awaited.turn, awaited.step, index).to_string(),
+                ..call.clone()
+            })
+            .collect();
+        self.emit(Event::AiFullReceived(Box::new(full(finished, awaited, &reading, calls.clone()))));
+        self.identify(&calls);
+        self.decide_reply(&reading, &calls, finished.finish_reason, awaited);
+    }
+
+    fn decide_reply(&mut self, reading: &Reading, calls: &[ToolCall], finish: FinishReason, awaited: &Awaited) {
+        let Some(setup) = self.core.setup.clone() else { return };
+        let settings = &setup.agent.continuation;
+        let real: Vec<&ToolCall> = calls.iter().filter(|call| !continuation::is_signal(call)).collect();
+        let verdict = continuation::decide(
+            settings,
+            setup.patterns(),
+            Facts {
+                text: &reading.visible,
+                signal: reading.signal.as_ref(),
+                has_calls: !real.is_empty(),
+                finish,
+                unseen: self.core.waiting.iter().any(|waiting| waiting.steers),
+                step: awaited.step,
+            },
+        );
+        let Verdict { continues, source, reason, nudge } = verdict;
+        let limited = matches!(source, DecisionSource::Limit(_));
+        let told = reading.signal.as_ref().and_then(|signal| signal.progress.clone());
+        let progress = told.unwrap_or_else(|| Progress { current_step: Some(awaited.step), ..Progress::default() });
+        self.emit(Event::ContinuationProgress(Box::new(ContinuationProgress {
+            agent_id: setup.agent.id.to_string(),
+            turn: awaited.turn,
+            iteration: awaited.step,
+            max_iterations: settings.max_iterations,
+            progress,
+            current_tools: real.iter().map(|call| call.function.name.clone()).collect(),
+            continues,
+            source,
+            reason,
+            status: reading.signal.as_ref().map_or_else(|| "UNKNOWN".to_owned(), |signal| signal.word.clone()),
+            excerpt: reading.visible.chars().take(200).collect(),
+            call_ids: real.iter().filter_map(|call| CallId::new(&call.id).ok()).collect(),
+            nudge,
+        })));
+        if real.is_empty() && !continues {
+            self.end_turn(if limited { StopReason::MaxIterations } else { StopReason::Completed });
+        }
+    }
+
+    pub(super) fn model_failed(&mut self, failed: &ModelFailed) -> Result<(), Ignored> {
+        let awaited = self.awaited(&failed.meta.call).filter(|awaited| awaited.attempt == Some(failed.meta.attempt));
+        let Some(awaited) = awaited else {
+            return Err(self.late(ErrorCode::NotNow, "that attempt was answered, cancelled or superseded"));
+        };
+        self.handled();
+        let report = ModelFinished {
+            meta: failed.meta.clone(),
+            usage: failed.usage,
+            cost_usd: failed.cost_usd,
+            ..silent(failed.meta.clone())
+        };
+        if awaited.interrupted {
+            self.partial(&report, &awaited);
+        } else {
+            let kind = if failed.kind == FailureKind::Cancelled { FailureKind::Truncated } else { failed.kind };
+            self.failed(&report, kind, &failed.message, failed.retry_after());
+        }
+        Ok(())
+    }
+
+    /// An attempt failed: try again, or give the turn up.
+    fn failed(&mut self, report: &ModelFinished, kind: FailureKind, message: &str, retry_after: Option<Duration>) {
+        let Some(turn) = &self.core.turn else { return };
+        let retry_at = (kind.passes() && turn.retries < MODEL_RETRIES_MAX).then(|| {
+            let backoff = backoff(turn.retries, &report.meta.call, report.meta.attempt);
+            self.at.after(backoff.max(retry_after.unwrap_or_default()))
+        });
+        let retry_at = retry_at.filter(|retry_at| *retry_at < turn.clock.deadline_from(self.at));
+        self.attempt_failed(report, kind, message, retry_at);
+        if retry_at.is_none() {
+            self.give_up(kind, message, &report.meta.call);
+        }
+    }
+
+    fn give_up(&mut self, kind: FailureKind, message: &str, call: &CallId) {
+        self.error(kind.code(), message, kind.passes(), format!("model call {call}"));
+        self.end_turn(StopReason::Error);
+    }
+
+    /// The watchdog of a model call bites.
+    pub(super) fn model_hung(&mut self, call: &CallId, attempt: u32, interrupted: bool) {
+        self.cancel(call, attempt, None);
+        if interrupted {
+            return;
+        }
+        let meta = ResultMeta { v: VERSION, slot: 0, call: call.clone(), attempt };
+        self.failed(&silent(meta), FailureKind::Hung, "nothing was heard of the model call in time", None);
+    }
+}
+
+/// A report that says nothing.
+fn silent(meta: ResultMeta) -> ModelFinished {
+    ModelFinished {
+        meta,
+        text: String::new(),
+        reasoning: String::new(),
+        tool_calls: Vec::new(),
+        finish_reason: FinishReason::Other,
+        raw_finish_reason: String::new(),
+        usage: Usage::default(),
+        cost_usd: 0.0,
+        provider: String::new(),
+        model: String::new(),
+        latency_ms: 0,
+    }
+}
+
+fn full(finished: &ModelFinished, awaited: &Awaited, reading: &Reading, tool_calls: Vec<ToolCall>) -> AiFullReceived {
+    AiFullReceived {
+        call: finished.meta.call.clone(),
+        turn: awaited.turn,
+        step: awaited.step,
+        text: reading.visible.clone(),
+        raw: (reading.visible != finished.text).then(|| finished.text.clone()),
+        reasoning: finished.reasoning.clone(),
+        tool_calls,
+        finish_reason: finished.finish_reason,
+        raw_finish_reason: finished.raw_finish_reason.clone(),
+        spent: Spent { usage: finished.usage, cost_usd: finished.cost_usd },
+        provider: finished.provider.clone(),
+        model: finished.model.clone(),
+        latency_ms: finished.latency_ms,
+    }
+}
+
+/// Doubling from half a second, with jitter that follows from the ids.
+fn backoff(retries: u32, call: &CallId, attempt: u32) -> Duration {
+    let base = 500_u64 << retries.min(6);
+    let digest = sha256_hex(format!("{call}.{attempt}").as_bytes());
+    let jitter = u64::from_str_radix(&digest[..4], 16).unwrap_or(0) % (base / 2);
+    Duration::from_millis(base + jitter)
+}

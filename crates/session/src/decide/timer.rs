@@ -1,0 +1,76 @@
+//! The session's timer: what is due is done, in the order of its weight.
+
+use contract::command::AnswerDecision;
+use contract::event::{EndReason, StopReason};
+use contract::limits::TOOL_CALL_GRACE;
+use contract::tool::{EffectClass, Outcome};
+use contract::{ErrorCode, Timestamp};
+
+use super::turn::UNKNOWN;
+use super::{Draft, Ignored};
+use crate::state::{Activity, Stage, ToolCallState};
+
+impl Draft<'_> {
+    pub(super) fn timer(&mut self) -> Result<(), Ignored> {
+        let set = self.core.timer.clone();
+        let Some(set) = set.filter(|timer| timer.number.to_string() == self.input.reference.id.as_str()) else {
+            return Err(Ignored::because(ErrorCode::NotNow, "the timer was set anew"));
+        };
+        // The server's clock may be ahead of ours: what it calls due is due.
+        self.at = self.at.max(set.at);
+        self.handled();
+        self.due();
+        Ok(())
+    }
+
+    fn due(&mut self) {
+        let now = self.at;
+        let Some(turn) = self.core.turn.clone() else {
+            if self.core.idle_end() <= now {
+                self.end_session(EndReason::Expired, None);
+            }
+            return;
+        };
+        if self.core.paused && self.core.idle_end() <= now {
+            self.end_turn(StopReason::Stopped);
+            self.end_session(EndReason::Expired, None);
+            return;
+        }
+        if turn.clock.deadline().is_some_and(|deadline| deadline <= now) {
+            self.end_turn(StopReason::Timeout);
+            return;
+        }
+        match &turn.activity {
+            Activity::Thinking(model) => {
+                if model.interrupted.unwrap_or(model.deadline) <= now {
+                    self.model_hung(&model.call, model.attempt, model.interrupted.is_some());
+                }
+            }
+            Activity::Acting(calls) => {
+                for state in calls {
+                    self.due_call(state, now);
+                }
+            }
+            // The next attempt opens by itself, like everything that may be opened.
+            Activity::Backoff { .. } | Activity::Ready | Activity::Deciding => {}
+        }
+    }
+
+    fn due_call(&mut self, state: &ToolCallState, now: Timestamp) {
+        match &state.stage {
+            Stage::Gated { expires, .. } if *expires <= now => {
+                self.close_gate(&state.call, AnswerDecision::Deny, None, None);
+                self.result(state, Outcome::Denied, None, "nobody answered in time", 0);
+            }
+            Stage::Open { request, attempt, deadline, .. } if deadline.after(TOOL_CALL_GRACE) <= now => {
+                self.cancel(&state.call, *attempt, Some(request.tool.clone()));
+                let (outcome, content) = match request.effect {
+                    EffectClass::Pure | EffectClass::Idempotent => (Outcome::Timeout, "nobody answered in time"),
+                    EffectClass::AtMostOnce => (Outcome::Unknown, UNKNOWN),
+                };
+                self.result(state, outcome, None, content, 0);
+            }
+            Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Open { .. } | Stage::Done(_) => {}
+        }
+    }
+}

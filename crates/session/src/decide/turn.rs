@@ -1,0 +1,131 @@
+//! How turns and sessions end.
+
+use contract::command::AnswerDecision;
+use contract::event::{
+    CallCancelled, EndReason, ErrorEvent, Event, GateClosed, SessionEnded, StopReason, ToolCallResult, TurnCompleted,
+};
+use contract::ids::ToolName;
+use contract::tool::{EffectClass, Outcome};
+use contract::{CallId, ErrorCode};
+
+use super::Draft;
+use crate::apply::status_of;
+use crate::state::{Activity, Stage, ToolCallState, Turn};
+
+impl Draft<'_> {
+    /// Ends the running turn: what is open is cancelled, each call gets its one result.
+    pub(super) fn end_turn(&mut self, reason: StopReason) {
+        let Some(turn) = self.core.turn.clone() else { return };
+        match &turn.activity {
+            Activity::Thinking(model) => self.cancel(&model.call, model.attempt, None),
+            Activity::Acting(calls) => {
+                for state in calls {
+                    self.close_call(state, reason);
+                }
+            }
+            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding => {}
+        }
+        let Turn { number, step, text, spent, .. } = turn;
+        self.emit(Event::TurnCompleted(TurnCompleted {
+            turn: number,
+            stop_reason: reason,
+            status: status_of(reason),
+            iterations: step,
+            final_response: text.clone(),
+            spent,
+        }));
+        let interactive = self.core.setup.as_ref().is_some_and(|setup| setup.interactive);
+        if interactive || !self.core.waiting.is_empty() || reason == StopReason::Stopped {
+            return;
+        }
+        let end = match reason {
+            StopReason::Error => EndReason::Error,
+            StopReason::Completed | StopReason::MaxIterations | StopReason::Timeout | StopReason::Stopped => {
+                EndReason::Completed
+            }
+        };
+        self.end_session(end, Some((reason, step, text)));
+    }
+
+    /// Ends the session. `last` is its last turn's reason, steps and answer, where that ends it.
+    pub(super) fn end_session(&mut self, reason: EndReason, last: Option<(StopReason, u32, String)>) {
+        let stop_reason = last.as_ref().map(|(reason, ..)| *reason).or(self.core.last_stop);
+        let (iterations, final_response) = last.map(|(_, step, text)| (step, text)).unwrap_or_default();
+        self.emit(Event::SessionEnded(SessionEnded {
+            reason,
+            stop_reason,
+            status: stop_reason.and_then(status_of),
+            final_response,
+            iterations,
+            spent: self.core.spent,
+        }));
+    }
+
+    /// Says that something went wrong.
+    pub(super) fn error(&mut self, code: ErrorCode, message: &str, retryable: bool, during: String) {
+        self.emit(Event::Error(ErrorEvent { code, message: message.to_owned(), retryable, during }));
+    }
+
+    pub(super) fn cancel(&mut self, call: &CallId, attempt: u32, tool: Option<ToolName>) {
+        self.emit(Event::CallCancelled(CallCancelled { call: call.clone(), attempt, tool }));
+    }
+
+    fn close_call(&mut self, state: &ToolCallState, reason: StopReason) {
+        let (outcome, content) = match &state.stage {
+            Stage::Done(_) => return,
+            Stage::Open { request, attempt, .. } => {
+                self.cancel(&state.call, *attempt, Some(request.tool.clone()));
+                match (reason, request.effect) {
+                    (StopReason::Timeout, EffectClass::AtMostOnce) => (Outcome::Unknown, UNKNOWN),
+                    (StopReason::Timeout, EffectClass::Pure | EffectClass::Idempotent) => {
+                        (Outcome::Timeout, "the turn's time is used up")
+                    }
+                    (
+                        StopReason::Completed | StopReason::MaxIterations | StopReason::Stopped | StopReason::Error,
+                        EffectClass::Pure | EffectClass::Idempotent | EffectClass::AtMostOnce,
+                    ) => (Outcome::Cancelled, "the call was called off while it ran; it may have taken effect"),
+                }
+            }
+            Stage::Gated { .. } => {
+                self.close_gate(&state.call, AnswerDecision::Deny, None, None);
+                (Outcome::Cancelled, "the turn ended before anybody answered")
+            }
+            Stage::Announced | Stage::Pending(_) => (Outcome::Cancelled, "the call was never made"),
+        };
+        self.result(state, outcome, None, content, 0);
+    }
+
+    pub(super) fn close_gate(
+        &mut self,
+        gate: &CallId,
+        decision: AnswerDecision,
+        by: Option<String>,
+        note: Option<String>,
+    ) {
+        self.emit(Event::GateClosed(GateClosed { gate: gate.clone(), decision, by, note }));
+    }
+
+    /// Gives a call its result.
+    pub(super) fn result(
+        &mut self,
+        state: &ToolCallState,
+        outcome: Outcome,
+        code: Option<ErrorCode>,
+        content: &str,
+        duration_ms: u64,
+    ) {
+        self.emit(Event::ToolCallResult(ToolCallResult {
+            call: state.call.clone(),
+            tool: state.name.clone(),
+            outcome,
+            content: content.to_owned(),
+            code,
+            duration_ms,
+            replaces: state.is_done(),
+        }));
+    }
+}
+
+/// What is said of a call that must not run twice and that nobody heard of.
+pub(super) const UNKNOWN: &str = "nobody answered in time; the call may or may not have taken effect. Find out before \
+                                  you try again.";

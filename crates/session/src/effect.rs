@@ -1,0 +1,128 @@
+//! Effects follow from events: what is performed was committed before (I2), and a reload owes the same again.
+
+use contract::Timestamp;
+use contract::event::{CallCancelled, Event};
+use contract::ids::{CallAttempt, ToolName};
+
+use crate::state::{Activity, Core, Life, Stage};
+
+/// A wish to the world. It may be performed twice: each has a key under which the second one changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Publish the model call's work item.
+    CallModel(CallAttempt),
+    /// Publish the tool call's work item.
+    CallTool(CallAttempt),
+    /// Take back what may still wait, and tell whoever works on it.
+    Cancel {
+        /// Which try of which call.
+        call: CallAttempt,
+        /// The tool; none for a model call.
+        tool: Option<ToolName>,
+    },
+    /// Set the session's one timer; an earlier setting is replaced.
+    SetTimer {
+        /// Counts the settings.
+        number: u64,
+        /// When it is due.
+        at: Timestamp,
+    },
+    /// The session needs no timer any more.
+    CancelTimer,
+    /// Write the session's line in the index.
+    Index,
+}
+
+/// What one event asks of the world.
+pub(crate) fn of(event: &Event) -> Vec<Effect> {
+    match event {
+        Event::ModelCallOpened(opened) => {
+            vec![Effect::CallModel(CallAttempt { call: opened.call.clone(), attempt: opened.attempt })]
+        }
+        Event::ToolCallOpened(opened) => {
+            vec![Effect::CallTool(CallAttempt { call: opened.call.clone(), attempt: opened.attempt })]
+        }
+        Event::CallCancelled(cancelled) => vec![cancel(cancelled)],
+        Event::ModelCallInterrupted(interrupted) => vec![Effect::Cancel {
+            call: CallAttempt { call: interrupted.call.clone(), attempt: interrupted.attempt },
+            tool: None,
+        }],
+        Event::TimerSet(timer) => vec![Effect::SetTimer { number: timer.number, at: timer.at }],
+        Event::SessionEnded(_) => vec![Effect::CancelTimer, Effect::Index],
+        Event::SessionStarted(_)
+        | Event::TurnStarted(_)
+        | Event::TurnCompleted(_)
+        | Event::StatusPaused(_)
+        | Event::StatusResumed(_) => vec![Effect::Index],
+        Event::InputHandled(_)
+        | Event::InputIgnored(_)
+        | Event::UserProcessed(_)
+        | Event::ToolsResolved(_)
+        | Event::ModelCallFailed(_)
+        | Event::AiFullReceived(_)
+        | Event::ToolCallIdentified(_)
+        | Event::ToolCallResult(_)
+        | Event::ContinuationProgress(_)
+        | Event::GateOpened(_)
+        | Event::GateClosed(_)
+        | Event::ContextCleared(_)
+        | Event::Error(_)
+        | Event::Unknown => Vec::new(),
+    }
+}
+
+/// The effects of a commit, each once.
+pub(crate) fn of_all(events: &[Event]) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    for effect in events.iter().flat_map(of) {
+        if !effects.contains(&effect) {
+            effects.push(effect);
+        }
+    }
+    // Several settings of one commit: the last one counts.
+    let last = effects.iter().rposition(|effect| matches!(effect, Effect::SetTimer { .. }));
+    let mut position = 0;
+    effects.retain(|effect| {
+        position += 1;
+        !matches!(effect, Effect::SetTimer { .. }) || Some(position - 1) == last
+    });
+    effects
+}
+
+fn cancel(cancelled: &CallCancelled) -> Effect {
+    let call = CallAttempt { call: cancelled.call.clone(), attempt: cancelled.attempt };
+    Effect::Cancel { call, tool: cancelled.tool.clone() }
+}
+
+pub(crate) fn outstanding(core: &Core) -> Vec<Effect> {
+    let mut effects: Vec<Effect> = core.cancels.iter().map(cancel).collect();
+    match core.life {
+        Life::Unborn => return effects,
+        Life::Ended => {
+            effects.push(Effect::CancelTimer);
+            effects.push(Effect::Index);
+            return effects;
+        }
+        Life::Alive => {}
+    }
+    if let Some(turn) = &core.turn {
+        match &turn.activity {
+            Activity::Thinking(model) if model.interrupted.is_some() => {
+                effects.push(Effect::Cancel { call: model.id(), tool: None });
+            }
+            Activity::Thinking(model) => effects.push(Effect::CallModel(model.id())),
+            Activity::Acting(calls) => effects.extend(calls.iter().filter_map(|state| match &state.stage {
+                Stage::Open { attempt, .. } => {
+                    Some(Effect::CallTool(CallAttempt { call: state.call.clone(), attempt: *attempt }))
+                }
+                Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_) => None,
+            })),
+            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding => {}
+        }
+    }
+    if let Some(timer) = &core.timer {
+        effects.push(Effect::SetTimer { number: timer.number, at: timer.at });
+    }
+    effects.push(Effect::Index);
+    effects
+}

@@ -1,0 +1,65 @@
+//! What can be fed to `decide`.
+
+use std::sync::Arc;
+
+use contract::Timestamp;
+use contract::command::{Answer, Because, Refusal, SendUserMessage, Start};
+use contract::compose::Composed;
+use contract::event::InputRef;
+use contract::model::{ModelFailed, ModelFinished};
+use contract::tool::{ToolResult, ToolSpec};
+
+/// One input.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// Its identity: an input is folded once.
+    pub reference: InputRef,
+    /// For client commands: their sequence in the control stream.
+    pub control_seq: Option<u64>,
+    /// For client commands: when the edge took it in.
+    pub sent: Option<Timestamp>,
+    /// Who asks, for the log.
+    pub by: Option<String>,
+    /// The W3C `traceparent` that came with it; a turn that it begins stands under it.
+    pub traceparent: Option<String>,
+    /// Every tool of the tenant, where a turn may begin; `None`: the session keeps those that it has.
+    pub tools: Option<Arc<Vec<ToolSpec>>>,
+    /// What it says.
+    pub body: Body,
+}
+
+/// What an input says.
+#[derive(Debug, Clone)]
+pub enum Body {
+    /// `start`, with what the composer made of it.
+    Start(Box<StartInput>),
+    /// `send_user_message`
+    Send(SendUserMessage),
+    /// `pause`
+    Pause(Because),
+    /// `resume`
+    Resume(Because),
+    /// `stop`
+    Stop(Because),
+    /// `answer`
+    Answer(Answer),
+    /// `clear_history`
+    Clear(Because),
+    /// `provide_tool_result`
+    ToolResult(ToolResult),
+    /// `model_finished`
+    ModelFinished(Box<ModelFinished>),
+    /// `model_failed`
+    ModelFailed(ModelFailed),
+    /// The session's timer; the input's id is its number.
+    Timer,
+}
+
+/// A `start` and what was read for it.
+#[derive(Debug, Clone)]
+pub struct StartInput {
+    /// The command.
+    pub start: Start,
+    /// The session's parts, or why there are none.
+    pub composed: Result<Box<Composed>, Refusal>,
+}

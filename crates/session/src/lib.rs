@@ -1,0 +1,177 @@
+//! The loop, pure: an input and the time go in, events come out, and state is the fold over events (I1).
+//!
+//! [`Session::decide`] is total and changes nothing; [`Session::fold`] is the only mutation; [`Session::outstanding`]
+//! says what is still owed to the world. Effects follow from events alone, so nothing can be performed that was not
+//! committed (I2). A session's transcript is built so that each tool call has exactly one result, in order (I3).
+
+mod apply;
+mod clock;
+pub mod continuation;
+mod decide;
+mod effect;
+mod handled;
+mod input;
+mod items;
+mod state;
+mod transcript;
+mod wake;
+
+pub use effect::Effect;
+pub use input::{Body, Input, StartInput};
+
+use contract::Timestamp;
+use contract::commit::{Commit, Phase, SessionSummary};
+use contract::event::{Event, InputRef};
+use contract::subject::SessionKey;
+use serde::{Deserialize, Serialize};
+
+use crate::handled::Handled;
+use crate::state::Core;
+use crate::transcript::Transcript;
+
+/// A session's state: the fold over its events.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Session {
+    core: Core,
+    handled: Handled,
+    transcript: Transcript,
+}
+
+/// What an input leads to. There is always at least one event.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// When it was decided: never before the last commit, whatever the caller's clock says.
+    pub at: Timestamp,
+    /// What happened, in order.
+    pub events: Vec<Event>,
+    /// What the world is asked for once the events are in the log.
+    pub effects: Vec<Effect>,
+}
+
+impl Session {
+    /// A session of which nothing is known yet.
+    pub fn new(key: SessionKey) -> Self {
+        Self { core: Core::new(key), handled: Handled::default(), transcript: Transcript::default() }
+    }
+
+    /// Decides about inputs that are to become one commit, in their order; at least one. Total: bad luck is an input,
+    /// and a late, repeated or senseless input yields `input_ignored`. Whether an input was handled before is for the
+    /// caller to ask ([`Session::handled`]).
+    pub fn decide(&self, now: Timestamp, inputs: &[Input]) -> Decision {
+        decide::decide(&self.core, now, inputs)
+    }
+
+    /// Folds the events of one commit. The only mutation.
+    pub fn fold(&mut self, slot: u64, at: Timestamp, events: &[Event]) {
+        self.core.begin_commit(slot, at);
+        for event in events {
+            self.apply(at, event);
+        }
+    }
+
+    fn apply(&mut self, at: Timestamp, event: &Event) {
+        self.handled.apply(self.core.slot(), event);
+        self.transcript.apply(event);
+        self.core.apply(at, event);
+    }
+
+    /// Folds what was read from the log: the commits of one page, its snapshot first, in slot order.
+    pub fn replay(key: SessionKey, commits: &[(u64, Commit)]) -> Result<Self, serde_json::Error> {
+        let mut session = Self::new(key);
+        for (slot, commit) in commits {
+            if let Some(snapshot) = &commit.snapshot {
+                session = serde_json::from_str(snapshot.get())?;
+            }
+            session.fold(*slot, commit.meta.time, &commit.events);
+        }
+        Ok(session)
+    }
+
+    /// What is still owed to the world: for a reload, when nobody knows what of it was performed. Of an ended
+    /// session: the cancels.
+    pub fn outstanding(&self) -> Vec<Effect> {
+        effect::outstanding(&self.core)
+    }
+
+    /// The slot in which this input is already folded, if it is remembered.
+    pub fn handled(&self, input: &InputRef) -> Option<u64> {
+        self.handled.slot(input)
+    }
+
+    /// The next slot to write.
+    pub fn next_slot(&self) -> u64 {
+        self.core.next_slot()
+    }
+
+    /// The last public `seq`.
+    pub fn seq(&self) -> u64 {
+        self.core.seq
+    }
+
+    /// The stream sequence of the last client command handled.
+    pub fn control_seq(&self) -> u64 {
+        self.core.control_seq
+    }
+
+    /// What it is doing.
+    pub fn phase(&self) -> Phase {
+        self.core.phase()
+    }
+
+    /// The open calls as `<call>.<attempt>`.
+    pub fn open_calls(&self) -> Vec<String> {
+        self.core.open_calls().iter().map(ToString::to_string).collect()
+    }
+
+    /// The W3C `traceparent` under which the turn's spans stand.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.core.traceparent.as_deref()
+    }
+
+    /// The agent's id, the turn and the step: for spans.
+    pub fn position(&self) -> (&str, u32, u32) {
+        let agent = self.core.setup.as_ref().map_or("", |setup| setup.agent.id.as_str());
+        (agent, self.core.turns, self.core.turn.as_ref().map_or(0, |turn| turn.step))
+    }
+
+    /// Whether a turn may begin with this input, so that the tools should be looked up before it is decided.
+    pub fn wants_tools(&self, input: &Body) -> bool {
+        match input {
+            Body::Start(_) => true,
+            Body::Send(_) | Body::Resume(_) => self.core.turn.is_none(),
+            Body::Pause(_)
+            | Body::Stop(_)
+            | Body::Answer(_)
+            | Body::Clear(_)
+            | Body::ToolResult(_)
+            | Body::ModelFinished(_)
+            | Body::ModelFailed(_)
+            | Body::Timer => !self.core.waiting.is_empty(),
+        }
+    }
+
+    /// The line of the session index.
+    pub fn summary(&self) -> SessionSummary {
+        self.core.summary()
+    }
+
+    /// The messages that the model sees, the system prompt first.
+    pub fn messages(&self) -> Vec<contract::Json> {
+        self.transcript.messages()
+    }
+
+    /// The state as JSON, for a page's first commit.
+    pub fn snapshot(&self) -> contract::Json {
+        contract::Json::of(self)
+    }
+
+    /// The model call's work item; `None` when it is not open.
+    pub fn model_item(&self, call: &contract::ids::CallAttempt) -> Option<contract::model::ModelItem> {
+        items::model(&self.core, &self.transcript, call)
+    }
+
+    /// The tool call's work item; `None` when it is not open.
+    pub fn tool_item(&self, call: &contract::ids::CallAttempt) -> Option<contract::tool::ToolItem> {
+        items::tool(&self.core, call)
+    }
+}

@@ -1,0 +1,295 @@
+//! What a session is at one moment, the transcript aside. Phases are few and illegal mixtures cannot be written.
+
+use std::sync::{Arc, OnceLock};
+
+use contract::commit::{Phase, SessionSummary};
+use contract::event::{CallCancelled, Spent, StopReason, TimerSet, ToolsResolved};
+use contract::ids::{CallAttempt, CallId, CommandId, ToolName};
+use contract::model::Streaming;
+use contract::settings::{AgentSettings, ModelSettings};
+use contract::subject::SessionKey;
+use contract::tool::{EffectClass, Outcome};
+use contract::{Json, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+use crate::continuation::Patterns;
+
+/// Everything but the transcript and the handled ids; cheap to clone.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Core {
+    pub(crate) key: SessionKeyData,
+    /// Slots written so far.
+    pub(crate) slots: u64,
+    /// The last public `seq`.
+    pub(crate) seq: u64,
+    pub(crate) control_seq: u64,
+    pub(crate) life: Life,
+    pub(crate) paused: bool,
+    pub(crate) setup: Option<Arc<Setup>>,
+    pub(crate) tools: Arc<ToolsResolved>,
+    pub(crate) turns: u32,
+    pub(crate) turn: Option<Turn>,
+    /// User messages that the model has not seen, in order.
+    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) timer: Option<TimerSet>,
+    pub(crate) timers: u64,
+    /// Calls cancelled in the last turn: owed again after a reload.
+    pub(crate) cancels: Vec<CallCancelled>,
+    pub(crate) title: String,
+    pub(crate) started: Timestamp,
+    pub(crate) updated: Timestamp,
+    /// When anybody last wanted something of it.
+    pub(crate) touched: Timestamp,
+    pub(crate) spent: Spent,
+    pub(crate) last_stop: Option<StopReason>,
+    pub(crate) traceparent: Option<String>,
+}
+
+/// [`SessionKey`] as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionKeyData {
+    tenant: contract::TenantId,
+    session: contract::SessionId,
+}
+
+/// Whether there is a session at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Life {
+    Unborn,
+    Alive,
+    Ended,
+}
+
+/// What a session keeps from its start to its end.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    pub(crate) agent: AgentSettings,
+    pub(crate) model: ModelSettings,
+    pub(crate) interactive: bool,
+    pub(crate) parameters: serde_json::Map<String, serde_json::Value>,
+    pub(crate) streaming: Streaming,
+    /// The agent's patterns, compiled once.
+    #[serde(skip)]
+    pub(crate) patterns: OnceLock<Patterns>,
+}
+
+impl Setup {
+    /// They compiled when the session started; if they no longer do, no pattern speaks.
+    pub(crate) fn patterns(&self) -> &Patterns {
+        self.patterns.get_or_init(|| Patterns::compile(&self.agent.continuation).unwrap_or_default())
+    }
+}
+
+/// A user message that waits for its place in the transcript.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    pub(crate) id: CommandId,
+    /// Whether it goes into the running turn; otherwise it begins one.
+    pub(crate) steers: bool,
+}
+
+/// From a user message to the answer to it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Turn {
+    pub(crate) number: u32,
+    pub(crate) step: u32,
+    pub(crate) clock: Clock,
+    pub(crate) activity: Activity,
+    pub(crate) retries: u32,
+    pub(crate) spent: Spent,
+    /// What the user read last.
+    pub(crate) text: String,
+}
+
+/// What a turn is busy with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Activity {
+    /// The next step may begin.
+    Ready,
+    /// A model call is open.
+    Thinking(ModelCall),
+    /// A failed model call waits for its next attempt.
+    Backoff { call: CallId, attempt: u32, empties: u32, retry_at: Timestamp },
+    /// A reply without calls is being decided about; only between two events of one commit.
+    Deciding,
+    /// The reply's calls run.
+    Acting(Vec<ToolCallState>),
+}
+
+/// An open model call.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ModelCall {
+    pub(crate) call: CallId,
+    pub(crate) attempt: u32,
+    pub(crate) slot: u64,
+    pub(crate) deadline: Timestamp,
+    /// Empty replies so far.
+    pub(crate) empties: u32,
+    /// Set when the user took the floor: how long the partial text is awaited.
+    pub(crate) interrupted: Option<Timestamp>,
+}
+
+impl ModelCall {
+    pub(crate) fn id(&self) -> CallAttempt {
+        CallAttempt { call: self.call.clone(), attempt: self.attempt }
+    }
+}
+
+/// One call of a reply.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ToolCallState {
+    pub(crate) call: CallId,
+    /// As the model wrote it.
+    pub(crate) name: String,
+    pub(crate) stage: Stage,
+}
+
+/// How far a tool call is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Stage {
+    /// In the reply, not looked at yet; only between two events of one commit.
+    Announced,
+    /// Waits for its turn, or for resume.
+    Pending(Box<ToolRequest>),
+    /// Waits for a person.
+    Gated { request: Box<ToolRequest>, expires: Timestamp },
+    /// With the executors.
+    Open { request: Box<ToolRequest>, attempt: u32, slot: u64, deadline: Timestamp },
+    /// Has its one result.
+    Done(Outcome),
+}
+
+/// What is asked of a tool.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ToolRequest {
+    pub(crate) tool: ToolName,
+    pub(crate) arguments: Json,
+    pub(crate) effect: EffectClass,
+    pub(crate) timeout_ms: u64,
+    pub(crate) max_output: usize,
+}
+
+impl ToolCallState {
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done(_))
+    }
+
+    pub(crate) fn is_gated(&self) -> bool {
+        matches!(self.stage, Stage::Gated { .. })
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open { .. })
+    }
+
+    pub(crate) fn request(&self) -> Option<&ToolRequest> {
+        match &self.stage {
+            Stage::Pending(request) | Stage::Gated { request, .. } | Stage::Open { request, .. } => Some(request),
+            Stage::Announced | Stage::Done(_) => None,
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn new(key: SessionKey) -> Self {
+        Self {
+            key: SessionKeyData { tenant: key.tenant, session: key.session },
+            slots: 0,
+            seq: 0,
+            control_seq: 0,
+            life: Life::Unborn,
+            paused: false,
+            setup: None,
+            tools: Arc::new(ToolsResolved { sha256: String::new(), tools: Vec::new() }),
+            turns: 0,
+            turn: None,
+            waiting: Vec::new(),
+            timer: None,
+            timers: 0,
+            cancels: Vec::new(),
+            title: String::new(),
+            started: Timestamp::default(),
+            updated: Timestamp::default(),
+            touched: Timestamp::default(),
+            spent: Spent::default(),
+            last_stop: None,
+            traceparent: None,
+        }
+    }
+
+    pub(crate) fn next_slot(&self) -> u64 {
+        self.slots
+    }
+
+    /// The slot of the commit that is being folded.
+    pub(crate) fn slot(&self) -> u64 {
+        self.slots.saturating_sub(1)
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match (self.life, self.paused, &self.turn) {
+            (Life::Unborn | Life::Ended, _, _) => Phase::Ended,
+            (Life::Alive, true, _) => Phase::Paused,
+            (Life::Alive, false, Some(_)) => Phase::Running,
+            (Life::Alive, false, None) => Phase::Idle,
+        }
+    }
+
+    pub(crate) fn open_calls(&self) -> Vec<CallAttempt> {
+        let Some(turn) = &self.turn else { return Vec::new() };
+        match &turn.activity {
+            Activity::Thinking(model) if model.interrupted.is_none() => vec![model.id()],
+            Activity::Acting(calls) => calls
+                .iter()
+                .filter_map(|state| match &state.stage {
+                    Stage::Open { attempt, .. } => Some(CallAttempt { call: state.call.clone(), attempt: *attempt }),
+                    Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_) => None,
+                })
+                .collect(),
+            Activity::Thinking(_) | Activity::Ready | Activity::Backoff { .. } | Activity::Deciding => Vec::new(),
+        }
+    }
+
+    pub(crate) fn summary(&self) -> SessionSummary {
+        SessionSummary {
+            session_id: self.key.session.clone(),
+            tenant: self.key.tenant.clone(),
+            phase: self.phase(),
+            agent: self.setup.as_ref().map(|s| s.agent.id.to_string()).unwrap_or_default(),
+            model: self.setup.as_ref().map(|s| s.model.id.clone()).unwrap_or_default(),
+            title: self.title.clone(),
+            turn: self.turns,
+            step: self.turn.as_ref().map_or(0, |turn| turn.step),
+            seq: self.seq,
+            started: self.started,
+            updated: self.updated,
+            spent: self.spent,
+            stop_reason: self.last_stop,
+        }
+    }
+}
+
+impl Turn {
+    pub(crate) fn calls(&self) -> &[ToolCallState] {
+        match &self.activity {
+            Activity::Acting(calls) => calls,
+            Activity::Ready | Activity::Thinking(_) | Activity::Backoff { .. } | Activity::Deciding => &[],
+        }
+    }
+
+    pub(crate) fn calls_mut(&mut self) -> &mut [ToolCallState] {
+        match &mut self.activity {
+            Activity::Acting(calls) => calls,
+            Activity::Ready | Activity::Thinking(_) | Activity::Backoff { .. } | Activity::Deciding => &mut [],
+        }
+    }
+
+    pub(crate) fn call_mut(&mut self, call: &CallId) -> Option<&mut ToolCallState> {
+        self.calls_mut().iter_mut().find(|state| state.call == *call)
+    }
+
+    pub(crate) fn call(&self, call: &CallId) -> Option<&ToolCallState> {
+        self.calls().iter().find(|state| state.call == *call)
+    }
+}

@@ -1,0 +1,38 @@
+//! When the session next wants to be woken: one timer for all its deadlines, set lazily.
+
+use contract::Timestamp;
+use contract::limits::{IDLE_MAX, TOOL_CALL_GRACE};
+
+use crate::state::{Activity, Core, Life, Stage};
+
+impl Core {
+    /// The earliest instant at which something is due; none for a session that is not alive.
+    pub(crate) fn wake(&self) -> Option<Timestamp> {
+        match self.life {
+            Life::Unborn | Life::Ended => return None,
+            Life::Alive => {}
+        }
+        let Some(turn) = &self.turn else { return Some(self.idle_end()) };
+        let mut at = turn.clock.deadline().unwrap_or_else(|| self.idle_end());
+        match &turn.activity {
+            Activity::Thinking(model) => at = at.min(model.interrupted.unwrap_or(model.deadline)),
+            Activity::Backoff { retry_at, .. } if !self.paused => at = at.min(*retry_at),
+            Activity::Acting(calls) => {
+                for state in calls {
+                    match &state.stage {
+                        Stage::Open { deadline, .. } => at = at.min(deadline.after(TOOL_CALL_GRACE)),
+                        Stage::Gated { expires, .. } => at = at.min(*expires),
+                        Stage::Announced | Stage::Pending(_) | Stage::Done(_) => {}
+                    }
+                }
+            }
+            Activity::Ready | Activity::Deciding | Activity::Backoff { .. } => {}
+        }
+        Some(at)
+    }
+
+    /// When nobody will have wanted anything of it for too long.
+    pub(crate) fn idle_end(&self) -> Timestamp {
+        self.touched.after(IDLE_MAX)
+    }
+}
