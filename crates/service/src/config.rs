@@ -1,0 +1,288 @@
+//! Layered configuration: defaults, then `ailoop.yaml`, then the environment (`AILOOP__SECTION__FIELD`).
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use bus::NatsConfig;
+use config::{Config as Layers, Environment, File, FileFormat};
+use contract::ErrorCode;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::paths::{Paths, TextFile};
+use crate::{health, yaml};
+
+/// The file that holds all sections.
+pub const FILE: &str = "ailoop.yaml";
+/// Begins the name of every environment variable that overrides a field.
+const PREFIX: &str = "AILOOP";
+/// Every section and field of the file's top level; another one is refused.
+const SECTIONS: &[&str] =
+    &["nats", "telemetry", "health", "drain_timeout", "composer", "orchestrator", "gateway", "executor", "edge"];
+
+/// Why the configuration cannot be used. Correct what it names; trying again will not help.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The configuration directory that was named is not there.
+    #[error("the configuration directory {0:?} does not exist")]
+    NoDirectory(PathBuf),
+    /// A file is neither in the configuration directory nor shipped.
+    #[error("{name:?} is neither in the configuration directory nor shipped with ailoop")]
+    Missing {
+        /// Its name.
+        name: String,
+    },
+    /// A name that leads out of its directory.
+    #[error("{name:?} must be a path below its directory, without `..`")]
+    Outside {
+        /// The name.
+        name: String,
+    },
+    /// A file that is there but cannot be read.
+    #[error("{path:?} cannot be read: {source}")]
+    Unreadable {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file that says what it must not.
+    #[error("{origin}:{line}:{column}: {message}")]
+    Bad {
+        /// The file.
+        origin: String,
+        /// From 1; 0 where unknown.
+        line: u64,
+        /// From 1; 0 where unknown.
+        column: u64,
+        /// What is wrong.
+        message: String,
+    },
+    /// The layers do not fit together.
+    #[error("{0}")]
+    Layers(Box<config::ConfigError>),
+    /// A section that only the environment makes wrong.
+    #[error("{reason}; its variables are {variables}")]
+    Environment {
+        /// What is wrong.
+        reason: Box<config::ConfigError>,
+        /// The variables that are set for the section, by name.
+        variables: String,
+    },
+    /// A key or password that should be there is not.
+    #[error("{0}")]
+    NoSecret(String),
+}
+
+impl From<config::ConfigError> for ConfigError {
+    fn from(error: config::ConfigError) -> Self {
+        Self::Layers(Box::new(error))
+    }
+}
+
+impl ConfigError {
+    /// The code that users see.
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::BadConfig
+    }
+}
+
+/// What every process reads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Common {
+    /// How NATS is reached.
+    pub nats: NatsConfig,
+    /// Logs, traces, metrics.
+    pub telemetry: telemetry::Config,
+    /// The health server.
+    pub health: health::Config,
+    /// How long a service may take to hand back its work at the end; 10 s.
+    pub drain_timeout: Duration,
+}
+
+/// The configuration of one process, read once. It holds secrets, so it cannot be shown.
+#[derive(Clone)]
+pub struct Settings {
+    paths: Paths,
+    file: TextFile,
+    layers: Layers,
+    /// Names of the variables that override fields.
+    variables: Vec<String>,
+}
+
+/// The value of an environment variable: the only place where the environment is read.
+pub fn env(name: &str) -> Option<String> {
+    #[allow(clippy::disallowed_methods, reason = "this is the place")]
+    std::env::var(name).ok()
+}
+
+/// Reads one section, from where [`Paths::find`] finds it.
+pub fn load<T: DeserializeOwned + Default>(section: &str) -> Result<T, ConfigError> {
+    Settings::read(None)?.section(section)
+}
+
+impl Settings {
+    /// Reads the file and the environment; see [`Paths::find`] for the directory.
+    pub fn read(dir: Option<&Path>) -> Result<Self, ConfigError> {
+        let named = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let variables = std::env::vars_os().filter_map(named).filter(|(name, _)| name.starts_with(PREFIX));
+        Self::layered(Paths::find(dir)?, variables.collect())
+    }
+
+    fn layered(paths: Paths, variables: HashMap<String, String>) -> Result<Self, ConfigError> {
+        let file = paths.read(FILE)?;
+        let mut names: Vec<String> = variables.keys().cloned().collect();
+        names.sort();
+        // Values stay text until a field says what they are, so that a password `00123` keeps its zeros.
+        let environment =
+            Environment::with_prefix(PREFIX).prefix_separator("__").separator("__").source(Some(variables));
+        let layers = Layers::builder()
+            .add_source(File::from_str(&file.text, FileFormat::Yaml))
+            .add_source(environment)
+            .build()?;
+        let settings = Self { paths, file, layers, variables: names };
+        settings.check_sections()?;
+        Ok(settings)
+    }
+
+    /// Where files are looked for.
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// One section; its defaults where it is absent.
+    pub fn section<T: DeserializeOwned + Default>(&self, name: &str) -> Result<T, ConfigError> {
+        match self.layers.get::<Option<T>>(name) {
+            Ok(section) => Ok(section.unwrap_or_default()),
+            Err(config::ConfigError::NotFound(_)) => Ok(T::default()),
+            Err(error) => {
+                // The layers know no lines; where the file alone is wrong too, its parser says where.
+                yaml::check_section::<T>(&self.file, name)?;
+                let begin = format!("{PREFIX}__{}", name.to_uppercase());
+                let mine: Vec<&str> =
+                    self.variables.iter().map(String::as_str).filter(|v| v.starts_with(&begin)).collect();
+                Err(ConfigError::Environment { reason: Box::new(error), variables: mine.join(", ") })
+            }
+        }
+    }
+
+    /// What every process reads. `OTEL_EXPORTER_OTLP_ENDPOINT` and `RUST_LOG` count where `telemetry` says nothing.
+    pub fn common(&self) -> Result<Common, ConfigError> {
+        let mut telemetry: telemetry::Config = self.section("telemetry")?;
+        if telemetry.otlp_endpoint.is_none() {
+            telemetry.otlp_endpoint = env("OTEL_EXPORTER_OTLP_ENDPOINT").filter(|endpoint| !endpoint.is_empty());
+        }
+        if let Some(filter) = env("RUST_LOG").filter(|filter| !filter.is_empty()) {
+            telemetry.filter = filter;
+        }
+        let Seconds(drain_timeout) = self.section("drain_timeout")?;
+        Ok(Common { nats: self.section("nats")?, telemetry, health: self.section("health")?, drain_timeout })
+    }
+
+    fn check_sections(&self) -> Result<(), ConfigError> {
+        let sections: HashMap<String, config::Value> = self.layers.clone().try_deserialize()?;
+        let Some(name) = sections.keys().find(|name| !SECTIONS.contains(&name.as_str())) else { return Ok(()) };
+        let message = format!("there is no section {name:?}; there are {}", SECTIONS.join(", "));
+        let line = self.file.text.lines().position(|line| line.starts_with(name.as_str()));
+        let origin = line.map_or("the environment", |_| self.file.origin.as_str()).to_owned();
+        let line = line.map_or(0, |index| index as u64 + 1);
+        Err(ConfigError::Bad { origin, line, column: line.min(1), message })
+    }
+}
+
+/// A number of seconds as a field of its own.
+#[derive(Deserialize)]
+#[serde(from = "u64")]
+struct Seconds(Duration);
+
+impl From<u64> for Seconds {
+    fn from(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl Default for Seconds {
+    fn default() -> Self {
+        Self(Duration::from_secs(10))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Secret;
+
+    #[derive(Debug, PartialEq, Deserialize, Default)]
+    #[serde(default, deny_unknown_fields)]
+    struct Edge {
+        port: u16,
+        token: Option<Secret>,
+        ratio: f64,
+        on: bool,
+        nested: Nested,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize, Default)]
+    #[serde(default, deny_unknown_fields)]
+    struct Nested {
+        name: String,
+    }
+
+    fn read(text: &str, environment: &[(&str, &str)]) -> Result<Settings, ConfigError> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(FILE), text).unwrap();
+        let paths = Paths { config: Some(dir.path().to_owned()), prompts: Vec::new() };
+        let variables = environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        Settings::layered(paths, variables.collect())
+    }
+
+    #[test]
+    fn the_environment_goes_over_the_file_and_the_file_over_defaults() {
+        let environment =
+            [("AILOOP__EDGE__PORT", "7"), ("AILOOP__EDGE__TOKEN", "00123"), ("AILOOP__EDGE__NESTED__NAME", "x")];
+        let edge: Edge = read("edge: {port: 1, ratio: 0.5, on: true}", &environment).unwrap().section("edge").unwrap();
+        let token = Some(Secret::new("00123"));
+        assert_eq!(edge, Edge { port: 7, token, ratio: 0.5, on: true, nested: Nested { name: "x".into() } });
+
+        let typed = [("AILOOP__EDGE__RATIO", "1.0"), ("AILOOP__EDGE__ON", "true"), ("AILOOP_CONFIG", "/nowhere")];
+        let edge: Edge = read("", &typed).unwrap().section("edge").unwrap();
+        assert_eq!(edge, Edge { ratio: 1.0, on: true, ..Edge::default() });
+        for text in ["", "edge:\n", "edge: {}", "nats: {}"] {
+            assert_eq!(read(text, &[]).unwrap().section::<Edge>("edge").unwrap(), Edge::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_every_process_reads() {
+        let common = read("drain_timeout: 3\ntelemetry: {log: json}", &[("AILOOP__NATS__URL", "nats://x")]).unwrap();
+        let common = common.common().unwrap();
+        assert_eq!(common.drain_timeout, Duration::from_secs(3));
+        assert_eq!(common.nats.url, "nats://x");
+        assert_eq!(common.telemetry.log, telemetry::LogFormat::Json);
+        let defaults = read("", &[]).unwrap().common().unwrap();
+        let shipped = Settings::layered(Paths::default(), HashMap::new()).unwrap();
+        assert_eq!(shipped.common().unwrap(), defaults, "the shipped file holds the defaults");
+    }
+
+    #[test]
+    fn refused_where_it_stands() {
+        let check = |text: &str, environment: &[(&str, &str)], expect: &str| {
+            let error = read(text, environment).and_then(|s| s.section::<Edge>("edge")).unwrap_err().to_string();
+            assert!(error.contains(expect), "{text}\n  got:    {error}\n  expect: {expect}");
+        };
+        check("edge:\n  port: 1\n  prot: 2\n", &[], "ailoop.yaml:3:3: ");
+        check("nats: {}\nedge:\n  nested: {nam: x}\n", &[], "ailoop.yaml:3:12: ");
+        check("edge: {port: many}", &[], "ailoop.yaml:1:14: ");
+        check("nats: {}\negde: {port: 1}\n", &[], "ailoop.yaml:2:1: there is no section \"egde\"");
+        check("", &[("AILOOP__EGDE__PORT", "1")], "the environment:0:0: there is no section \"egde\"");
+        check("", &[("AILOOP__EDGE__PROT", "1")], "prot");
+        check("", &[("AILOOP__EDGE__PORT", "many")], "AILOOP__EDGE__PORT");
+    }
+
+    #[test]
+    fn a_named_directory_must_be_there() {
+        assert!(matches!(Settings::read(Some(Path::new("/no/such"))), Err(ConfigError::NoDirectory(_))));
+    }
+}

@@ -1,0 +1,137 @@
+//! What an operator asks a process: `/healthz`, `/readyz` and `/metrics` over HTTP.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use contract::ErrorCode;
+use serde::Deserialize;
+
+use crate::tasks::Tasks;
+
+/// How long open requests may take at the end.
+const END_MAX: Duration = Duration::from_secs(1);
+
+/// The `health` section of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where to listen; nowhere when absent. Port 0 takes a free one.
+    pub listen: Option<SocketAddr>,
+}
+
+/// Whether one or several parts of a process can do their work. Clones share their state.
+#[derive(Debug, Clone)]
+pub struct Readiness {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone)]
+struct Part {
+    name: &'static str,
+    ready: Arc<AtomicBool>,
+}
+
+impl Readiness {
+    /// One part, not ready yet.
+    pub fn new(name: &'static str) -> Self {
+        Self { parts: vec![Part { name, ready: Arc::default() }] }
+    }
+
+    /// Ready when all of them are.
+    pub fn all(parts: impl IntoIterator<Item = Self>) -> Self {
+        Self { parts: parts.into_iter().flat_map(|readiness| readiness.parts).collect() }
+    }
+
+    /// Says that every part of it is ready, or that none is.
+    pub fn set(&self, ready: bool) {
+        for part in &self.parts {
+            part.ready.store(ready, Ordering::Release);
+        }
+    }
+
+    /// Whether every part is ready.
+    pub fn is_ready(&self) -> bool {
+        self.waiting().next().is_none()
+    }
+
+    /// The parts that are not ready.
+    pub fn waiting(&self) -> impl Iterator<Item = &'static str> {
+        self.parts.iter().filter(|part| !part.ready.load(Ordering::Acquire)).map(|part| part.name)
+    }
+}
+
+/// Why there is no health server.
+#[derive(Debug, thiserror::Error)]
+#[error("health.listen {listen} cannot be used: {source}")]
+pub struct HealthError {
+    listen: SocketAddr,
+    source: std::io::Error,
+}
+
+impl HealthError {
+    /// The code that users see.
+    pub fn code(&self) -> ErrorCode {
+        let taken = self.source.kind() == std::io::ErrorKind::AddrInUse;
+        if taken { ErrorCode::PortInUse } else { ErrorCode::BadConfig }
+    }
+}
+
+/// A running health server, or none where none is configured.
+#[derive(Debug)]
+pub struct Health {
+    address: Option<SocketAddr>,
+    tasks: Tasks,
+}
+
+/// Serves `/healthz` (the process lives, whatever the bus does), `/readyz` and `/metrics`.
+pub async fn serve(config: Config, readiness: Readiness) -> Result<Health, HealthError> {
+    let tasks = Tasks::new();
+    let Some(listen) = config.listen else { return Ok(Health { address: None, tasks }) };
+    let failed = |source| HealthError { listen, source };
+    let listener = tokio::net::TcpListener::bind(listen).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    tracing::info!(%address, "health server listens");
+
+    let ending = tasks.token();
+    tasks.spawn("health", async move {
+        let server = axum::serve(listener, routes(readiness)).with_graceful_shutdown(ending.cancelled_owned());
+        if let Err(error) = server.await {
+            tracing::error!(%error, "health server failed");
+        }
+    });
+    Ok(Health { address: Some(address), tasks })
+}
+
+impl Health {
+    /// Where it listens.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Stops listening.
+    pub async fn end(self) {
+        self.tasks.end(END_MAX).await;
+    }
+}
+
+/// The three routes, for a server that has others too.
+pub fn routes(readiness: Readiness) -> Router {
+    Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(async move || ready(&readiness))).route(
+        "/metrics",
+        get(async || ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], telemetry::metric::render())),
+    )
+}
+
+fn ready(readiness: &Readiness) -> impl IntoResponse + use<> {
+    let waiting: Vec<_> = readiness.waiting().collect();
+    if waiting.is_empty() {
+        return (StatusCode::OK, "ready\n".to_owned());
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {}\n", waiting.join(", ")))
+}

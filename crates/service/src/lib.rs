@@ -1,0 +1,16 @@
+//! What every process shares: configuration, models, shutdown, tasks and health.
+
+pub mod clock;
+pub mod config;
+pub mod health;
+pub mod models;
+pub mod paths;
+pub mod process;
+pub mod secret;
+pub mod shipped;
+pub mod shutdown;
+pub mod tasks;
+pub mod yaml;
+
+pub use config::ConfigError;
+pub use secret::Secret;

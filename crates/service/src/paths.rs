@@ -1,0 +1,127 @@
+//! Where configuration and prompts are read: a directory, and what is shipped in the binary behind it.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use crate::config::{ConfigError, env};
+use crate::shipped;
+
+/// Names the configuration directory.
+pub const CONFIG_VARIABLE: &str = "AILOOP_CONFIG";
+
+/// Where prompts stand below a directory of prompts.
+const PROMPT_DIRS: &[&str] = &["", "agents/", "shared/"];
+
+/// A text file and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextFile {
+    /// Its path, or `shipped:<name>`.
+    pub origin: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// Where files are looked for. A file that is in no directory is taken from the binary.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Paths {
+    /// The configuration directory; none when there is nothing but what is shipped.
+    pub config: Option<PathBuf>,
+    /// Directories of prompts, first one first.
+    pub prompts: Vec<PathBuf>,
+}
+
+impl Paths {
+    /// Looks at `explicit`, else at `AILOOP_CONFIG`, else at `./config`. Only the first two must exist.
+    pub fn find(explicit: Option<&Path>) -> Result<Self, ConfigError> {
+        let named = explicit.map(Path::to_owned).or_else(|| env(CONFIG_VARIABLE).map(PathBuf::from));
+        if let Some(dir) = &named
+            && !dir.is_dir()
+        {
+            return Err(ConfigError::NoDirectory(dir.clone()));
+        }
+        let config = named.or_else(|| Some(PathBuf::from("config")).filter(|dir| dir.is_dir()));
+        let beside = config.iter().map(|dir| dir.join("prompts"));
+        let prompts = beside.chain([PathBuf::from("prompts")]).filter(|dir| dir.is_dir()).collect();
+        Ok(Self { config, prompts })
+    }
+
+    /// Reads a file of the configuration directory, else the shipped one of that name.
+    pub fn read(&self, name: &str) -> Result<TextFile, ConfigError> {
+        let relative = relative(name)?;
+        let found = self.config.as_deref().map(|dir| read(&dir.join(relative))).transpose()?.flatten();
+        found.or_else(|| shipped::config(name)).ok_or_else(|| ConfigError::Missing { name: name.to_owned() })
+    }
+
+    /// Every prompt: one map per directory, the first directory first, what is shipped last. Keys are paths such as
+    /// `shared/core.md`.
+    pub fn prompts(&self) -> Result<Vec<BTreeMap<String, TextFile>>, ConfigError> {
+        let mut roots = self.prompts.iter().map(|dir| prompts_of(dir)).collect::<Result<Vec<_>, _>>()?;
+        roots.push(shipped::prompts());
+        Ok(roots)
+    }
+}
+
+/// The Markdown files of a directory of prompts.
+fn prompts_of(root: &Path) -> Result<BTreeMap<String, TextFile>, ConfigError> {
+    let mut found = BTreeMap::new();
+    for below in PROMPT_DIRS {
+        let dir = root.join(below);
+        let failed = |source| ConfigError::Unreadable { path: dir.clone(), source };
+        let entries = match std::fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(source) => return Err(failed(source)),
+        };
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.extension().is_none_or(|extension| extension != "md") || name.starts_with('.') {
+                continue;
+            }
+            if let Some(file) = read(&path)? {
+                found.insert(format!("{below}{name}"), file);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A path below the directory that it is joined to, never beside it.
+fn relative(name: &str) -> Result<&Path, ConfigError> {
+    let path = Path::new(name);
+    let inside = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if name.is_empty() || !inside || name.contains('\\') {
+        return Err(ConfigError::Outside { name: name.to_owned() });
+    }
+    Ok(path)
+}
+
+fn read(path: &Path) -> Result<Option<TextFile>, ConfigError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(TextFile { origin: path.display().to_string(), text })),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ConfigError::Unreadable { path: path.to_owned(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leads_out_of_the_directory() {
+        let paths = Paths { config: Some(PathBuf::from("/etc")), prompts: vec![] };
+        for name in ["../etc/passwd", "/etc/passwd", "", "a/../../b", "..", "./passwd", "a\\..\\b"] {
+            assert!(matches!(paths.read(name), Err(ConfigError::Outside { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_no_directory_has_is_shipped() {
+        let file = Paths::default().read("models.yaml").unwrap();
+        assert_eq!(file.origin, "shipped:models.yaml");
+        assert!(Paths::default().prompts().unwrap()[0].contains_key("agents/alice_assistant.md"));
+        assert!(matches!(Paths::default().read("nothing.yaml"), Err(ConfigError::Missing { .. })));
+    }
+}

@@ -1,0 +1,86 @@
+//! Which model an id means, and what makes `models.yaml` refused.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+use service::ConfigError;
+use service::models::{self, ModelsFile};
+use service::paths::{Paths, TextFile};
+
+fn parse(text: &str) -> Result<ModelsFile, ConfigError> {
+    models::parse(&TextFile { origin: "models.yaml".to_owned(), text: text.to_owned() })
+}
+
+const TEXT: &str = "
+providers:
+  one: {kind: openai_chat, base_url: 'http://one/v1/'}
+  two: {kind: scripted, script: s.yaml}
+models:
+  gpt: {provider: one, max_parallel_tools: 9}
+  gpt-4o: {provider: one, model: gpt-4o-2024, multi_tool: true, max_parallel_tools: 8, context_window: 128000}
+  play: {provider: two, model: script}
+";
+
+#[test]
+fn resolution() {
+    let models = parse(TEXT).unwrap();
+    let check = |id: &str, provider: &str, upstream: &str, parallel: u32| {
+        let found = models.resolve(id).unwrap();
+        assert_eq!((found.provider.as_str(), found.upstream.as_str()), (provider, upstream), "{id}");
+        assert_eq!(found.settings().id, id);
+        assert_eq!(found.settings().max_parallel_tools, parallel, "{id}");
+    };
+    check("gpt-4o", "one", "gpt-4o-2024", 8);
+    check("gpt-4o-mini", "one", "gpt-4o-mini", 8);
+    check("gpt-5", "one", "gpt-5", 1);
+    check("play", "two", "script", 1);
+    check("one/meta/llama:8b", "one", "meta/llama:8b", 1);
+    assert_eq!(models.resolve("gpt").unwrap().provider_entry.base_url.as_deref(), Some("http://one/v1"));
+    for id in ["claude", "three/x", "one/", "", "one"] {
+        let error = models.resolve(id).unwrap_err().to_string();
+        assert!(error.contains("gpt, gpt-4o, play") && error.contains("(one, two)"), "{error}");
+    }
+}
+
+#[test]
+fn refused() {
+    let check = |text: &str, expect: &str| {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(expect), "{text}\n  got:    {error}\n  expect: {expect}");
+    };
+    check("models:\n  m: {provider: p}\n", "models.yaml:0:0: model m names the provider \"p\"");
+    check("providers:\n  p: {kind: openai_chat}\n", "models.yaml:0:0: provider p needs a base_url");
+    check(
+        "providers:\n  p: {kind: openai_chat, base_url: 'file:///x'}\n",
+        "models.yaml:0:0: provider p needs a base_url",
+    );
+    check("providers:\n  p: {kind: scripted}\n", "models.yaml:0:0: provider p needs a script");
+    check("providers:\n  p: {kind: magic}\n", "models.yaml:2:");
+    check("providers:\n  p: {kind: scripted, script: x, api_key: secret}\n", "models.yaml:2:");
+}
+
+#[test]
+fn keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("key");
+    std::fs::write(&path, "sk-1\n").unwrap();
+    let provider = |more: &str| {
+        let text = format!("providers:\n  p: {{kind: openai_chat, base_url: 'http://x', {more}}}\n");
+        parse(&text).unwrap().providers["p"].clone()
+    };
+    assert_eq!(provider("").api_key().unwrap(), None);
+    let key = provider(&format!("api_key_file: '{}'", path.display())).api_key().unwrap().unwrap();
+    assert_eq!((key.expose(), format!("{key:?}").as_str()), ("sk-1", "[secret]"));
+    let missing = provider("api_key_env: AILOOP_TEST_NO_SUCH_KEY").api_key().unwrap_err();
+    assert_eq!(missing.to_string(), "the environment variable AILOOP_TEST_NO_SUCH_KEY is not set");
+    assert!(matches!(provider("api_key_file: /no/such").api_key(), Err(ConfigError::Unreadable { .. })));
+}
+
+#[test]
+fn the_shipped_file_is_sound() {
+    let models = models::load(&Paths::default()).unwrap();
+    assert_eq!(models.default, None);
+    assert!(models.resolve("rehearsal").unwrap().settings().multi_tool);
+    for id in ["gpt-4o-mini", "openrouter/openai/gpt-4o-mini", "ollama/qwen3:8b", "llamacpp/any"] {
+        assert!(models.resolve(id).is_ok(), "{id}");
+    }
+}

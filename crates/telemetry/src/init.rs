@@ -1,0 +1,281 @@
+//! Sets up logs, traces and metrics, once per process, and flushes them at its end.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_otlp::WithExportConfig;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanExporter};
+use tracing::Subscriber;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+use crate::config::{Config, LogFormat};
+use crate::names::TARGET;
+
+/// How long one export may take.
+const EXPORT_MAX: Duration = Duration::from_secs(5);
+/// Pause between exports of metrics.
+const METRICS_EVERY: Duration = Duration::from_secs(15);
+/// How long the flush at the end may take; a collector that hangs must not keep a process.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(3);
+
+/// Why telemetry could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter cannot be read: correct `telemetry.filter`.
+    #[error("telemetry.filter {filter:?} cannot be used: {source}")]
+    Filter {
+        /// What was configured.
+        filter: String,
+        /// What is wrong with it.
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// The collector's address cannot be used: correct `telemetry.otlp_endpoint`.
+    #[error("telemetry.otlp_endpoint {endpoint:?} cannot be used: {reason}")]
+    Endpoint {
+        /// What was configured.
+        endpoint: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The share is not between 0 and 1: correct `telemetry.sample_ratio`.
+    #[error("telemetry.sample_ratio must be between 0 and 1, got {0}")]
+    Ratio(f64),
+    /// Metrics cannot be registered.
+    #[error("metrics cannot be set up: {0}")]
+    Metrics(String),
+    /// It was set up before in this process.
+    #[error("telemetry was set up before in this process")]
+    Twice,
+}
+
+/// What must be flushed at the end.
+#[derive(Debug)]
+pub struct Telemetry {
+    traces: Option<SdkTracerProvider>,
+    metrics: SdkMeterProvider,
+}
+
+/// Sets the process's subscriber and metrics. With an OTLP endpoint it must be called within a tokio runtime.
+pub fn init(service: &str, config: &Config) -> Result<Telemetry, TelemetryError> {
+    if !(0.0..=1.0).contains(&config.sample_ratio) {
+        return Err(TelemetryError::Ratio(config.sample_ratio));
+    }
+    let filter = EnvFilter::try_new(&config.filter)
+        .map_err(|source| TelemetryError::Filter { filter: config.filter.clone(), source })?;
+    let resource = Resource::builder()
+        .with_service_name(service.to_owned())
+        .with_attribute(KeyValue::new("service.namespace", "ailoop"))
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .build();
+
+    let traces = traces(config, &resource)?;
+    let (metrics, registry) = metrics(config, resource)?;
+    tracing_subscriber::registry()
+        .with(logs(config.log).with_filter(filter))
+        .with(traces.as_ref().map(|provider| spans(provider, service)))
+        .try_init()
+        .map_err(|_| TelemetryError::Twice)?;
+    if !crate::metric::install(&metrics, registry) {
+        return Err(TelemetryError::Twice);
+    }
+    Ok(Telemetry { traces, metrics })
+}
+
+impl Telemetry {
+    /// Sends what is left to the collector, for 3 s at most.
+    pub async fn shutdown(self) {
+        self.shutdown_within(SHUTDOWN_MAX).await;
+    }
+
+    async fn shutdown_within(self, timeout: Duration) {
+        let (done, flushed) = tokio::sync::oneshot::channel();
+        // A thread of its own, since the exporters block and need the runtime to go on meanwhile; it is left behind
+        // when the collector hangs.
+        std::thread::spawn(move || {
+            let traces = self.traces.map_or(Ok(()), |traces| traces.shutdown_with_timeout(timeout));
+            let metrics = self.metrics.shutdown_with_timeout(timeout);
+            let _ = done.send(traces.and(metrics));
+        });
+        match tokio::time::timeout(timeout, flushed).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::warn!(%error, "telemetry was not flushed"),
+            Ok(Err(_)) | Err(_) => tracing::warn!("telemetry was not flushed in time"),
+        }
+    }
+}
+
+fn logs<S: Subscriber + for<'a> LookupSpan<'a>>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync> {
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed(),
+    }
+}
+
+/// Our spans only: no log line becomes a span event, since log lines are not sampled and may be many.
+fn spans<S>(provider: &SdkTracerProvider, service: &str) -> impl Layer<S> + use<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    tracing_opentelemetry::layer()
+        .with_tracer(provider.tracer(service.to_owned()))
+        .with_context_activation(false)
+        .with_location(false)
+        .with_threads(false)
+        .with_target(false)
+        .with_level(false)
+        .with_tracked_inactivity(false)
+        .with_filter(filter_fn(|meta| meta.is_span() && meta.target() == TARGET))
+}
+
+fn traces(config: &Config, resource: &Resource) -> Result<Option<SdkTracerProvider>, TelemetryError> {
+    let Some(endpoint) = &config.otlp_endpoint else { return Ok(None) };
+    let exporter = opentelemetry_otlp::SpanExporter::builder()
+        .with_tonic()
+        .with_endpoint(endpoint)
+        .with_timeout(EXPORT_MAX)
+        .build()
+        .map_err(|error| unusable(endpoint, &error))?;
+    Ok(Some(provider(exporter, config.sample_ratio, resource.clone())))
+}
+
+fn provider(exporter: impl SpanExporter + 'static, ratio: f64, resource: Resource) -> SdkTracerProvider {
+    SdkTracerProvider::builder()
+        .with_resource(resource)
+        .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(ratio))))
+        .with_batch_exporter(exporter)
+        .build()
+}
+
+fn metrics(config: &Config, resource: Resource) -> Result<(SdkMeterProvider, prometheus::Registry), TelemetryError> {
+    let registry = prometheus::Registry::new();
+    let text = opentelemetry_prometheus::exporter()
+        .with_registry(registry.clone())
+        .scope_info_enabled(false)
+        .build()
+        .map_err(|error| TelemetryError::Metrics(error.to_string()))?;
+    let mut builder = SdkMeterProvider::builder().with_resource(resource).with_reader(text);
+    if let Some(endpoint) = &config.otlp_endpoint {
+        let exporter = opentelemetry_otlp::MetricExporter::builder()
+            .with_tonic()
+            .with_endpoint(endpoint)
+            .with_timeout(EXPORT_MAX)
+            .build()
+            .map_err(|error| unusable(endpoint, &error))?;
+        builder = builder.with_reader(PeriodicReader::builder(exporter).with_interval(METRICS_EVERY).build());
+    }
+    Ok((builder.build(), registry))
+}
+
+fn unusable(endpoint: &str, error: &dyn std::error::Error) -> TelemetryError {
+    TelemetryError::Endpoint { endpoint: endpoint.to_owned(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+
+    use opentelemetry_sdk::error::OTelSdkResult;
+    use opentelemetry_sdk::trace::SpanData;
+
+    use super::*;
+    use crate::{names, span, trace};
+
+    /// Keeps what is exported, or never comes back.
+    #[derive(Debug, Clone, Default)]
+    struct Collector {
+        spans: Arc<Mutex<Vec<SpanData>>>,
+        hangs: bool,
+    }
+
+    impl SpanExporter for Collector {
+        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+            if self.hangs {
+                std::future::pending::<()>().await;
+            }
+            self.spans.lock().unwrap().extend(batch);
+            Ok(())
+        }
+    }
+
+    /// Runs `work` with logs at `info` and a collector; gives what it exported.
+    fn collected(ratio: f64, work: impl FnOnce()) -> Vec<SpanData> {
+        let collector = Collector::default();
+        let traces = provider(collector.clone(), ratio, Resource::builder_empty().build());
+        let quiet = tracing_subscriber::fmt::layer().with_writer(std::io::sink).with_filter(EnvFilter::new("info"));
+        let subscriber = tracing_subscriber::registry().with(quiet).with(spans(&traces, "test"));
+        tracing::subscriber::with_default(subscriber, work);
+        traces.force_flush().unwrap();
+        let spans = collector.spans.lock().unwrap();
+        spans.clone()
+    }
+
+    fn attribute(span: &SpanData, name: &str) -> Option<String> {
+        span.attributes.iter().find(|have| have.key.as_str() == name).map(|have| have.value.to_string())
+    }
+
+    #[test]
+    fn spans_go_out_with_their_parents_and_without_log_lines() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let spans = collected(0.0, || {
+            let step = span::step("s-1", 1, 2, "a");
+            trace::set_parent(&step, parent);
+            step.in_scope(|| {
+                let current = trace::current().unwrap();
+                assert_eq!(trace::trace_id(&current), trace::trace_id(parent));
+                tracing::info!("a line of log");
+                tracing::info_span!("of somebody else").in_scope(|| {
+                    let chat = span::chat("s-1", "m1-2", "1.1", "gpt", "openai");
+                    span::replied(&chat, &span::Replied { input: 3, finish_reason: "stop", ..Default::default() });
+                    span::failed(&chat, "model_hung");
+                });
+            });
+        });
+        let names: Vec<_> = spans.iter().map(|span| span.name.as_ref()).collect();
+        assert_eq!(names, ["chat gpt", "invoke_agent a"]);
+        let (chat, step) = (&spans[0], &spans[1]);
+        assert_eq!(chat.parent_span_id, step.span_context.span_id());
+        assert_eq!(step.parent_span_id.to_string(), "b7ad6b7169203331");
+        assert_eq!(attribute(chat, names::attr::INPUT_TOKENS).as_deref(), Some("3"));
+        assert_eq!(attribute(chat, names::attr::ERROR).as_deref(), Some("model_hung"));
+        assert_eq!(attribute(chat, names::attr::CONVERSATION).as_deref(), Some("s-1"));
+        assert!(spans.iter().all(|span| span.events.is_empty()));
+    }
+
+    #[test]
+    fn a_ratio_of_one_keeps_all_and_of_zero_none_but_both_hand_on_the_trace() {
+        let one = || span::decide().in_scope(|| assert!(trace::current().is_some()));
+        assert_eq!(collected(1.0, one).len(), 1);
+        assert_eq!(collected(0.0, one).len(), 0);
+    }
+
+    #[test]
+    fn nothing_is_made_where_nobody_listens() {
+        let quiet = tracing_subscriber::fmt::layer().with_writer(std::io::sink).with_filter(EnvFilter::new("info"));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(quiet), || {
+            let span = span::step("s", 1, 1, "a");
+            assert!(span.is_disabled());
+            assert_eq!(span.in_scope(trace::current), None);
+        });
+    }
+
+    #[tokio::test]
+    async fn a_collector_that_hangs_keeps_nobody() {
+        let collector = Collector { hangs: true, ..Collector::default() };
+        let traces = provider(collector, 1.0, Resource::builder_empty().build());
+        opentelemetry::trace::Tracer::start(&traces.tracer("test"), "x");
+        let telemetry = Telemetry { traces: Some(traces), metrics: SdkMeterProvider::builder().build() };
+        let began = Instant::now();
+        telemetry.shutdown_within(Duration::from_millis(100)).await;
+        assert!(began.elapsed() < Duration::from_secs(2));
+    }
+}

@@ -1,0 +1,14 @@
+//! Logs, traces and metrics: how they are set up, and every name in them.
+//!
+//! Logs go to stderr. Spans are made only where somebody wants them: an OTLP collector, or a log filter that lets
+//! `ailoop=debug` through; otherwise making one costs a comparison. Metrics can always be read as Prometheus text.
+
+mod config;
+mod init;
+pub mod metric;
+pub mod names;
+pub mod span;
+pub mod trace;
+
+pub use config::{Config, LogFormat};
+pub use init::{Telemetry, TelemetryError, init};

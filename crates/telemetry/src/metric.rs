@@ -1,0 +1,208 @@
+//! Every metric. Labels come from small sets: never a session, call or command id.
+//!
+//! Before [`crate::init`] nothing is counted.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider, UpDownCounter};
+use opentelemetry_sdk::metrics::SdkMeterProvider;
+use prometheus::{Encoder, TextEncoder};
+
+use crate::names::{attr, metric as names};
+
+static METRICS: OnceLock<Metrics> = OnceLock::new();
+
+struct Metrics {
+    registry: prometheus::Registry,
+    sessions_started: Counter<u64>,
+    sessions_ended: Counter<u64>,
+    sessions_active: UpDownCounter<i64>,
+    turns: Counter<u64>,
+    steps: Counter<u64>,
+    decisions: Counter<u64>,
+    commits_refused: Counter<u64>,
+    redeliveries: Counter<u64>,
+    queue_wait: Histogram<f64>,
+    dead_letters: Counter<u64>,
+    decide: Histogram<f64>,
+    compose: Histogram<f64>,
+    chat: Histogram<f64>,
+    first_chunk: Histogram<f64>,
+    tokens: Counter<u64>,
+    tool: Histogram<f64>,
+    connections: UpDownCounter<i64>,
+    requests: Counter<u64>,
+    slow_clients: Counter<u64>,
+}
+
+/// Bounds in seconds for what takes microseconds to milliseconds.
+const QUICK: &[f64] = &[0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5];
+/// Bounds in seconds for what waits for others.
+const SLOW: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 300.0];
+
+/// Makes the instruments; `false` when they were made before.
+pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registry) -> bool {
+    let meter = provider.meter("ailoop");
+    let count = |name| meter.u64_counter(name).build();
+    let gauge = |name| meter.i64_up_down_counter(name).build();
+    METRICS
+        .set(Metrics {
+            registry,
+            sessions_started: count(names::SESSIONS_STARTED),
+            sessions_ended: count(names::SESSIONS_ENDED),
+            sessions_active: gauge(names::SESSIONS_ACTIVE),
+            turns: count(names::TURNS),
+            steps: count(names::STEPS),
+            decisions: count(names::DECISIONS),
+            commits_refused: count(names::COMMITS_REFUSED),
+            redeliveries: count(names::REDELIVERIES),
+            queue_wait: seconds(&meter, names::QUEUE_WAIT, SLOW),
+            dead_letters: count(names::DEAD_LETTERS),
+            decide: seconds(&meter, names::DECIDE, QUICK),
+            compose: seconds(&meter, names::COMPOSE, QUICK),
+            chat: seconds(&meter, names::CHAT, SLOW),
+            first_chunk: seconds(&meter, names::FIRST_CHUNK, SLOW),
+            tokens: count(names::TOKENS),
+            tool: seconds(&meter, names::TOOL, SLOW),
+            connections: gauge(names::CONNECTIONS),
+            requests: count(names::REQUESTS),
+            slow_clients: count(names::SLOW_CLIENTS),
+        })
+        .is_ok()
+}
+
+fn seconds(meter: &Meter, name: &'static str, bounds: &[f64]) -> Histogram<f64> {
+    meter.f64_histogram(name).with_unit("s").with_boundaries(bounds.to_vec()).build()
+}
+
+fn with(record: impl FnOnce(&Metrics)) {
+    if let Some(metrics) = METRICS.get() {
+        record(metrics);
+    }
+}
+
+fn label(key: &'static str, value: &str) -> KeyValue {
+    KeyValue::new(key, value.to_owned())
+}
+
+/// Everything counted so far, as Prometheus text; empty before [`crate::init`].
+pub fn render() -> String {
+    let Some(metrics) = METRICS.get() else { return String::new() };
+    let mut text = Vec::new();
+    match TextEncoder::new().encode(&metrics.registry.gather(), &mut text) {
+        Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+        Err(error) => format!("# {error}\n"),
+    }
+}
+
+/// A session began.
+pub fn session_started() {
+    with(|m| m.sessions_started.add(1, &[]));
+    session(1);
+}
+
+/// A session ended, and why.
+pub fn session_ended(reason: &str) {
+    with(|m| m.sessions_ended.add(1, &[label(names::REASON, reason)]));
+    session(-1);
+}
+
+/// Active sessions became more or fewer. [`session_started`] and [`session_ended`] do this by themselves.
+pub fn session(delta: i64) {
+    with(|m| m.sessions_active.add(delta, &[]));
+}
+
+/// A turn ended, and why.
+pub fn turn(stop_reason: &str) {
+    with(|m| m.turns.add(1, &[label(names::REASON, stop_reason)]));
+}
+
+/// A step began.
+pub fn step() {
+    with(|m| m.steps.add(1, &[]));
+}
+
+/// A reply was decided about. Of a source such as `pattern:<which>` only the word before the colon is kept.
+pub fn decision(source: &str) {
+    let kind = source.split_once(':').map_or(source, |(kind, _)| kind);
+    with(|m| m.decisions.add(1, &[label(names::SOURCE, kind)]));
+}
+
+/// An item was delivered again.
+pub fn redelivery(queue: &str) {
+    with(|m| m.redeliveries.add(1, &[label(names::QUEUE, queue)]));
+}
+
+/// Another replica was faster with a commit.
+pub fn refused_commit() {
+    with(|m| m.commits_refused.add(1, &[]));
+}
+
+/// How long an item waited for its first delivery.
+pub fn queue_wait(queue: &str, wait: Duration) {
+    with(|m| m.queue_wait.record(wait.as_secs_f64(), &[label(names::QUEUE, queue)]));
+}
+
+/// An item failed for good.
+pub fn dead_letter(queue: &str) {
+    with(|m| m.dead_letters.add(1, &[label(names::QUEUE, queue)]));
+}
+
+/// How long one `decide` took.
+pub fn decide_duration(took: Duration) {
+    with(|m| m.decide.record(took.as_secs_f64(), &[]));
+}
+
+/// How long one composition took.
+pub fn compose_duration(took: Duration) {
+    with(|m| m.compose.record(took.as_secs_f64(), &[]));
+}
+
+/// How long one model call took; `error` is a stable code where it failed.
+pub fn chat(provider: &str, model: &str, took: Duration, error: Option<&str>) {
+    with(|m| {
+        let mut labels = vec![label(attr::PROVIDER, provider), label(attr::MODEL, model)];
+        labels.extend(error.map(|code| label(attr::ERROR, code)));
+        m.chat.record(took.as_secs_f64(), &labels);
+    });
+}
+
+/// How long a model call took to its first chunk.
+pub fn first_chunk(provider: &str, model: &str, took: Duration) {
+    let labels = || [label(attr::PROVIDER, provider), label(attr::MODEL, model)];
+    with(|m| m.first_chunk.record(took.as_secs_f64(), &labels()));
+}
+
+/// Tokens of one model call.
+pub fn tokens(model: &str, input: u64, output: u64, cached: u64, reasoning: u64) {
+    with(|m| {
+        for (kind, tokens) in [("input", input), ("output", output), ("cached", cached), ("reasoning", reasoning)] {
+            if tokens > 0 {
+                m.tokens.add(tokens, &[label(attr::MODEL, model), label(names::TOKEN_TYPE, kind)]);
+            }
+        }
+    });
+}
+
+/// How long one tool call took, and what became of it.
+pub fn tool(name: &str, outcome: &str, took: Duration) {
+    let labels = || [label(attr::TOOL, name), label(names::OUTCOME, outcome)];
+    with(|m| m.tool.record(took.as_secs_f64(), &labels()));
+}
+
+/// Open connections of clients became more or fewer.
+pub fn connections(protocol: &str, delta: i64) {
+    with(|m| m.connections.add(delta, &[label(names::PROTOCOL, protocol)]));
+}
+
+/// A client's request was answered: `ok` or an error code.
+pub fn request(method: &str, code: &str) {
+    with(|m| m.requests.add(1, &[label(names::METHOD, method), label(names::CODE, code)]));
+}
+
+/// A client was let go because it did not read.
+pub fn slow_client() {
+    with(|m| m.slow_clients.add(1, &[]));
+}

@@ -1,0 +1,149 @@
+//! Every span, attribute and metric name. Those of OpenTelemetry's conventions come first, ours begin with `ailoop.`.
+
+/// The target of every span, by which the filters know them.
+pub const TARGET: &str = "ailoop";
+
+/// Names of spans. The names that take an argument are made by [`crate::span`].
+pub mod span {
+    /// The decision about a reply.
+    pub const DECIDE: &str = "continuation.decide";
+    /// A step of an agent: `invoke_agent {agent}`.
+    pub const INVOKE_AGENT: &str = "invoke_agent";
+    /// A model call: `chat {model}`.
+    pub const CHAT: &str = "chat";
+    /// A tool call: `execute_tool {tool}`.
+    pub const EXECUTE_TOOL: &str = "execute_tool";
+    /// A composition of a prompt: `compose {agent}`.
+    pub const COMPOSE: &str = "compose";
+}
+
+/// Names of span attributes.
+pub mod attr {
+    /// What the span does, in the words of the `GenAI` conventions.
+    pub const OPERATION: &str = "gen_ai.operation.name";
+    /// The session.
+    pub const CONVERSATION: &str = "gen_ai.conversation.id";
+    /// The agent's key.
+    pub const AGENT: &str = "gen_ai.agent.id";
+    /// The provider.
+    pub const PROVIDER: &str = "gen_ai.provider.name";
+    /// The model that was asked for.
+    pub const MODEL: &str = "gen_ai.request.model";
+    /// The model that answered, in the provider's words.
+    pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
+    /// Why the reply ended.
+    pub const FINISH_REASON: &str = "gen_ai.response.finish_reasons";
+    /// Seconds to the first chunk.
+    pub const FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
+    /// Tokens of the request.
+    pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+    /// Tokens of the reply.
+    pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+    /// Of the input, those that the provider had cached.
+    pub const CACHED_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
+    /// Of the output, those of reasoning.
+    pub const REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
+    /// The tool.
+    pub const TOOL: &str = "gen_ai.tool.name";
+    /// The tool call.
+    pub const TOOL_CALL: &str = "gen_ai.tool.call.id";
+    /// The prompt's name.
+    pub const PROMPT: &str = "gen_ai.prompt.name";
+    /// The prompt's fingerprint.
+    pub const PROMPT_VERSION: &str = "gen_ai.prompt.version";
+    /// The RPC system.
+    pub const RPC_SYSTEM: &str = "rpc.system.name";
+    /// The RPC method.
+    pub const RPC_METHOD: &str = "rpc.method";
+    /// A stable code of what went wrong.
+    pub const ERROR: &str = "error.type";
+    /// The turn, from 1.
+    pub const TURN: &str = "ailoop.turn";
+    /// The step, from 1.
+    pub const STEP: &str = "ailoop.step";
+    /// The model or tool call.
+    pub const CALL: &str = "ailoop.call";
+    /// Which try of the call: `<orchestrator's attempt>.<delivery>`.
+    pub const ATTEMPT: &str = "ailoop.attempt";
+    /// What became of a tool call.
+    pub const OUTCOME: &str = "ailoop.outcome";
+    /// Chunks that were published.
+    pub const CHUNKS: &str = "ailoop.chunks";
+    /// US dollars.
+    pub const COST: &str = "ailoop.cost.usd";
+    /// The signal's status, or `UNKNOWN`.
+    pub const STATUS: &str = "ailoop.continuation.status";
+    /// What made the decision.
+    pub const SOURCE: &str = "ailoop.continuation.source";
+    /// The step's number within its turn.
+    pub const ITERATION: &str = "ailoop.continuation.iteration";
+    /// Steps that the turn may have.
+    pub const MAX_ITERATIONS: &str = "ailoop.continuation.max_iterations";
+    /// Whether another step follows.
+    pub const CONTINUES: &str = "ailoop.continuation.continues";
+    /// Why the turn ended.
+    pub const STOP_REASON: &str = "ailoop.stop_reason";
+    /// Bytes of a composed prompt.
+    pub const PROMPT_BYTES: &str = "ailoop.prompt.bytes";
+    /// Parts of a composed prompt.
+    pub const PROMPT_COMPONENTS: &str = "ailoop.prompt.components";
+}
+
+/// Names of metrics; Prometheus writes `_` for `.` and adds the unit.
+pub mod metric {
+    /// Counter: sessions that began.
+    pub const SESSIONS_STARTED: &str = "ailoop.sessions.started";
+    /// Counter by `reason`: sessions that ended.
+    pub const SESSIONS_ENDED: &str = "ailoop.sessions.ended";
+    /// Up-down counter: sessions begun here minus sessions ended here; sum over the replicas.
+    pub const SESSIONS_ACTIVE: &str = "ailoop.sessions.active";
+    /// Counter by `reason`: turns that ended.
+    pub const TURNS: &str = "ailoop.turns";
+    /// Counter: steps.
+    pub const STEPS: &str = "ailoop.steps";
+    /// Counter by `source`: decisions about a reply.
+    pub const DECISIONS: &str = "ailoop.decisions";
+    /// Counter: commits that another replica was faster with.
+    pub const COMMITS_REFUSED: &str = "ailoop.commits.refused";
+    /// Counter by `queue`: items delivered more than once.
+    pub const REDELIVERIES: &str = "ailoop.redeliveries";
+    /// Histogram by `queue`, seconds: from publication to the first delivery.
+    pub const QUEUE_WAIT: &str = "ailoop.queue.wait";
+    /// Counter by `queue`: items that failed for good.
+    pub const DEAD_LETTERS: &str = "ailoop.dead_letters";
+    /// Histogram, seconds: one `decide`.
+    pub const DECIDE: &str = "ailoop.decide.duration";
+    /// Histogram, seconds: one composition.
+    pub const COMPOSE: &str = "ailoop.prompt.compose.duration";
+    /// Histogram by model, provider and error, seconds: one model call.
+    pub const CHAT: &str = "gen_ai.client.operation.duration";
+    /// Histogram by model and provider, seconds: to the first chunk.
+    pub const FIRST_CHUNK: &str = "gen_ai.client.operation.time_to_first_chunk";
+    /// Counter by model and `gen_ai.token.type`: tokens.
+    pub const TOKENS: &str = "gen_ai.client.token.usage";
+    /// Histogram by tool and outcome, seconds: one tool call.
+    pub const TOOL: &str = "gen_ai.execute_tool.duration";
+    /// Up-down counter by `protocol`: open connections of clients.
+    pub const CONNECTIONS: &str = "ailoop.edge.connections";
+    /// Counter by `method` and `code`: requests of clients.
+    pub const REQUESTS: &str = "ailoop.edge.requests";
+    /// Counter: clients that were let go because they did not read.
+    pub const SLOW_CLIENTS: &str = "ailoop.edge.slow_clients";
+
+    /// Label: why.
+    pub const REASON: &str = "reason";
+    /// Label: the decision's source.
+    pub const SOURCE: &str = "source";
+    /// Label: the queue's durable name.
+    pub const QUEUE: &str = "queue";
+    /// Label: `input`, `output`, `cached`, `reasoning`.
+    pub const TOKEN_TYPE: &str = "gen_ai.token.type";
+    /// Label: a tool call's outcome.
+    pub const OUTCOME: &str = "outcome";
+    /// Label: `websocket`, `grpc`.
+    pub const PROTOCOL: &str = "protocol";
+    /// Label: the method.
+    pub const METHOD: &str = "method";
+    /// Label: `ok` or an error code.
+    pub const CODE: &str = "code";
+}

@@ -1,0 +1,50 @@
+//! What is counted can be read as Prometheus text, under the documented names.
+
+use std::time::Duration;
+
+use telemetry::{Config, TelemetryError, metric};
+
+#[test]
+fn counted_and_read() {
+    metric::step();
+    assert_eq!(metric::render(), "", "nothing is counted before init");
+    let bad = Config { filter: "a=b=c".to_owned(), ..Config::default() };
+    assert!(matches!(telemetry::init("test", &bad), Err(TelemetryError::Filter { .. })));
+    let bad = Config { sample_ratio: 1.5, ..Config::default() };
+    assert!(matches!(telemetry::init("test", &bad), Err(TelemetryError::Ratio(_))));
+
+    let config = Config { filter: "off".to_owned(), ..Config::default() };
+    let _telemetry = telemetry::init("test", &config).unwrap();
+    assert!(matches!(telemetry::init("test", &config), Err(TelemetryError::Twice)));
+    metric::session_started();
+    metric::session_started();
+    metric::session_ended("completed");
+    metric::step();
+    metric::decision("pattern:termination:all done");
+    metric::redelivery("drive");
+    metric::refused_commit();
+    metric::queue_wait("model", Duration::from_millis(30));
+    metric::decide_duration(Duration::from_micros(20));
+    metric::compose_duration(Duration::from_millis(2));
+    metric::tokens("gpt", 10, 5, 0, 0);
+    metric::tool("read_file", "ok", Duration::from_millis(3));
+    metric::dead_letter("tool");
+    let text = metric::render();
+    for line in [
+        "ailoop_sessions_started_total 2",
+        "ailoop_sessions_ended_total{reason=\"completed\"} 1",
+        "ailoop_sessions_active 1",
+        "ailoop_steps_total 1",
+        "ailoop_decisions_total{source=\"pattern\"} 1",
+        "ailoop_redeliveries_total{queue=\"drive\"} 1",
+        "ailoop_commits_refused_total 1",
+        "ailoop_queue_wait_seconds_bucket{queue=\"model\",le=\"0.05\"} 1",
+        "ailoop_decide_duration_seconds_count 1",
+        "ailoop_prompt_compose_duration_seconds_count 1",
+        "gen_ai_client_token_usage_total{gen_ai_request_model=\"gpt\",gen_ai_token_type=\"input\"} 10",
+        "gen_ai_execute_tool_duration_seconds_count{gen_ai_tool_name=\"read_file\",outcome=\"ok\"} 1",
+        "ailoop_dead_letters_total{queue=\"tool\"} 1",
+    ] {
+        assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
+    }
+}
