@@ -1,0 +1,209 @@
+//! Takes inputs and timers from their queues, in the order that the stream gave them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bus::control::Inbox;
+use bus::work::{Handler, Settle};
+use bus::{BusError, Delivery, Stored};
+use contract::event::{Envelope, ErrorEvent, Topic};
+use contract::limits::DELIVERIES_MAX;
+use contract::subject::{self, SessionKey};
+use contract::{ErrorCode, Json};
+use session::Session;
+use tracing::Instrument;
+
+use crate::input::{Sent, Unreadable};
+use crate::share::Shared;
+use crate::shell::{Shell, Trouble, folded};
+
+/// Times that an inbox is read because a replica does not show the delivered command yet.
+const INBOX_READS_MAX: u32 = 20;
+/// Pause between those reads.
+const INBOX_PAUSE: Duration = Duration::from_millis(25);
+/// How long an input is handed back for at first when the bus or the composer is in trouble; it doubles.
+const RETRY: Duration = Duration::from_millis(500);
+/// How long at most, and how long it is left to the replicas of a newer version.
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// Handles inputs.
+pub(crate) struct Drive {
+    shell: Arc<Shell>,
+    shared: Shared,
+}
+
+/// Handles due timers.
+pub(crate) struct Due(pub(crate) Arc<Shell>);
+
+#[async_trait]
+impl Handler for Due {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        let due = serde_json::from_slice::<bus::timer::Due>(&delivery.payload).ok();
+        let sent = subject::parse_timer(&delivery.subject).zip(due).and_then(|(key, due)| Sent::timer(key, due.number));
+        let Some(sent) = sent else {
+            return Settle::Reject { code: ErrorCode::BadRequest, reason: "this is no timer".to_owned() };
+        };
+        let key = sent.key.clone();
+        let mut place = self.0.cache.lock(&key).await;
+        let span = span(place.as_ref(), &sent);
+        let result = self.0.handle(&key, &mut place, &[sent]).instrument(span).await;
+        settle(&key, delivery.delivered, result)
+    }
+}
+
+#[async_trait]
+impl Handler for Drive {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        let Some(subject) = subject::parse_control(&delivery.subject) else {
+            return self.malformed(delivery, "the subject is not ai_loop.control.<verb>.<tenant>.<session>.<id>").await;
+        };
+        let key = subject.key.clone();
+        let message = Stored {
+            subject: delivery.subject.clone(),
+            seq: delivery.seq,
+            headers: delivery.headers.clone(),
+            payload: delivery.payload.clone(),
+        };
+        let sent = match Sent::read(&self.shell.bus, subject, message).await {
+            Ok(sent) => sent,
+            Err(Unreadable::Malformed(why)) => return self.malformed(delivery, &why).await,
+            Err(Unreadable::Later(error)) => return settle(&key, delivery.delivered, Err(Trouble::Bus(error))),
+        };
+        if sent.may_share() {
+            return self.shared.handle(&self.shell, sent, delivery.delivered).await;
+        }
+        let mut place = self.shell.cache.lock(&key).await;
+        let span = span(place.as_ref(), &sent);
+        let result = async {
+            if sent.is_client() {
+                self.in_order(&key, &mut place, sent).await
+            } else {
+                self.shell.handle(&key, &mut place, &[sent]).await
+            }
+        };
+        let result = result.instrument(span).await;
+        settle(&key, delivery.delivered, result)
+    }
+}
+
+impl Drive {
+    pub(crate) fn new(shell: Arc<Shell>) -> Self {
+        Self { shell, shared: Shared::default() }
+    }
+
+    /// Client commands take effect in the order of the stream, whatever order they are delivered in: those that wait
+    /// before the delivered one are handled first.
+    async fn in_order(&self, key: &SessionKey, place: &mut Option<Session>, sent: Sent) -> Result<(), Trouble> {
+        let upto = sent.control_seq.unwrap_or(0);
+        for _ in 0..INBOX_READS_MAX {
+            if place.as_ref().is_some_and(|session| folded(session, &sent)) {
+                return self.shell.handle(key, place, &[sent]).await;
+            }
+            let Inbox::Messages(messages) = self.shell.bus.inbox(key).await? else {
+                // Too many to read: this one alone, without claiming anything about those before it.
+                return self.shell.handle(key, place, &[sent.alone()]).await;
+            };
+            let holds = messages.iter().any(|message| message.seq == upto);
+            if holds {
+                for message in messages.into_iter().filter(|message| message.seq < upto) {
+                    self.earlier(key, place, message).await?;
+                }
+                return self.shell.handle(key, place, &[sent]).await;
+            }
+            // Either the read is stale, or another replica has handled and acknowledged the command: the log tells.
+            *place = None;
+            if let Some(commits) = self.shell.bus.load(key).await? {
+                *place = Session::replay(key.clone(), &commits).ok();
+            }
+            tokio::time::sleep(INBOX_PAUSE).await;
+        }
+        Err(Trouble::Busy)
+    }
+
+    /// Handles a command that waits before the delivered one. One that cannot be read is left to its own delivery.
+    async fn earlier(&self, key: &SessionKey, place: &mut Option<Session>, message: Stored) -> Result<(), Trouble> {
+        let Some(subject) = subject::parse_control(&message.subject).filter(|subject| subject.verb.is_client()) else {
+            return Ok(());
+        };
+        match Sent::read(&self.shell.bus, subject, message).await {
+            Ok(sent) => match self.shell.handle(key, place, &[sent]).await {
+                // It is in the log as poison; its own delivery buries it.
+                Err(Trouble::Poison) | Ok(()) => Ok(()),
+                Err(trouble) => Err(trouble),
+            },
+            Err(Unreadable::Malformed(_)) => Ok(()),
+            Err(Unreadable::Later(error)) => Err(error.into()),
+        }
+    }
+
+    /// Tells the session that a message could not be read, and buries it. It never reaches the loop.
+    async fn malformed(&self, delivery: &Delivery, why: &str) -> Settle {
+        if let Some(key) = subject::parse_control_key(&delivery.subject) {
+            let told = self.tell(&key, delivery, why).await;
+            if let Err(error) = told {
+                return settle(&key, delivery.delivered, Err(error.into()));
+            }
+        }
+        Settle::Reject { code: ErrorCode::BadRequest, reason: why.to_owned() }
+    }
+
+    async fn tell(&self, key: &SessionKey, delivery: &Delivery, why: &str) -> Result<(), BusError> {
+        let data = ErrorEvent {
+            code: ErrorCode::BadRequest,
+            message: format!("a control message cannot be read: {why}"),
+            retryable: false,
+            during: format!("control message {}", delivery.seq),
+        };
+        let envelope = Envelope {
+            id: format!("{}-control-{}", key.session, delivery.seq),
+            session_id: key.session.clone(),
+            tenant: key.tenant.clone(),
+            seq: None,
+            time: self.shell.clock.now(),
+            trace_id: String::new(),
+            data: Json::of(&data),
+        };
+        self.shell.bus.publish_event(key, Topic::Error, &envelope).await
+    }
+}
+
+/// The span under which an input is handled: that of the turn, or of the client that begins one.
+pub(crate) fn span(place: Option<&Session>, sent: &Sent) -> tracing::Span {
+    let (agent, turn, step) = place.map_or(("", 0, 0), Session::position);
+    let span = telemetry::span::step(sent.key.session.as_str(), turn, step, agent);
+    let parent = sent.traceparent.as_deref().or_else(|| place.and_then(Session::traceparent));
+    if let Some(parent) = parent {
+        telemetry::trace::set_parent(&span, parent);
+    }
+    span
+}
+
+/// What becomes of an input after its `delivered`th delivery. Trouble of the bus is waited out however long it takes;
+/// what is wrong with the session itself is given up in the end, so that it does not come again for ever.
+pub(crate) fn settle(key: &SessionKey, delivered: u64, result: Result<(), Trouble>) -> Settle {
+    let doublings = u32::try_from(delivered.saturating_sub(1).min(8)).unwrap_or(8);
+    let pause = RETRY.saturating_mul(1 << doublings).min(RETRY_MAX);
+    match result {
+        Ok(()) => Settle::Done,
+        Err(Trouble::Bus(BusError::Malformed(why)) | Trouble::Internal(why)) => {
+            tracing::error!(session = %key, why, delivered, "an input cannot be handled");
+            if delivered < DELIVERIES_MAX {
+                return Settle::Retry(pause);
+            }
+            Settle::Reject { code: ErrorCode::TooManyDeliveries, reason: why }
+        }
+        Err(Trouble::Bus(error)) => {
+            tracing::warn!(session = %key, %error, "an input waits for the bus");
+            Settle::Retry(pause)
+        }
+        Err(Trouble::Busy | Trouble::Split) => Settle::Retry(RETRY),
+        Err(Trouble::Newer { fold }) => {
+            tracing::warn!(session = %key, fold, "a newer version runs this session; its replicas take the input");
+            Settle::Retry(RETRY_MAX)
+        }
+        Err(Trouble::Poison) => {
+            Settle::Reject { code: ErrorCode::Poison, reason: "the loop panicked over this input".to_owned() }
+        }
+    }
+}

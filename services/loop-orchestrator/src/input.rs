@@ -1,0 +1,202 @@
+//! From a delivered message to an input of the loop: parsed once, at the border.
+
+use bus::{Bus, BusError, Stored};
+use contract::command::{Answer, Because, CommandMeta, Refusal, SendUserMessage, Start, Verb};
+use contract::compose::{ComposeReply, ComposeRequest};
+use contract::event::{InputKind, InputRef};
+use contract::model::{ModelFailed, ModelFinished};
+use contract::streams::Objects;
+use contract::subject::{ControlSubject, SessionKey};
+use contract::tool::ToolResult;
+use contract::{CommandId, TenantId, Timestamp};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use session::{Body, Input, StartInput};
+use std::sync::Arc;
+
+/// An input as it was sent: everything but what must be read for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) key: SessionKey,
+    pub(crate) reference: InputRef,
+    /// For client commands: their sequence in the control stream.
+    pub(crate) control_seq: Option<u64>,
+    /// The slot that the sender knew of: an older state is loaded first.
+    pub(crate) hint: Option<u64>,
+    /// The edge replica that waits for word.
+    pub(crate) edge: Option<CommandId>,
+    time: Option<Timestamp>,
+    by: Option<String>,
+    pub(crate) traceparent: Option<String>,
+    body: SentBody,
+}
+
+#[derive(Debug, Clone)]
+enum SentBody {
+    Start(Box<Start>),
+    Ready(Body),
+}
+
+/// Why a message is no input.
+#[derive(Debug)]
+pub(crate) enum Unreadable {
+    /// It never will be one.
+    Malformed(String),
+    /// Its body cannot be had now.
+    Later(BusError),
+}
+
+impl Sent {
+    /// A due timer.
+    pub(crate) fn timer(key: SessionKey, number: u64) -> Option<Self> {
+        let id = CommandId::new(&number.to_string()).ok()?;
+        Some(Self {
+            key,
+            reference: InputRef { kind: InputKind::Timer, id },
+            control_seq: None,
+            hint: None,
+            edge: None,
+            time: None,
+            by: None,
+            traceparent: None,
+            body: SentBody::Ready(Body::Timer),
+        })
+    }
+
+    /// Reads a control message.
+    pub(crate) async fn read(bus: &Bus, subject: ControlSubject, message: Stored) -> Result<Self, Unreadable> {
+        let traceparent = bus::transport::header(&message.headers, contract::tool::header::TRACEPARENT);
+        let traceparent = traceparent.map(str::to_owned);
+        let seq = message.seq;
+        let body = match bus.open(Objects::Work, message.payload).await {
+            Ok(body) => body,
+            Err(BusError::Malformed(why)) => return Err(Unreadable::Malformed(why)),
+            Err(error) => return Err(Unreadable::Later(error)),
+        };
+        let ControlSubject { key, verb, id } = subject;
+        let mut sent = Self {
+            key,
+            reference: InputRef { kind: InputKind::Control(verb), id },
+            control_seq: verb.is_client().then_some(seq),
+            hint: None,
+            edge: None,
+            time: None,
+            by: None,
+            traceparent,
+            body: SentBody::Ready(Body::Timer),
+        };
+        sent.body = match verb {
+            Verb::Start => SentBody::Start(Box::new(sent.command::<Start>(&body)?)),
+            Verb::SendUserMessage => SentBody::Ready(Body::Send(sent.command::<SendUserMessage>(&body)?)),
+            Verb::Pause => SentBody::Ready(Body::Pause(sent.command::<Because>(&body)?)),
+            Verb::Resume => SentBody::Ready(Body::Resume(sent.command::<Because>(&body)?)),
+            Verb::Stop => SentBody::Ready(Body::Stop(sent.command::<Because>(&body)?)),
+            Verb::Answer => SentBody::Ready(Body::Answer(sent.command::<Answer>(&body)?)),
+            Verb::ClearHistory => SentBody::Ready(Body::Clear(sent.command::<Because>(&body)?)),
+            Verb::ProvideToolResult => {
+                let result: ToolResult = parse(&body)?;
+                sent.hint = Some(result.meta.slot);
+                SentBody::Ready(Body::ToolResult(result))
+            }
+            Verb::ModelFinished => {
+                let finished: Box<ModelFinished> = parse(&body)?;
+                sent.hint = Some(finished.meta.slot);
+                SentBody::Ready(Body::ModelFinished(finished))
+            }
+            Verb::ModelFailed => {
+                let failed: ModelFailed = parse(&body)?;
+                sent.hint = Some(failed.meta.slot);
+                SentBody::Ready(Body::ModelFailed(failed))
+            }
+        };
+        Ok(sent)
+    }
+
+    fn command<T: DeserializeOwned>(&mut self, body: &[u8]) -> Result<T, Unreadable> {
+        // The body's own fields are strict; `meta` stands beside them, so it is taken out first.
+        let mut fields: serde_json::Map<String, serde_json::Value> = parse(body)?;
+        let meta = fields.remove("meta").unwrap_or_default();
+        let meta = CommandMeta::deserialize(meta).map_err(|error| Unreadable::Malformed(format!("meta: {error}")))?;
+        self.time = Some(meta.time);
+        self.by = meta.by;
+        self.edge = meta.edge;
+        T::deserialize(serde_json::Value::Object(fields)).map_err(|error| Unreadable::Malformed(error.to_string()))
+    }
+
+    /// Whether a client sent it.
+    pub(crate) fn is_client(&self) -> bool {
+        self.control_seq.is_some()
+    }
+
+    /// The trace of a turn that this command begins: the client's, else ours, else an id of its own, so that a turn can
+    /// be named in logs also where nothing is traced.
+    fn trace(&self) -> String {
+        let given = self.traceparent.clone().or_else(telemetry::trace::current);
+        given.unwrap_or_else(|| {
+            let (trace, span) = (uuid::Uuid::now_v7().simple(), uuid::Uuid::now_v7().simple().to_string());
+            format!("00-{trace}-{}-00", &span[16..])
+        })
+    }
+
+    /// The same, without claiming anything about commands before it.
+    pub(crate) fn alone(mut self) -> Self {
+        self.control_seq = None;
+        self
+    }
+
+    /// Whether several of its kind may share a commit: results that wait together are folded together.
+    pub(crate) fn may_share(&self) -> bool {
+        matches!(self.body, SentBody::Ready(Body::ToolResult(_)))
+    }
+
+    /// Reads what the decision needs: the composed prompt of a start, the tools where a turn may begin.
+    pub(crate) async fn complete(&self, bus: &Bus, session: &session::Session) -> Result<Input, BusError> {
+        let tenant = &self.key.tenant;
+        let (body, tools) = match &self.body {
+            SentBody::Start(start) => {
+                let tools = bus.tools(tenant).await?;
+                let composed = compose(bus, tenant, start, &tools).await?;
+                (Body::Start(Box::new(StartInput { start: (**start).clone(), composed })), Some(tools))
+            }
+            SentBody::Ready(body) => {
+                let tools = if session.wants_tools(body) { Some(bus.tools(tenant).await?) } else { None };
+                (body.clone(), tools)
+            }
+        };
+        Ok(Input {
+            reference: self.reference.clone(),
+            control_seq: self.control_seq,
+            sent: self.time,
+            by: self.by.clone(),
+            traceparent: self.is_client().then(|| self.trace()),
+            tools: tools.map(Arc::new),
+            body,
+        })
+    }
+}
+
+async fn compose(
+    bus: &Bus,
+    tenant: &TenantId,
+    start: &Start,
+    tools: &[contract::tool::ToolSpec],
+) -> Result<Result<Box<contract::compose::Composed>, Refusal>, BusError> {
+    let request = ComposeRequest {
+        tenant: tenant.clone(),
+        agent: start.agent.clone(),
+        model: start.model.clone(),
+        features: start.features.clone(),
+        include_tools: true,
+        include_shared: true,
+        tools: tools.to_vec(),
+        parameters: std::collections::BTreeMap::new(),
+    };
+    Ok(match bus.compose(&request).await? {
+        ComposeReply::Composed(composed) => Ok(composed),
+        ComposeReply::Refused { code, message } => Err(Refusal { code, message }),
+    })
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Unreadable> {
+    serde_json::from_slice(body).map_err(|error| Unreadable::Malformed(error.to_string()))
+}

@@ -1,0 +1,77 @@
+//! Runs sessions: an input is loaded, decided, committed, performed and only then acknowledged.
+//!
+//! Any number of replicas work side by side. Nobody owns a session: a commit is a create-only write to the next slot,
+//! and whoever loses it reloads and decides again.
+
+mod cache;
+mod commit;
+mod drive;
+mod input;
+mod perform;
+mod share;
+mod shell;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::Bus;
+use bus::work::Worker;
+use contract::streams::Queue;
+use serde::Deserialize;
+use service::health::Readiness;
+
+pub use service::clock::{Clock, SystemClock};
+
+/// The `orchestrator` section of the configuration.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Inputs that are worked on at the same time.
+    pub concurrency: usize,
+    /// Sessions that are kept in memory.
+    pub cached_sessions: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { concurrency: 512, cached_sessions: 10_000 }
+    }
+}
+
+/// A replica that runs sessions.
+#[derive(Debug)]
+pub struct Orchestrator {
+    drive: Worker,
+    due: Worker,
+    readiness: Readiness,
+}
+
+impl Orchestrator {
+    /// Starts taking inputs and timers.
+    pub async fn start(config: Config, bus: Bus) -> anyhow::Result<Self> {
+        Self::with_clock(config, bus, Arc::new(SystemClock)).await
+    }
+
+    /// As [`Orchestrator::start`], with a clock of the caller's.
+    #[allow(clippy::unused_async, reason = "every service starts the same way")]
+    pub async fn with_clock(config: Config, bus: Bus, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+        let readiness = Readiness::new("orchestrator");
+        let shell = Arc::new(shell::Shell::new(bus.clone(), clock, config.cached_sessions));
+        let drive =
+            Worker::start(bus.clone(), Queue::Drive, config.concurrency, Arc::new(drive::Drive::new(shell.clone())));
+        let due = Worker::start(bus, Queue::Due, config.concurrency, Arc::new(drive::Due(shell)));
+        readiness.set(true);
+        Ok(Self { drive, due, readiness })
+    }
+
+    /// Whether it takes inputs.
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
+    }
+
+    /// Stops pulling, lets running commits end, hands back the rest.
+    pub async fn drain(self, timeout: Duration) {
+        self.readiness.set(false);
+        futures::join!(self.drive.drain(timeout), self.due.drain(timeout));
+    }
+}

@@ -1,0 +1,13 @@
+//! Runs agent sessions: reads inputs, commits events, performs effects.
+
+use loop_orchestrator::{Config, Orchestrator};
+use service::process::{Running, run};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    run("loop-orchestrator", "orchestrator", async |config: Config, bus| {
+        let orchestrator = Orchestrator::start(config, bus).await?;
+        Ok(Running::new(orchestrator.readiness(), |timeout| orchestrator.drain(timeout)))
+    })
+    .await
+}

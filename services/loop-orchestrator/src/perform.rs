@@ -1,0 +1,157 @@
+//! Performs what a commit asks of the world. Every effect may run twice: its key makes the second one harmless.
+
+use bus::{Bus, BusError};
+use contract::Json;
+use contract::command::{Done, Refusal, Verb};
+use contract::commit::{CommitMeta, envelopes};
+use contract::event::{ContinuationProgress, Envelope, Event, InputKind, InputRef, Topic};
+use contract::limits::INLINE_BYTES_MAX;
+use contract::streams::{Objects, Queue};
+use contract::subject::SessionKey;
+use contract::tool::sha256_hex;
+use futures::future::try_join_all;
+use session::{Decision, Effect, Session};
+
+use crate::input::Sent;
+use crate::shell::{Shell, Trouble};
+
+impl Shell {
+    /// Publishes a fresh commit's events, performs its effects and tells who waits. All of it is in flight together.
+    pub(crate) async fn perform(
+        &self,
+        key: &SessionKey,
+        after: &Session,
+        slot: u64,
+        meta: &CommitMeta,
+        decision: &Decision,
+        inputs: &[Sent],
+    ) -> Result<(), Trouble> {
+        count(&decision.events);
+        let events = envelopes(meta, &decision.events, key, slot);
+        futures::try_join!(
+            publish_events(&self.bus, key, events),
+            try_join_all(decision.effects.iter().map(|effect| perform(&self.bus, key, after, effect))),
+        )?;
+        for sent in inputs {
+            self.tell(key, sent, after, slot, &decision.events).await?;
+        }
+        Ok(())
+    }
+
+    /// For inputs that are in the log already: their performer may have died half-way, so all that is still owed is
+    /// done again.
+    pub(crate) async fn perform_again(
+        &self,
+        key: &SessionKey,
+        session: &Session,
+        inputs: &[Sent],
+    ) -> Result<(), Trouble> {
+        let owed = session.outstanding();
+        try_join_all(owed.iter().map(|effect| perform(&self.bus, key, session, effect))).await?;
+        for sent in inputs {
+            let Some(slot) = session.handled(&sent.reference) else { continue };
+            let Some(commit) = self.commit_at(key, slot).await? else { continue };
+            publish_events(&self.bus, key, commit.envelopes(key, slot)).await?;
+            self.tell(key, sent, session, slot, &commit.events).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the edge that waits for this command how it came out.
+    async fn tell(
+        &self,
+        key: &SessionKey,
+        sent: &Sent,
+        session: &Session,
+        slot: u64,
+        events: &[Event],
+    ) -> Result<(), BusError> {
+        let (Some(edge), InputKind::Control(verb)) = (&sent.edge, sent.reference.kind) else { return Ok(()) };
+        let done = done(key, verb, &sent.reference, session.seq(), slot, refusal(events, &sent.reference));
+        self.bus.publish_done(edge, &done).await
+    }
+}
+
+fn done(key: &SessionKey, verb: Verb, input: &InputRef, seq: u64, slot: u64, refused: Option<Refusal>) -> Done {
+    let SessionKey { tenant, session } = key.clone();
+    Done { verb, id: input.id.clone(), tenant, session, slot, seq, refused }
+}
+
+fn refusal(events: &[Event], input: &InputRef) -> Option<Refusal> {
+    events.iter().find_map(|event| {
+        if let Event::InputIgnored(ignored) = event
+            && ignored.input == *input
+        {
+            return Some(ignored.refusal.clone());
+        }
+        None
+    })
+}
+
+async fn publish_events(bus: &Bus, key: &SessionKey, events: Vec<(Topic, Envelope)>) -> Result<(), BusError> {
+    // In order: a viewer sorts by `seq`, but one that need not wait shows things sooner.
+    for (topic, mut envelope) in events {
+        let bytes = envelope.data.get().len();
+        if bytes > INLINE_BYTES_MAX {
+            let sha256 = sha256_hex(envelope.data.get().as_bytes());
+            let body = envelope.data.get().as_bytes().to_vec().into();
+            bus.transport().put_object(Objects::Blobs, &sha256, body).await?;
+            envelope.data = Json::of(&serde_json::json!({"$blob": sha256, "bytes": bytes}));
+        }
+        bus.publish_event(key, topic, &envelope).await?;
+    }
+    Ok(())
+}
+
+async fn perform(bus: &Bus, key: &SessionKey, session: &Session, effect: &Effect) -> Result<(), BusError> {
+    match effect {
+        Effect::CallModel(call) => match session.model_item(call) {
+            Some(item) => bus.publish_model_item(key, &item).await,
+            None => Ok(()),
+        },
+        Effect::CallTool(call) => match session.tool_item(call) {
+            Some(item) => bus.publish_tool_item(key, &item).await,
+            None => Ok(()),
+        },
+        Effect::Cancel { call, tool } => {
+            let queue = if tool.is_some() { Queue::Tool } else { Queue::Model };
+            tracing::debug!(session = %key, call = %call, queue = queue.durable(), "cancelling");
+            bus.purge_item(key, tool.as_ref(), call).await?;
+            bus.publish_cancel(key, call).await
+        }
+        Effect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,
+        Effect::CancelTimer => bus.cancel_timer(key).await,
+        Effect::Index => {
+            // The index is for lists and never the truth: a session does not wait for it.
+            if let Err(error) = bus.put_summary(&session.summary()).await {
+                tracing::warn!(session = %key, %error, "the session's line in the index is old");
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Counts what a commit says, once per commit.
+fn count(events: &[Event]) {
+    for event in events {
+        if let Event::SessionStarted(_) = event {
+            telemetry::metric::session_started();
+        } else if let Event::SessionEnded(ended) = event {
+            telemetry::metric::session_ended(ended.reason.as_str());
+        } else if let Event::TurnCompleted(completed) = event {
+            telemetry::metric::turn(completed.stop_reason.as_str());
+        } else if let Event::ModelCallOpened(opened) = event
+            && opened.attempt == 1
+        {
+            telemetry::metric::step();
+        } else if let Event::ContinuationProgress(progress) = event {
+            telemetry::metric::decision(&decision_source(progress));
+        }
+    }
+}
+
+/// The source without its pattern: a metric's label has few values.
+fn decision_source(progress: &ContinuationProgress) -> String {
+    let source = progress.source.to_string();
+    source.split_once(':').map_or(source.clone(), |(kind, _)| kind.to_owned())
+}
