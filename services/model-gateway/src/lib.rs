@@ -1,0 +1,91 @@
+//! Runs model calls: provider adapters, streaming, and what the loop is told of the reply.
+//!
+//! A call is an item of a work queue. A gateway starts it only after it has seen in the log that it is open, publishes
+//! the reply to viewers while it grows, and reports the whole as one input of the session.
+
+pub mod call;
+pub mod chunks;
+pub mod failure;
+pub mod gate;
+pub mod job;
+pub mod observe;
+pub mod openai;
+pub mod outcome;
+pub mod provider;
+pub mod reply;
+pub mod running;
+pub mod scripted;
+pub mod shown;
+pub mod sse;
+pub mod viewers;
+pub mod worker;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{Bus, Worker};
+use contract::streams::Queue;
+use serde::Deserialize;
+use service::health::Readiness;
+use service::tasks::Tasks;
+
+pub use provider::Providers;
+pub use service::clock::{Clock, SystemClock};
+
+/// The `gateway` section of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Calls that run at the same time; 64.
+    pub concurrency: usize,
+    /// Where `models.yaml` is; see [`service::paths::Paths::find`].
+    pub config_dir: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { concurrency: 64, config_dir: None }
+    }
+}
+
+/// A replica that runs model calls.
+#[derive(Debug)]
+pub struct Gateway {
+    worker: Worker,
+    tasks: Tasks,
+    readiness: Readiness,
+}
+
+impl Gateway {
+    /// Reads the models and starts taking calls. A models file or script that cannot be used is an error that says
+    /// where; a key that is missing is one only for the calls that need it.
+    pub async fn start(config: Config, bus: Bus) -> anyhow::Result<Self> {
+        let providers = Providers::read(config.config_dir.as_deref())?;
+        Ok(Self::with(config, bus, providers, Arc::new(SystemClock)).await)
+    }
+
+    /// As [`Gateway::start`], with providers and a clock of the caller's.
+    #[allow(clippy::unused_async, reason = "every service starts the same way")]
+    pub async fn with(config: Config, bus: Bus, providers: Providers, clock: Arc<dyn Clock>) -> Self {
+        let (tasks, running) = (Tasks::new(), running::Running::default());
+        tasks.spawn("cancels", running.clone().follow(bus.clone(), tasks.token()));
+        let calls = worker::Calls { bus: bus.clone(), providers: Arc::new(providers), clock, running };
+        let worker = Worker::start(bus, Queue::Model, config.concurrency, Arc::new(calls));
+        let readiness = Readiness::new("gateway");
+        readiness.set(true);
+        Self { worker, tasks, readiness }
+    }
+
+    /// Whether it takes calls.
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
+    }
+
+    /// Stops pulling, lets running calls end for up to `timeout`, then drops their connections and hands them back.
+    pub async fn drain(self, timeout: Duration) {
+        self.readiness.set(false);
+        self.worker.drain(timeout).await;
+        self.tasks.end(Duration::from_secs(1)).await;
+    }
+}

@@ -1,0 +1,13 @@
+//! Runs model calls.
+
+use model_gateway::{Config, Gateway};
+use service::process::{Running, run};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    run("model-gateway", "gateway", async |config: Config, bus| {
+        let gateway = Gateway::start(config, bus).await?;
+        Ok(Running::new(gateway.readiness(), |timeout| gateway.drain(timeout)))
+    })
+    .await
+}

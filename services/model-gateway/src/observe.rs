@@ -1,0 +1,75 @@
+//! What operators see of a call: its span, its metrics, one line in the log. Never its contents (I9).
+
+use std::time::Duration;
+
+use contract::model::{FinishReason, Usage};
+use telemetry::span::Replied;
+use telemetry::{metric, span};
+use tracing::Span;
+
+use crate::job::Job;
+use crate::outcome::{Asked, Outcome};
+
+/// What was seen of a call from outside.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    /// Messages to viewers.
+    pub chunks: u64,
+    /// From the request to the first piece of the reply.
+    pub first: Option<Duration>,
+    /// From the request to the end.
+    pub took: Duration,
+}
+
+/// Tells of a call that was made.
+pub fn tell(span: &Span, job: &Job, asked: Asked<'_>, outcome: &Outcome, seen: &Seen) {
+    let Seen { chunks, first, took } = *seen;
+    if let Some(first) = first {
+        metric::first_chunk(asked.provider, asked.upstream, first);
+    }
+    let Asked { provider, upstream, .. } = asked;
+    let (usage, code) = match outcome {
+        Outcome::Finished(finished) => {
+            let Usage { input, output, cached, reasoning } = finished.usage;
+            span::replied(
+                span,
+                &Replied {
+                    model: &finished.model,
+                    finish_reason: word(finished.finish_reason),
+                    first_chunk: first.map(|first| first.as_secs_f64()),
+                    chunks,
+                    input,
+                    output,
+                    cached,
+                    reasoning,
+                    cost_usd: finished.cost_usd,
+                },
+            );
+            (finished.usage, None)
+        }
+        Outcome::Failed(failed) => {
+            let code = failed.kind.code();
+            span::failed(span, code.as_str());
+            tracing::warn!(session = %job.key, call = %job.call, provider, model = upstream, %code, "model call failed");
+            (failed.usage, Some(code))
+        }
+    };
+    metric::chat(provider, upstream, took, code.as_ref().map(contract::ErrorCode::as_str));
+    metric::tokens(upstream, usage.input, usage.output, usage.cached, usage.reasoning);
+    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(
+        session = %job.key, call = %job.call, provider, model = upstream, ms, chunks,
+        input = usage.input, output = usage.output, "model call"
+    );
+}
+
+fn word(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::ToolCalls => "tool_calls",
+        FinishReason::Length => "length",
+        FinishReason::ContentFilter => "content_filter",
+        FinishReason::Cancelled => "cancelled",
+        FinishReason::Other => "other",
+    }
+}

@@ -1,0 +1,210 @@
+//! From a provider's error to what the loop can do about it.
+
+use std::time::Duration;
+
+use contract::model::FailureKind;
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Longest wait that a provider's word is believed for.
+const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
+
+/// What the headers of an error say about waiting: `retry-after-ms`, `x-ms-retry-after-ms`, `retry-after` in seconds
+/// or as an HTTP date, which `now` (milliseconds since the epoch) is taken from.
+pub fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now: u64) -> Option<Duration> {
+    let ms = ["retry-after-ms", "x-ms-retry-after-ms"].iter().find_map(|name| seconds(header(name)?, 1e-3));
+    let wait = ms.or_else(|| {
+        let text = header("retry-after")?;
+        seconds(text, 1.0).or_else(|| until(text, now))
+    })?;
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+fn seconds(text: &str, unit: f64) -> Option<Duration> {
+    let number: f64 = text.trim().parse().ok()?;
+    Duration::try_from_secs_f64(number * unit).ok()
+}
+
+fn until(date: &str, now: u64) -> Option<Duration> {
+    let date = date.trim().replace("GMT", "+0000");
+    let at = time::OffsetDateTime::parse(&date, &time::format_description::well_known::Rfc2822).ok()?;
+    let at = u64::try_from(at.unix_timestamp()).ok()?.saturating_mul(1_000);
+    Some(Duration::from_millis(at.saturating_sub(now)))
+}
+
+/// An answer whose status is not 2xx.
+pub fn status(status: u16, retry_after: Option<Duration>, body: &str) -> Failure {
+    let value: Value = serde_json::from_str(body).unwrap_or(Value::Null);
+    let mut failure = of(status, &error_of(&value).unwrap_or_default());
+    failure.retry_after = retry_after;
+    failure
+}
+
+/// An error that came under a status of success, within a stream or as the whole answer.
+pub fn in_band(value: &Value) -> Option<Failure> {
+    let error = error_of(value)?;
+    let status = error.status.unwrap_or(if value["object"] == "error" { 400 } else { 502 });
+    Some(of(status, &error))
+}
+
+#[derive(Debug, Default)]
+struct WireError {
+    status: Option<u16>,
+    code: String,
+    message: String,
+}
+
+/// `{"error": {…}}`, `{"error": "…"}`, `{"object": "error", …}`, and `{"detail": …}` of servers built on `FastAPI`.
+fn error_of(value: &Value) -> Option<WireError> {
+    let error = match (&value["error"], &value["detail"]) {
+        (error @ (Value::Object(_) | Value::String(_)), _) => error,
+        (_, detail @ (Value::Object(_) | Value::String(_) | Value::Array(_))) if value["choices"].is_null() => detail,
+        _ if value["object"] == "error" => value,
+        _ => return None,
+    };
+    let words = [&error["code"], &error["type"], &error["status"]];
+    let code: Vec<&str> = words.iter().filter_map(|word| word.as_str()).collect();
+    let status = ["code", "status", "status_code"].iter().find_map(|name| {
+        let number = super::wire::count(&error[*name])?;
+        u16::try_from(number).ok().filter(|status| (400..=599).contains(status))
+    });
+    let message = match (error, &error["message"]) {
+        (Value::String(text), _) | (_, Value::String(text)) => text.clone(),
+        (Value::Array(_), _) => error.to_string(),
+        _ => String::new(),
+    };
+    Some(WireError { status, code: code.join(" "), message })
+}
+
+/// Providers disagree about statuses, so the words of code and message are asked first.
+fn of(status: u16, error: &WireError) -> Failure {
+    let says = |words: &[&str]| {
+        let message = error.message.to_ascii_lowercase();
+        words.iter().any(|word| error.code.contains(word) || message.contains(word))
+    };
+    let kind = if says(CONTEXT) && !matches!(status, 401 | 403 | 429) {
+        FailureKind::ContextLength
+    } else if says(QUOTA) && matches!(status, 400 | 402 | 403 | 429 | 502) {
+        FailureKind::Quota
+    } else if says(REFUSED) && matches!(status, 400 | 403 | 422 | 451 | 502) {
+        FailureKind::Refused
+    } else if says(RATE) && matches!(status, 400 | 502) {
+        FailureKind::RateLimited
+    } else if says(OVERLOADED) && status >= 500 {
+        FailureKind::Overloaded
+    } else {
+        by_status(status)
+    };
+    let message = match error.message.as_str() {
+        "" => format!("the provider answers with status {status}"),
+        text => format!("the provider answers with status {status}: {text}"),
+    };
+    Failure::new(kind, message)
+}
+
+const CONTEXT: &[&str] = &[
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "maximum context length",
+    "prompt is too long",
+    "exceeds the available context size",
+    "exceeds the context window",
+    "input length and `max_tokens` exceed",
+    "input is too long",
+    "too many input tokens",
+];
+const QUOTA: &[&str] = &["insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance"];
+const REFUSED: &[&str] = &["content_filter", "content_policy", "moderation", "flagged"];
+const RATE: &[&str] = &["rate_limit", "rate limit"];
+const OVERLOADED: &[&str] = &["overloaded", "at capacity", "server_busy"];
+
+fn by_status(status: u16) -> FailureKind {
+    match status {
+        401 | 403 => FailureKind::Auth,
+        402 => FailureKind::Quota,
+        429 => FailureKind::RateLimited,
+        503 | 529 => FailureKind::Overloaded,
+        408 | 409 | 425 | 500..=599 => FailureKind::Unreachable,
+        413 => FailureKind::ContextLength,
+        _ => FailureKind::BadRequest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_and_words() {
+        use FailureKind as K;
+        let rows: &[(u16, &str, K)] = &[
+            (400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, K::ContextLength),
+            (400, r#"{"error":{"message":"This model's maximum context length is 8192 tokens"}}"#, K::ContextLength),
+            (500, r#"{"error":{"message":"the request exceeds the available context size"}}"#, K::ContextLength),
+            (400, r#"{"error":{"type":"exceed_context_size_error","code":400,"message":"x"}}"#, K::ContextLength),
+            (413, "", K::ContextLength),
+            (400, r#"{"error":{"code":"content_filter","message":"x"}}"#, K::Refused),
+            (403, r#"{"error":{"code":403,"message":"Your input was flagged"}}"#, K::Refused),
+            (400, r#"{"error":{"message":"unknown parameter"}}"#, K::BadRequest),
+            (404, r#"{"error":"model 'x' not found"}"#, K::BadRequest),
+            (422, r#"{"detail":[{"loc":["body"],"msg":"field required"}]}"#, K::BadRequest),
+            (301, "<html>moved</html>", K::BadRequest),
+            (401, r#"{"error":{"code":"invalid_api_key","message":"x"}}"#, K::Auth),
+            (403, "", K::Auth),
+            (402, r#"{"error":{"code":402,"message":"x"}}"#, K::Quota),
+            (429, r#"{"error":{"code":"insufficient_quota","message":"x"}}"#, K::Quota),
+            (429, r#"{"error":{"type":"insufficient_quota","code":null}}"#, K::Quota),
+            (429, r#"{"error":{"code":"rate_limit_exceeded","message":"maximum context length"}}"#, K::RateLimited),
+            (429, "slow down", K::RateLimited),
+            (503, "<html>busy</html>", K::Overloaded),
+            (529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, K::Overloaded),
+            (500, r#"{"error":{"message":"The engine is currently overloaded"}}"#, K::Overloaded),
+            (500, "", K::Unreachable),
+            (502, "<html>bad gateway</html>", K::Unreachable),
+            (504, "", K::Unreachable),
+            (408, "", K::Unreachable),
+            (418, "", K::BadRequest),
+        ];
+        for (code, body, kind) in rows {
+            assert_eq!(status(*code, None, body).kind, *kind, "{code} {body}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_short_and_holds_no_page() {
+        let page = status(502, None, "<html><body>very long page</body></html>");
+        assert_eq!(page.message, "the provider answers with status 502");
+        let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "x".repeat(5_000));
+        assert_eq!(status(400, None, &long).message.len(), crate::failure::MESSAGE_CHARS_MAX);
+    }
+
+    #[test]
+    fn errors_under_a_status_of_success() {
+        let kind = |text: &str| in_band(&serde_json::from_str(text).unwrap()).map(|failure| failure.kind);
+        assert_eq!(kind(r#"{"error":{"code":429,"message":"x"}}"#), Some(FailureKind::RateLimited));
+        assert_eq!(kind(r#"{"error":{"code":"rate_limit_exceeded"}}"#), Some(FailureKind::RateLimited));
+        assert_eq!(kind(r#"{"error":{"message":"x"}}"#), Some(FailureKind::Unreachable));
+        assert_eq!(kind(r#"{"error":"broken"}"#), Some(FailureKind::Unreachable));
+        assert_eq!(kind(r#"{"object":"error","message":"x","code":400}"#), Some(FailureKind::BadRequest));
+        assert_eq!(kind(r#"{"error":{"type":"overloaded_error"}}"#), Some(FailureKind::Overloaded));
+        assert_eq!(kind(r#"{"error":null,"choices":[]}"#), None);
+        assert_eq!(kind(r#"{"choices":[],"detail":"x"}"#), None);
+    }
+
+    #[test]
+    fn how_long_to_wait() {
+        let now = 1_445_412_480_000; // Wed, 21 Oct 2015 07:28:00 GMT
+        let wait = |name: &'static str, value: &'static str| retry_after(|n| (n == name).then_some(value), now);
+        assert_eq!(wait("retry-after", "7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("retry-after", " 0.5 "), Some(Duration::from_millis(500)));
+        assert_eq!(wait("retry-after", "Wed, 21 Oct 2015 07:28:30 GMT"), Some(Duration::from_secs(30)));
+        assert_eq!(wait("retry-after", "Wed, 21 Oct 2015 07:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(wait("retry-after-ms", "1500"), Some(Duration::from_millis(1_500)));
+        assert_eq!(wait("x-ms-retry-after-ms", "20"), Some(Duration::from_millis(20)));
+        assert_eq!(wait("retry-after", "99999999999"), Some(RETRY_AFTER_MAX));
+        for bad in ["", "soon", "-1", "NaN", "inf"] {
+            assert_eq!(wait("retry-after", bad), None, "{bad}");
+        }
+    }
+}

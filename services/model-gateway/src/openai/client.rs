@@ -1,0 +1,227 @@
+//! Speaks chat completions over HTTP.
+
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use contract::model::{FailureKind, Streaming};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use reqwest::{RequestBuilder, Response as HttpResponse, redirect};
+use service::models::ProviderEntry;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use super::reply::Response;
+use super::{classify, request};
+use crate::failure::Failure;
+use crate::provider::Request;
+use crate::reply::Delta;
+use service::clock::Clock;
+
+/// Bytes of an error's body that are read.
+const ERROR_BYTES_MAX: usize = 64 << 10;
+/// How long usage is awaited after the content is complete.
+const TAIL_MAX: Duration = Duration::from_secs(2);
+/// Seconds to connect, whatever a session asks for.
+const CONNECT_RANGE: std::ops::RangeInclusive<u64> = 1..=60;
+
+/// A provider's address and key. The key is read for each call, so that a file with it may be replaced.
+#[derive(Debug)]
+pub struct Client {
+    entry: ProviderEntry,
+    /// One per time-out of the connection, which is a property of a client; a lock since it is held for a look only.
+    http: Mutex<BTreeMap<u64, reqwest::Client>>,
+}
+
+impl Client {
+    /// A client of this provider. Nothing is connected yet.
+    pub fn new(entry: ProviderEntry) -> Self {
+        Self { entry, http: Mutex::default() }
+    }
+
+    /// Runs one call; `Ok` only when the reply is complete. Dropping the future drops the connection.
+    pub async fn call(
+        &self,
+        request: &Request<'_>,
+        deltas: &mpsc::Sender<Vec<Delta>>,
+        clock: &dyn Clock,
+    ) -> Result<(), Failure> {
+        let key = self.entry.api_key().map_err(|error| Failure::new(FailureKind::Auth, error.to_string()))?;
+        let mut http = self.prepare(request)?;
+        if let Some(key) = &key {
+            http = http.bearer_auth(key.expose());
+        }
+        // A provider that repeats the key in its message must not make us repeat it.
+        let hide = |mut failure: Failure| {
+            if let Some(key) = &key {
+                failure.message = failure.message.replace(key.expose(), "[key]");
+            }
+            failure
+        };
+        exchange(http, &request.item.streaming, deltas, clock).await.map_err(hide)
+    }
+
+    fn prepare(&self, request: &Request<'_>) -> Result<RequestBuilder, Failure> {
+        let body = request::body(request.item, request.upstream)?;
+        let base = self.entry.base_url.as_deref().unwrap_or_default();
+        let accept = if request.item.streaming.enabled { "text/event-stream" } else { "application/json" };
+        let mut http = self.http(request.item.streaming.connect)?.post(format!("{base}/chat/completions"));
+        for (name, value) in &self.entry.headers {
+            http = http.header(name, value.expose());
+        }
+        if let Some(traceparent) = &request.traceparent {
+            http = http.header("traceparent", traceparent);
+        }
+        Ok(http.header(CONTENT_TYPE, "application/json").header(ACCEPT, accept).body(body))
+    }
+
+    fn http(&self, connect: u64) -> Result<reqwest::Client, Failure> {
+        let connect = connect.clamp(*CONNECT_RANGE.start(), *CONNECT_RANGE.end());
+        let mut clients = self.http.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&connect) {
+            return Ok(client.clone());
+        }
+        let client = build(Duration::from_secs(connect))
+            .map_err(|error| Failure::new(FailureKind::BadRequest, format!("no HTTP client: {}", root(&error))))?;
+        clients.insert(connect, client.clone());
+        Ok(client)
+    }
+}
+
+/// Traffic goes where the operator said: neither to a proxy of the environment nor after a redirect, which would take
+/// the transcript and the key along.
+fn build(connect: Duration) -> Result<reqwest::Client, reqwest::Error> {
+    // It fails where the process has a provider already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .connect_timeout(connect)
+        .tcp_nodelay(true)
+        .user_agent(concat!("ailoop/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+/// When silence is too long. A whole reply has only the call's own deadline: nothing comes before all of it is there.
+struct Patience {
+    first_byte: Option<Duration>,
+    idle: Option<Duration>,
+}
+
+impl Patience {
+    fn of(streaming: &Streaming) -> Self {
+        let seconds = |seconds| streaming.enabled.then(|| Duration::from_secs(seconds));
+        Self { first_byte: seconds(streaming.first_byte), idle: seconds(streaming.idle) }
+    }
+}
+
+async fn exchange(
+    http: RequestBuilder,
+    streaming: &Streaming,
+    deltas: &mpsc::Sender<Vec<Delta>>,
+    clock: &dyn Clock,
+) -> Result<(), Failure> {
+    let patience = Patience::of(streaming);
+    let until = patience.first_byte.map(|wait| Instant::now() + wait);
+    let sent = within(until, http.send()).await;
+    let mut answer = sent.ok_or_else(|| hung("no first byte", patience.first_byte))?.map_err(|e| not_sent(&e))?;
+    if !answer.status().is_success() {
+        return Err(refusal(answer, clock).await);
+    }
+    let mut response = Response::default();
+    let mut until = until;
+    let mut first = true;
+    loop {
+        let Some(piece) = within(until, answer.chunk()).await else {
+            if response.is_finished() {
+                break;
+            }
+            let (what, wait) =
+                if first { ("no first byte", patience.first_byte) } else { ("the stream fell silent", patience.idle) };
+            return Err(hung(what, wait));
+        };
+        let piece = match piece {
+            Ok(Some(piece)) => piece,
+            Ok(None) => break,
+            Err(_) if response.is_finished() => break,
+            Err(error) => return Err(broke_off(&error)),
+        };
+        first = false;
+        let more = response.push(&piece)?;
+        if !more.is_empty() && deltas.send(more).await.is_err() {
+            return Ok(()); // Nobody wants the reply any more.
+        }
+        if response.is_done() {
+            break;
+        }
+        let wait = if response.is_finished() { Some(TAIL_MAX) } else { patience.idle };
+        until = wait.map(|wait| Instant::now() + wait);
+    }
+    let rest = response.finish()?;
+    if !rest.is_empty() {
+        // As above: no receiver, no wish.
+        let _ = deltas.send(rest).await;
+    }
+    Ok(())
+}
+
+async fn within<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
+    match until {
+        Some(until) => timeout_at(until, future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
+async fn refusal(mut answer: HttpResponse, clock: &dyn Clock) -> Failure {
+    let status = answer.status().as_u16();
+    if answer.status().is_redirection() {
+        let to = answer.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
+        return Failure::new(
+            FailureKind::BadRequest,
+            format!("the provider redirects to {to}: set base_url to where it really is"),
+        );
+    }
+    let headers = answer.headers().clone();
+    let header = |name: &str| headers.get(name)?.to_str().ok();
+    let retry_after = classify::retry_after(header, clock.now().as_millis());
+    let mut body = Vec::new();
+    let until = Instant::now() + TAIL_MAX;
+    while let Ok(Ok(Some(piece))) = timeout_at(until, answer.chunk()).await {
+        body.extend_from_slice(&piece);
+        if body.len() >= ERROR_BYTES_MAX {
+            break;
+        }
+    }
+    classify::status(status, retry_after, &String::from_utf8_lossy(&body))
+}
+
+fn hung(what: &str, wait: Option<Duration>) -> Failure {
+    let wait = wait.unwrap_or_default().as_secs();
+    Failure::new(FailureKind::Hung, format!("{what} within {wait} s"))
+}
+
+fn not_sent(error: &reqwest::Error) -> Failure {
+    if error.is_connect() && error.is_timeout() {
+        return Failure::new(FailureKind::Hung, "no connection in time");
+    }
+    if error.is_builder() {
+        return Failure::new(FailureKind::BadRequest, format!("the request cannot be built: {}", root(error)));
+    }
+    let what = if error.is_connect() { "no connection" } else { "the connection broke before the reply" };
+    Failure::new(FailureKind::Unreachable, format!("{what}: {}", root(error)))
+}
+
+fn broke_off(error: &reqwest::Error) -> Failure {
+    Failure::new(FailureKind::Truncated, format!("the connection broke within the reply: {}", root(error)))
+}
+
+/// The innermost cause: what happened, without the address that every layer around it repeats.
+fn root(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    // Without a cause of its own, the error would print the whole address.
+    if error.source().is_none() { "the HTTP client gives no reason".to_owned() } else { cause.to_string() }
+}

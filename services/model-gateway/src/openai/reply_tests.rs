@@ -1,0 +1,237 @@
+//! What providers send, byte for byte, and what becomes of it.
+
+use contract::model::{ToolCall, Usage};
+
+use super::*;
+use crate::reply::Reply;
+
+/// What a response comes to, fed in pieces.
+fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Reply, Failure> {
+    let (mut response, mut reply) = (Response::default(), Reply::default());
+    for piece in pieces {
+        for delta in response.push(piece)? {
+            reply.add(&delta)?;
+        }
+    }
+    for delta in response.finish()? {
+        reply.add(&delta)?;
+    }
+    Ok(reply)
+}
+
+/// Reads a response whole and cut at every byte; all of them must agree.
+fn check(body: &str) -> Result<Reply, Failure> {
+    let whole = read(std::iter::once(body.as_bytes()));
+    for cut in 1..body.len() {
+        let (a, b) = body.as_bytes().split_at(cut);
+        let got = read([a, b].into_iter());
+        assert_eq!(got.as_ref().map_err(|f| f.kind), whole.as_ref().map_err(|f| f.kind), "cut at {cut}: {body}");
+    }
+    let bytes = read(body.as_bytes().chunks(1));
+    assert_eq!(bytes.as_ref().map_err(|f| f.kind), whole.as_ref().map_err(|f| f.kind), "byte by byte: {body}");
+    whole
+}
+
+fn stream(events: &[&str]) -> String {
+    events.iter().fold(String::new(), |stream, event| stream + "data: " + event + "\n\n")
+}
+
+fn kind(body: &str) -> FailureKind {
+    check(body).map(|reply| panic!("a reply: {reply:?}")).unwrap_err().kind
+}
+
+const TEXT: &str = r#"{"model":"m-1","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}"#;
+const STOP: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+const CALLS: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#;
+
+fn delta(call: &str) -> String {
+    format!(r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{call}]}}}}]}}"#)
+}
+
+/// The calls of a stream of fragments that ends properly.
+fn calls(fragments: &[&str]) -> Vec<ToolCall> {
+    let mut events: Vec<String> = fragments.iter().map(|fragment| delta(fragment)).collect();
+    events.extend([CALLS.to_owned(), "[DONE]".to_owned()]);
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    check(&stream(&events)).unwrap().calls()
+}
+
+#[test]
+fn text_with_reasoning_and_a_usage_tail() {
+    let reply = check(&stream(&[
+        r#"{"choices":[],"prompt_filter_results":[]}"#,
+        r#"{"model":"m-1","service_tier":"on_demand","choices":[{"index":0,"delta":{"reasoning_content":"Hm"}}]}"#,
+        TEXT,
+        r#"{"choices":[{"index":1,"delta":{"content":"another choice"}},{"delta":{"content":" you"},"x":{}}]}"#,
+        STOP,
+        r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3}}"#,
+        "[DONE]",
+    ]))
+    .unwrap();
+    assert_eq!((reply.text.as_str(), reply.reasoning.as_str(), reply.model.as_str()), ("Hello you", "Hm", "m-1"));
+    assert_eq!(reply.usage, Some(Usage { input: 9, output: 3, cached: 0, reasoning: 0 }));
+    assert_eq!(reply.finish, Some((FinishReason::Stop, "stop".to_owned())));
+}
+
+#[test]
+fn calls_however_they_are_numbered() {
+    let two = [ToolCall::new("a", "f", "{\"x\":1}"), ToolCall::new("b", "g", "{}")];
+    // Interleaved, id and name only first.
+    let rows: &[&[&str]] = &[
+        &[
+            r#"{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}"#,
+            r#"{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":"{"}}"#,
+            r#"{"index":0,"function":{"arguments":"{\"x\""}}"#,
+            r#"{"index":1,"function":{"arguments":"}"}}"#,
+            r#"{"index":0,"function":{"arguments":":1}"}}"#,
+        ],
+        // Indices that begin at 1; two fragments in one event; a null name.
+        &[
+            r#"{"index":1,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}},{"index":2,"id":"b","function":{"name":"g","arguments":"{"}}"#,
+            r#"{"index":2,"function":{"name":null,"arguments":"}"}}"#,
+        ],
+        // No index; arguments as an object; no arguments.
+        &[r#"{"id":"a","function":{"name":"f","arguments":{"x":1}}}"#, r#"{"id":"b","function":{"name":"g"}}"#],
+        // Always index 0.
+        &[
+            r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}"#,
+            r#"{"index":0,"id":"b","function":{"name":"g","arguments":"{}"}}"#,
+        ],
+        // A fresh id per fragment, an empty name.
+        &[
+            r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}}"#,
+            r#"{"index":0,"id":"a2","function":{"name":"","arguments":":1}"}}"#,
+            r#"{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}"#,
+        ],
+    ];
+    for row in rows {
+        assert_eq!(calls(row), two, "{row:?}");
+    }
+}
+
+#[test]
+fn a_call_without_a_name_or_with_broken_arguments_is_told_as_it_stands() {
+    let got = calls(&[r#"{"index":0,"id":"a","function":{"arguments":"{\"x\":"}}"#]);
+    assert_eq!(got, [ToolCall::new("a", "", "{\"x\":")]);
+}
+
+#[test]
+fn complete_calls_count_under_any_finish_reason() {
+    let call = delta(r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}"#);
+    for (end, reason) in [
+        (STOP.to_owned(), FinishReason::Stop),
+        (STOP.replace("stop", "length"), FinishReason::Length),
+        (STOP.replace("stop", "a_new_word"), FinishReason::Other),
+    ] {
+        let reply = check(&stream(&[&call, &end])).unwrap();
+        assert_eq!(reply.calls(), [ToolCall::new("a", "f", "{}")]);
+        assert_eq!(reply.finish.unwrap().0, reason);
+    }
+}
+
+#[test]
+fn how_a_stream_may_end() {
+    // Without `[DONE]`, without a last blank line, with an empty reason before the real one.
+    for body in [
+        stream(&[TEXT, STOP]),
+        format!("data: {TEXT}\n\ndata: {STOP}"),
+        format!("data: {TEXT}\r\n\r\ndata: {STOP}\r\n"),
+        stream(&[&TEXT.replace("}]}", r#","finish_reason":""}]}"#), STOP, "[DONE]"]),
+        format!(": ping\n\n{}", stream(&[TEXT, STOP, "[DONE]", "not read any more"])),
+        stream(&[TEXT, STOP, r#"{"error":{"message":"too late"}}"#]),
+    ] {
+        assert_eq!(check(&body).unwrap().text, "Hello", "{body}");
+    }
+    // A server that never gives a reason.
+    let reply = check(&stream(&[TEXT, "[DONE]"])).unwrap();
+    assert_eq!(reply.finish, Some((FinishReason::Other, String::new())));
+}
+
+#[test]
+fn a_stream_that_breaks_off_is_never_a_reply() {
+    let call = delta(r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}}"#);
+    for body in [
+        String::new(),
+        "\n\n".to_owned(),
+        ": ping\n\n".to_owned(),
+        stream(&[TEXT]),
+        stream(&[&call]),
+        stream(&["[DONE]"]),
+        stream(&[r#"{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":0}}"#, "[DONE]"]),
+        format!("{}data: {{\"choices\":[{{\"delta\":{{", stream(&[TEXT])),
+    ] {
+        assert_eq!(kind(&body), FailureKind::Truncated, "{body}");
+    }
+    assert_eq!(kind(r#"{"choices":[{"message":{"content":"Hel"#), FailureKind::Truncated);
+}
+
+#[test]
+fn what_is_not_the_protocol_is_garbage() {
+    for body in [
+        "<!DOCTYPE html><html>login</html>".to_owned(),
+        "\n <html>".to_owned(),
+        "OK".to_owned(),
+        "\"OK\"".to_owned(),
+        "[]".to_owned(),
+        "{}".to_owned(),
+        "{\"message\":{}}\n{\"message\":{}}".to_owned(),
+        r#"{"choices":[]}"#.to_owned(),
+        r#"{"choices":[{"text":"an older protocol"}]}"#.to_owned(),
+        stream(&["not json"]),
+        stream(&["7"]),
+        format!("{}data: {{\"choices\":\n\ndata: []\n\n", stream(&[TEXT])),
+    ] {
+        assert_eq!(kind(&body), FailureKind::Garbage, "{body}");
+    }
+}
+
+#[test]
+fn shapes_that_are_odd_but_harmless() {
+    for odd in [
+        r#"{"choices":null}"#,
+        r#"{"choices":[null]}"#,
+        r#"{"choices":[{"delta":null}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":null,"tool_calls":null}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":7,"tool_calls":[{}, 5][0]}}]}"#,
+        r#"{"type":"ping","usage":"none","model":7}"#,
+    ] {
+        if serde_json::from_str::<Value>(odd).is_ok() {
+            let reply = check(&stream(&[odd, TEXT, STOP])).unwrap();
+            assert_eq!((reply.text.as_str(), reply.calls().len()), ("Hello", 0), "{odd}");
+        }
+    }
+}
+
+#[test]
+fn an_error_within_the_stream() {
+    let error = r#"{"error":{"code":429,"message":"slow down"}}"#;
+    assert_eq!(kind(&stream(&[TEXT, error])), FailureKind::RateLimited);
+    assert_eq!(kind(&format!("event: error\ndata: {error}\n\n")), FailureKind::RateLimited);
+    assert_eq!(kind(&stream(&[TEXT, r#"{"error":{"message":"x"}}"#])), FailureKind::Unreachable);
+    assert_eq!(kind(&stream(&[TEXT, &STOP.replace("stop", "error")])), FailureKind::Unreachable);
+    assert_eq!(kind(error), FailureKind::RateLimited);
+}
+
+#[test]
+fn withheld_content_is_refused_unless_some_of_it_came() {
+    let filter = STOP.replace("stop", "content_filter");
+    assert_eq!(kind(&stream(&[&filter])), FailureKind::Refused);
+    assert_eq!(check(&stream(&[TEXT, &filter])).unwrap().finish.unwrap().0, FinishReason::ContentFilter);
+    let refusal = r#"{"choices":[{"index":0,"delta":{"refusal":"I will not."}}]}"#;
+    assert_eq!(check(&stream(&[refusal, STOP])).unwrap().text, "I will not.");
+}
+
+#[test]
+fn a_whole_reply() {
+    let body = r#"{"id":"x","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":null,
+        "reasoning":"Hm","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}},
+        {"id":"b","function":{"name":"g","arguments":"{}"}}]},"finish_reason":"tool_calls"}],
+        "usage":{"prompt_tokens":9,"completion_tokens":3}}"#;
+    let reply = check(body).unwrap();
+    assert_eq!(reply.calls(), [ToolCall::new("a", "f", "{\"x\":1}"), ToolCall::new("b", "g", "{}")]);
+    assert_eq!((reply.text.as_str(), reply.reasoning.as_str(), reply.model.as_str()), ("", "Hm", "m-1"));
+    assert_eq!(reply.usage.unwrap().total(), 12);
+    assert_eq!(reply.finish, Some((FinishReason::ToolCalls, "tool_calls".to_owned())));
+    let bare = check(r#" {"choices":[{"message":{"content":"Hello"}}]}"#).unwrap();
+    assert_eq!((bare.text.as_str(), bare.finish), ("Hello", Some((FinishReason::Other, String::new()))));
+}

@@ -1,0 +1,221 @@
+//! From a model item to the body of a chat-completions request.
+
+use contract::Json;
+use contract::model::{FailureKind, Message, ModelItem, ToolCall, ToolDefinition};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+
+/// What no parameter may replace: the rest of the request would no longer mean what the loop meant.
+const FIXED: &[&str] = &["model", "messages", "tools", "stream", "n"];
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Json>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Value>,
+    #[serde(flatten)]
+    options: Map<String, Value>,
+}
+
+/// The request's JSON. The item's parameters are added as they are; one that is `null` takes a default of ours out
+/// (`stream_options: null`), for servers that do not know it.
+pub fn body(item: &ModelItem, model: &str) -> Result<Vec<u8>, Failure> {
+    let stream = item.streaming.enabled;
+    let body = Body {
+        model,
+        messages: item.messages.iter().map(message).collect::<Result<_, _>>()?,
+        stream,
+        tools: item.tools.iter().map(tool).collect::<Result<_, _>>()?,
+        options: options(item, stream),
+    };
+    serde_json::to_vec(&body).map_err(|error| unreadable("the request", &error))
+}
+
+fn options(item: &ModelItem, stream: bool) -> Map<String, Value> {
+    let mut options = Map::new();
+    if stream {
+        options.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    }
+    // Both ways, since the servers' defaults differ; without tools OpenAI refuses it.
+    if !item.tools.is_empty() {
+        options.insert("parallel_tool_calls".to_owned(), json!(item.parallel_tool_calls));
+    }
+    for (name, value) in item.parameters.iter().filter(|(name, _)| !FIXED.contains(&name.as_str())) {
+        options.insert(name.clone(), value.clone());
+    }
+    options.retain(|_, value| !value.is_null());
+    options
+}
+
+/// Every role but the assistant's has the protocol's own shape, so that its bytes are passed on as they are.
+fn message(raw: &Json) -> Result<Json, Failure> {
+    match serde_json::from_str(raw.get()).map_err(|error| unreadable("a message", &error))? {
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => Ok(raw.clone()),
+        Message::Assistant { content, reasoning: _, tool_calls } => Ok(assistant(&content, &tool_calls)),
+    }
+}
+
+fn assistant(content: &str, calls: &[ToolCall]) -> Json {
+    if calls.is_empty() {
+        return Json::of(&json!({"role": "assistant", "content": content}));
+    }
+    let content = if content.is_empty() { Value::Null } else { content.into() };
+    let calls: Vec<Value> = calls.iter().map(call).collect();
+    Json::of(&json!({"role": "assistant", "content": content, "tool_calls": calls}))
+}
+
+/// A call of the transcript. What a model got wrong is put into a form that servers accept, since they would refuse
+/// this and every later request of the session otherwise; the call's error result tells the model about it.
+fn call(call: &ToolCall) -> Value {
+    let function = &call.function;
+    let object = serde_json::from_str::<Map<String, Value>>(&function.arguments).is_ok();
+    let arguments = match function.arguments.as_str() {
+        text if object => text.to_owned(),
+        "" => "{}".to_owned(),
+        text => json!({"invalid_arguments": text}).to_string(),
+    };
+    json!({"id": call.id, "type": "function", "function": {"name": name(&function.name), "arguments": arguments}})
+}
+
+fn name(name: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let name: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(64).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+fn tool(raw: &Json) -> Result<Value, Failure> {
+    let tool: ToolDefinition = serde_json::from_str(raw.get()).map_err(|error| unreadable("a tool", &error))?;
+    let parameters: Value = serde_json::from_str(tool.parameters.get()).unwrap_or_default();
+    let parameters = if parameters.is_object() { parameters } else { json!({"type": "object", "properties": {}}) };
+    Ok(json!({
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": parameters},
+    }))
+}
+
+/// The error says where, but not what stands there (I9).
+fn unreadable(what: &str, error: &serde_json::Error) -> Failure {
+    Failure::new(
+        FailureKind::BadRequest,
+        format!("{what} cannot be read at line {} column {}", error.line(), error.column()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::CallId;
+    use contract::model::{Content, ItemMeta, Streaming};
+
+    use super::*;
+
+    fn item() -> ModelItem {
+        ModelItem {
+            meta: ItemMeta {
+                v: 1,
+                slot: 1,
+                turn: 1,
+                step: 1,
+                call: CallId::model(1, 1),
+                attempt: 1,
+                deadline: contract::Timestamp::default(),
+                agent: "a".to_owned(),
+            },
+            model: "m".to_owned(),
+            messages: vec![],
+            tools: vec![],
+            parallel_tool_calls: true,
+            parameters: Map::new(),
+            streaming: Streaming::default(),
+        }
+    }
+
+    fn check(item: &ModelItem, expected: &Value) {
+        let got: Value = serde_json::from_slice(&body(item, "upstream").unwrap()).unwrap();
+        assert_eq!(&got, expected);
+    }
+
+    #[test]
+    fn every_role() {
+        let parts = r#"{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:x"}}]}"#;
+        let mut item = item();
+        item.messages = vec![
+            Json::of(&Message::System { content: "be kind".to_owned() }),
+            Json::of(&Message::User { content: Content::from("hi") }),
+            Json::parse(parts).unwrap(),
+            Json::of(&Message::Assistant {
+                content: String::new(),
+                reasoning: "hm".to_owned(),
+                tool_calls: vec![
+                    ToolCall::new("c1", "f", "{\"a\": 1.50}"),
+                    ToolCall::new("c2", "", "{broken"),
+                    ToolCall::new("c3", "no such.name", ""),
+                ],
+            }),
+            Json::of(&Message::Tool { tool_call_id: "c1".to_owned(), content: "1".to_owned() }),
+            Json::of(&Message::Assistant { content: "done".to_owned(), reasoning: String::new(), tool_calls: vec![] }),
+            Json::of(&Message::Assistant { content: String::new(), reasoning: "h".to_owned(), tool_calls: vec![] }),
+        ];
+        check(
+            &item,
+            &json!({"model": "upstream", "stream": true, "stream_options": {"include_usage": true}, "messages": [
+                {"role": "system", "content": "be kind"},
+                {"role": "user", "content": "hi"},
+                serde_json::from_str::<Value>(parts).unwrap(),
+                {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1.50}"}},
+                    {"id": "c2", "type": "function",
+                     "function": {"name": "unnamed", "arguments": "{\"invalid_arguments\":\"{broken\"}"}},
+                    {"id": "c3", "type": "function", "function": {"name": "no_such_name", "arguments": "{}"}},
+                ]},
+                {"role": "tool", "tool_call_id": "c1", "content": "1"},
+                {"role": "assistant", "content": "done"},
+                {"role": "assistant", "content": ""},
+            ]}),
+        );
+    }
+
+    #[test]
+    fn tools_and_whether_they_may_be_called_at_once() {
+        let mut item = item();
+        let tool = |parameters: &str| {
+            Json::parse(&format!(r#"{{"name":"f","description":"d","parameters":{parameters}}}"#)).unwrap()
+        };
+        item.tools = vec![tool(r#"{"type":"object","required":["a"]}"#), tool("null")];
+        item.parallel_tool_calls = false;
+        item.streaming.enabled = false;
+        let function = |parameters: Value| json!({"type": "function", "function": {"name": "f", "description": "d", "parameters": parameters}});
+        check(
+            &item,
+            &json!({"model": "upstream", "stream": false, "messages": [], "parallel_tool_calls": false, "tools": [
+                function(json!({"type": "object", "required": ["a"]})),
+                function(json!({"type": "object", "properties": {}})),
+            ]}),
+        );
+    }
+
+    #[test]
+    fn parameters_are_added_but_replace_nothing_that_the_loop_meant() {
+        let mut item = item();
+        let parameters = json!({"temperature": 0.5, "max_tokens": 7, "stream_options": null, "model": "x", "stream": false,
+                                "messages": [], "tools": [1], "n": 2, "vendor": {"a": 1}});
+        item.parameters = serde_json::from_value(parameters).unwrap();
+        check(
+            &item,
+            &json!({"model": "upstream", "stream": true, "messages": [], "temperature": 0.5, "max_tokens": 7,
+                    "vendor": {"a": 1}}),
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_without_its_content() {
+        let mut item = item();
+        item.messages = vec![Json::parse(r#"{"role":"secret-role","content":"secret"}"#).unwrap()];
+        let failure = body(&item, "m").unwrap_err();
+        assert_eq!(failure.kind, FailureKind::BadRequest);
+        assert!(!failure.message.contains("secret"), "{}", failure.message);
+    }
+}

@@ -1,0 +1,95 @@
+//! Which tool call a streamed fragment belongs to, whatever index and id a provider sends.
+
+use std::collections::BTreeMap;
+
+/// Dense slots 0..n of one stream: for right indices, gaps, always the same index, none, or a fresh id per fragment.
+#[derive(Debug, Default)]
+pub struct Slots {
+    by_wire: BTreeMap<u64, u32>,
+    by_id: BTreeMap<String, u32>,
+    names: Vec<String>,
+    last: Option<u32>,
+}
+
+impl Slots {
+    /// The slot of a fragment. Empty ids and names count as absent.
+    pub fn resolve(&mut self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> u32 {
+        let id = id.filter(|id| !id.is_empty());
+        let name = name.filter(|name| !name.is_empty());
+        let slot = self.known(index, id, name).unwrap_or_else(|| self.open());
+        if let Some(index) = index {
+            self.by_wire.insert(index, slot);
+        }
+        if let Some(id) = id {
+            self.by_id.insert(id.to_owned(), slot);
+        }
+        if let (Some(name), Some(known)) = (name, self.names.get_mut(slot as usize))
+            && known.is_empty()
+        {
+            name.clone_into(known);
+        }
+        self.last = Some(slot);
+        slot
+    }
+
+    fn known(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<u32> {
+        if let Some(slot) = id.and_then(|id| self.by_id.get(id)) {
+            return Some(*slot);
+        }
+        match (index.and_then(|index| self.by_wire.get(&index)), id, name) {
+            (Some(slot), None, Some(name)) => self.goes_by(*slot, name).then_some(*slot),
+            (Some(slot), _, None) => Some(*slot),
+            (None, _, None) if index.is_none() => self.last,
+            // A name with a new id, even on a reused index, is a new call; so is another name.
+            (Some(_), Some(_), Some(_)) | (None, _, _) => None,
+        }
+    }
+
+    fn goes_by(&self, slot: u32, name: &str) -> bool {
+        self.names.get(slot as usize).is_some_and(|known| known.is_empty() || known == name)
+    }
+
+    fn open(&mut self) -> u32 {
+        let slot = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.push(String::new());
+        slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Fragment<'a> = (Option<u64>, Option<&'a str>, Option<&'a str>);
+
+    fn check(fragments: &[Fragment<'_>], expected: &[u32]) {
+        let mut slots = Slots::default();
+        let got: Vec<u32> = fragments.iter().map(|(index, id, name)| slots.resolve(*index, *id, *name)).collect();
+        assert_eq!(got, expected, "{fragments:?}");
+    }
+
+    #[test]
+    fn rows() {
+        let (a, b, f, g) = (Some("a"), Some("b"), Some("f"), Some("g"));
+        // As documented: id and name come first, the rest by index, interleaved.
+        check(&[(Some(0), a, f), (Some(1), b, g), (Some(0), None, None), (Some(1), None, None)], &[0, 1, 0, 1]);
+        // Gaps, and an index that begins at 1.
+        check(&[(Some(1), a, f), (Some(1), None, None), (Some(5), b, g), (Some(5), None, None)], &[0, 0, 1, 1]);
+        // Always the same index, distinct ids.
+        check(&[(Some(0), a, f), (Some(0), b, g), (Some(0), None, None)], &[0, 1, 1]);
+        check(&[(Some(0), a, f), (Some(0), b, f), (Some(0), a, None)], &[0, 1, 0]);
+        // No index.
+        check(&[(None, a, f), (None, b, g)], &[0, 1]);
+        check(&[(None, a, f), (None, None, None), (None, b, g), (None, a, None)], &[0, 0, 1, 0]);
+        check(&[(None, None, f), (None, None, None), (None, None, g)], &[0, 0, 1]);
+        // A fresh id per fragment.
+        check(&[(Some(0), a, f), (Some(0), b, None), (Some(0), Some("c"), None)], &[0, 0, 0]);
+        check(&[(None, a, f), (None, b, None)], &[0, 0]);
+        // The name repeated, as it is or empty.
+        check(&[(Some(0), a, f), (Some(0), a, Some("")), (Some(0), Some(""), f)], &[0, 0, 0]);
+        // No ids at all, the index reused for another tool.
+        check(&[(Some(0), None, f), (Some(0), None, None), (Some(0), None, g)], &[0, 0, 1]);
+        // A call without a name.
+        check(&[(Some(0), a, None), (Some(0), None, None), (Some(1), b, None)], &[0, 0, 1]);
+    }
+}

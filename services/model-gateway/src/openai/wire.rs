@@ -1,0 +1,111 @@
+//! Reads the JSON of replies leniently: unknown fields, enums and types never fail a stream.
+
+use contract::model::{FinishReason, Usage};
+use serde_json::Value;
+
+/// A text field that may also be a list of text parts.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().map(part).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
+    }
+}
+
+fn part(part: &Value) -> String {
+    if part["type"].as_str().is_some_and(|kind| kind != "text") { String::new() } else { text(&part["text"]) }
+}
+
+/// The reasoning in a delta or message, by whichever name a provider has for it.
+pub fn reasoning(delta: &Value) -> String {
+    let named = ["reasoning_content", "reasoning"].iter().map(|name| text(&delta[*name]));
+    let thinking = |part: &Value| text(&part["thinking"]);
+    named
+        .chain(delta["content"].as_array().map(|parts| parts.iter().map(thinking).collect()))
+        .find(|text| !text.is_empty())
+        .unwrap_or_default()
+}
+
+/// Arguments: text as it is, anything else as JSON text.
+pub fn arguments(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+/// A count that may be written as an integer, a float or a text.
+pub fn count(value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().map(whole)),
+        Value::String(text) => text.parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates, which is what is wanted here.
+fn whole(number: f64) -> u64 {
+    number as u64
+}
+
+/// What a reply used; none when there are no figures.
+pub fn usage(value: &Value) -> Option<Usage> {
+    let get = |path: &str| value.pointer(path).and_then(count);
+    let (input, output) = (get("/prompt_tokens"), get("/completion_tokens"));
+    if input.is_none() && output.is_none() {
+        return None;
+    }
+    let cached = get("/prompt_tokens_details/cached_tokens").or_else(|| get("/prompt_cache_hit_tokens"));
+    let reasoning = get("/completion_tokens_details/reasoning_tokens");
+    Some(Usage {
+        input: input.unwrap_or(0),
+        output: output.unwrap_or(0),
+        cached: cached.unwrap_or(0),
+        reasoning: reasoning.unwrap_or(0),
+    })
+}
+
+/// A finish reason, mapped. `None` for the empty word that some servers send with every chunk.
+pub fn finish(raw: &str) -> Option<FinishReason> {
+    match raw.to_ascii_lowercase().as_str() {
+        "" => None,
+        "stop" | "end_turn" | "stop_sequence" | "eos" | "eos_token" => Some(FinishReason::Stop),
+        "tool_calls" | "tool_use" | "function_call" => Some(FinishReason::ToolCalls),
+        "length" | "max_tokens" | "model_length" => Some(FinishReason::Length),
+        "content_filter" | "safety" | "recitation" => Some(FinishReason::ContentFilter),
+        _ => Some(FinishReason::Other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn text_and_reasoning_in_their_shapes() {
+        assert_eq!(text(&json!("a")), "a");
+        assert_eq!(text(&json!([{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}])), "ab");
+        for other in [json!(null), json!(7), json!({"text": "a"})] {
+            assert_eq!(text(&other), "");
+        }
+        assert_eq!(reasoning(&json!({"reasoning_content": "a", "reasoning": "a"})), "a");
+        assert_eq!(reasoning(&json!({"reasoning_content": null, "reasoning": "b"})), "b");
+        let parts = json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "c"}]}]});
+        assert_eq!((reasoning(&parts), text(&parts["content"])), ("c".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn usage_in_its_shapes() {
+        let full = json!({"prompt_tokens": 10, "completion_tokens": 5.0, "prompt_tokens_details": {"cached_tokens": "4"},
+                          "completion_tokens_details": {"reasoning_tokens": 2}});
+        assert_eq!(usage(&full), Some(Usage { input: 10, output: 5, cached: 4, reasoning: 2 }));
+        let other = json!({"prompt_tokens": 10, "prompt_cache_hit_tokens": 3, "completion_tokens_details": null});
+        assert_eq!(usage(&other), Some(Usage { input: 10, output: 0, cached: 3, reasoning: 0 }));
+        assert_eq!(usage(&json!({"total_tokens": 7})), None);
+        assert_eq!(usage(&json!(null)), None);
+        assert_eq!(usage(&json!({"prompt_tokens": -1, "completion_tokens": 1e300})).map(Usage::total), Some(u64::MAX));
+    }
+}

@@ -1,0 +1,142 @@
+//! What came of a call, in the words of the contract.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use contract::command::Verb;
+use contract::model::{FinishReason, ModelFailed, ModelFinished, ResultMeta, Usage};
+use service::models::Prices;
+
+use crate::failure::Failure;
+use crate::job::Job;
+use crate::reply::Reply;
+
+/// The one result of an attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The whole reply, or what had come of it when it was cancelled.
+    Finished(Box<ModelFinished>),
+    /// Why there is none.
+    Failed(ModelFailed),
+}
+
+impl Outcome {
+    /// Under which verb it is sent.
+    pub fn verb(&self) -> Verb {
+        match self {
+            Self::Finished(_) => Verb::ModelFinished,
+            Self::Failed(_) => Verb::ModelFailed,
+        }
+    }
+
+    /// Its body.
+    pub fn encode(&self) -> Result<Bytes, serde_json::Error> {
+        match self {
+            Self::Finished(finished) => serde_json::to_vec(finished),
+            Self::Failed(failed) => serde_json::to_vec(failed),
+        }
+        .map(Bytes::from)
+    }
+
+    /// A failure before anything was asked of a provider.
+    pub fn refused(meta: ResultMeta, failure: Failure) -> Self {
+        Self::Failed(ModelFailed {
+            meta,
+            kind: failure.kind,
+            retry_after_ms: failure.retry_after.map(millis),
+            message: failure.message,
+            usage: Usage::default(),
+            cost_usd: 0.0,
+        })
+    }
+}
+
+/// Who was asked, and what it costs.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The provider's name.
+    pub provider: &'a str,
+    /// The model in the provider's words.
+    pub upstream: &'a str,
+    /// Its prices, where they are known.
+    pub prices: Option<Prices>,
+}
+
+/// A whole reply.
+pub fn finished(job: &Job, asked: Asked<'_>, reply: Reply, took: Duration) -> Outcome {
+    let usage = reply.usage_or_estimate(job.bytes);
+    let tool_calls = reply.calls();
+    let (finish_reason, raw_finish_reason) = reply.finish.unwrap_or((FinishReason::Other, String::new()));
+    Outcome::Finished(Box::new(ModelFinished {
+        meta: job.result_meta(),
+        text: reply.text,
+        reasoning: reply.reasoning,
+        tool_calls,
+        finish_reason,
+        raw_finish_reason,
+        usage,
+        cost_usd: cost(usage, asked.prices),
+        provider: asked.provider.to_owned(),
+        model: if reply.model.is_empty() { asked.upstream.to_owned() } else { reply.model },
+        latency_ms: millis(took),
+    }))
+}
+
+/// What had come when the call was cancelled. Tool calls are left out: none of them is known to be whole.
+pub fn cancelled(job: &Job, asked: Asked<'_>, mut reply: Reply, took: Duration) -> Outcome {
+    reply.finish = Some((FinishReason::Cancelled, String::new()));
+    match finished(job, asked, reply, took) {
+        Outcome::Finished(mut finished) => {
+            finished.tool_calls.clear();
+            Outcome::Finished(finished)
+        }
+        failed @ Outcome::Failed(_) => failed,
+    }
+}
+
+/// A failure; what came of the reply before it was paid for all the same.
+pub fn failed(job: &Job, asked: Asked<'_>, failure: Failure, reply: &Reply) -> Outcome {
+    let usage = match reply.usage {
+        Some(usage) => usage,
+        None if reply.is_empty() => Usage::default(),
+        None => reply.usage_or_estimate(job.bytes),
+    };
+    Outcome::Failed(ModelFailed {
+        meta: job.result_meta(),
+        kind: failure.kind,
+        retry_after_ms: failure.retry_after.map(millis),
+        message: failure.message,
+        usage,
+        cost_usd: cost(usage, asked.prices),
+    })
+}
+
+#[allow(clippy::cast_precision_loss)] // Money in floating point is a report, not an account.
+fn cost(usage: Usage, prices: Option<Prices>) -> f64 {
+    let Some(prices) = prices else { return 0.0 };
+    let cached = usage.cached.min(usage.input);
+    let fresh = usage.input - cached;
+    let dollars = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
+    dollars(fresh, prices.input)
+        + dollars(cached, prices.cached.unwrap_or(prices.input))
+        + dollars(usage.output, prices.output)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reply_costs() {
+        let usage = Usage { input: 1_000_000, output: 500_000, cached: 250_000, reasoning: 0 };
+        let prices = Prices { input: 2.0, cached: Some(1.0), output: 8.0 };
+        let dollars = |prices| format!("{:.2}", cost(usage, prices));
+        assert_eq!(dollars(Some(prices)), "5.75");
+        assert_eq!(dollars(Some(Prices { cached: None, ..prices })), "6.00");
+        assert_eq!(dollars(None), "0.00");
+    }
+}

@@ -1,0 +1,206 @@
+//! A reply as it grows: deltas of any provider, gathered into the whole that the loop is told.
+
+use std::collections::BTreeMap;
+
+use contract::limits::{REPLY_BYTES_MAX, TOOL_CALLS_PER_REPLY_MAX};
+use contract::model::{FailureKind, FinishReason, ToolCall, Usage};
+
+use crate::failure::Failure;
+
+/// Bytes of a token, where a provider does not count for us.
+const BYTES_PER_TOKEN: f64 = 3.6;
+
+/// A piece of a reply, in the order in which it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delta {
+    /// What the user reads.
+    Text(String),
+    /// What the model thinks.
+    Reasoning(String),
+    /// A piece of a tool call.
+    Call(CallDelta),
+    /// Tokens so far; a later figure replaces an earlier one.
+    Usage(Usage),
+    /// The model that answers, in the provider's words.
+    Model(String),
+    /// The end of the content; usage may still follow.
+    Finish {
+        /// Mapped.
+        reason: FinishReason,
+        /// The provider's word.
+        raw: String,
+    },
+}
+
+/// A piece of a tool call.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CallDelta {
+    /// Which call of the reply, from 0, without gaps.
+    pub slot: u32,
+    /// Its id; the first one counts.
+    pub id: Option<String>,
+    /// Its name; the first one counts.
+    pub name: Option<String>,
+    /// More of its arguments.
+    pub arguments: String,
+}
+
+/// A reply so far, and in the end the whole.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Reply {
+    /// Its text.
+    pub text: String,
+    /// Its reasoning.
+    pub reasoning: String,
+    /// What the provider counted, once it said so.
+    pub usage: Option<Usage>,
+    /// The model that answers, in the provider's words.
+    pub model: String,
+    /// Why it ended; none while it grows.
+    pub finish: Option<(FinishReason, String)>,
+    calls: BTreeMap<u32, ToolCall>,
+    bytes: usize,
+}
+
+impl Reply {
+    /// Takes in a delta. A reply over [`REPLY_BYTES_MAX`] or [`TOOL_CALLS_PER_REPLY_MAX`] is refused as garbage.
+    pub fn add(&mut self, delta: &Delta) -> Result<(), Failure> {
+        match delta {
+            Delta::Text(text) => self.grow(text).map(|()| self.text.push_str(text)),
+            Delta::Reasoning(text) => self.grow(text).map(|()| self.reasoning.push_str(text)),
+            Delta::Call(call) => self.add_call(call),
+            Delta::Usage(usage) => {
+                self.usage = Some(*usage);
+                Ok(())
+            }
+            Delta::Model(model) => {
+                self.model.clone_from(model);
+                Ok(())
+            }
+            Delta::Finish { reason, raw } => {
+                self.finish = Some((*reason, raw.clone()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether nothing came that a user or the loop could read.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.reasoning.is_empty() && self.calls.is_empty()
+    }
+
+    /// Its calls in order. A call without arguments gets `{}`, as models mean it; not where the output was cut,
+    /// since then nobody knows what was still to come.
+    pub fn calls(&self) -> Vec<ToolCall> {
+        let cut = !matches!(
+            self.finish,
+            Some((FinishReason::Stop | FinishReason::ToolCalls | FinishReason::ContentFilter | FinishReason::Other, _))
+        );
+        let whole = |call: &ToolCall| {
+            let mut call = call.clone();
+            if !cut && call.function.arguments.trim().is_empty() {
+                "{}".clone_into(&mut call.function.arguments);
+            }
+            call
+        };
+        self.calls.values().map(whole).collect()
+    }
+
+    /// What it used: the provider's figures, else an estimate from the bytes of request and reply.
+    pub fn usage_or_estimate(&self, request_bytes: usize) -> Usage {
+        self.usage.unwrap_or_else(|| Usage {
+            input: tokens(request_bytes),
+            output: tokens(self.bytes),
+            cached: 0,
+            reasoning: tokens(self.reasoning.len()),
+        })
+    }
+
+    fn add_call(&mut self, delta: &CallDelta) -> Result<(), Failure> {
+        self.grow(&delta.arguments)?;
+        self.grow(delta.name.as_deref().unwrap_or_default())?;
+        if !self.calls.contains_key(&delta.slot) && self.calls.len() == 2 * TOOL_CALLS_PER_REPLY_MAX {
+            return Err(Failure::new(
+                FailureKind::Garbage,
+                format!("the reply holds more than {} tool calls", 2 * TOOL_CALLS_PER_REPLY_MAX),
+            ));
+        }
+        let call = self.calls.entry(delta.slot).or_insert_with(|| ToolCall::new("", "", ""));
+        if let (true, Some(id)) = (call.id.is_empty(), &delta.id) {
+            call.id.clone_from(id);
+        }
+        if let (true, Some(name)) = (call.function.name.is_empty(), &delta.name) {
+            call.function.name.clone_from(name);
+        }
+        call.function.arguments.push_str(&delta.arguments);
+        Ok(())
+    }
+
+    fn grow(&mut self, text: &str) -> Result<(), Failure> {
+        self.bytes += text.len();
+        if self.bytes <= REPLY_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Failure::new(FailureKind::Garbage, format!("the reply is over the limit of {REPLY_BYTES_MAX} bytes")))
+    }
+}
+
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // An estimate.
+fn tokens(bytes: usize) -> u64 {
+    (bytes as f64 / BYTES_PER_TOKEN).ceil() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(slot: u32, id: &str, name: &str, arguments: &str) -> Delta {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Delta::Call(CallDelta { slot, id: some(id), name: some(name), arguments: arguments.to_owned() })
+    }
+
+    fn finish(reason: FinishReason) -> Delta {
+        Delta::Finish { reason, raw: String::new() }
+    }
+
+    #[test]
+    fn the_first_id_and_name_count() {
+        let mut reply = Reply::default();
+        for delta in [call(0, "a", "f", "{"), call(0, "b", "g", "}"), finish(FinishReason::ToolCalls)] {
+            reply.add(&delta).unwrap();
+        }
+        assert_eq!(reply.calls(), [ToolCall::new("a", "f", "{}")]);
+    }
+
+    #[test]
+    fn absent_arguments_are_an_empty_object_unless_the_reply_was_cut() {
+        for (reason, expected) in
+            [(FinishReason::Stop, "{}"), (FinishReason::Length, ""), (FinishReason::Cancelled, "")]
+        {
+            let mut reply = Reply::default();
+            reply.add(&call(0, "a", "f", "")).unwrap();
+            reply.add(&finish(reason)).unwrap();
+            assert_eq!(reply.calls()[0].function.arguments, expected, "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn a_reply_has_a_limit() {
+        let mut reply = Reply::default();
+        let mega = Delta::Text("x".repeat(1 << 20));
+        for _ in 0..REPLY_BYTES_MAX >> 20 {
+            reply.add(&mega).unwrap();
+        }
+        assert_eq!(reply.add(&Delta::Reasoning("x".into())).unwrap_err().kind, FailureKind::Garbage);
+    }
+
+    #[test]
+    fn usage_is_the_providers_else_an_estimate() {
+        let mut reply = Reply::default();
+        reply.add(&Delta::Text("x".repeat(36))).unwrap();
+        assert_eq!(reply.usage_or_estimate(360), Usage { input: 100, output: 10, cached: 0, reasoning: 0 });
+        let told = Usage { input: 1, output: 2, cached: 0, reasoning: 0 };
+        reply.add(&Delta::Usage(told)).unwrap();
+        assert_eq!(reply.usage_or_estimate(360), told);
+    }
+}

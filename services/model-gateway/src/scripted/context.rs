@@ -1,0 +1,177 @@
+//! What a script sees of a call: the transcript of its turn, with the results of its tools.
+
+use std::collections::BTreeMap;
+
+use contract::Json;
+use contract::model::{Message, ModelItem};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Words that a result begins with when its call did not succeed.
+const NOT_OK: &[&str] = &["error", "denied", "timeout", "cancelled", "unknown"];
+
+/// The names that templates and expressions may use.
+#[derive(Debug, Clone, Serialize)]
+pub struct Context {
+    /// The model's id.
+    pub model: String,
+    /// The turn, from 1.
+    pub turn: u32,
+    /// The step within its turn, from 1.
+    pub step: u32,
+    /// The user's message that began the turn.
+    pub prompt: String,
+    /// The names of the tools on offer, the pseudo-tool `continuation` aside.
+    pub tools: Vec<String>,
+    /// Whether the pseudo-tool `continuation` is on offer.
+    pub can_signal: bool,
+    /// Every message: `role`, `content` as text.
+    pub messages: Vec<Line>,
+    /// The results of this turn's calls, in order.
+    pub tool_results: Vec<ToolResult>,
+    /// The same by the tool's name: `results.read_file[0].content.lines`.
+    pub results: BTreeMap<String, Vec<ToolResult>>,
+}
+
+/// A message as a script sees it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line {
+    /// `system`, `user`, `assistant` or `tool`.
+    pub role: &'static str,
+    /// Its text.
+    pub content: String,
+}
+
+/// The result of a call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ToolResult {
+    /// The tool.
+    pub name: String,
+    /// The call.
+    pub call_id: String,
+    /// Its arguments; the text where that is not JSON.
+    pub arguments: Value,
+    /// Its content; parsed where it is JSON.
+    pub content: Value,
+    /// Whether the call succeeded.
+    pub ok: bool,
+}
+
+impl Context {
+    /// What the script of this call sees.
+    pub fn of(item: &ModelItem) -> Result<Self, serde_json::Error> {
+        let messages: Vec<Message> =
+            item.messages.iter().map(|raw| serde_json::from_str(raw.get())).collect::<Result<_, _>>()?;
+        let names: Vec<String> = item.tools.iter().filter_map(tool_name).collect();
+        let can_signal = names.iter().any(|name| name == super::play::SIGNAL);
+        let tools = names.into_iter().filter(|name| name != super::play::SIGNAL).collect();
+        let turn = turn_begin(&messages, item.meta.step);
+        let tool_results = results(&messages[turn..]);
+        let mut by_name: BTreeMap<String, Vec<ToolResult>> = BTreeMap::new();
+        for result in &tool_results {
+            by_name.entry(result.name.clone()).or_default().push(result.clone());
+        }
+        Ok(Self {
+            model: item.model.clone(),
+            turn: item.meta.turn,
+            step: item.meta.step,
+            prompt: prompt(&messages[..turn]),
+            tools,
+            can_signal,
+            messages: messages.iter().map(line).collect(),
+            tool_results,
+            results: by_name,
+        })
+    }
+}
+
+fn tool_name(raw: &Json) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        name: String,
+    }
+    serde_json::from_str::<Named>(raw.get()).ok().map(|named| named.name)
+}
+
+/// Where the turn's own replies begin: each of its earlier steps left one assistant message. The loop's words to the
+/// model have the user's role too, so that roles alone would not tell.
+fn turn_begin(messages: &[Message], step: u32) -> usize {
+    let earlier = (step.max(1) - 1) as usize;
+    let replies = messages.iter().enumerate().rev().filter_map(|(at, message)| match message {
+        Message::Assistant { .. } => Some(at),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => None,
+    });
+    replies.take(earlier).last().unwrap_or(messages.len())
+}
+
+fn prompt(before: &[Message]) -> String {
+    let user = before.iter().rev().find_map(|message| match message {
+        Message::User { content } => Some(content.text()),
+        Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
+    });
+    user.unwrap_or_default()
+}
+
+fn line(message: &Message) -> Line {
+    match message {
+        Message::System { content } => Line { role: "system", content: content.clone() },
+        Message::User { content } => Line { role: "user", content: content.text() },
+        Message::Assistant { content, .. } => Line { role: "assistant", content: content.clone() },
+        Message::Tool { content, .. } => Line { role: "tool", content: content.clone() },
+    }
+}
+
+fn results(turn: &[Message]) -> Vec<ToolResult> {
+    let mut calls = BTreeMap::new();
+    let mut results = Vec::new();
+    for message in turn {
+        match message {
+            Message::Assistant { tool_calls, .. } => {
+                calls.extend(tool_calls.iter().map(|call| (call.id.clone(), call.function.clone())));
+            }
+            Message::Tool { tool_call_id, content } => {
+                let Some(call) = calls.get(tool_call_id) else { continue };
+                results.push(ToolResult {
+                    name: call.name.clone(),
+                    call_id: tool_call_id.clone(),
+                    arguments: parsed(&call.arguments),
+                    content: parsed(content),
+                    ok: is_ok(content),
+                });
+            }
+            Message::System { .. } | Message::User { .. } => {}
+        }
+    }
+    results
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// What is not `ok` says so first: `<word>: …` or `<word> <code>: …`.
+fn is_ok(content: &str) -> bool {
+    let Some((head, _)) = content.split_once(':') else { return true };
+    let mut words = head.split(' ');
+    !(words.next().is_some_and(|word| NOT_OK.contains(&word)) && words.count() <= 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_that_is_not_ok_says_so_first() {
+        for (content, ok) in [
+            ("{\"a\": 1}", true),
+            ("plain", true),
+            ("error: no", false),
+            ("error no_tool_available: nobody", false),
+            ("denied: no", false),
+            ("an error: no", true),
+            ("error messages are: fine", true),
+        ] {
+            assert_eq!(is_ok(content), ok, "{content}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Plays one step of a script as a streamed reply.
+
+use std::time::Duration;
+
+use contract::limits::TOOL_CALLS_PER_REPLY_MAX;
+use contract::model::{FailureKind, FinishReason, ModelItem};
+use minijinja::value::Serde;
+use minijinja::{Environment, Value as Any};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use super::context::Context;
+use super::script::{Arguments, Call, Script, Step, environment, is_template};
+use crate::failure::Failure;
+use crate::reply::{CallDelta, Delta};
+
+/// The pseudo-tool by which a model says whether it goes on.
+pub const SIGNAL: &str = "continuation";
+
+/// A script, ready to play.
+#[derive(Debug, Clone)]
+pub struct Player {
+    script: Script,
+    environment: Environment<'static>,
+}
+
+impl Player {
+    /// A player of a script.
+    pub fn new(script: Script) -> Self {
+        Self { script, environment: environment() }
+    }
+
+    /// Streams the reply word by word, then its calls.
+    pub async fn play(&self, item: &ModelItem, deltas: &mpsc::Sender<Vec<Delta>>) -> Result<(), Failure> {
+        let pause = Duration::from_millis(self.script.delay_ms);
+        for delta in self.reply(item)? {
+            let shown = matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
+            if deltas.send(vec![delta]).await.is_err() {
+                break;
+            }
+            if shown && !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole reply to a call, as deltas.
+    pub fn reply(&self, item: &ModelItem) -> Result<Vec<Delta>, Failure> {
+        let context = Context::of(item).map_err(|_| bad("a message of the transcript cannot be read"))?;
+        let can_signal = context.can_signal;
+        let at = context.step;
+        let context = Any::from(Serde(&context));
+        for step in &self.script.steps {
+            if self.fits(step, at, &context).map_err(|error| broken(step, &error))? {
+                return self.perform(step, &context, can_signal).map_err(|error| broken(step, &error));
+            }
+        }
+        Err(bad("no step of the script fits this call"))
+    }
+
+    fn fits(&self, step: &Step, at: u32, context: &Any) -> Result<bool, minijinja::Error> {
+        Ok(step.at.is_none_or(|position| position == at) && self.holds(step.when.as_deref(), context)?)
+    }
+
+    fn holds(&self, when: Option<&str>, context: &Any) -> Result<bool, minijinja::Error> {
+        let Some(when) = when else { return Ok(true) };
+        Ok(self.environment.compile_expression(when)?.eval(context.clone())?.is_true())
+    }
+
+    fn perform(&self, step: &Step, context: &Any, can_signal: bool) -> Result<Vec<Delta>, minijinja::Error> {
+        let mut calls = Vec::new();
+        for call in &step.tool_calls {
+            self.calls(call, context, &mut calls)?;
+        }
+        calls.truncate(TOOL_CALLS_PER_REPLY_MAX);
+        let mut text = self.text(&step.text, context)?.trim().to_owned();
+        if let Some(signal) = &step.signal {
+            let fields: Map<String, Value> = signal.clone().into_iter().collect();
+            let signal = self.filled(&Value::Object(fields), context)?;
+            if can_signal {
+                calls.push((SIGNAL.to_owned(), signal.to_string()));
+            } else {
+                text = format!("{text}\n\n```json\n{}\n```", json!({ "continuation": signal }));
+            }
+        }
+        let reasoning = self.text(&step.reasoning, context)?;
+        let reason = if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+        let raw = if calls.is_empty() { "stop" } else { "tool_calls" };
+        let words = words(reasoning.trim()).map(|word| Delta::Reasoning(word.to_owned()));
+        let words = words.chain(words_of(&text));
+        let calls = (0..).zip(calls).map(|(slot, (name, arguments))| {
+            Delta::Call(CallDelta { slot, id: Some(format!("call_{slot}")), name: Some(name), arguments })
+        });
+        let end = Delta::Finish { reason, raw: raw.to_owned() };
+        Ok(std::iter::once(Delta::Model("script".to_owned())).chain(words).chain(calls).chain([end]).collect())
+    }
+
+    /// The calls that one entry stands for.
+    fn calls(&self, call: &Call, context: &Any, out: &mut Vec<(String, String)>) -> Result<(), minijinja::Error> {
+        let Some(list) = &call.for_each else { return self.one_call(call, context, out) };
+        for item in self.list(list, context)? {
+            let named = Any::from_pairs([(call.item.clone(), item)]);
+            let context = minijinja::value::merge_maps([named, context.clone()]);
+            self.one_call(call, &context, out)?;
+        }
+        Ok(())
+    }
+
+    fn list(&self, list: &str, context: &Any) -> Result<Vec<Any>, minijinja::Error> {
+        if !is_template(list) {
+            let list = self.environment.compile_expression(list)?.eval(context.clone())?;
+            return if list.is_undefined() { Ok(Vec::new()) } else { Ok(list.try_iter()?.collect()) };
+        }
+        let items: Vec<Value> = serde_json::from_str(&self.text(list, context)?).map_err(|error| {
+            minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, format!("for_each writes no list: {error}"))
+        })?;
+        Ok(items.iter().map(|item| Any::from(Serde(item))).collect())
+    }
+
+    fn one_call(&self, call: &Call, context: &Any, out: &mut Vec<(String, String)>) -> Result<(), minijinja::Error> {
+        if !self.holds(call.when.as_deref(), context)? {
+            return Ok(());
+        }
+        let arguments = match &call.arguments {
+            Arguments::Text(text) => self.text(text, context)?.trim().to_owned(),
+            Arguments::Object(fields) => {
+                let fields: Map<String, Value> = fields.clone().into_iter().collect();
+                self.filled(&Value::Object(fields), context)?.to_string()
+            }
+        };
+        out.push((self.text(&call.name, context)?.trim().to_owned(), arguments));
+        Ok(())
+    }
+
+    /// A value with every text in it rendered.
+    fn filled(&self, value: &Value, context: &Any) -> Result<Value, minijinja::Error> {
+        Ok(match value {
+            Value::String(text) => Value::String(self.text(text, context)?),
+            Value::Array(items) => {
+                items.iter().map(|item| self.filled(item, context)).collect::<Result<Vec<_>, _>>()?.into()
+            }
+            Value::Object(fields) => Value::Object(
+                fields.iter().map(|(name, field)| Ok((name.clone(), self.filled(field, context)?))).collect::<Result<
+                    _,
+                    minijinja::Error,
+                >>(
+                )?,
+            ),
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        })
+    }
+
+    fn text(&self, template: &str, context: &Any) -> Result<String, minijinja::Error> {
+        self.environment.render_str(template, context.clone())
+    }
+}
+
+fn words_of(text: &str) -> impl Iterator<Item = Delta> {
+    words(text).map(|word| Delta::Text(word.to_owned()))
+}
+
+/// Words with the white space that follows them.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive(char::is_whitespace)
+}
+
+fn bad(message: &str) -> Failure {
+    Failure::new(FailureKind::BadRequest, message)
+}
+
+fn broken(step: &Step, error: &minijinja::Error) -> Failure {
+    bad(&format!("step {:?} of the script: {error:#}", step.name))
+}
+
+#[cfg(test)]
+#[path = "play_tests.rs"]
+mod tests;

@@ -1,0 +1,192 @@
+//! Deals with delivered model calls: may it start, run it, report it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bus::{Bus, BusError, Delivery, Handler, Settle, Standing};
+use contract::ErrorCode;
+use contract::ids::CallAttempt;
+use contract::limits::DELIVERIES_MAX;
+use contract::model::{FailureKind, ItemMeta, ModelItem, ResultMeta};
+use contract::streams::{Objects, Stream};
+use contract::subject::{self, ItemSubject, SessionKey};
+use futures::FutureExt;
+use tracing::Instrument;
+
+use crate::call;
+use crate::failure::Failure;
+use crate::gate;
+use crate::job::{Job, result_id};
+use crate::observe::{self, Seen};
+use crate::outcome::{Asked, Outcome};
+use crate::provider::Providers;
+use crate::running::Running;
+use crate::viewers::{Shared, Viewers};
+use service::clock::Clock;
+
+/// Pause before an item that the bus or the log did not let us deal with comes again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before an item that another worker holds comes again.
+const HELD_PAUSE: Duration = Duration::from_secs(2);
+
+/// What the worker needs.
+pub struct Calls {
+    /// The bus.
+    pub bus: Bus,
+    /// Who serves models.
+    pub providers: Arc<Providers>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What runs here.
+    pub running: Running,
+}
+
+#[async_trait]
+impl Handler for Calls {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        let Some(subject) = subject::parse_item(&delivery.subject).filter(|subject| subject.tool.is_none()) else {
+            return reject("the subject is not that of a model call");
+        };
+        self.deal(delivery, subject).await.unwrap_or_else(|error| {
+            tracing::warn!(subject = delivery.subject, %error, "model call handed back");
+            Settle::Retry(RETRY_PAUSE)
+        })
+    }
+}
+
+impl Calls {
+    async fn deal(&self, delivery: &Delivery, subject: ItemSubject) -> Result<Settle, BusError> {
+        let body = self.bus.open(Objects::Work, delivery.payload.clone()).await?;
+        let item: ModelItem = match serde_json::from_slice(&body) {
+            Ok(item) => item,
+            Err(error) => return self.unreadable(&subject, &body, &error).await,
+        };
+        let job = Job::new(subject.key, item, body.len(), delivery);
+        if job.call != subject.call {
+            return Ok(reject("the item's ids are not those of its subject"));
+        }
+        match self.bus.standing(&job.key, &job.call, job.meta().slot).await? {
+            Standing::Open => {}
+            Standing::Closed => return Ok(Settle::Done),
+            Standing::Unseen => return Ok(Settle::Retry(RETRY_PAUSE)),
+            Standing::Paused => return self.lay_aside(delivery, &job).await,
+        }
+        if delivery.delivered > 1 {
+            if self.bus.call_is_held(&job.key, &job.call.call).await? {
+                return Ok(Settle::Retry(HELD_PAUSE));
+            }
+            if gate::is_answered(&self.bus, &job).await? {
+                return Ok(Settle::Done);
+            }
+        }
+        let outcome = self.run(&job).await?;
+        Ok(self.report(&job.key, &job.call, &outcome).await)
+    }
+
+    /// Runs a call that may start. Whatever happens within it, there is one outcome.
+    async fn run(&self, job: &Job) -> Result<Outcome, BusError> {
+        let refused = |kind, message: &str| Outcome::refused(job.result_meta(), Failure::new(kind, message));
+        if job.meta().deadline <= self.clock.now() {
+            return Ok(refused(FailureKind::Hung, "the call's deadline passed before a gateway was free"));
+        }
+        let (resolved, provider) = match self.providers.resolve(&job.item.model) {
+            Ok(found) => found,
+            Err(failure) => return Ok(refused(failure.kind, &failure.message)),
+        };
+        let asked = Asked { provider: &resolved.provider, upstream: &resolved.upstream, prices: resolved.entry.prices };
+        let entry = self.running.enter(&job.key, &job.call);
+        let view = Shared::new(job);
+        let late = view.clone();
+        // Guards: whoever asks is answered as long as they live.
+        let _guards = futures::try_join!(
+            self.bus.hold_call(&job.key, &job.call.call),
+            self.bus.serve_view(&job.key, move || Some(late.get())),
+        )?;
+        let (session, call) = (job.key.session.as_str(), job.call.call.as_str());
+        let span = telemetry::span::chat(session, call, &job.attempt, &resolved.id, asked.provider);
+        if let Some(traceparent) = &job.traceparent {
+            telemetry::trace::set_parent(&span, traceparent);
+        }
+        let began = tokio::time::Instant::now();
+        let mut viewers = Viewers::new(&self.bus, &*self.clock, job, view);
+        let run = call::run(&self.bus, &*self.clock, job, asked, provider, &entry, &mut viewers);
+        let ran = AssertUnwindSafe(run.instrument(span.clone())).catch_unwind().await;
+        let (outcome, first) = if let Ok(ran) = ran {
+            ran
+        } else {
+            tracing::error!(session = %job.key, call = %job.call, "the adapter panicked");
+            viewers.end().await;
+            (refused(FailureKind::BadRequest, "the adapter panicked: this is a bug of ailoop"), None)
+        };
+        let seen = Seen { chunks: viewers.sent(), first, took: began.elapsed() };
+        observe::tell(&span, job, asked, &outcome, &seen);
+        Ok(outcome)
+    }
+
+    /// Sends the result before the item is acknowledged. A bus that is away for a while must not cost a second call,
+    /// so that the item is held until the result is stored.
+    async fn report(&self, key: &SessionKey, call: &CallAttempt, outcome: &Outcome) -> Settle {
+        let (Some(id), Ok(body)) = (result_id(call), outcome.encode()) else {
+            return reject("the result cannot be written");
+        };
+        loop {
+            match self.bus.send_control(key, outcome.verb(), &id, body.clone()).await {
+                Ok(_) => return Settle::Done,
+                Err(error @ (BusError::TooLarge { .. } | BusError::Unusable { .. } | BusError::Malformed(_))) => {
+                    return Settle::Reject { code: error.code(), reason: error.to_string() };
+                }
+                Err(
+                    error @ (BusError::NoResponders { .. }
+                    | BusError::Timeout { .. }
+                    | BusError::Unavailable(_)
+                    | BusError::Full(_)),
+                ) => {
+                    tracing::warn!(session = %key, %call, %error, "result not stored yet");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// An item that cannot be read: the loop is told as far as its ids are known, and the item is kept for people.
+    async fn unreadable(
+        &self,
+        subject: &ItemSubject,
+        body: &[u8],
+        error: &serde_json::Error,
+    ) -> Result<Settle, BusError> {
+        #[derive(serde::Deserialize)]
+        struct Ids {
+            meta: ItemMeta,
+        }
+        let slot = serde_json::from_slice::<Ids>(body).map_or(0, |ids| ids.meta.slot);
+        let CallAttempt { call, attempt } = subject.call.clone();
+        let meta = ResultMeta { v: contract::commit::VERSION, slot, call, attempt };
+        let message = format!("the model call cannot be read at column {}", error.column());
+        let outcome = Outcome::refused(meta, Failure::new(FailureKind::BadRequest, &message));
+        match self.report(&subject.key, &subject.call, &outcome).await {
+            Settle::Done => Ok(reject(&message)),
+            other @ (Settle::Retry(_) | Settle::Reject { .. }) => Ok(other),
+        }
+    }
+
+    /// Lays an item of a paused session aside. A pause may outlast the deliveries that an item may have: before they
+    /// are used up, the item is stored anew. Should that fail half-way, the loop's watchdog opens another attempt.
+    async fn lay_aside(&self, delivery: &Delivery, job: &Job) -> Result<Settle, BusError> {
+        if delivery.delivered < DELIVERIES_MAX / 2 {
+            return Ok(Settle::Retry(gate::pause(delivery.delivered)));
+        }
+        tokio::time::sleep(gate::pause(delivery.delivered)).await;
+        let subject = subject::model_item(&job.key, &job.call);
+        let bus = self.bus.transport();
+        bus.purge(Stream::Model, &subject).await?;
+        bus.append(&subject, false, delivery.headers.clone(), delivery.payload.clone()).await?;
+        Ok(Settle::Done)
+    }
+}
+
+fn reject(reason: &str) -> Settle {
+    Settle::Reject { code: ErrorCode::BadRequest, reason: reason.to_owned() }
+}

@@ -1,0 +1,392 @@
+//! A gateway on the in-memory bus: when a call starts, what viewers see of it, and that it is reported once.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where it stands")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::memory::Life;
+use bus::{Bus, Heard, MemoryServer, Stored};
+use bytes::Bytes;
+use contract::command::Verb;
+use contract::commit::{Commit, CommitMeta, Phase};
+use contract::event::{Envelope, Topic};
+use contract::ids::CallAttempt;
+use contract::model::{
+    Channel, Chunk, FailureKind, FinishReason, ItemMeta, ModelFailed, ModelFinished, ModelItem, PartialCall, Streaming,
+};
+use contract::streams::{Objects, Stream};
+use contract::subject::{self, SessionKey};
+use contract::{CallId, CommandId, Json, SessionId, TenantId, Timestamp};
+use futures::StreamExt;
+use model_gateway::{Clock, Config, Gateway, Providers};
+use serde_json::{Map, json};
+use service::models;
+use service::paths::{Paths, TextFile};
+use tempfile::TempDir;
+
+const SCRIPT: &str = "
+delay_ms: 1000
+steps:
+  - {when: \"'broken' in prompt\", text: '{{ 1 | nothing }}'}
+  - {when: \"'tools' in prompt\", text: 'Look.', tool_calls: [{name: f, arguments: {a: 1}}], signal: {status: CONTINUE}}
+  - {text: 'one two three four five six seven eight nine ten'}
+";
+
+struct ServerClock(MemoryServer);
+
+impl Clock for ServerClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+/// A server, a session, and what a loop would do for it.
+struct World {
+    server: MemoryServer,
+    bus: Bus,
+    key: SessionKey,
+    dir: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let server = MemoryServer::new();
+        let bus = server.bus();
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() };
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("script.yaml"), SCRIPT).unwrap();
+        Self { server, bus, key, dir }
+    }
+
+    fn providers(&self) -> Providers {
+        let text = "providers: {s: {kind: scripted, script: script.yaml}}".to_owned();
+        let file = TextFile { origin: "models.yaml".to_owned(), text };
+        let paths = Paths { config: Some(self.dir.path().to_owned()), ..Paths::default() };
+        Providers::new(models::parse(&file).unwrap(), &paths).unwrap()
+    }
+
+    /// A gateway for one call at a time, with power over its life.
+    async fn gateway(&self, name: &str) -> (Gateway, Life) {
+        let (bus, life) = self.server.client(name);
+        let clock = Arc::new(ServerClock(self.server.clone()));
+        (Gateway::with(Config { concurrency: 1, ..Config::default() }, bus, self.providers(), clock).await, life)
+    }
+
+    async fn commit(&self, slot: u64, phase: Phase, open: &[&str]) {
+        let id = format!("commit-{slot}");
+        let meta = CommitMeta {
+            v: 1,
+            commit: id.clone(),
+            fold: 1,
+            phase,
+            open: open.iter().map(ToString::to_string).collect(),
+            control_seq: 0,
+            seq: 1,
+            time: self.server.now(),
+            trace_id: String::new(),
+        };
+        let body = serde_json::to_vec(&Commit { meta, snapshot: None, events: vec![] }).unwrap();
+        self.bus.commit(&self.key, slot, &id, Bytes::from(body)).await.unwrap();
+    }
+
+    fn item(&self, prompt: &str) -> ModelItem {
+        let meta = ItemMeta {
+            v: 1,
+            slot: 0,
+            turn: 1,
+            step: 1,
+            call: CallId::model(1, 1),
+            attempt: 1,
+            deadline: self.server.now().after(Duration::from_mins(10)),
+            agent: "a".to_owned(),
+        };
+        let tool = |name: &str| Json::of(&json!({"name": name, "description": "", "parameters": {}}));
+        ModelItem {
+            meta,
+            model: "s/x".to_owned(),
+            messages: vec![Json::of(&json!({"role": "user", "content": prompt}))],
+            tools: vec![tool("f"), tool("continuation")],
+            parallel_tool_calls: true,
+            parameters: Map::new(),
+            streaming: Streaming::default(),
+        }
+    }
+
+    async fn ask(&self, item: &ModelItem) {
+        self.bus.publish_model_item(&self.key, item).await.unwrap();
+    }
+
+    fn call() -> CallAttempt {
+        CallAttempt { call: CallId::model(1, 1), attempt: 1 }
+    }
+
+    async fn stored(&self, verb: Verb) -> Option<Stored> {
+        let id = CommandId::new("m1-1-1").unwrap();
+        let subject = subject::control(&self.key, verb, &id);
+        self.bus.transport().last(Stream::Control, &subject, bus::Read::Leader).await.unwrap()
+    }
+
+    async fn result(&self, verb: Verb) -> Bytes {
+        until(async || self.stored(verb).await).await.payload
+    }
+
+    async fn finished(&self) -> ModelFinished {
+        let body = self.bus.open(Objects::Work, self.result(Verb::ModelFinished).await).await.unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    async fn failed(&self) -> ModelFailed {
+        serde_json::from_slice(&self.result(Verb::ModelFailed).await).unwrap()
+    }
+
+    async fn nothing_waits(&self) {
+        let filter = subject::model_item(&self.key, &Self::call());
+        until(async || {
+            let item = self.bus.transport().last(Stream::Model, &filter, bus::Read::Leader).await.unwrap();
+            item.is_none().then_some(())
+        })
+        .await;
+    }
+
+    async fn is_unanswered(&self) -> bool {
+        self.stored(Verb::ModelFinished).await.is_none() && self.stored(Verb::ModelFailed).await.is_none()
+    }
+}
+
+/// Polls until there is something. The clock is virtual: waiting costs no time.
+async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..10_000 {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("nothing came within 200 s");
+}
+
+async fn seconds(count: u64) {
+    tokio::time::sleep(Duration::from_secs(count)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_streamed_and_reported_once() {
+    let world = World::new();
+    let mut events = world.bus.events(&world.key).await.unwrap();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    world.ask(&world.item("hello")).await;
+    let (gateway, _) = world.gateway("g").await;
+    let finished = world.finished().await;
+    assert_eq!(finished.text, "one two three four five six seven eight nine ten");
+    assert_eq!((finished.finish_reason, finished.provider.as_str()), (FinishReason::Stop, "s"));
+    assert_eq!((finished.meta.slot, finished.meta.call.as_str(), finished.meta.attempt), (0, "m1-1", 1));
+    assert!(finished.usage.total() > 0);
+    world.nothing_waits().await;
+    gateway.drain(Duration::from_secs(1)).await;
+
+    let mut chunks = Vec::new();
+    while let Some(Heard::Message(message)) = events.next().await {
+        let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
+        assert_eq!((envelope.seq, envelope.session_id.as_str()), (None, "s1"));
+        let chunk: Chunk = serde_json::from_str(envelope.data.get()).unwrap();
+        let last = chunk.last;
+        chunks.push(chunk);
+        if last {
+            break;
+        }
+    }
+    assert_eq!(chunks.len(), 11, "ten words, far apart, and the final marker");
+    assert!((0..).zip(&chunks).all(|(n, chunk)| chunk.index == n && chunk.attempt == "1.1"), "{chunks:?}");
+    assert!(chunks.iter().all(|chunk| chunk.channel == Channel::Text));
+    assert_eq!(chunks.iter().map(|chunk| chunk.delta.as_str()).collect::<String>(), finished.text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tool_calls_are_shown_as_they_come_but_not_the_signal() {
+    let world = World::new();
+    let mut partial = world.bus.topic(&world.key.tenant, Topic::ToolCallPartial).await.unwrap();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    world.ask(&world.item("use tools")).await;
+    let (_gateway, _) = world.gateway("g").await;
+    let finished = world.finished().await;
+    let names: Vec<&str> = finished.tool_calls.iter().map(|call| call.function.name.as_str()).collect();
+    assert_eq!((names, finished.finish_reason), (vec!["f", "continuation"], FinishReason::ToolCalls));
+    let mut arguments = String::new();
+    while let Ok(Some(Heard::Message(message))) = tokio::time::timeout(Duration::from_secs(1), partial.next()).await {
+        let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
+        let call: PartialCall = serde_json::from_str(envelope.data.get()).unwrap();
+        assert_eq!((call.index, call.name.as_deref()), (0, Some("f")));
+        arguments += &call.delta;
+    }
+    assert_eq!(arguments, "{\"a\":1}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn i5_only_an_open_call_of_a_session_that_is_not_paused_starts() {
+    // Closed, ended: acknowledged without a call.
+    for (phase, open) in [(Phase::Running, vec!["m1-1.2", "m1-2.1"]), (Phase::Ended, vec![]), (Phase::Idle, vec![])] {
+        let world = World::new();
+        world.commit(0, phase, &open).await;
+        world.ask(&world.item("hello")).await;
+        let (_gateway, _) = world.gateway("g").await;
+        world.nothing_waits().await;
+        assert!(world.is_unanswered().await);
+    }
+    // Paused: laid aside for as long as it takes, and started after it.
+    let world = World::new();
+    world.commit(0, Phase::Paused, &["m1-1.1"]).await;
+    let mut item = world.item("hello");
+    item.meta.deadline = world.server.now().after(Duration::from_hours(9));
+    world.ask(&item).await;
+    let (_gateway, _) = world.gateway("g").await;
+    seconds(3_600).await;
+    assert!(world.is_unanswered().await);
+    world.commit(1, Phase::Running, &["m1-1.1"]).await;
+    assert_eq!(world.finished().await.finish_reason, FinishReason::Stop);
+    // Not to be seen yet.
+    let world = World::new();
+    world.ask(&world.item("hello")).await;
+    let (_gateway, _) = world.gateway("g").await;
+    seconds(5).await;
+    assert!(world.is_unanswered().await);
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    world.finished().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_ends_a_call_with_what_had_come() {
+    for by_message in [true, false] {
+        let world = World::new();
+        world.commit(0, Phase::Running, &["m1-1.1"]).await;
+        world.ask(&world.item("hello")).await;
+        let (_gateway, _) = world.gateway("g").await;
+        let view = until(async || world.bus.view(&world.key).await.unwrap().filter(|view| view.index > 1)).await;
+        assert!(view.text.starts_with("one two ") && view.attempt == "1.1", "{view:?}");
+        if by_message {
+            world.bus.publish_cancel(&world.key, &World::call()).await.unwrap();
+        } else {
+            world.commit(1, Phase::Ended, &[]).await;
+        }
+        let finished = world.finished().await;
+        assert_eq!(finished.finish_reason, FinishReason::Cancelled);
+        assert!(finished.text.starts_with("one two ") && !finished.text.ends_with("ten"), "{}", finished.text);
+        assert!(finished.usage.output > 0);
+        world.nothing_waits().await;
+        assert_eq!(world.bus.view(&world.key).await.unwrap(), None);
+    }
+}
+
+/// The attempts of the chunks that were published.
+async fn attempts(chunks: &mut bus::Subscription) -> Vec<String> {
+    let mut attempts = Vec::new();
+    while let Ok(Some(heard)) = tokio::time::timeout(Duration::from_secs(1), chunks.next()).await {
+        let Heard::Message(message) = heard else { continue };
+        let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
+        attempts.push(serde_json::from_str::<Chunk>(envelope.data.get()).unwrap().attempt);
+    }
+    attempts
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_call_is_not_made_twice() {
+    let world = World::new();
+    let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let (one, _) = world.gateway("one").await;
+    let (two, _) = world.gateway("two").await;
+    world.ask(&world.item("hello")).await;
+    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    world.server.restart();
+    world.finished().await;
+    world.nothing_waits().await;
+    one.drain(Duration::from_secs(1)).await;
+    two.drain(Duration::from_secs(1)).await;
+    let mut attempts = attempts(&mut chunks).await;
+    attempts.dedup();
+    assert_eq!(attempts, ["1.1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_gateway_takes_over_from_a_dead_one_unless_the_result_waits() {
+    for answered in [false, true] {
+        let world = World::new();
+        world.commit(0, Phase::Running, &["m1-1.1"]).await;
+        world.ask(&world.item("hello")).await;
+        let (_dead, life) = world.gateway("dead").await;
+        until(async || world.bus.view(&world.key).await.unwrap()).await;
+        life.kill();
+        if answered {
+            let id = CommandId::new("m1-1-1").unwrap();
+            world.bus.send_control(&world.key, Verb::ModelFinished, &id, Bytes::from_static(b"{}")).await.unwrap();
+        }
+        let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
+        let (_other, _) = world.gateway("other").await;
+        world.nothing_waits().await;
+        let result = world.result(Verb::ModelFinished).await;
+        assert_eq!(result == "{}", answered, "{result:?}");
+        let attempts = attempts(&mut chunks).await;
+        assert_eq!(attempts.is_empty(), answered, "a second call shows: {attempts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drained_gateway_hands_its_call_back() {
+    let world = World::new();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    world.ask(&world.item("hello")).await;
+    let (one, _) = world.gateway("one").await;
+    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    one.drain(Duration::from_secs(2)).await;
+    assert!(world.is_unanswered().await);
+    let (_two, _) = world.gateway("two").await;
+    world.finished().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_called_fails_at_once_and_says_why() {
+    type Change = fn(&mut ModelItem);
+    let rows: [(&str, Change, FailureKind, &str); 4] = [
+        ("hello", |item| item.model = "nobody".to_owned(), FailureKind::BadRequest, "no model \"nobody\""),
+        ("hello", |item| item.meta.deadline = Timestamp::from_millis(1), FailureKind::Hung, "deadline"),
+        ("broken", |_| {}, FailureKind::BadRequest, "of the script"),
+        ("hello", |item| item.messages[0] = Json::of(&7), FailureKind::BadRequest, "cannot be read"),
+    ];
+    for (prompt, change, kind, part) in rows {
+        let world = World::new();
+        world.commit(0, Phase::Running, &["m1-1.1"]).await;
+        let mut item = world.item(prompt);
+        change(&mut item);
+        world.ask(&item).await;
+        let (_gateway, _) = world.gateway("g").await;
+        let failed = world.failed().await;
+        assert_eq!(failed.kind, kind, "{failed:?}");
+        assert!(failed.message.contains(part), "{failed:?}");
+        world.nothing_waits().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_a_call_that_runs() {
+    let world = World::new();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let mut item = world.item("hello");
+    item.meta.deadline = world.server.now().after(Duration::from_secs(4));
+    world.ask(&item).await;
+    let (_gateway, _) = world.gateway("g").await;
+    let failed = world.failed().await;
+    assert_eq!(failed.kind, FailureKind::Hung);
+    assert!(failed.usage.output > 0, "what came was paid for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_cannot_be_read_is_told_and_buried() {
+    let world = World::new();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let subject = subject::model_item(&world.key, &World::call());
+    let body = Bytes::from_static(b"{\"meta\":7}");
+    world.bus.transport().append(&subject, false, Vec::new(), body).await.unwrap();
+    let (_gateway, _) = world.gateway("g").await;
+    let failed = world.failed().await;
+    assert_eq!((failed.kind, failed.meta.call.as_str()), (FailureKind::BadRequest, "m1-1"));
+    world.nothing_waits().await;
+}

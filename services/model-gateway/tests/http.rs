@@ -1,0 +1,196 @@
+//! The chat-completions adapter against a server that behaves, and against servers that do not.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where it stands")]
+
+#[allow(dead_code, unreachable_pub, reason = "the server of the end-to-end tests; not all of it is used here")]
+#[path = "../../../tests/src/model.rs"]
+mod model;
+
+use std::time::Duration;
+
+use contract::model::{FailureKind, FinishReason, ItemMeta, ModelItem, Streaming, ToolCall, Usage};
+use contract::{CallId, Json};
+use model::{Gate, ModelServer, Reply as Answer};
+use model_gateway::failure::Failure;
+use model_gateway::provider::{Providers, Request};
+use model_gateway::reply::{Delta, Reply};
+use model_gateway::{Clock, SystemClock};
+use serde_json::{Map, json};
+use service::models;
+use service::paths::{Paths, TextFile};
+use tokio::sync::mpsc;
+
+fn item(streamed: bool) -> ModelItem {
+    let meta = ItemMeta {
+        v: 1,
+        slot: 1,
+        turn: 1,
+        step: 1,
+        call: CallId::model(1, 1),
+        attempt: 1,
+        deadline: SystemClock.now().after(Duration::from_mins(1)),
+        agent: "a".to_owned(),
+    };
+    ModelItem {
+        meta,
+        model: "m/up-1".to_owned(),
+        messages: vec![Json::of(&json!({"role": "user", "content": "hi"}))],
+        tools: vec![],
+        parallel_tool_calls: true,
+        parameters: Map::new(),
+        streaming: Streaming { enabled: streamed, connect: 1, first_byte: 1, idle: 1, ..Streaming::default() },
+    }
+}
+
+fn providers(url: &str, more: &str) -> Providers {
+    let text = format!("providers: {{m: {{kind: openai_chat, base_url: \"{url}\"{more}}}}}");
+    let file = TextFile { origin: "models.yaml".to_owned(), text };
+    Providers::new(models::parse(&file).unwrap(), &Paths::default()).unwrap()
+}
+
+async fn call(providers: &Providers, item: &ModelItem) -> Result<Reply, Failure> {
+    let (_, provider) = providers.resolve(&item.model).unwrap();
+    let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
+    let traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
+    let request = Request { item, upstream: "up-1", traceparent };
+    let asked = async {
+        let send = send;
+        provider.call(&request, &send, &SystemClock).await
+    };
+    let gathered = async {
+        let mut reply = Reply::default();
+        while let Some(more) = deltas.recv().await {
+            for delta in more {
+                reply.add(&delta)?;
+            }
+        }
+        Ok(reply)
+    };
+    let (ended, reply) = tokio::join!(asked, gathered);
+    ended.and(reply)
+}
+
+async fn answered(answer: Answer, streamed: bool) -> Result<Reply, Failure> {
+    let server = ModelServer::with_replies(vec![answer]).await.unwrap();
+    call(&providers(&server.base_url(), ""), &item(streamed)).await
+}
+
+async fn kind(answer: Answer) -> FailureKind {
+    answered(answer, true).await.map(|reply| panic!("a reply: {reply:?}")).unwrap_err().kind
+}
+
+#[tokio::test]
+async fn a_reply_streamed_and_whole() {
+    for streamed in [true, false] {
+        let answer = Answer::text("Hello you")
+            .and_reasoning("Hm")
+            .and_calls(&[("f", json!({"a": "ä"})), ("g", json!({}))])
+            .usage(7, 3);
+        let reply = answered(answer, streamed).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("Hello you", "Hm"));
+        assert_eq!(reply.calls(), [ToolCall::new("call_0", "f", "{\"a\":\"ä\"}"), ToolCall::new("call_1", "g", "{}")]);
+        assert_eq!(reply.finish, Some((FinishReason::ToolCalls, "tool_calls".to_owned())));
+        assert_eq!(reply.usage, Some(Usage { input: 7, output: 3, cached: 0, reasoning: 0 }));
+        assert_eq!(reply.model, "up-1");
+    }
+}
+
+#[tokio::test]
+async fn what_the_provider_is_sent() {
+    let server = ModelServer::with_replies(vec![Answer::text("ok")]).await.unwrap();
+    let headers = ", headers: {x-title: ailoop}";
+    call(&providers(&server.base_url(), headers), &item(true)).await.unwrap();
+    let asked = server.asked();
+    assert_eq!(asked[0].header("x-title"), Some("ailoop"));
+    assert_eq!(asked[0].header("traceparent"), Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
+    assert_eq!(asked[0].header("authorization"), None);
+    assert_eq!((asked[0].body["model"].as_str(), asked[0].last_user()), (Some("up-1"), "hi"));
+}
+
+#[tokio::test]
+async fn a_key_is_sent_and_never_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("key");
+    std::fs::write(&path, "sk-secret\n").unwrap();
+    let echo = Answer::status(401, r#"{"error":{"message":"wrong key: sk-secret"}}"#);
+    let server = ModelServer::with_replies(vec![echo]).await.unwrap();
+    let entry = format!(", api_key_file: {:?}", path.display().to_string());
+    let failure = call(&providers(&server.base_url(), &entry), &item(true)).await.unwrap_err();
+    assert_eq!(server.asked()[0].header("authorization"), Some("Bearer sk-secret"));
+    assert_eq!(failure.kind, FailureKind::Auth);
+    assert!(failure.message.ends_with("wrong key: [key]"), "{}", failure.message);
+
+    let missing = providers(&server.base_url(), ", api_key_env: AILOOP_TEST_NO_SUCH_KEY");
+    let failure = call(&missing, &item(true)).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Auth);
+    assert!(failure.message.contains("AILOOP_TEST_NO_SUCH_KEY"), "{}", failure.message);
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_provider_that_answers_with_an_error() {
+    let failure = answered(Answer::status(429, "{}").header("retry-after", "7"), true).await.unwrap_err();
+    assert_eq!((failure.kind, failure.retry_after), (FailureKind::RateLimited, Some(Duration::from_secs(7))));
+    assert_eq!(kind(Answer::status(503, "<html>busy</html>")).await, FailureKind::Overloaded);
+    assert_eq!(kind(Answer::status(500, "")).await, FailureKind::Unreachable);
+    assert_eq!(kind(Answer::status(200, "<html>login</html>")).await, FailureKind::Garbage);
+    let context = r#"{"error":{"code":"context_length_exceeded","message":"too long"}}"#;
+    assert_eq!(kind(Answer::status(400, context)).await, FailureKind::ContextLength);
+    let failure = answered(Answer::status(307, "").header("location", "http://127.0.0.1:9/"), true).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::BadRequest);
+    assert!(failure.message.contains("redirects to http://127.0.0.1:9/"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_there() {
+    let url = model::refusing_url().await.unwrap();
+    let failure = call(&providers(&url, ""), &item(true)).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Unreachable);
+    assert!(!failure.message.contains("http"), "{}", failure.message);
+    let nowhere = call(&providers("http://no-such-host.invalid/v1", ""), &item(true)).await.unwrap_err();
+    assert_eq!(nowhere.kind, FailureKind::Unreachable);
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_or_falls_silent() {
+    let (end, broken) =
+        tokio::join!(kind(Answer::text("half a").and_stop()), kind(Answer::text("half a").and_break()),);
+    assert_eq!((end, broken), (FailureKind::Truncated, FailureKind::Truncated));
+    let call = Answer::calls(&[("f", json!({"a": 1}))]).and_break();
+    assert_eq!(kind(call).await, FailureKind::Truncated);
+    let (first, before, idle) =
+        tokio::join!(kind(Answer::hang()), kind(Answer::raw("").and_hang()), kind(Answer::text("half a").and_hang()),);
+    assert_eq!((first, before, idle), (FailureKind::Hung, FailureKind::Hung, FailureKind::Hung));
+    let garbage = kind(Answer::text("half a").and_raw("data: {oops\n\n")).await;
+    assert_eq!(garbage, FailureKind::Garbage);
+}
+
+#[tokio::test]
+async fn what_follows_a_complete_reply_cannot_spoil_it() {
+    let done = "data: {\"choices\":[{\"delta\":{\"content\":\"all\"},\"finish_reason\":\"stop\"}]}\n\n";
+    for answer in [Answer::raw(done), Answer::raw(done).and_break(), Answer::raw(done).and_hang()] {
+        assert_eq!(answered(answer, true).await.unwrap().text, "all");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_ends_at_the_provider_too() {
+    let gate = Gate::new();
+    let answer = Answer::text("half a").and_gate(&gate);
+    let server = ModelServer::with_replies(vec![answer]).await.unwrap();
+    let providers = providers(&server.base_url(), "");
+    let mut item = item(true);
+    item.streaming.idle = 60;
+    tokio::select! {
+        ended = call(&providers, &item) => panic!("it ended: {ended:?}"),
+        () = gate.reached() => {}
+    }
+    tokio::time::timeout(Duration::from_secs(10), server.is_idle()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_whole_reply_may_take_longer_than_a_first_byte() {
+    let server = ModelServer::with_replies(vec![Answer::text("late").and_delay(Duration::from_millis(1_500))]);
+    let server = server.await.unwrap();
+    assert_eq!(call(&providers(&server.base_url(), ""), &item(false)).await.unwrap().text, "late");
+}
