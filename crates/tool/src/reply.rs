@@ -1,0 +1,75 @@
+//! What a handler gives back: a result, or an error that the model reads.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+
+/// A result: JSON or text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply(Bytes);
+
+impl Reply {
+    /// Serialises anything as JSON.
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, ToolError> {
+        Ok(Self(serde_json::to_vec(value)?.into()))
+    }
+
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.0
+    }
+}
+
+impl From<String> for Reply {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<&str> for Reply {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<Value> for Reply {
+    fn from(value: Value) -> Self {
+        value.to_string().into()
+    }
+}
+
+/// An error that the model reads. Any [`std::error::Error`] becomes one with `?`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ToolError(String);
+
+impl ToolError {
+    /// Says what is wrong, and best also what to do about it.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self(message.to_string())
+    }
+
+    /// What the model reads.
+    pub fn message(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+// No `impl Error for ToolError`: it would forbid this one.
+impl<E: std::error::Error> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        Self::new(error)
+    }
+}

@@ -1,0 +1,291 @@
+//! Serving tools over one connection, from the first call to the drain.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::{Client, HeaderMap, Message, Subscriber};
+use bytes::Bytes;
+use futures::stream::SelectAll;
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::running::Running;
+use crate::services::Service;
+use crate::wire::{self, header};
+use crate::{Call, Reply, Tool, ToolError};
+
+/// Calls of one tool that run at the same time, where nothing else is said; the next ones wait.
+const CONCURRENCY_DEFAULT: usize = 16;
+/// How long running calls may take when the process is told to end.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long after its deadline a call is dropped: the caller has given up by then, and has said so better.
+const OVERDUE: Duration = Duration::from_secs(1);
+/// Bytes of an error's header; the whole text is the body.
+const ERROR_HEADER_BYTES_MAX: usize = 512;
+
+/// Why tools cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// NATS cannot be reached, or refuses the credentials.
+    #[error("NATS cannot be used: {0}")]
+    Connect(#[from] async_nats::ConnectError),
+    /// A subscription was refused.
+    #[error("cannot subscribe: {0}")]
+    Subscribe(#[from] async_nats::SubscribeError),
+    /// A name is not one token of a subject.
+    #[error("{0:?} cannot be used: a tool's name is 1 to 64 of A-Z a-z 0-9 _ -, a tenant's 1 to 32 of a-z 0-9 -")]
+    Name(String),
+}
+
+/// Tools that are about to be served over one connection.
+pub struct Tools {
+    client: Client,
+    tenant: String,
+    concurrency: usize,
+    served: Vec<Tool>,
+}
+
+impl Tools {
+    /// Serves over a connection of yours.
+    pub fn new(client: Client) -> Self {
+        Self { client, tenant: "default".to_owned(), concurrency: CONCURRENCY_DEFAULT, served: Vec::new() }
+    }
+
+    /// Connects, for example to `nats://127.0.0.1:4222` or `nats://user:password@host`.
+    pub async fn connect(url: &str) -> Result<Self, ServeError> {
+        Ok(Self::new(async_nats::ConnectOptions::new().name("ailoop-tool").connect(url).await?))
+    }
+
+    /// Whose sessions may use the tools; `default` where nothing is said.
+    #[must_use]
+    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = tenant.into();
+        self
+    }
+
+    /// Calls of each tool that run at the same time, at least one.
+    #[must_use]
+    pub fn concurrency(mut self, calls: usize) -> Self {
+        self.concurrency = calls.max(1);
+        self
+    }
+
+    /// Adds a tool.
+    #[must_use]
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.served.push(tool);
+        self
+    }
+
+    /// Subscribes and announces every tool; they are served until the result is stopped or dropped.
+    pub async fn serve(self) -> Result<Serving, ServeError> {
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        check(&self.tenant, 32, |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))?;
+        for tool in self.served {
+            check(tool.name(), 64, |byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')?;
+            let service = Service::new(&self.client, &tool, &self.tenant);
+            let calls = wire::call_subject(&self.tenant, tool.name());
+            let cancels = wire::cancel_subject(&self.tenant, tool.name());
+            let server = Server {
+                calls: self.client.queue_subscribe(calls, wire::QUEUE.to_owned()).await?,
+                cancels: self.client.subscribe(cancels).await?,
+                questions: service.subscribe(&self.client).await?,
+                client: self.client.clone(),
+                concurrency: self.concurrency,
+                running: Running::default(),
+                service,
+                tool: Arc::new(tool),
+            };
+            tasks.spawn(server.run(stopped.clone()));
+        }
+        let serving = Serving { client: self.client, tenant: self.tenant, stop, tasks };
+        serving.announce("up").await;
+        Ok(serving)
+    }
+}
+
+fn check(name: &str, max: usize, fits: impl Fn(u8) -> bool) -> Result<(), ServeError> {
+    let good = (1..=max).contains(&name.len()) && name.bytes().all(fits);
+    if good { Ok(()) } else { Err(ServeError::Name(name.to_owned())) }
+}
+
+/// Tools that are being served. Dropping it ends them at once and cancels their calls.
+pub struct Serving {
+    client: Client,
+    tenant: String,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+impl Serving {
+    /// Takes no more calls, finishes those that run (up to `timeout`), and tells the fleet.
+    pub async fn stop(mut self, timeout: Duration) {
+        self.stop.send_replace(true);
+        let _in_time = tokio::time::timeout(timeout, async { while self.tasks.join_next().await.is_some() {} }).await;
+        self.tasks.shutdown().await;
+        self.announce("down").await;
+        if let Err(error) = self.client.flush().await {
+            tracing::debug!(%error, "the last replies may be lost");
+        }
+    }
+
+    /// Serves until the process gets SIGINT or SIGTERM, or the connection is closed for good; then stops.
+    pub async fn until_ctrl_c(mut self) {
+        tokio::select! {
+            () = told_to_end() => {}
+            () = async { while self.tasks.join_next().await.is_some() {} } => {}
+        }
+        self.stop(DRAIN).await;
+    }
+
+    // Best effort: a tool's user may lack the permission, and a poll finds it too.
+    async fn announce(&self, state: &str) {
+        let body = Bytes::from(json!({"tenant": self.tenant, "state": state}).to_string());
+        if let Err(error) = self.client.publish(wire::ANNOUNCE, body).await {
+            tracing::debug!(%error, "not announced");
+        }
+    }
+}
+
+#[cfg(unix)]
+async fn told_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return interrupted().await;
+    };
+    tokio::select! {
+        () = interrupted() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+#[cfg(not(unix))]
+async fn told_to_end() {
+    interrupted().await;
+}
+
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// One tool at work: owns its subscriptions and its calls.
+struct Server {
+    client: Client,
+    tool: Arc<Tool>,
+    service: Service,
+    calls: Subscriber,
+    cancels: Subscriber,
+    questions: SelectAll<Subscriber>,
+    concurrency: usize,
+    running: Running,
+}
+
+/// How a call went, for the statistics.
+struct Finished {
+    took: Duration,
+    error: Option<String>,
+}
+
+impl Server {
+    async fn run(mut self, mut stopped: watch::Receiver<bool>) {
+        let mut tasks: JoinSet<Finished> = JoinSet::new();
+        let (mut open, mut draining) = (true, false);
+        while open || !tasks.is_empty() {
+            tokio::select! {
+                Some(cancel) = self.cancels.next() => self.cancel(&cancel),
+                Some(done) = tasks.join_next() => if let Ok(done) = done {
+                    self.service.count(done.took, done.error);
+                },
+                () = told(&mut stopped), if !draining => {
+                    draining = true;
+                    self.questions.clear();
+                    // Calls that the server has sent already still come; then the subscription ends.
+                    open = self.calls.drain().await.is_ok();
+                }
+                Some(question) = self.questions.next() => self.tell(&question).await,
+                message = self.calls.next(), if open && tasks.len() < self.concurrency => match message {
+                    Some(message) => self.begin(message, &mut tasks),
+                    None => open = false,
+                },
+            }
+        }
+    }
+
+    fn begin(&self, message: Message, tasks: &mut JoinSet<Finished>) {
+        let call = Call::new(self.client.clone(), message);
+        let (place, cancelled) = self.running.enter(call.id());
+        let (client, tool) = (self.client.clone(), self.tool.clone());
+        tasks.spawn(async move {
+            let began = Instant::now();
+            let reply = call.reply_subject();
+            let result = perform(&tool, call, cancelled).await;
+            drop(place);
+            let error = result.as_ref().err().map(|error| error.message().to_owned());
+            if let Some(reply) = reply {
+                respond(&client, reply, result).await;
+            }
+            Finished { took: began.elapsed(), error }
+        });
+    }
+
+    fn cancel(&self, message: &Message) {
+        let id = message.headers.as_ref().and_then(|headers| headers.get(header::CALL));
+        if let Some(id) = id {
+            let tries = self.running.cancel(id.as_str());
+            tracing::debug!(tool = self.tool.name(), call = id.as_str(), tries, "cancelled");
+        }
+    }
+
+    async fn tell(&self, question: &Message) {
+        let (Some(reply), Some(answer)) = (question.reply.clone(), self.service.answer(question)) else { return };
+        if let Err(error) = self.client.publish(reply, answer).await {
+            tracing::debug!(%error, "a question of the services protocol stays unanswered");
+        }
+    }
+}
+
+async fn told(stopped: &mut watch::Receiver<bool>) {
+    // An error means that nobody is left to tell; whoever drops the tools ends this task too.
+    let _gone = stopped.wait_for(|stop| *stop).await.is_err();
+}
+
+/// Runs the handler until it answers, is cancelled, or its deadline passes; a panic is an error like any other.
+async fn perform(tool: &Tool, call: Call, cancelled: oneshot::Receiver<()>) -> Result<Reply, ToolError> {
+    let left = call.time_left().map_or(Duration::MAX, |left| left.saturating_add(OVERDUE));
+    let work = AssertUnwindSafe(async { tool.call(call).await }).catch_unwind();
+    tokio::select! {
+        result = work => result.unwrap_or_else(|_| Err(ToolError::new("the tool failed badly (it panicked)"))),
+        _ = cancelled => Err(ToolError::new("cancelled")),
+        () = tokio::time::sleep(left) => Err(ToolError::new("the deadline has passed")),
+    }
+}
+
+async fn respond(client: &Client, to: async_nats::Subject, result: Result<Reply, ToolError>) {
+    let sent = match result.map(Reply::into_bytes) {
+        Ok(body) if body.len() <= client.max_payload() => client.publish(to, body).await,
+        Ok(body) => {
+            let error = ToolError::new(format!("the result has {} bytes, which is more than NATS carries", body.len()));
+            client.publish_with_headers(to, error_headers(&error), error.message().to_owned().into()).await
+        }
+        Err(error) => client.publish_with_headers(to, error_headers(&error), error.message().to_owned().into()).await,
+    };
+    if let Err(error) = sent {
+        tracing::warn!(%error, "a reply was not sent");
+    }
+}
+
+fn error_headers(error: &ToolError) -> HeaderMap {
+    let line = error.message().lines().next().unwrap_or_default();
+    let end = line.floor_char_boundary(ERROR_HEADER_BYTES_MAX);
+    // A header cannot hold control characters, and an empty one would say that there is no error.
+    let text: String = line[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ERROR, if text.trim().is_empty() { "error" } else { text.as_str() });
+    headers
+}

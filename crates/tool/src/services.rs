@@ -1,0 +1,130 @@
+//! The NATS services protocol (`$SRV.PING`, `INFO`, `STATS`) for one tool.
+//!
+//! Spoken here and not by async-nats' own `service` module, whose endpoints can only be unsubscribed, never drained: a
+//! call that was on its way while its tool goes down would be lost.
+
+use std::time::Duration;
+
+use async_nats::{Client, Message, SubscribeError, Subscriber};
+use bytes::Bytes;
+use futures::stream::{SelectAll, select_all};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::{Tool, wire};
+
+/// What the protocol tells of one tool.
+pub(crate) struct Service {
+    identity: Value,
+    about: String,
+    endpoint: Value,
+    metadata: Value,
+    started: String,
+    stats: Stats,
+}
+
+#[derive(Default)]
+struct Stats {
+    requests: u64,
+    errors: u64,
+    last_error: String,
+    time: Duration,
+}
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Ping,
+    Info,
+    Stats,
+}
+
+impl Verb {
+    const ALL: [Self; 3] = [Self::Ping, Self::Info, Self::Stats];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ping => "PING",
+            Self::Info => "INFO",
+            Self::Stats => "STATS",
+        }
+    }
+}
+
+impl Service {
+    /// A service named after its tool, with the tool as its only endpoint.
+    pub(crate) fn new(client: &Client, tool: &Tool, tenant: &str) -> Self {
+        let id = client.new_inbox().rsplit('.').next().unwrap_or_default().to_owned();
+        let endpoint = json!({"name": tool.name(), "subject": wire::call_subject(tenant, tool.name()), "queue_group": wire::QUEUE});
+        Self {
+            identity: json!({"name": tool.name(), "id": id, "version": tool.semver(), "metadata": {}}),
+            about: tool.about().to_owned(),
+            endpoint,
+            metadata: json!(tool.metadata()),
+            started: OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Subscribes to the nine subjects on which a service is asked.
+    pub(crate) async fn subscribe(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
+        let (name, id) = (self.text("name"), self.text("id"));
+        let mut all = Vec::new();
+        for verb in Verb::ALL.map(Verb::as_str) {
+            for subject in [format!("$SRV.{verb}"), format!("$SRV.{verb}.{name}"), format!("$SRV.{verb}.{name}.{id}")] {
+                all.push(client.subscribe(subject).await?);
+            }
+        }
+        Ok(select_all(all))
+    }
+
+    /// The answer to a question of the protocol.
+    pub(crate) fn answer(&self, question: &Message) -> Option<Bytes> {
+        let asked = question.subject.as_str().split('.').nth(1)?;
+        let verb = Verb::ALL.into_iter().find(|verb| verb.as_str() == asked)?;
+        let mut reply = self.identity.clone();
+        match verb {
+            Verb::Ping => reply["type"] = json!("io.nats.micro.v1.ping_response"),
+            Verb::Info => {
+                reply["type"] = json!("io.nats.micro.v1.info_response");
+                reply["description"] = json!(self.about);
+                let mut endpoint = self.endpoint.clone();
+                endpoint["metadata"] = self.metadata.clone();
+                reply["endpoints"] = json!([endpoint]);
+            }
+            Verb::Stats => {
+                reply["type"] = json!("io.nats.micro.v1.stats_response");
+                reply["started"] = json!(self.started);
+                reply["endpoints"] = json!([self.stats.write(self.endpoint.clone())]);
+            }
+        }
+        Some(Bytes::from(reply.to_string()))
+    }
+
+    /// Counts a call.
+    pub(crate) fn count(&mut self, took: Duration, error: Option<String>) {
+        self.stats.requests += 1;
+        self.stats.time += took;
+        if let Some(error) = error {
+            self.stats.errors += 1;
+            self.stats.last_error = error;
+        }
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.identity[key].as_str().unwrap_or_default()
+    }
+}
+
+impl Stats {
+    fn write(&self, mut endpoint: Value) -> Value {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let total = nanos(self.time);
+        endpoint["num_requests"] = json!(self.requests);
+        endpoint["num_errors"] = json!(self.errors);
+        endpoint["last_error"] = json!(self.last_error);
+        endpoint["processing_time"] = json!(total);
+        endpoint["average_processing_time"] = json!(total.checked_div(self.requests).unwrap_or(0));
+        endpoint
+    }
+}

@@ -1,0 +1,46 @@
+//! Making a result fit into what a model reads, so that it is cut by us and stays JSON.
+
+use contract::limits::TOOL_OUTPUT_BYTES_MAX;
+use serde_json::Value;
+
+/// Bytes of JSON that lists and contents may take; the rest is for what stands around them.
+pub(super) const ROOM: usize = TOOL_OUTPUT_BYTES_MAX - (8 << 10);
+
+/// The first values that fit together into [`ROOM`] bytes of JSON.
+pub(super) fn fitting(values: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    let mut room = ROOM;
+    let fits = |value: &Value| {
+        let left = room.checked_sub(value.to_string().len() + 1);
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    values.into_iter().take_while(fits).collect()
+}
+
+/// Bytes of a text within JSON.
+pub(super) fn escaped_len(text: &str) -> usize {
+    let more = |c: char| match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 1,
+        c if u32::from(c) < 0x20 => 5,
+        _ => 0,
+    };
+    text.len() + text.chars().map(more).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_those_of_json() {
+        for text in ["", "plain", "a\"b\\c\n\t\r", "\u{1}\u{1f}", "ä€😀", "\u{8}\u{c}\u{7f}"] {
+            assert_eq!(escaped_len(text) + 2, serde_json::to_string(text).unwrap().len(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_fits_is_kept() {
+        let kept = fitting(std::iter::repeat_n(Value::from("x".repeat(997)), 1_000));
+        assert_eq!(kept.len(), ROOM / 1_000);
+    }
+}

@@ -1,0 +1,51 @@
+//! `list_files`: what is there, how large, and of which kinds.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use ailoop_tool::ToolError;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::fit::fitting;
+use super::root::Root;
+use super::walk;
+
+/// Files that are listed where nothing is said.
+const FILES_DEFAULT: usize = 500;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(default)]
+    max: Option<usize>,
+}
+
+/// Totals count everything; the list is capped.
+pub(super) fn list(root: &Root, arguments: &Arguments) -> Result<Value, ToolError> {
+    let text = arguments.path.as_deref().unwrap_or_default();
+    let (prefix, is_dir) = walk::check(root, text)?;
+    if !is_dir {
+        return Err(ToolError::new(format!("{text:?} is a file: read it with read_file")));
+    }
+    let (files, missing) = walk::files(root, &prefix, Instant::now() + walk::TIME_MAX);
+    let mut by_extension: BTreeMap<&str, usize> = BTreeMap::new();
+    for file in &files {
+        let extension = Path::new(&file.path).extension().and_then(|text| text.to_str()).unwrap_or("(none)");
+        *by_extension.entry(extension).or_default() += 1;
+    }
+    let total_bytes: u64 = files.iter().map(|file| file.bytes).sum();
+    let max = arguments.max.unwrap_or(FILES_DEFAULT);
+    let listed = fitting(files.iter().take(max).map(|file| json!({"path": file.path, "bytes": file.bytes})));
+    Ok(json!({
+        "root": root.name,
+        "truncated": missing || listed.len() < files.len(),
+        "files": listed,
+        "total": files.len(),
+        "total_bytes": total_bytes,
+        "by_extension": by_extension,
+    }))
+}

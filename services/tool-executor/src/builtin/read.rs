@@ -1,0 +1,82 @@
+//! `read_file`: a text file, whole or a range of its lines.
+
+use std::io::Read;
+
+use ailoop_tool::ToolError;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::fit::{ROOM, escaped_len};
+use super::root::{Root, failed};
+use super::walk;
+
+/// Bytes of a file that can be read at all, since its lines must be counted.
+const FILE_BYTES_MAX: u64 = 32 << 20;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    path: String,
+    #[serde(default)]
+    offset: Option<usize>,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// A file that is not text is told by its size; content that does not fit goes on at `next_offset`.
+pub(super) fn read(root: &Root, arguments: &Arguments) -> Result<Value, ToolError> {
+    let (path, is_dir) = walk::check(root, &arguments.path)?;
+    if is_dir {
+        return Err(ToolError::new(format!("{:?} is a directory: use list_files", arguments.path)));
+    }
+    let shown = walk::shown(&path);
+    let Some(bytes) = bytes(root, &path, &arguments.path)? else {
+        return Err(ToolError::new(format!("{shown:?} has over {FILE_BYTES_MAX} bytes: find lines with search_text")));
+    };
+    let size = bytes.len();
+    let Some(text) = text(bytes) else {
+        return Ok(
+            json!({"path": shown, "lines": 0, "bytes": size, "content": "", "truncated": false, "binary": true}),
+        );
+    };
+    let first = arguments.offset.unwrap_or(1).max(1);
+    let wanted = text.split_inclusive('\n').skip(first - 1).take(arguments.limit.unwrap_or(usize::MAX));
+    let (mut content, mut budget, mut next, mut truncated) = (String::new(), ROOM, first, false);
+    for line in wanted {
+        if let Some(left) = budget.checked_sub(escaped_len(line)) {
+            content.push_str(line);
+            (budget, next) = (left, next + 1);
+            continue;
+        }
+        truncated = true;
+        if content.is_empty() {
+            // One line that is too long alone: its beginning. At worst each byte takes six.
+            content.push_str(&line[..line.floor_char_boundary(ROOM / 6)]);
+            next += 1;
+        }
+        break;
+    }
+    let mut result = json!({"path": shown, "lines": text.lines().count(), "bytes": size, "content": content,
+        "truncated": truncated});
+    if truncated {
+        result["next_offset"] = json!(next);
+    }
+    Ok(result)
+}
+
+/// A file's content; none where it is too large.
+fn bytes(root: &Root, path: &std::path::Path, given: &str) -> Result<Option<Vec<u8>>, ToolError> {
+    let failed = |error: std::io::Error| failed(given, &error);
+    // Pipes and devices would block or never end.
+    if !root.dir.metadata(path).map_err(failed)?.is_file() {
+        return Err(ToolError::new(format!("{given:?} is not a regular file")));
+    }
+    let mut bytes = Vec::new();
+    root.dir.open(path).map_err(failed)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    Ok((bytes.len() as u64 <= FILE_BYTES_MAX).then_some(bytes))
+}
+
+/// A text; none where the bytes are none.
+pub(super) fn text(bytes: Vec<u8>) -> Option<String> {
+    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
+}

@@ -1,0 +1,94 @@
+//! `search_text`: lines that match a regular expression.
+
+use std::io::Read;
+use std::time::Instant;
+
+use ailoop_tool::ToolError;
+use regex::{Regex, RegexBuilder};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::fit::fitting;
+use super::read::text;
+use super::root::Root;
+use super::walk::{self, File};
+
+/// Matches that are shown where nothing is said.
+const MATCHES_DEFAULT: usize = 100;
+/// Matches that are shown at most.
+const MATCHES_MAX: usize = 1_000;
+/// Bytes of a file that is searched; a larger one is hardly written by hand.
+const FILE_BYTES_MAX: u64 = 2 << 20;
+/// Bytes of a pattern.
+const PATTERN_BYTES_MAX: usize = 4 << 10;
+/// Bytes of a compiled pattern.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a line that are shown.
+const LINE_BYTES_MAX: usize = 300;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    pattern: String,
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(default)]
+    max: Option<usize>,
+}
+
+/// Totals count everything that could be searched in time; the matches are capped.
+pub(super) fn search(root: &Root, arguments: &Arguments) -> Result<Value, ToolError> {
+    let pattern = compile(&arguments.pattern)?;
+    let (prefix, is_dir) = walk::check(root, arguments.path.as_deref().unwrap_or_default())?;
+    let end = Instant::now() + walk::TIME_MAX;
+    let (files, mut missing) = if is_dir {
+        walk::files(root, &prefix, end)
+    } else {
+        (vec![File { path: walk::shown(&prefix), bytes: 0 }], false)
+    };
+    let max = arguments.max.unwrap_or(MATCHES_DEFAULT).min(MATCHES_MAX);
+    let (mut matches, mut total, mut files_hit) = (Vec::new(), 0_usize, 0_usize);
+    for file in &files {
+        if Instant::now() > end {
+            missing = true;
+            break;
+        }
+        let Some(text) = content(root, file) else { continue };
+        let before = total;
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| pattern.is_match(line)) {
+            total += 1;
+            if matches.len() < max {
+                let line = &line[..line.floor_char_boundary(LINE_BYTES_MAX)];
+                matches.push(json!({"path": file.path, "line": index + 1, "text": line}));
+            }
+        }
+        files_hit += usize::from(total > before);
+    }
+    let matches = fitting(matches);
+    Ok(json!({
+        "pattern": arguments.pattern,
+        "truncated": missing || matches.len() < total,
+        "matches": matches,
+        "total": total,
+        "files": files_hit,
+    }))
+}
+
+fn compile(pattern: &str) -> Result<Regex, ToolError> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(ToolError::new(format!("the pattern has over {PATTERN_BYTES_MAX} bytes")));
+    }
+    let regex = RegexBuilder::new(pattern).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build();
+    regex.map_err(|error| ToolError::new(format!("the pattern cannot be used: {error}")))
+}
+
+/// A file's text; none where it is too large, not text, or gone.
+fn content(root: &Root, file: &File) -> Option<String> {
+    let opened = root.dir.metadata(&file.path).ok().filter(cap_std::fs::Metadata::is_file)?;
+    if opened.len() > FILE_BYTES_MAX {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    root.dir.open(&file.path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    text(bytes)
+}

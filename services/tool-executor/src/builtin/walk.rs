@@ -1,0 +1,77 @@
+//! Walking the files of the project: sorted, without hidden and ignored ones and build output.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ignore::{DirEntry, WalkBuilder};
+
+use super::root::Root;
+
+/// How long one call may walk and read.
+pub(super) const TIME_MAX: Duration = Duration::from_secs(20);
+/// Files that one call looks at.
+const FILES_MAX: usize = 200_000;
+/// Directories that are never entered.
+const SKIPPED: &[&str] = &[".git", "target", "node_modules"];
+
+/// A file of the project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct File {
+    /// Relative to the root, with `/`.
+    pub(super) path: String,
+    pub(super) bytes: u64,
+}
+
+/// The files below `prefix`, until `end`; the second value says whether some are missing.
+pub(super) fn files(root: &Root, prefix: &Path, end: Instant) -> (Vec<File>, bool) {
+    // From the root also for a part of it, so that the ignore files above that part count, and none above the root.
+    let start = root.path.join(prefix);
+    let wanted = move |entry: &DirEntry| {
+        let skipped = entry.depth() > 0 && SKIPPED.iter().any(|name| entry.file_name() == *name);
+        !skipped && (entry.path().starts_with(&start) || start.starts_with(entry.path()))
+    };
+    let walk = WalkBuilder::new(&root.path)
+        .parents(false)
+        .git_global(false)
+        .require_git(false)
+        .follow_links(false)
+        .sort_by_file_path(Path::cmp)
+        .filter_entry(wanted)
+        .build();
+    let mut files = Vec::new();
+    for entry in walk.filter_map(Result::ok) {
+        if Instant::now() > end || files.len() >= FILES_MAX {
+            return (files, true);
+        }
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let Some(path) = entry.path().strip_prefix(&root.path).ok().and_then(slashed) else { continue };
+        files.push(File { path, bytes: entry.metadata().map_or(0, |metadata| metadata.len()) });
+    }
+    (files, false)
+}
+
+/// A path with `/`; none where it is not UTF-8, since no model could name it.
+fn slashed(path: &Path) -> Option<String> {
+    let parts: Option<Vec<&str>> = path.components().map(|part| part.as_os_str().to_str()).collect();
+    parts.map(|parts| parts.join("/"))
+}
+
+/// The path of a file or directory as a model gave it, for a message.
+pub(super) fn shown(path: &Path) -> String {
+    let text = slashed(path).unwrap_or_default();
+    if text.is_empty() { ".".to_owned() } else { text }
+}
+
+/// Checks that a directory or file is there, within the root.
+pub(super) fn check(root: &Root, text: &str) -> Result<(PathBuf, bool), ailoop_tool::ToolError> {
+    let path = super::root::relative(text)?;
+    if path.as_os_str().is_empty() {
+        return Ok((path, true));
+    }
+    // Resolves links, and refuses those that lead out.
+    let real = root.dir.canonicalize(&path).map_err(|error| super::root::failed(text, &error))?;
+    let metadata = root.dir.metadata(&real).map_err(|error| super::root::failed(text, &error))?;
+    Ok((real, metadata.is_dir()))
+}

@@ -1,0 +1,204 @@
+//! One call on its way: the request to the tool, and everything that may end it.
+
+use std::time::Duration;
+
+use bus::{Bus, BusError, Headers, Heard, Subscription};
+use bytes::Bytes;
+use contract::ids::CallAttempt;
+use contract::subject::{self, SessionKey};
+use contract::tool::{EffectClass, Outcome, ToolItem, header};
+use contract::{ErrorCode, limits};
+use futures::StreamExt;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::reply::{Answer, Reply, read};
+
+/// How often a call that may run again is sent once more after its answer may have been lost.
+const RESENDS_MAX: u32 = 3;
+/// Pause before that.
+const RESEND_AFTER: Duration = Duration::from_millis(200);
+
+/// A call that may be dispatched.
+pub(crate) struct Dispatch<'a> {
+    pub(crate) bus: &'a Bus,
+    pub(crate) key: &'a SessionKey,
+    pub(crate) call: &'a CallAttempt,
+    pub(crate) item: &'a ToolItem,
+    /// Which delivery of the item this is, from 1.
+    pub(crate) delivered: u64,
+    /// How long the tool has.
+    pub(crate) timeout: Duration,
+    pub(crate) cancelled: &'a CancellationToken,
+}
+
+/// What waiting for a reply came to.
+enum Waited {
+    Answered(Answer),
+    /// Nobody subscribes.
+    NoTool,
+    /// The connection was lost, and perhaps the answer with it.
+    Lost,
+    /// The deadline passed.
+    Late,
+    /// Called off.
+    Cancelled,
+    /// No longer open in the log.
+    Closed,
+}
+
+impl Dispatch<'_> {
+    /// Calls the tool; `None` when meanwhile nobody wants the answer any more.
+    pub(crate) async fn run(&self) -> Option<Answer> {
+        let deadline = Instant::now() + self.timeout;
+        let mut resends = 0;
+        // Replies of an earlier try still count: a tool that takes effect once may answer either.
+        let mut replies = futures::stream::SelectAll::new();
+        loop {
+            let waited = match self.send().await {
+                Ok(subscription) => {
+                    replies.push(subscription);
+                    self.wait(&mut replies, deadline).await
+                }
+                Err(BusError::NoResponders { .. }) => Waited::NoTool,
+                Err(error @ BusError::TooLarge { .. }) => Waited::Answered(Answer::error(
+                    ErrorCode::TooLarge,
+                    format!("the arguments are too large: {error}"),
+                )),
+                Err(error) => {
+                    tracing::warn!(session = %self.key, call = %self.call, %error, "request to tool failed");
+                    Waited::Lost
+                }
+            };
+            match waited {
+                Waited::Answered(answer) => return Some(answer),
+                Waited::NoTool => return Some(no_tool(self.item.tool.as_str(), resends > 0)),
+                Waited::Lost if self.repeatable() && resends < RESENDS_MAX => {
+                    resends += 1;
+                    sleep(RESEND_AFTER).await;
+                }
+                Waited::Lost => return Some(self.lost()),
+                Waited::Late => {
+                    self.tell_tool().await;
+                    return Some(self.late());
+                }
+                Waited::Cancelled => {
+                    self.tell_tool().await;
+                    return Some(Answer::new(Outcome::Cancelled, "cancelled"));
+                }
+                Waited::Closed => {
+                    self.tell_tool().await;
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn send(&self) -> Result<Subscription, BusError> {
+        let subject = subject::tool(&self.key.tenant, &self.item.tool);
+        let body = Bytes::copy_from_slice(self.item.arguments.get().as_bytes());
+        self.bus.transport().request_many(&subject, self.headers(), body).await
+    }
+
+    async fn wait(&self, replies: &mut futures::stream::SelectAll<Subscription>, deadline: Instant) -> Waited {
+        let mut check = interval_at(Instant::now() + limits::WORKER_CHECK_EVERY, limits::WORKER_CHECK_EVERY);
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard_any = false;
+        loop {
+            tokio::select! {
+                biased;
+                heard = replies.next() => match heard {
+                    Some(Heard::Message(message)) => {
+                        heard_any = true;
+                        match read(&message, self.item.max_output) {
+                            Reply::Final(answer) => return Waited::Answered(answer),
+                            Reply::Progress => tracing::debug!(session = %self.key, call = %self.call, "progress"),
+                        }
+                    }
+                    Some(Heard::Gap) => {
+                        heard_any = true;
+                        // A call that must not run twice can still be answered: it is waited for.
+                        if self.repeatable() {
+                            return Waited::Lost;
+                        }
+                    }
+                    None => return if heard_any { Waited::Lost } else { Waited::NoTool },
+                },
+                () = self.cancelled.cancelled() => return Waited::Cancelled,
+                () = tokio::time::sleep_until(deadline) => return Waited::Late,
+                _ = check.tick() => if self.is_closed().await {
+                    return Waited::Closed;
+                },
+            }
+        }
+    }
+
+    async fn is_closed(&self) -> bool {
+        self.bus.is_closed(self.key, self.call, self.item.meta.slot).await.unwrap_or(false)
+    }
+
+    /// Tells the tool that nobody waits any more; best effort.
+    async fn tell_tool(&self) {
+        let subject = subject::tool_cancel(&self.key.tenant, &self.item.tool);
+        let headers = vec![(header::CALL.to_owned(), self.fleet_id())];
+        if let Err(error) = self.bus.transport().publish(&subject, headers, Bytes::new()).await {
+            tracing::debug!(session = %self.key, call = %self.call, %error, "tool not told of the cancel");
+        }
+    }
+
+    /// The call's id among all sessions: the same for every try, since a tool takes effect once per id.
+    fn fleet_id(&self) -> String {
+        format!("{}-{}", self.key.session, self.call.call)
+    }
+
+    fn headers(&self) -> Headers {
+        let meta = &self.item.meta;
+        let mut headers = vec![
+            (header::CALL.to_owned(), self.fleet_id()),
+            (header::SESSION.to_owned(), self.key.session.to_string()),
+            (header::AGENT.to_owned(), meta.agent.chars().filter(|c| !c.is_control()).collect()),
+            (header::ATTEMPT.to_owned(), format!("{}.{}", meta.attempt, self.delivered)),
+            (header::DEADLINE.to_owned(), meta.deadline.to_string()),
+        ];
+        headers.extend(telemetry::trace::current().map(|parent| (header::TRACEPARENT.to_owned(), parent)));
+        headers
+    }
+
+    fn repeatable(&self) -> bool {
+        match self.item.effect {
+            EffectClass::Pure | EffectClass::Idempotent => true,
+            EffectClass::AtMostOnce => false,
+        }
+    }
+
+    fn late(&self) -> Answer {
+        let text = format!("no answer within {} seconds", self.timeout.as_secs_f64().ceil());
+        Answer::new(
+            Outcome::Timeout,
+            match self.item.effect {
+                EffectClass::Pure => text,
+                EffectClass::Idempotent | EffectClass::AtMostOnce => format!("{text}; the call may still take effect"),
+            },
+        )
+    }
+
+    fn lost(&self) -> Answer {
+        match self.item.effect {
+            EffectClass::Pure | EffectClass::Idempotent => {
+                Answer::error(ErrorCode::Unavailable, "the tool could not be reached: the connection was lost")
+            }
+            EffectClass::AtMostOnce => unknown("the connection was lost while the call ran"),
+        }
+    }
+}
+
+/// A call that must not run twice and of which nobody knows whether it ran.
+pub(crate) fn unknown(why: &str) -> Answer {
+    let text = format!("{why}; nobody knows whether it took effect. Find out before calling again.");
+    Answer::new(Outcome::Unknown, text)
+}
+
+fn no_tool(tool: &str, went: bool) -> Answer {
+    let text = if went { "went away" } else { "is not running" };
+    Answer::error(ErrorCode::NoToolAvailable, format!("nobody serves the tool {tool} now: it {text}"))
+}

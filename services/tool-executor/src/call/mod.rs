@@ -1,0 +1,220 @@
+//! Tool calls: takes items, asks the log whether they may run, runs them, and reports what came of them.
+
+mod cancels;
+mod dispatch;
+mod reply;
+mod unsent;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bus::{Bus, BusError, Claim, Delivery, Handler, Settle, Standing};
+use bytes::Bytes;
+use contract::command::Verb;
+use contract::ids::CallAttempt;
+use contract::model::ResultMeta;
+use contract::streams::Objects;
+use contract::subject::{self, SessionKey};
+use contract::tool::{EffectClass, Outcome, ToolItem, ToolResult};
+use contract::{CommandId, ErrorCode, limits};
+use tokio::time::Instant;
+use tracing::Instrument;
+
+pub(crate) use cancels::Cancels;
+use dispatch::{Dispatch, unknown};
+use reply::Answer;
+use unsent::Unsent;
+
+use crate::Clock;
+use crate::schema::Schemas;
+
+/// Pause before an item that the bus could not serve comes again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Pause before an item that somebody else runs comes again, times its deliveries: a call of the longest kind is over
+/// before too many of them make a dead letter of it.
+const HELD_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// Longest pause before an item of a paused session comes again.
+const PAUSED_AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
+/// Deliveries that handing back a paused item may use up; later it is kept here instead, since too many make a dead
+/// letter of it.
+const HAND_BACKS_MAX: u64 = limits::DELIVERIES_MAX / 2;
+
+/// The handler of the tool queue.
+pub(crate) struct Calls {
+    bus: Bus,
+    clock: Arc<dyn Clock>,
+    cancels: Cancels,
+    schemas: Schemas,
+    unsent: Unsent,
+}
+
+/// One delivered call.
+struct Work<'a> {
+    key: &'a SessionKey,
+    call: &'a CallAttempt,
+    item: &'a ToolItem,
+    delivered: u64,
+}
+
+impl Calls {
+    pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, cancels: Cancels, schemas: Schemas) -> Self {
+        Self { bus, clock, cancels, schemas, unsent: Unsent::default() }
+    }
+
+    async fn settle(&self, delivery: &Delivery) -> Result<Settle, BusError> {
+        let bad = |reason: &str| Settle::Reject { code: ErrorCode::BadRequest, reason: reason.to_owned() };
+        let Some(subject) = subject::parse_item(&delivery.subject) else { return Ok(bad("not a tool call's subject")) };
+        let (key, call) = (&subject.key, &subject.call);
+        if let Some(result) = self.unsent.get(key, call) {
+            return self.report(key, call, &result).await.map(|()| Settle::Done);
+        }
+        let body = self.bus.open(Objects::Work, delivery.payload.clone()).await?;
+        let item: ToolItem = match serde_json::from_slice(&body) {
+            Ok(item) => item,
+            Err(error) => return Ok(bad(&format!("not a tool call: {error}"))),
+        };
+        if subject.tool.as_ref() != Some(&item.tool) || call.call != item.meta.call || call.attempt != item.meta.attempt
+        {
+            return Ok(bad("subject and body name different calls"));
+        }
+        let work = Work { key, call, item: &item, delivered: delivery.delivered };
+        let place = self.cancels.enter(key, call);
+        if let Some(settle) = self.not_now(&work).await? {
+            return Ok(settle);
+        }
+        if delivery.delivered > 1 && self.bus.call_is_held(key, &call.call).await? {
+            let deliveries = u32::try_from(delivery.delivered).unwrap_or(u32::MAX);
+            return Ok(Settle::Retry(HELD_AGAIN_AFTER.saturating_mul(deliveries)));
+        }
+        let _held = self.bus.hold_call(key, &call.call).await?;
+        let attempt = format!("{}.{}", call.attempt, delivery.delivered);
+        let span =
+            telemetry::span::execute_tool(key.session.as_str(), call.call.as_str(), &attempt, item.tool.as_str());
+        if let Some(parent) = bus::transport::header(&delivery.headers, contract::tool::header::TRACEPARENT) {
+            telemetry::trace::set_parent(&span, parent);
+        }
+        self.execute(&work, &place.token).instrument(span).await
+    }
+
+    /// Asks the log; a settlement when the call must not start now.
+    async fn not_now(&self, work: &Work<'_>) -> Result<Option<Settle>, BusError> {
+        loop {
+            match self.bus.standing(work.key, work.call, work.item.meta.slot).await? {
+                Standing::Open => return Ok(None),
+                Standing::Closed => return Ok(Some(Settle::Done)),
+                Standing::Unseen => return Ok(Some(Settle::Retry(AGAIN_AFTER))),
+                Standing::Paused if work.delivered < HAND_BACKS_MAX => {
+                    let doubled = AGAIN_AFTER.saturating_mul(1 << work.delivered.min(8));
+                    return Ok(Some(Settle::Retry(doubled.min(PAUSED_AGAIN_AFTER_MAX))));
+                }
+                Standing::Paused => tokio::time::sleep(limits::WORKER_CHECK_EVERY).await,
+            }
+        }
+    }
+
+    async fn execute(
+        &self,
+        work: &Work<'_>,
+        cancelled: &tokio_util::sync::CancellationToken,
+    ) -> Result<Settle, BusError> {
+        let began = Instant::now();
+        let Some(answer) = self.answer(work, cancelled).await? else {
+            tracing::info!(session = %work.key, call = %work.call, "no longer wanted");
+            return Ok(Settle::Done);
+        };
+        let duration = began.elapsed();
+        let (tool, outcome) = (work.item.tool.as_str(), word(answer.outcome));
+        let span = tracing::Span::current();
+        telemetry::span::outcome(&span, outcome);
+        if let Some(code) = &answer.code {
+            telemetry::span::failed(&span, code.as_str());
+        }
+        telemetry::metric::tool(tool, outcome, duration);
+        tracing::info!(session = %work.key, call = %work.call, tool, outcome, took_ms = duration.as_millis(), "tool call");
+        let meta = &work.item.meta;
+        let result = ToolResult {
+            meta: ResultMeta { v: meta.v, slot: meta.slot, call: meta.call.clone(), attempt: meta.attempt },
+            outcome: answer.outcome,
+            content: answer.content,
+            code: answer.code,
+            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+        };
+        self.unsent.put(work.key, work.call, &result);
+        self.report(work.key, work.call, &result).await.map(|()| Settle::Done)
+    }
+
+    /// Everything from the arguments to the answer; `None` when nobody wants one any more.
+    async fn answer(
+        &self,
+        work: &Work<'_>,
+        cancelled: &tokio_util::sync::CancellationToken,
+    ) -> Result<Option<Answer>, BusError> {
+        let item = work.item;
+        let tool = (work.key.tenant.clone(), item.tool.clone());
+        if let Err(text) = self.schemas.check(&tool, &item.arguments) {
+            return Ok(Some(Answer::error(ErrorCode::InvalidArguments, text)));
+        }
+        let timeout = item.meta.deadline.since(self.clock.now());
+        if timeout.is_zero() {
+            let text = "the deadline had passed before the tool could be called; it was not called";
+            return Ok(Some(Answer::new(Outcome::Timeout, text)));
+        }
+        let once = match item.effect {
+            EffectClass::Pure | EffectClass::Idempotent => false,
+            EffectClass::AtMostOnce => true,
+        };
+        if once {
+            // An owner of its own for each delivery: what an earlier one did is unknown, also to the same process. Its
+            // number would not do, since an item that is published again counts from 1 again.
+            let owner = uuid::Uuid::now_v7().simple().to_string();
+            match self.bus.claim(work.key, &work.call.call, &owner).await? {
+                Claim::Mine => {}
+                Claim::Theirs => return Ok(Some(unknown("the executor of this call was lost"))),
+            }
+        }
+        let Work { key, call, delivered, .. } = *work;
+        let dispatch = Dispatch { bus: &self.bus, key, call, item, delivered, timeout, cancelled };
+        Ok(dispatch.run().await)
+    }
+
+    /// Stores the result as an input of the session. Its id is the same for every delivery, so that it counts once.
+    async fn report(&self, key: &SessionKey, call: &CallAttempt, result: &ToolResult) -> Result<(), BusError> {
+        let body = serde_json::to_vec(result).map_err(|error| BusError::Malformed(error.to_string()))?;
+        self.bus.send_control(key, Verb::ProvideToolResult, &command_id(call)?, Bytes::from(body)).await?;
+        self.unsent.remove(key, call);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Handler for Calls {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        match self.settle(delivery).await {
+            Ok(settle) => settle,
+            Err(BusError::Malformed(reason)) => Settle::Reject { code: ErrorCode::BadRequest, reason },
+            Err(error) => {
+                tracing::warn!(subject = delivery.subject, %error, "tool call handed back");
+                Settle::Retry(AGAIN_AFTER)
+            }
+        }
+    }
+}
+
+fn command_id(call: &CallAttempt) -> Result<CommandId, BusError> {
+    let plain = CommandId::new(&format!("{}-{}", call.call, call.attempt));
+    // A call id may fill a command id alone.
+    let id = plain.or_else(|_| CommandId::new(&contract::tool::sha256_hex(call.to_string().as_bytes())));
+    id.map_err(|error| BusError::Malformed(error.to_string()))
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Ok => "ok",
+        Outcome::Error => "error",
+        Outcome::Denied => "denied",
+        Outcome::Timeout => "timeout",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Unknown => "unknown",
+    }
+}

@@ -1,0 +1,120 @@
+//! What a tool's reply means: progress, a result, or an error that the model reads.
+
+use bus::Message;
+use contract::ErrorCode;
+use contract::tool::{Outcome, header};
+
+/// A reply, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// It is still at it.
+    Progress,
+    /// The last one.
+    Final(Answer),
+}
+
+/// What goes back to the loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
+    pub(crate) content: String,
+    pub(crate) code: Option<ErrorCode>,
+}
+
+impl Answer {
+    /// Something other than a result; the text is for the model.
+    pub(crate) fn new(outcome: Outcome, content: impl Into<String>) -> Self {
+        Self { outcome, content: content.into(), code: None }
+    }
+
+    /// An error by its code; the text is for the model.
+    pub(crate) fn error(code: ErrorCode, content: impl Into<String>) -> Self {
+        Self { outcome: Outcome::Error, content: content.into(), code: Some(code) }
+    }
+}
+
+/// Reads a reply. At most `max` bytes of it go on to the model.
+pub(crate) fn read(message: &Message, max: usize) -> Reply {
+    if message.header(header::PROGRESS).is_some() {
+        return Reply::Progress;
+    }
+    let body = std::str::from_utf8(&message.payload);
+    let error = message.header(header::ERROR).or_else(|| message.header(header::SERVICE_ERROR));
+    Reply::Final(match (error, body) {
+        (Some(error), body) => {
+            Answer::error(ErrorCode::ToolError, cut(&error_text(error, body.unwrap_or_default()), max))
+        }
+        (None, Ok(body)) => Answer::new(Outcome::Ok, cut(body, max)),
+        (None, Err(_)) => {
+            let text = format!("the tool answered with {} bytes that are not UTF-8 text", message.payload.len());
+            Answer::error(ErrorCode::ToolError, text)
+        }
+    })
+}
+
+/// The header says it in one line; a body may say it in full.
+fn error_text(header: &str, body: &str) -> String {
+    match (header.trim(), body.trim()) {
+        ("", "") => "the tool failed and does not say why".to_owned(),
+        (line, "") => line.to_owned(),
+        (line, body) if body.contains(line) => body.to_owned(),
+        (line, body) => format!("{line}\n{body}"),
+    }
+}
+
+/// Keeps head and tail of a text that is over `max` bytes, and says how much is missing between them.
+pub(crate) fn cut(text: &str, max: usize) -> String {
+    /// Bytes that the note may take.
+    const NOTE: usize = 64;
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let room = max.saturating_sub(NOTE);
+    let head = text.floor_char_boundary(room - room / 3);
+    let tail = text.ceil_char_boundary(text.len() - room / 3);
+    format!("{}\n[… {} of {} bytes left out …]\n{}", &text[..head], tail - head, text.len(), &text[tail..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn reply(headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let message = Message { subject: String::new(), reply: None, headers, payload: Bytes::copy_from_slice(body) };
+        read(&message, 100)
+    }
+
+    #[test]
+    fn every_kind_of_reply() {
+        let ok = |text: &str| Reply::Final(Answer::new(Outcome::Ok, text));
+        let error = |text: &str| Reply::Final(Answer::error(ErrorCode::ToolError, text));
+        assert_eq!(reply(&[], b"{\"a\":1}"), ok("{\"a\":1}"));
+        assert_eq!(reply(&[], b""), ok(""));
+        assert_eq!(reply(&[("ailoop-progress", "")], b"half"), Reply::Progress);
+        assert_eq!(reply(&[("Ailoop-Error", "no such file")], b""), error("no such file"));
+        assert_eq!(reply(&[("Ailoop-Error", "bad")], b"bad: line 3\nx"), error("bad: line 3\nx"));
+        assert_eq!(
+            reply(&[("Nats-Service-Error", "bad"), ("Nats-Service-Error-Code", "500")], b"why"),
+            error("bad\nwhy")
+        );
+        assert_eq!(reply(&[("Ailoop-Error", "")], b""), error("the tool failed and does not say why"));
+        assert_eq!(reply(&[], b"\xff\xfe"), error("the tool answered with 2 bytes that are not UTF-8 text"));
+        assert_eq!(reply(&[("Ailoop-Error", "x")], b"\xff"), error("x"));
+    }
+
+    #[test]
+    fn a_long_text_keeps_head_and_tail_within_the_limit() {
+        for (length, max) in [(101, 100), (5_000, 100), (1_000_000, 1_000), (200, 10), (200, 0)] {
+            let text = format!("<{}>", "ä".repeat(length / 2));
+            let cut = cut(&text, max);
+            assert!(cut.len() <= max.max(64), "{} > {max}", cut.len());
+            assert!(cut.contains("bytes left out"));
+            if max >= 100 {
+                assert!(cut.starts_with('<') && cut.ends_with('>'), "{cut}");
+            }
+        }
+        assert_eq!(cut("short", 5), "short");
+    }
+}

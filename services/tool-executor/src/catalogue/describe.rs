@@ -1,0 +1,227 @@
+//! Reading what a tool says of itself over the NATS services protocol.
+
+use std::collections::BTreeMap;
+
+use contract::limits::TOOL_SCHEMA_BYTES_MAX;
+use contract::tool::{Approval, EffectClass, ToolSpec, metadata};
+use contract::{Json, TenantId, ToolName, subject};
+use serde::Deserialize;
+
+/// Bytes of a description or of instructions; a longer one is refused, since it would fill every prompt.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
+/// An answer to `$SRV.INFO`, as far as it matters. Some languages write `null` for what is absent.
+#[derive(Deserialize)]
+struct Info {
+    #[serde(default)]
+    version: Option<String>,
+    #[serde(default)]
+    endpoints: Option<Vec<Endpoint>>,
+}
+
+#[derive(Deserialize)]
+struct Endpoint {
+    subject: String,
+    #[serde(default)]
+    queue_group: Option<String>,
+    #[serde(default)]
+    metadata: Option<BTreeMap<String, String>>,
+}
+
+/// One endpoint that says that it is a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Described {
+    /// It can be used.
+    Tool(TenantId, ToolSpec),
+    /// It cannot, and why.
+    Bad {
+        /// Its subject.
+        subject: String,
+        /// For people: what, and what to do.
+        reason: String,
+    },
+}
+
+/// Every tool among the endpoints of one service. Other services, and what is not an answer at all, yield none.
+pub(crate) fn read(answer: &[u8]) -> Vec<Described> {
+    let Ok(info) = serde_json::from_slice::<Info>(answer) else { return Vec::new() };
+    let version = info.version.unwrap_or_default();
+    info.endpoints.unwrap_or_default().into_iter().filter_map(|endpoint| endpoint.read(&version)).collect()
+}
+
+impl Endpoint {
+    fn read(self, version: &str) -> Option<Described> {
+        let metadata = self.metadata.unwrap_or_default();
+        let name = metadata.get(metadata::TOOL)?;
+        let queue = self.queue_group.unwrap_or_default();
+        let described = identity(&self.subject, name, &queue)
+            .and_then(|(tenant, name)| Ok(Described::Tool(tenant, spec(name, &metadata, version)?)));
+        Some(described.unwrap_or_else(|reason| Described::Bad { subject: self.subject, reason }))
+    }
+}
+
+/// Whose tool it is and what it is called: from the subject, which the server's permissions protect.
+fn identity(subject: &str, said: &str, queue: &str) -> Result<(TenantId, ToolName), String> {
+    let shape = "the subject must be ai_tool.<tenant>.<tool>";
+    let (tenant, tool) = subject.strip_prefix("ai_tool.").and_then(|rest| rest.split_once('.')).ok_or(shape)?;
+    let tenant = TenantId::new(tenant).map_err(|error| error.to_string())?;
+    let tool = ToolName::new(tool).map_err(|error| error.to_string())?;
+    if tool.as_str() != said {
+        return Err(format!("{} says {said:?}, but the subject is of {tool}", metadata::TOOL));
+    }
+    if queue != subject::TOOL_QUEUE {
+        return Err(format!("the queue group must be {:?}: with {queue:?} a call may run twice", subject::TOOL_QUEUE));
+    }
+    Ok((tenant, tool))
+}
+
+fn spec(name: ToolName, metadata: &BTreeMap<String, String>, version: &str) -> Result<ToolSpec, String> {
+    let get = |key: &str| metadata.get(key).map(String::as_str).filter(|text| !text.is_empty());
+    let text = |key: &str| match get(key) {
+        Some(text) if text.len() > TEXT_BYTES_MAX => Err(format!("{key} has over {TEXT_BYTES_MAX} bytes")),
+        found => Ok(found.map(str::to_owned)),
+    };
+    Ok(ToolSpec {
+        name,
+        description: text(metadata::DESCRIPTION)?.unwrap_or_default(),
+        parameters: get(metadata::PARAMETERS).map_or_else(|| Ok(no_parameters()), schema)?,
+        effect: get(metadata::EFFECT).map_or(Ok(EffectClass::default()), effect)?,
+        approval: get(metadata::APPROVAL).map_or(Ok(Approval::default()), approval)?,
+        timeout_ms: get(metadata::TIMEOUT).map(timeout_ms).transpose()?,
+        max_output: get(metadata::MAX_OUTPUT).map(bytes).transpose()?,
+        instructions: text(metadata::INSTRUCTIONS)?,
+        version: version.to_owned(),
+    })
+}
+
+fn no_parameters() -> Json {
+    Json::of(&serde_json::json!({"type": "object", "properties": {}}))
+}
+
+fn schema(text: &str) -> Result<Json, String> {
+    let key = metadata::PARAMETERS;
+    if text.len() > TOOL_SCHEMA_BYTES_MAX {
+        return Err(format!("{key} has {} bytes, {TOOL_SCHEMA_BYTES_MAX} are allowed", text.len()));
+    }
+    match serde_json::from_str(text) {
+        // Parsed once more, so that white space and repeated keys do not travel on.
+        Ok(object @ serde_json::Value::Object(_)) => Ok(Json::of(&object)),
+        Ok(_) => Err(format!("{key} is not a JSON object")),
+        Err(error) => Err(format!("{key} is not JSON: {error}")),
+    }
+}
+
+fn effect(word: &str) -> Result<EffectClass, String> {
+    match word {
+        "pure" => Ok(EffectClass::Pure),
+        "idempotent" => Ok(EffectClass::Idempotent),
+        "at_most_once" => Ok(EffectClass::AtMostOnce),
+        other => Err(format!("{} is pure, idempotent or at_most_once, not {other:?}", metadata::EFFECT)),
+    }
+}
+
+fn approval(word: &str) -> Result<Approval, String> {
+    match word {
+        "never" => Ok(Approval::Never),
+        "always" => Ok(Approval::Always),
+        other => Err(format!("{} is never or always, not {other:?}", metadata::APPROVAL)),
+    }
+}
+
+fn timeout_ms(text: &str) -> Result<u64, String> {
+    let wanted = text.parse::<f64>().ok().and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
+    match wanted.map(|timeout| timeout.min(contract::limits::TOOL_TIMEOUT_MAX).as_millis()) {
+        Some(ms) if ms > 0 => Ok(u64::try_from(ms).unwrap_or(u64::MAX)),
+        Some(_) | None => Err(format!("{} is a number of seconds above 0, not {text:?}", metadata::TIMEOUT)),
+    }
+}
+
+fn bytes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes) if bytes > 0 => Ok(bytes),
+        Ok(_) | Err(_) => Err(format!("{} is a number of bytes above 0, not {text:?}", metadata::MAX_OUTPUT)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn answer(subject: &str, queue: &str, metadata: &Value) -> Vec<Described> {
+        let info = json!({"type": "io.nats.micro.v1.info_response", "name": "x", "id": "1", "version": "1.2.3",
+            "description": null, "endpoints": [{"name": "x", "subject": subject, "queue_group": queue, "metadata": metadata}]});
+        read(info.to_string().as_bytes())
+    }
+
+    fn bad(subject: &str, queue: &str, metadata: &Value) -> String {
+        match answer(subject, queue, metadata).pop() {
+            Some(Described::Bad { reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_whole_description_is_read() {
+        let metadata = json!({"ailoop.tool": "look", "ailoop.description": "Looks.", "ailoop.effect": "pure",
+            "ailoop.parameters": "{\"type\": \"object\"}", "ailoop.approval": "always", "ailoop.timeout": "1.5",
+            "ailoop.max_output": "100", "ailoop.instructions": "Look twice."});
+        let spec = ToolSpec {
+            name: ToolName::new("look").unwrap(),
+            description: "Looks.".to_owned(),
+            parameters: Json::parse(r#"{"type":"object"}"#).unwrap(),
+            effect: EffectClass::Pure,
+            approval: Approval::Always,
+            timeout_ms: Some(1_500),
+            max_output: Some(100),
+            instructions: Some("Look twice.".to_owned()),
+            version: "1.2.3".to_owned(),
+        };
+        let tenant = TenantId::new("acme").unwrap();
+        assert_eq!(answer("ai_tool.acme.look", "tools", &metadata), [Described::Tool(tenant, spec)]);
+    }
+
+    #[test]
+    fn defaults_are_the_careful_ones() {
+        let Some(Described::Tool(_, spec)) = answer("ai_tool.a.x", "tools", &json!({"ailoop.tool": "x"})).pop() else {
+            panic!("not read")
+        };
+        assert_eq!((spec.effect, spec.approval, spec.timeout_ms), (EffectClass::AtMostOnce, Approval::Never, None));
+        assert_eq!(spec.parameters.get(), r#"{"properties":{},"type":"object"}"#);
+    }
+
+    #[test]
+    fn what_is_no_tool_is_passed_over() {
+        assert_eq!(answer("other.service", "q", &Value::Null), []);
+        assert_eq!(answer("other.service", "q", &json!({"a": "b"})), []);
+        for garbage in ["", "[]", "null", "{\"endpoints\": 3}", "\u{0}"] {
+            assert_eq!(read(garbage.as_bytes()), []);
+        }
+        assert_eq!(read(br#"{"endpoints": null}"#), []);
+    }
+
+    #[test]
+    fn a_bad_one_is_told_what_to_do() {
+        let with = |key: &str, value: &str| json!({"ailoop.tool": "x", key: value});
+        let long = "x".repeat(TOOL_SCHEMA_BYTES_MAX + 1);
+        for (subject, queue, metadata, part) in [
+            ("tools.x", "tools", with("a", "b"), "must be ai_tool.<tenant>.<tool>"),
+            ("ai_tool.A.x", "tools", with("a", "b"), "tenant must be"),
+            ("ai_tool.a.b.x", "tools", with("a", "b"), "tool name must be"),
+            ("ai_tool.a.y", "tools", with("a", "b"), "the subject is of y"),
+            ("ai_tool.a.x", "q", with("a", "b"), "queue group"),
+            ("ai_tool.a.x", "tools", with("ailoop.parameters", "[]"), "not a JSON object"),
+            ("ai_tool.a.x", "tools", with("ailoop.parameters", "{"), "not JSON"),
+            ("ai_tool.a.x", "tools", with("ailoop.parameters", &long), "32768 are allowed"),
+            ("ai_tool.a.x", "tools", with("ailoop.description", &long), "over 16384 bytes"),
+            ("ai_tool.a.x", "tools", with("ailoop.effect", "Pure"), "at_most_once, not \"Pure\""),
+            ("ai_tool.a.x", "tools", with("ailoop.approval", "sometimes"), "never or always"),
+            ("ai_tool.a.x", "tools", with("ailoop.timeout", "-1"), "seconds above 0"),
+            ("ai_tool.a.x", "tools", with("ailoop.timeout", "NaN"), "seconds above 0"),
+            ("ai_tool.a.x", "tools", with("ailoop.max_output", "0"), "bytes above 0"),
+        ] {
+            let reason = bad(subject, queue, &metadata);
+            assert!(reason.contains(part), "{reason:?} lacks {part:?}");
+        }
+    }
+}

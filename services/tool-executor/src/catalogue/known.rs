@@ -1,0 +1,172 @@
+//! What the catalogue holds, and what must be written to keep it so. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use contract::limits::CATALOGUE_AGE_MAX;
+use contract::tool::ToolSpec;
+use contract::{TenantId, ToolName};
+use tokio::time::Instant;
+
+/// Polls in a row that a tool may miss; one answer may come late, two do not.
+const MISSES_MAX: u32 = 2;
+/// When an unchanged entry is written again: half its life, so that one failed write loses nothing.
+const REFRESH_AFTER: Duration = Duration::from_secs(CATALOGUE_AGE_MAX.as_secs() / 2);
+
+/// How long after a start or a lost connection a silent tool is not taken for a gone one: clients reconnect within a
+/// few seconds.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// A tool of a tenant.
+pub(crate) type Key = (TenantId, ToolName);
+
+/// Every tool that answered lately.
+#[derive(Debug, Default)]
+pub(crate) struct Known(BTreeMap<Key, Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    spec: ToolSpec,
+    /// None: not written yet, or not by us.
+    written: Option<Instant>,
+    answered: Option<Instant>,
+    misses: u32,
+}
+
+/// What must be done to the catalogue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A tool came or changed, or its entry grows old.
+    Put(TenantId, ToolSpec),
+    /// A tool is gone.
+    Delete(TenantId, ToolName),
+}
+
+impl Known {
+    /// Takes in an entry that another executor, or an earlier life of this one, wrote: it too goes when nobody answers.
+    pub(crate) fn inherit(&mut self, tenant: TenantId, spec: ToolSpec) {
+        let key = (tenant, spec.name.clone());
+        self.0.entry(key).or_insert(Entry { spec, written: None, answered: None, misses: 0 });
+    }
+
+    /// Compares what answered this poll with what is known. `trouble` is when this process started or last lost its
+    /// connection: a tool that has not answered since then has [`PATIENCE`] to find back.
+    pub(crate) fn observe(&mut self, found: &BTreeMap<Key, ToolSpec>, now: Instant, trouble: Instant) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (key, spec) in found {
+            let entry = self.0.entry(key.clone()).or_insert_with(|| Entry {
+                spec: spec.clone(),
+                written: None,
+                answered: None,
+                misses: 0,
+            });
+            (entry.answered, entry.misses) = (Some(now), 0);
+            let fresh = entry.written.is_some_and(|at| now.duration_since(at) < REFRESH_AFTER);
+            if entry.spec != *spec || !fresh {
+                entry.spec = spec.clone();
+                changes.push(Change::Put(key.0.clone(), spec.clone()));
+            }
+        }
+        for (key, entry) in self.0.iter_mut().filter(|(key, _)| !found.contains_key(key)) {
+            let back = entry.answered.is_some_and(|at| at > trouble) || now.duration_since(trouble) > PATIENCE;
+            entry.misses += u32::from(back);
+            if entry.misses >= MISSES_MAX {
+                changes.push(Change::Delete(key.0.clone(), key.1.clone()));
+            }
+        }
+        changes
+    }
+
+    /// A change has been made; what was not is asked for again by the next [`Known::observe`].
+    pub(crate) fn made(&mut self, change: &Change, now: Instant) {
+        match change {
+            Change::Put(tenant, spec) => {
+                if let Some(entry) = self.0.get_mut(&(tenant.clone(), spec.name.clone())) {
+                    entry.written = Some(now);
+                }
+            }
+            Change::Delete(tenant, tool) => {
+                self.0.remove(&(tenant.clone(), tool.clone()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Json;
+
+    fn spec(name: &str, version: &str) -> ToolSpec {
+        ToolSpec {
+            name: ToolName::new(name).unwrap(),
+            description: String::new(),
+            parameters: Json::default(),
+            effect: contract::tool::EffectClass::Pure,
+            approval: contract::tool::Approval::Never,
+            timeout_ms: None,
+            max_output: None,
+            instructions: None,
+            version: version.to_owned(),
+        }
+    }
+
+    fn found(specs: &[ToolSpec]) -> BTreeMap<Key, ToolSpec> {
+        specs.iter().map(|spec| ((TenantId::default(), spec.name.clone()), spec.clone())).collect()
+    }
+
+    /// Observes and makes every change; returns names, `-` before those that went.
+    fn poll(known: &mut Known, specs: &[ToolSpec], now: Instant) -> Vec<String> {
+        let changes = known.observe(&found(specs), now, long_ago(now));
+        for change in &changes {
+            known.made(change, now);
+        }
+        let name = |change: &Change| match change {
+            Change::Put(_, spec) => format!("{}@{}", spec.name, spec.version),
+            Change::Delete(_, tool) => format!("-{tool}"),
+        };
+        changes.iter().map(name).collect()
+    }
+
+    #[test]
+    fn written_when_new_changed_or_old_and_deleted_when_missed_twice() {
+        let (mut known, start) = (Known::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(poll(&mut known, &[spec("a", "1")], at(0)), ["a@1"]);
+        assert!(poll(&mut known, &[spec("a", "1")], at(1)).is_empty());
+        assert_eq!(poll(&mut known, &[spec("a", "2")], at(2)), ["a@2"]);
+        assert!(poll(&mut known, &[spec("a", "2")], at(16)).is_empty());
+        assert_eq!(poll(&mut known, &[spec("a", "2")], at(17)), ["a@2"]);
+        assert!(poll(&mut known, &[], at(18)).is_empty());
+        assert!(poll(&mut known, &[spec("a", "2")], at(19)).is_empty());
+        assert!(poll(&mut known, &[], at(20)).is_empty());
+        assert_eq!(poll(&mut known, &[], at(21)), ["-a"]);
+        assert!(known.0.is_empty());
+    }
+
+    fn long_ago(now: Instant) -> Instant {
+        now.checked_sub(Duration::from_mins(1)).unwrap()
+    }
+
+    #[test]
+    fn after_trouble_a_tool_that_answered_before_it_has_time_to_find_back() {
+        let (mut known, start) = (Known::default(), Instant::now());
+        poll(&mut known, &[spec("before", "1"), spec("after", "1")], start);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let observe = |known: &mut Known, specs: &[ToolSpec], now| known.observe(&found(specs), now, at(1));
+        assert!(observe(&mut known, &[spec("after", "1")], at(2)).is_empty());
+        assert!(observe(&mut known, &[], at(3)).is_empty());
+        let gone = |name| Change::Delete(TenantId::default(), ToolName::new(name).unwrap());
+        assert_eq!(observe(&mut known, &[], at(4)), [gone("after")]);
+        assert_eq!(observe(&mut known, &[], at(8)), [gone("after")]);
+        assert_eq!(observe(&mut known, &[], at(9)), [gone("after"), gone("before")]);
+    }
+
+    #[test]
+    fn a_failed_write_is_tried_again_and_an_inherited_entry_goes_too() {
+        let (mut known, now) = (Known::default(), Instant::now());
+        known.inherit(TenantId::default(), spec("old", "1"));
+        assert_eq!(known.observe(&found(&[spec("a", "1")]), now, long_ago(now)).len(), 1);
+        assert_eq!(poll(&mut known, &[spec("a", "1")], now), ["a@1", "-old"]);
+    }
+}

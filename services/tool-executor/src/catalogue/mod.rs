@@ -1,0 +1,189 @@
+//! The tool catalogue: asks every NATS service what it is, and keeps KV `ai_loop_tools` as they answer.
+
+mod describe;
+mod known;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bus::{Bus, BusError, Heard, Subscription};
+use bytes::Bytes;
+use contract::streams::Bucket;
+use contract::tool::ToolSpec;
+use contract::{TenantId, subject};
+use futures::StreamExt;
+use service::health::Readiness;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use describe::Described;
+use known::{Change, Key, Known};
+
+use crate::schema::Schemas;
+
+/// Pause between polls: with [`GATHER`] it keeps "found within two seconds" also for a tool that may not announce itself.
+const POLL_EVERY: Duration = Duration::from_secs(1);
+/// How long answers of one poll are gathered.
+const GATHER: Duration = Duration::from_millis(400);
+/// Pause before a poll that an announcement asks for: whoever starts many tools announces many times.
+const SETTLE: Duration = Duration::from_millis(30);
+/// Answers of one poll that are read; the fleet's tools are far fewer.
+const ANSWERS_MAX: usize = 10_000;
+/// Complaints that are remembered, so that each is logged once.
+const COMPLAINTS_MAX: usize = 1_000;
+
+/// Keeps the catalogue until it is told to end. `ready` is set after the first poll.
+pub(crate) async fn run(bus: Bus, schemas: Schemas, ending: CancellationToken, ready: Readiness) {
+    let mut catalogue =
+        Catalogue { bus, known: Known::default(), schemas, complaints: BTreeSet::new(), trouble: Instant::now() };
+    ending.run_until_cancelled(catalogue.keep(ready)).await;
+}
+
+struct Catalogue {
+    bus: Bus,
+    schemas: Schemas,
+    known: Known,
+    complaints: BTreeSet<(String, String)>,
+    trouble: Instant,
+}
+
+impl Catalogue {
+    async fn keep(&mut self, ready: Readiness) {
+        let mut announced: Option<Subscription> = None;
+        let mut inherited = false;
+        loop {
+            let began = Instant::now();
+            if announced.is_none() {
+                announced = self.bus.transport().subscribe(&subject::tool_announce(), None).await.ok();
+            }
+            let polled = async {
+                if !inherited {
+                    self.inherit().await?;
+                    inherited = true;
+                }
+                self.poll().await
+            };
+            match polled.await {
+                Ok(()) => ready.set(true),
+                Err(error) => {
+                    self.trouble = Instant::now();
+                    tracing::warn!(%error, "tool catalogue not refreshed");
+                }
+            }
+            tokio::select! {
+                () = sleep_until(began + POLL_EVERY) => {}
+                heard = next(&mut announced) => match heard {
+                    Some(Heard::Message(_)) => settle(&mut announced).await,
+                    Some(Heard::Gap) => self.trouble = Instant::now(),
+                    None => {
+                        announced = None;
+                        sleep_until(began + POLL_EVERY).await;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Takes in what stands in the catalogue already.
+    async fn inherit(&mut self) -> Result<(), BusError> {
+        for (key, value) in self.bus.transport().kv_list(Bucket::Tools, "*.*").await? {
+            let tenant = key.split_once('.').and_then(|(tenant, _)| TenantId::new(tenant).ok());
+            if let (Some(tenant), Ok(spec)) = (tenant, serde_json::from_slice::<ToolSpec>(&value)) {
+                self.known.inherit(tenant, spec);
+            }
+        }
+        Ok(())
+    }
+
+    async fn poll(&mut self) -> Result<(), BusError> {
+        let found = self.gather().await?;
+        for change in self.known.observe(&found, Instant::now(), self.trouble) {
+            match &change {
+                Change::Put(tenant, spec) => {
+                    self.bus.put_tool(tenant, spec).await?;
+                    tracing::debug!(%tenant, tool = %spec.name, version = spec.version, "tool in the catalogue");
+                }
+                Change::Delete(tenant, tool) => {
+                    self.bus.delete_tool(tenant, tool).await?;
+                    self.schemas.forget(&(tenant.clone(), tool.clone()));
+                    tracing::info!(%tenant, %tool, "tool gone");
+                }
+            }
+            self.known.made(&change, Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Asks everybody, and reads what comes in time. Of replicas that differ the greatest version counts, so that two
+    /// executors and two polls agree.
+    async fn gather(&mut self) -> Result<BTreeMap<Key, ToolSpec>, BusError> {
+        let mut found: BTreeMap<Key, ToolSpec> = BTreeMap::new();
+        let asked = self.bus.transport().request_many(&subject::services_info(), Vec::new(), Bytes::new()).await;
+        let answers = match asked {
+            Ok(answers) => answers,
+            Err(BusError::NoResponders { .. }) => return Ok(found),
+            Err(error) => return Err(error),
+        };
+        let mut answers = answers.take(ANSWERS_MAX);
+        let end = Instant::now() + GATHER;
+        while let Ok(Some(heard)) = timeout_at(end, answers.next()).await {
+            let Heard::Message(message) = heard else {
+                return Err(BusError::Unavailable("the connection was lost during a poll".to_owned()));
+            };
+            for described in describe::read(&message.payload) {
+                match described {
+                    Described::Tool(tenant, spec) => {
+                        let key = (tenant, spec.name.clone());
+                        let better = found.get(&key).is_none_or(|other| rank(other) < rank(&spec));
+                        if better {
+                            found.insert(key, spec);
+                        }
+                    }
+                    Described::Bad { subject, reason } => self.complain(subject, reason),
+                }
+            }
+        }
+        for (key, reason) in self.learn(&found) {
+            found.remove(&key);
+            self.complain(subject::tool(&key.0, &key.1).to_string(), reason);
+        }
+        Ok(found)
+    }
+
+    /// Compiles the schemas that are new; returns the tools whose schema cannot be used.
+    fn learn(&self, found: &BTreeMap<Key, ToolSpec>) -> Vec<(Key, String)> {
+        let learn = |(key, spec): (&Key, &ToolSpec)| {
+            self.schemas.learn(key, &spec.parameters).err().map(|reason| (key.clone(), reason))
+        };
+        found.iter().filter_map(learn).collect()
+    }
+
+    fn complain(&mut self, subject: String, reason: String) {
+        let room = self.complaints.len() < COMPLAINTS_MAX;
+        let complaint = (subject, reason);
+        if room && !self.complaints.contains(&complaint) {
+            tracing::warn!(subject = complaint.0, reason = complaint.1, "tool refused");
+            self.complaints.insert(complaint);
+        }
+    }
+}
+
+fn rank(spec: &ToolSpec) -> (Vec<u64>, &str, &str) {
+    let numbers = spec.version.split(['.', '-', '+']).map_while(|part| part.parse().ok()).collect();
+    (numbers, spec.description.as_str(), spec.parameters.get())
+}
+
+async fn next(announced: &mut Option<Subscription>) -> Option<Heard> {
+    match announced {
+        Some(heard) => heard.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits a moment and forgets the announcements that came meanwhile.
+async fn settle(announced: &mut Option<Subscription>) {
+    tokio::select! {
+        () = sleep(SETTLE) => {}
+        () = async { while next(announced).await.is_some() {} } => {}
+    }
+}

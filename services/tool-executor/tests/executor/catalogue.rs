@@ -1,0 +1,103 @@
+//! Tools come into the catalogue when they answer, and leave it when they do not.
+
+use std::time::Duration;
+
+use bus::{Bus, Heard, MemoryServer};
+use bytes::Bytes;
+use contract::tool::{EffectClass, Outcome};
+use contract::{ErrorCode, subject};
+use futures::StreamExt;
+use futures::future::AbortHandle;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::world::World;
+
+/// Answers questions of the services protocol as one tool, until it is aborted.
+async fn play(server: &MemoryServer, schema: &str) -> (AbortHandle, impl Future<Output = ()> + use<>) {
+    let bus = server.bus();
+    let info = json!({"type": "io.nats.micro.v1.info_response", "name": "act", "id": "1", "version": "1.0.0",
+        "description": null, "metadata": {}, "endpoints": [{"name": "act", "subject": "ai_tool.default.act",
+        "queue_group": "tools", "metadata": {"ailoop.tool": "act", "ailoop.parameters": schema}}]});
+    let info = Bytes::from(info.to_string());
+    let mut questions = bus.transport().subscribe(&subject::services_info(), None).await.unwrap();
+    let (playing, handle) = futures::future::abortable(async move {
+        while let Some(heard) = questions.next().await {
+            let Heard::Message(question) = heard else { continue };
+            bus.transport().reply(&question.reply.unwrap(), Vec::new(), info.clone()).await.unwrap();
+        }
+    });
+    (handle, async move { playing.await.unwrap_or_default() })
+}
+
+async fn names(bus: &Bus, world: &World) -> Vec<String> {
+    let tools = bus.tools(&world.key.tenant).await.unwrap();
+    tools.into_iter().map(|tool| tool.name.to_string()).collect()
+}
+
+async fn until(world: &World, wanted: &[&str]) -> Duration {
+    let began = Instant::now();
+    world.until(async || (names(&world.bus, world).await == wanted).then_some(())).await;
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_found_within_two_seconds_and_forgotten_when_it_is_gone() {
+    let world = World::new().await;
+    let (executor, _life) = world.executor("a").await;
+    world.until(async || executor.readiness().is_ready().then_some(())).await;
+    let (playing, tool) = play(&world.server, "{\"type\":\"object\"}").await;
+    let ((), found) = futures::join!(tool, async {
+        let found = until(&world, &["act"]).await;
+        // Long enough for the entry to expire if nobody refreshed it, and for the executor's patience to end.
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        assert_eq!(names(&world.bus, &world).await, ["act"]);
+        playing.abort();
+        found
+    });
+    assert!(found < Duration::from_secs(2), "{found:?}");
+    let gone = until(&world, &[]).await;
+    assert!(gone < Duration::from_secs(4), "{gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_announced_tool_is_found_at_once_and_a_bad_one_never() {
+    let world = World::new().await;
+    let (executor, _life) = world.executor("a").await;
+    world.until(async || executor.readiness().is_ready().then_some(())).await;
+    let (playing, tool) = play(&world.server, "{\"type\":\"object\"}").await;
+    let ((), found) = futures::join!(tool, async {
+        world.bus.transport().publish(&subject::tool_announce(), Vec::new(), Bytes::new()).await.unwrap();
+        let found = until(&world, &["act"]).await;
+        playing.abort();
+        found
+    });
+    assert!(found < Duration::from_millis(500), "{found:?}");
+
+    let world = World::new().await;
+    let _executor = world.executor("a").await;
+    let (playing, tool) = play(&world.server, "[]").await;
+    futures::join!(tool, async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(names(&world.bus, &world).await.is_empty());
+        playing.abort();
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_that_do_not_fit_the_schema_reach_the_model_and_not_the_tool() {
+    let world = World::new().await;
+    let mut asked = world.tool().await;
+    let _executor = world.executor("a").await;
+    let (playing, tool) = play(&world.server, r#"{"properties":{"n":{"type":"string"}}}"#).await;
+    let ((), result) = futures::join!(tool, async {
+        until(&world, &["act"]).await;
+        world.publish(&world.item(EffectClass::Pure)).await;
+        let result = world.result().await;
+        playing.abort();
+        result
+    });
+    assert_eq!((result.outcome, result.code), (Outcome::Error, Some(ErrorCode::InvalidArguments)));
+    assert!(result.content.ends_with("at /n: 1 is not of type \"string\""), "{}", result.content);
+    assert!(asked.is_left_alone().await);
+}

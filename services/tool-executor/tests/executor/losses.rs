@@ -1,0 +1,89 @@
+//! What happens to a call when an executor dies, and when a server restarts.
+
+use contract::tool::{EffectClass, Outcome, header};
+
+use crate::what;
+use crate::world::World;
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_at_most_once_call_is_unknown_and_never_repeated() {
+    let world = World::new().await;
+    let mut tool = world.tool().await;
+    let (_first, life) = world.executor("a").await;
+    world.publish(&world.item(EffectClass::AtMostOnce)).await;
+    tool.asked().await;
+    life.kill();
+    let _second = world.executor("b").await;
+    let result = world.result().await;
+    assert_eq!(result.outcome, Outcome::Unknown);
+    assert!(result.content.contains("nobody knows"), "{}", result.content);
+    world.settled().await;
+    assert!(tool.is_left_alone().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_published_again_while_its_result_waits_is_not_repeated() {
+    let world = World::new().await;
+    let mut tool = world.tool().await;
+    let (_executor, _life) = world.executor("a").await;
+    let item = world.item(EffectClass::AtMostOnce);
+    world.publish(&item).await;
+    let request = tool.asked().await;
+    tool.answer(&request, &[], b"done").await;
+    world.settled().await;
+    // An orchestrator that does not know of the result yet performs what it thinks is owed.
+    world.publish(&item).await;
+    world.settled().await;
+    assert!(tool.is_left_alone().await);
+    assert_eq!(what(&world.result().await), (Outcome::Ok, None, "done"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_repeatable_call_is_made_again_under_the_same_id() {
+    for effect in [EffectClass::Pure, EffectClass::Idempotent] {
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let (_first, life) = world.executor("a").await;
+        world.publish(&world.item(effect)).await;
+        let lost = tool.asked().await;
+        life.kill();
+        let _second = world.executor("b").await;
+        let again = tool.asked().await;
+        assert_eq!(again.header(header::CALL), lost.header(header::CALL));
+        assert_eq!(again.header(header::ATTEMPT), Some("1.2"));
+        tool.answer(&again, &[], b"done").await;
+        assert_eq!(what(&world.result().await), (Outcome::Ok, None, "done"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_call_does_not_run_twice_when_the_server_restarts() {
+    let world = World::new().await;
+    let mut tool = world.tool().await;
+    let (_a, _life_a) = world.executor("a").await;
+    let (_b, _life_b) = world.executor("b").await;
+    let mut item = world.item(EffectClass::AtMostOnce);
+    item.meta.deadline = world.server.now().after(std::time::Duration::from_hours(1));
+    world.publish(&item).await;
+    let request = tool.asked().await;
+    world.server.restart();
+    assert!(tool.is_left_alone().await);
+    assert!(!world.has_result().await);
+    tool.answer(&request, &[], b"late").await;
+    assert_eq!(what(&world.result().await), (Outcome::Ok, None, "late"));
+    world.settled().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_hands_back_what_does_not_end() {
+    let world = World::new().await;
+    let mut tool = world.tool().await;
+    let (first, _life) = world.executor("a").await;
+    world.publish(&world.item(EffectClass::Idempotent)).await;
+    tool.asked().await;
+    first.drain(std::time::Duration::from_secs(1)).await;
+    let _second = world.executor("b").await;
+    let again = tool.asked().await;
+    tool.answer(&again, &[], b"done").await;
+    assert_eq!(what(&world.result().await), (Outcome::Ok, None, "done"));
+}

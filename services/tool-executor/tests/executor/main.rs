@@ -1,0 +1,179 @@
+//! The executor as the loop and the tools see it, on the in-memory bus and in the test's own time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod catalogue;
+mod losses;
+mod world;
+
+use std::time::Duration;
+
+use contract::commit::Phase;
+use contract::tool::{EffectClass, Outcome, ToolResult, header};
+use contract::{ErrorCode, Json};
+use tokio::time::Instant;
+
+use world::{World, call};
+
+fn what(result: &ToolResult) -> (Outcome, Option<ErrorCode>, &str) {
+    (result.outcome, result.code.clone(), result.content.as_str())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_reaches_the_tool_and_its_result_the_session() {
+    let world = World::new().await;
+    let mut tool = world.tool().await;
+    let _executor = world.executor("a").await;
+    let item = world.item(EffectClass::AtMostOnce);
+    world.publish(&item).await;
+    let request = tool.asked().await;
+    let deadline = item.meta.deadline.to_string();
+    for (name, value) in [
+        (header::CALL, "s1-c1-1-1"),
+        (header::SESSION, "s1"),
+        (header::AGENT, "e"),
+        (header::ATTEMPT, "1.1"),
+        (header::DEADLINE, &deadline),
+    ] {
+        assert_eq!(request.header(name), Some(value), "{name}");
+    }
+    assert_eq!(&*request.payload, br#"{"n":1}"#);
+    tool.answer(&request, &[(header::PROGRESS, "1")], b"half").await;
+    tool.answer(&request, &[], br#"{"done":true}"#).await;
+    let result = world.result().await;
+    assert_eq!(what(&result), (Outcome::Ok, None, r#"{"done":true}"#));
+    assert_eq!((result.meta.slot, result.meta.attempt), (0, 1));
+    world.settled().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tool_may_answer() {
+    let long = "x".repeat(5_000);
+    let error = Some(ErrorCode::ToolError);
+    for (headers, body, outcome, code, part) in [
+        (&[(header::ERROR, "no such city")][..], &b""[..], Outcome::Error, &error, "no such city"),
+        (&[(header::SERVICE_ERROR, "boom")], b"", Outcome::Error, &error, "boom"),
+        (&[], b"\xff\xff", Outcome::Error, &error, "2 bytes that are not UTF-8"),
+        (&[], long.as_bytes(), Outcome::Ok, &None, "of 5000 bytes left out"),
+        (&[], b"", Outcome::Ok, &None, ""),
+    ] {
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let _executor = world.executor("a").await;
+        world.publish(&world.item(EffectClass::Pure)).await;
+        let request = tool.asked().await;
+        tool.answer(&request, headers, body).await;
+        let result = world.result().await;
+        assert_eq!((result.outcome, &result.code), (outcome, code));
+        assert!(result.content.contains(part) && result.content.len() <= 1_000, "{}", result.content);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_tool_the_answer_comes_at_once() {
+    let world = World::new().await;
+    let _executor = world.executor("a").await;
+    let began = Instant::now();
+    world.publish(&world.item(EffectClass::AtMostOnce)).await;
+    let result = world.result().await;
+    assert_eq!((result.outcome, result.code), (Outcome::Error, Some(ErrorCode::NoToolAvailable)));
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_tool_is_a_timeout_and_is_told() {
+    for (effect, still) in [(EffectClass::Pure, false), (EffectClass::AtMostOnce, true)] {
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let _executor = world.executor("a").await;
+        let began = Instant::now();
+        world.publish(&world.item(effect)).await;
+        let request = tool.asked().await;
+        tool.answer(&request, &[(header::PROGRESS, "")], b"slow").await;
+        let result = world.result().await;
+        assert_eq!(result.outcome, Outcome::Timeout);
+        assert_eq!(result.content.contains("may still take effect"), still, "{}", result.content);
+        assert!((59..=61).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        assert_eq!(tool.told_to_forget().await.header(header::CALL), Some("s1-c1-1-1"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_ends_the_call_and_is_passed_on() {
+    let world = World::new().await;
+    let mut tool = world.tool().await;
+    let _executor = world.executor("a").await;
+    world.publish(&world.item(EffectClass::Pure)).await;
+    let request = tool.asked().await;
+    world.bus.publish_cancel(&world.key, &call()).await.unwrap();
+    assert_eq!(world.result().await.outcome, Outcome::Cancelled);
+    assert_eq!(tool.told_to_forget().await.header(header::CALL), request.header(header::CALL));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_cancel_is_found_in_the_log() {
+    let mut world = World::new().await;
+    let mut tool = world.tool().await;
+    let _executor = world.executor("a").await;
+    world.publish(&world.item(EffectClass::Pure)).await;
+    tool.asked().await;
+    world.commit(Phase::Ended, &[]).await;
+    tool.told_to_forget().await;
+    world.settled().await;
+    assert!(!world.has_result().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_call_is_acknowledged_without_calling() {
+    for (phase, open) in [(Phase::Ended, &[][..]), (Phase::Running, &["c1-1-1.2"]), (Phase::Paused, &[])] {
+        let mut world = World::new().await;
+        let mut tool = world.tool().await;
+        world.publish(&world.item(EffectClass::Pure)).await;
+        world.commit(phase, open).await;
+        let _executor = world.executor("a").await;
+        world.settled().await;
+        assert!(!world.has_result().await);
+        assert!(tool.is_left_alone().await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_session_starts_no_call_until_it_is_resumed() {
+    let mut world = World::new().await;
+    let mut tool = world.tool().await;
+    let mut item = world.item(EffectClass::Pure);
+    item.meta.deadline = world.server.now().after(Duration::from_hours(10));
+    world.publish(&item).await;
+    world.commit(Phase::Paused, &[&call().to_string()]).await;
+    let _executor = world.executor("a").await;
+    // Longer than an item can be handed back before it would be a dead letter.
+    for _ in 0..12 {
+        assert!(tool.is_left_alone().await);
+    }
+    world.commit(Phase::Running, &[&call().to_string()]).await;
+    let request = tool.asked().await;
+    tool.answer(&request, &[], b"done").await;
+    assert_eq!(what(&world.result().await), (Outcome::Ok, None, "done"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_cannot_be_made_is_answered_without_one() {
+    let world = World::new().await;
+    let mut tool = world.tool().await;
+    let mut item = world.item(EffectClass::Pure);
+    item.arguments = Json::parse("[1]").unwrap();
+    world.publish(&item).await;
+    let _executor = world.executor("a").await;
+    let result = world.result().await;
+    assert_eq!((result.outcome, result.code), (Outcome::Error, Some(ErrorCode::InvalidArguments)));
+
+    let world = World::new().await;
+    let mut item = world.item(EffectClass::Pure);
+    item.meta.deadline = world.server.now();
+    world.publish(&item).await;
+    let _executor = world.executor("a").await;
+    let result = world.result().await;
+    assert_eq!(result.outcome, Outcome::Timeout);
+    assert!(result.content.contains("was not called"));
+    assert!(tool.is_left_alone().await);
+}

@@ -1,0 +1,194 @@
+//! A world for one executor: the in-memory bus, a session's log, and tools that the test plays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::memory::Life;
+use bus::transport::Headers;
+use bus::{Bus, Heard, Inbox, MemoryServer, Message};
+use bytes::Bytes;
+use contract::commit::{Commit, CommitMeta, Phase};
+use contract::ids::CallAttempt;
+use contract::model::ItemMeta;
+use contract::subject::{self, SessionKey};
+use contract::tool::{EffectClass, ToolItem, ToolResult};
+use contract::{CallId, Json, SessionId, TenantId, Timestamp, ToolName};
+use futures::StreamExt;
+use tokio::time::{Instant, sleep, timeout};
+use tool_executor::{Clock, Config, Executor};
+
+/// Longer than anything here may take, in the clock of the test.
+pub(crate) const LONG: Duration = Duration::from_mins(10);
+
+struct ServerClock(MemoryServer);
+
+impl Clock for ServerClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) server: MemoryServer,
+    pub(crate) bus: Bus,
+    pub(crate) key: SessionKey,
+    slot: u64,
+}
+
+/// A tool that the test plays: what it is asked, and what it is told to forget.
+pub(crate) struct Tool {
+    bus: Bus,
+    calls: bus::Subscription,
+    cancels: bus::Subscription,
+}
+
+pub(crate) fn call() -> CallAttempt {
+    CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 }
+}
+
+fn name() -> ToolName {
+    ToolName::new("act").unwrap()
+}
+
+impl World {
+    /// A running session whose first call is open.
+    pub(crate) async fn new() -> Self {
+        let server = MemoryServer::new();
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() };
+        let mut world = Self { bus: server.bus(), server, key, slot: 0 };
+        world.commit(Phase::Running, &[&call().to_string()]).await;
+        world
+    }
+
+    pub(crate) async fn executor(&self, name: &str) -> (Executor, Life) {
+        let (bus, life) = self.server.client(name);
+        let clock = Arc::new(ServerClock(self.server.clone()));
+        (Executor::with_clock(Config::default(), bus, clock).await.unwrap(), life)
+    }
+
+    /// Appends the session's next commit.
+    pub(crate) async fn commit(&mut self, phase: Phase, open: &[&str]) {
+        let meta = CommitMeta {
+            v: 1,
+            commit: format!("commit-{}", self.slot),
+            fold: 1,
+            phase,
+            open: open.iter().map(|call| (*call).to_owned()).collect(),
+            control_seq: 0,
+            seq: 0,
+            time: self.server.now(),
+            trace_id: String::new(),
+        };
+        let (commit, id) = (Commit { meta, snapshot: None, events: Vec::new() }, format!("commit-{}", self.slot));
+        let body = Bytes::from(serde_json::to_vec(&commit).unwrap());
+        self.bus.commit(&self.key, self.slot, &id, body).await.unwrap();
+        self.slot += 1;
+    }
+
+    pub(crate) fn item(&self, effect: EffectClass) -> ToolItem {
+        ToolItem {
+            meta: ItemMeta {
+                v: 1,
+                slot: self.slot - 1,
+                turn: 1,
+                step: 1,
+                call: call().call,
+                attempt: 1,
+                deadline: self.server.now().after(Duration::from_mins(1)),
+                agent: "e".to_owned(),
+            },
+            tool: name(),
+            arguments: Json::parse(r#"{"n":1}"#).unwrap(),
+            effect,
+            max_output: 1_000,
+        }
+    }
+
+    pub(crate) async fn publish(&self, item: &ToolItem) {
+        self.bus.publish_tool_item(&self.key, item).await.unwrap();
+    }
+
+    pub(crate) async fn tool(&self) -> Tool {
+        let bus = self.server.bus();
+        let tenant = &self.key.tenant;
+        let calls =
+            bus.transport().subscribe(&subject::tool(tenant, &name()), Some(subject::TOOL_QUEUE)).await.unwrap();
+        let cancels = bus.transport().subscribe(&subject::tool_cancel(tenant, &name()), None).await.unwrap();
+        Tool { bus, calls, cancels }
+    }
+
+    /// The result of the call, when it comes.
+    pub(crate) async fn result(&self) -> ToolResult {
+        let stored = self.until(async || match self.bus.inbox(&self.key).await.unwrap() {
+            Inbox::Messages(messages) => messages.into_iter().next(),
+            Inbox::TooMany => panic!("too many"),
+        });
+        let stored = stored.await;
+        assert_eq!(stored.subject, "ai_loop.control.provide_tool_result.default.s1.c1-1-1-1");
+        serde_json::from_slice(&stored.payload).unwrap()
+    }
+
+    pub(crate) async fn has_result(&self) -> bool {
+        match self.bus.inbox(&self.key).await.unwrap() {
+            Inbox::Messages(messages) => !messages.is_empty(),
+            Inbox::TooMany => true,
+        }
+    }
+
+    /// Waits until the item is settled for good.
+    pub(crate) async fn settled(&self) {
+        let item = subject::tool_item(&self.key, &name(), &call());
+        self.until(async || {
+            let last = self.bus.transport().last(contract::streams::Stream::Tool, &item, bus::Read::Leader).await;
+            last.unwrap().is_none().then_some(())
+        })
+        .await;
+    }
+
+    /// Polls, in the test's clock, until there is an answer.
+    pub(crate) async fn until<T>(&self, ask: impl AsyncFn() -> Option<T>) -> T {
+        let end = Instant::now() + LONG;
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            assert!(Instant::now() < end, "nothing in {LONG:?}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Tool {
+    pub(crate) async fn asked(&mut self) -> Message {
+        next(&mut self.calls).await
+    }
+
+    /// Whether nothing is asked for a long time.
+    pub(crate) async fn is_left_alone(&mut self) -> bool {
+        timeout(LONG, heard(&mut self.calls)).await.is_err()
+    }
+
+    pub(crate) async fn told_to_forget(&mut self) -> Message {
+        next(&mut self.cancels).await
+    }
+
+    pub(crate) async fn answer(&self, request: &Message, headers: &[(&str, &str)], body: &[u8]) {
+        let headers: Headers = headers.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let to = request.reply.as_deref().unwrap();
+        self.bus.transport().reply(to, headers, Bytes::copy_from_slice(body)).await.unwrap();
+    }
+}
+
+async fn next(subscription: &mut bus::Subscription) -> Message {
+    timeout(LONG, heard(subscription)).await.expect("nothing was heard")
+}
+
+/// The next message, gaps aside.
+async fn heard(subscription: &mut bus::Subscription) -> Message {
+    loop {
+        match subscription.next().await.expect("the subscription ended") {
+            Heard::Message(message) => return message,
+            Heard::Gap => {}
+        }
+    }
+}
