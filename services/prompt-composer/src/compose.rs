@@ -1,0 +1,190 @@
+//! A prompt out of its parts, in the one order that there is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use contract::compose::{Component, ComposeRequest};
+use contract::settings::ModelSettings;
+use contract::tool::ToolSpec;
+use sha2::{Digest, Sha256};
+
+use crate::agents::Agent;
+use crate::features::{self, CONTINUATION, CORE, MAILBOX, OUTPUT_FORMAT, TOOL_GUIDELINES};
+use crate::library::{Library, Variant};
+use crate::substitute::substitute;
+
+/// The prompt of agents whose own cannot be found.
+const DEFAULT: &str = "default";
+/// Names the list of tools among the components.
+const TOOLS: &str = "tools";
+
+/// A composed prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    /// Its text.
+    pub text: String,
+    /// SHA-256 over the text, in hex.
+    pub fingerprint: String,
+    /// Its parts, in order.
+    pub components: Vec<Component>,
+    /// What was odd.
+    pub warnings: Vec<String>,
+}
+
+/// What a prompt is made for.
+pub struct Order<'a> {
+    /// The agent.
+    pub agent: &'a Agent,
+    /// The model.
+    pub model: &'a ModelSettings,
+    /// The model's variant of prompts.
+    pub family: Option<&'a str>,
+    /// Features of all agents.
+    pub features: &'a [String],
+    /// What is asked.
+    pub request: &'a ComposeRequest,
+}
+
+/// Puts a prompt together. The same order over the same library gives the same text.
+pub fn compose(library: &Library, order: &Order<'_>) -> Prompt {
+    let mut parts = Parts::new(library, order);
+    parts.agent();
+    if order.request.include_shared {
+        let switches = [&order.agent.features, &order.request.features];
+        let on = features::switched(library, order.features, &switches, &mut parts.warnings);
+        parts.shared(&on);
+    } else {
+        parts.tools(None);
+    }
+    parts.finish()
+}
+
+struct Parts<'a> {
+    library: &'a Library,
+    order: &'a Order<'a>,
+    values: BTreeMap<String, String>,
+    unknown: BTreeSet<String>,
+    text: String,
+    components: Vec<Component>,
+    warnings: Vec<String>,
+}
+
+impl<'a> Parts<'a> {
+    fn new(library: &'a Library, order: &'a Order<'a>) -> Self {
+        let settings = &order.agent.settings;
+        let mut values = order.request.parameters.clone();
+        values.entry("agent_id".to_owned()).or_insert_with(|| settings.id.to_string());
+        values.entry("agent_name".to_owned()).or_insert_with(|| settings.name.clone());
+        let (unknown, text, components, warnings) = (BTreeSet::new(), String::new(), Vec::new(), Vec::new());
+        Self { library, order, values, unknown, text, components, warnings }
+    }
+
+    fn agent(&mut self) {
+        let variant = Variant { flavour: None, family: self.order.family };
+        let name = &self.order.agent.prompt;
+        let found = self.library.find("agents/", name, variant);
+        if found.is_none() {
+            self.warnings.push(format!("there is no prompt agents/{name}.md; default.md takes its place"));
+        }
+        if let Some((path, file)) = found.or_else(|| self.library.find("", DEFAULT, variant)) {
+            let text = self.fill(&file.text);
+            self.add(None, path, &text);
+        }
+    }
+
+    fn shared(&mut self, on: &BTreeSet<String>) {
+        let tools = if self.order.model.multi_tool { "multi" } else { "single" };
+        let explicit = self.order.agent.settings.continuation.require_explicit_signal;
+        self.part(on, CORE, "CORE INSTRUCTIONS", tools);
+        let placed = [CORE, CONTINUATION, MAILBOX, TOOL_GUIDELINES, OUTPUT_FORMAT];
+        for name in on.iter().filter(|name| !placed.contains(&name.as_str())) {
+            let heading = format!("{} INSTRUCTIONS", name.to_uppercase().replace(['_', '-'], " "));
+            self.part(on, name, &heading, tools);
+        }
+        self.part(on, CONTINUATION, "CONTINUATION PROTOCOL", if explicit { tools } else { "patterns" });
+        self.part(on, MAILBOX, "MAILBOX PROTOCOL", tools);
+        self.tools(Some((on, tools)));
+        self.part(on, OUTPUT_FORMAT, "OUTPUT FORMAT INSTRUCTIONS", tools);
+    }
+
+    /// One shared part, where it is switched on.
+    fn part(&mut self, on: &BTreeSet<String>, name: &str, heading: &str, flavour: &str) {
+        if !on.contains(name) {
+            return;
+        }
+        let variant = Variant { flavour: Some(flavour), family: self.order.family };
+        match self.library.find("shared/", &features::file(self.library, name), variant) {
+            Some((path, file)) => {
+                let text = self.fill(&file.text);
+                self.add(Some(heading), path, &text);
+            }
+            None => self.warnings.push(format!("the feature {name} has no text for {flavour}")),
+        }
+    }
+
+    /// The tools that the agent may use, and how to use tools, where shared parts are wanted.
+    fn tools(&mut self, guidelines: Option<(&BTreeSet<String>, &str)>) {
+        let filter = &self.order.agent.settings.tools;
+        let mut tools: Vec<&ToolSpec> = self.order.request.tools.iter().filter(|t| filter.permits(&t.name)).collect();
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        tools.dedup_by(|a, b| a.name == b.name);
+        if tools.is_empty() || !self.order.request.include_tools {
+            return;
+        }
+        if let Some((on, flavour)) = guidelines {
+            self.part(on, TOOL_GUIDELINES, "TOOL GUIDELINES INSTRUCTIONS", flavour);
+        }
+        // Tools speak for themselves: no placeholder is replaced in what they say.
+        self.add(Some("AVAILABLE TOOLS"), TOOLS.to_owned(), &describe(&tools));
+    }
+
+    fn fill(&mut self, text: &str) -> String {
+        substitute(&text.replace("\r\n", "\n"), &self.values, &mut self.unknown)
+    }
+
+    fn add(&mut self, heading: Option<&str>, name: String, text: &str) {
+        let text = text.trim();
+        if !self.text.is_empty() {
+            self.text.push_str("\n\n");
+        }
+        if let Some(heading) = heading {
+            self.text.extend(["## ", heading, "\n\n"]);
+        }
+        self.text.push_str(text);
+        self.components.push(Component { name, sha256: sha256(text), bytes: text.len() });
+    }
+
+    fn finish(mut self) -> Prompt {
+        let unknown = self.unknown.iter().map(|name| format!("{{{{{{{name}}}}}}} has no value"));
+        self.warnings.extend(unknown);
+        Prompt {
+            fingerprint: sha256(&self.text),
+            text: self.text,
+            components: self.components,
+            warnings: self.warnings,
+        }
+    }
+}
+
+/// One line per tool, then the instructions of those that have some. The schemas go beside the prompt.
+fn describe(tools: &[&ToolSpec]) -> String {
+    let mut text = String::new();
+    for tool in tools {
+        let line = tool.description.trim().lines().next().unwrap_or_default();
+        let colon = if line.is_empty() { "" } else { ": " };
+        let _ = writeln!(text, "- `{}`{colon}{line}", tool.name);
+    }
+    for tool in tools {
+        if let Some(instructions) = tool.instructions.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+            let _ = write!(text, "\n### {}\n\n{instructions}\n", tool.name);
+        }
+    }
+    text
+}
+
+fn sha256(text: &str) -> String {
+    Sha256::digest(text).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}

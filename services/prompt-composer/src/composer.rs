@@ -1,0 +1,100 @@
+//! Answers what a session is made of: the agent, the model and the prompt.
+
+use contract::ErrorCode;
+use contract::compose::{ComposeReply, ComposeRequest, Composed};
+use service::config::ConfigError;
+use service::models::{self, ModelsFile, Resolved};
+use service::paths::Paths;
+
+use crate::Config;
+use crate::agents::{self, Agent, Agents};
+use crate::compose::{Order, compose};
+use crate::library::Library;
+
+/// Bytes of a composed prompt: an answer must fit into one message of a server with its usual limits.
+const PROMPT_BYTES_MAX: usize = 512 << 10;
+
+/// Agents, models and prompts, read once.
+#[derive(Debug)]
+pub struct Book {
+    agents: Agents,
+    models: ModelsFile,
+    library: Library,
+    features: Vec<String>,
+    default_model: Option<String>,
+}
+
+impl Book {
+    /// Reads everything; the error names file, line and column.
+    pub fn read(config: &Config) -> Result<Self, ConfigError> {
+        let mut paths = Paths::find(config.config_dir.as_deref())?;
+        if let Some(dir) = &config.prompts_dir {
+            if !dir.is_dir() {
+                return Err(ConfigError::NoDirectory(dir.clone()));
+            }
+            paths.prompts.insert(0, dir.clone());
+        }
+        let agents = agents::parse(&paths.read(agents::FILE)?)?;
+        for warning in &agents.warnings {
+            tracing::warn!(%warning, "agents.yaml");
+        }
+        let models = models::load(&paths)?;
+        let default_model = config.default_model.clone().filter(|model| !model.is_empty());
+        let default_model = default_model.or_else(|| models.default.clone());
+        let library = Library::read(&paths)?;
+        Ok(Self { agents, models, library, features: config.features.clone(), default_model })
+    }
+
+    /// Answers a request; a refusal says what to do.
+    pub fn answer(&self, request: &ComposeRequest) -> ComposeReply {
+        let span = telemetry::span::compose(request.agent.as_ref().map_or("default", |agent| agent.as_str()));
+        let _entered = span.enter();
+        match self.composed(request) {
+            Ok(composed) => {
+                telemetry::span::composed(
+                    &span,
+                    &composed.fingerprint,
+                    composed.prompt.len(),
+                    composed.components.len(),
+                );
+                ComposeReply::Composed(Box::new(composed))
+            }
+            Err((code, message)) => {
+                telemetry::span::failed(&span, code.as_str());
+                ComposeReply::Refused { code, message }
+            }
+        }
+    }
+
+    fn composed(&self, request: &ComposeRequest) -> Result<Composed, (ErrorCode, String)> {
+        let agent = self.agents.find(request.agent.as_ref()).map_err(|why| (ErrorCode::UnknownAgent, why))?;
+        let model = self.model(request, agent).map_err(|why| (ErrorCode::UnknownModel, why))?;
+        let settings = model.settings();
+        let family = model.entry.prompt_variant.as_deref();
+        let order = Order { agent, model: &settings, family, features: &self.features, request };
+        let prompt = compose(&self.library, &order);
+        if prompt.text.len() > PROMPT_BYTES_MAX {
+            let why = format!("the prompt has {} bytes, {PROMPT_BYTES_MAX} are allowed", prompt.text.len());
+            return Err((ErrorCode::TooLarge, why));
+        }
+        Ok(Composed {
+            prompt: prompt.text,
+            fingerprint: prompt.fingerprint,
+            components: prompt.components,
+            warnings: prompt.warnings,
+            agent: agent.settings.clone(),
+            model: settings,
+        })
+    }
+
+    /// The request's model, else the agent's, else the default.
+    fn model(&self, request: &ComposeRequest, agent: &Agent) -> Result<Resolved, String> {
+        let asked = request.model.as_deref().filter(|model| !model.is_empty() && *model != "default");
+        let Some(id) = asked.or(agent.model.as_deref()).or(self.default_model.as_deref()) else {
+            return Err("no model is named: give one with the request, or to the agent in agents.yaml, or set \
+                        `default` in models.yaml or AILOOP__COMPOSER__DEFAULT_MODEL; `rehearsal` needs no key"
+                .to_owned());
+        };
+        self.models.resolve(id).map_err(|unknown| unknown.to_string())
+    }
+}

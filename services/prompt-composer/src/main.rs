@@ -1,0 +1,13 @@
+//! Composes the prompts of sessions.
+
+use prompt_composer::{Composer, Config};
+use service::process::{Running, run};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    run("prompt-composer", "composer", async |config: Config, bus| {
+        let composer = Composer::start(config, bus).await?;
+        Ok(Running::new(composer.readiness(), |timeout| composer.drain(timeout)))
+    })
+    .await
+}

@@ -1,0 +1,77 @@
+//! `{{{name}}}` in prompts: replaced once, and never within replaced text.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+const OPEN: &str = "{{{";
+const CLOSE: &str = "}}}";
+/// Bytes of a name.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Replaces each `{{{name}}}` by its value. An unknown one stays, and its name is added to `unknown`.
+pub(crate) fn substitute(text: &str, values: &BTreeMap<String, String>, unknown: &mut BTreeSet<String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(OPEN) {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        // Braces that hold no name, as in JSON: one of them is text, and the next one may open a name.
+        let Some((name, after)) = name(from) else {
+            out.push('{');
+            rest = from.get(1..).unwrap_or_default();
+            continue;
+        };
+        if let Some(value) = values.get(name) {
+            out.push_str(value);
+        } else {
+            out.extend([OPEN, name, CLOSE]);
+            unknown.insert(name.to_owned());
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The name at the beginning of `{{{name}}}…`, and what follows it.
+fn name(text: &str) -> Option<(&str, &str)> {
+    let inner = text.strip_prefix(OPEN)?;
+    let end = inner
+        .bytes()
+        .take(NAME_BYTES_MAX + 1)
+        .position(|b| !matches!(b, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.'))?;
+    let (name, rest) = inner.split_at(end);
+    let after = rest.strip_prefix(CLOSE)?;
+    (!name.is_empty()).then_some((name, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows() {
+        let values: BTreeMap<_, _> =
+            [("a", "A"), ("loop", "{{{a}}}"), ("half", "{{{"), ("empty", "")].map(|(k, v)| (k.into(), v.into())).into();
+        let check = |text: &str, expect: &str, unknown: &[&str]| {
+            let mut seen = BTreeSet::new();
+            assert_eq!(substitute(text, &values, &mut seen), expect, "{text}");
+            assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), unknown, "{text}");
+        };
+        check("", "", &[]);
+        check("no braces", "no braces", &[]);
+        check("{{{a}}}", "A", &[]);
+        check("x{{{a}}}y{{{a}}}z", "xAyAz", &[]);
+        check("{{{loop}}}", "{{{a}}}", &[]);
+        check("{{{half}}}a}}}", "{{{a}}}", &[]);
+        check("{{{empty}}}", "", &[]);
+        check("{{{b}}} {{{a}}} {{{b}}}", "{{{b}}} A {{{b}}}", &["b"]);
+        check("{{{{a}}}}", "{A}", &[]);
+        check("{{{ a }}}", "{{{ a }}}", &[]);
+        check("{{{}}}", "{{{}}}", &[]);
+        check("{{a}} {a} {% a %}", "{{a}} {a} {% a %}", &[]);
+        check(r#"{"x":{"y":{"a":{{{a}}}}}}"#, r#"{"x":{"y":{"a":A}}}"#, &[]);
+        check(r#"{{{"json": 1}}}"#, r#"{{{"json": 1}}}"#, &[]);
+        check("{{{a", "{{{a", &[]);
+        check("ä{{{ä}}}ö{{{a}}}", "ä{{{ä}}}öA", &[]);
+    }
+}

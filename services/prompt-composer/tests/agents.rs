@@ -1,0 +1,140 @@
+//! `agents.yaml`: what is read from it, what is refused and where, and what is only odd.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "helpers of tests")]
+
+use contract::ids::AgentId;
+use contract::settings::ContinuationSettings;
+use prompt_composer::agents::{self, Agents};
+use service::paths::TextFile;
+
+fn parse(text: &str) -> Result<Agents, String> {
+    let file = TextFile { origin: "agents.yaml".to_owned(), text: text.to_owned() };
+    agents::parse(&file).map_err(|error| error.to_string())
+}
+
+fn continuation(config: &str) -> ContinuationSettings {
+    let text = format!("agents:\n  x: {{name: X, prompt_file: x.md, continuation_config: {{{config}}}}}\n");
+    let parsed = parse(&text).unwrap();
+    parsed.find(Some(&AgentId::new("x").unwrap())).unwrap().settings.continuation.clone()
+}
+
+#[test]
+fn continuation_settings() {
+    let default = ContinuationSettings::default();
+    let check = |config: &str, expect: ContinuationSettings| assert_eq!(continuation(config), expect, "{config}");
+    check("", default.clone());
+    check("max_iterations: 7", ContinuationSettings { max_iterations: 7, ..default.clone() });
+    check("patterns: [a]", ContinuationSettings { continuation_patterns: vec!["a".into()], ..default.clone() });
+    check("continuation_patterns: []", ContinuationSettings { continuation_patterns: vec![], ..default.clone() });
+    check("termination_patterns: []", ContinuationSettings { termination_patterns: vec![], ..default.clone() });
+    let template = continuation("template: multi_step_tool_work, termination_patterns: [end]");
+    assert!(!template.require_explicit_signal);
+    assert_eq!(template.continuation_patterns[0], "now I'll");
+    assert_eq!(template.termination_patterns, ["end"]);
+    check(
+        "template: multi_step_tool_work, require_explicit_signal: true, continuation_patterns: [x], \
+         termination_patterns: [y]",
+        ContinuationSettings {
+            continuation_patterns: vec!["x".into()],
+            termination_patterns: vec!["y".into()],
+            ..default
+        },
+    );
+}
+
+#[test]
+fn shipped_agents_are_as_designed() {
+    let text = include_str!("../../../config/agents.yaml");
+    let agents = parse(text).unwrap();
+    assert_eq!(agents.warnings, Vec::<String>::new());
+    let rows: Vec<_> = agents
+        .all()
+        .map(|agent| {
+            let c = &agent.settings.continuation;
+            (
+                agent.settings.id.to_string(),
+                agent.settings.name.clone(),
+                c.require_explicit_signal,
+                c.max_iterations,
+                c.timeout,
+            )
+        })
+        .collect();
+    let row = |id: &str, name: &str, explicit, iterations, timeout| {
+        (id.to_owned(), name.to_owned(), explicit, iterations, timeout)
+    };
+    assert_eq!(
+        rows,
+        [
+            row("a", "Alice the Assistant", true, 5, 300),
+            row("d", "Debbie the Debugger", true, 10, 600),
+            row("e", "Eamonn the Executioner", false, 10, 600),
+            row("p", "Patricia the Planner", false, 5, 300),
+            row("t", "Tessa the Tester", true, 5, 300),
+        ]
+    );
+    assert_eq!(agents.find(None).unwrap().settings.id.as_str(), "a");
+    assert_eq!(agents.find(Some(&AgentId::new("eamonn").unwrap())).unwrap().settings.id.as_str(), "e");
+    for agent in agents.all() {
+        assert_eq!(agent.settings.tools.allow, ["list_files", "read_file", "search_text", "write_file"]);
+    }
+}
+
+#[test]
+fn refused_with_file_line_and_column() {
+    let check = |text: &str, expect: &str| {
+        let error = parse(text).unwrap_err();
+        assert!(error.starts_with(expect), "{text}\n  got:    {error}\n  expect: {expect}");
+    };
+    let agent = |fields: &str| format!("agents:\n  x:\n    name: X\n    prompt_file: x.md\n{fields}");
+    check("agents: {}\nother: 1\n", "agents.yaml:2:1: ");
+    check(&agent("    modle: x\n"), "agents.yaml:5:5: ");
+    check(&agent("    continuation_config:\n      max_iteration: 3\n"), "agents.yaml:6:7: ");
+    check(
+        &agent("    continuation_config:\n      max_iterations: 0\n"),
+        "agents.yaml:6:23: max_iterations must be 1 to 200, got 0",
+    );
+    check(
+        &agent("    continuation_config:\n      max_iterations: 201\n"),
+        "agents.yaml:6:23: max_iterations must be 1 to 200, got 201",
+    );
+    check(
+        &agent("    continuation_config:\n      timeout: 0\n"),
+        "agents.yaml:6:16: timeout must be at least 1 second",
+    );
+    check(
+        &agent("    continuation_config:\n      patterns:\n        - fine\n        - 'a('\n"),
+        "agents.yaml:8:11: pattern \"a(\" cannot be used: unclosed group at its character 2",
+    );
+    check(&agent("    continuation_config: {template: t}\n"), "agents.yaml:5:37: there is no template \"t\"");
+    check(&agent("    tools: {sets: [s]}\n"), "agents.yaml:5:20: there is no tool set \"s\"");
+    check(&agent("    tools: {allow: ['a.b']}\n"), "agents.yaml:5:21: tool name must be");
+    check("agents:\n  x: {name: X, prompt_file: ../x.md}\n", "agents.yaml:2:29: a prompt_file is");
+    check("agents:\n  x: {name: X, prompt_file: /etc/x.md}\n", "agents.yaml:2:29: a prompt_file is");
+    check("agents:\n  x: {name: X, prompt_file: x.txt}\n", "agents.yaml:2:29: a prompt_file is");
+    check("agents:\n  X: {name: X, prompt_file: x.md}\n", "agents.yaml:2:13: agent must be");
+    check(
+        "default_agent: y\nagents:\n  x: {name: X, prompt_file: x.md}\n",
+        "agents.yaml:1:16: there is no agent \"y\"",
+    );
+    check(
+        "agents:\n  x: {name: Bob One, prompt_file: x.md}\n  y: {name: bob two, prompt_file: x.md}\n",
+        "agents.yaml:3:13: bob stands for x and for y",
+    );
+    check("agents:\n  x: {name: X, prompt_file: x.md}\n  x: {name: X, prompt_file: x.md}\n", "agents.yaml:3:3: ");
+}
+
+#[test]
+fn only_odd() {
+    let check = |fields: &str, expect: &[&str]| {
+        let text = format!("agents:\n  x: {{name: X, prompt_file: x.md, continuation_config: {{{fields}}}}}\n");
+        assert_eq!(parse(&text).unwrap().warnings, expect, "{fields}");
+    };
+    check("max_iterations: 1", &[]);
+    check("max_iterations: 20, timeout: 3600", &[]);
+    check("max_iterations: 21", &["agents.yaml:2:73: max_iterations 21 is unusual; 1 to 20 is usual"]);
+    check("timeout: 59", &["agents.yaml:2:66: timeout 59 s is unusual; 60 to 3600 is usual"]);
+    check("timeout: 3601", &["agents.yaml:2:66: timeout 3601 s is unusual; 60 to 3600 is usual"]);
+    let warnings = parse("agents:\n  z: {name: Zoë, prompt_file: x.md}\n").unwrap().warnings;
+    assert_eq!(warnings, ["agents.yaml:2:13: \"zoë\" cannot be an alias; use \"z\""]);
+}

@@ -1,0 +1,240 @@
+//! What the composer answers: order, features, variants, refusals.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "helpers of tests")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use contract::ErrorCode;
+use contract::command::Features;
+use contract::compose::{ComposeReply, ComposeRequest, Composed};
+use contract::ids::{AgentId, TenantId};
+use prompt_composer::{Book, Config};
+use tempfile::TempDir;
+
+const AGENTS: &str = "
+default_agent: x
+agents:
+  x: {name: Xaver the Example, prompt_file: x.md, tools: {allow: ['*'], deny: [rm]}, features: {enable: [zoo, mailbox]}}
+  y: {name: Ypsilon, prompt_file: missing.md, model: big-1, features: {disable: [continuation]}}
+";
+const MODELS: &str = "
+providers:
+  p: {kind: scripted, script: s.yaml}
+models:
+  big: {provider: p, multi_tool: true, max_parallel_tools: 4, prompt_variant: fam}
+";
+
+/// A directory with small files, so that a prompt can be read in one line of a test.
+struct World {
+    dir: TempDir,
+    config: Config,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let config = Config {
+            config_dir: Some(dir.path().to_owned()),
+            prompts_dir: Some(dir.path().join("mine")),
+            ..Config::default()
+        };
+        let world = Self { dir, config };
+        for (name, text) in [
+            ("agents.yaml", AGENTS),
+            ("models.yaml", MODELS),
+            ("mine/agents/x.md", "I am {{{agent_name}}} {{{what}}}.\n"),
+            ("mine/shared/core.md", "\r\ncore\r\n"),
+            ("mine/shared/zoo.md", "zoo"),
+            ("mine/shared/ape_protocol.md", "ape"),
+            ("mine/shared/continuation_protocol.md", "continuation"),
+            ("mine/shared/mailbox_protocol.md", "mailbox"),
+            ("mine/shared/output_format.md", "output"),
+            ("mine/default.md", "default"),
+        ] {
+            world.write(name, text);
+        }
+        world
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn ask(&self, request: &ComposeRequest) -> ComposeReply {
+        Book::read(&self.config).unwrap().answer(request)
+    }
+
+    fn composed(&self, request: &ComposeRequest) -> Composed {
+        match self.ask(request) {
+            ComposeReply::Composed(composed) => *composed,
+            ComposeReply::Refused { code, message } => panic!("{code}: {message}"),
+        }
+    }
+
+    fn refused(&self, request: &ComposeRequest) -> (ErrorCode, String) {
+        match self.ask(request) {
+            ComposeReply::Composed(composed) => panic!("{composed:?}"),
+            ComposeReply::Refused { code, message } => (code, message),
+        }
+    }
+}
+
+fn request(agent: Option<&str>, model: Option<&str>) -> ComposeRequest {
+    ComposeRequest {
+        tenant: TenantId::default(),
+        agent: agent.map(|agent| AgentId::new(agent).unwrap()),
+        model: model.map(str::to_owned),
+        features: Features::default(),
+        include_tools: true,
+        include_shared: true,
+        tools: Vec::new(),
+        parameters: BTreeMap::from([("what".to_owned(), "{{{agent_id}}}".to_owned())]),
+    }
+}
+
+fn features(enable: &[&str], disable: &[&str]) -> Features {
+    let owned = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+    Features { enable: owned(enable), disable: owned(disable) }
+}
+
+#[test]
+fn parts_come_in_order_each_once() {
+    let mut asked = request(None, Some("p/any"));
+    asked.features = features(&["ape", "zoo", "ape_protocol", "output_format"], &[]);
+    let composed = World::new().composed(&asked);
+    assert_eq!(
+        composed.prompt,
+        "I am Xaver the Example {{{agent_id}}}.\n\n\
+         ## CORE INSTRUCTIONS\n\ncore\n\n\
+         ## APE INSTRUCTIONS\n\nape\n\n\
+         ## ZOO INSTRUCTIONS\n\nzoo\n\n\
+         ## CONTINUATION PROTOCOL\n\ncontinuation\n\n\
+         ## MAILBOX PROTOCOL\n\nmailbox\n\n\
+         ## OUTPUT FORMAT INSTRUCTIONS\n\noutput"
+    );
+    assert_eq!(composed.warnings, Vec::<String>::new());
+    let names: Vec<&str> = composed.components.iter().map(|component| component.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "agents/x.md",
+            "shared/core.md",
+            "shared/ape_protocol.md",
+            "shared/zoo.md",
+            "shared/continuation_protocol.md",
+            "shared/mailbox_protocol.md",
+            "shared/output_format.md"
+        ]
+    );
+    assert_eq!(composed.fingerprint.len(), 64);
+    assert_eq!(composed.model.id, "p/any");
+    assert!(!composed.model.multi_tool);
+}
+
+#[test]
+fn a_session_switches_for_itself_and_odd_switches_warn() {
+    let world = World::new();
+    let before = world.composed(&request(Some("x"), Some("big")));
+    let mut asked = request(Some("xaver"), Some("big"));
+    asked.features = features(&["../../etc/passwd", "nothing"], &["core", "zoo", "continuation", "mailbox"]);
+    let composed = world.composed(&asked);
+    assert_eq!(
+        composed.prompt,
+        "I am Xaver the Example {{{agent_id}}}.\n\n## CORE INSTRUCTIONS\n\ncore\n\n\
+         ## OUTPUT FORMAT INSTRUCTIONS\n\noutput"
+    );
+    assert_eq!(
+        composed.warnings,
+        [
+            "there is no feature \"../../etc/passwd\"",
+            "there is no feature \"nothing\"",
+            "the feature core cannot be switched off"
+        ]
+    );
+    assert_eq!(world.composed(&request(Some("x"), Some("big"))), before);
+}
+
+#[test]
+fn variants_by_family_and_flavour_and_the_nearest_directory() {
+    let world = World::new();
+    let part = |expect: &str, model: &str| {
+        let prompt = world.composed(&request(Some("x"), Some(model))).prompt;
+        assert!(prompt.contains(&format!("## CONTINUATION PROTOCOL\n\n{expect}\n\n")), "{expect}: {prompt}");
+    };
+    // The shipped files have a variant `multi`, but this directory's own file goes first.
+    part("continuation", "big-2");
+    world.write("mine/shared/continuation_protocol.multi.md", "multi");
+    part("multi", "big-2");
+    part("continuation", "p/any");
+    world.write("mine/shared/continuation_protocol.fam.md", "family");
+    part("family", "big-2");
+    world.write("mine/shared/continuation_protocol.multi.fam.md", "both");
+    part("both", "big-2");
+    world.write("mine/agents/x.fam.md", "special");
+    assert!(world.composed(&request(Some("x"), Some("big"))).prompt.starts_with("special\n\n## CORE"));
+}
+
+#[test]
+fn a_missing_prompt_is_replaced_and_an_unknown_placeholder_stays() {
+    let world = World::new();
+    let composed = world.composed(&request(Some("ypsilon"), None));
+    assert!(composed.prompt.starts_with("default\n\n## CORE INSTRUCTIONS"));
+    assert!(!composed.prompt.contains("CONTINUATION"));
+    assert_eq!(composed.warnings, ["there is no prompt agents/missing.md; default.md takes its place"]);
+    assert_eq!(composed.model.id, "big-1");
+    assert_eq!(composed.model.max_parallel_tools, 4);
+
+    let composed = world.composed(&ComposeRequest { parameters: BTreeMap::new(), ..request(None, Some("big")) });
+    assert!(composed.prompt.starts_with("I am Xaver the Example {{{what}}}."));
+    assert_eq!(composed.warnings, ["{{{what}}} has no value"]);
+}
+
+#[test]
+fn what_is_refused_says_what_to_do() {
+    let mut world = World::new();
+    let (code, message) = world.refused(&request(Some("nobody"), Some("big")));
+    assert_eq!(code, ErrorCode::UnknownAgent);
+    assert_eq!(message, "there is no agent nobody; there are x (Xaver the Example), y (Ypsilon)");
+
+    let (code, message) = world.refused(&request(None, None));
+    assert_eq!(code, ErrorCode::UnknownModel);
+    assert!(message.contains("AILOOP__COMPOSER__DEFAULT_MODEL"), "{message}");
+
+    let (code, message) = world.refused(&request(None, Some("nope")));
+    assert_eq!(code, ErrorCode::UnknownModel);
+    assert_eq!(
+        message,
+        "there is no model \"nope\" in models.yaml; there are big, and every model of a provider as \
+         <provider>/<its name for the model> (p)"
+    );
+
+    world.config.default_model = Some("big-default".to_owned());
+    assert_eq!(world.composed(&request(None, None)).model.id, "big-default");
+    assert_eq!(world.composed(&request(Some("y"), None)).model.id, "big-1");
+
+    world.write("mine/agents/x.md", &"x".repeat(600 << 10));
+    assert_eq!(world.refused(&request(None, Some("big"))).0, ErrorCode::TooLarge);
+}
+
+#[test]
+fn without_a_default_agent_one_must_be_named() {
+    let world = World::new();
+    world.write("agents.yaml", "agents: {z: {name: Zed, prompt_file: x.md}}");
+    let (code, message) = world.refused(&request(None, Some("big")));
+    assert_eq!(code, ErrorCode::UnknownAgent);
+    assert_eq!(message, "no agent is named, and agents.yaml has no default_agent; there are z (Zed)");
+}
+
+#[test]
+fn what_is_shipped_is_enough() {
+    let empty = TempDir::new().unwrap();
+    let config = Config { config_dir: Some(empty.path().to_owned()), ..Config::default() };
+    let shipped = Book::read(&config).unwrap();
+    for agent in [None, Some("alice"), Some("tessa"), Some("patricia"), Some("eamonn"), Some("debbie")] {
+        assert!(matches!(shipped.answer(&request(agent, Some("rehearsal"))), ComposeReply::Composed(_)), "{agent:?}");
+    }
+    assert!(!Path::new("agents.yaml").exists(), "nothing but what is shipped");
+}
