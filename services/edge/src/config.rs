@@ -1,0 +1,144 @@
+//! The `edge` section of the configuration, and what it must not say.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use contract::limits::CLIENT_QUEUE_MAX;
+use contract::{ErrorCode, TenantId};
+use serde::Deserialize;
+use service::Secret;
+
+/// How the door is opened.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// WebSocket JSON-RPC and plain HTTP; 127.0.0.1:7070.
+    pub ws: Listen,
+    /// gRPC; 127.0.0.1:7071.
+    pub grpc: Listen,
+    /// What clients must show as `Authorization: Bearer <token>`. Without one the edge listens on loopback only.
+    pub token: Option<Secret>,
+    /// The tenant of every client.
+    pub tenant: TenantId,
+    /// Origins of web pages that may connect beside the edge's own: `https://console.example.org`.
+    pub allowed_origins: Vec<String>,
+    /// Names by which clients may address the edge, beside localhost. Checked on loopback, and wherever it is given.
+    pub allowed_hosts: Vec<String>,
+    /// Seconds that a command's answer waits for its commit; 30.
+    pub command_wait: u64,
+    /// Notifications that one client may fall behind; 1 024.
+    pub client_queue: usize,
+}
+
+/// One listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    /// Where; port 0 takes a free one.
+    pub listen: SocketAddr,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let local = |port: u16| Listen { listen: SocketAddr::from(([127, 0, 0, 1], port)) };
+        Self {
+            ws: local(7070),
+            grpc: local(7071),
+            token: None,
+            tenant: TenantId::default(),
+            allowed_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
+            command_wait: 30,
+            client_queue: CLIENT_QUEUE_MAX,
+        }
+    }
+}
+
+impl Config {
+    /// How long a command's answer waits for its commit.
+    pub fn command_wait(&self) -> Duration {
+        Duration::from_secs(self.command_wait)
+    }
+
+    /// Refuses what would open the door to strangers.
+    pub fn check(&self) -> Result<(), StartError> {
+        if let Some(token) = &self.token
+            && token.expose().is_empty()
+        {
+            return Err(StartError::BadConfig("edge.token is empty: remove it, or give it a value".to_owned()));
+        }
+        for (field, listen) in [("edge.ws.listen", self.ws.listen), ("edge.grpc.listen", self.grpc.listen)] {
+            if self.token.is_none() && !listen.ip().is_loopback() {
+                return Err(StartError::BadConfig(format!(
+                    "{field} is {listen}, which others can reach: set edge.token (AILOOP__EDGE__TOKEN), or listen on 127.0.0.1"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why the edge does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration cannot be used.
+    #[error("{0}")]
+    BadConfig(String),
+    /// Somebody else listens there.
+    #[error(
+        "{field} is {listen}, and that port is taken: end the other program, or set {field} (port 0 takes a free one)"
+    )]
+    PortInUse {
+        /// The field to change.
+        field: &'static str,
+        /// The address that was wanted.
+        listen: SocketAddr,
+    },
+    /// The address cannot be used.
+    #[error("{field} is {listen}, which cannot be used: {source}")]
+    Listen {
+        /// The field to change.
+        field: &'static str,
+        /// The address that was wanted.
+        listen: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The bus cannot be used.
+    #[error(transparent)]
+    Bus(#[from] bus::BusError),
+    /// A server could not be set up.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl StartError {
+    /// The code that users see.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::BadConfig(_) | Self::Listen { .. } => ErrorCode::BadConfig,
+            Self::PortInUse { .. } => ErrorCode::PortInUse,
+            Self::Bus(error) => error.code(),
+            Self::Internal(_) => ErrorCode::Internal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_need_a_token() {
+        let local = Config::default();
+        assert!(local.check().is_ok());
+        let open = Config { ws: Listen { listen: "0.0.0.0:7070".parse().unwrap() }, ..Config::default() };
+        let refused = open.check().unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::BadConfig);
+        assert!(refused.to_string().contains("edge.ws.listen"), "{refused}");
+        let guarded = Config { token: Some(Secret::new("t")), ..open };
+        assert!(guarded.check().is_ok());
+        assert!(!format!("{guarded:?}").contains("\"t\""), "a token is never shown");
+        assert!(Config { token: Some(Secret::new("")), ..Config::default() }.check().is_err());
+    }
+}

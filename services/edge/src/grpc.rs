@@ -1,0 +1,354 @@
+//! The gRPC service `ailoop.v1.Sessions`: the same calls as JSON-RPC.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use contract::ErrorCode;
+use contract::command::{Answer, AnswerDecision, Because, Mode, SendUserMessage, Start};
+use contract::commit::{Phase, SessionSummary};
+use contract::model::Content;
+use contract::tool::ToolSpec;
+use futures::{Stream, stream};
+use proto::sessions_server::Sessions as Service;
+use serde_json::Value;
+use tonic::{Code, Request, Response, Status};
+use tracing::Instrument;
+
+use crate::commands::{CommandReply, Pending};
+use crate::failure::Failure;
+use crate::guard::{Caller, Guard, Knock};
+use crate::params::{self, Given, List, Watch};
+use crate::queue::{ClientQueue, End, Item};
+use crate::sessions::Sessions;
+use crate::watch::notice::Notice;
+
+/// The metadata key of the milliseconds after which the same may succeed.
+pub const RETRY_AFTER: &str = "ailoop-retry-after-ms";
+/// The metadata key of the last `seq`, where that is the point.
+pub const SEQ: &str = "ailoop-seq";
+
+/// The service.
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    sessions: Sessions,
+}
+
+/// Lets requests in: adds the [`Caller`] to them, or refuses.
+#[derive(Debug, Clone)]
+pub(crate) struct Admission(pub(crate) Arc<Guard>);
+
+impl tonic::service::Interceptor for Admission {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let header = |name: &str| request.metadata().get(name).and_then(|value| value.to_str().ok());
+        let knock = Knock { authorization: header("authorization"), origin: header("origin"), host: None };
+        let caller = self.0.admit(knock).map_err(|failure| status(&failure))?;
+        request.extensions_mut().insert(caller);
+        Ok(request)
+    }
+}
+
+impl Door {
+    pub(crate) fn new(sessions: Sessions) -> Self {
+        Self { sessions }
+    }
+
+    /// Runs a call under its span, and tells its failure as a status.
+    async fn call<M, T>(
+        &self,
+        method: &'static str,
+        session: &str,
+        request: &Request<M>,
+        call: impl AsyncFnOnce(&Sessions, &Caller) -> Result<T, Failure>,
+    ) -> Result<Response<T>, Status> {
+        let span = telemetry::span::edge_request(method, Some(session).filter(|session| !session.is_empty()));
+        if let Some(parent) = request.metadata().get("traceparent").and_then(|value| value.to_str().ok()) {
+            telemetry::trace::set_parent(&span, parent);
+        }
+        let outcome = async {
+            let unknown = || Failure::new(ErrorCode::Unauthorized, "nobody let this request in");
+            let caller = request.extensions().get::<Caller>().ok_or_else(unknown)?;
+            call(&self.sessions, caller).await
+        };
+        let outcome = outcome.instrument(span.clone()).await;
+        let code = outcome.as_ref().err().map(|failure| failure.code.clone());
+        if let Some(code) = &code {
+            telemetry::span::failed(&span, code.as_str());
+        }
+        telemetry::metric::request(method, code.as_ref().map_or("ok", ErrorCode::as_str));
+        outcome.map(Response::new).map_err(|failure| status(&failure))
+    }
+}
+
+#[tonic::async_trait]
+impl Service for Door {
+    async fn start(&self, request: Request<proto::StartRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        let given = request.get_ref();
+        self.call("session.start", &given.session_id, &request, async |sessions, caller| {
+            let given = Given::new(&given.session_id, &given.command_id, !given.no_wait, start(given)?)?;
+            reply(sessions.start(caller, given).await?).await
+        })
+        .await
+    }
+
+    async fn send(&self, request: Request<proto::SendRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        let given = request.get_ref();
+        self.call("session.send", &given.session_id, &request, async |sessions, caller| {
+            let mode = if given.mode.is_empty() { Mode::default() } else { params::word("mode", &given.mode)? };
+            let body = SendUserMessage { content: Content::from(given.text.as_str()), mode };
+            let given = Given::new(&given.session_id, &given.command_id, !given.no_wait, body)?;
+            reply(sessions.send(caller, given).await?).await
+        })
+        .await
+    }
+
+    async fn pause(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        self.call("session.pause", &request.get_ref().session_id, &request, async |sessions, caller| {
+            reply(sessions.pause(caller, because(request.get_ref())?).await?).await
+        })
+        .await
+    }
+
+    async fn resume(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        self.call("session.resume", &request.get_ref().session_id, &request, async |sessions, caller| {
+            reply(sessions.resume(caller, because(request.get_ref())?).await?).await
+        })
+        .await
+    }
+
+    async fn stop(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        self.call("session.stop", &request.get_ref().session_id, &request, async |sessions, caller| {
+            reply(sessions.stop(caller, because(request.get_ref())?).await?).await
+        })
+        .await
+    }
+
+    async fn clear(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        self.call("session.clear", &request.get_ref().session_id, &request, async |sessions, caller| {
+            reply(sessions.clear(caller, because(request.get_ref())?).await?).await
+        })
+        .await
+    }
+
+    async fn answer(&self, request: Request<proto::AnswerRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        let given = request.get_ref();
+        self.call("session.answer", &given.session_id, &request, async |sessions, caller| {
+            let decision: AnswerDecision = params::word("decision", &given.decision)?;
+            let body = Answer {
+                gate: params::parse(&given.gate)?,
+                arguments_sha256: given.arguments_sha256.clone(),
+                decision,
+                note: Some(given.note.clone()).filter(|note| !note.is_empty()),
+            };
+            let given = Given::new(&given.session_id, &given.command_id, !given.no_wait, body)?;
+            reply(sessions.answer(caller, given).await?).await
+        })
+        .await
+    }
+
+    async fn history(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::HistoryReply>, Status> {
+        self.call("session.history", &request.get_ref().session_id, &request, async |sessions, caller| {
+            let history = sessions.history(caller, params::session_id(&request.get_ref().session_id)?).await?;
+            let messages_json = serde_json::to_string(&history.messages)
+                .map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
+            Ok(proto::HistoryReply { messages_json, seq: history.seq })
+        })
+        .await
+    }
+
+    async fn get(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::SessionInfo>, Status> {
+        self.call("session.get", &request.get_ref().session_id, &request, async |sessions, caller| {
+            Ok(info(sessions.get(caller, params::session_id(&request.get_ref().session_id)?).await?))
+        })
+        .await
+    }
+
+    async fn list(&self, request: Request<proto::ListRequest>) -> Result<Response<proto::ListReply>, Status> {
+        let given = request.get_ref();
+        self.call("session.list", "", &request, async |sessions, caller| {
+            let phase: Option<Phase> =
+                if given.phase.is_empty() { None } else { Some(params::word("phase", &given.phase)?) };
+            let list = List { phase, limit: usize::try_from(given.limit).unwrap_or(usize::MAX) };
+            let found = sessions.list(caller, &list).await?;
+            Ok(proto::ListReply { sessions: found.into_iter().map(info).collect() })
+        })
+        .await
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::Notification, Status>> + Send>>;
+
+    async fn watch(&self, request: Request<proto::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let given = request.get_ref();
+        self.call("session.watch", &given.session_id, &request, async |sessions, caller| {
+            let session_id = params::session_id(&given.session_id)?;
+            let watch = Watch { session_id, from_seq: given.from_seq, no_chunks: given.no_chunks };
+            let (_, viewer) = sessions.watch(caller, &watch).await?;
+            let queue = Arc::new(sessions.client_queue());
+            let (filled, draining) = (queue.clone(), sessions.draining().clone());
+            sessions.tasks().spawn("viewer", async move {
+                telemetry::metric::connections("grpc", 1);
+                let end = tokio::select! {
+                    () = draining.cancelled() => End::Failed(Sessions::going_down()),
+                    outcome = viewer.run(&filled) => outcome.map_or_else(End::Failed, |()| End::Complete),
+                };
+                filled.end(end);
+                telemetry::metric::connections("grpc", -1);
+            });
+            Ok(notifications(queue))
+        })
+        .await
+    }
+
+    async fn list_tools(
+        &self,
+        request: Request<proto::ListToolsRequest>,
+    ) -> Result<Response<proto::ListToolsReply>, Status> {
+        self.call("tools.list", "", &request, async |sessions, caller| {
+            let tools = sessions.tools(caller).await?;
+            Ok(proto::ListToolsReply { tools: tools.into_iter().map(tool).collect() })
+        })
+        .await
+    }
+}
+
+/// A failure as a status with the stable code in its metadata.
+pub(crate) fn status(failure: &Failure) -> Status {
+    let mut status = Status::new(grpc_code(&failure.code), failure.message.clone());
+    let metadata = status.metadata_mut();
+    if let Ok(code) = failure.code.as_str().parse() {
+        metadata.insert(proto::ERROR_CODE, code);
+    }
+    if let Some(after) = failure.retry_after {
+        metadata.insert(RETRY_AFTER, u64::try_from(after.as_millis()).unwrap_or(u64::MAX).into());
+    }
+    if let Some(seq) = failure.seq {
+        metadata.insert(SEQ, seq.into());
+    }
+    status
+}
+
+fn grpc_code(code: &ErrorCode) -> Code {
+    let rows: [(&[ErrorCode], Code); 8] = [
+        (
+            &[ErrorCode::BadRequest, ErrorCode::TooLarge, ErrorCode::EmptyMessage, ErrorCode::InvalidArguments],
+            Code::InvalidArgument,
+        ),
+        (&[ErrorCode::UnknownAgent, ErrorCode::UnknownModel, ErrorCode::UnknownSession], Code::NotFound),
+        (
+            &[ErrorCode::SessionEnded, ErrorCode::NotNow, ErrorCode::GateClosed, ErrorCode::StaleCommand],
+            Code::FailedPrecondition,
+        ),
+        (&[ErrorCode::SessionExists], Code::AlreadyExists),
+        (&[ErrorCode::Unauthorized], Code::Unauthenticated),
+        (&[ErrorCode::Overloaded, ErrorCode::TooManyWaiting, ErrorCode::SlowClient], Code::ResourceExhausted),
+        (&[ErrorCode::Unavailable, ErrorCode::NatsUnreachable, ErrorCode::Draining], Code::Unavailable),
+        (&[ErrorCode::Resync], Code::OutOfRange),
+    ];
+    rows.iter().find(|(codes, _)| codes.contains(code)).map_or(Code::Internal, |(_, code)| *code)
+}
+
+fn start(given: &proto::StartRequest) -> Result<Start, Failure> {
+    let mut options = match given.options_json.as_str() {
+        "" => serde_json::Map::new(),
+        text => serde_json::from_str(text)
+            .map_err(|error| Failure::bad_request(format!("`options_json` must be a JSON object: {error}")))?,
+    };
+    for (field, text) in [("agent", &given.agent), ("model", &given.model), ("prompt", &given.prompt)] {
+        if !text.is_empty() {
+            options.insert(field.to_owned(), Value::from(text.as_str()));
+        }
+    }
+    if given.interactive {
+        options.insert("interactive".to_owned(), Value::Bool(true));
+    }
+    params::from_object(options)
+}
+
+fn because(given: &proto::ControlRequest) -> Result<Given<Because>, Failure> {
+    let reason = Some(given.reason.clone()).filter(|reason| !reason.is_empty());
+    Given::new(&given.session_id, &given.command_id, !given.no_wait, Because { reason })
+}
+
+async fn reply(pending: Pending) -> Result<proto::CommandReply, Failure> {
+    let CommandReply { session_id, command_id, done, seq } = pending.done().await?;
+    Ok(proto::CommandReply { session_id: session_id.into(), command_id: command_id.into(), done, seq })
+}
+
+fn info(summary: SessionSummary) -> proto::SessionInfo {
+    proto::SessionInfo {
+        session_id: summary.session_id.into(),
+        tenant: summary.tenant.into(),
+        phase: spelled(&summary.phase),
+        agent: summary.agent,
+        model: summary.model,
+        title: summary.title,
+        turn: summary.turn,
+        step: summary.step,
+        seq: summary.seq,
+        started: summary.started.to_string(),
+        updated: summary.updated.to_string(),
+        input_tokens: summary.spent.usage.input,
+        output_tokens: summary.spent.usage.output,
+        cost_usd: summary.spent.cost_usd,
+        stop_reason: summary.stop_reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
+    }
+}
+
+fn tool(spec: ToolSpec) -> proto::ToolInfo {
+    proto::ToolInfo {
+        timeout_ms: u64::try_from(spec.timeout().as_millis()).unwrap_or(u64::MAX),
+        name: spec.name.into(),
+        description: spec.description,
+        parameters_json: spec.parameters.get().to_owned(),
+        effect: spelled(&spec.effect),
+        approval: spelled(&spec.approval),
+        version: spec.version,
+    }
+}
+
+/// The word of the contract for a value of a closed set.
+fn spelled<T: serde::Serialize>(value: &T) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        Ok(_) | Err(_) => String::new(),
+    }
+}
+
+fn notification(notice: &Notice) -> proto::Notification {
+    let envelope = &notice.envelope;
+    proto::Notification {
+        topic: notice.topic.as_str().to_owned(),
+        id: envelope.id.clone(),
+        seq: envelope.seq,
+        time: envelope.time.to_string(),
+        trace_id: envelope.trace_id.clone(),
+        data_json: envelope.data.get().to_owned(),
+    }
+}
+
+/// Ends a viewer when its client is gone.
+struct Reader(Arc<ClientQueue>);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.end(End::Gone);
+    }
+}
+
+fn notifications(queue: Arc<ClientQueue>) -> <Door as Service>::WatchStream {
+    let next = async |reader: Option<Reader>| {
+        let reader = reader?;
+        loop {
+            match reader.0.pop().await {
+                Ok(Item::Notice(notice)) => return Some((Ok(notification(&notice)), Some(reader))),
+                Ok(Item::Text(_)) => {}
+                Err(end) => {
+                    if let End::Slow { .. } = end {
+                        telemetry::metric::slow_client();
+                    }
+                    return end.failure().map(|failure| (Err(status(&failure)), None));
+                }
+            }
+        }
+    };
+    Box::pin(stream::unfold(Some(Reader(queue)), next))
+}

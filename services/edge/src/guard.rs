@@ -1,0 +1,159 @@
+//! Who may come in: a token, an origin, a host. A web page that a user visits must not drive their sessions.
+
+use std::net::SocketAddr;
+
+use contract::{ErrorCode, TenantId};
+
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// Whose sessions they see.
+    pub tenant: TenantId,
+    /// How the log names them.
+    pub by: String,
+}
+
+/// What a request says of itself before anything else is read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Knock<'a> {
+    /// The `Authorization` header.
+    pub authorization: Option<&'a str>,
+    /// The `Origin` header; browsers always send it.
+    pub origin: Option<&'a str>,
+    /// The `Host` header.
+    pub host: Option<&'a str>,
+}
+
+/// The rules of one listener.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    token: Option<String>,
+    tenant: TenantId,
+    origins: Vec<String>,
+    hosts: Vec<String>,
+    checks_host: bool,
+}
+
+impl Guard {
+    /// The rules for a listener.
+    pub fn new(config: &Config, listen: SocketAddr) -> Self {
+        Self {
+            token: config.token.as_ref().map(|token| token.expose().to_owned()),
+            tenant: config.tenant.clone(),
+            origins: config.allowed_origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
+            hosts: config.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+            checks_host: listen.ip().is_loopback() || !config.allowed_hosts.is_empty(),
+        }
+    }
+
+    /// Lets a request in, or says why not.
+    pub fn admit(&self, knock: Knock<'_>) -> Result<Caller, Failure> {
+        let host = knock.host.map(str::to_ascii_lowercase);
+        if self.checks_host
+            && let Some(host) = &host
+            && !self.is_known_host(host)
+        {
+            return refuse(format!("the host {host:?} is not known here: see edge.allowed_hosts"));
+        }
+        if let Some(origin) = knock.origin {
+            let origin = origin.to_ascii_lowercase();
+            let own = origin.split_once("://").is_some_and(|(_, authority)| Some(authority) == host.as_deref());
+            if !own && !self.origins.contains(&origin) {
+                return refuse(format!("web pages of {origin:?} may not connect: see edge.allowed_origins"));
+            }
+        }
+        if let Some(token) = &self.token {
+            let shown = knock.authorization.and_then(|text| text.split_once(' '));
+            let shown = shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, shown)| shown);
+            if !shown.is_some_and(|shown| is_same(token.as_bytes(), shown.trim().as_bytes())) {
+                return refuse("show the token: `Authorization: Bearer <edge.token>`".to_owned());
+            }
+        }
+        Ok(Caller { tenant: self.tenant.clone(), by: "client".to_owned() })
+    }
+
+    fn is_known_host(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(six) => six.split(']').next().unwrap_or_default(),
+            None => host.split(':').next().unwrap_or_default(),
+        };
+        let local = name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        local || self.hosts.iter().any(|known| known == name || known == host)
+    }
+}
+
+fn refuse(message: String) -> Result<Caller, Failure> {
+    Err(Failure::new(ErrorCode::Unauthorized, message))
+}
+
+/// Compares in a time that depends on the lengths only.
+fn is_same(secret: &[u8], shown: &[u8]) -> bool {
+    let mut difference = secret.len() ^ shown.len();
+    for (index, byte) in shown.iter().enumerate() {
+        let other = secret.get(index % secret.len().max(1)).copied().unwrap_or(0);
+        difference |= usize::from(byte ^ other);
+    }
+    std::hint::black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use service::Secret;
+
+    use super::*;
+
+    fn guard(token: Option<&str>, listen: &str) -> Guard {
+        let config = Config {
+            token: token.map(Secret::new),
+            allowed_origins: vec!["https://console.example.org".to_owned()],
+            ..Config::default()
+        };
+        Guard::new(&config, listen.parse().unwrap())
+    }
+
+    #[test]
+    fn origins_and_hosts() {
+        let guard = guard(None, "127.0.0.1:7070");
+        let rows = [
+            (None, Some("127.0.0.1:7070"), true),
+            (None, Some("localhost:7070"), true),
+            (None, Some("[::1]:7070"), true),
+            (None, None, true),
+            (None, Some("evil.example.org:7070"), false),
+            (None, Some("127.0.0.1.evil.example.org"), false),
+            (Some("http://127.0.0.1:7070"), Some("127.0.0.1:7070"), true),
+            (Some("http://LOCALHOST:7070"), Some("localhost:7070"), true),
+            (Some("http://127.0.0.1:9999"), Some("127.0.0.1:7070"), false),
+            (Some("https://evil.example.org"), Some("127.0.0.1:7070"), false),
+            (Some("null"), Some("127.0.0.1:7070"), false),
+            (Some("https://console.example.org"), Some("127.0.0.1:7070"), true),
+            (Some("https://evil.example.org"), Some("evil.example.org"), false),
+        ];
+        for (origin, host, wanted) in rows {
+            let admitted = guard.admit(Knock { authorization: None, origin, host });
+            assert_eq!(admitted.is_ok(), wanted, "{origin:?} {host:?}");
+        }
+    }
+
+    #[test]
+    fn tokens() {
+        let guard = guard(Some("s3cret"), "0.0.0.0:7070");
+        let rows = [
+            (None, false),
+            (Some("Bearer s3cret"), true),
+            (Some("bearer s3cret"), true),
+            (Some("Bearer s3cre"), false),
+            (Some("Bearer s3crets3cret"), false),
+            (Some("Bearer "), false),
+            (Some("Basic s3cret"), false),
+            (Some("s3cret"), false),
+        ];
+        for (authorization, wanted) in rows {
+            let admitted = guard.admit(Knock { authorization, origin: None, host: Some("edge.example.org") });
+            assert_eq!(admitted.is_ok(), wanted, "{authorization:?}");
+        }
+    }
+}

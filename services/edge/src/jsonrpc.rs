@@ -1,0 +1,190 @@
+//! JSON-RPC 2.0: reading requests, alone or in batches, and writing answers.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+
+/// Requests of one batch.
+pub const BATCH_MAX: usize = 64;
+
+/// One request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// What names the answer; a notification has none and gets none.
+    pub id: Option<Value>,
+    /// Which call.
+    pub method: String,
+    /// Its parameters, by name.
+    pub params: Map<String, Value>,
+}
+
+/// What a frame holds: requests, and answers to what is none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame {
+    /// Whether the answers go out together.
+    pub batch: bool,
+    /// In the order of the frame.
+    pub parts: Vec<Result<Request, String>>,
+}
+
+/// Reads a text frame.
+pub fn read(text: &str) -> Frame {
+    let one = |part| Frame { batch: false, parts: vec![part] };
+    match serde_json::from_str(text) {
+        Err(error) => one(Err(protocol_error(&Value::Null, -32700, &format!("not JSON: {error}")))),
+        Ok(Value::Array(parts)) if parts.is_empty() => one(Err(protocol_error(&Value::Null, -32600, "an empty batch"))),
+        Ok(Value::Array(parts)) if parts.len() > BATCH_MAX => {
+            let message = format!("a batch of {} requests, at most {BATCH_MAX} are taken", parts.len());
+            one(Err(protocol_error(&Value::Null, -32600, &message)))
+        }
+        Ok(Value::Array(parts)) => Frame { batch: true, parts: parts.into_iter().map(request).collect() },
+        Ok(value) => one(request(value)),
+    }
+}
+
+fn request(value: Value) -> Result<Request, String> {
+    let Value::Object(mut object) = value else {
+        return Err(protocol_error(&Value::Null, -32600, "a request is a JSON object"));
+    };
+    let id = object.remove("id");
+    let known = id.clone().filter(|id| id.is_string() || id.is_number() || id.is_null());
+    let refuse = |code, message: &str| Err(protocol_error(&known.clone().unwrap_or_default(), code, message));
+    if id.is_some() && known.is_none() {
+        return refuse(-32600, "`id` must be a string, a number or null");
+    }
+    if object.remove("jsonrpc") != Some(Value::from("2.0")) {
+        return refuse(-32600, "`jsonrpc` must be \"2.0\"");
+    }
+    let Some(Value::String(method)) = object.remove("method") else {
+        return refuse(-32600, "`method` must be a string");
+    };
+    let params = match object.remove("params") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(params)) => params,
+        Some(_) => return refuse(-32602, "`params` must be an object: parameters go by name"),
+    };
+    match object.keys().next() {
+        Some(field) => refuse(-32600, &format!("unknown field `{field}`")),
+        None => Ok(Request { id, method, params }),
+    }
+}
+
+#[derive(Serialize)]
+struct Answer<'a, T> {
+    jsonrpc: &'static str,
+    id: &'a Value,
+    result: &'a T,
+}
+
+#[derive(Serialize)]
+struct Refused<'a> {
+    jsonrpc: &'static str,
+    id: &'a Value,
+    error: ErrorObject<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorObject<'a> {
+    code: i32,
+    message: &'a str,
+    data: ErrorData<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorData<'a> {
+    code: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
+}
+
+/// The text of a result.
+pub fn result<T: Serialize>(id: &Value, result: &T) -> String {
+    serde_json::to_string(&Answer { jsonrpc: "2.0", id, result }).unwrap_or_default()
+}
+
+/// The text of an error: the stable code stands in `data.code`.
+pub fn error(id: &Value, failure: &Failure) -> String {
+    let retry_after_ms = failure.retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+    let data = ErrorData { code: failure.code.as_str(), retry_after_ms, seq: failure.seq };
+    let error = ErrorObject { code: failure.json_rpc_code(), message: &failure.message, data };
+    serde_json::to_string(&Refused { jsonrpc: "2.0", id, error }).unwrap_or_default()
+}
+
+/// The text of an error of the protocol itself.
+pub fn protocol_error(id: &Value, code: i32, message: &str) -> String {
+    let data = ErrorData { code: contract::ErrorCode::BadRequest.as_str(), retry_after_ms: None, seq: None };
+    serde_json::to_string(&Refused { jsonrpc: "2.0", id, error: ErrorObject { code, message, data } })
+        .unwrap_or_default()
+}
+
+/// The text of a batch's answers; nothing when all its requests were notifications.
+pub fn batch(answers: &[String]) -> Option<String> {
+    let raw: Vec<&RawValue> = answers.iter().filter_map(|answer| serde_json::from_str(answer).ok()).collect();
+    if raw.is_empty() { None } else { serde_json::to_string(&raw).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::ErrorCode;
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(text: &str, wanted: &[Value]) {
+        let told: Vec<Value> = read(text)
+            .parts
+            .into_iter()
+            .map(|part| match part {
+                Ok(request) => json!({"id": request.id, "method": request.method, "params": request.params}),
+                Err(answer) => {
+                    let answer: Value = serde_json::from_str(&answer).unwrap();
+                    json!({"id": answer["id"], "error": answer["error"]["code"]})
+                }
+            })
+            .collect();
+        assert_eq!(told, wanted, "{text}");
+    }
+
+    #[test]
+    fn requests_are_read_and_garbage_is_answered() {
+        check(
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}"#,
+            &[json!({"id": 1, "method": "m", "params": {"a": 1}})],
+        );
+        check(r#"{"jsonrpc":"2.0","method":"m"}"#, &[json!({"id": null, "method": "m", "params": {}})]);
+        check("{", &[json!({"id": null, "error": -32700})]);
+        check("\u{0}", &[json!({"id": null, "error": -32700})]);
+        check("7", &[json!({"id": null, "error": -32600})]);
+        check("[]", &[json!({"id": null, "error": -32600})]);
+        check(r#"{"id":"x","method":"m"}"#, &[json!({"id": "x", "error": -32600})]);
+        check(r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#, &[json!({"id": null, "error": -32600})]);
+        check(r#"{"jsonrpc":"2.0","id":1,"method":7}"#, &[json!({"id": 1, "error": -32600})]);
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#, &[json!({"id": 1, "error": -32602})]);
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"m","extra":1}"#, &[json!({"id": 1, "error": -32600})]);
+        check(
+            r#"[1,{"jsonrpc":"2.0","id":2,"method":"m"}]"#,
+            &[json!({"id": null, "error": -32600}), json!({"id": 2, "method": "m", "params": {}})],
+        );
+        let many = format!("[{}]", vec!["1"; BATCH_MAX + 1].join(","));
+        check(&many, &[json!({"id": null, "error": -32600})]);
+    }
+
+    #[test]
+    fn answers_have_their_documented_shape() {
+        let failure = Failure::new(ErrorCode::Overloaded, "later").retry_after(std::time::Duration::from_secs(2));
+        let answer: Value = serde_json::from_str(&error(&json!(7), &failure)).unwrap();
+        assert_eq!(
+            answer,
+            json!({"jsonrpc": "2.0", "id": 7, "error": {
+                "code": -32000, "message": "later", "data": {"code": "overloaded", "retry_after_ms": 2000}
+            }})
+        );
+        assert_eq!(result(&json!("a"), &json!({"x": 1})), r#"{"jsonrpc":"2.0","id":"a","result":{"x":1}}"#);
+        assert_eq!(batch(&["{\"a\":1}".to_owned(), "{}".to_owned()]).unwrap(), r#"[{"a":1},{}]"#);
+        assert_eq!(batch(&[]), None);
+    }
+}

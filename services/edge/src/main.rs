@@ -1,0 +1,13 @@
+//! Opens the client door: WebSocket JSON-RPC and gRPC.
+
+use edge::{Config, Edge};
+use service::process::{Running, run};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    run("edge", "edge", async |config: Config, bus| {
+        let edge = Edge::start(config, bus).await?;
+        Ok(Running::new(edge.readiness(), |timeout| edge.drain(timeout)))
+    })
+    .await
+}

@@ -1,0 +1,352 @@
+//! What the calls take, parsed once at the border: ids, limits, and no field that we do not know.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use contract::command::{Answer, Because, SendUserMessage, Start};
+use contract::commit::Phase;
+use contract::limits::{ITERATIONS_MAX, MESSAGE_BYTES_MAX};
+use contract::model::{Content, Message};
+use contract::{CommandId, ErrorCode, SessionId};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+
+/// Bytes of a reason or note.
+pub const REASON_BYTES_MAX: usize = 4 << 10;
+/// Sessions of one list.
+pub const LIST_MAX: usize = 1_000;
+/// Sessions of one list, when no number is given.
+pub const LIST_DEFAULT: usize = 100;
+
+/// A command as a client gives it: its address and its own fields.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Given<T> {
+    /// The session; made by the edge for a `start` without one.
+    pub session: SessionId,
+    /// The command's id; made by the edge where none is given.
+    pub id: CommandId,
+    /// Whether the answer waits for the commit.
+    pub wait: bool,
+    /// What.
+    pub body: T,
+}
+
+impl<T: Checked> Given<T> {
+    /// Parses an address and checks a body. Empty ids mean none.
+    pub fn new(session: &str, id: &str, wait: bool, body: T) -> Result<Self, Failure> {
+        body.check()?;
+        let session = if session.is_empty() && T::MAKES_SESSION { fresh()? } else { session_id(session)? };
+        let id = if id.is_empty() { fresh()? } else { parse(id)? };
+        Ok(Self { session, id, wait, body })
+    }
+}
+
+impl<T: Checked + DeserializeOwned> Given<T> {
+    /// Parses a command from its JSON object; an unknown field is refused by its name.
+    pub fn from_json(mut params: Map<String, Value>) -> Result<Self, Failure> {
+        let session = text(&mut params, "session_id")?;
+        let id = text(&mut params, "command_id")?;
+        let wait = flag(&mut params, "wait")?.unwrap_or(true) && !flag(&mut params, "no_wait")?.unwrap_or(false);
+        T::rename(&mut params)?;
+        Self::new(&session, &id, wait, from_object(params)?)
+    }
+}
+
+/// A command's own fields, and what they must be.
+pub trait Checked {
+    /// Whether a command without a session id makes one.
+    const MAKES_SESSION: bool = false;
+
+    /// Refuses what the loop could not use.
+    fn check(&self) -> Result<(), Failure>;
+
+    /// Maps the client's names to those of the contract.
+    fn rename(_params: &mut Map<String, Value>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+impl Checked for Start {
+    const MAKES_SESSION: bool = true;
+
+    fn check(&self) -> Result<(), Failure> {
+        if let Some(prompt) = &self.prompt {
+            message(prompt, "prompt")?;
+        } else if !self.interactive {
+            return Err(Failure::new(
+                ErrorCode::EmptyMessage,
+                "a session that is not interactive needs a prompt: set `prompt`, or `interactive: true`",
+            ));
+        }
+        for (index, message) in self.messages.iter().enumerate() {
+            let plain = match message {
+                Message::User { .. } => true,
+                Message::Assistant { tool_calls, .. } => tool_calls.is_empty(),
+                Message::System { .. } | Message::Tool { .. } => false,
+            };
+            if !plain {
+                return Err(Failure::bad_request(format!("messages[{index}]: only user and assistant texts")));
+            }
+        }
+        let steps = self.continuation.as_ref().and_then(|continuation| continuation.max_iterations);
+        match steps {
+            Some(steps) if !(1..=ITERATIONS_MAX).contains(&steps) => Err(Failure::bad_request(format!(
+                "continuation.max_iterations must be 1 to {ITERATIONS_MAX}, got {steps}"
+            ))),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl Checked for SendUserMessage {
+    fn check(&self) -> Result<(), Failure> {
+        message(&self.content, "content")
+    }
+
+    fn rename(params: &mut Map<String, Value>) -> Result<(), Failure> {
+        match (params.remove("text"), params.contains_key("content")) {
+            (Some(_), true) => Err(Failure::bad_request("give either `text` or `content`, not both")),
+            (Some(text), false) => {
+                params.insert("content".to_owned(), text);
+                Ok(())
+            }
+            (None, true) => Ok(()),
+            (None, false) => Err(Failure::new(ErrorCode::EmptyMessage, "`text` is missing")),
+        }
+    }
+}
+
+impl Checked for Because {
+    fn check(&self) -> Result<(), Failure> {
+        short(self.reason.as_deref(), "reason")
+    }
+}
+
+impl Checked for Answer {
+    fn check(&self) -> Result<(), Failure> {
+        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if self.arguments_sha256.len() != 64 || !self.arguments_sha256.bytes().all(hex) {
+            return Err(Failure::bad_request("`arguments_sha256` must be 64 hex digits, as in `gate.opened`"));
+        }
+        short(self.note.as_deref(), "note")
+    }
+}
+
+/// One session.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct One {
+    /// Which.
+    pub session_id: SessionId,
+}
+
+/// Which sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct List {
+    /// Only those in this phase.
+    pub phase: Option<Phase>,
+    /// At most this many; 100 where none or zero is given.
+    pub limit: usize,
+}
+
+impl List {
+    /// How many to give.
+    pub fn count(&self) -> usize {
+        if self.limit == 0 { LIST_DEFAULT } else { self.limit.min(LIST_MAX) }
+    }
+}
+
+/// What to watch.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Watch {
+    /// The session.
+    pub session_id: SessionId,
+    /// The first `seq` wanted; 0 and 1 mean from the beginning.
+    #[serde(default, alias = "seq")]
+    pub from_seq: u64,
+    /// Leave chunks out.
+    #[serde(default)]
+    pub no_chunks: bool,
+}
+
+/// Nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+/// Reads a JSON object; the error names the field.
+pub fn from_object<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Failure> {
+    serde_json::from_value(Value::Object(params)).map_err(Failure::bad_request_of)
+}
+
+/// Reads a session id.
+pub fn session_id(text: &str) -> Result<SessionId, Failure> {
+    if text.is_empty() {
+        return Err(Failure::bad_request("`session_id` is missing"));
+    }
+    parse(text)
+}
+
+/// Reads one word of a closed set, as the contract spells it.
+pub fn word<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, Failure> {
+    serde_json::from_value(Value::String(text.to_owned()))
+        .map_err(|error| Failure::bad_request(format!("`{field}`: {error}")))
+}
+
+/// Reads an id.
+pub fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, Failure> {
+    text.parse().map_err(Failure::bad_request_of)
+}
+
+/// Makes an id, sortable by time.
+pub fn fresh<T: FromStr<Err: Display>>() -> Result<T, Failure> {
+    let made: Result<T, T::Err> = uuid::Uuid::now_v7().to_string().parse();
+    made.map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))
+}
+
+fn text(params: &mut Map<String, Value>, field: &str) -> Result<String, Failure> {
+    match params.remove(field) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(Failure::bad_request(format!("`{field}` must be a string"))),
+    }
+}
+
+fn flag(params: &mut Map<String, Value>, field: &str) -> Result<Option<bool>, Failure> {
+    match params.remove(field) {
+        None => Ok(None),
+        Some(Value::Bool(flag)) => Ok(Some(flag)),
+        Some(_) => Err(Failure::bad_request(format!("`{field}` must be true or false"))),
+    }
+}
+
+fn message(content: &Content, field: &str) -> Result<(), Failure> {
+    if content.is_empty() {
+        return Err(Failure::new(ErrorCode::EmptyMessage, format!("`{field}` holds no text")));
+    }
+    let bytes = content.bytes();
+    if bytes > MESSAGE_BYTES_MAX {
+        return Err(Failure::new(
+            ErrorCode::TooLarge,
+            format!("`{field}` has {bytes} bytes, at most {MESSAGE_BYTES_MAX} are taken"),
+        ));
+    }
+    Ok(())
+}
+
+fn short(text: Option<&str>, field: &str) -> Result<(), Failure> {
+    match text {
+        Some(text) if text.len() > REASON_BYTES_MAX => Err(Failure::new(
+            ErrorCode::TooLarge,
+            format!("`{field}` has {} bytes, at most {REASON_BYTES_MAX} are taken", text.len()),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::command::{AnswerDecision, Mode};
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        let Value::Object(map) = value else { panic!("not an object") };
+        map
+    }
+
+    fn refused<T: Checked + DeserializeOwned>(value: Value) -> (ErrorCode, String) {
+        match Given::<T>::from_json(object(value)) {
+            Ok(given) => panic!("taken: {}", given.session),
+            Err(failure) => (failure.code, failure.message),
+        }
+    }
+
+    #[test]
+    fn a_start_makes_the_ids_that_are_missing() {
+        let given = Given::<Start>::from_json(object(json!({"prompt": "hi", "agent": "e"}))).unwrap();
+        assert_eq!(given.session.as_str().len(), 36);
+        assert!(given.wait);
+        let given = Given::<Start>::from_json(object(
+            json!({"session_id": "s", "command_id": "c", "prompt": "hi", "no_wait": true}),
+        ));
+        let given = given.unwrap();
+        assert_eq!((given.session.as_str(), given.id.as_str(), given.wait), ("s", "c", false));
+    }
+
+    #[test]
+    fn what_is_refused_says_why() {
+        let long = "x".repeat(MESSAGE_BYTES_MAX + 1);
+        let rows = [
+            (refused::<Start>(json!({"prompt": " \n"})), ErrorCode::EmptyMessage, "prompt"),
+            (refused::<Start>(json!({})), ErrorCode::EmptyMessage, "interactive"),
+            (refused::<Start>(json!({"prompt": long})), ErrorCode::TooLarge, "1048577"),
+            (refused::<Start>(json!({"prompt": "x", "colour": 1})), ErrorCode::BadRequest, "colour"),
+            (refused::<Start>(json!({"prompt": "x", "session_id": "a.b"})), ErrorCode::BadRequest, "a.b"),
+            (refused::<Start>(json!({"prompt": "x", "agent": "E!"})), ErrorCode::BadRequest, "E!"),
+            (
+                refused::<Start>(json!({"prompt": "x", "continuation": {"max_iterations": 0}})),
+                ErrorCode::BadRequest,
+                "max_iterations",
+            ),
+            (
+                refused::<Start>(json!({"prompt": "x", "messages": [{"role": "system", "content": "obey"}]})),
+                ErrorCode::BadRequest,
+                "messages[0]",
+            ),
+            (refused::<SendUserMessage>(json!({"text": "x"})), ErrorCode::BadRequest, "session_id"),
+            (refused::<SendUserMessage>(json!({"session_id": "s"})), ErrorCode::EmptyMessage, "text"),
+            (refused::<SendUserMessage>(json!({"session_id": "s", "text": ""})), ErrorCode::EmptyMessage, "content"),
+            (
+                refused::<SendUserMessage>(json!({"session_id": "s", "text": "x", "mode": "shout"})),
+                ErrorCode::BadRequest,
+                "shout",
+            ),
+            (refused::<Because>(json!({"session_id": "s", "wait": 1})), ErrorCode::BadRequest, "wait"),
+            (refused::<Because>(json!({"session_id": 7})), ErrorCode::BadRequest, "session_id"),
+            (
+                refused::<Answer>(
+                    json!({"session_id": "s", "gate": "c", "arguments_sha256": "0".repeat(64), "decision": "maybe"}),
+                ),
+                ErrorCode::BadRequest,
+                "maybe",
+            ),
+            (
+                refused::<Answer>(
+                    json!({"session_id": "s", "gate": "c", "arguments_sha256": "0", "decision": "approve"}),
+                ),
+                ErrorCode::BadRequest,
+                "arguments_sha256",
+            ),
+            (
+                refused::<Answer>(json!({
+                    "session_id": "s", "gate": "c", "arguments_sha256": "0".repeat(64), "decision": "deny",
+                    "approved": true,
+                })),
+                ErrorCode::BadRequest,
+                "approved",
+            ),
+        ];
+        for ((code, message), wanted, part) in rows {
+            assert_eq!(code, wanted, "{message}");
+            assert!(message.contains(part), "{message} does not name {part}");
+        }
+    }
+
+    #[test]
+    fn text_and_content_are_one_field() {
+        let given =
+            Given::<SendUserMessage>::from_json(object(json!({"session_id": "s", "text": "hi", "mode": "queue"})));
+        let given = given.unwrap();
+        assert_eq!((given.body.content, given.body.mode), (Content::from("hi"), Mode::Queue));
+        let parts = json!({"session_id": "s", "content": [{"type": "text", "text": "hi"}]});
+        assert!(Given::<SendUserMessage>::from_json(object(parts)).is_ok());
+        assert_eq!(word::<AnswerDecision>("decision", "deny").unwrap(), AnswerDecision::Deny);
+    }
+}

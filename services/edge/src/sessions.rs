@@ -1,0 +1,165 @@
+//! The calls themselves, whatever protocol they came by.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{Bus, Head, Read};
+use contract::Json;
+use contract::commit::SessionSummary;
+use contract::subject::SessionKey;
+use contract::tool::ToolSpec;
+use contract::{CommandId, ErrorCode, SessionId};
+use serde::Serialize;
+use service::tasks::Tasks;
+use session::Session;
+use tokio_util::sync::CancellationToken;
+
+use crate::board::Board;
+use crate::commands::replay;
+use crate::config::{Config, StartError};
+use crate::failure::Failure;
+use crate::guard::Caller;
+use crate::params::{self, List};
+use crate::queue::{CLIENT_BYTES_MAX, ClientQueue};
+use crate::watch::feed::Feeds;
+
+/// When a client of a replica that goes down should connect again.
+const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+
+/// The calls; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    bus: Bus,
+    me: CommandId,
+    board: Board,
+    feeds: Feeds,
+    tasks: Tasks,
+    draining: CancellationToken,
+    command_wait: Duration,
+    client_queue: usize,
+}
+
+/// The transcript of a session.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct History {
+    /// The session.
+    pub session_id: SessionId,
+    /// As the model sees it.
+    pub messages: Vec<Json>,
+    /// The last `seq` that they include.
+    pub seq: u64,
+}
+
+impl Sessions {
+    /// Subscribes to the notices for this replica. Clients run in `tasks`, what they rely on in `ground`.
+    pub async fn open(config: &Config, bus: Bus, tasks: Tasks, ground: &Tasks) -> Result<Self, StartError> {
+        let me: CommandId = params::fresh().map_err(|failure| StartError::Internal(failure.message))?;
+        let board = Board::start(bus.clone(), me.clone(), ground).await?;
+        let feeds = Feeds::new(bus.clone(), ground.clone());
+        let (draining, command_wait) = (CancellationToken::new(), config.command_wait());
+        Ok(Self {
+            inner: Arc::new(Inner {
+                bus,
+                me,
+                board,
+                feeds,
+                tasks,
+                draining,
+                command_wait,
+                client_queue: config.client_queue,
+            }),
+        })
+    }
+
+    /// The transcript.
+    pub async fn history(&self, caller: &Caller, session: SessionId) -> Result<History, Failure> {
+        let session = self.fold(caller, session).await?;
+        let summary = session.summary();
+        Ok(History { session_id: summary.session_id, messages: session.messages(), seq: session.seq() })
+    }
+
+    /// One session. The log tells: the index is written now and then only.
+    pub async fn get(&self, caller: &Caller, session: SessionId) -> Result<SessionSummary, Failure> {
+        Ok(self.fold(caller, session).await?.summary())
+    }
+
+    /// The sessions of the tenant, newest first, as the index has them.
+    pub async fn list(&self, caller: &Caller, list: &List) -> Result<Vec<SessionSummary>, Failure> {
+        let mut summaries = self.bus().summaries(&caller.tenant).await?;
+        summaries.retain(|summary| list.phase.is_none_or(|phase| summary.phase == phase));
+        summaries.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| b.session_id.cmp(&a.session_id)));
+        summaries.truncate(list.count());
+        Ok(summaries)
+    }
+
+    /// The tool catalogue of the tenant.
+    pub async fn tools(&self, caller: &Caller) -> Result<Vec<ToolSpec>, Failure> {
+        Ok(self.bus().tools(&caller.tenant).await?)
+    }
+
+    /// The session's head; that there is none is only believed of the leader.
+    pub(crate) async fn head(&self, key: &SessionKey) -> Result<Option<Head>, Failure> {
+        match self.bus().head(key, Read::Any).await? {
+            Some(head) => Ok(Some(head)),
+            None => Ok(self.bus().head(key, Read::Leader).await?),
+        }
+    }
+
+    /// The session as it is now: what a caller was told is done is in it.
+    async fn fold(&self, caller: &Caller, session: SessionId) -> Result<Session, Failure> {
+        let key = SessionKey { tenant: caller.tenant.clone(), session };
+        let head = self.bus().head(&key, Read::Leader).await?.ok_or_else(|| Self::unknown(&key))?;
+        let commits = self.bus().load_from(&key, head.slot).await?.unwrap_or_default();
+        let session = replay(&key, &commits)?;
+        // A log may begin with refused commands: such a session never started.
+        if session.seq() == 0 { Err(Self::unknown(&key)) } else { Ok(session) }
+    }
+
+    /// What a client is told when the replica goes down.
+    pub(crate) fn going_down() -> Failure {
+        Failure::new(ErrorCode::Draining, "this replica is going down: connect again").retry_after(RECONNECT_AFTER)
+    }
+
+    pub(crate) fn unknown(key: &SessionKey) -> Failure {
+        Failure::new(ErrorCode::UnknownSession, format!("there is no session {}", key.session))
+    }
+
+    pub(crate) fn bus(&self) -> &Bus {
+        &self.inner.bus
+    }
+
+    pub(crate) fn me(&self) -> &CommandId {
+        &self.inner.me
+    }
+
+    pub(crate) fn board(&self) -> &Board {
+        &self.inner.board
+    }
+
+    pub(crate) fn feeds(&self) -> &Feeds {
+        &self.inner.feeds
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.inner.tasks
+    }
+
+    /// Cancelled when clients must go elsewhere.
+    pub(crate) fn draining(&self) -> &CancellationToken {
+        &self.inner.draining
+    }
+
+    /// A queue for one more client.
+    pub(crate) fn client_queue(&self) -> ClientQueue {
+        ClientQueue::new(self.inner.client_queue, CLIENT_BYTES_MAX)
+    }
+
+    pub(crate) fn command_wait(&self) -> Duration {
+        self.inner.command_wait
+    }
+}

@@ -1,0 +1,77 @@
+//! Reads a session's public events page by page, so that a long session never stands in memory as a whole.
+
+use std::sync::Arc;
+
+use bus::transport::ReadMany;
+use bus::{Bus, BusError, Read};
+use contract::commit::{Commit, CommitHead};
+use contract::limits::SLOTS_PER_PAGE;
+use contract::streams::Stream;
+use contract::subject::{self, SessionKey};
+
+use super::notice::{self, Notice};
+
+/// A stretch of the log.
+#[derive(Debug, Default)]
+pub(super) struct Stretch {
+    /// Its public events, in order.
+    pub notices: Vec<Arc<Notice>>,
+    /// Its last slot; none when it is empty.
+    pub last_slot: Option<u64>,
+    /// The last `seq` after it.
+    pub last_seq: u64,
+}
+
+impl Stretch {
+    fn of(key: &SessionKey, commits: &[(u64, Commit)]) -> Self {
+        let notices = commits.iter().flat_map(|(slot, commit)| notice::of_commit(key, *slot, commit)).collect();
+        let last = commits.last();
+        Self {
+            notices,
+            last_slot: last.map(|(slot, _)| *slot),
+            last_seq: last.map_or(0, |(_, commit)| crate::commands::last_seq(commit)),
+        }
+    }
+}
+
+/// Everything from a page to the head.
+pub(super) async fn rest(bus: &Bus, key: &SessionKey, from_page: u64) -> Result<Stretch, BusError> {
+    Ok(Stretch::of(key, &bus.history(key, from_page).await?))
+}
+
+/// The head's page, as the leader has it.
+pub(super) async fn head_page(bus: &Bus, key: &SessionKey) -> Result<Stretch, BusError> {
+    let Some(head) = bus.head(key, Read::Leader).await? else { return Ok(Stretch::default()) };
+    Ok(Stretch::of(key, &bus.load_from(key, head.slot).await?.unwrap_or_default()))
+}
+
+/// One finished page; none when this read does not show all of it.
+pub(super) async fn finished(bus: &Bus, key: &SessionKey, page: u64) -> Result<Option<Stretch>, BusError> {
+    let read = bus.transport().last_many(Stream::Log, &subject::log_page(key, page)).await?;
+    let ReadMany::Messages(messages) = read else { return Ok(None) };
+    let mut commits = Vec::new();
+    for stored in messages {
+        let Some(log) = subject::parse_log(&stored.subject) else { continue };
+        commits.push((log.slot, bus.read_commit(stored).await?));
+    }
+    commits.sort_by_key(|(slot, _)| *slot);
+    let whole = (page * SLOTS_PER_PAGE..(page + 1) * SLOTS_PER_PAGE).eq(commits.iter().map(|(slot, _)| *slot));
+    Ok(whole.then(|| Stretch::of(key, &commits)))
+}
+
+/// The last page that begins at or before a `seq`, looking no further than page `last`.
+pub(super) async fn page_of(bus: &Bus, key: &SessionKey, seq: u64, last: u64) -> Result<u64, BusError> {
+    let (mut low, mut high) = (0, last);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        let first = subject::log_slot(key, middle * SLOTS_PER_PAGE);
+        let stored = bus.transport().last(Stream::Log, &first, Read::Any).await?;
+        let begins = stored.and_then(|stored| serde_json::from_slice::<CommitHead>(&stored.payload).ok());
+        match begins {
+            Some(head) if head.meta.seq <= seq => low = middle,
+            // Later, or not to be seen: an earlier page is never wrong.
+            Some(_) | None => high = middle - 1,
+        }
+    }
+    Ok(low)
+}

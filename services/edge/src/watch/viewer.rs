@@ -1,0 +1,210 @@
+//! One viewer of one session: the log from its cursor at its own pace, then the shared feed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::commit::Phase;
+use contract::limits::SLOTS_PER_PAGE;
+use contract::subject::SessionKey;
+use contract::{ErrorCode, SessionId};
+use serde::Serialize;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+
+use super::feed::{Fed, HEAD_EVERY};
+use super::merger::{Gone, Merger};
+use super::notice::Notice;
+use super::pages::{self, Stretch};
+use crate::clock;
+use crate::failure::Failure;
+use crate::guard::Caller;
+use crate::params::Watch;
+use crate::queue::{ClientQueue, Item};
+use crate::sessions::Sessions;
+
+/// The first pause before the log is read again for something that it did not show yet.
+const AGAIN_FIRST: Duration = Duration::from_millis(50);
+
+/// What a viewer is told at first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Watching {
+    /// The session.
+    pub session_id: SessionId,
+    /// The last `seq` that there is now.
+    pub seq: u64,
+    /// What the session is doing.
+    pub phase: Phase,
+}
+
+/// A viewer that has joined and not begun to read.
+#[derive(Debug)]
+pub struct Viewer {
+    sessions: Sessions,
+    key: SessionKey,
+    chunks: bool,
+    merger: Merger,
+    /// None when the session has ended: the log tells everything.
+    feed: Option<broadcast::Receiver<Fed>>,
+    /// The last slot that was read.
+    slot: u64,
+    again: Duration,
+}
+
+impl Sessions {
+    /// Begins to watch. A cursor beyond what there is, is refused with `resync` and the last `seq`.
+    pub async fn watch(&self, caller: &Caller, watch: &Watch) -> Result<(Watching, Viewer), Failure> {
+        let key = SessionKey { tenant: caller.tenant.clone(), session: watch.session_id.clone() };
+        let head = self.head(&key).await?.ok_or_else(|| Self::unknown(&key))?;
+        let ended = head.meta.phase == Phase::Ended;
+        let feed = if ended { None } else { Some(self.feeds().join(&key).await?) };
+        let page = pages::head_page(self.bus(), &key).await?;
+        if ended && page.last_seq == 0 {
+            return Err(Self::unknown(&key));
+        }
+        let from = watch.from_seq.max(1);
+        if from > page.last_seq + 1 {
+            let message = format!(
+                "session {} is at seq {}, there is no seq {} to watch from: begin again from 1",
+                key.session,
+                page.last_seq,
+                from - 1
+            );
+            return Err(Failure::new(ErrorCode::Resync, message).with_seq(page.last_seq));
+        }
+        let last_page = page.last_slot.unwrap_or(0) / SLOTS_PER_PAGE;
+        let first_page = pages::page_of(self.bus(), &key, from, last_page).await?;
+        let watching = Watching { session_id: key.session.clone(), seq: page.last_seq, phase: head.meta.phase };
+        let viewer = Viewer {
+            sessions: self.clone(),
+            key,
+            chunks: !watch.no_chunks,
+            merger: Merger::new(from),
+            feed,
+            slot: first_page * SLOTS_PER_PAGE,
+            again: AGAIN_FIRST,
+        };
+        Ok((watching, viewer))
+    }
+}
+
+impl Viewer {
+    /// The session.
+    pub fn session(&self) -> &SessionId {
+        &self.key.session
+    }
+
+    /// Fills a client's queue until the session or the queue ends. An error says why it cannot go on.
+    pub async fn run(mut self, queue: &ClientQueue) -> Result<(), Failure> {
+        if !self.catch_up(queue).await? {
+            return Ok(());
+        }
+        self.ask_for_the_reply_so_far(queue).await;
+        let mut read_at = None;
+        while !self.merger.ended() {
+            let Some(feed) = &mut self.feed else { return Ok(()) };
+            let mut out = Vec::new();
+            tokio::select! {
+                _ = queue.until_end() => return Ok(()),
+                told = feed.recv() => match told {
+                    Ok(Fed::Notice(notice)) => self.merger.live(notice, &mut out),
+                    Ok(Fed::Exists(seq)) => self.merger.exists(seq),
+                    // What was missed is in the log, and at least one event of it is beyond what went out.
+                    Err(RecvError::Lagged(_)) => read_at = Some(Instant::now()),
+                    Err(RecvError::Closed) => {
+                        if !self.catch_up(queue).await? || self.merger.ended() {
+                            return Ok(());
+                        }
+                        self.feed = Some(self.sessions.feeds().join(&self.key).await?);
+                        read_at = Some(Instant::now());
+                    }
+                },
+                () = until(read_at) => {
+                    if !self.catch_up(queue).await? {
+                        return Ok(());
+                    }
+                    read_at = None;
+                }
+            }
+            if !self.tell(out, queue) {
+                return Ok(());
+            }
+            if read_at.is_none() && self.merger.wants_log() {
+                read_at = Some(Instant::now() + self.again);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the log to its end, as fast as the client takes it; `false` when the client is gone.
+    async fn catch_up(&mut self, queue: &ClientQueue) -> Result<bool, Failure> {
+        let before = self.merger.next();
+        loop {
+            let page = self.slot / SLOTS_PER_PAGE;
+            let bus = self.sessions.bus();
+            let head = self.sessions.head(&self.key).await?;
+            let is_finished = head.is_some_and(|head| head.slot / SLOTS_PER_PAGE > page);
+            let stretch = if is_finished { pages::finished(bus, &self.key, page).await? } else { None };
+            let last = stretch.is_none();
+            let stretch = match stretch {
+                Some(stretch) => stretch,
+                None => pages::rest(bus, &self.key, page).await?,
+            };
+            if !self.give(&stretch, queue).await? {
+                return Ok(false);
+            }
+            self.slot = if last { stretch.last_slot.unwrap_or(self.slot) } else { (page + 1) * SLOTS_PER_PAGE };
+            if last {
+                break;
+            }
+        }
+        if self.merger.next() > before {
+            self.again = AGAIN_FIRST;
+        } else {
+            self.again = (self.again * 2).min(HEAD_EVERY);
+        }
+        Ok(true)
+    }
+
+    async fn give(&mut self, stretch: &Stretch, queue: &ClientQueue) -> Result<bool, Failure> {
+        let mut out = Vec::new();
+        let merged = self.merger.log(&stretch.notices, &mut out);
+        for notice in out {
+            if !queue.push_patiently(Item::Notice(notice)).await {
+                return Ok(false);
+            }
+        }
+        merged.map(|()| true).map_err(|gone| self.resync(gone))
+    }
+
+    fn resync(&self, gone: Gone) -> Failure {
+        let message = format!(
+            "session {} has no seq {} any more, its log goes on at {}: begin again from there",
+            self.key.session, gone.wanted, gone.found
+        );
+        Failure::new(ErrorCode::Resync, message).with_seq(gone.found)
+    }
+
+    async fn ask_for_the_reply_so_far(&mut self, queue: &ClientQueue) {
+        let wanted = self.chunks && self.feed.is_some() && !self.merger.ended();
+        // Without an answer the viewer sees the rest of the reply, and all of it at its end.
+        let view = if wanted { self.sessions.bus().view(&self.key).await.unwrap_or_default() } else { None };
+        let so_far = view.and_then(|view| Notice::of_view(&self.key, clock::now(), view)).map(Arc::new);
+        let mut out = Vec::new();
+        self.merger.view(so_far, &mut out);
+        self.tell(out, queue);
+    }
+
+    /// Passes on what is live, without waiting.
+    fn tell(&self, out: Vec<Arc<Notice>>, queue: &ClientQueue) -> bool {
+        let wanted = |notice: &Arc<Notice>| self.chunks || !notice.is_chunk();
+        out.into_iter().filter(wanted).all(|notice| queue.push(Item::Notice(notice)))
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

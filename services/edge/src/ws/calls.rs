@@ -1,0 +1,147 @@
+//! From a JSON-RPC method to the call, and from its outcome to an answer.
+
+use contract::Json;
+use contract::command::{Answer, Because, SendUserMessage, Start};
+use contract::{ErrorCode, SessionId};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use tracing::Instrument;
+
+use crate::commands::Pending;
+use crate::failure::Failure;
+use crate::guard::Caller;
+use crate::jsonrpc::Request;
+use crate::params::{self, Checked, Given};
+use crate::sessions::Sessions;
+use crate::watch::viewer::Viewer;
+
+/// Every method.
+const METHODS: &[&str] = &[
+    "session.start",
+    "session.send",
+    "session.pause",
+    "session.resume",
+    "session.stop",
+    "session.answer",
+    "session.clear",
+    "session.history",
+    "session.get",
+    "session.list",
+    "session.watch",
+    "session.unwatch",
+    "tools.list",
+];
+
+/// What a call comes to: a result, and what the connection must do after it was sent.
+pub(super) struct Outcome {
+    pub(super) result: Json,
+    pub(super) then: Then,
+}
+
+/// What a connection does after an answer.
+pub(super) enum Then {
+    Nothing,
+    Watch(Box<Viewer>),
+    Unwatch(SessionId),
+}
+
+/// The part of a call that may run beside those of later requests.
+pub(super) type Rest = BoxFuture<'static, Result<Outcome, Failure>>;
+
+/// Does the part of a call that must be done in the order of the requests: for a command, sending it.
+pub(super) async fn begin(sessions: &Sessions, caller: &Caller, request: Request) -> Rest {
+    let method = METHODS.iter().copied().find(|method| *method == request.method);
+    let session = request.params.get("session_id").and_then(Value::as_str);
+    let span = telemetry::span::edge_request(method.unwrap_or("unknown"), session);
+    let begun = async {
+        let method = method.ok_or_else(|| {
+            let known = METHODS.join(", ");
+            Failure::new(
+                ErrorCode::UnknownMethod,
+                format!("there is no method {:?}; there are {known}", request.method),
+            )
+        })?;
+        route(sessions, caller, method, request.params).await
+    };
+    let begun = begun.instrument(span.clone()).await;
+    async move {
+        let outcome = match begun {
+            Ok(rest) => rest.await,
+            Err(failure) => Err(failure),
+        };
+        let code = outcome.as_ref().err().map(|failure| failure.code.clone());
+        if let Some(code) = &code {
+            telemetry::span::failed(&tracing::Span::current(), code.as_str());
+        }
+        telemetry::metric::request(method.unwrap_or("unknown"), code.as_ref().map_or("ok", ErrorCode::as_str));
+        outcome
+    }
+    .instrument(span)
+    .boxed()
+}
+
+async fn route(
+    sessions: &Sessions,
+    caller: &Caller,
+    method: &'static str,
+    params: Map<String, Value>,
+) -> Result<Rest, Failure> {
+    let (sessions, caller) = (sessions.clone(), caller.clone());
+    let rest = match method {
+        "session.start" => done(sessions.start(&caller, given::<Start>(params)?).await?),
+        "session.send" => done(sessions.send(&caller, given::<SendUserMessage>(params)?).await?),
+        "session.pause" => done(sessions.pause(&caller, given::<Because>(params)?).await?),
+        "session.resume" => done(sessions.resume(&caller, given::<Because>(params)?).await?),
+        "session.stop" => done(sessions.stop(&caller, given::<Because>(params)?).await?),
+        "session.answer" => done(sessions.answer(&caller, given::<Answer>(params)?).await?),
+        "session.clear" => done(sessions.clear(&caller, given::<Because>(params)?).await?),
+        "session.watch" => {
+            let (watching, viewer) = sessions.watch(&caller, &params::from_object(params)?).await?;
+            let outcome = Outcome { result: Json::of(&watching), then: Then::Watch(Box::new(viewer)) };
+            std::future::ready(Ok(outcome)).boxed()
+        }
+        "session.unwatch" => {
+            let params::One { session_id } = params::from_object(params)?;
+            let result = Json::of(&serde_json::json!({"session_id": session_id}));
+            std::future::ready(Ok(Outcome { result, then: Then::Unwatch(session_id) })).boxed()
+        }
+        "session.history" => {
+            let params::One { session_id } = params::from_object(params)?;
+            async move { told(sessions.history(&caller, session_id).await) }.boxed()
+        }
+        "session.get" => {
+            let params::One { session_id } = params::from_object(params)?;
+            async move { told(sessions.get(&caller, session_id).await) }.boxed()
+        }
+        "session.list" => {
+            let list: params::List = params::from_object(params)?;
+            async move { told(sessions.list(&caller, &list).await.map(|found| serde_json::json!({"sessions": found}))) }
+                .boxed()
+        }
+        _ => {
+            let params::Nothing {} = params::from_object(params)?;
+            async move { told(sessions.tools(&caller).await.map(|tools| Tools { tools })) }.boxed()
+        }
+    };
+    Ok(rest)
+}
+
+#[derive(Serialize)]
+struct Tools {
+    tools: Vec<contract::tool::ToolSpec>,
+}
+
+fn given<T: Checked + DeserializeOwned>(params: Map<String, Value>) -> Result<Given<T>, Failure> {
+    Given::from_json(params)
+}
+
+fn done(pending: Pending) -> Rest {
+    async move { told(pending.done().await) }.boxed()
+}
+
+fn told<T: Serialize>(outcome: Result<T, Failure>) -> Result<Outcome, Failure> {
+    outcome.map(|result| Outcome { result: Json::of(&result), then: Then::Nothing })
+}

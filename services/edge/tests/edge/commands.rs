@@ -1,0 +1,228 @@
+//! Commands and reads: the same answers through both doors.
+
+use contract::command::Verb;
+use contract::limits::{MESSAGE_BYTES_MAX, WAITING_COMMANDS_MAX};
+use contract::tool::{Approval, EffectClass, ToolSpec};
+use contract::{CommandId, ErrorCode, Json, TenantId, ToolName};
+use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::support::{World, code_of, config, key};
+
+fn start(session: &str) -> proto::StartRequest {
+    proto::StartRequest {
+        session_id: session.to_owned(),
+        command_id: "c1".to_owned(),
+        prompt: "hello".to_owned(),
+        interactive: true,
+        ..proto::StartRequest::default()
+    }
+}
+
+fn control(session: &str) -> proto::ControlRequest {
+    proto::ControlRequest { session_id: session.to_owned(), ..proto::ControlRequest::default() }
+}
+
+#[tokio::test]
+async fn a_session_from_start_to_stop() {
+    let world = World::new().await;
+    let mut ws = world.ws().await;
+    let started =
+        ws.ok("session.start", json!({"session_id": "s", "command_id": "c1", "prompt": "hello", "interactive": true}));
+    assert_eq!(started.await, json!({"session_id": "s", "command_id": "c1", "done": true, "seq": 2}));
+    let sent = ws.ok("session.send", json!({"session_id": "s", "command_id": "c2", "text": "more"})).await;
+    assert_eq!((&sent["done"], &sent["seq"]), (&json!(true), &json!(3)));
+    assert_eq!(ws.ok("session.pause", json!({"session_id": "s", "reason": "lunch"})).await["seq"], 4);
+
+    let info = ws.ok("session.get", json!({"session_id": "s"})).await;
+    assert_eq!((&info["phase"], &info["title"], &info["seq"]), (&json!("paused"), &json!("hello"), &json!(4)));
+    let history = ws.ok("session.history", json!({"session_id": "s"})).await;
+    assert_eq!(history["seq"], 4);
+    assert_eq!(history["messages"][0], json!({"role": "system", "content": "You are Alice."}));
+
+    assert_eq!(ws.ok("session.stop", json!({"session_id": "s"})).await["done"], true);
+    assert_eq!(ws.code("session.send", json!({"session_id": "s", "text": "x"})).await, "session_ended");
+    assert_eq!(ws.code("session.start", json!({"session_id": "s", "prompt": "x"})).await, "session_ended");
+}
+
+#[tokio::test]
+async fn both_doors_give_the_same_answers() {
+    let world = World::new().await;
+    let (mut ws, mut grpc) = (world.ws().await, world.grpc().await);
+    let reply = grpc.0.start(start("g")).await.unwrap().into_inner();
+    let same = ws
+        .ok("session.start", json!({"session_id": "w", "command_id": "c1", "prompt": "hello", "interactive": true}))
+        .await;
+    assert_eq!(json!({"session_id": "w", "command_id": reply.command_id, "done": reply.done, "seq": reply.seq}), same);
+    let one = |session: &str| proto::SessionRequest { session_id: session.to_owned() };
+    let history = grpc.0.history(one("w")).await.unwrap().into_inner();
+    let messages: Value = serde_json::from_str(&history.messages_json).unwrap();
+    assert_eq!(messages, ws.ok("session.history", json!({"session_id": "w"})).await["messages"]);
+    let info = grpc.0.get(one("w")).await.unwrap().into_inner();
+    let got = ws.ok("session.get", json!({"session_id": "w"})).await;
+    assert_eq!(
+        json!([info.session_id, info.phase, info.seq, info.started]),
+        json!([got["session_id"], got["phase"], got["seq"], got["started"]])
+    );
+    let listed = grpc.0.list(proto::ListRequest::default()).await.unwrap().into_inner();
+    let listed: Vec<_> = listed.sessions.into_iter().map(|info| info.session_id).collect();
+    let found = ws.ok("session.list", json!({})).await;
+    let found: Vec<_> = found["sessions"].as_array().unwrap().iter().map(|s| s["session_id"].clone()).collect();
+    assert_eq!(json!(listed), json!(found));
+    assert_eq!(listed.len(), 2);
+    let none = grpc.0.list(proto::ListRequest { phase: "ended".to_owned(), limit: 0 }).await.unwrap().into_inner();
+    assert_eq!(none.sessions, []);
+}
+
+#[tokio::test]
+async fn every_refusal_has_its_code_at_both_doors() {
+    let world = World::new().await;
+    let (mut ws, mut grpc) = (world.ws().await, world.grpc().await);
+    ws.ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
+    let long = "x".repeat(MESSAGE_BYTES_MAX + 1);
+    let answer =
+        json!({"session_id": "s", "gate": "c1-1-1", "arguments_sha256": "0".repeat(64), "decision": "approve"});
+    let rows = [
+        ("session.start", json!({"prompt": "x", "agent": "nobody"}), "unknown_agent"),
+        ("session.start", json!({"prompt": "x", "model": "gpt-0"}), "unknown_model"),
+        ("session.start", json!({"session_id": "s", "prompt": "x"}), "session_exists"),
+        ("session.start", json!({"prompt": ""}), "empty_message"),
+        ("session.send", json!({"session_id": "nowhere", "text": "x"}), "unknown_session"),
+        ("session.send", json!({"session_id": "s", "text": long}), "too_large"),
+        ("session.send", json!({"session_id": "s", "text": "x", "loud": true}), "bad_request"),
+        ("session.resume", json!({"session_id": "s"}), "not_now"),
+        ("session.answer", answer, "gate_closed"),
+        ("session.history", json!({"session_id": "nowhere"}), "unknown_session"),
+        ("session.get", json!({"session_id": "nowhere"}), "unknown_session"),
+        ("session.get", json!({"session_id": "a.b"}), "bad_request"),
+        ("session.watch", json!({"session_id": "nowhere"}), "unknown_session"),
+        ("session.watch", json!({"session_id": "s", "from_seq": 99}), "resync"),
+        ("session.list", json!({"phase": "asleep"}), "bad_request"),
+        ("session.dance", json!({}), "unknown_method"),
+        ("tools.list", json!({"all": true}), "bad_request"),
+    ];
+    for (method, params, wanted) in rows {
+        assert_eq!(ws.code(method, params.clone()).await, wanted, "{method}");
+    }
+
+    let told = |outcome: Result<(), tonic::Status>| {
+        let status = outcome.unwrap_err();
+        (status.code(), code_of(&status))
+    };
+    let agent = proto::StartRequest { agent: "nobody".to_owned(), session_id: String::new(), ..start("") };
+    assert_eq!(told(grpc.0.start(agent).await.map(drop)), (Code::NotFound, "unknown_agent".to_owned()));
+    assert_eq!(told(grpc.0.start(start("s")).await.map(drop)), (Code::AlreadyExists, "session_exists".to_owned()));
+    let options = proto::StartRequest { options_json: "{\"colour\":1}".to_owned(), ..start("o") };
+    assert_eq!(told(grpc.0.start(options).await.map(drop)), (Code::InvalidArgument, "bad_request".to_owned()));
+    assert_eq!(told(grpc.0.stop(control("nowhere")).await.map(drop)), (Code::NotFound, "unknown_session".to_owned()));
+    assert_eq!(told(grpc.0.resume(control("s")).await.map(drop)), (Code::FailedPrecondition, "not_now".to_owned()));
+    let watch = proto::WatchRequest { session_id: "s".to_owned(), from_seq: 99, no_chunks: false };
+    assert_eq!(told(grpc.0.watch(watch).await.map(drop)), (Code::OutOfRange, "resync".to_owned()));
+    let empty = proto::SendRequest { session_id: "s".to_owned(), ..proto::SendRequest::default() };
+    assert_eq!(told(grpc.0.send(empty).await.map(drop)), (Code::InvalidArgument, "empty_message".to_owned()));
+}
+
+#[tokio::test]
+async fn a_repeated_command_is_handled_once_and_answered_alike() {
+    let world = World::new().await;
+    let mut ws = world.ws().await;
+    ws.ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
+    let send = || json!({"session_id": "s", "command_id": "again", "text": "once"});
+    let first = ws.ok("session.send", send()).await;
+    assert_eq!(ws.ok("session.send", send()).await, first, "the loop says nothing, the log does");
+    ws.ok("session.stop", json!({"session_id": "s", "command_id": "end"})).await;
+    assert_eq!(ws.ok("session.send", send()).await, first, "also after the end");
+    assert_eq!(ws.ok("session.stop", json!({"session_id": "s", "command_id": "end"})).await["done"], true);
+    assert_eq!(ws.ok("session.get", json!({"session_id": "s"})).await["seq"], 4);
+}
+
+#[tokio::test]
+async fn a_missed_notice_is_found_in_the_log() {
+    let world = World::new().await;
+    world.control.mute();
+    let mut ws = world.ws().await;
+    let started = ws.ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
+    assert_eq!((&started["done"], &started["seq"]), (&json!(true), &json!(2)));
+    assert_eq!(ws.code("session.resume", json!({"session_id": "s"})).await, "not_now");
+}
+
+#[tokio::test]
+async fn nobody_waits_for_ever() {
+    let world = World::with(edge::Config { command_wait: 1, ..config() }).await;
+    world.control.sleep();
+    let (mut ws, mut grpc) = (world.ws().await, world.grpc().await);
+    let accepted = ws.ok("session.start", json!({"session_id": "s", "prompt": "x", "no_wait": true})).await;
+    assert_eq!((&accepted["done"], &accepted["seq"]), (&json!(false), &json!(0)));
+    let waited = ws.ok("session.send", json!({"session_id": "s", "text": "x"})).await;
+    assert_eq!(waited["done"], false, "a start that waits is as good as a session");
+    let waited = grpc.0.start(start("t")).await.unwrap().into_inner();
+    assert!(!waited.done);
+}
+
+#[tokio::test]
+async fn too_many_waiting_commands_are_refused_but_stop_is_not() {
+    let world = World::new().await;
+    let mut ws = world.ws().await;
+    ws.ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
+    world.control.sleep();
+    for number in 0..WAITING_COMMANDS_MAX {
+        let id = CommandId::new(&format!("w{number}")).unwrap();
+        world.bus.send_control(&key("s"), Verb::Pause, &id, "{\"meta\":{}}".into()).await.unwrap();
+    }
+    let refused = ws.call("session.send", json!({"session_id": "s", "text": "x", "no_wait": true})).await;
+    assert_eq!(refused["error"]["data"], json!({"code": "too_many_waiting", "retry_after_ms": 1000}));
+    assert_eq!(ws.ok("session.stop", json!({"session_id": "s", "no_wait": true})).await["done"], false);
+}
+
+#[tokio::test]
+async fn without_a_composer_a_start_says_what_is_missing() {
+    let server = bus::MemoryServer::new();
+    let edge = edge::Edge::start(config(), server.bus()).await.unwrap();
+    let mut ws = crate::support::Ws::connect(edge.addresses().ws).await;
+    let refused = ws.call("session.start", json!({"prompt": "x"})).await;
+    assert_eq!(refused["error"]["data"]["code"], ErrorCode::Unavailable.as_str());
+    assert!(refused["error"]["message"].as_str().unwrap().contains("prompt-composer"), "{refused}");
+}
+
+#[tokio::test]
+async fn requests_of_one_connection_keep_their_order() {
+    let world = World::new().await;
+    let mut ws = world.ws().await;
+    ws.ask("session.start", json!({"session_id": "s", "prompt": "m0", "interactive": true, "no_wait": true})).await;
+    let mut last = 0;
+    for number in 1..=20 {
+        last = ws.ask("session.send", json!({"session_id": "s", "text": format!("m{number}")})).await;
+    }
+    ws.answer(last).await;
+    let mut watching = world.ws().await;
+    watching.ok("session.watch", json!({"session_id": "s"})).await;
+    let mut texts = Vec::new();
+    while texts.len() < 21 {
+        let heard = watching.notification().await;
+        if heard["method"] == "message.user_processed" {
+            texts.push(heard["params"]["data"]["content"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(texts, (0..=20).map(|number| format!("m{number}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn the_tool_catalogue() {
+    let world = World::new().await;
+    let spec = ToolSpec {
+        name: ToolName::new("read_file").unwrap(),
+        description: "Reads.".to_owned(),
+        parameters: Json::parse("{\"type\":\"object\"}").unwrap(),
+        effect: EffectClass::Pure,
+        approval: Approval::Never,
+        timeout_ms: Some(500),
+        max_output: None,
+        instructions: None,
+        version: "1".to_owned(),
+    };
+    world.bus.put_tool(&TenantId::default(), &spec).await.unwrap();
+    let listed = world.ws().await.ok("tools.list", json!({})).await;
+    assert_eq!(listed["tools"], json!([serde_json::to_value(&spec).unwrap()]));
+    let listed = world.grpc().await.0.list_tools(proto::ListToolsRequest {}).await.unwrap().into_inner();
+    assert_eq!((listed.tools[0].effect.as_str(), listed.tools[0].timeout_ms), ("pure", 500));
+}

@@ -1,0 +1,8 @@
+//! The edge through its doors: real sockets, the bus in memory, and a loop that does as it is told.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod commands;
+mod doors;
+mod support;
+mod watching;

@@ -1,0 +1,126 @@
+//! Clients of both protocols.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use futures::{SinkExt, StreamExt};
+use proto::sessions_client::SessionsClient;
+use serde_json::{Value, json};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+use tonic::Status;
+use tonic::transport::Channel;
+
+use super::PATIENCE;
+
+/// The gRPC client.
+pub(crate) struct Grpc(pub(crate) SessionsClient<Channel>);
+
+impl Grpc {
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        Self(SessionsClient::connect(format!("http://{address}")).await.unwrap())
+    }
+}
+
+/// The stable code of a status.
+pub(crate) fn code_of(status: &Status) -> String {
+    status.metadata().get(proto::ERROR_CODE).map(|code| code.to_str().unwrap().to_owned()).unwrap_or_default()
+}
+
+/// A JSON-RPC client that keeps notifications apart from answers.
+pub(crate) struct Ws {
+    pub(crate) socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    heard: VecDeque<Value>,
+    next: u64,
+}
+
+impl Ws {
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        let (socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}/ws")).await.unwrap();
+        Self { socket, heard: VecDeque::new(), next: 1 }
+    }
+
+    /// A client whose socket holds little.
+    pub(crate) async fn connect_narrow(address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(16 << 10).unwrap();
+        let stream = MaybeTlsStream::Plain(socket.connect(address).await.unwrap());
+        let (socket, _) = tokio_tungstenite::client_async(format!("ws://{address}/ws"), stream).await.unwrap();
+        Self { socket, heard: VecDeque::new(), next: 1 }
+    }
+
+    pub(crate) async fn send_text(&mut self, text: &str) {
+        self.socket.send(Message::Text(text.into())).await.unwrap();
+    }
+
+    /// The next frame that is text, or how the connection was closed.
+    pub(crate) async fn frame(&mut self) -> Result<Value, Option<CloseFrame>> {
+        loop {
+            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("no frame in time");
+            match message {
+                Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Close(frame))) => return Err(frame),
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return Err(None),
+            }
+        }
+    }
+
+    /// Sends a request without awaiting its answer; returns its id.
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.send_text(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
+        id
+    }
+
+    /// The answer to a request; notifications that come before it are kept.
+    pub(crate) async fn answer(&mut self, id: u64) -> Value {
+        loop {
+            let frame = self.frame().await.expect("the connection was closed");
+            if frame["id"] == json!(id) {
+                return frame;
+            }
+            self.heard.push_back(frame);
+        }
+    }
+
+    /// A call and its whole answer.
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params).await;
+        self.answer(id).await
+    }
+
+    /// A call that succeeds.
+    pub(crate) async fn ok(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.call(method, params).await;
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// The stable code of a call that fails.
+    pub(crate) async fn code(&mut self, method: &str, params: Value) -> String {
+        let answer = self.call(method, params).await;
+        answer["error"]["data"]["code"].as_str().unwrap_or_else(|| panic!("{method}: {answer}")).to_owned()
+    }
+
+    /// The next notification.
+    pub(crate) async fn notification(&mut self) -> Value {
+        match self.heard.pop_front() {
+            Some(heard) => heard,
+            None => self.frame().await.expect("the connection was closed"),
+        }
+    }
+
+    /// The `seq`s of the next notifications.
+    pub(crate) async fn seqs(&mut self, count: usize) -> Vec<u64> {
+        let mut seqs = Vec::new();
+        while seqs.len() < count {
+            let notification = self.notification().await;
+            seqs.extend(notification["params"]["seq"].as_u64());
+        }
+        seqs
+    }
+}

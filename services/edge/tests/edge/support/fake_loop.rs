@@ -1,0 +1,270 @@
+//! A loop that commits what it is told: commands one by one, and whatever a test wants in a log.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use async_trait::async_trait;
+use bus::{Bus, Delivery, Handler, Serving, Settle, Worker};
+use contract::command::{Command, CommandMeta, Done, Refusal, SendUserMessage, Start, Verb};
+use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
+use contract::compose::{ComposeReply, ComposeRequest, Composed};
+use contract::event::{
+    EndReason, Envelope, Event, InputHandled, InputIgnored, InputKind, InputRef, SessionEnded, SessionStarted, Spent,
+    StatusChanged, UserProcessed,
+};
+use contract::limits::SLOTS_PER_PAGE;
+use contract::model::{Content, Streaming};
+use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
+use contract::streams::{Objects, Queue};
+use contract::subject::{self, SessionKey};
+use contract::{AgentId, CommandId, ErrorCode, Json, Timestamp};
+use futures::FutureExt;
+use session::Session;
+use tokio::sync::Mutex;
+
+/// What becomes of live events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Live {
+    /// They arrive.
+    Told,
+    /// They are lost.
+    Lost,
+    /// They arrive twice, the last first.
+    Confused,
+}
+
+/// The loop.
+pub(crate) struct FakeLoop {
+    inner: Arc<Inner>,
+    _worker: Worker,
+    _composer: Serving,
+}
+
+struct Inner {
+    bus: Bus,
+    sessions: Mutex<HashMap<SessionKey, Session>>,
+    live: AtomicU8,
+    muted: AtomicU8,
+}
+
+impl FakeLoop {
+    pub(crate) async fn start(bus: Bus) -> Self {
+        let inner = Arc::new(Inner {
+            bus: bus.clone(),
+            sessions: Mutex::default(),
+            live: AtomicU8::new(Live::Told as u8),
+            muted: AtomicU8::new(0),
+        });
+        let composer = bus.serve_compose(|request| async move { compose(&request) }.boxed()).await.unwrap();
+        let worker = Worker::start(bus, Queue::Drive, 1, Arc::new(Drive(inner.clone())));
+        Self { inner, _worker: worker, _composer: composer }
+    }
+
+    /// What becomes of live events from now on.
+    pub(crate) fn live(&self, live: Live) {
+        self.inner.live.store(live as u8, Ordering::SeqCst);
+    }
+
+    /// From now on commands are committed, but nobody is told.
+    pub(crate) fn mute(&self) {
+        self.inner.muted.store(1, Ordering::SeqCst);
+    }
+
+    /// From now on commands stay where they are.
+    pub(crate) fn sleep(&self) {
+        self.inner.muted.store(2, Ordering::SeqCst);
+    }
+
+    /// Commits events and publishes the public ones.
+    pub(crate) async fn commit(&self, key: &SessionKey, events: Vec<Event>) {
+        self.inner.commit(key, events).await;
+    }
+
+    /// Commits a session of so many messages, one commit each.
+    pub(crate) async fn fill(&self, key: &SessionKey, messages: u32) {
+        self.commit(key, vec![started("a")]).await;
+        for number in 1..=messages {
+            self.commit(key, vec![said(&format!("m{number}"), &format!("text {number}"))]).await;
+        }
+    }
+}
+
+/// `session_started`
+pub(crate) fn started(agent: &str) -> Event {
+    let agent = AgentSettings {
+        id: AgentId::new(agent).unwrap(),
+        name: "Alice".to_owned(),
+        continuation: ContinuationSettings::default(),
+        tools: ToolFilter::default(),
+    };
+    Event::SessionStarted(Box::new(SessionStarted {
+        agent,
+        model: ModelSettings { id: "rehearsal".to_owned(), ..ModelSettings::default() },
+        interactive: true,
+        prompt: "You are Alice.".to_owned(),
+        fingerprint: "0".repeat(64),
+        messages: Vec::new(),
+        parameters: serde_json::Map::new(),
+        streaming: Streaming::default(),
+    }))
+}
+
+/// `message.user_processed`
+pub(crate) fn said(id: &str, text: &str) -> Event {
+    Event::UserProcessed(UserProcessed {
+        message_id: CommandId::new(id).unwrap(),
+        content: Content::from(text),
+        mode: contract::command::Mode::Steer,
+    })
+}
+
+/// `session_ended`
+pub(crate) fn ended() -> Event {
+    Event::SessionEnded(SessionEnded {
+        reason: EndReason::Stopped,
+        stop_reason: None,
+        status: None,
+        final_response: String::new(),
+        iterations: 0,
+        spent: Spent::default(),
+    })
+}
+
+struct Drive(Arc<Inner>);
+
+#[async_trait]
+impl Handler for Drive {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        while self.0.muted.load(Ordering::SeqCst) == 2 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        self.0.handle(delivery).await;
+        Settle::Done
+    }
+}
+
+impl Inner {
+    async fn handle(&self, delivery: &Delivery) {
+        let control = subject::parse_control(&delivery.subject).unwrap();
+        let (key, verb, id) = (control.key, control.verb, control.id);
+        let body = self.bus.open(Objects::Work, delivery.payload.clone()).await.unwrap();
+        let input = InputRef { kind: InputKind::Control(verb), id: id.clone() };
+        let edge = serde_json::from_slice::<Meta>(&body).unwrap().meta.edge;
+        let (known, born) = {
+            let sessions = self.sessions.lock().await;
+            let session = sessions.get(&key);
+            (session.is_some_and(|s| s.handled(&input).is_some()), session.is_some_and(|s| s.seq() > 0))
+        };
+        if known {
+            return;
+        }
+        let refuse = |code| Some(Refusal { code, message: "no".to_owned() });
+        let (refused, mut events) = match verb {
+            Verb::Start if born => (refuse(ErrorCode::SessionExists), vec![]),
+            Verb::Start => {
+                let start: Command<Start> = serde_json::from_slice(&body).unwrap();
+                let agent = start.body.agent.map_or("a".to_owned(), |agent| agent.to_string());
+                let mut events = vec![started(&agent)];
+                events.extend(start.body.prompt.map(|prompt| said(id.as_str(), &prompt.text())));
+                (None, events)
+            }
+            Verb::SendUserMessage => {
+                let send: Command<SendUserMessage> = serde_json::from_slice(&body).unwrap();
+                (None, vec![said(id.as_str(), &send.body.content.text())])
+            }
+            Verb::Pause => (None, vec![Event::StatusPaused(StatusChanged::default())]),
+            Verb::Resume => (refuse(ErrorCode::NotNow), vec![]),
+            Verb::Answer => (refuse(ErrorCode::GateClosed), vec![]),
+            Verb::Stop => (None, vec![ended()]),
+            Verb::ClearHistory | Verb::ProvideToolResult | Verb::ModelFinished | Verb::ModelFailed => (None, vec![]),
+        };
+        let control_seq = Some(delivery.seq);
+        let first = match refused.clone() {
+            None => Event::InputHandled(InputHandled { input, control_seq }),
+            Some(refusal) => Event::InputIgnored(InputIgnored { input, control_seq, refusal, usage: None, late: None }),
+        };
+        events.insert(0, first);
+        let (slot, seq) = self.commit(&key, events).await;
+        if let Some(edge) = edge
+            && self.muted.load(Ordering::SeqCst) == 0
+        {
+            let SessionKey { tenant, session } = key;
+            let done = Done { verb, id, tenant, session, slot, seq, refused };
+            self.bus.publish_done(&edge, &done).await.unwrap();
+        }
+    }
+
+    async fn commit(&self, key: &SessionKey, events: Vec<Event>) -> (u64, u64) {
+        let mut sessions = self.sessions.lock().await;
+        let session = sessions.entry(key.clone()).or_insert_with(|| Session::new(key.clone()));
+        let (slot, seq) = (session.next_slot(), session.seq() + 1);
+        let time = Timestamp::from_millis(1_700_000_000_000 + slot);
+        let snapshot = (slot.is_multiple_of(SLOTS_PER_PAGE) && slot > 0).then(|| session.snapshot());
+        session.fold(slot, time, &events);
+        let meta = CommitMeta {
+            v: VERSION,
+            commit: format!("c{slot}"),
+            fold: FOLD,
+            phase: session.phase(),
+            open: session.open_calls(),
+            control_seq: session.control_seq(),
+            seq,
+            time,
+            trace_id: String::new(),
+        };
+        let commit = Commit { meta, snapshot, events };
+        let body = serde_json::to_vec(&commit).unwrap();
+        self.bus.commit(key, slot, &format!("c{slot}"), body.into()).await.unwrap();
+        self.bus.put_summary(&session.summary()).await.unwrap();
+        self.publish(key, slot, &commit).await;
+        (slot, session.seq())
+    }
+
+    async fn publish(&self, key: &SessionKey, slot: u64, commit: &Commit) {
+        let notices: Vec<_> = edge::watch::notice::of_commit(key, slot, commit);
+        let live = self.live.load(Ordering::SeqCst);
+        let told: Vec<_> = if live == Live::Told as u8 {
+            notices
+        } else if live == Live::Lost as u8 {
+            Vec::new()
+        } else {
+            notices.iter().rev().chain(&notices).cloned().collect()
+        };
+        for notice in told {
+            let mut envelope: Envelope = notice.envelope.clone();
+            if envelope.data.get().len() > contract::limits::INLINE_BYTES_MAX {
+                envelope.data = Json::of(&serde_json::json!({"$blob": "0".repeat(64), "bytes": 1}));
+            }
+            self.bus.publish_event(key, notice.topic, &envelope).await.unwrap();
+        }
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Meta {
+    meta: CommandMeta,
+}
+
+fn compose(request: &ComposeRequest) -> ComposeReply {
+    let known: HashSet<&str> = ["a", "e"].into();
+    if let Some(agent) = &request.agent
+        && !known.contains(agent.as_str())
+    {
+        let message = format!("there is no agent {agent}");
+        return ComposeReply::Refused { code: ErrorCode::UnknownAgent, message };
+    }
+    if request.model.as_deref().is_some_and(|model| model != "rehearsal") {
+        return ComposeReply::Refused { code: ErrorCode::UnknownModel, message: "no such model".to_owned() };
+    }
+    let Event::SessionStarted(started) = started("a") else { unreachable!() };
+    ComposeReply::Composed(Box::new(Composed {
+        prompt: started.prompt,
+        fingerprint: started.fingerprint,
+        components: Vec::new(),
+        warnings: Vec::new(),
+        agent: started.agent,
+        model: started.model,
+    }))
+}

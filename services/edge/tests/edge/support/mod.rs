@@ -1,0 +1,70 @@
+//! A world for one test: a bus in memory, a loop, and an edge with its clients.
+
+mod clients;
+mod fake_loop;
+
+pub(crate) mod fake {
+    pub(crate) use super::fake_loop::{ended, said};
+}
+
+use std::time::Duration;
+
+use bus::{Bus, MemoryServer};
+use contract::subject::SessionKey;
+use contract::{SessionId, TenantId};
+use edge::{Config, Edge};
+
+pub(crate) use clients::{Grpc, Ws, code_of};
+pub(crate) use fake_loop::{FakeLoop, Live};
+
+/// How long anything may take in a test.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A bus, a loop, an edge.
+pub(crate) struct World {
+    pub(crate) server: MemoryServer,
+    pub(crate) bus: Bus,
+    pub(crate) control: FakeLoop,
+    pub(crate) edge: Edge,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(config()).await
+    }
+
+    pub(crate) async fn with(config: Config) -> Self {
+        let server = MemoryServer::new();
+        let bus = server.bus();
+        let control = FakeLoop::start(server.bus()).await;
+        let edge = Edge::start(config, server.bus()).await.unwrap();
+        Self { server, bus, control, edge }
+    }
+
+    pub(crate) async fn ws(&self) -> Ws {
+        Ws::connect(self.edge.addresses().ws).await
+    }
+
+    pub(crate) async fn grpc(&self) -> Grpc {
+        Grpc::connect(self.edge.addresses().grpc).await
+    }
+}
+
+/// Free ports, and a short wait for commits.
+pub(crate) fn config() -> Config {
+    let free = edge::config::Listen { listen: "127.0.0.1:0".parse().unwrap() };
+    Config { ws: free, grpc: free, command_wait: 10, ..Config::default() }
+}
+
+pub(crate) fn key(session: &str) -> SessionKey {
+    SessionKey { tenant: TenantId::default(), session: SessionId::new(session).unwrap() }
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
