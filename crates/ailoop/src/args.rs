@@ -1,0 +1,358 @@
+//! The command line, as clap reads it.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const EXITS: &str = "\
+Exit codes:
+  0    done
+  1    failed: the session ended with an error, or the fleet refused
+  2    the command line cannot be used
+  3    the fleet or NATS cannot be reached
+  124  a limit was reached: iterations, the turn's time, or --timeout
+  130  interrupted";
+
+/// AI agent loops over NATS JetStream.
+#[derive(Debug, Parser)]
+#[command(name = "ailoop", version, about, after_help = EXITS, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the whole fleet in this process, next to a nats-server of its own
+    Up(UpArgs),
+    /// Run one prompt to its end and print the answer
+    Run(RunArgs),
+    /// List the sessions, newest first
+    Sessions(SessionsArgs),
+    /// Show a session from its beginning, and follow it to its end
+    Watch(WatchArgs),
+    /// Send a message to a session
+    Send(SendArgs),
+    /// Open no new call in a session until it is resumed
+    Pause(ControlArgs),
+    /// Go on after a pause
+    Resume(ControlArgs),
+    /// Cancel what is in flight and end a session
+    Stop(ControlArgs),
+    /// Answer a tool call that waits for approval
+    Answer(AnswerArgs),
+    /// List the tools that are announced
+    Tools(ToolsArgs),
+    /// Print the completion script of a shell
+    Completion {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Make and verify the streams, as the one NATS user that may; services only verify
+    Bootstrap {
+        /// Change settings that drifted
+        #[arg(long)]
+        fix: bool,
+    },
+    /// Print nats-server's users and what each of them may do
+    #[command(hide = true)]
+    NatsConfig,
+    /// Run the loop-orchestrator alone, configured by file and environment
+    Orchestrator,
+    /// Run the model-gateway alone, configured by file and environment
+    Gateway,
+    /// Run the tool-executor alone, configured by file and environment
+    Executor,
+    /// Run the prompt-composer alone, configured by file and environment
+    Composer,
+    /// Run the edge alone, configured by file and environment
+    Edge,
+}
+
+/// Where the fleet is.
+#[derive(Debug, Clone, Args)]
+pub struct Target {
+    /// The edge's gRPC address, such as <http://127.0.0.1:7071>; else .ailoop/run.json of this directory tells
+    #[arg(long, env = "AILOOP_URL")]
+    pub url: Option<String>,
+    /// The token that the edge asks for, where it asks
+    #[arg(long, env = "AILOOP_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+}
+
+/// What the tools of a fleet in this process may touch.
+#[derive(Debug, Clone, Args)]
+pub struct Files {
+    /// The directory that the file tools read [default: .]
+    #[arg(long)]
+    pub root: Option<PathBuf>,
+    /// The directory that the file tools write [default: .ailoop/out]
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
+/// `ailoop up`
+#[derive(Debug, Clone, Args)]
+pub struct UpArgs {
+    /// Files of the tools.
+    #[command(flatten)]
+    pub files: Files,
+    /// The model of agents that name none [default: see README]
+    #[arg(long)]
+    pub model: Option<String>,
+    /// A nats-server that runs already, instead of a private one
+    #[arg(long, value_name = "URL", env = "AILOOP_NATS_URL")]
+    pub nats: Option<String>,
+    /// The address that the edge listens on [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub host: Option<IpAddr>,
+    /// Port for WebSocket and HTTP; 0 picks a free one [default: 7070]
+    #[arg(long, value_name = "PORT")]
+    pub ws_port: Option<u16>,
+    /// Port for gRPC; 0 picks a free one [default: 7071]
+    #[arg(long, value_name = "PORT")]
+    pub grpc_port: Option<u16>,
+    /// Port of the private nats-server; -1 picks a free one
+    #[arg(long, default_value_t = -1, value_name = "PORT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(i32).range(-1..=65535))]
+    pub nats_port: i32,
+}
+
+/// `ailoop run`
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// What is asked; - reads it from stdin
+    pub prompt: String,
+    /// The agent, by key or first name
+    #[arg(long, short)]
+    pub agent: Option<String>,
+    /// The model, as in models.yaml, or provider/model
+    #[arg(long, short)]
+    pub model: Option<String>,
+    /// Continue this session, or begin one of this name that can be continued
+    #[arg(long, short, value_name = "ID")]
+    pub session: Option<String>,
+    /// Files of the tools.
+    #[command(flatten)]
+    pub files: Files,
+    /// Longest time for the answer, such as 90, 90s or 5m
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    pub timeout: Option<Duration>,
+    /// Most steps for the answer
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub max_iterations: Option<u32>,
+    /// Print every event as a line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop sessions`
+#[derive(Debug, Clone, Args)]
+pub struct SessionsArgs {
+    /// Only those that are idle, running, paused or ended
+    #[arg(long)]
+    pub phase: Option<PhaseArg>,
+    /// At most this many
+    #[arg(long, default_value_t = 100)]
+    pub limit: u32,
+    /// Print one line of JSON for each
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// A session's phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PhaseArg {
+    /// Waiting for the user.
+    Idle,
+    /// In a turn.
+    Running,
+    /// No new call starts.
+    Paused,
+    /// Over.
+    Ended,
+}
+
+impl PhaseArg {
+    /// As in the client API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// `ailoop watch`
+#[derive(Debug, Clone, Args)]
+pub struct WatchArgs {
+    /// The session
+    pub session: String,
+    /// Begin with this event's seq
+    #[arg(long, default_value_t = 1, value_name = "SEQ")]
+    pub from: u64,
+    /// Print every event as a line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop send`
+#[derive(Debug, Clone, Args)]
+pub struct SendArgs {
+    /// The session
+    pub session: String,
+    /// What is said; - reads it from stdin
+    pub text: String,
+    /// How it meets a running turn
+    #[arg(long, value_enum, default_value_t = ModeArg::Steer)]
+    pub mode: ModeArg,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// How a message meets a running turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// The model reads it at the start of its next step
+    Steer,
+    /// It begins the next turn
+    Queue,
+    /// It cancels the model call in flight
+    Interrupt,
+}
+
+impl ModeArg {
+    /// As in the client API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Steer => "steer",
+            Self::Queue => "queue",
+            Self::Interrupt => "interrupt",
+        }
+    }
+}
+
+/// `ailoop pause`, `resume` and `stop`
+#[derive(Debug, Clone, Args)]
+pub struct ControlArgs {
+    /// The session
+    pub session: String,
+    /// Why, for the session's log
+    #[arg(long, default_value = "")]
+    pub reason: String,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop answer`
+#[derive(Debug, Clone, Args)]
+pub struct AnswerArgs {
+    /// The session
+    pub session: String,
+    /// The call that waits
+    pub gate: String,
+    /// What is decided
+    pub decision: DecisionArg,
+    /// The hash of the arguments that were shown; an answer to other arguments is refused
+    #[arg(long, value_name = "SHA256")]
+    pub arguments: String,
+    /// A note; after deny the model reads it
+    #[arg(long, default_value = "")]
+    pub note: String,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// What a person decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DecisionArg {
+    /// The call may run
+    Approve,
+    /// The call must not run
+    Deny,
+}
+
+impl DecisionArg {
+    /// As in the client API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// `ailoop tools`
+#[derive(Debug, Clone, Args)]
+pub struct ToolsArgs {
+    /// Print one line of JSON for each
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Reads `90`, `90s`, `5m` or `1h`; zero is refused.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time such as 90, 90s, 5m or 1h");
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        "s" => Some(number),
+        "m" => number.checked_mul(60),
+        "h" => number.checked_mul(3_600),
+        _ => None,
+    };
+    seconds.filter(|s| (1..=31_536_000).contains(s)).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_read() {
+        for (text, seconds) in
+            [("90", Some(90)), ("90s", Some(90)), ("5m", Some(300)), ("1h", Some(3_600)), ("0", None), ("", None)]
+        {
+            assert_eq!(parse_duration(text).ok(), seconds.map(Duration::from_secs), "{text}");
+        }
+        for wrong in ["m", "5 m", "-1", "1.5s", "5d", "99999999999999999999s", "9999999999999999999h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_negative_port_is_no_flag() {
+        let cli = Cli::try_parse_from(["ailoop", "up", "--nats-port", "-1"]).unwrap();
+        assert!(matches!(cli.command, Command::Up(UpArgs { nats_port: -1, .. })));
+    }
+}

@@ -1,0 +1,71 @@
+//! The commands, one file each.
+
+mod bootstrap;
+mod control;
+mod converse;
+mod lists;
+mod run;
+mod serve;
+mod up;
+mod watch;
+
+use clap::CommandFactory as _;
+use contract::ErrorCode;
+
+use crate::args::{Cli, Command, Target};
+use crate::client::Client;
+use crate::failure::{Exit, Failure};
+use crate::instance::Home;
+use crate::terminal::{ReaderGone, Terminal};
+
+/// Carries a command out.
+pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Failure> {
+    match command {
+        Command::Up(args) => Box::pin(up::up(&args, terminal)).await,
+        Command::Run(args) => Box::pin(run::run(&args, terminal)).await,
+        Command::Sessions(args) => lists::sessions(&args, terminal).await,
+        Command::Watch(args) => watch::watch(&args, terminal).await,
+        Command::Send(args) => control::send(&args, terminal).await,
+        Command::Pause(args) => control::control(control::Verb::Pause, &args, terminal).await,
+        Command::Resume(args) => control::control(control::Verb::Resume, &args, terminal).await,
+        Command::Stop(args) => control::control(control::Verb::Stop, &args, terminal).await,
+        Command::Answer(args) => control::answer(&args, terminal).await,
+        Command::Tools(args) => lists::tools(&args, terminal).await,
+        Command::Completion { shell } => Ok(completion(shell, terminal)),
+        Command::Bootstrap { fix } => bootstrap::bootstrap(fix, terminal).await,
+        Command::NatsConfig => Ok(finish(terminal.data(&bus::permissions::render(&bus::permissions::users())))),
+        Command::Orchestrator => serve::orchestrator().await,
+        Command::Gateway => serve::gateway().await,
+        Command::Executor => serve::executor().await,
+        Command::Composer => serve::composer().await,
+        Command::Edge => serve::edge().await,
+    }
+}
+
+fn completion(shell: clap_complete::Shell, terminal: &Terminal) -> Exit {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "ailoop", &mut script);
+    finish(terminal.data(&String::from_utf8_lossy(&script)))
+}
+
+/// Nobody who reads is no failure.
+fn finish(printed: Result<(), ReaderGone>) -> Exit {
+    match printed {
+        Ok(()) | Err(ReaderGone) => Exit::Done,
+    }
+}
+
+/// The gRPC address of the fleet that is meant: `--url`, `AILOOP_URL`, or the one that runs in this directory.
+fn running(target: &Target) -> Option<String> {
+    let home = Home::below(std::path::Path::new(""));
+    target.url.clone().or_else(|| home.running().map(|run| run.grpc))
+}
+
+/// Connects to the fleet that is meant, which must run already.
+async fn connect(target: &Target) -> Result<Client, Failure> {
+    let url = running(target).ok_or_else(|| {
+        Failure::new(ErrorCode::Unavailable, "no fleet runs in this directory")
+            .help("start one with `ailoop up`, or pass --url or set AILOOP_URL")
+    })?;
+    Client::connect(&url, target.token.as_deref()).await
+}

@@ -1,0 +1,71 @@
+//! `ailoop send`, `pause`, `resume`, `stop` and `answer`.
+
+use proto::{AnswerRequest, CommandReply, ControlRequest, SendRequest};
+
+use crate::args::{AnswerArgs, ControlArgs, SendArgs};
+use crate::client::{self, bounded, command_id};
+use crate::failure::{Exit, Failure};
+use crate::prompt;
+use crate::terminal::{Style, Terminal};
+
+/// What is asked of a session.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Verb {
+    Pause,
+    Resume,
+    Stop,
+}
+
+pub(super) async fn control(verb: Verb, args: &ControlArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let session_id = client::session_id(&args.session)?;
+    let client = super::connect(&args.target).await?;
+    let mut sessions = client.sessions();
+    let request =
+        bounded(ControlRequest { session_id, command_id: command_id(), reason: args.reason.clone(), no_wait: false });
+    let (reply, done) = match verb {
+        Verb::Pause => (sessions.pause(request).await, "paused"),
+        Verb::Resume => (sessions.resume(request).await, "resumed"),
+        Verb::Stop => (sessions.stop(request).await, "stopped"),
+    };
+    let reply = reply.map_err(|status| client.failure(&status))?;
+    tell(terminal, &args.session, done, reply.get_ref());
+    Ok(Exit::Done)
+}
+
+pub(super) async fn send(args: &SendArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let session_id = client::session_id(&args.session)?;
+    let text = prompt::read(&args.text, std::io::stdin())?;
+    let client = super::connect(&args.target).await?;
+    let mode = args.mode.as_str().to_owned();
+    let request = bounded(SendRequest { session_id, command_id: command_id(), text, mode, no_wait: false });
+    let reply = client.sessions().send(request).await.map_err(|status| client.failure(&status))?;
+    tell(terminal, &args.session, "taken in", reply.get_ref());
+    Ok(Exit::Done)
+}
+
+pub(super) async fn answer(args: &AnswerArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let session_id = client::session_id(&args.session)?;
+    let gate = client::call_id(&args.gate)?;
+    let client = super::connect(&args.target).await?;
+    let request = bounded(AnswerRequest {
+        session_id,
+        command_id: command_id(),
+        gate,
+        arguments_sha256: args.arguments.clone(),
+        decision: args.decision.as_str().to_owned(),
+        note: args.note.clone(),
+        no_wait: false,
+    });
+    let reply = client.sessions().answer(request).await.map_err(|status| client.failure(&status))?;
+    tell(terminal, &args.session, "answered", reply.get_ref());
+    Ok(Exit::Done)
+}
+
+/// A command that is only stored will be handled; that it was is not yet known.
+fn tell(terminal: &Terminal, session: &str, done: &str, reply: &CommandReply) {
+    if reply.done {
+        terminal.note(Style::Good, &format!("session {session}: {done}"));
+    } else {
+        terminal.note(Style::Warn, &format!("session {session}: accepted, not handled yet"));
+    }
+}

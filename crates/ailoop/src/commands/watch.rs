@@ -1,0 +1,31 @@
+//! `ailoop watch`: a session from its beginning to its end.
+
+use crate::args::WatchArgs;
+use crate::client;
+use crate::failure::{Exit, Failure};
+use crate::follow::{Follow, Until};
+use crate::heard::{Heard, json_line};
+use crate::render::Render;
+use crate::signals::Interrupts;
+use crate::stream::Stream;
+use crate::terminal::Terminal;
+
+pub(super) async fn watch(args: &WatchArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let session = client::session_id(&args.session)?;
+    let mut interrupts = Interrupts::listen()?;
+    let client = super::connect(&args.target).await?;
+    let mut stream = Stream::new(client, session.clone(), args.from, true);
+    let mut follow = Follow::new(Until::SessionEnds);
+    let mut render = Render::new(&session, terminal.is_live(), true);
+    loop {
+        let Some(next) = interrupts.unless(stream.next()).await else { return Ok(Exit::Interrupted) };
+        let Some(notification) = next? else { return Ok(Exit::Done) };
+        let heard = Heard::read(&notification);
+        let shown = render.on(&heard);
+        let printed =
+            if args.json { terminal.data(&json_line(&session, &notification)) } else { terminal.show(&shown) };
+        if printed.is_err() || follow.on(&heard).is_some() {
+            return Ok(Exit::Done);
+        }
+    }
+}

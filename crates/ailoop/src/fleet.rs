@@ -1,0 +1,202 @@
+//! The whole fleet in this process: the five services, and a private nats-server beside them.
+
+mod plan;
+
+use std::fmt;
+use std::time::Duration;
+
+use bus::Bus;
+use contract::ErrorCode;
+use edge::Edge;
+use loop_orchestrator::Orchestrator;
+use model_gateway::Gateway;
+use prompt_composer::Composer;
+use service::ConfigError;
+use service::health::{self, Health, Readiness};
+use service::process::watch;
+use service::tasks::Tasks;
+use telemetry::Telemetry;
+use tokio::time::{Instant, sleep};
+use tool_executor::Executor;
+
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::instance::{Lock, RunFile};
+use crate::nats_server::NatsServer;
+pub use plan::{Listen, Nats, Plan};
+
+/// How long the services may take until all of them can work.
+const READY_MAX: Duration = Duration::from_secs(20);
+/// How long our own tasks may take to end.
+const TASKS_MAX: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// A running fleet.
+#[derive(Debug)]
+pub struct Fleet {
+    services: Services,
+    health: Health,
+    tasks: Tasks,
+    bus: Bus,
+    nats: Option<NatsServer>,
+    run: RunFile,
+    token: Option<String>,
+    drain_max: Duration,
+    telemetry: Telemetry,
+    /// Last, so that the directory is free only when nothing uses it any more.
+    lock: Lock,
+}
+
+#[derive(Debug)]
+struct Services {
+    edge: Edge,
+    orchestrator: Orchestrator,
+    gateway: Gateway,
+    executor: Executor,
+    composer: Composer,
+}
+
+impl Fleet {
+    /// Starts everything and returns when it can work. What was started ends with the error.
+    pub async fn start(plan: Plan) -> Result<Self, Failure> {
+        Box::pin(Self::bring_up(plan)).await
+    }
+
+    async fn bring_up(plan: Plan) -> Result<Self, Failure> {
+        let lock = plan.home.lock()?;
+        lock.forget();
+        let telemetry = telemetry::init("ailoop", &plan.common.telemetry).map_err(|error| internal(&error))?;
+        let (nats, url) = match &plan.nats {
+            Nats::Private { binary, port } => {
+                let server = NatsServer::start(binary, &plan.home.nats(), *port).await?;
+                let url = server.url().to_owned();
+                (Some(server), url)
+            }
+            Nats::Existing { url } => (None, url.clone()),
+        };
+        let mut nats_config = plan.common.nats.clone();
+        "ailoop".clone_into(&mut nats_config.name);
+        nats_config.url.clone_from(&url);
+        let at = |failure: Failure| failure.at(&url);
+        let bus = Bus::connect(&nats_config).await.map_err(|error| at(error.into()))?;
+        bus.ensure().await.map_err(|error| at(error.into()))?;
+
+        let token = plan.edge.token.as_ref().map(|token| token.expose().to_owned());
+        let (common, home) = (plan.common.clone(), plan.home.clone());
+        let services = Services::start(plan, nats_config, &bus).await?;
+        let (tasks, reachable) = (Tasks::new(), Readiness::new("nats"));
+        let (ending, looking) = (tasks.token(), watch(bus.clone(), reachable.clone()));
+        tasks.spawn("bus readiness", async move {
+            ending.run_until_cancelled(looking).await;
+        });
+        let readiness = Readiness::all([reachable, services.readiness()]);
+        ready(&readiness).await?;
+        let health = health::serve(common.health, readiness);
+        let health = health.await.map_err(|error| Failure::new(error.code(), error.to_string()))?;
+
+        let addresses = services.edge.addresses();
+        let run = RunFile {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            grpc: format!("http://{}", addresses.grpc),
+            ws: format!("ws://{}/ws", addresses.ws),
+            nats: url,
+        };
+        tracing::info!(home = %home.nats().display(), "fleet started");
+        let drain_max = common.drain_timeout;
+        Ok(Self { services, health, tasks, bus, nats, run, token, drain_max, telemetry, lock })
+    }
+
+    /// Where everything is.
+    pub fn addresses(&self) -> &RunFile {
+        &self.run
+    }
+
+    /// Tells other commands of this directory where the fleet is.
+    pub fn announce(&self) -> Result<(), Failure> {
+        let cannot = |error: std::io::Error| Failure::new(ErrorCode::BadConfig, format!(".ailoop/run.json: {error}"));
+        self.lock.announce(&self.run).map_err(cannot)
+    }
+
+    /// A client of its edge.
+    pub async fn connect(&self) -> Result<Client, Failure> {
+        Client::connect(&self.run.grpc, self.token.as_deref()).await
+    }
+
+    /// Returns, with the reason, when the private nats-server ends by itself.
+    pub async fn broken(&mut self) -> Failure {
+        match &mut self.nats {
+            Some(nats) => nats.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes nothing more in, lets what runs end or hands it back, and ends.
+    pub async fn drain(self) {
+        self.lock.forget();
+        self.services.drain(self.drain_max).await;
+        self.tasks.end(TASKS_MAX).await;
+        self.health.end().await;
+        self.bus.close().await;
+        if let Some(nats) = self.nats {
+            nats.end().await;
+        }
+        self.telemetry.shutdown().await;
+    }
+}
+
+impl Services {
+    async fn start(plan: Plan, nats: bus::NatsConfig, bus: &Bus) -> Result<Self, Failure> {
+        let composer = Composer::start(plan.composer, bus.clone()).await.map_err(|error| refused(&error.into()))?;
+        let gateway = Gateway::start(plan.gateway, bus.clone()).await.map_err(|error| refused(&error))?;
+        let executor = tool_executor::Config { nats, ..plan.executor };
+        let executor = Executor::start(executor, bus.clone()).await;
+        let executor = executor.map_err(|error| Failure::new(error.code(), error.to_string()))?;
+        let orchestrator =
+            Orchestrator::start(plan.orchestrator, bus.clone()).await.map_err(|error| refused(&error))?;
+        let edge = Edge::start(plan.edge, bus.clone()).await;
+        let edge = edge.map_err(|error| Failure::new(error.code(), error.to_string()))?;
+        Ok(Self { edge, orchestrator, gateway, executor, composer })
+    }
+
+    fn readiness(&self) -> Readiness {
+        Readiness::all([
+            self.edge.readiness(),
+            self.orchestrator.readiness(),
+            self.gateway.readiness(),
+            self.executor.readiness(),
+            self.composer.readiness(),
+        ])
+    }
+
+    /// The door first; the composer last, since orchestrators still ask it.
+    async fn drain(self, timeout: Duration) {
+        self.edge.drain(timeout).await;
+        tokio::join!(self.gateway.drain(timeout), self.executor.drain(timeout), self.orchestrator.drain(timeout),);
+        self.composer.drain(timeout).await;
+    }
+}
+
+async fn ready(readiness: &Readiness) -> Result<(), Failure> {
+    let latest = Instant::now() + READY_MAX;
+    while !readiness.is_ready() {
+        if Instant::now() > latest {
+            let waiting: Vec<_> = readiness.waiting().collect();
+            let message = format!("the fleet does not get ready: waiting for {}", waiting.join(", "));
+            return Err(Failure::new(ErrorCode::Unavailable, message).help("RUST_LOG=info tells more"));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+/// Why a service does not start: what the configuration says, or our own mistake.
+fn refused(error: &anyhow::Error) -> Failure {
+    let config = error.chain().find_map(|cause| cause.downcast_ref::<ConfigError>()).map(ConfigError::code);
+    let bus = error.chain().find_map(|cause| cause.downcast_ref::<bus::BusError>()).map(bus::BusError::code);
+    Failure::new(config.or(bus).unwrap_or(ErrorCode::Internal), format!("{error:#}"))
+}
+
+fn internal(error: &dyn fmt::Display) -> Failure {
+    Failure::new(ErrorCode::Internal, error.to_string())
+}

@@ -1,0 +1,165 @@
+//! What a fleet in this process is made of, found out before anything is started.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use contract::ErrorCode;
+use service::config::{Common, ConfigError, Settings, env};
+use service::models;
+use tool_executor::BuiltinConfig;
+
+use crate::args::{Files, UpArgs};
+use crate::choose::{self, Choice, Offers};
+use crate::failure::Failure;
+use crate::instance::Home;
+use crate::nats_binary;
+
+/// Logs of a fleet that shares the screen with its user; `RUST_LOG` overrides it.
+const QUIET: &str = "error";
+const FEW: &str = "warn";
+
+/// Which nats-server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Nats {
+    /// One of our own.
+    Private {
+        /// The program.
+        binary: PathBuf,
+        /// Its port; -1 takes a free one.
+        port: i32,
+    },
+    /// One that runs.
+    Existing {
+        /// Where.
+        url: String,
+    },
+}
+
+/// Where the edge listens, where that is not left to the configuration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Listen {
+    /// The address.
+    pub host: Option<IpAddr>,
+    /// Port for WebSocket and HTTP.
+    pub ws: Option<u16>,
+    /// Port for gRPC.
+    pub grpc: Option<u16>,
+}
+
+impl Listen {
+    fn apply(self, edge: &mut edge::Config) {
+        let with = |configured: SocketAddr, port: Option<u16>| {
+            SocketAddr::new(self.host.unwrap_or(configured.ip()), port.unwrap_or(configured.port()))
+        };
+        edge.ws.listen = with(edge.ws.listen, self.ws);
+        edge.grpc.listen = with(edge.grpc.listen, self.grpc);
+    }
+}
+
+/// Everything that a fleet needs to start.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub(super) home: Home,
+    pub(super) nats: Nats,
+    pub(super) common: Common,
+    pub(super) composer: prompt_composer::Config,
+    pub(super) gateway: model_gateway::Config,
+    pub(super) executor: tool_executor::Config,
+    pub(super) orchestrator: loop_orchestrator::Config,
+    pub(super) edge: edge::Config,
+    choice: Choice,
+    root: PathBuf,
+    out: PathBuf,
+}
+
+impl Plan {
+    /// A fleet for one command: quiet, on free ports.
+    pub async fn embedded(files: &Files, model: Option<String>) -> Result<Self, Failure> {
+        let loopback = IpAddr::from([127, 0, 0, 1]);
+        let listen = Listen { host: Some(loopback), ws: Some(0), grpc: Some(0) };
+        Self::make(files, model, None, -1, listen, QUIET).await
+    }
+
+    /// A fleet that stays.
+    pub async fn up(args: &UpArgs) -> Result<Self, Failure> {
+        let listen = Listen { host: args.host, ws: args.ws_port, grpc: args.grpc_port };
+        Self::make(&args.files, args.model.clone(), args.nats.clone(), args.nats_port, listen, FEW).await
+    }
+
+    async fn make(
+        files: &Files,
+        model: Option<String>,
+        nats: Option<String>,
+        nats_port: i32,
+        listen: Listen,
+        filter: &str,
+    ) -> Result<Self, Failure> {
+        let home = Home::below(Path::new(""));
+        let root = files.root.clone().unwrap_or_else(|| PathBuf::from("."));
+        if !root.is_dir() {
+            return Err(Failure::usage(ErrorCode::BadRequest, format!("--root {} is no directory", root.display())));
+        }
+        let out = files.out.clone().unwrap_or_else(|| home.out());
+        let settings = Settings::read(None)?;
+        let mut common = settings.common()?;
+        if env("RUST_LOG").is_none_or(|filter| filter.is_empty()) {
+            filter.clone_into(&mut common.telemetry.filter);
+        }
+        let mut composer: prompt_composer::Config = settings.section("composer")?;
+        let mut executor: tool_executor::Config = settings.section("executor")?;
+        let mut edge: edge::Config = settings.section("edge")?;
+        listen.apply(&mut edge);
+        let tenant = edge.tenant.clone();
+        executor.builtin = Some(BuiltinConfig { root: root.clone(), out: Some(out.clone()), tenant });
+
+        let models = models::load(settings.paths())?;
+        let configured = composer.default_model.clone().filter(|model| !model.is_empty());
+        let configured = configured.or_else(|| models.default.clone());
+        let choice = choose::choose(&Offers { asked: model, configured, keys: choose::keys() }, &models).await;
+        composer.default_model = Some(choice.model.clone());
+
+        let nats = match nats {
+            Some(url) => Nats::Existing { url },
+            None => Nats::Private { binary: nats_binary::find(&places()).await?, port: nats_port },
+        };
+        let (gateway, orchestrator) = (settings.section("gateway")?, settings.section("orchestrator")?);
+        Ok(Self { home, nats, common, composer, gateway, executor, orchestrator, edge, choice, root, out })
+    }
+
+    /// The model of agents that name none.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// The directory that the file tools read.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The directory that the file tools write.
+    pub fn out(&self) -> &Path {
+        &self.out
+    }
+
+    /// Where the data of a private nats-server is; none where the server is not ours.
+    pub fn data(&self) -> Option<PathBuf> {
+        match &self.nats {
+            Nats::Private { .. } => Some(self.home.nats()),
+            Nats::Existing { .. } => None,
+        }
+    }
+}
+
+fn places() -> nats_binary::Places {
+    nats_binary::Places {
+        named: env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from),
+        from: std::env::current_dir().unwrap_or_default(),
+        path: env("PATH").map(Into::into),
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}

@@ -1,0 +1,173 @@
+//! What a person sees of a session: notification in, text out. Pure.
+
+mod closing;
+mod reply;
+
+use contract::Timestamp;
+use contract::event::{
+    AiFullReceived, EndReason, ErrorEvent, Event, GateOpened, SessionEnded, SessionStarted, ToolCallResult,
+};
+use contract::tool::Outcome;
+
+use crate::failure::Failure;
+use crate::figures;
+use crate::heard::{Heard, What};
+use crate::terminal::{Output, Style};
+
+/// Turns the notifications of one session into text.
+#[derive(Debug)]
+pub struct Render {
+    session: String,
+    echo: bool,
+    max_iterations: Option<u32>,
+    model: String,
+    reply: reply::Reply,
+    turn: closing::Turn,
+}
+
+impl Render {
+    /// A renderer. With `live`, a reply is shown while it comes, else once it is whole; with `echo`, what users say
+    /// is shown too.
+    pub fn new(session: &str, live: bool, echo: bool) -> Self {
+        Self {
+            session: session.to_owned(),
+            echo,
+            max_iterations: None,
+            model: String::new(),
+            reply: reply::Reply::new(live),
+            turn: closing::Turn::default(),
+        }
+    }
+
+    /// What is to be printed for a notification.
+    pub fn on(&mut self, heard: &Heard) -> Vec<Output> {
+        self.turn.heard(heard.time, &heard.trace_id);
+        match &heard.what {
+            What::Event(event) => self.event(event, heard.time),
+            What::Chunk(chunk) => self.reply.chunk(chunk),
+            What::Other => Vec::new(),
+        }
+    }
+
+    fn event(&mut self, event: &Event, time: Option<Timestamp>) -> Vec<Output> {
+        match event {
+            Event::SessionStarted(started) => self.started(started),
+            Event::SessionEnded(ended) => session_ended(ended),
+            Event::UserProcessed(message) => {
+                let text = message.content.text();
+                if self.echo { vec![Output::Note(Style::Plain, format!("> {}", text.trim_end()))] } else { Vec::new() }
+            }
+            Event::AiFullReceived(full) => {
+                let mut outputs = self.reply.whole(full);
+                outputs.push(self.step(full));
+                outputs
+            }
+            Event::ToolCallResult(result) => {
+                self.turn.tools += 1;
+                vec![tool(result)]
+            }
+            Event::StatusPaused(_) => self.note(Style::Warn, "paused: no new call starts until it is resumed"),
+            Event::StatusResumed(_) => self.note(Style::Plain, "resumed"),
+            Event::ContinuationProgress(progress) => {
+                self.max_iterations = Some(progress.max_iterations);
+                Vec::new()
+            }
+            Event::TurnCompleted(turn) => {
+                let mut outputs = self.reply.end_of_turn(&turn.final_response);
+                outputs.push(self.turn.close(turn, time));
+                outputs
+            }
+            Event::GateOpened(gate) => self.gate(gate),
+            Event::GateClosed(gate) => {
+                let by = gate.by.as_deref().unwrap_or("nobody in time");
+                self.note(Style::Plain, &format!("  call {}  {}  by {by}", gate.gate, decision(gate.decision)))
+            }
+            Event::ContextCleared(cleared) => {
+                self.note(Style::Plain, &format!("{} forgotten", figures::plural(cleared.turns.into(), "turn")))
+            }
+            Event::Error(error) => self.error(error),
+            Event::InputHandled(_)
+            | Event::InputIgnored(_)
+            | Event::TurnStarted(_)
+            | Event::ToolsResolved(_)
+            | Event::ModelCallOpened(_)
+            | Event::ModelCallFailed(_)
+            | Event::CallCancelled(_)
+            | Event::ModelCallInterrupted(_)
+            | Event::ToolCallIdentified(_)
+            | Event::ToolCallOpened(_)
+            | Event::TimerSet(_)
+            | Event::Unknown => Vec::new(),
+        }
+    }
+
+    fn started(&mut self, started: &SessionStarted) -> Vec<Output> {
+        self.max_iterations = Some(started.agent.continuation.max_iterations);
+        self.model.clone_from(&started.model.id);
+        let line = format!("session {}  agent {}  model {}", self.session, started.agent.name, started.model.id);
+        self.note(Style::Faint, &line)
+    }
+
+    fn step(&self, full: &AiFullReceived) -> Output {
+        let of = self.max_iterations.map_or_else(String::new, |max| format!("/{max}"));
+        let model = if full.model.is_empty() { &self.model } else { &full.model };
+        let tokens = figures::plural(full.spent.usage.total(), "token");
+        let time = figures::duration(std::time::Duration::from_millis(full.latency_ms));
+        Output::Note(Style::Faint, format!("  step {}{of}  {model}  {tokens}  {time}", full.step))
+    }
+
+    fn gate(&mut self, gate: &GateOpened) -> Vec<Output> {
+        let line = format!(
+            "  call {} waits for approval until {}; to answer:\n    ailoop answer {} {} approve --arguments {}",
+            gate.gate, gate.expires, self.session, gate.gate, gate.arguments_sha256
+        );
+        self.note(Style::Warn, &line)
+    }
+
+    fn error(&mut self, error: &ErrorEvent) -> Vec<Output> {
+        let failure = Failure::new(error.code.clone(), &error.message);
+        let failure = if error.during.is_empty() { failure } else { failure.at(&error.during) };
+        self.note(Style::Bad, &failure.to_string())
+    }
+
+    /// A note on a line of its own, whatever stdout is in the middle of.
+    fn note(&mut self, style: Style, text: &str) -> Vec<Output> {
+        let mut outputs: Vec<Output> = self.reply.break_line().into_iter().collect();
+        outputs.push(Output::Note(style, text.to_owned()));
+        outputs
+    }
+}
+
+fn session_ended(ended: &SessionEnded) -> Vec<Output> {
+    let (style, text) = match ended.reason {
+        EndReason::Completed => return Vec::new(),
+        EndReason::Stopped => (Style::Warn, "session stopped"),
+        EndReason::Error => (Style::Bad, "session ended with an error"),
+        EndReason::Expired => (Style::Warn, "session expired: nobody wanted anything of it"),
+    };
+    vec![Output::Note(style, text.to_owned())]
+}
+
+fn tool(result: &ToolCallResult) -> Output {
+    let (style, outcome) = match result.outcome {
+        Outcome::Ok => (Style::Faint, "ok"),
+        Outcome::Error => (Style::Warn, "error"),
+        Outcome::Denied => (Style::Warn, "denied"),
+        Outcome::Timeout => (Style::Warn, "timeout"),
+        Outcome::Cancelled => (Style::Warn, "cancelled"),
+        Outcome::Unknown => (Style::Warn, "unknown"),
+    };
+    let code = result.code.as_ref().map_or_else(String::new, |code| format!("[{code}]"));
+    let time = figures::duration(std::time::Duration::from_millis(result.duration_ms));
+    Output::Note(style, format!("  tool {}  {outcome}{code}  {time}", result.tool))
+}
+
+fn decision(decision: contract::command::AnswerDecision) -> &'static str {
+    match decision {
+        contract::command::AnswerDecision::Approve => "approved",
+        contract::command::AnswerDecision::Deny => "denied",
+    }
+}
+
+#[cfg(test)]
+mod tests;

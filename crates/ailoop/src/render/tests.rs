@@ -1,0 +1,120 @@
+use proto::Notification;
+
+use super::*;
+
+fn heard(topic: &str, ms: u64, data: &str) -> Heard {
+    Heard::read(&Notification {
+        topic: topic.into(),
+        id: "s-1".into(),
+        seq: Some(1),
+        time: Timestamp::from_millis(ms).to_string(),
+        trace_id: String::new(),
+        data_json: data.into(),
+    })
+}
+
+fn chunk(step: u32, attempt: &str, delta: &str) -> Heard {
+    let data = serde_json::json!({"turn": 1, "step": step, "attempt": attempt, "index": 0, "channel": "text",
+        "delta": delta, "final": false});
+    heard("message.ai_chunk_received", 0, &data.to_string())
+}
+
+fn full(step: u32, text: &str) -> Heard {
+    let data = serde_json::json!({"call": "m1-1", "turn": 1, "step": step, "text": text, "finish_reason": "stop",
+        "spent": {"usage": {"input": 1_000, "output": 234}}, "model": "gpt-x", "latency_ms": 320});
+    heard("message.ai_full_received", 0, &data.to_string())
+}
+
+/// What a screen shows: stdout as it is, each note in brackets.
+fn check(live: bool, rows: &[Heard], expect: &str) {
+    let mut render = Render::new("s", live, true);
+    let mut screen = String::new();
+    for output in rows.iter().flat_map(|row| render.on(row)) {
+        match output {
+            Output::Data(text) => screen += &text,
+            Output::Note(_, text) => screen.extend(["[", &text, "]\n"]),
+        }
+    }
+    assert_eq!(screen, expect);
+}
+
+const STEP: &str = "[  step 1  gpt-x  1,234 tokens  320 ms]\n";
+
+#[test]
+fn chunks_and_the_whole_reply_show_each_letter_once() {
+    let shown = format!("Hello\n{STEP}");
+    check(true, &[chunk(1, "1.1", "Hel"), chunk(1, "1.1", "lo"), full(1, "Hello")], &shown);
+    check(true, &[chunk(1, "1.1", "Hel"), full(1, "Hello"), chunk(1, "1.1", "lo")], &shown);
+    check(true, &[full(1, "Hello"), chunk(1, "1.1", "Hello")], &shown);
+    check(false, &[chunk(1, "1.1", "Hel"), chunk(1, "1.1", "lo"), full(1, "Hello")], &shown);
+    check(true, &[chunk(1, "1.1", "Hello\n"), full(1, "Hello\n")], &shown);
+    check(true, &[full(1, "")], STEP);
+}
+
+#[test]
+fn a_reply_that_begins_again_says_so() {
+    check(
+        true,
+        &[chunk(1, "1.1", "Hel"), chunk(1, "1.2", "Good "), chunk(1, "1.2", "day"), full(1, "Good day")],
+        &format!("Hel\n[  the reply broke off and begins again]\nGood day\n{STEP}"),
+    );
+    // The second attempt was not heard at all: what was shown is not the beginning of what came.
+    check(true, &[chunk(1, "1.1", "Hel"), full(1, "Good day")], &format!("Hel\nGood day\n{STEP}"));
+}
+
+#[test]
+fn a_note_never_stands_in_the_middle_of_a_line() {
+    check(
+        true,
+        &[chunk(1, "1.1", "Hel"), heard("status.paused", 0, "{}"), chunk(1, "1.1", "lo"), full(1, "Hello")],
+        &format!("Hel\n[paused: no new call starts until it is resumed]\nlo\n{STEP}"),
+    );
+}
+
+#[test]
+fn a_turn_is_closed_with_its_figures() {
+    let user = r#"{"message_id":"u","content":"hi","mode":"steer"}"#;
+    let result = r#"{"call":"c1-1-1","tool":"list_files","outcome":"ok","content":"{}","duration_ms":12}"#;
+    let failed = r#"{"call":"c1-1-2","tool":"x","outcome":"error","code":"unknown_tool","content":""}"#;
+    let done = r#"{"turn":1,"stop_reason":"completed","iterations":2,"final_response":"Done.",
+        "spent":{"usage":{"input":1900,"output":12},"cost_usd":0.0}}"#;
+    check(
+        false,
+        &[
+            heard("message.user_processed", 1_000, user),
+            heard("tool_call.result_processed", 1_100, result),
+            heard("tool_call.result_processed", 1_100, failed),
+            heard("turn.completed", 9_400, done),
+        ],
+        "[> hi]\n[  tool list_files  ok  12 ms]\n[  tool x  error[unknown_tool]  0 ms]\nDone.\n\
+         [✓ done  2 steps · 2 tools · 1,912 tokens · 8.4 s]\n",
+    );
+    let limit = r#"{"turn":1,"stop_reason":"max_iterations","iterations":1,"final_response":"",
+        "spent":{"usage":{},"cost_usd":0.25}}"#;
+    check(
+        false,
+        &[heard("turn.completed", 5, limit)],
+        "[‼ stopped at the limit of iterations  1 step · 0 tools · 0 tokens · $0.2500 · 0 ms]\n",
+    );
+}
+
+#[test]
+fn an_error_says_what_where_and_what_to_do() {
+    let error = r#"{"code":"model_auth","message":"401","retryable":false,"during":"model call m1-1"}"#;
+    check(
+        false,
+        &[heard("error", 0, error), heard("moon.risen", 0, "{}")],
+        "[error[model_auth]: 401\n  where: model call m1-1\n  help: see that the provider's key in the environment is right]\n",
+    );
+}
+
+#[test]
+fn a_gate_tells_how_to_answer() {
+    let gate = r#"{"gate":"c1-1-1","kind":"approval","arguments_sha256":"ab","expires":"2024-01-15T10:30:45.123Z"}"#;
+    check(
+        false,
+        &[heard("gate.opened", 0, gate)],
+        "[  call c1-1-1 waits for approval until 2024-01-15T10:30:45.123Z; to answer:\n    \
+         ailoop answer s c1-1-1 approve --arguments ab]\n",
+    );
+}

@@ -1,0 +1,159 @@
+//! The `ailoop` command as its users meet it: exit codes, streams, signals, and what stays behind.
+
+mod world;
+
+use std::fs;
+use std::process::Stdio;
+
+use world::{World, code, text};
+
+#[test]
+fn one_prompt_with_a_fleet_of_its_own() {
+    let world = World::new();
+    let run = world.ailoop(&["run", "--agent", "e", "--model", "rehearsal", "survey"]).output().unwrap();
+    assert_eq!(code(&run), 0, "{}", text(&run.stderr));
+    let (answer, chatter) = (text(&run.stdout), text(&run.stderr));
+    assert!(answer.contains("survey.md"), "{answer}");
+    for line in ["session ", "  step 1/10  ", "  tool list_files  ok  ", "✓ done  5 steps · "] {
+        assert!(chatter.contains(line), "{line:?} is not in:\n{chatter}");
+        assert!(!answer.contains(line), "{line:?} belongs to stderr");
+    }
+    assert!(fs::read_to_string(world.path(".ailoop/out/survey.md")).unwrap().contains("hello.rs"));
+    world.nats_has_ended();
+    assert!(!world.path(".ailoop/run.json").exists());
+}
+
+#[test]
+fn events_as_lines_of_json() {
+    let world = World::new();
+    let run = world.ailoop(&["run", "--json", "--model", "rehearsal", "x"]).output().unwrap();
+    assert_eq!(code(&run), 0, "{}", text(&run.stderr));
+    let events: Vec<serde_json::Value> =
+        text(&run.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let seqs: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "a hole in seq");
+    assert_eq!(events.first().unwrap()["topic"], "session_started");
+    assert_eq!(events.last().unwrap()["topic"], "session_ended");
+    assert!(events.iter().any(|event| event["topic"] == "message.ai_chunk_received"));
+}
+
+#[test]
+fn limits_end_a_turn_with_their_own_exit_code() {
+    let world = World::new();
+    let line = ["run", "--agent", "e", "--model", "rehearsal", "--max-iterations", "2", "x"];
+    let run = world.ailoop(&line).output().unwrap();
+    assert_eq!(code(&run), 124, "{}", text(&run.stderr));
+    assert!(text(&run.stderr).contains("stopped at the limit of iterations  2 steps"), "{}", text(&run.stderr));
+}
+
+#[test]
+fn what_cannot_be_meant_starts_nothing() {
+    let world = World::new();
+    let long = "x".repeat((1 << 20) + 1);
+    for (line, stdin, exit, error) in [
+        (&["run", ""][..], "", 2, "error[empty_message]"),
+        (&["run", "-"], " \n", 2, "error[empty_message]"),
+        (&["run", "-"], long.as_str(), 2, "error[too_large]"),
+        (&["run", "--session", "a.b", "x"], "", 2, "error[bad_request]"),
+        (&["run", "--root", "nowhere", "x"], "", 2, "error[bad_request]"),
+        (&["run", "--timeout", "soon", "x"], "", 2, "90s"),
+        (&["fly"], "", 2, "unrecognized subcommand"),
+        (&["sessions"], "", 3, "error[unavailable]"),
+        (&["watch", "s", "--url", "http://127.0.0.1:9"], "", 3, "error[unavailable]"),
+    ] {
+        let output = world.with_stdin(line, stdin);
+        assert_eq!(code(&output), exit, "{line:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(error), "{line:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "{line:?} prints data");
+    }
+    assert!(!world.path(".ailoop").exists());
+}
+
+#[test]
+fn a_fleet_that_stays_serves_every_command() {
+    let world = World::new();
+    let fleet = world.up();
+    let ok = |line: &[&str]| {
+        let output = world.ailoop(line).output().unwrap();
+        assert_eq!(code(&output), 0, "{line:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    assert!(ok(&["tools"]).contains("list_files"));
+    ok(&["run", "--session", "notes", "first"]);
+    assert!(ok(&["run", "--session", "notes", "second"]).contains("second"), "the answer of the second turn only");
+    assert!(ok(&["sessions", "--phase", "idle"]).contains("notes"));
+    ok(&["pause", "notes"]);
+    ok(&["resume", "notes"]);
+    ok(&["stop", "notes"]);
+    let watched = ok(&["watch", "notes", "--json"]);
+    assert!(watched.lines().last().unwrap().contains("session_ended"), "{watched}");
+
+    for (line, exit, error) in [
+        (&["up"][..], 1, "error[not_now]"),
+        (&["run", "--root", ".", "x"], 2, "--root and --out belong to the fleet"),
+        (&["run", "--session", "notes", "x"], 1, "error[session_ended]"),
+        (&["run", "--agent", "nobody", "x"], 1, "error[unknown_agent]"),
+        (&["run", "--model", "nothing", "x"], 1, "error[unknown_model]"),
+        (&["send", "nosuch", "x"], 1, "error[unknown_session]"),
+        (&["watch", "nosuch"], 1, "error[unknown_session]"),
+    ] {
+        let output = world.ailoop(line).output().unwrap();
+        assert_eq!(code(&output), exit, "{line:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(error), "{line:?}: {}", text(&output.stderr));
+    }
+    assert_eq!(fleet.end("TERM"), Some(0));
+    world.nats_has_ended();
+    assert!(!world.path(".ailoop/run.json").exists());
+}
+
+#[test]
+fn an_interrupted_command_leaves_the_session_to_the_fleet() {
+    let world = World::new();
+    let fleet = world.up();
+    let watching = world.ailoop(&["run", "--session", "s", "x"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut watching = world::Running::new(watching.unwrap());
+    watching.stderr_until("session s");
+    let (exit, chatter) = watching.end_with_stderr("INT");
+    assert_eq!(exit, Some(130), "{chatter}");
+    assert!(chatter.contains("ailoop watch s"), "{chatter}");
+    world::until("the session goes on to its end", || text(&world.output(&["sessions"]).stdout).contains("idle"));
+    assert_eq!(fleet.end("INT"), Some(0));
+}
+
+#[test]
+fn an_interrupted_fleet_of_its_own_stops_the_session() {
+    let world = World::new();
+    let run = world.ailoop(&["run", "--model", "rehearsal", "x"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut run = world::Running::new(run.unwrap());
+    run.stderr_until("session ");
+    let (exit, chatter) = run.end_with_stderr("INT");
+    assert_eq!(exit, Some(130), "{chatter}");
+    assert!(chatter.contains("stopping the session") && chatter.contains("session stopped"), "{chatter}");
+    world.nats_has_ended();
+}
+
+#[test]
+fn a_killed_fleet_leaves_no_server_and_its_sessions_go_on() {
+    let world = World::new();
+    let fleet = world.up();
+    let begun = world.ailoop(&["run", "--session", "s", "x"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut begun = world::Running::new(begun.unwrap());
+    begun.stderr_until("session s");
+    assert_eq!(fleet.end("KILL"), None);
+    world.nats_has_ended();
+    begun.end("KILL");
+
+    let next = world.up();
+    world::until("the session is taken up to its end", || text(&world.output(&["sessions"]).stdout).contains("idle"));
+    assert_eq!(next.end("TERM"), Some(0));
+}
+
+#[test]
+fn completions_are_printed() {
+    let world = World::new();
+    let bash = world.ailoop(&["completion", "bash"]).output().unwrap();
+    assert_eq!(code(&bash), 0);
+    assert!(text(&bash.stdout).contains("_ailoop"));
+    let version = world.ailoop(&["--version"]).output().unwrap();
+    assert_eq!(text(&version.stdout), format!("ailoop {}\n", env!("CARGO_PKG_VERSION")));
+}

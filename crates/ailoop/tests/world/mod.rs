@@ -1,0 +1,162 @@
+//! A directory of its own for each test, and the command in it. Everything ends with the test.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "only tests use it")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use ailoop::nats_binary::{Places, find};
+use tempfile::TempDir;
+
+/// Longest wait for anything.
+const DEADLINE: Duration = Duration::from_mins(1);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A directory with one file in it, so that there is something to survey.
+pub(crate) struct World {
+    dir: TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let world = Self { dir: tempfile::tempdir().unwrap() };
+        std::fs::write(world.path("hello.rs"), "fn main() {}\n").unwrap();
+        world
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The command, without what this machine's environment says of models and fleets.
+    pub(crate) fn ailoop(&self, line: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ailoop"));
+        command.args(line).current_dir(self.dir.path()).env("AILOOP_NATS_SERVER", nats_server());
+        for name in
+            ["OPENAI_API_KEY", "OPENROUTER_API_KEY", "AILOOP_URL", "AILOOP_TOKEN", "AILOOP_NATS_URL", "RUST_LOG"]
+        {
+            command.env_remove(name);
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// What the command says.
+    pub(crate) fn output(&self, line: &[&str]) -> Output {
+        self.ailoop(line).output().unwrap()
+    }
+
+    pub(crate) fn with_stdin(&self, line: &[&str], stdin: &str) -> Output {
+        let mut command = self.ailoop(line);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It may end without reading all of it.
+        let _refused = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+        child.wait_with_output().unwrap()
+    }
+
+    /// A fleet that stays, on free ports; returns when it is up.
+    pub(crate) fn up(&self) -> Running {
+        let line = ["up", "--model", "rehearsal", "--ws-port", "0", "--grpc-port", "0"];
+        let mut child = self.ailoop(&line).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("Ctrl-C ends it")), "it does not come up");
+        Running::new(child)
+    }
+
+    /// Waits until the private nats-server is gone.
+    pub(crate) fn nats_has_ended(&self) {
+        let store = self.path(".ailoop/nats").canonicalize().unwrap();
+        until("the nats-server has ended", || !is_running(&store));
+    }
+}
+
+/// A command in the background; killed when the test ends before it.
+pub(crate) struct Running {
+    child: Child,
+    heard: String,
+}
+
+impl Running {
+    pub(crate) fn new(child: Child) -> Self {
+        Self { child, heard: String::new() }
+    }
+
+    /// Sends a signal and returns the exit code; none when the signal ended it.
+    pub(crate) fn end(mut self, signal: &str) -> Option<i32> {
+        self.signal(signal);
+        self.child.wait().unwrap().code()
+    }
+
+    /// As [`Self::end`], with what it wrote to stderr.
+    pub(crate) fn end_with_stderr(mut self, signal: &str) -> (Option<i32>, String) {
+        self.signal(signal);
+        let mut rest = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut rest).unwrap();
+        let exit = self.child.wait().unwrap().code();
+        (exit, std::mem::take(&mut self.heard) + &rest)
+    }
+
+    /// Reads stderr up to a text.
+    pub(crate) fn stderr_until(&mut self, wanted: &str) {
+        let stderr = self.child.stderr.as_mut().unwrap();
+        let mut byte = [0];
+        let mut heard = Vec::new();
+        while !String::from_utf8_lossy(&heard).contains(wanted) {
+            assert_eq!(stderr.read(&mut byte).unwrap(), 1, "never said: {wanted}");
+            heard.push(byte[0]);
+        }
+        self.heard = String::from_utf8_lossy(&heard).into_owned();
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").arg(format!("-{signal}")).arg(pid).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
+pub(crate) fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let latest = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < latest, "never: {what}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn nats_server() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let places = Places {
+            named: std::env::var_os("AILOOP_NATS_SERVER").map(PathBuf::from),
+            from: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
+            path: std::env::var_os("PATH"),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(find(&places)).expect("make setup brings a nats-server")
+    })
+}
+
+/// Whether a nats-server runs over this store.
+fn is_running(store: &Path) -> bool {
+    let Ok(pid) = std::fs::read_to_string(store.join("nats.pid")) else { return false };
+    let listed = Command::new("ps").args(["-o", "stat=", "-p", pid.trim()]).output().unwrap();
+    let state = text(&listed.stdout);
+    !state.trim().is_empty() && !state.trim().starts_with('Z')
+}
