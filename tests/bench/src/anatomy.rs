@@ -1,0 +1,148 @@
+//! What a step consists of on the bus: every message of some sessions, heard by one who listens in.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::SelectAll;
+use tokio::time::{sleep, timeout};
+
+use crate::load;
+use crate::model::STEPS;
+use crate::stage::Stage;
+
+/// Sessions that are listened to.
+const SESSIONS: usize = 20;
+/// How long the last acks may take.
+const TAIL: Duration = Duration::from_millis(300);
+
+/// What kind of work a message is for the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Stored in a stream and acknowledged by the server.
+    Append,
+    /// A request that the server answers: reads, acks of items, purges, pulls.
+    Read,
+    /// A request that another client answers.
+    Ask,
+    /// A message of core NATS that nobody answers.
+    Tell,
+}
+
+/// Messages of one class, per step.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Class {
+    /// What they are.
+    pub(crate) name: &'static str,
+    /// Who sent them; empty where they tell no inbox for an answer.
+    pub(crate) from: String,
+    /// Of which kind.
+    pub(crate) kind: Kind,
+    /// How many a step needs.
+    pub(crate) per_step: f64,
+    /// Bytes of one, without headers.
+    pub(crate) bytes: f64,
+}
+
+/// Every class that was heard.
+#[derive(Debug)]
+pub(crate) struct Anatomy(pub(crate) Vec<Class>);
+
+/// Prefixes of subjects; the first one that fits counts.
+const CLASSES: &[(&str, &str, Kind)] = &[
+    ("ai_loop.control.model_f", "input: model finished", Kind::Append),
+    ("ai_loop.control.provide_tool_result", "input: tool result", Kind::Append),
+    ("ai_loop.control.", "input: client command", Kind::Append),
+    ("ai_loop.log.", "commit", Kind::Append),
+    ("ai_loop.model.call.", "work item: model", Kind::Append),
+    ("ai_loop.tool.call.", "work item: tool", Kind::Append),
+    ("ai_timer.", "timer set", Kind::Append),
+    ("$KV.ai_loop_sessions.", "index line", Kind::Append),
+    ("$KV.", "other key-value write", Kind::Append),
+    ("$JS.API.DIRECT.GET.AI_LOOP_LOG", "log read, any replica", Kind::Read),
+    ("$JS.API.STREAM.MSG.GET.AI_LOOP_LOG", "log read, leader", Kind::Read),
+    ("$JS.API.DIRECT.GET.AI_LOOP_CONTROL", "inbox read", Kind::Read),
+    ("$JS.API.DIRECT.GET.KV_ai_loop_tools", "catalogue read", Kind::Read),
+    ("$JS.API.DIRECT.GET.", "other direct read", Kind::Read),
+    ("$JS.API.CONSUMER.MSG.NEXT.", "pull", Kind::Read),
+    ("$JS.API.STREAM.PURGE.", "purge", Kind::Read),
+    ("$JS.API.CONSUMER.", "consumer made or removed", Kind::Read),
+    ("$JS.API.", "other JetStream request", Kind::Read),
+    ("$JS.ACK.", "ack of an item", Kind::Read),
+    ("ai_tool.", "request to the tool", Kind::Ask),
+    ("ai_rpc.prompt.", "request to the composer", Kind::Ask),
+    ("ai_rpc.", "word to the edge", Kind::Tell),
+    ("ai_loop.message.ai_chunk_received.", "chunk", Kind::Tell),
+    ("ai_loop.tool_call.partial.", "partial tool call", Kind::Tell),
+    ("ai_loop.", "event", Kind::Tell),
+    ("", "other", Kind::Tell),
+];
+
+/// What can be listened to. Not inboxes and the questions whether anybody is there: whoever listens to those hides that
+/// nobody else does, and the fleet waits for answers that never come.
+const HEARD: &[&str] =
+    &["ai_loop.>", "ai_timer.>", "ai_tool.>", "ai_rpc.prompt.>", "ai_rpc.done.>", "$KV.>", "$JS.API.>", "$JS.ACK.>"];
+
+/// What the server counted beyond that: less the answers of clients, questions whether anybody is there.
+const UNHEARD: &str = "round trip, view";
+
+/// Listens to sessions that run one after the other.
+pub(crate) async fn listen(stage: &Stage) -> anyhow::Result<Anatomy> {
+    load::some(stage, 1).await?;
+    let client = async_nats::ConnectOptions::new().subscription_capacity(1 << 20).connect(&stage.nats.url).await?;
+    let mut everything = SelectAll::new();
+    for subject in HEARD {
+        everything.push(client.subscribe(*subject).await?);
+    }
+    client.flush().await?;
+    sleep(TAIL).await;
+    let before = stage.nats.traffic().await?;
+    load::some(stage, SESSIONS).await?;
+    sleep(TAIL).await;
+    let after = stage.nats.traffic().await?;
+    let mut heard: BTreeMap<(usize, String), (u32, usize)> = BTreeMap::new();
+    while let Ok(Some(message)) = timeout(TAIL, everything.next()).await {
+        let class = CLASSES.iter().position(|(prefix, ..)| message.subject.starts_with(prefix));
+        let counted = heard.entry((class.unwrap_or(CLASSES.len() - 1), sender(&message))).or_default();
+        counted.0 += 1;
+        counted.1 += message.payload.len();
+    }
+    let steps = f64::from(u32::try_from(SESSIONS * STEPS)?);
+    let mut classes = Vec::new();
+    for ((class, from), (count, bytes)) in heard {
+        let (_, name, kind) = CLASSES[class];
+        let count = f64::from(count);
+        let (per_step, bytes) = (count / steps, f64::from(u32::try_from(bytes)?) / count);
+        classes.push(Class { name, from, kind, per_step, bytes });
+    }
+    let mut anatomy = Anatomy(classes);
+    let counted = f64::from(u32::try_from(after.in_msgs - before.in_msgs)?) / steps;
+    let heard = anatomy.0.iter().map(|class| class.per_step).sum::<f64>() + anatomy.per_step(Kind::Ask);
+    let per_step = (counted - heard).max(0.0);
+    anatomy.0.push(Class { name: UNHEARD, from: String::new(), kind: Kind::Read, per_step, bytes: 0.0 });
+    anatomy.0.sort_by_key(|class| class.kind);
+    Ok(anatomy)
+}
+
+/// A service's connection carries its name, and so does the inbox for its answers: `_INBOX_<name>.…`.
+fn sender(message: &async_nats::Message) -> String {
+    let inbox = message.reply.as_deref().and_then(|reply| reply.strip_prefix("_INBOX_"));
+    inbox.and_then(|inbox| inbox.split('.').next()).unwrap_or_default().to_owned()
+}
+
+impl Anatomy {
+    /// How many of a kind a step needs.
+    pub(crate) fn per_step(&self, kind: Kind) -> f64 {
+        self.of(kind).map(|class| class.per_step).sum()
+    }
+
+    /// Mean bytes of one of a kind.
+    pub(crate) fn bytes(&self, kind: Kind) -> f64 {
+        let bytes: f64 = self.of(kind).map(|class| class.per_step * class.bytes).sum();
+        bytes / self.per_step(kind).max(f64::MIN_POSITIVE)
+    }
+
+    fn of(&self, kind: Kind) -> impl Iterator<Item = &Class> {
+        self.0.iter().filter(move |class| class.kind == kind)
+    }
+}

@@ -1,0 +1,182 @@
+//! The load: clients that begin a session by the edge's gRPC, watch it to its end, and begin the next one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use contract::event::Topic;
+use proto::sessions_client::SessionsClient;
+use proto::{StartRequest, WatchRequest};
+use serde::Deserialize;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::Channel;
+
+use crate::model::STEPS;
+use crate::nats::Traffic;
+use crate::stage::{Stage, Used};
+
+/// Sessions that share a connection to the edge.
+const PER_CONNECTION: usize = 32;
+/// How long a session may take.
+const SESSION_MAX: Duration = Duration::from_mins(1);
+
+/// A finished step.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    at: Instant,
+    took: Duration,
+    /// Counts the steps of its session from 0.
+    number: usize,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    // A plain lock: it is held for a push.
+    steps: Mutex<Vec<Step>>,
+    starts: Mutex<Vec<Duration>>,
+    stop: AtomicBool,
+}
+
+/// What a level came to, within its window.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    /// Sessions at the same time.
+    pub(crate) concurrency: usize,
+    /// How long was measured.
+    pub(crate) window: Duration,
+    /// Milliseconds of each step, sorted.
+    pub(crate) step_ms: Vec<f64>,
+    /// The same for each position in a session.
+    pub(crate) step_ms_at: [Vec<f64>; STEPS],
+    /// Milliseconds from asking for a session to the answer that its start is in the log, sorted; of the whole level.
+    pub(crate) start_ms: Vec<f64>,
+    /// What was used before and after.
+    pub(crate) used: [Used; 2],
+    /// What the nats-server had counted before and after.
+    pub(crate) traffic: [Traffic; 2],
+}
+
+/// Keeps so many sessions running, and measures within a window after a warm-up.
+pub(crate) async fn run(
+    stage: &Stage,
+    concurrency: usize,
+    warm: Duration,
+    window: Duration,
+) -> anyhow::Result<Measured> {
+    let record = Arc::new(Record::default());
+    let mut clients = JoinSet::new();
+    let mut channel = None;
+    for n in 0..concurrency {
+        if n % PER_CONNECTION == 0 {
+            channel = Some(SessionsClient::connect(stage.edge.clone()).await?);
+        }
+        let client = channel.clone().context("no connection")?;
+        clients.spawn(sessions(client, record.clone()));
+    }
+    let measured = async {
+        sleep(warm).await;
+        let (began, used, traffic) = (Instant::now(), stage.used()?, stage.nats.traffic().await?);
+        sleep(window).await;
+        let (ended, used_then, traffic_then) = (Instant::now(), stage.used()?, stage.nats.traffic().await?);
+        anyhow::Ok((began, ended, [used, used_then], [traffic, traffic_then]))
+    };
+    let (began, ended, used, traffic) = tokio::select! {
+        measured = measured => measured?,
+        // Clients go on until they are told to stop: one that ends has failed.
+        Some(failed) = clients.join_next() => { failed??; anyhow::bail!("a client ended early") }
+    };
+    record.stop.store(true, Ordering::Relaxed);
+    while let Some(ended) = clients.join_next().await {
+        ended??;
+    }
+    let steps = record.steps.lock().unwrap_or_else(PoisonError::into_inner);
+    let within: Vec<&Step> = steps.iter().filter(|step| step.at > began && step.at <= ended).collect();
+    ensure!(!within.is_empty(), "not one step was finished");
+    let sorted = |number: Option<usize>| {
+        let fits = within.iter().filter(|step| number.is_none_or(|number| step.number == number));
+        sorted_ms(fits.map(|step| step.took))
+    };
+    let starts = record.starts.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(Measured {
+        concurrency,
+        window: ended - began,
+        step_ms: sorted(None),
+        step_ms_at: std::array::from_fn(|number| sorted(Some(number))),
+        start_ms: sorted_ms(starts.iter().copied()),
+        used,
+        traffic,
+    })
+}
+
+/// So many sessions, one after the other.
+pub(crate) async fn some(stage: &Stage, count: usize) -> anyhow::Result<()> {
+    let (client, record) = (SessionsClient::connect(stage.edge.clone()).await?, Record::default());
+    for _ in 0..count {
+        timeout(SESSION_MAX, session(&client, &record)).await.context("a session does not end")??;
+    }
+    Ok(())
+}
+
+async fn sessions(client: SessionsClient<Channel>, record: Arc<Record>) -> anyhow::Result<()> {
+    while !record.stop.load(Ordering::Relaxed) {
+        timeout(SESSION_MAX, session(&client, &record)).await.context("a session does not end")??;
+    }
+    Ok(())
+}
+
+/// One session. A step ends when its tool's result, or the session's end, has reached the client.
+async fn session(client: &SessionsClient<Channel>, record: &Record) -> anyhow::Result<()> {
+    let mut client = client.clone();
+    let asked = Instant::now();
+    let session_id = uuid::Uuid::now_v7().simple().to_string();
+    let start = StartRequest {
+        session_id: session_id.clone(),
+        prompt: "Count the words of each part, then say that you are done.".to_owned(),
+        ..StartRequest::default()
+    };
+    client.start(start).await?;
+    let mut last = Instant::now();
+    record.starts.lock().unwrap_or_else(PoisonError::into_inner).push(last - asked);
+    let watch = WatchRequest { session_id: session_id.clone(), from_seq: 1, no_chunks: false };
+    let mut events = client.watch(watch).await?.into_inner();
+    let mut number = 0;
+    while let Some(event) = events.message().await? {
+        let ends = event.topic == Topic::SessionEnded.as_str();
+        if ends {
+            check(&event.data_json).with_context(|| format!("session {session_id}"))?;
+        }
+        if ends || event.topic == Topic::ToolCallResult.as_str() {
+            let at = Instant::now();
+            let step = Step { at, took: at - last, number };
+            record.steps.lock().unwrap_or_else(PoisonError::into_inner).push(step);
+            (last, number) = (at, number + 1);
+        }
+    }
+    ensure!(number == STEPS, "session {session_id} had {number} steps instead of {STEPS}");
+    Ok(())
+}
+
+fn check(ended: &str) -> anyhow::Result<()> {
+    #[derive(Deserialize)]
+    struct Ended {
+        reason: String,
+    }
+    let Ended { reason } = serde_json::from_str(ended)?;
+    ensure!(reason == "completed", "it ended as {reason}");
+    Ok(())
+}
+
+/// Milliseconds, sorted.
+pub(crate) fn sorted_ms(durations: impl Iterator<Item = Duration>) -> Vec<f64> {
+    let mut ms: Vec<f64> = durations.map(|duration| duration.as_secs_f64() * 1e3).collect();
+    ms.sort_by(f64::total_cmp);
+    ms
+}
+
+/// The value below which `percent` of the sorted values lie; 0 where there are none.
+pub(crate) fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((sorted.len() * percent / 100).min(last)).copied().unwrap_or_default()
+}

@@ -1,0 +1,77 @@
+//! What a step of the loop costs, next to what as many raw messages cost on the same nats-server: `make bench`.
+//!
+//! This one binary plays every part in a process of its own, so that the costs of each can be told apart.
+
+mod anatomy;
+mod floor;
+mod load;
+mod model;
+mod nats;
+mod process;
+mod report;
+mod run;
+mod stage;
+mod tool;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[derive(Parser)]
+#[command(about = "Measures the loop. Writes bench.json into the target directory.")]
+struct Cli {
+    #[command(subcommand)]
+    part: Option<Part>,
+    #[command(flatten)]
+    plan: run::Plan,
+}
+
+/// A part that another process of the bench plays.
+#[derive(clap::Subcommand)]
+enum Part {
+    /// A service, as `ailoop <name>`.
+    #[command(hide = true)]
+    Service {
+        /// Which.
+        name: String,
+    },
+    /// The model server.
+    #[command(hide = true)]
+    Model,
+    /// The tool.
+    #[command(hide = true)]
+    Tool {
+        /// Where NATS is.
+        nats: String,
+    },
+    /// Raw messages.
+    #[command(hide = true)]
+    Raw(floor::Raw),
+}
+
+fn main() -> ExitCode {
+    let Cli { part, plan } = Cli::parse();
+    if let Some(Part::Service { name }) = &part {
+        let command = ailoop::args::Cli::parse_from(["ailoop", name]);
+        return ailoop::run(command, &ailoop::terminal::Terminal::new());
+    }
+    match play(part, &plan) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report::fail(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn play(part: Option<Part>, plan: &run::Plan) -> anyhow::Result<()> {
+    match part {
+        None => run::run(plan).await,
+        Some(Part::Model) => model::serve().await,
+        Some(Part::Tool { nats }) => tool::serve(&nats).await,
+        Some(Part::Raw(raw)) => floor::raw(raw).await,
+        // It was played before there was a runtime.
+        Some(Part::Service { .. }) => Ok(()),
+    }
+}

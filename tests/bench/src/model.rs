@@ -1,0 +1,68 @@
+//! The model's part: an OpenAI-compatible server that answers at once, four times with a tool call, then with a text.
+
+use anyhow::Context;
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::post;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::process::announce;
+use crate::tool::TOOL;
+
+/// Steps of a session: each but the last one calls the tool once.
+pub(crate) const STEPS: usize = 5;
+
+#[derive(Deserialize)]
+struct Asked {
+    messages: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    role: String,
+}
+
+/// Serves until the process is ended.
+pub(crate) async fn serve() -> anyhow::Result<()> {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
+    announce(&format!("http://{}/v1", listener.local_addr()?));
+    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+        // Small replies must not wait for each other; a refusal costs only that.
+        let _ = stream.set_nodelay(true);
+    });
+    let router = Router::new().route("/v1/chat/completions", post(answer));
+    axum::serve(listener, router).await.context("the model server ended")
+}
+
+async fn answer(body: Bytes) -> impl IntoResponse {
+    let done = serde_json::from_slice::<Asked>(&body)
+        .map_or(0, |asked| asked.messages.iter().filter(|message| message.role == "assistant").count());
+    ([(CONTENT_TYPE, "text/event-stream")], if done + 1 < STEPS { call(done) } else { end() })
+}
+
+fn call(step: usize) -> String {
+    let arguments = json!({"part": step, "text": "the quick brown fox jumps over the lazy dog"}).to_string();
+    let call = json!({"index": 0, "id": format!("call_{step}"), "type": "function",
+                      "function": {"name": TOOL, "arguments": arguments}});
+    stream(&[json!({"content": format!("Part {step} comes next.")}), json!({"tool_calls": [call]})], "tool_calls")
+}
+
+fn end() -> String {
+    stream(&[json!({"content": "All parts are done."})], "stop")
+}
+
+fn stream(deltas: &[Value], reason: &str) -> String {
+    let event = |value: &Value| format!("data: {value}\n\n");
+    let choice = |delta: &Value, finish: Value| {
+        event(&json!({"id": "reply", "object": "chat.completion.chunk", "model": "bench",
+                      "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}))
+    };
+    let mut text: String = deltas.iter().map(|delta| choice(delta, Value::Null)).collect();
+    text += &choice(&json!({}), json!(reason));
+    text +=
+        &event(&json!({"choices": [], "usage": {"prompt_tokens": 900, "completion_tokens": 30, "total_tokens": 930}}));
+    text + "data: [DONE]\n\n"
+}

@@ -1,0 +1,108 @@
+//! What a hostile tool tries, and what comes of it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ailoop_tests::fleet::{eventually, key, soon};
+use ailoop_tests::nats::NatsServer;
+use bus::{Bus, BusError, Inbox, Read};
+use contract::streams::Stream;
+use contract::subject;
+use contract::{TenantId, ToolName};
+use futures::{FutureExt, StreamExt};
+
+use crate::probe::Probe;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
+    let server = NatsServer::start_guarded().await?;
+    let executor = Bus::connect(&server.config_of("executor")).await?;
+    let orchestrator = Bus::connect(&server.config_of("orchestrator")).await?;
+    let mut tool = Probe::of(&server, "word_count").await?;
+    let mut calls = tool.client.queue_subscribe("ai_tool.default.word_count", "tools".to_owned()).await?;
+    tool.client.flush().await?;
+
+    // It answers what it was asked ...
+    let subject = subject::tool(&TenantId::default(), &ToolName::new("word_count")?);
+    let asking = executor.transport().request(&subject, Vec::new(), "{}".into(), Duration::from_secs(20));
+    let answering = async {
+        let call = soon("the call", calls.next()).await?.ok_or_else(|| anyhow::anyhow!("no call came"))?;
+        let reply = call.reply.ok_or_else(|| anyhow::anyhow!("nobody waits for the answer"))?;
+        tool.client.publish(reply, r#"{"words":2}"#.into()).await?;
+        Ok(())
+    };
+    let (answer, answered): (_, anyhow::Result<()>) = tokio::join!(asking, answering);
+    answered?;
+    assert_eq!(answer?.payload, r#"{"words":2}"#);
+
+    // ... and nothing of what it says unasked is stored anywhere.
+    for forged in [
+        "ai_loop.control.provide_tool_result.default.s.forged",
+        "ai_loop.control.answer.default.s.forged",
+        "ai_loop.log.default.s.0.0",
+        "ai_loop.tool.call.default.word_count.s.t1-1-1.1",
+    ] {
+        assert!(!tool.may_publish(forged).await?, "{forged}");
+    }
+    let Inbox::Messages(inbox) = orchestrator.inbox(&key("s")?).await? else { anyhow::bail!("the inbox is full") };
+    assert!(inbox.is_empty(), "{inbox:?}");
+    assert!(orchestrator.head(&key("s")?, Read::Leader).await?.is_none());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_viewer_hears_its_tenants_events_and_nothing_else() -> anyhow::Result<()> {
+    let server = NatsServer::start_guarded().await?;
+    let orchestrator = Probe::of(&server, "orchestrator").await?.client;
+    let edge = Probe::of(&server, "edge").await?.client;
+    let viewer = Probe::of(&server, "viewer").await?.client;
+    let mut heard = Vec::new();
+    for filter in [
+        ">",
+        "ai_loop.>",
+        "ai_loop.*.default.>",
+        "ai_loop.*.*.default.>",
+        "ai_loop.*.default.*",
+        "ai_loop.*.*.default.*",
+        "ai_loop.log.default.>",
+        "ai_loop.control.*.default.>",
+        "ai_loop.control.start.default.>",
+        "ai_loop.session_started.>",
+        "ai_loop.session_started.other.>",
+        "ai_loop.session_started.default.>",
+    ] {
+        heard.push(viewer.subscribe(filter).await?);
+    }
+    viewer.flush().await?;
+    for subject in ["ai_loop.log.default.s.0.0", "ai_loop.log.other.default.0.0", "ai_loop.session_started.other.s"] {
+        orchestrator.publish(subject, "private".into()).await?;
+    }
+    orchestrator.flush().await?;
+    edge.publish("ai_loop.control.start.default.s.c", "private".into()).await?;
+    edge.flush().await?;
+    orchestrator.publish("ai_loop.session_started.default.s", "public".into()).await?;
+    let mut heard = futures::stream::select_all(heard);
+    let first = soon("the public event", heard.next()).await?;
+    // Whatever came before it is here by now, on whichever subscription.
+    let all = first.into_iter().chain(std::iter::from_fn(|| heard.next().now_or_never().flatten()));
+    let subjects: BTreeSet<String> = all.map(|message| message.subject.to_string()).collect();
+    assert_eq!(subjects, BTreeSet::from(["ai_loop.session_started.default.s".to_owned()]));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_verifies_the_streams_and_cannot_make_them() -> anyhow::Result<()> {
+    let server = NatsServer::start_guarded().await?;
+    for service in ["orchestrator", "gateway", "executor", "composer", "edge"] {
+        Bus::connect(&server.config_of(service)).await?.verify().await?;
+    }
+    // What a service must not do is not done by its own code either.
+    let gateway = Bus::connect(&server.config_of("gateway")).await?;
+    let purged = gateway.transport().purge(Stream::Log, &subject::log_session(&key("s")?)).await;
+    assert!(matches!(purged, Err(BusError::Timeout { .. } | BusError::Unavailable(_))), "{purged:?}");
+    eventually("the server says so", async || {
+        let log = server.log();
+        log.contains("user:gateway") && log.contains("STREAM.PURGE.AI_LOOP_LOG")
+    })
+    .await
+}

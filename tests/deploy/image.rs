@@ -1,0 +1,48 @@
+//! The image's files: whatever the Dockerfile copies is there, and whatever the binary is made of is copied.
+
+use std::path::{Path, PathBuf};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// What is copied from the repository, without what comes from another stage.
+fn copied() -> anyhow::Result<Vec<String>> {
+    let file = std::fs::read_to_string(repository().join("deploy/Dockerfile"))?;
+    let copies = file.lines().filter_map(|line| line.strip_prefix("COPY "));
+    let copies = copies.filter(|rest| !rest.starts_with("--from="));
+    let sources = copies.flat_map(|rest| {
+        let all: Vec<&str> = rest.split_whitespace().collect();
+        all[..all.len() - 1].iter().map(|source| (*source).to_owned()).collect::<Vec<_>>()
+    });
+    Ok(sources.collect())
+}
+
+#[test]
+fn whatever_is_copied_is_there_and_reaches_the_builder() -> anyhow::Result<()> {
+    let ignore = std::fs::read_to_string(repository().join(".dockerignore"))?;
+    let copied = copied()?;
+    assert!(copied.len() > 5, "{copied:?}");
+    for source in &copied {
+        assert!(repository().join(source).exists(), "{source} is not there");
+        assert!(ignore.lines().any(|line| line == format!("!{source}")), "{source} is kept from the builder");
+    }
+    for line in ignore.lines().filter_map(|line| line.strip_prefix('!')) {
+        assert!(copied.iter().any(|source| source == line), "{line} is sent to the builder for nothing");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_member_of_the_workspace_is_copied() -> anyhow::Result<()> {
+    let manifest = std::fs::read_to_string(repository().join("Cargo.toml"))?;
+    let members = manifest.lines().find_map(|line| line.strip_prefix("members = [")).unwrap_or_default();
+    let members: Vec<&str> = members.split('"').filter(|text| text.starts_with(char::is_alphanumeric)).collect();
+    assert!(members.len() > 3, "{members:?}");
+    let copied = copied()?;
+    for member in members {
+        let inside = |source: &String| member == source || member.starts_with(&format!("{source}/"));
+        assert!(copied.iter().any(inside), "{member} is not copied");
+    }
+    Ok(())
+}

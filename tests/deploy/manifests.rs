@@ -1,0 +1,44 @@
+//! The manifests' environment: every variable is one that the service knows, with a value that it takes.
+
+use std::path::Path;
+
+use ailoop_tests::cli::Desk;
+use anyhow::Context;
+use regex::Regex;
+
+/// The variables of a manifest; those that come from secrets have some value.
+fn variables(file: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kubernetes/base").join(file);
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let plain = Regex::new(r#"\{name: (AILOOP_\w+), value: "?([^"}]*)"?\}"#)?;
+    let secret = Regex::new(r"- name: (AILOOP_\w+)\n\s+valueFrom: \{secretKeyRef")?;
+    let plain = plain.captures_iter(&text).map(|found| (found[1].to_owned(), found[2].to_owned()));
+    Ok(plain.chain(secret.captures_iter(&text).map(|found| (found[1].to_owned(), "secret".to_owned()))).collect())
+}
+
+#[tokio::test]
+async fn every_service_takes_the_environment_of_its_manifest() -> anyhow::Result<()> {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").display().to_string();
+    for service in ["orchestrator", "gateway", "executor", "composer", "edge", "bootstrap"] {
+        let mut all = variables(&format!("{service}.yaml"))?;
+        assert!(all.iter().any(|(name, _)| name == "AILOOP__NATS__PASSWORD"), "{all:?}");
+        if service != "bootstrap" {
+            all.extend(variables("service-pod.yaml")?);
+        }
+        // The directory of the pod, and no nats-server: configuration is read first.
+        let here = [("AILOOP_CONFIG", config.as_str()), ("AILOOP__NATS__URL", "nats://127.0.0.1:1")];
+        let desk = all.into_iter().fold(Desk::new()?, |desk, (name, value)| desk.with(&name, value));
+        let desk = here.into_iter().fold(desk, |desk, (name, value)| desk.with(name, value));
+        let outcome = desk.run([service]).await?;
+        assert!(outcome.stderr.contains("nats_unreachable"), "{service}: {}", outcome.stderr);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_variable_that_no_service_knows_would_be_seen() -> anyhow::Result<()> {
+    let desk = Desk::new()?.with("AILOOP__EDGE__WS__LISTN", "0.0.0.0:7070");
+    let outcome = desk.with("AILOOP__NATS__URL", "nats://127.0.0.1:1").run(["edge"]).await?;
+    assert!(outcome.stderr.contains("AILOOP__EDGE__WS__LISTN"), "{}", outcome.stderr);
+    Ok(())
+}

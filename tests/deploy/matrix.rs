@@ -1,0 +1,139 @@
+//! Every user against every kind of subject, as the server judges: written down here once more, by hand, so that a slip
+//! in the source of the permissions shows.
+
+use ailoop_tests::nats::NatsServer;
+use bus::permissions::users;
+
+use crate::probe::Probe;
+
+/// A subject, and who may publish to it.
+const PUBLISH: &[(&str, &[&str])] = &[
+    ("ai_loop.control.start.default.s.c", &["edge"]),
+    ("ai_loop.control.send_user_message.default.s.c", &["edge"]),
+    ("ai_loop.control.stop.default.s.c", &["edge"]),
+    ("ai_loop.control.answer.default.s.c", &["edge"]),
+    ("ai_loop.control.provide_tool_result.default.s.c", &["executor"]),
+    ("ai_loop.control.model_finished.default.s.c", &["gateway"]),
+    ("ai_loop.control.model_failed.default.s.c", &["gateway"]),
+    ("ai_loop.log.default.s.0.0", &["orchestrator"]),
+    ("ai_loop.model.call.default.s.m1-1.1", &["orchestrator", "gateway"]),
+    ("ai_loop.tool.call.default.word_count.s.t1-1-1.1", &["orchestrator"]),
+    ("ai_timer.set.default.s.wake", &["orchestrator"]),
+    ("ai_timer.due.default.s.wake", &[]),
+    ("ai_dead.default.s.control.c", &["orchestrator", "gateway", "executor"]),
+    ("ai_loop.session_started.default.s", &["orchestrator"]),
+    ("ai_loop.message.ai_full_received.default.s", &["orchestrator"]),
+    ("ai_loop.message.ai_chunk_received.default.s", &["gateway"]),
+    ("ai_loop.tool_call.partial.default.s", &["gateway"]),
+    ("ai_loop.made_up.default.s", &[]),
+    ("ai_rpc.done.e.c", &["orchestrator"]),
+    ("ai_rpc.cancel.default.s", &["orchestrator"]),
+    ("ai_rpc.call.default.s.c", &["gateway", "executor"]),
+    ("ai_rpc.view.default.s", &["edge"]),
+    ("ai_rpc.prompt.compose", &["orchestrator", "edge"]),
+    ("ai_rpc.tool.announce", &[]),
+    ("ai_tool.default.word_count", &["executor"]),
+    ("ai_tool_cancel.default.word_count", &["executor"]),
+    ("$SRV.INFO", &["executor"]),
+    ("$KV.ai_loop_tools.default.t", &["executor"]),
+    ("$KV.ai_loop_claims.default.s.c", &["executor"]),
+    ("$KV.ai_loop_sessions.default.s", &["orchestrator"]),
+    ("$O.ai_loop_work.C.x", &["orchestrator", "gateway", "executor", "edge"]),
+    ("$O.ai_loop_blobs.C.x", &["orchestrator"]),
+    ("$JS.API.STREAM.CREATE.AI_LOOP_LOG", &["bootstrap"]),
+    ("$JS.API.STREAM.CREATE.ANOTHER", &[]),
+    ("$JS.API.STREAM.DELETE.AI_LOOP_LOG", &[]),
+    ("$JS.API.STREAM.PURGE.AI_LOOP_LOG", &[]),
+    ("$JS.API.STREAM.PURGE.AI_LOOP_CONTROL", &[]),
+    ("$JS.API.STREAM.MSG.DELETE.AI_LOOP_LOG", &[]),
+    ("$JS.API.STREAM.MSG.GET.AI_LOOP_LOG", &["orchestrator", "gateway", "executor", "edge"]),
+    ("$JS.API.DIRECT.GET.AI_LOOP_LOG", &["orchestrator", "gateway", "executor", "edge"]),
+    ("$JS.API.DIRECT.GET.AI_LOOP_TOOL", &[]),
+    ("$JS.API.CONSUMER.CREATE.AI_LOOP_LOG", &[]),
+    ("$JS.API.CONSUMER.DURABLE.CREATE.AI_LOOP_TOOL.tool", &["bootstrap"]),
+    ("$JS.API.CONSUMER.DURABLE.CREATE.AI_LOOP_TOOL.other", &[]),
+    ("$JS.API.CONSUMER.DELETE.AI_LOOP_TOOL.tool", &[]),
+    ("$JS.API.CONSUMER.MSG.NEXT.AI_LOOP_CONTROL.drive", &["orchestrator"]),
+    ("$JS.API.CONSUMER.MSG.NEXT.AI_LOOP_TIMER.due", &["orchestrator"]),
+    ("$JS.API.CONSUMER.MSG.NEXT.AI_LOOP_MODEL.model", &["gateway"]),
+    ("$JS.API.CONSUMER.MSG.NEXT.AI_LOOP_TOOL.tool", &["executor"]),
+    ("$JS.ACK.AI_LOOP_TOOL.tool.1.1.1.1.0", &["executor"]),
+    ("_INBOX_executor.x.y", &["executor"]),
+    ("_INBOX_files.x.y", &[]),
+];
+
+/// A subject or filter, and who may subscribe to it.
+const SUBSCRIBE: &[(&str, &[&str])] = &[
+    (">", &[]),
+    ("ai_loop.>", &[]),
+    ("ai_loop.*.default.s", &["edge"]),
+    ("ai_loop.*.*.default.s", &["edge"]),
+    ("ai_loop.tool_call.identified.default.*", &["edge", "viewer"]),
+    ("ai_loop.session_started.default.s", &["edge", "viewer"]),
+    ("ai_loop.session_started.other.s", &["edge"]),
+    ("ai_loop.session_started.*.*", &["edge"]),
+    ("ai_loop.*.other.s", &["edge"]),
+    ("ai_loop.*.*.other.*", &["edge"]),
+    ("ai_loop.*.*.s", &["edge"]),
+    ("ai_loop.control.>", &[]),
+    ("ai_loop.control.*.default.s.*", &[]),
+    ("ai_loop.log.default.s.0.0", &[]),
+    // The server lets `>` pass where it compares it with a `*`. Whoever has a wide filter hears more than it says:
+    // nobody outside may have one.
+    ("ai_loop.*.default.>", &["edge"]),
+    ("ai_loop.log.default.>", &["edge"]),
+    ("ai_loop.model.call.>", &["edge"]),
+    ("ai_loop.tool.call.>", &["edge"]),
+    ("ai_timer.>", &[]),
+    ("ai_dead.>", &[]),
+    ("ai_rpc.>", &[]),
+    ("ai_rpc.done.e.*", &["edge"]),
+    ("ai_rpc.cancel.*.*", &["gateway", "executor"]),
+    ("ai_rpc.call.default.s.c", &["gateway", "executor"]),
+    ("ai_rpc.view.default.s", &["gateway"]),
+    ("ai_rpc.tool.announce", &["executor"]),
+    ("ai_rpc.prompt.compose composers", &["composer"]),
+    ("ai_rpc.prompt.compose", &[]),
+    ("ai_tool.>", &[]),
+    ("ai_tool.default.word_count tools", &["word_count"]),
+    ("ai_tool.default.word_count", &[]),
+    ("ai_tool.default.word_count another", &[]),
+    ("ai_tool.other.word_count tools", &[]),
+    ("ai_tool.default.read_file tools", &["files"]),
+    ("ai_tool_cancel.default.word_count", &["word_count"]),
+    ("$SRV.INFO", &["files", "word_count"]),
+    ("$SRV.INFO.word_count", &["word_count"]),
+    ("$KV.>", &[]),
+    ("$O.>", &[]),
+    ("$JS.>", &[]),
+    ("_INBOX.>", &[]),
+    ("_INBOX_executor.>", &["executor"]),
+    ("_INBOX_edge.x", &["edge"]),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_user_may_do_what_it_needs_and_nothing_else() -> anyhow::Result<()> {
+    let server = NatsServer::start_guarded().await?;
+    for user in users() {
+        let mut probe = Probe::of(&server, user.name).await?;
+        for (subject, allowed) in PUBLISH {
+            let may = probe.may_publish(subject).await?;
+            assert_eq!(may, allowed.contains(&user.name), "{} publishes {subject}", user.name);
+        }
+        for (subject, allowed) in SUBSCRIBE {
+            let may = probe.may_subscribe(subject).await?;
+            assert_eq!(may, allowed.contains(&user.name), "{} subscribes {subject}", user.name);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_comes_in_without_a_user() -> anyhow::Result<()> {
+    let server = NatsServer::start_guarded().await?;
+    assert!(bus::Bus::connect(&server.config()).await.is_err());
+    let wrong = bus::NatsConfig { password: Some("guessed".to_owned()), ..server.config_of("orchestrator") };
+    let refused = bus::Bus::connect(&wrong).await.err().map(|error| error.code());
+    assert_eq!(refused, Some(contract::ErrorCode::Unauthorized));
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! A connection that tells what the server refuses.
+
+use std::time::Duration;
+
+use ailoop_tests::fleet::soon;
+use ailoop_tests::nats::NatsServer;
+use async_nats::{Client, ConnectOptions, Event};
+use bytes::Bytes;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Nobody may publish there: the server's refusal of it tells that everything before was judged.
+const NEVER: &str = "probe.never";
+/// How long a connection may take.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// A connection as one user.
+pub(crate) struct Probe {
+    /// The connection itself.
+    pub(crate) client: Client,
+    refusals: UnboundedReceiver<String>,
+}
+
+impl Probe {
+    pub(crate) async fn of(server: &NatsServer, user: &str) -> anyhow::Result<Self> {
+        let (tell, refusals) = unbounded_channel();
+        let config = server.config_of(user);
+        let options = ConnectOptions::new()
+            .connection_timeout(CONNECT_MAX)
+            .custom_inbox_prefix(format!("_INBOX_{user}"))
+            .user_and_password(user.to_owned(), config.password.unwrap_or_default())
+            .event_callback(move |event| {
+                if let Event::ServerError(error) = event {
+                    // A test that has seen enough no longer listens.
+                    drop(tell.send(error.to_string()));
+                }
+                std::future::ready(())
+            });
+        Ok(Self { client: options.connect(config.url).await?, refusals })
+    }
+
+    /// Whether the server lets this user publish.
+    pub(crate) async fn may_publish(&mut self, subject: &str) -> anyhow::Result<bool> {
+        self.client.publish(subject.to_owned(), Bytes::new()).await?;
+        self.verdict().await
+    }
+
+    /// Whether the server lets this user subscribe; `<subject> <queue group>` does so within the group.
+    pub(crate) async fn may_subscribe(&mut self, subject: &str) -> anyhow::Result<bool> {
+        let _heard = match subject.split_once(' ') {
+            Some((subject, group)) => self.client.queue_subscribe(subject.to_owned(), group.to_owned()).await?,
+            None => self.client.subscribe(subject.to_owned()).await?,
+        };
+        self.verdict().await
+    }
+
+    async fn verdict(&mut self) -> anyhow::Result<bool> {
+        self.client.publish(NEVER, Bytes::new()).await?;
+        self.client.flush().await?;
+        let mut refused = false;
+        while !soon("the server's verdict", self.refusals.recv()).await?.unwrap_or_default().contains(NEVER) {
+            refused = true;
+        }
+        Ok(!refused)
+    }
+}

@@ -1,0 +1,74 @@
+//! Core NATS: requests, groups, cancels, gaps.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use bus::{BusError, Heard};
+use bytes::Bytes;
+use contract::ids::{CallAttempt, CallId, ToolName};
+use contract::subject;
+use futures::{FutureExt, StreamExt};
+use tokio::time::Instant;
+
+use crate::world::{World, eventually, key};
+
+pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Result<()> {
+    let (bus, other) = (world.bus.clone(), world.connect(1).await?);
+    let session = key("rpc")?;
+    let call = CallId::tool(1, 1, 1);
+    let from = Instant::now();
+    assert!(!bus.call_is_held(&session, &call).await?);
+    let nobody = subject::tool(&session.tenant, &ToolName::new("nobody")?);
+    let asked = bus.transport().request(&nobody, Vec::new(), Bytes::new(), Duration::from_secs(5)).await;
+    assert!(matches!(asked, Err(BusError::NoResponders { .. })));
+    let many = bus.transport().request_many(&nobody, Vec::new(), Bytes::new()).await?;
+    assert_eq!(many.count().await, 0);
+    assert!(from.elapsed() < Duration::from_secs(2), "known at once");
+
+    let held = other.hold_call(&session, &call).await?;
+    eventually("the holder answers", || async { matches!(bus.call_is_held(&session, &call).await, Ok(true)) }).await?;
+    drop(held);
+    eventually("the holder is gone", || async { matches!(bus.call_is_held(&session, &call).await, Ok(false)) }).await?;
+
+    // Replicas of a group share; every answer of a scattered request arrives.
+    let tool = subject::tool(&session.tenant, &ToolName::new("shared")?);
+    let answer = |name: &'static str| -> bus::rpc::Answer {
+        Arc::new(move |_| async move { Some(Bytes::from_static(name.as_bytes())) }.boxed())
+    };
+    let _one = bus.serve(&tool, Some(subject::TOOL_QUEUE), answer("one")).await?;
+    let _two = bus.serve(&tool, Some(subject::TOOL_QUEUE), answer("two")).await?;
+    let mut answers = BTreeSet::new();
+    for _ in 0..50 {
+        let answer = bus.transport().request(&tool, Vec::new(), Bytes::new(), Duration::from_secs(5)).await?;
+        answers.insert(answer.payload);
+    }
+    assert_eq!(answers.len(), 2);
+    let all = subject::services_info();
+    let _three = bus.serve(&all, None, answer("three")).await?;
+    let _four = bus.serve(&all, None, answer("four")).await?;
+    let scattered = bus.transport().request_many(&all, Vec::new(), Bytes::new()).await?;
+    let two = tokio::time::timeout(Duration::from_secs(5), scattered.take(2).collect::<Vec<_>>()).await?;
+    assert_eq!(two.len(), 2);
+
+    let mut cancels = bus.cancels().await?;
+    let call = CallAttempt { call, attempt: 3 };
+    bus.publish_cancel(&session, &call).await?;
+    let heard = tokio::time::timeout(Duration::from_secs(5), cancels.next()).await?.context("ended")?;
+    assert_eq!(heard, (session, call));
+    Ok(())
+}
+
+pub(crate) async fn a_reconnect_is_a_gap(world: &mut World) -> anyhow::Result<()> {
+    let session = key("gap")?;
+    let mut heard = world.bus.events(&session).await?;
+    world.restart().await?;
+    let next = tokio::time::timeout(Duration::from_secs(10), heard.next()).await?;
+    assert!(matches!(next, Some(Heard::Gap)));
+    world.bus.ping().await?;
+    let subject = subject::event(&session, contract::event::Topic::TurnCompleted);
+    world.bus.transport().publish(&subject, Vec::new(), Bytes::from_static(b"x")).await?;
+    let came = async { while !matches!(heard.next().await, Some(Heard::Message(_))) {} };
+    tokio::time::timeout(Duration::from_secs(10), came).await.context("the subscription came back")
+}

@@ -1,0 +1,60 @@
+//! Claims and lists.
+
+use bus::Claim;
+use contract::ids::{CallId, TenantId, ToolName};
+use contract::streams::Bucket;
+use contract::tool::ToolSpec;
+use contract::{Json, limits};
+use futures::future::try_join_all;
+
+use crate::world::{World, eventually, key};
+
+pub(crate) async fn one_owner_gets_the_claim(world: &mut World) -> anyhow::Result<()> {
+    let buses = try_join_all((0..3).map(|n| world.connect(n))).await?;
+    let session = key("claims")?;
+    for n in 1..=10 {
+        let call = CallId::tool(1, 1, n);
+        let owners = ["a", "b", "c", "d", "e"];
+        let asked = owners.iter().enumerate().map(|(n, owner)| buses[n % buses.len()].claim(&session, &call, owner));
+        let claims = try_join_all(asked).await?;
+        assert_eq!(claims.iter().filter(|claim| **claim == Claim::Mine).count(), 1);
+        for (owner, claim) in owners.iter().zip(&claims) {
+            assert_eq!(buses[0].claim(&session, &call, owner).await?, *claim, "asking again changes nothing");
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn lists_are_whole_and_sorted(world: &mut World) -> anyhow::Result<()> {
+    let (bus, tenant) = (&world.bus, TenantId::new("acme")?);
+    let tool = |n: u32| -> anyhow::Result<ToolSpec> {
+        Ok(ToolSpec {
+            name: ToolName::new(&format!("t{n:05}"))?,
+            description: String::new(),
+            parameters: Json::default(),
+            effect: contract::tool::EffectClass::Pure,
+            approval: contract::tool::Approval::Never,
+            timeout_ms: None,
+            max_output: None,
+            instructions: None,
+            version: String::new(),
+        })
+    };
+    let (tools, other) = ((0..1_500).rev().map(tool).collect::<Result<Vec<_>, _>>()?, TenantId::new("other")?);
+    try_join_all(tools.iter().map(|tool| bus.put_tool(&tenant, tool))).await?;
+    bus.put_tool(&other, &tools[0]).await?;
+    bus.delete_tool(&tenant, &ToolName::new("t00007")?).await?;
+    // A newer writer's entry hides no other one.
+    bus.transport().kv_put(Bucket::Tools, "acme.newer", r#"{"shape":"unknown"}"#.into()).await?;
+    eventually("the list is whole", || async {
+        let listed = bus.tools(&tenant).await.unwrap_or_default();
+        let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
+        names.len() == 1_499 && names.is_sorted() && !names.contains(&"t00007")
+    })
+    .await?;
+    assert_eq!(bus.tools(&other).await?.len(), 1);
+    assert!(bus.transport().kv_create(Bucket::Tools, "acme.t00007", "{}".into()).await?, "a deleted key is free");
+    assert!(!bus.transport().kv_create(Bucket::Tools, "acme.t00007", "{}".into()).await?);
+    assert!(limits::CATALOGUE_AGE_MAX.as_secs() >= 10, "entries must not expire under this test");
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! The log: slots, stale reads, large commits, restarts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bus::{Bus, Committed, Read};
+use contract::limits::INLINE_BYTES_MAX;
+use contract::streams::Stream;
+use contract::subject::SessionKey;
+use futures::future::try_join_all;
+
+use crate::world::{World, commit, key};
+
+pub(crate) async fn every_slot_has_one_winner(world: &mut World) -> anyhow::Result<()> {
+    const SLOTS: u64 = 70;
+    let key = key("race")?;
+    let buses = try_join_all((0..3).map(|n| world.connect(n))).await?;
+    let mut winners = BTreeMap::new();
+    for slot in 0..SLOTS {
+        let offers = (0..6).map(|writer| {
+            let (bus, key, id) = (buses[writer % buses.len()].clone(), key.clone(), format!("{slot}-{writer}"));
+            async move {
+                let body = commit(&id, 0)?;
+                anyhow::Ok((bus.commit(&key, slot, &id, body).await?, id))
+            }
+        });
+        let outcomes = try_join_all(offers).await?;
+        let ours: Vec<_> = outcomes.into_iter().filter(|(committed, _)| *committed == Committed::Ours).collect();
+        assert_eq!(ours.len(), 1, "slot {slot}");
+        winners.insert(slot, ours[0].1.clone());
+    }
+    let history = buses[1].history(&key, 0).await?;
+    let found: BTreeMap<u64, String> = history.into_iter().map(|(slot, commit)| (slot, commit.meta.commit)).collect();
+    assert_eq!(found, winners);
+    let page = buses[2].load_from(&key, SLOTS - 1).await?.unwrap_or_default();
+    assert_eq!(page.iter().map(|(slot, _)| *slot).collect::<Vec<_>>(), (64..SLOTS).collect::<Vec<_>>());
+    Ok(())
+}
+
+pub(crate) async fn a_commit_is_seen_by_whoever_knows_of_it(world: &mut World) -> anyhow::Result<()> {
+    let key = key("stale")?;
+    let buses = try_join_all((0..3).map(|n| world.connect(n))).await?;
+    assert_eq!(buses[0].head(&key, Read::Leader).await?, None);
+    assert!(buses[0].load(&key).await?.is_none());
+    for slot in 0..60_u64 {
+        let id = format!("c{slot}");
+        assert_eq!(world.bus.commit(&key, slot, &id, commit(&id, 0)?).await?, Committed::Ours);
+        let loads = buses.iter().map(|bus| bus.load_from(&key, slot));
+        for page in try_join_all(loads).await? {
+            let slots: Vec<u64> = page.unwrap_or_default().iter().map(|(slot, _)| *slot).collect();
+            assert_eq!(slots, (0..=slot).collect::<Vec<_>>());
+        }
+        let head = buses[1].head(&key, Read::Leader).await?;
+        assert_eq!(head.map(|head| (head.slot, head.meta.commit)), Some((slot, id)));
+    }
+    Ok(())
+}
+
+pub(crate) async fn large_commits_come_back_whole(world: &mut World) -> anyhow::Result<()> {
+    let key = key("large")?;
+    for (slot, bytes) in [INLINE_BYTES_MAX - 1_000, INLINE_BYTES_MAX + 1, 3 << 20, 16 << 20].into_iter().enumerate() {
+        let (slot, id) = (slot as u64, format!("c{slot}"));
+        assert_eq!(world.bus.commit(&key, slot, &id, commit(&id, bytes)?).await?, Committed::Ours);
+        let head = world.bus.head(&key, Read::Leader).await?;
+        assert_eq!(head.map(|head| head.meta.commit), Some(id), "meta is read without the blob");
+    }
+    // A page of the largest inline commits is more than one read holds.
+    for slot in 4..64 {
+        let id = format!("c{slot}");
+        assert_eq!(world.bus.commit(&key, slot, &id, commit(&id, INLINE_BYTES_MAX - 1_000)?).await?, Committed::Ours);
+    }
+    let page = world.connect(1).await?.load_from(&key, 63).await?.unwrap_or_default();
+    let sizes: Vec<usize> =
+        page.iter().map(|(_, commit)| commit.snapshot.as_ref().map_or(0, |s| s.get().len() - 2)).collect();
+    assert_eq!(sizes.len(), 64);
+    assert_eq!(sizes[..4], [INLINE_BYTES_MAX - 1_000, INLINE_BYTES_MAX + 1, 3 << 20, 16 << 20]);
+    Ok(())
+}
+
+pub(crate) async fn commits_survive_a_restart(world: &mut World) -> anyhow::Result<()> {
+    let (bus, key) = (world.bus.clone(), key("restart")?);
+    let (written, restarted) = tokio::join!(write(&bus, &key), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        world.restart().await
+    });
+    written?;
+    restarted?;
+    check(&bus, &key).await
+}
+
+pub(crate) async fn commits_survive_changes_of_leader(world: &mut World) -> anyhow::Result<()> {
+    let (bus, key) = (world.bus.clone(), key("leader")?);
+    let (written, changed) = tokio::join!(write(&bus, &key), async {
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            world.step_down(Stream::Log).await?;
+        }
+        anyhow::Ok(())
+    });
+    written?;
+    changed?;
+    check(&bus, &key).await
+}
+
+const WRITTEN: u64 = 60;
+
+/// Commits slot after slot. Whoever cannot be answered asks again, with the same commit.
+async fn write(bus: &Bus, key: &SessionKey) -> anyhow::Result<()> {
+    for slot in 0..WRITTEN {
+        let id = format!("c{slot}");
+        loop {
+            match bus.commit(key, slot, &id, commit(&id, 0)?).await {
+                Ok(committed) => break assert_eq!(committed, Committed::Ours),
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+async fn check(bus: &Bus, key: &SessionKey) -> anyhow::Result<()> {
+    let history = bus.history(key, 0).await?;
+    let found: Vec<_> = history.into_iter().map(|(slot, commit)| (slot, commit.meta.commit)).collect();
+    assert_eq!(found, (0..WRITTEN).map(|slot| (slot, format!("c{slot}"))).collect::<Vec<_>>());
+    Ok(())
+}

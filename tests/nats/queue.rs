@@ -1,0 +1,200 @@
+//! Inputs and work items: stored once, read in order, redelivered, handed back, buried.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use async_trait::async_trait;
+use bus::dead::DeadLetter;
+use bus::transport::Ack;
+use bus::{Bus, Delivery, Handler, Inbox, Read, Sent, Settle, Worker};
+use bytes::Bytes;
+use contract::ErrorCode;
+use contract::command::Verb;
+use contract::streams::{Objects, Queue, Stream};
+use contract::subject;
+use tokio::time::Instant;
+
+use crate::world::{World, eventually, id, key, pull, pull_one};
+
+const SOON: Duration = Duration::from_secs(1);
+
+async fn send(bus: &Bus, session: &str, name: &str) -> anyhow::Result<Sent> {
+    Ok(bus.send_control(&key(session)?, Verb::SendUserMessage, &id(name)?, Bytes::from_static(b"{}")).await?)
+}
+
+/// Whether an input is still in the stream.
+async fn waits(bus: &Bus, session: &str, name: &str) -> anyhow::Result<bool> {
+    let at = subject::control(&key(session)?, Verb::SendUserMessage, &id(name)?);
+    Ok(bus.transport().last(Stream::Control, &at, Read::Leader).await?.is_some())
+}
+
+/// Takes everything that waits, so that the next scenario on these servers finds nothing.
+async fn empty(bus: &Bus) -> anyhow::Result<()> {
+    for delivery in pull(bus, Queue::Drive, 2_000, Duration::from_millis(600)).await? {
+        bus.transport().ack(&delivery, Ack::Done).await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn an_input_is_stored_once(world: &mut World) -> anyhow::Result<()> {
+    let bus = &world.bus;
+    let first = send(bus, "once", "a").await?;
+    assert!(matches!(first, Sent::Stored(_)));
+    assert_eq!(send(bus, "once", "a").await?, Sent::AlreadyThere);
+    let delivery = pull_one(bus, Queue::Drive, SOON * 5).await?;
+    assert_eq!(Sent::Stored(delivery.seq), first);
+    assert_eq!(send(bus, "once", "a").await?, Sent::AlreadyThere, "also while it is held");
+    bus.transport().ack(&delivery, Ack::Done).await?;
+    assert!(matches!(send(bus, "once", "a").await?, Sent::Stored(_)), "the log knows that it was handled");
+    let large = Bytes::from(format!(r#"{{"meta":{{"v":1}},"x":"{}"}}"#, "y".repeat(1 << 20)));
+    bus.send_control(&key("once")?, Verb::Start, &id("large")?, large.clone()).await?;
+    empty_of(bus, &large).await
+}
+
+async fn empty_of(bus: &Bus, large: &Bytes) -> anyhow::Result<()> {
+    let mut found = false;
+    for delivery in pull(bus, Queue::Drive, 10, Duration::from_millis(600)).await? {
+        found |= bus.open(Objects::Work, delivery.payload.clone()).await? == *large;
+        bus.transport().ack(&delivery, Ack::Done).await?;
+    }
+    assert!(found, "a body over the inline limit arrives whole");
+    Ok(())
+}
+
+pub(crate) async fn the_inbox_is_in_stream_order(world: &mut World) -> anyhow::Result<()> {
+    let (bus, session) = (&world.bus, key("inbox")?);
+    let mut sent = Vec::new();
+    for n in 0..30 {
+        send(bus, "other", &format!("o{n}")).await?;
+        let verb = if n % 7 == 0 { Verb::Pause } else { Verb::SendUserMessage };
+        // Names that do not sort as they were sent.
+        let name = id(&format!("m{}", (n * 17) % 30))?;
+        let Sent::Stored(seq) = bus.send_control(&session, verb, &name, Bytes::new()).await? else {
+            anyhow::bail!("stored before");
+        };
+        sent.push(seq);
+    }
+    // A replica may be late; whoever knows what must be there asks again.
+    eventually("the inbox holds everything", || async {
+        matches!(bus.inbox(&session).await, Ok(Inbox::Messages(m)) if m.iter().map(|m| m.seq).eq(sent.iter().copied()))
+    })
+    .await?;
+    let more = (0..1_000).map(|n| {
+        let session = session.clone();
+        async move {
+            bus.send_control(&session, Verb::Answer, &id(&format!("a{n}"))?, Bytes::new())
+                .await
+                .map_err(anyhow::Error::from)
+        }
+    });
+    futures::future::try_join_all(more).await?;
+    eventually("an inbox over 1,024 says so", || async { matches!(bus.inbox(&session).await, Ok(Inbox::TooMany)) })
+        .await?;
+    empty(bus).await
+}
+
+pub(crate) async fn a_silent_holder_loses_its_item(world: &mut World) -> anyhow::Result<()> {
+    let other = world.connect(1).await?;
+    send(&world.bus, "silent", "a").await?;
+    let first = pull_one(&world.bus, Queue::Drive, SOON).await?;
+    let from = Instant::now();
+    // An in-progress ack starts the wait anew.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    world.bus.transport().ack(&first, Ack::Progress).await?;
+    let second = pull_one(&other, Queue::Drive, Duration::from_secs(15)).await?;
+    assert_eq!((second.seq, second.delivered), (first.seq, 2));
+    assert!(from.elapsed() > Duration::from_secs(6), "{:?}", from.elapsed());
+    other.transport().ack(&second, Ack::Retry(Duration::from_millis(700))).await?;
+    let from = Instant::now();
+    let third = pull_one(&other, Queue::Drive, Duration::from_secs(5)).await?;
+    assert_eq!((third.seq, third.delivered), (first.seq, 3));
+    assert!(from.elapsed() > Duration::from_millis(600), "{:?}", from.elapsed());
+    // The ack of an earlier holder counts as well.
+    world.bus.transport().ack(&first, Ack::Done).await?;
+    assert!(!waits(&world.bus, "silent", "a").await?);
+    Ok(())
+}
+
+/// Counts what it is given and is never done with it.
+#[derive(Default)]
+struct Holder {
+    given: AtomicUsize,
+}
+
+#[async_trait]
+impl Handler for Holder {
+    async fn handle(&self, _delivery: &Delivery) -> Settle {
+        self.given.fetch_add(1, Ordering::SeqCst);
+        std::future::pending().await
+    }
+}
+
+pub(crate) async fn held_items_come_again_after_a_restart(world: &mut World) -> anyhow::Result<()> {
+    let holder = Arc::new(Holder::default());
+    let worker = Worker::start(world.connect(0).await?, Queue::Drive, 1, holder.clone());
+    send(&world.bus, "held", "a").await?;
+    eventually("the item is taken", || async { holder.given.load(Ordering::SeqCst) == 1 }).await?;
+    world.kill();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    world.resume().await?;
+    // The holder lives and goes on sending in-progress acks; the server gives the item away all the same.
+    let again = pull_one(&world.bus, Queue::Drive, Duration::from_secs(20)).await?;
+    assert!(again.delivered > 1);
+    world.bus.transport().ack(&again, Ack::Done).await?;
+    assert_eq!(holder.given.load(Ordering::SeqCst), 1);
+    worker.drain(Duration::ZERO).await;
+    Ok(())
+}
+
+pub(crate) async fn a_worker_that_drains_hands_back(world: &mut World) -> anyhow::Result<()> {
+    let holder = Arc::new(Holder::default());
+    let worker = Worker::start(world.connect(1).await?, Queue::Drive, 3, holder.clone());
+    for n in 0..6 {
+        send(&world.bus, "drain", &format!("d{n}")).await?;
+    }
+    eventually("it takes what it has room for", || async { holder.given.load(Ordering::SeqCst) == 3 }).await?;
+    let from = Instant::now();
+    worker.drain(Duration::from_millis(100)).await;
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 6 {
+        let delivery = pull_one(&world.bus, Queue::Drive, SOON * 3).await?;
+        world.bus.transport().ack(&delivery, Ack::Done).await?;
+        seen.insert(delivery.seq);
+    }
+    assert!(from.elapsed() < Duration::from_secs(3), "not by the ack wait: {:?}", from.elapsed());
+    Ok(())
+}
+
+/// Refuses one item and panics at another.
+struct Unwilling;
+
+#[async_trait]
+impl Handler for Unwilling {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        assert!(!delivery.subject.ends_with(".panics"), "planted");
+        Settle::Reject { code: ErrorCode::BadRequest, reason: "refused".to_owned() }
+    }
+}
+
+pub(crate) async fn what_fails_for_good_is_a_dead_letter(world: &mut World) -> anyhow::Result<()> {
+    let worker = Worker::start(world.connect(2).await?, Queue::Drive, 4, Arc::new(Unwilling));
+    send(&world.bus, "dead", "refused").await?;
+    send(&world.bus, "dead", "panics").await?;
+    let session = key("dead")?;
+    for (name, code, delivered) in [("refused", ErrorCode::BadRequest, 1), ("panics", ErrorCode::Poison, 3)] {
+        let at = subject::dead(&session, "control", &id(name)?);
+        let bus = &world.bus;
+        eventually("a dead letter", || async {
+            matches!(bus.transport().last(Stream::Dead, &at, Read::Leader).await, Ok(Some(_)))
+        })
+        .await?;
+        let letter = bus.transport().last(Stream::Dead, &at, Read::Leader).await?.context("it is there")?;
+        let letter: DeadLetter = serde_json::from_slice(&letter.payload)?;
+        assert_eq!((letter.code, letter.delivered, letter.body.get()), (code, delivered, "{}"));
+        eventually("the original is gone", || async { matches!(waits(bus, "dead", name).await, Ok(false)) }).await?;
+    }
+    worker.drain(Duration::ZERO).await;
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! Timers: set, moved, cancelled, overdue.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bus::timer::Due;
+use bus::transport::Ack;
+use contract::Timestamp;
+use contract::streams::Queue;
+use contract::subject;
+
+use crate::world::{World, key, pull, pull_one};
+
+fn now() -> Timestamp {
+    Timestamp::default().after(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+pub(crate) async fn timers_fire_move_and_stop(world: &mut World) -> anyhow::Result<()> {
+    let bus = &world.bus;
+    let (fires, moves, stops, past) = (key("fires")?, key("moves")?, key("stops")?, key("past")?);
+    let begun = now();
+    bus.set_timer(&fires, 1, begun.after(Duration::from_millis(1_500))).await?;
+    bus.set_timer(&moves, 1, begun.after(Duration::from_millis(700))).await?;
+    bus.set_timer(&moves, 2, begun.after(Duration::from_millis(2_500))).await?;
+    bus.set_timer(&stops, 1, begun.after(Duration::from_millis(900))).await?;
+    bus.cancel_timer(&stops).await?;
+    bus.set_timer(&past, 9, Timestamp::from_millis(1)).await?;
+    let mut came = Vec::new();
+    while came.len() < 3 {
+        let delivery = pull_one(bus, Queue::Due, Duration::from_secs(8)).await?;
+        let due: Due = serde_json::from_slice(&delivery.payload)?;
+        bus.transport().ack(&delivery, Ack::Done).await?;
+        came.push((subject::parse_timer(&delivery.subject), due.number, now().since(begun)));
+    }
+    let order: Vec<_> = came.iter().map(|(key, number, _)| (key.clone(), *number)).collect();
+    assert_eq!(order, [(Some(past), 9), (Some(fires), 1), (Some(moves), 2)]);
+    assert!(came[1].2 >= Duration::from_millis(1_400) && came[2].2 >= Duration::from_millis(2_400), "{came:?}");
+    assert!(pull(bus, Queue::Due, 1, Duration::from_millis(600)).await?.is_empty(), "nothing is left behind");
+    Ok(())
+}
+
+pub(crate) async fn an_older_setting_never_takes_the_place_of_a_newer_one(world: &mut World) -> anyhow::Result<()> {
+    let (bus, session) = (&world.bus, key("late")?);
+    bus.set_timer(&session, 7, now().after(Duration::from_secs(1))).await?;
+    for late in [6, 7] {
+        bus.set_timer(&session, late, now().after(Duration::from_hours(1))).await?;
+    }
+    let delivery = pull_one(bus, Queue::Due, Duration::from_secs(8)).await?;
+    assert_eq!(serde_json::from_slice::<Due>(&delivery.payload)?.number, 7);
+    bus.transport().ack(&delivery, Ack::Done).await?;
+    // Whoever sets one after another has fired is not kept from it.
+    bus.set_timer(&session, 8, now()).await?;
+    let delivery = pull_one(bus, Queue::Due, Duration::from_secs(8)).await?;
+    assert_eq!(serde_json::from_slice::<Due>(&delivery.payload)?.number, 8);
+    bus.transport().ack(&delivery, Ack::Done).await?;
+    Ok(())
+}
+
+pub(crate) async fn an_overdue_timer_fires_after_a_restart(world: &mut World) -> anyhow::Result<()> {
+    let session = key("overdue")?;
+    world.bus.set_timer(&session, 4, now().after(Duration::from_secs(1))).await?;
+    world.kill();
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    world.resume().await?;
+    let delivery = pull_one(&world.bus, Queue::Due, Duration::from_secs(15)).await?;
+    assert_eq!(subject::parse_timer(&delivery.subject), Some(session));
+    assert_eq!(serde_json::from_slice::<Due>(&delivery.payload)?.number, 4);
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! The oracle: reads a log commit by commit, with its own idea of what a session is, and says what is wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contract::Json;
+use contract::event::{Event, InputRef};
+use contract::tool::Outcome;
+use serde_json::Value;
+
+/// What the oracle knows of a session.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    started: bool,
+    ended: bool,
+    paused: bool,
+    inputs: BTreeSet<InputRef>,
+    identified: BTreeSet<String>,
+    opened: BTreeSet<String>,
+    results: BTreeMap<String, Outcome>,
+    turn: Option<TurnSeen>,
+    turns: u32,
+    open_model: Option<(String, u32)>,
+    attempts: BTreeMap<String, u32>,
+    finished: BTreeSet<String>,
+    gates: BTreeSet<String>,
+    open_tools: BTreeSet<String>,
+    messages: Vec<String>,
+    max_iterations: u32,
+    spent_micros: u64,
+}
+
+#[derive(Debug, Default)]
+struct TurnSeen {
+    number: u32,
+    steps: u32,
+    calls: BTreeSet<String>,
+}
+
+macro_rules! ensure {
+    ($condition:expr, $($why:tt)*) => {
+        if !$condition {
+            return Err(format!($($why)*));
+        }
+    };
+}
+
+impl Oracle {
+    /// An oracle for a session whose turns may have this many steps.
+    pub fn new(max_iterations: u32) -> Self {
+        Self { max_iterations, ..Self::default() }
+    }
+
+    /// Whether the session has begun and not ended.
+    pub fn is_alive(&self) -> bool {
+        self.started && !self.ended
+    }
+
+    /// Ids of the user messages that were taken in.
+    pub fn messages(&self) -> &[String] {
+        &self.messages
+    }
+
+    /// Money that the log accounts for, in millionths of a dollar.
+    pub fn spent_micros(&self) -> u64 {
+        self.spent_micros
+    }
+
+    /// Reads the events of one commit.
+    pub fn commit(&mut self, events: &[Event]) -> Result<(), String> {
+        ensure!(!events.is_empty(), "a commit without events");
+        let names_input = matches!(events[0], Event::InputHandled(_) | Event::InputIgnored(_));
+        ensure!(names_input, "a commit that does not begin with its input");
+        for event in events {
+            self.event(event)?;
+        }
+        ensure!(
+            !(self.paused && self.turn.is_none() && self.open_model.is_some()),
+            "a model call is open outside a turn"
+        );
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_lines, reason = "one arm per event: a table reads best whole")]
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        if event.topic().is_some() {
+            ensure!(!self.ended, "a public event after the end: {event:?}");
+        }
+        match event {
+            Event::InputHandled(handled) => {
+                ensure!(self.inputs.insert(handled.input.clone()), "input {:?} was handled twice", handled.input);
+            }
+            Event::InputIgnored(ignored) => {
+                ensure!(self.inputs.insert(ignored.input.clone()), "input {:?} was handled twice", ignored.input);
+                self.spend(ignored.usage.map_or(0.0, |spent| spent.cost_usd));
+            }
+            Event::SessionStarted(_) => {
+                ensure!(!self.started, "the session started twice");
+                self.started = true;
+            }
+            Event::SessionEnded(_) => {
+                ensure!(self.turn.is_none(), "the session ended within a turn");
+                self.ended = true;
+            }
+            Event::UserProcessed(message) => self.messages.push(message.message_id.to_string()),
+            Event::TurnStarted(turn) => {
+                ensure!(self.turn.is_none(), "a turn began within a turn");
+                ensure!(!self.paused, "a turn began in a pause");
+                ensure!(turn.turn == self.turns + 1, "turn {} follows turn {}", turn.turn, self.turns);
+                self.turns = turn.turn;
+                self.turn = Some(TurnSeen { number: turn.turn, ..TurnSeen::default() });
+            }
+            Event::ToolsResolved(_) | Event::TimerSet(_) | Event::ContextCleared(_) | Event::Error(_) => {}
+            Event::Unknown => return Err("an event that nobody knows".to_owned()),
+            Event::ModelCallOpened(opened) => {
+                ensure!(!self.paused, "I5: a model call opened in a pause");
+                ensure!(self.open_model.is_none(), "two model calls are open");
+                ensure!(self.open_tools.is_empty(), "a model call opened while tools run");
+                let call = opened.call.to_string();
+                ensure!(!self.finished.contains(&call), "call {call} was opened after its reply");
+                let attempts = self.attempts.entry(call.clone()).or_insert(0);
+                *attempts += 1;
+                ensure!(opened.attempt == *attempts, "attempt {} of {call} is its {attempts}th", opened.attempt);
+                let max = self.max_iterations;
+                let Some(turn) = &mut self.turn else { return Err("a model call outside a turn".to_owned()) };
+                ensure!(opened.turn == turn.number, "a model call of another turn");
+                if opened.attempt == 1 {
+                    turn.steps += 1;
+                    ensure!(opened.step == turn.steps, "step {} is the {}th", opened.step, turn.steps);
+                    ensure!(turn.steps <= max, "I4: step {} of at most {max}", turn.steps);
+                    for call in &turn.calls {
+                        ensure!(
+                            self.results.contains_key(call),
+                            "I3: the next step began before {call} had its result"
+                        );
+                    }
+                }
+                self.open_model = Some((call, opened.attempt));
+            }
+            Event::ModelCallFailed(failed) => {
+                self.spend(failed.spent.cost_usd);
+                ensure!(!self.finished.contains(failed.call.as_str()), "{} failed after its reply", failed.call);
+                self.open_model = None;
+            }
+            Event::CallCancelled(cancelled) => {
+                if cancelled.tool.is_some() {
+                    self.open_tools.remove(cancelled.call.as_str());
+                } else {
+                    self.open_model = None;
+                }
+            }
+            Event::ModelCallInterrupted(_) => {
+                ensure!(self.open_model.is_some(), "an interrupt without an open call");
+            }
+            Event::AiFullReceived(reply) => {
+                self.spend(reply.spent.cost_usd);
+                let call = reply.call.to_string();
+                ensure!(self.attempts.contains_key(&call), "a reply to {call}, which was never asked");
+                ensure!(self.finished.insert(call.clone()), "two replies to {call}");
+                if let Some((open, _)) = &self.open_model {
+                    ensure!(*open == call, "a reply to {call} while {open} is open");
+                }
+                self.open_model = None;
+                let Some(turn) = &mut self.turn else { return Err("a reply outside a turn".to_owned()) };
+                turn.calls.clear();
+                for tool in reply.tool_calls.iter().filter(|tool| tool.function.name != "continuation") {
+                    ensure!(turn.calls.insert(tool.id.clone()), "two calls {} in one reply", tool.id);
+                    ensure!(!self.results.contains_key(&tool.id), "call id {} is used again", tool.id);
+                }
+            }
+            Event::ToolCallIdentified(identified) => {
+                let call = identified.call.to_string();
+                ensure!(self.in_reply(&call), "{call} is in no reply");
+                ensure!(self.identified.insert(call.clone()), "{call} was identified twice");
+            }
+            Event::ToolCallOpened(opened) => {
+                let call = opened.call.to_string();
+                ensure!(!self.paused, "I5: a tool call opened in a pause");
+                ensure!(self.identified.contains(&call), "{call} runs but was never identified");
+                ensure!(!self.gates.contains(&call), "{call} runs although nobody approved");
+                ensure!(!self.results.contains_key(&call), "{call} runs after its result");
+                ensure!(self.opened.insert(call.clone()), "{call} was opened twice");
+                self.open_tools.insert(call);
+            }
+            Event::ToolCallResult(result) => {
+                let call = result.call.to_string();
+                ensure!(self.in_reply(&call), "I3: a result of {call}, which is in no reply of this step");
+                let before = self.results.insert(call.clone(), result.outcome);
+                match before {
+                    None => ensure!(!result.replaces, "{call}: replaces a result that is not there"),
+                    Some(Outcome::Unknown | Outcome::Timeout) => {
+                        ensure!(result.replaces && result.outcome == Outcome::Ok, "I3: a second result of {call}");
+                    }
+                    Some(Outcome::Ok | Outcome::Error | Outcome::Denied | Outcome::Cancelled) => {
+                        return Err(format!("I3: a second result of {call}"));
+                    }
+                }
+                self.open_tools.remove(&call);
+            }
+            Event::StatusPaused(_) => {
+                ensure!(!self.paused, "paused twice");
+                self.paused = true;
+            }
+            Event::StatusResumed(_) => {
+                ensure!(self.paused, "resumed without a pause");
+                self.paused = false;
+            }
+            Event::ContinuationProgress(progress) => {
+                let turn = self.turn.as_ref().ok_or("a decision outside a turn")?;
+                ensure!(progress.iteration == turn.steps, "a decision about step {}", progress.iteration);
+                ensure!(
+                    !(progress.continues && progress.iteration >= self.max_iterations),
+                    "I4: goes on after step {} of at most {}",
+                    progress.iteration,
+                    self.max_iterations
+                );
+            }
+            Event::TurnCompleted(completed) => {
+                let turn = self.turn.take().ok_or("a turn ended that never began")?;
+                ensure!(completed.turn == turn.number, "another turn ended");
+                ensure!(completed.iterations == turn.steps, "{} steps, not {}", turn.steps, completed.iterations);
+                ensure!(self.open_model.is_none(), "a turn ended with its model call open");
+                ensure!(self.open_tools.is_empty(), "a turn ended with tools running");
+                for call in &turn.calls {
+                    ensure!(self.results.contains_key(call), "I3: the turn ended and {call} has no result");
+                }
+            }
+            Event::GateOpened(gate) => {
+                ensure!(self.gates.insert(gate.gate.to_string()), "a gate opened twice");
+            }
+            Event::GateClosed(gate) => {
+                ensure!(self.gates.remove(gate.gate.as_str()), "a gate closed that was not open");
+            }
+        }
+        Ok(())
+    }
+
+    fn in_reply(&self, call: &str) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.calls.contains(call))
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "costs of the world are small")]
+    fn spend(&mut self, usd: f64) {
+        self.spent_micros += (usd * 1e6) as u64;
+    }
+}
+
+/// I3: in what a model is sent, each call has exactly one result, in order, right behind its reply.
+pub fn valid_request(messages: &[Json]) -> Result<(), String> {
+    let mut owed: std::collections::VecDeque<String> = std::collections::VecDeque::new();
+    let mut users = 0;
+    for (position, message) in messages.iter().enumerate() {
+        let message: Value = serde_json::from_str(message.get()).map_err(|error| error.to_string())?;
+        let role = message["role"].as_str().unwrap_or_default();
+        if role == "tool" {
+            let id = message["tool_call_id"].as_str().unwrap_or_default();
+            ensure!(owed.pop_front().as_deref() == Some(id), "I3: message {position}: result of {id} is out of place");
+            continue;
+        }
+        ensure!(owed.is_empty(), "I3: message {position}: results are missing: {owed:?}");
+        match role {
+            "system" => ensure!(position == 0, "a system prompt in the middle"),
+            "user" => users += 1,
+            "assistant" => owed.extend(
+                message["tool_calls"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|c| Some(c["id"].as_str()?.to_owned())),
+            ),
+            other => return Err(format!("message {position} has the role {other:?}")),
+        }
+    }
+    ensure!(owed.is_empty(), "I3: results are missing at the end: {owed:?}");
+    ensure!(users > 0, "a request without a user message");
+    Ok(())
+}

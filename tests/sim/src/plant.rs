@@ -1,0 +1,116 @@
+//! Bugs, planted to prove that the oracle finds them.
+
+use contract::event::Event;
+
+/// A mistake that somebody could make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// None.
+    None,
+    /// A reply of an older call is taken for the one that is awaited.
+    AcceptStaleReply,
+    /// An input that changes nothing is acknowledged and not written down.
+    AckWithoutCommit,
+    /// The calls of every step get the ids of the first one.
+    ReuseCallId,
+    /// One of several results is not written.
+    SkipResult,
+    /// The limit of steps is forgotten.
+    ForgetLimit,
+    /// A new attempt gets the number of the old one.
+    ResetNoAttempt,
+    /// A worker believes a stale read that says its call is open.
+    TrustStaleRead,
+    /// A writer that lost its slot believes that it won.
+    BelieveDuplicateAck,
+    /// The events are published, the effects forgotten, and a redelivery does not make up for it.
+    ForgetEffects,
+    /// A redelivered input is decided again.
+    DecideTwice,
+    /// What a late reply cost is forgotten.
+    ForgetLateCost,
+    /// A pause is written, and calls open all the same.
+    OpenInPause,
+}
+
+impl Bug {
+    /// Every bug.
+    pub const ALL: &'static [Self] = &[
+        Self::AcceptStaleReply,
+        Self::AckWithoutCommit,
+        Self::ReuseCallId,
+        Self::SkipResult,
+        Self::ForgetLimit,
+        Self::ResetNoAttempt,
+        Self::TrustStaleRead,
+        Self::BelieveDuplicateAck,
+        Self::ForgetEffects,
+        Self::DecideTwice,
+        Self::ForgetLateCost,
+        Self::OpenInPause,
+    ];
+
+    /// Spoils what was decided, for bugs that lie in the decision.
+    pub fn spoil(self, events: &mut Vec<Event>) {
+        match self {
+            Self::SkipResult => {
+                if let Some(at) = events.iter().rposition(|event| matches!(event, Event::ToolCallResult(_))) {
+                    events.remove(at);
+                }
+            }
+            Self::ResetNoAttempt => {
+                for event in events {
+                    if let Event::ModelCallOpened(opened) = event {
+                        opened.attempt = 1;
+                    }
+                }
+            }
+            Self::ForgetLateCost => {
+                for event in events {
+                    if let Event::InputIgnored(ignored) = event {
+                        ignored.usage = None;
+                    }
+                }
+            }
+            Self::ReuseCallId => {
+                for event in events {
+                    rename_call(event);
+                }
+            }
+            Self::OpenInPause => events.retain(|event| !matches!(event, Event::StatusResumed(_))),
+            Self::None
+            | Self::AcceptStaleReply
+            | Self::AckWithoutCommit
+            | Self::ForgetLimit
+            | Self::TrustStaleRead
+            | Self::BelieveDuplicateAck
+            | Self::ForgetEffects
+            | Self::DecideTwice => {}
+        }
+    }
+}
+
+fn first(id: &str) -> String {
+    let index = id.rsplit('-').next().unwrap_or("1");
+    format!("c1-1-{index}")
+}
+
+fn rename_call(event: &mut Event) {
+    if let Event::AiFullReceived(reply) = event {
+        for call in &mut reply.tool_calls {
+            call.id = first(&call.id);
+        }
+    } else if let Event::ToolCallIdentified(identified) = event
+        && let Ok(call) = contract::CallId::new(&first(identified.call.as_str()))
+    {
+        identified.call = call;
+    } else if let Event::ToolCallOpened(opened) = event
+        && let Ok(call) = contract::CallId::new(&first(opened.call.as_str()))
+    {
+        opened.call = call;
+    } else if let Event::ToolCallResult(result) = event
+        && let Ok(call) = contract::CallId::new(&first(result.call.as_str()))
+    {
+        result.call = call;
+    }
+}

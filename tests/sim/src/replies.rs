@@ -1,0 +1,103 @@
+//! What models say in a simulated world: good, bad and odd replies, and failures.
+
+use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, ToolCall, Usage};
+
+use crate::rng::Rng;
+
+/// The tools of the world: pure, idempotent, at most once, and one that asks a person first.
+pub const TOOLS: &[&str] = &["look", "put", "pay", "launch"];
+
+/// A model's answer.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// A reply.
+    Finished(Box<ModelFinished>),
+    /// A failure.
+    Failed(ModelFailed),
+}
+
+/// An empty reply to fill in.
+pub fn blank(meta: ResultMeta) -> ModelFinished {
+    ModelFinished {
+        meta,
+        text: String::new(),
+        reasoning: String::new(),
+        tool_calls: Vec::new(),
+        finish_reason: FinishReason::Stop,
+        raw_finish_reason: "stop".to_owned(),
+        usage: Usage { input: 10, output: 5, cached: 0, reasoning: 0 },
+        cost_usd: 0.25,
+        provider: "sim".to_owned(),
+        model: "sim".to_owned(),
+        latency_ms: 1,
+    }
+}
+
+/// Any answer.
+pub fn answer(rng: &mut Rng, meta: ResultMeta) -> Answer {
+    if rng.chance(8) {
+        return Answer::Failed(failure(rng, meta));
+    }
+    let mut reply = blank(meta);
+    match rng.below(100) {
+        0..40 => calls(rng, &mut reply),
+        40..52 => "Now I'll look further.".clone_into(&mut reply.text),
+        52..62 => signal(rng, &mut reply),
+        62..68 => {
+            r#"Done so far. {"continuation":{"status":"CONTINUE","reason":"more"}}"#.clone_into(&mut reply.text);
+        }
+        68..72 => "hm".clone_into(&mut reply.reasoning),
+        72..76 => {}
+        76..80 => {
+            "cut off".clone_into(&mut reply.text);
+            reply.finish_reason = FinishReason::Length;
+        }
+        _ => "All done.".clone_into(&mut reply.text),
+    }
+    Answer::Finished(Box::new(reply))
+}
+
+fn calls(rng: &mut Rng, reply: &mut ModelFinished) {
+    if rng.chance(30) {
+        "Let me see.".clone_into(&mut reply.text);
+    }
+    if rng.chance(10) {
+        signal(rng, reply);
+    }
+    for _ in 0..=rng.below(4) {
+        let name = if rng.chance(5) { "no_such_tool" } else { rng.pick(TOOLS) };
+        let arguments = match rng.below(20) {
+            0 => "{\"a\":",
+            1 => "[1]",
+            2 => "",
+            _ => "{\"a\":1}",
+        };
+        // Providers number calls as they like, some always alike.
+        reply.tool_calls.push(ToolCall::new("call_0", name, arguments));
+    }
+    reply.finish_reason = if rng.chance(80) { FinishReason::ToolCalls } else { FinishReason::Stop };
+}
+
+fn signal(rng: &mut Rng, reply: &mut ModelFinished) {
+    let status = *rng.pick(&["CONTINUE", "TERMINATE", "Continue", "perhaps"]);
+    let arguments = format!("{{\"status\":\"{status}\",\"reason\":\"because\"}}");
+    reply.tool_calls.push(ToolCall::new("", "continuation", &arguments));
+}
+
+/// Any failure.
+pub fn failure(rng: &mut Rng, meta: ResultMeta) -> ModelFailed {
+    let kind = *rng.pick(&[
+        FailureKind::RateLimited,
+        FailureKind::Overloaded,
+        FailureKind::Unreachable,
+        FailureKind::Hung,
+        FailureKind::Truncated,
+        FailureKind::Garbage,
+        FailureKind::Auth,
+        FailureKind::Quota,
+        FailureKind::Cancelled,
+    ]);
+    let retry_after_ms = rng.chance(20).then(|| rng.below(4_000));
+    let usage = Usage { input: 3, ..Usage::default() };
+    ModelFailed { meta, kind, retry_after_ms, message: "bad luck".to_owned(), usage, cost_usd: 0.0 }
+}

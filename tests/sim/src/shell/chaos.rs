@@ -1,0 +1,115 @@
+//! What goes wrong: decided for each operation of a replica, out of the seed.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bus::memory::{Action, Fault, Faults, Op};
+use bus::transport::{Ack, Read};
+
+use crate::rng::Rng;
+
+/// Replicas that may die in one life.
+const DEATHS_MAX: u64 = 6;
+
+/// Trouble between a beginning and an end.
+pub(super) struct Chaos {
+    rng: Mutex<Rng>,
+    on: AtomicBool,
+    count: AtomicU64,
+    deaths: AtomicU64,
+    /// In a thousand operations.
+    often: u64,
+    /// Of a hundred reads from replicas.
+    stale: u64,
+    /// Whether the network takes its time.
+    slow: bool,
+}
+
+impl Chaos {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let often = [0, 5, 15, 40][super::index(rng.below(4))];
+        let stale = [0, 0, 4, 40][super::index(rng.below(4))];
+        let slow = rng.chance(60);
+        Self { rng: Mutex::new(rng), on: false.into(), count: 0.into(), deaths: 0.into(), often, stale, slow }
+    }
+
+    pub(super) fn begin(&self) {
+        self.on.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn end(&self) {
+        self.on.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn pick(&self, rng: &mut Rng, action: Action) -> Fault {
+        let soon = Duration::from_millis(1 + rng.below(3_000));
+        if rng.chance(15) && self.deaths.load(Ordering::Relaxed) < DEATHS_MAX {
+            self.deaths.fetch_add(1, Ordering::Relaxed);
+            return Fault::Crash { done: rng.chance(50) };
+        }
+        let options: &[Fault] = match action {
+            Action::Append => &[
+                Fault::AckLost,
+                Fault::NotDone,
+                Fault::Lag(soon),
+                Fault::Delay(soon),
+                Fault::Doubtful { code: 10_071, stored: true },
+                Fault::Doubtful { code: 10_164, stored: false },
+                Fault::Doubtful { code: 10_158, stored: true },
+                Fault::Doubtful { code: 10_077, stored: false },
+                Fault::Doubtful { code: 0, stored: false },
+            ],
+            Action::Last(Read::Any) | Action::LastMany => {
+                &[Fault::Stale(1), Fault::Stale(2), Fault::Stale(5), Fault::NotDone, Fault::Delay(soon)]
+            }
+            Action::Ack(Ack::Done) => &[Fault::AckLost, Fault::NotDone, Fault::Delay(soon)],
+            Action::Pull => &[Fault::Redeliver, Fault::NotDone, Fault::Delay(soon)],
+            Action::Last(Read::Leader)
+            | Action::Publish
+            | Action::Reply
+            | Action::Request
+            | Action::Purge
+            | Action::Ack(Ack::Progress | Ack::Retry(_))
+            | Action::KvPut
+            | Action::KvGet
+            | Action::KvDelete
+            | Action::KvList
+            | Action::PutObject
+            | Action::GetObject => &[Fault::NotDone, Fault::Delay(soon), Fault::Lag(soon)],
+            Action::KvCreate => &[Fault::NotDone, Fault::AckLost, Fault::Delay(soon)],
+            // Between a worker's look at the log and its call nothing may pass, or no witness could tell what is right.
+            Action::RequestMany | Action::Subscribe | Action::Ping => &[Fault::None],
+        };
+        *rng.pick(options)
+    }
+}
+
+impl Faults for Chaos {
+    fn on(&self, op: Op<'_>) -> Fault {
+        let steady = !self.on.load(Ordering::Relaxed) || op.client == "client" || op.client == "tools";
+        if steady {
+            return Fault::None;
+        }
+        let Ok(mut rng) = self.rng.lock() else { return Fault::None };
+        let read = matches!(op.action, Action::Last(Read::Any) | Action::LastMany);
+        let fault = if read && rng.chance(self.stale) {
+            Fault::Stale(1 + rng.below(4))
+        } else if rng.below(1_000) < self.often {
+            self.pick(&mut rng, op.action)
+        } else if self.slow && matches!(op.action, Action::Append | Action::Pull | Action::Publish) && rng.chance(30) {
+            return Fault::Delay(Duration::from_millis(1 + rng.below(300)));
+        } else {
+            Fault::None
+        };
+        if fault != Fault::None {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        fault
+    }
+}

@@ -1,0 +1,201 @@
+//! Two replicas of each service; one that dies is replaced after a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::Bus;
+use bus::memory::{Life, MemoryServer};
+use bus::rpc::Serving;
+use contract::compose::{ComposeReply, Composed};
+use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
+use contract::{AgentId, Timestamp};
+use futures::FutureExt;
+use loop_orchestrator::Orchestrator;
+use model_gateway::{Gateway, Providers};
+use service::clock::Clock;
+use service::models;
+use service::paths::TextFile;
+use tool_executor::Executor;
+
+use crate::shell::spoiled::{Mistake, spoil};
+
+/// The clock of a virtual world.
+#[derive(Clone)]
+pub(super) struct Virtual(MemoryServer);
+
+impl Clock for Virtual {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Orchestrator,
+    Gateway,
+    Executor,
+}
+
+const KINDS: [Kind; 6] =
+    [Kind::Orchestrator, Kind::Orchestrator, Kind::Gateway, Kind::Gateway, Kind::Executor, Kind::Executor];
+
+enum Service {
+    Orchestrator(#[allow(dead_code, reason = "it runs as long as it is held")] Orchestrator),
+    Gateway(#[allow(dead_code, reason = "it runs as long as it is held")] Gateway),
+    Executor(#[allow(dead_code, reason = "it runs as long as it is held")] Executor),
+}
+
+struct Replica {
+    kind: Kind,
+    life: Life,
+    _service: Service,
+}
+
+/// The fleet.
+pub(super) struct Fleet {
+    server: MemoryServer,
+    mistake: Mistake,
+    replicas: Vec<Replica>,
+    started: u64,
+    composer: Option<Serving>,
+}
+
+impl Fleet {
+    pub(super) async fn start(server: MemoryServer, mistake: Mistake) -> anyhow::Result<Self> {
+        let mut fleet = Self { server, mistake, replicas: Vec::new(), started: 0, composer: None };
+        fleet.composer(true).await?;
+        for kind in KINDS {
+            fleet.add(kind).await?;
+        }
+        Ok(fleet)
+    }
+
+    /// Brings the composer, or takes it away.
+    pub(super) async fn composer(&mut self, there: bool) -> anyhow::Result<()> {
+        let bus = self.server.client("client").0;
+        let answer = |_| std::future::ready(ComposeReply::Composed(Box::new(composed()))).boxed();
+        self.composer = if there { Some(bus.serve_compose(answer).await?) } else { None };
+        Ok(())
+    }
+
+    /// Replicas that died.
+    pub(super) fn deaths(&self) -> u64 {
+        self.started - KINDS.len() as u64
+    }
+
+    async fn add(&mut self, kind: Kind) -> anyhow::Result<()> {
+        self.started += 1;
+        let (bus, life) = self.server.client(&format!("{kind:?}-{}", self.started));
+        let bus: Bus = spoil(bus, self.mistake);
+        let clock = Arc::new(Virtual(self.server.clone()));
+        let service = match kind {
+            Kind::Orchestrator => {
+                let config = loop_orchestrator::Config::default();
+                Service::Orchestrator(Orchestrator::with_clock(config, bus, clock).await?)
+            }
+            Kind::Gateway => {
+                let config = model_gateway::Config::default();
+                Service::Gateway(Gateway::with(config, bus, providers()?, clock).await)
+            }
+            Kind::Executor => {
+                let config = tool_executor::Config::default();
+                Service::Executor(Executor::with_clock(config, bus, clock).await?)
+            }
+        };
+        self.replicas.push(Replica { kind, life, _service: service });
+        Ok(())
+    }
+
+    /// Lets time pass; who died is replaced.
+    pub(super) async fn sleep(&mut self, time: Duration) -> Result<(), String> {
+        const TICK: Duration = Duration::from_millis(250);
+        let end = tokio::time::Instant::now() + time;
+        loop {
+            tokio::time::sleep_until(end.min(tokio::time::Instant::now() + TICK)).await;
+            let (dead, alive): (Vec<Replica>, Vec<Replica>) =
+                std::mem::take(&mut self.replicas).into_iter().partition(|replica| replica.life.is_dead());
+            self.replicas = alive;
+            for replica in dead {
+                let kind = replica.kind;
+                drop(replica);
+                self.add(kind).await.map_err(|error| error.to_string())?;
+            }
+            if tokio::time::Instant::now() >= end {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lets time pass until a condition holds.
+    pub(super) async fn until<F>(&mut self, max: Duration, condition: impl Fn() -> F) -> Result<(), String>
+    where
+        F: Future<Output = bool>,
+    {
+        let end = tokio::time::Instant::now() + max;
+        while !condition().await {
+            if tokio::time::Instant::now() > end {
+                return Err(format!("not within {max:?} of virtual time"));
+            }
+            self.sleep(Duration::from_secs(1)).await?;
+        }
+        Ok(())
+    }
+}
+
+fn composed() -> Composed {
+    let continuation = ContinuationSettings { max_iterations: 6, timeout: 300, ..ContinuationSettings::default() };
+    Composed {
+        prompt: "You are a simulation.".to_owned(),
+        fingerprint: "f".to_owned(),
+        components: Vec::new(),
+        warnings: Vec::new(),
+        agent: AgentSettings {
+            id: AgentId::new("e").unwrap_or_else(|_| unreachable!("a valid id")),
+            name: "E".to_owned(),
+            continuation,
+            tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+        },
+        model: ModelSettings {
+            id: "sim".to_owned(),
+            multi_tool: true,
+            max_parallel_tools: 4,
+            ..ModelSettings::default()
+        },
+    }
+}
+
+/// A scripted model that does, step by step, what the words of the prompt say.
+const SCRIPT: &str = r#"
+delay_ms: 3
+steps:
+  - when: "(prompt.split())[step] == 'look'"
+    text: "Looking."
+    tool_calls: [{name: look, arguments: {a: "1"}}]
+  - when: "(prompt.split())[step] == 'many'"
+    tool_calls:
+      - {name: look, arguments: {a: "1"}}
+      - {name: put, arguments: {a: "1"}}
+      - {name: pay, arguments: {a: "1"}}
+      - {name: look, arguments: {a: "2"}}
+      - {name: put, arguments: {a: "2"}}
+  - when: "(prompt.split())[step] == 'pay'"
+    tool_calls: [{name: pay, arguments: {a: "1"}}]
+  - when: "(prompt.split())[step] == 'odd'"
+    tool_calls: [{name: nothing, arguments: {}}, {name: put, arguments: {a: "1"}}]
+  - when: "(prompt.split())[step] == 'bad'"
+    tool_calls: [{name: look, arguments: "{broken"}]
+  - when: "(prompt.split())[step] == 'go'"
+    text: "There is more to do."
+    signal: {status: CONTINUE, reason: more}
+  - text: "That is all."
+    signal: {status: TERMINATE, reason: done}
+"#;
+
+fn providers() -> anyhow::Result<Providers> {
+    let models =
+        "providers: {sim: {kind: scripted, script: sim.yaml}}\nmodels: {sim: {provider: sim, multi_tool: true}}\n";
+    let file = TextFile { origin: "simulation".to_owned(), text: models.to_owned() };
+    let models = models::parse(&file)?;
+    let script = TextFile { origin: "simulation".to_owned(), text: SCRIPT.to_owned() };
+    Ok(Providers::scripted(models, &script)?)
+}

@@ -1,0 +1,57 @@
+//! Reads the logs of a life that has come to its end.
+
+use bus::Bus;
+use contract::event::{Event, InputKind};
+use contract::subject::SessionKey;
+use session::Session;
+
+use crate::oracle::{Oracle, valid_request};
+
+/// Every commit of a session keeps the rules, and every request to a model was valid. Returns how many there are.
+pub(super) async fn session(client: &Bus, key: &SessionKey) -> Result<u64, String> {
+    let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
+    let mut oracle = Oracle::new(6);
+    let mut state = Session::new(key.clone());
+    let mut seq = 1;
+    for (slot, commit) in &commits {
+        let at = |why: String| format!("{key} slot {slot}: {why}");
+        oracle.commit(&commit.events).map_err(at)?;
+        if commit.meta.seq != seq {
+            return Err(at(format!("seq {} where {seq} is next", commit.meta.seq)));
+        }
+        seq += commit.envelopes(key, *slot).len() as u64;
+        if let Some(snapshot) = &commit.snapshot
+            && *snapshot != state.snapshot()
+        {
+            return Err(at("the snapshot is not the state before it".to_owned()));
+        }
+        state.fold(*slot, commit.meta.time, &commit.events);
+        if commit.events.iter().any(|event| matches!(event, Event::ModelCallOpened(_))) {
+            valid_request(&state.messages()).map_err(at)?;
+        }
+    }
+    Ok(commits.len() as u64)
+}
+
+/// Every command of the client is in a log, once.
+pub(super) async fn inputs(client: &Bus, sessions: &[SessionKey], sent: u64) -> Result<(), String> {
+    let mut found = std::collections::BTreeSet::new();
+    for key in sessions {
+        for (_, commit) in client.history(key, 0).await.map_err(|error| error.to_string())? {
+            for event in &commit.events {
+                let input = if let Event::InputHandled(handled) = event {
+                    &handled.input
+                } else if let Event::InputIgnored(ignored) = event {
+                    &ignored.input
+                } else {
+                    continue;
+                };
+                let is_command = matches!(input.kind, InputKind::Control(verb) if verb.is_client());
+                if is_command && !found.insert(input.id.clone()) {
+                    return Err(format!("{key}: command {} is in the log twice", input.id));
+                }
+            }
+        }
+    }
+    if found.len() as u64 == sent { Ok(()) } else { Err(format!("{sent} commands sent, {} in the logs", found.len())) }
+}

@@ -1,0 +1,174 @@
+//! Mistakes in how the bus is read, planted to prove that the judge finds them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bus::transport::{Ack, Appended, Drift, Headers, Message, Read, ReadMany, Stored, Subscription, Transport};
+use bus::{Bus, BusError, Delivery};
+use bytes::Bytes;
+use contract::streams::{Bucket, Objects, Queue, Stream};
+use contract::subject::Subject;
+use futures::stream::BoxStream;
+use tokio_util::sync::CancellationToken;
+
+/// A mistake that somebody could make between the loop and its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mistake {
+    /// None.
+    None,
+    /// A doubtful answer to an append is taken for success.
+    BelieveDuplicateAck,
+    /// What must be read from the leader is read from any replica.
+    TrustStaleRead,
+    /// What should be handed back is acknowledged.
+    AckWhatFailed,
+    /// A claim that another one holds is taken for ours.
+    BelieveEveryClaim,
+    /// Nothing is appended, and that is taken for success.
+    ForgetAppends,
+}
+
+impl Mistake {
+    /// Every mistake.
+    pub const ALL: &'static [Self] = &[
+        Self::BelieveDuplicateAck,
+        Self::TrustStaleRead,
+        Self::AckWhatFailed,
+        Self::BelieveEveryClaim,
+        Self::ForgetAppends,
+    ];
+}
+
+/// The same bus, with the mistake.
+pub(super) fn spoil(bus: Bus, mistake: Mistake) -> Bus {
+    if mistake == Mistake::None { bus } else { Bus::new(Arc::new(Spoiled { bus, mistake })) }
+}
+
+struct Spoiled {
+    bus: Bus,
+    mistake: Mistake,
+}
+
+#[async_trait]
+impl Transport for Spoiled {
+    async fn publish(&self, subject: &Subject, headers: Headers, payload: Bytes) -> Result<(), BusError> {
+        self.bus.transport().publish(subject, headers, payload).await
+    }
+
+    async fn reply(&self, to: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
+        self.bus.transport().reply(to, headers, payload).await
+    }
+
+    async fn request(
+        &self,
+        subject: &Subject,
+        headers: Headers,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<Message, BusError> {
+        self.bus.transport().request(subject, headers, payload, timeout).await
+    }
+
+    async fn request_many(
+        &self,
+        subject: &Subject,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Subscription, BusError> {
+        self.bus.transport().request_many(subject, headers, payload).await
+    }
+
+    async fn subscribe(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError> {
+        self.bus.transport().subscribe(subject, queue).await
+    }
+
+    async fn append(
+        &self,
+        subject: &Subject,
+        create: bool,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Appended, BusError> {
+        // Tool items are the ones whose loss nothing but the loop's own watchdog makes good.
+        if self.mistake == Mistake::ForgetAppends && subject.as_str().starts_with("ai_loop.control.model_finished") {
+            return Ok(Appended::Stored(0));
+        }
+        match self.bus.transport().append(subject, create, headers, payload).await? {
+            Appended::Doubtful(_) if self.mistake == Mistake::BelieveDuplicateAck => Ok(Appended::Stored(0)),
+            answer @ (Appended::Doubtful(_) | Appended::Stored(_)) => Ok(answer),
+        }
+    }
+
+    async fn last(&self, stream: Stream, filter: &Subject, read: Read) -> Result<Option<Stored>, BusError> {
+        let read = if self.mistake == Mistake::TrustStaleRead { Read::Any } else { read };
+        self.bus.transport().last(stream, filter, read).await
+    }
+
+    async fn last_many(&self, stream: Stream, filter: &Subject) -> Result<ReadMany, BusError> {
+        self.bus.transport().last_many(stream, filter).await
+    }
+
+    async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
+        self.bus.transport().purge(stream, filter).await
+    }
+
+    async fn pull(
+        &self,
+        queue: Queue,
+        max: usize,
+        wait: Duration,
+        stop: CancellationToken,
+    ) -> Result<BoxStream<'static, Result<Delivery, BusError>>, BusError> {
+        self.bus.transport().pull(queue, max, wait, stop).await
+    }
+
+    async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
+        let ack = match ack {
+            Ack::Retry(_) if self.mistake == Mistake::AckWhatFailed => Ack::Done,
+            Ack::Retry(_) | Ack::Done | Ack::Progress => ack,
+        };
+        self.bus.transport().ack(delivery, ack).await
+    }
+
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<(), BusError> {
+        self.bus.transport().kv_put(bucket, key, value).await
+    }
+
+    async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
+        let created = self.bus.transport().kv_create(bucket, key, value).await?;
+        Ok(created || self.mistake == Mistake::BelieveEveryClaim)
+    }
+
+    async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
+        self.bus.transport().kv_get(bucket, key).await
+    }
+
+    async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {
+        self.bus.transport().kv_delete(bucket, key).await
+    }
+
+    async fn kv_list(&self, bucket: Bucket, filter: &str) -> Result<Vec<(String, Bytes)>, BusError> {
+        self.bus.transport().kv_list(bucket, filter).await
+    }
+
+    async fn put_object(&self, store: Objects, sha256: &str, body: Bytes) -> Result<(), BusError> {
+        self.bus.transport().put_object(store, sha256, body).await
+    }
+
+    async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError> {
+        self.bus.transport().get_object(store, sha256).await
+    }
+
+    async fn ensure(&self, drift: Drift) -> Result<(), BusError> {
+        self.bus.transport().ensure(drift).await
+    }
+
+    async fn ping(&self) -> Result<(), BusError> {
+        self.bus.transport().ping().await
+    }
+
+    async fn close(&self) {
+        self.bus.transport().close().await;
+    }
+}

@@ -1,0 +1,643 @@
+//! Ring 2: one session's life on a toy bus, with several replicas, stale views, crashes, repeats and losses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::command::{Answer, AnswerDecision, Because, Mode, SendUserMessage, Start, Verb};
+use contract::commit::Phase;
+use contract::compose::Composed;
+use contract::event::{Event, InputKind, InputRef};
+use contract::ids::CallAttempt;
+use contract::model::{Content, FinishReason, ResultMeta};
+use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
+use contract::subject::SessionKey;
+use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
+use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
+use session::{Body, Effect, Input, Session, StartInput};
+
+use crate::oracle::{Oracle, valid_request};
+use crate::plant::Bug;
+use crate::replies::{self, TOOLS};
+use crate::rng::Rng;
+
+/// What a world came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Figures {
+    /// Inputs that were delivered.
+    pub inputs: u64,
+    /// Things that went wrong.
+    pub faults: u64,
+    /// Commits.
+    pub commits: u64,
+    /// Virtual time.
+    pub lived: Duration,
+}
+
+/// Lives one session's life; the error says what the oracle found, and when.
+pub fn live(seed: u64, bug: Bug) -> Result<Figures, String> {
+    let mut world = World::new(seed, bug);
+    let result = world.run();
+    let figures = world.figures;
+    result.map(|()| figures).map_err(|why| {
+        let lines: Vec<&str> = world.trace.iter().rev().take(40).rev().map(String::as_str).collect();
+        format!("seed {seed}, bug {bug:?}, after {} inputs: {why}\n  {}", figures.inputs, lines.join("\n  "))
+    })
+}
+
+#[derive(Debug, Clone)]
+enum Action {
+    Deliver(usize),
+    StartModel { call: CallAttempt, slot: u64, delivery: u32 },
+    EndModel { call: CallAttempt, slot: u64 },
+    StartTool { call: CallAttempt, slot: u64, delivery: u32 },
+    EndTool { call: CallAttempt, slot: u64, outcome: Outcome },
+    Timer(u64),
+}
+
+struct World {
+    rng: Rng,
+    bug: Bug,
+    now: u64,
+    queue: BTreeMap<(u64, u64), Action>,
+    order: u64,
+    inputs: Vec<Input>,
+    known: BTreeMap<InputRef, usize>,
+    waiting: BTreeMap<u64, usize>,
+    control_seq: u64,
+    log: Vec<(Timestamp, Vec<Event>)>,
+    heads: Vec<(Vec<String>, Phase)>,
+    truth: Session,
+    replicas: Vec<Session>,
+    oracle: Oracle,
+    timer: Option<u64>,
+    stored_items: BTreeSet<String>,
+    running: BTreeSet<String>,
+    claims: BTreeSet<String>,
+    runs: BTreeMap<String, u32>,
+    effects: BTreeMap<String, EffectClass>,
+    cost_micros: u64,
+    max_iterations: u32,
+    figures: Figures,
+    trace: Vec<String>,
+    public: u64,
+    calm: bool,
+}
+
+macro_rules! ensure {
+    ($condition:expr, $($why:tt)*) => {
+        if !$condition {
+            return Err(format!($($why)*));
+        }
+    };
+}
+
+fn key() -> SessionKey {
+    let session = SessionId::new("s").unwrap_or_else(|_| unreachable!("a valid id"));
+    SessionKey { tenant: TenantId::default(), session }
+}
+
+impl World {
+    fn new(seed: u64, bug: Bug) -> Self {
+        let mut rng = Rng::new(seed);
+        let max_iterations = 1 + u32::try_from(rng.below(5)).unwrap_or(0);
+        let replicas = 1 + rng.below(3);
+        let calm = rng.chance(15);
+        Self {
+            bug,
+            now: 1_000_000,
+            queue: BTreeMap::new(),
+            order: 0,
+            inputs: Vec::new(),
+            known: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            control_seq: 0,
+            log: Vec::new(),
+            heads: Vec::new(),
+            truth: Session::new(key()),
+            replicas: (0..replicas).map(|_| Session::new(key())).collect(),
+            oracle: Oracle::new(max_iterations),
+            timer: None,
+            stored_items: BTreeSet::new(),
+            running: BTreeSet::new(),
+            claims: BTreeSet::new(),
+            runs: BTreeMap::new(),
+            effects: BTreeMap::new(),
+            cost_micros: 0,
+            max_iterations,
+            figures: Figures::default(),
+            trace: Vec::new(),
+            public: 0,
+            calm,
+            rng,
+        }
+    }
+
+    /// Whether something goes wrong now.
+    fn fault(&mut self, percent: u64) -> bool {
+        let happens = !self.calm && self.rng.chance(percent);
+        self.figures.faults += u64::from(happens);
+        happens
+    }
+
+    fn at(&mut self, delay: u64, action: Action) {
+        self.order += 1;
+        self.queue.insert((self.now + delay, self.order), action);
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        self.script();
+        let born = self.now;
+        while let Some(((at, _), action)) = self.queue.pop_first() {
+            self.now = self.now.max(at);
+            ensure!(self.figures.inputs < 5_000, "the session does not come to an end");
+            self.act(action)?;
+        }
+        self.figures.lived = Duration::from_millis(self.now - born);
+        self.at_rest()
+    }
+
+    /// What the user does, and when.
+    fn script(&mut self) {
+        let interactive = self.rng.chance(70);
+        let mut time = 0;
+        let start = self.start(interactive);
+        self.command(Verb::Start, start, time);
+        let span = [50, 2_000, 60_000][usize::try_from(self.rng.below(3)).unwrap_or(0)];
+        for _ in 0..2 + self.rng.below(24) {
+            time += self.rng.below(span);
+            let because = Because::default();
+            let (verb, body) = match self.rng.below(100) {
+                0..45 => {
+                    let mode = *self.rng.pick(&[Mode::Steer, Mode::Queue, Mode::Interrupt]);
+                    let content = Content::Text(format!("message {}", self.inputs.len()));
+                    (Verb::SendUserMessage, Body::Send(SendUserMessage { content, mode }))
+                }
+                45..58 => (Verb::Pause, Body::Pause(because)),
+                58..84 => (Verb::Resume, Body::Resume(because)),
+                84..86 => (Verb::Stop, Body::Stop(because)),
+                86..92 => (Verb::ClearHistory, Body::Clear(because)),
+                92..95 => (Verb::Start, self.start(true)),
+                _ => (Verb::Answer, self.answer("c1-1-1")),
+            };
+            self.command(verb, body, time);
+        }
+    }
+
+    fn start(&mut self, interactive: bool) -> Body {
+        let forgotten = self.bug == Bug::ForgetLimit;
+        let continuation = ContinuationSettings {
+            require_explicit_signal: self.rng.chance(50),
+            max_iterations: if forgotten { 200 } else { self.max_iterations },
+            timeout: 60 + self.rng.below(240),
+            continuation_patterns: vec!["now I'll".to_owned()],
+            termination_patterns: vec!["all done".to_owned()],
+            ..ContinuationSettings::default()
+        };
+        let agent = AgentId::new("e").unwrap_or_else(|_| unreachable!("a valid id"));
+        let parallel = 1 + u32::try_from(self.rng.below(4)).unwrap_or(0);
+        let composed = Composed {
+            prompt: "You are a simulation.".to_owned(),
+            fingerprint: "f".to_owned(),
+            components: Vec::new(),
+            warnings: Vec::new(),
+            agent: AgentSettings {
+                id: agent,
+                name: "E".to_owned(),
+                continuation,
+                tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+            },
+            model: ModelSettings {
+                id: "sim".to_owned(),
+                multi_tool: parallel > 1,
+                max_parallel_tools: parallel,
+                ..ModelSettings::default()
+            },
+        };
+        let prompt = self.rng.chance(90).then(|| Content::Text(format!("message {}", self.inputs.len())));
+        let start = Start { prompt, interactive, ..Start::default() };
+        Body::Start(Box::new(StartInput { start, composed: Ok(Box::new(composed)) }))
+    }
+
+    fn answer(&mut self, gate: &str) -> Body {
+        let decision = *self.rng.pick(&[AnswerDecision::Approve, AnswerDecision::Deny]);
+        let arguments_sha256 = contract::tool::sha256_hex(b"{\"a\":1}");
+        let gate = contract::CallId::new(gate).unwrap_or_else(|_| unreachable!("a valid id"));
+        Body::Answer(Answer { gate, arguments_sha256, decision, note: None })
+    }
+
+    fn command(&mut self, verb: Verb, body: Body, delay: u64) {
+        self.control_seq += 1;
+        let seq = self.control_seq;
+        let id = format!("u{}", self.inputs.len());
+        let index = self.input(InputKind::Control(verb), &id, Some(seq), body);
+        self.waiting.insert(seq, index);
+        let jitter = if self.fault(10) { self.rng.below(9_000) } else { 0 };
+        self.at(delay + jitter, Action::Deliver(index));
+    }
+
+    /// Stores an input; one of the same kind and id is the same input.
+    fn input(&mut self, kind: InputKind, id: &str, control_seq: Option<u64>, body: Body) -> usize {
+        let id = CommandId::new(id).unwrap_or_else(|_| unreachable!("a valid id"));
+        let reference = InputRef { kind, id };
+        if let Some(index) = self.known.get(&reference) {
+            return *index;
+        }
+        let catalogue = TOOLS.iter().map(|name| spec(name)).collect();
+        self.inputs.push(Input {
+            reference: reference.clone(),
+            control_seq,
+            sent: None,
+            by: None,
+            traceparent: None,
+            tools: Some(Arc::new(catalogue)),
+            body,
+        });
+        let index = self.inputs.len() - 1;
+        self.known.insert(reference, index);
+        index
+    }
+
+    fn act(&mut self, action: Action) -> Result<(), String> {
+        match action {
+            Action::Deliver(index) => self.deliver(index),
+            Action::StartModel { call, slot, delivery } => self.start_call(call, slot, delivery, None),
+            Action::EndModel { call, slot } => {
+                self.end_model(&call, slot, false);
+                Ok(())
+            }
+            Action::StartTool { call, slot, delivery } => {
+                let effect = self.effects.get(call.call.as_str()).copied().unwrap_or_default();
+                self.start_call(call, slot, delivery, Some(effect))
+            }
+            Action::EndTool { call, slot, outcome } => {
+                self.end_tool(&call, slot, outcome);
+                Ok(())
+            }
+            Action::Timer(number) => {
+                if self.timer == Some(number) || self.fault(30) {
+                    let index = self.input(InputKind::Timer, &number.to_string(), None, Body::Timer);
+                    return self.deliver(index);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The shell of one replica over one delivered input; a client command only after those that wait before it.
+    fn deliver(&mut self, index: usize) -> Result<(), String> {
+        if let Some(seq) = self.inputs[index].control_seq {
+            let earlier: Vec<usize> = self.waiting.range(..seq).map(|(_, index)| *index).collect();
+            // Sent earlier, not necessarily there yet: what is not in the stream has no sequence before this one.
+            for index in earlier {
+                self.handle(index)?;
+            }
+        }
+        self.handle(index)
+    }
+
+    fn handle(&mut self, index: usize) -> Result<(), String> {
+        self.figures.inputs += 1;
+        let mut input = self.inputs[index].clone();
+        let count = self.replicas.len() as u64;
+        let replica = usize::try_from(self.rng.below(count)).unwrap_or(0);
+        if self.fault(5) {
+            self.replicas[replica] = Session::new(key());
+        }
+        self.stale_reply(&mut input);
+        loop {
+            let state = &self.replicas[replica];
+            let folded = state.handled(&input.reference).is_some()
+                || input.control_seq.is_some_and(|seq| seq <= state.control_seq());
+            if folded && self.bug != Bug::DecideTwice {
+                if self.bug != Bug::ForgetEffects {
+                    // What is owed is read from the latest state.
+                    self.replicas[replica] = self.truth.clone();
+                    let owed = self.truth.outstanding();
+                    self.perform(replica, &owed)?;
+                }
+                return self.ack(index);
+            }
+            let decision = state.decide(Timestamp::from_millis(self.now), std::slice::from_ref(&input));
+            let mut events = decision.events;
+            self.bug.spoil(&mut events);
+            if self.bug == Bug::AckWithoutCommit && matches!(events[0], Event::InputIgnored(_)) {
+                return self.ack(index);
+            }
+            let slot = state.next_slot();
+            if slot != self.log.len() as u64 {
+                if self.bug == Bug::BelieveDuplicateAck {
+                    self.replicas[replica].fold(slot, decision.at, &events);
+                    self.perform(replica, &decision.effects)?;
+                    return self.ack(index);
+                }
+                self.reload(replica);
+                continue;
+            }
+            self.commit(slot, decision.at, &events)?;
+            self.replicas[replica].fold(slot, decision.at, &events);
+            if self.fault(6) {
+                // It dies before or amid its effects, unacknowledged; another one takes over.
+                let performed = usize::try_from(self.rng.below(decision.effects.len() as u64 + 1)).unwrap_or(0);
+                self.perform(replica, &decision.effects[..performed])?;
+                self.replicas[replica] = Session::new(key());
+                self.at(5_000, Action::Deliver(index));
+                return Ok(());
+            }
+            self.perform(replica, &decision.effects)?;
+            if self.fault(6) {
+                let delay = self.rng.below(6_000);
+                self.at(delay, Action::Deliver(index));
+                return Ok(());
+            }
+            return self.ack(index);
+        }
+    }
+
+    /// A replica reads the log again; the read may be stale, and then it loses again.
+    fn reload(&mut self, replica: usize) {
+        let behind = if self.fault(10) { self.rng.below(3) } else { 0 };
+        let upto = self.log.len().saturating_sub(usize::try_from(behind).unwrap_or(0));
+        let mut state = Session::new(key());
+        for (slot, (at, events)) in self.log[..upto].iter().enumerate() {
+            state.fold(slot as u64, *at, events);
+        }
+        self.replicas[replica] = state;
+    }
+
+    fn commit(&mut self, slot: u64, at: Timestamp, events: &[Event]) -> Result<(), String> {
+        self.figures.commits += 1;
+        self.trace.push(format!("{} slot {slot}: {}", self.now, names(events)));
+        self.oracle.commit(events)?;
+        self.log.push((at, events.to_vec()));
+        self.truth.fold(slot, at, events);
+        self.heads.push((self.truth.open_calls(), self.truth.phase()));
+        for event in events {
+            if let Event::ToolCallIdentified(identified) = event {
+                self.effects.insert(identified.call.to_string(), identified.effect);
+            }
+            if let Event::GateOpened(gate) = event {
+                let answer = self.answer(gate.gate.as_str());
+                let delay = self.rng.below(20_000);
+                if self.rng.chance(80) {
+                    self.command(Verb::Answer, answer, delay);
+                }
+            }
+        }
+        self.public += events.iter().filter(|event| event.topic().is_some()).count() as u64;
+        ensure!(self.truth.seq() == self.public, "seq {} after {} public events", self.truth.seq(), self.public);
+        Ok(())
+    }
+
+    fn ack(&mut self, index: usize) -> Result<(), String> {
+        let input = &self.inputs[index];
+        let folded = self.truth.handled(&input.reference).is_some()
+            || input.control_seq.is_some_and(|seq| seq <= self.truth.control_seq());
+        ensure!(folded, "I2: {:?} was acknowledged and is not in the log", input.reference);
+        if let Some(seq) = input.control_seq {
+            self.waiting.remove(&seq);
+        }
+        if self.fault(3) {
+            let delay = self.rng.below(10_000);
+            self.at(delay, Action::Deliver(index));
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, replica: usize, effects: &[Effect]) -> Result<(), String> {
+        for effect in effects {
+            match effect {
+                Effect::CallModel(call) => {
+                    let Some(item) = self.replicas[replica].model_item(call) else { continue };
+                    valid_request(&item.messages)?;
+                    if self.stored_items.insert(call.to_string()) {
+                        let (delay, slot) = (self.rng.below(50), item.meta.slot);
+                        self.at(delay, Action::StartModel { call: call.clone(), slot, delivery: 1 });
+                    }
+                }
+                Effect::CallTool(call) => {
+                    let Some(item) = self.replicas[replica].tool_item(call) else { continue };
+                    if self.stored_items.insert(call.to_string()) {
+                        let (delay, slot) = (self.rng.below(50), item.meta.slot);
+                        self.at(delay, Action::StartTool { call: call.clone(), slot, delivery: 1 });
+                    }
+                }
+                Effect::Cancel { call, tool } => {
+                    self.stored_items.remove(&call.to_string());
+                    if self.running.contains(&call.to_string()) && !self.fault(10) {
+                        match tool {
+                            None => self.end_model(call, 0, true),
+                            Some(_) => self.end_tool(call, 0, Outcome::Cancelled),
+                        }
+                    }
+                }
+                Effect::SetTimer { number, at } => {
+                    self.timer = Some(*number);
+                    let delay = at.as_millis().saturating_sub(self.now) + self.rng.below(20);
+                    self.at(delay, Action::Timer(*number));
+                }
+                Effect::CancelTimer => self.timer = None,
+                Effect::Index => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A worker takes an item: it starts only what it sees open in the log.
+    fn start_call(
+        &mut self,
+        call: CallAttempt,
+        slot: u64,
+        delivery: u32,
+        effect: Option<EffectClass>,
+    ) -> Result<(), String> {
+        let name = call.to_string();
+        if !self.stored_items.contains(&name) {
+            return Ok(());
+        }
+        let again = |delivery| match effect {
+            None => Action::StartModel { call: call.clone(), slot, delivery },
+            Some(_) => Action::StartTool { call: call.clone(), slot, delivery },
+        };
+        let (open, phase) = self.seen_head();
+        if !open.contains(&name) {
+            self.stored_items.remove(&name);
+            return Ok(());
+        }
+        if phase == Phase::Paused {
+            self.at(500, again(delivery));
+            return Ok(());
+        }
+        if delivery > 1 && self.running.contains(&name) {
+            // Its holder answers: it is alive.
+            self.at(1_000, again(delivery));
+            return Ok(());
+        }
+        let truly = self.heads.last().is_some_and(|(open, phase)| open.contains(&name) && *phase != Phase::Paused);
+        ensure!(truly, "I5: {name} started although the log does not list it as open");
+        if effect == Some(EffectClass::AtMostOnce) && !self.claims.insert(name.clone()) {
+            self.running.insert(name);
+            self.at(1, Action::EndTool { call, slot, outcome: Outcome::Unknown });
+            return Ok(());
+        }
+        if effect.is_some() {
+            let times = self.runs.entry(call.call.to_string()).or_insert(0);
+            *times += 1;
+            let times = *times;
+            ensure!(effect != Some(EffectClass::AtMostOnce) || times == 1, "{name} ran {times} times");
+        }
+        if self.fault(6) {
+            self.at(5_000, again(delivery + 1));
+            return Ok(());
+        }
+        self.running.insert(name);
+        let slowest = if self.fault(4) { 400_000 } else { 400 };
+        let delay = 1 + self.rng.below(slowest);
+        let outcome = *self.rng.pick(&[Outcome::Ok, Outcome::Ok, Outcome::Ok, Outcome::Error, Outcome::Timeout]);
+        if self.fault(3) {
+            self.at(delay / 2, again(delivery + 1));
+        }
+        match effect {
+            None => self.at(delay, Action::EndModel { call, slot }),
+            Some(_) => self.at(delay, Action::EndTool { call, slot, outcome }),
+        }
+        Ok(())
+    }
+
+    /// The head as a worker reads it: from the leader; the planted bug believes a replica.
+    fn seen_head(&mut self) -> (Vec<String>, Phase) {
+        let behind = if self.bug == Bug::TrustStaleRead { self.rng.below(4) } else { 0 };
+        let last = self.heads.len().saturating_sub(1);
+        let at = last.saturating_sub(usize::try_from(behind).unwrap_or(0));
+        self.heads.get(at).cloned().unwrap_or((Vec::new(), Phase::Ended))
+    }
+
+    fn end_model(&mut self, call: &CallAttempt, slot: u64, cancelled: bool) {
+        if !self.running.remove(&call.to_string()) {
+            return;
+        }
+        let meta = ResultMeta { v: 1, slot, call: call.call.clone(), attempt: call.attempt };
+        let id = format!("{}-{}", call.call, call.attempt);
+        let (kind, body) = if cancelled {
+            let mut partial = replies::blank(meta);
+            partial.finish_reason = FinishReason::Cancelled;
+            partial.text = if self.rng.chance(70) { "So far".to_owned() } else { String::new() };
+            (Verb::ModelFinished, Body::ModelFinished(Box::new(partial)))
+        } else {
+            match replies::answer(&mut self.rng, meta) {
+                replies::Answer::Finished(finished) => (Verb::ModelFinished, Body::ModelFinished(finished)),
+                replies::Answer::Failed(failed) => (Verb::ModelFailed, Body::ModelFailed(failed)),
+            }
+        };
+        let new = self.inputs.len();
+        let index = self.input(InputKind::Control(kind), &id, None, body);
+        if index == new && kind == Verb::ModelFinished {
+            self.cost_micros += 250_000;
+        }
+        self.report(index);
+        if !self.fault(4) {
+            self.stored_items.remove(&call.to_string());
+        } else if !cancelled {
+            let delay = 5_000;
+            self.at(delay, Action::StartModel { call: call.clone(), slot, delivery: 2 });
+        }
+    }
+
+    fn end_tool(&mut self, call: &CallAttempt, slot: u64, outcome: Outcome) {
+        if !self.running.remove(&call.to_string()) {
+            return;
+        }
+        let meta = ResultMeta { v: 1, slot, call: call.call.clone(), attempt: call.attempt };
+        let result = ToolResult { meta, outcome, content: "{}".to_owned(), code: None, duration_ms: 3 };
+        let id = format!("{}-{}", call.call, call.attempt);
+        let index = self.input(InputKind::Control(Verb::ProvideToolResult), &id, None, Body::ToolResult(result));
+        self.report(index);
+        self.stored_items.remove(&call.to_string());
+    }
+
+    fn report(&mut self, index: usize) {
+        let delay = self.rng.below(30);
+        self.at(delay, Action::Deliver(index));
+        if self.fault(5) {
+            let delay = self.rng.below(20_000);
+            self.at(delay, Action::Deliver(index));
+        }
+    }
+
+    /// The planted bug: a reply of an older call is taken for the awaited one.
+    fn stale_reply(&self, input: &mut Input) {
+        if self.bug != Bug::AcceptStaleReply {
+            return;
+        }
+        let open = self.truth.open_calls();
+        if let (Body::ModelFinished(finished), Some(open)) = (&mut input.body, open.first())
+            && let Some((call, _)) = open.rsplit_once('.')
+            && let Ok(call) = contract::CallId::new(call)
+            && call.as_str().starts_with('m')
+        {
+            finished.meta.call = call;
+        }
+    }
+
+    /// When nothing is left to happen.
+    fn at_rest(&mut self) -> Result<(), String> {
+        ensure!(!self.oracle.is_alive(), "I4: nothing is left to happen and the session has not ended");
+        for input in &self.inputs {
+            let folded = self.truth.handled(&input.reference).is_some();
+            ensure!(folded, "{:?} was lost", input.reference);
+        }
+        ensure!(
+            self.oracle.spent_micros() == self.cost_micros,
+            "replies cost {} and the log says {}",
+            self.cost_micros,
+            self.oracle.spent_micros()
+        );
+        let texts: Vec<String> = self.truth.messages().iter().map(|message| message.get().to_owned()).collect();
+        for index in 0..self.inputs.len() {
+            let text = format!("\"message {index}\"");
+            let times = texts.iter().filter(|message| message.contains(&text)).count();
+            ensure!(times <= 1, "message {index} stands {times} times in the transcript");
+        }
+        let mut again = Session::new(key());
+        for (slot, (at, events)) in self.log.iter().enumerate() {
+            again.fold(slot as u64, *at, events);
+            if slot.is_multiple_of(7) {
+                let snapshot = again.snapshot();
+                again = serde_json::from_str(snapshot.get()).map_err(|error| error.to_string())?;
+            }
+        }
+        ensure!(again.snapshot() == self.truth.snapshot(), "replay differs from live state");
+        Ok(())
+    }
+}
+
+fn spec(name: &str) -> ToolSpec {
+    let (effect, approval) = match name {
+        "look" => (EffectClass::Pure, Approval::Never),
+        "put" => (EffectClass::Idempotent, Approval::Never),
+        "launch" => (EffectClass::AtMostOnce, Approval::Always),
+        _ => (EffectClass::AtMostOnce, Approval::Never),
+    };
+    ToolSpec {
+        name: ToolName::new(name).unwrap_or_else(|_| unreachable!("a valid id")),
+        description: String::new(),
+        parameters: Json::of(&serde_json::json!({"type": "object"})),
+        effect,
+        approval,
+        timeout_ms: Some(30_000),
+        max_output: None,
+        instructions: None,
+        version: String::new(),
+    }
+}
+
+fn names(events: &[Event]) -> String {
+    let list: Vec<String> = events
+        .iter()
+        .map(|event| {
+            let text = serde_json::to_string(event).unwrap_or_default();
+            text.chars().take(110).collect()
+        })
+        .collect();
+    list.join(" ")
+}

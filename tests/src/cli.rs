@@ -1,0 +1,114 @@
+//! The `ailoop` binary, run as a user runs it: in a directory of its own, without the environment of the test.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::nats;
+
+/// How long a command may take, whatever it does.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Where the binary is: cargo puts it beside the directory of the test executables.
+pub fn binary() -> anyhow::Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    let dir = test.parent().and_then(Path::parent).context("a test executable stands in target/<profile>/deps")?;
+    let path = dir.join(format!("ailoop-under-test{}", std::env::consts::EXE_SUFFIX));
+    ensure!(path.is_file(), "{} is missing: run `cargo build -p ailoop-tests`", path.display());
+    Ok(path)
+}
+
+/// A command of `ailoop` that knows nothing of this process's environment but where programs and the nats-server are.
+pub fn command(dir: &Path) -> anyhow::Result<Command> {
+    let mut command = Command::new(binary()?);
+    command.current_dir(dir).env_clear().stdin(Stdio::null()).kill_on_drop(true);
+    command.env("PATH", service::config::env("PATH").unwrap_or_default());
+    command.env("HOME", dir).env("AILOOP_NATS_SERVER", nats::binary()?);
+    Ok(command)
+}
+
+/// A directory in which commands run.
+#[derive(Debug)]
+pub struct Desk {
+    dir: TempDir,
+    environment: Vec<(String, String)>,
+}
+
+/// What a command came to.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Its exit code; -1 when a signal ended it.
+    pub code: i32,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said about it.
+    pub stderr: String,
+}
+
+impl Desk {
+    /// An empty directory.
+    pub fn new() -> anyhow::Result<Self> {
+        Ok(Self { dir: TempDir::with_prefix("ailoop-desk-")?, environment: Vec::new() })
+    }
+
+    /// Sets a variable for every command.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Runs a command to its end.
+    pub async fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> anyhow::Result<Outcome> {
+        self.run_with(args, Stdio::null()).await
+    }
+
+    /// As [`Desk::run`], with a file as stdin.
+    pub async fn run_with<A: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = A>,
+        stdin: impl Into<Stdio>,
+    ) -> anyhow::Result<Outcome> {
+        let mut command = command(self.path())?;
+        command.args(args).envs(self.environment.iter().cloned()).stdin(stdin);
+        let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+        let output = tokio::time::timeout(PATIENCE, output).await.context("the command hangs")??;
+        Ok(Outcome {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout)?,
+            stderr: String::from_utf8(output.stderr)?,
+        })
+    }
+
+    /// Starts a command that goes on; it ends with the value.
+    pub fn spawn<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> anyhow::Result<Child> {
+        let mut command = command(self.path())?;
+        command.args(args).envs(self.environment.iter().cloned());
+        Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+    }
+}
+
+impl Outcome {
+    /// The stable code of the error that was told; an error of its own unless there is exactly one.
+    pub fn error(&self) -> anyhow::Result<&str> {
+        let told: Vec<&str> = self.stderr.lines().filter_map(|line| line.strip_prefix("error[")).collect();
+        let [line] = told.as_slice() else { anyhow::bail!("not one error: {}", self.stderr) };
+        line.split_once(']').map(|(code, _)| code).with_context(|| self.stderr.clone())
+    }
+
+    /// The lines of JSON of `--json`.
+    pub fn events(&self) -> anyhow::Result<Vec<Value>> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    }
+}

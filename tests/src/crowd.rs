@@ -1,0 +1,214 @@
+//! A fleet of separate processes, as many of each service as a test wants, that can be killed and frozen.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, bail, ensure};
+use bus::Bus;
+use tempfile::TempDir;
+
+use crate::client::{Client, Ws};
+use crate::fleet::{configuration, eventually};
+use crate::nats::{NatsServer, password};
+use crate::{cli, fleet};
+
+/// A nats-server, a configuration, and what processes need to join.
+#[derive(Debug)]
+pub struct Crowd {
+    /// The nats-server.
+    pub nats: NatsServer,
+    /// A connection to it.
+    pub bus: Bus,
+    config: TempDir,
+    logs: TempDir,
+    environment: Vec<(String, String)>,
+    /// Whether each service is a NATS user of its own.
+    guarded: bool,
+    /// It is asked by orchestrators and edges; it ends with the value.
+    composer: Option<Replica>,
+}
+
+/// A service in a process of its own; it is killed with the value.
+#[derive(Debug)]
+pub struct Replica {
+    service: String,
+    child: Child,
+    log: PathBuf,
+}
+
+/// An edge in a process of its own.
+#[derive(Debug)]
+pub struct EdgeReplica {
+    /// The process.
+    pub replica: Replica,
+    ws: String,
+    grpc: String,
+}
+
+impl Crowd {
+    /// Starts the nats-server and one prompt-composer; models are served at these addresses.
+    pub async fn start(models: &[(&str, &str)]) -> anyhow::Result<Self> {
+        Self::with(models, &[]).await
+    }
+
+    /// As [`Crowd::start`], with variables for every process.
+    pub async fn with(models: &[(&str, &str)], environment: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let nats = NatsServer::start().await?;
+        let bus = nats.ready().await?;
+        Self::around(nats, bus, models, environment, false).await
+    }
+
+    /// As [`Crowd::with`], with every service as the NATS user that it is in production; `bus` is an orchestrator's.
+    pub async fn guarded(models: &[(&str, &str)], environment: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let nats = NatsServer::start_guarded().await?;
+        let bus = Bus::connect(&nats.config_of("orchestrator")).await?;
+        Self::around(nats, bus, models, environment, true).await
+    }
+
+    async fn around(
+        nats: NatsServer,
+        bus: Bus,
+        models: &[(&str, &str)],
+        environment: &[(&str, &str)],
+        guarded: bool,
+    ) -> anyhow::Result<Self> {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (config, logs) = (configuration(models)?, TempDir::with_prefix("ailoop-logs-")?);
+        let mut crowd = Self { nats, bus, config, logs, environment, guarded, composer: None };
+        crowd.composer = Some(crowd.spawn("composer").await?);
+        Ok(crowd)
+    }
+
+    /// Starts one more replica of a service, and returns when it works.
+    pub async fn spawn(&self, service: &str) -> anyhow::Result<Replica> {
+        let log = self.logs.path().join(format!("{service}-{}.log", uuid::Uuid::now_v7().simple()));
+        let mut command = Command::new(cli::binary()?);
+        command.arg(service).current_dir(self.logs.path()).env_clear();
+        command.env("AILOOP_CONFIG", self.config.path()).env("AILOOP__NATS__URL", self.nats.url());
+        command.env("AILOOP__EDGE__WS__LISTEN", "127.0.0.1:0").env("AILOOP__EDGE__GRPC__LISTEN", "127.0.0.1:0");
+        if self.guarded {
+            command.env("AILOOP__NATS__USER", service).env("AILOOP__NATS__PASSWORD", password(service));
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?);
+        let mut replica = Replica { service: service.to_owned(), child: command.spawn()?, log };
+        replica.started().await?;
+        Ok(replica)
+    }
+
+    /// Starts one more edge.
+    pub async fn edge(&self) -> anyhow::Result<EdgeReplica> {
+        let replica = self.spawn("edge").await?;
+        let log = replica.log()?;
+        let told = |field: &str| {
+            let found = regex::Regex::new(&format!(r"\b{field}=(127\.0\.0\.1:\d+)"))?.captures(&log);
+            found.map(|found| found[1].to_owned()).with_context(|| format!("the edge does not tell {field}: {log}"))
+        };
+        let (ws, grpc) = (told("ws")?, told("grpc")?);
+        Ok(EdgeReplica { replica, ws, grpc })
+    }
+
+    /// What every process logged about something, those that have ended included, in the order of time.
+    pub fn logged(&self, about: &str) -> anyhow::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        for entry in std::fs::read_dir(self.logs.path())? {
+            let path = entry?.path();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            if path.extension().is_some_and(|extension| extension == "log") {
+                let text = std::fs::read_to_string(&path)?;
+                let fits = text.lines().filter(|line| line.contains(about) || line.contains("WARN"));
+                lines.extend(fits.map(|line| format!("{line} ({name})")));
+            }
+        }
+        lines.sort();
+        Ok(lines)
+    }
+
+    /// Returns when these tools are in the catalogue.
+    pub async fn knows(&self, tools: &[&str]) -> anyhow::Result<()> {
+        fleet::knows(&self.bus, tools).await
+    }
+}
+
+impl Replica {
+    async fn started(&mut self) -> anyhow::Result<()> {
+        let mut ended = false;
+        let what = format!("{} starts", self.service);
+        eventually(&what, async || {
+            ended = self.child.try_wait().is_ok_and(|status| status.is_some());
+            ended || self.log().is_ok_and(|log| log.contains(" started"))
+        })
+        .await
+        .with_context(|| self.log().unwrap_or_default())?;
+        ensure!(!ended, "{} ended: {}", self.service, self.log()?);
+        Ok(())
+    }
+
+    /// What it logged so far.
+    pub fn log(&self) -> anyhow::Result<String> {
+        Ok(std::fs::read_to_string(&self.log)?)
+    }
+
+    /// Ends it as a power cut would.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Stops it in the middle of whatever it does, until it is thawed.
+    pub fn freeze(&self) -> anyhow::Result<()> {
+        self.signal("-STOP")
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) -> anyhow::Result<()> {
+        self.signal("-CONT")
+    }
+
+    fn signal(&self, signal: &str) -> anyhow::Result<()> {
+        let status = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status()?;
+        if !status.success() {
+            bail!("kill {signal} {} failed", self.service);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        // It may have ended by itself: then there is nothing to do.
+        drop(self.kill());
+        keep(&self.log);
+    }
+}
+
+/// A test that fails shows what its processes said.
+fn keep(log: &Path) {
+    if std::thread::panicking()
+        && let Ok(text) = std::fs::read_to_string(log)
+    {
+        let name = log.file_stem().unwrap_or_default().to_string_lossy();
+        #[allow(clippy::print_stderr, reason = "a test's output")]
+        for line in text.lines() {
+            eprintln!("{name}: {line}");
+        }
+    }
+}
+
+impl EdgeReplica {
+    /// A gRPC client.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        Client::connect(&self.url()).await
+    }
+
+    /// Its gRPC address, as `--url` takes it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.grpc)
+    }
+
+    /// A WebSocket client.
+    pub async fn ws(&self) -> anyhow::Result<Ws> {
+        Ws::connect(&format!("ws://{}/ws", self.ws)).await
+    }
+}

@@ -1,0 +1,203 @@
+//! A fleet within the test's process: a real nats-server, and the five services as libraries.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use bus::Bus;
+use contract::subject::SessionKey;
+use contract::{SessionId, TenantId, ToolName};
+use edge::{Addresses, Edge};
+use loop_orchestrator::Orchestrator;
+use model_gateway::Gateway;
+use prompt_composer::Composer;
+use service::health::Readiness;
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+use tool_executor::{BuiltinConfig, Executor};
+
+use crate::client::{Client, Ws};
+use crate::nats::NatsServer;
+
+/// How long anything may take that should happen soon.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Pause between looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long services may take to end.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// The agent of tests: it may use every tool, and goes on by explicit signal only.
+const AGENTS: &str = r#"
+default_agent: e
+agents:
+  e:
+    name: Eamonn the Executioner
+    prompt_file: eamonn_executioner.md
+    tools: {allow: ["*"]}
+    continuation_config: {require_explicit_signal: true, max_iterations: 10, timeout: 120}
+"#;
+
+/// A configuration directory whose models are served at these addresses, the first one by default.
+pub fn configuration(models: &[(&str, &str)]) -> anyhow::Result<TempDir> {
+    let dir = TempDir::with_prefix("ailoop-config-")?;
+    let provider = |(id, url): &(&str, &str)| {
+        let entry = serde_json::json!({"kind": "openai_chat", "base_url": url});
+        ((*id).to_owned(), entry)
+    };
+    let model = |(id, _): &(&str, &str)| {
+        let entry = serde_json::json!({"provider": id, "multi_tool": true, "max_parallel_tools": 8});
+        ((*id).to_owned(), entry)
+    };
+    let providers: serde_json::Map<_, _> = models.iter().map(provider).collect();
+    let models_of: serde_json::Map<_, _> = models.iter().map(model).collect();
+    let default = models.first().map(|(id, _)| *id);
+    let file = serde_json::json!({"default": default, "providers": providers, "models": models_of});
+    std::fs::write(dir.path().join("models.yaml"), file.to_string())?;
+    std::fs::write(dir.path().join("agents.yaml"), AGENTS)?;
+    Ok(dir)
+}
+
+/// A running fleet; call [`Fleet::end`] at the end of a test.
+#[derive(Debug)]
+pub struct Fleet {
+    /// Its nats-server.
+    pub nats: NatsServer,
+    /// A connection to it.
+    pub bus: Bus,
+    services: Services,
+    /// Read by the services as they run.
+    _config: TempDir,
+}
+
+#[derive(Debug)]
+struct Services {
+    edge: Edge,
+    orchestrator: Orchestrator,
+    gateway: Gateway,
+    executor: Executor,
+    composer: Composer,
+}
+
+impl Fleet {
+    /// A fleet whose models are served at these addresses; without file tools.
+    pub async fn start(models: &[(&str, &str)]) -> anyhow::Result<Self> {
+        Self::launch(models, None).await
+    }
+
+    /// As [`Fleet::start`], with the file tools over a directory.
+    pub async fn with_files(models: &[(&str, &str)], root: &Path, out: &Path) -> anyhow::Result<Self> {
+        Self::launch(models, Some((root.to_owned(), out.to_owned()))).await
+    }
+
+    async fn launch(models: &[(&str, &str)], files: Option<(PathBuf, PathBuf)>) -> anyhow::Result<Self> {
+        ailoop::install_crypto();
+        let nats = NatsServer::start().await?;
+        let bus = nats.ready().await?;
+        let config = configuration(models)?;
+        let services = Services::start(&nats, &bus, config.path(), files).await?;
+        let fleet = Self { nats, bus, services, _config: config };
+        eventually("the fleet is ready", async || fleet.services.readiness().is_ready()).await?;
+        Ok(fleet)
+    }
+
+    /// Where its edge listens.
+    pub fn addresses(&self) -> Addresses {
+        self.services.edge.addresses()
+    }
+
+    /// Its gRPC address, as `--url` takes it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addresses().grpc)
+    }
+
+    /// A gRPC client.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        Client::connect(&self.url()).await
+    }
+
+    /// A WebSocket client.
+    pub async fn ws(&self) -> anyhow::Result<Ws> {
+        Ws::connect(&format!("ws://{}/ws", self.addresses().ws)).await
+    }
+
+    /// Returns when these tools are in the catalogue.
+    pub async fn knows(&self, tools: &[&str]) -> anyhow::Result<()> {
+        knows(&self.bus, tools).await
+    }
+
+    /// Drains every service, so that a task that does not end is seen.
+    pub async fn end(self) -> anyhow::Result<()> {
+        let Services { edge, orchestrator, gateway, executor, composer } = self.services;
+        let ends = async {
+            edge.drain(DRAIN_MAX).await;
+            tokio::join!(gateway.drain(DRAIN_MAX), executor.drain(DRAIN_MAX), orchestrator.drain(DRAIN_MAX));
+            composer.drain(DRAIN_MAX).await;
+            self.bus.close().await;
+        };
+        tokio::time::timeout(PATIENCE, ends).await.context("the fleet does not end")
+    }
+}
+
+impl Services {
+    async fn start(
+        nats: &NatsServer,
+        bus: &Bus,
+        config: &Path,
+        files: Option<(PathBuf, PathBuf)>,
+    ) -> anyhow::Result<Self> {
+        let config_dir = Some(config.to_owned());
+        let composer = prompt_composer::Config { config_dir: config_dir.clone(), ..Default::default() };
+        let gateway = model_gateway::Config { config_dir, ..Default::default() };
+        let builtin = files.map(|(root, out)| BuiltinConfig { root, out: Some(out), tenant: TenantId::default() });
+        let executor = tool_executor::Config { builtin, nats: nats.config(), ..Default::default() };
+        let free = edge::config::Listen { listen: ([127, 0, 0, 1], 0).into() };
+        let edge = edge::Config { ws: free, grpc: free, ..Default::default() };
+        Ok(Self {
+            composer: Composer::start(composer, bus.clone()).await?,
+            gateway: Gateway::start(gateway, bus.clone()).await?,
+            executor: Executor::start(executor, bus.clone()).await?,
+            orchestrator: Orchestrator::start(loop_orchestrator::Config::default(), bus.clone()).await?,
+            edge: Edge::start(edge, bus.clone()).await?,
+        })
+    }
+
+    fn readiness(&self) -> Readiness {
+        Readiness::all([
+            self.edge.readiness(),
+            self.orchestrator.readiness(),
+            self.gateway.readiness(),
+            self.executor.readiness(),
+            self.composer.readiness(),
+        ])
+    }
+}
+
+/// A session of the default tenant.
+pub fn key(session: &str) -> anyhow::Result<SessionKey> {
+    Ok(SessionKey { tenant: TenantId::default(), session: SessionId::new(session)? })
+}
+
+/// Returns when these tools are in the catalogue.
+pub async fn knows(bus: &Bus, tools: &[&str]) -> anyhow::Result<()> {
+    let wanted: Vec<ToolName> = tools.iter().map(|name| ToolName::new(name)).collect::<Result<_, _>>()?;
+    eventually("the tools are known", async || {
+        let known = bus.tools(&TenantId::default()).await.unwrap_or_default();
+        wanted.iter().all(|name| known.iter().any(|tool| tool.name == *name))
+    })
+    .await
+}
+
+/// Returns when a condition holds; an error that names it when it does not in time.
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) -> anyhow::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        ensure!(Instant::now() < deadline, "not in time: {what}");
+        sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+/// Awaits something that should come soon.
+pub async fn soon<T>(what: &str, comes: impl Future<Output = T>) -> anyhow::Result<T> {
+    tokio::time::timeout(PATIENCE, comes).await.with_context(|| format!("not in time: {what}"))
+}

@@ -1,0 +1,12 @@
+//! What tests share: servers that play the outside world, fleets, clients, and a judge of logs.
+
+pub mod cli;
+pub mod client;
+pub mod crowd;
+pub mod fleet;
+pub mod judge;
+pub mod model;
+pub mod nats;
+pub mod otlp;
+pub mod python;
+pub mod workshop;

@@ -1,0 +1,257 @@
+//! Real nats-servers for tests: one node, or three on the loopback interface. They end with the value that stands for
+//! them.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bus::{Bus, NatsConfig, permissions};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+/// How long a server may take until it answers.
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// What a server is started with.
+#[derive(Debug, Clone)]
+struct Plan {
+    name: String,
+    port: u16,
+    jetstream: bool,
+    /// With the users of `bus::permissions`; without, everybody may do everything.
+    guarded: bool,
+    /// The node's own cluster port, and those of all nodes.
+    cluster: Option<(u16, Vec<u16>)>,
+}
+
+/// A running nats-server with a store of its own.
+#[derive(Debug)]
+pub struct NatsServer {
+    dir: TempDir,
+    plan: Plan,
+    child: Option<Child>,
+}
+
+impl NatsServer {
+    /// Starts one node with JetStream, on a port that the system chooses.
+    pub async fn start() -> anyhow::Result<Self> {
+        Self::launch(Plan { name: "one".to_owned(), port: 0, jetstream: true, guarded: false, cluster: None }).await
+    }
+
+    /// Starts one node without JetStream.
+    pub async fn start_without_jetstream() -> anyhow::Result<Self> {
+        Self::launch(Plan { name: "plain".to_owned(), port: 0, jetstream: false, guarded: false, cluster: None }).await
+    }
+
+    /// Starts one node that lets in only the users of `bus::permissions`, with streams made by the one that may.
+    pub async fn start_guarded() -> anyhow::Result<Self> {
+        let plan = Plan { name: "guarded".to_owned(), port: 0, jetstream: true, guarded: true, cluster: None };
+        let server = Self::launch(plan).await?;
+        let bus = connect(&server.config_of("bootstrap")).await?;
+        bus.ensure().await?;
+        bus.close().await;
+        Ok(server)
+    }
+
+    async fn launch(plan: Plan) -> anyhow::Result<Self> {
+        let mut server = Self { dir: TempDir::with_prefix("ailoop-nats-")?, plan, child: None };
+        server.spawn().await?;
+        Ok(server)
+    }
+
+    /// Where clients connect.
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.plan.port)
+    }
+
+    /// How services connect.
+    pub fn config(&self) -> NatsConfig {
+        NatsConfig { url: self.url(), ..NatsConfig::default() }
+    }
+
+    /// How one of the users of `bus::permissions` connects.
+    pub fn config_of(&self, user: &str) -> NatsConfig {
+        NatsConfig { user: Some(user.to_owned()), password: Some(password(user)), ..self.config() }
+    }
+
+    /// What the server has said so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("nats.log")).unwrap_or_default()
+    }
+
+    /// A connection of its own.
+    pub async fn connect(&self) -> anyhow::Result<Bus> {
+        connect(&self.config()).await
+    }
+
+    /// A connection to a server whose streams are there.
+    pub async fn ready(&self) -> anyhow::Result<Bus> {
+        let bus = self.connect().await?;
+        bus.ensure().await?;
+        Ok(bus)
+    }
+
+    /// Ends the server as a power cut would; its store stays.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself: then there is nothing to do.
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+
+    /// Starts it again on the same port and store.
+    pub async fn resume(&mut self) -> anyhow::Result<()> {
+        self.spawn().await
+    }
+
+    /// Kills it and starts it again.
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        self.kill();
+        self.resume().await
+    }
+
+    async fn spawn(&mut self) -> anyhow::Result<()> {
+        let dir = self.dir.path();
+        let config = dir.join("nats.conf");
+        std::fs::write(&config, config_text(&self.plan, dir))?;
+        let log = std::fs::File::create(dir.join("nats.log"))?;
+        let mut command = Command::new(binary()?);
+        command.arg("-c").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        if self.plan.guarded {
+            command.envs(permissions::users().iter().map(|user| (user.password_variable(), password(user.name))));
+        }
+        let child = command.spawn().context("nats-server does not start")?;
+        let ports = dir.join(format!("nats-server_{}.ports", child.id()));
+        self.child = Some(child);
+        let deadline = Instant::now() + START_MAX;
+        let port = loop {
+            if let Some(port) = client_port(&ports) {
+                break port;
+            }
+            let ended = self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
+            if ended || Instant::now() > deadline {
+                let log = std::fs::read_to_string(dir.join("nats.log")).unwrap_or_default();
+                bail!("nats-server did not come up: {log}");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        self.plan.port = port;
+        Ok(())
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Three nats-servers that are one cluster.
+#[derive(Debug)]
+pub struct NatsCluster {
+    /// The nodes.
+    pub nodes: Vec<NatsServer>,
+}
+
+impl NatsCluster {
+    /// Starts three nodes; streams have three copies.
+    pub async fn start3() -> anyhow::Result<Self> {
+        let routes = free_ports(3)?;
+        let mut nodes = Vec::new();
+        for (n, own) in routes.iter().enumerate() {
+            let cluster = Some((*own, routes.clone()));
+            nodes.push(
+                NatsServer::launch(Plan { name: format!("n{n}"), port: 0, jetstream: true, guarded: false, cluster })
+                    .await?,
+            );
+        }
+        Ok(Self { nodes })
+    }
+
+    /// How services connect: to any node, `first` before the others.
+    pub fn config(&self, first: usize) -> NatsConfig {
+        let urls: Vec<String> =
+            (0..self.nodes.len()).map(|n| self.nodes[(first + n) % self.nodes.len()].url()).collect();
+        NatsConfig { url: urls.join(","), replicas: self.nodes.len(), ..NatsConfig::default() }
+    }
+
+    /// A connection of its own to one node, which stays there as long as that node lives.
+    pub async fn connect(&self, node: usize) -> anyhow::Result<Bus> {
+        let replicas = self.nodes.len();
+        connect(&NatsConfig { url: self.nodes[node].url(), replicas, ..NatsConfig::default() }).await
+    }
+
+    /// A connection to a cluster whose streams are there.
+    pub async fn ready(&self) -> anyhow::Result<Bus> {
+        let bus = connect(&self.config(0)).await?;
+        bus.ensure().await?;
+        Ok(bus)
+    }
+}
+
+/// Connects, and is patient with a server that has just begun.
+async fn connect(config: &NatsConfig) -> anyhow::Result<Bus> {
+    let deadline = Instant::now() + START_MAX;
+    loop {
+        match Bus::connect(config).await {
+            Ok(bus) => return Ok(bus),
+            Err(error) if Instant::now() > deadline => return Err(error.into()),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+fn config_text(plan: &Plan, dir: &Path) -> String {
+    let port = if plan.port == 0 { -1 } else { i32::from(plan.port) };
+    let mut parts = vec![format!(
+        "server_name: {}\nlisten: \"127.0.0.1:{port}\"\nports_file_dir: {:?}\nping_interval: \"5s\"\nping_max: 2\n",
+        plan.name,
+        dir.display()
+    )];
+    if plan.jetstream {
+        parts.push(format!("jetstream {{ store_dir: {:?}, sync_interval: \"1s\" }}\n", dir.join("store").display()));
+    }
+    if plan.guarded {
+        parts.push(permissions::render(&permissions::users()));
+    }
+    if let Some((own, all)) = &plan.cluster {
+        let routes: Vec<String> = all.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+        let routes = routes.join(", ");
+        parts.push(format!("cluster {{ name: c, listen: \"127.0.0.1:{own}\", routes: [{routes}] }}\n"));
+    }
+    parts.concat()
+}
+
+/// A user's password on every guarded server of tests.
+pub fn password(user: &str) -> String {
+    format!("p-{user}")
+}
+
+/// The port that the server wrote down, once it is listening.
+fn client_port(ports: &Path) -> Option<u16> {
+    let ports: serde_json::Value = serde_json::from_slice(&std::fs::read(ports).ok()?).ok()?;
+    ports.get("nats")?.get(0)?.as_str()?.rsplit(':').next()?.parse().ok()
+}
+
+/// Ports that are free now. Routes have to be known before any node starts.
+fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
+    let listeners: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}
+
+/// The server's binary: `AILOOP_NATS_SERVER`, else `.tools/nats-server` of the workspace, else the one on the path.
+pub fn binary() -> anyhow::Result<PathBuf> {
+    if let Some(set) = service::config::env("AILOOP_NATS_SERVER") {
+        return Ok(set.into());
+    }
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.tools/nats-server");
+    if tools.exists() {
+        return Ok(tools);
+    }
+    let path = service::config::env("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|dir| dir.join("nats-server")).find(|file| file.exists());
+    found.context("no nats-server: put one into .tools, or set AILOOP_NATS_SERVER")
+}

@@ -1,0 +1,117 @@
+//! A collector for tests: takes spans by OTLP over gRPC and keeps them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span as Exported;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+/// A running collector on a port of its own; it ends with the value.
+#[derive(Debug)]
+pub struct Collector {
+    address: std::net::SocketAddr,
+    spans: Spans,
+    _task: JoinSet<()>,
+}
+
+/// A span, as far as tests look at it; ids in hex.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// The process's service name.
+    pub service: String,
+    /// Its name.
+    pub name: String,
+    /// The trace.
+    pub trace: String,
+    /// Its own id.
+    pub id: String,
+    /// The span that it belongs to; empty where it began the trace.
+    pub parent: String,
+    /// Its attributes that are texts or whole numbers.
+    pub texts: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Spans(Arc<Mutex<Vec<Span>>>);
+
+impl Collector {
+    /// Starts it.
+    pub async fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let (address, spans) = (listener.local_addr()?, Spans::default());
+        let server = Server::builder().add_service(TraceServiceServer::new(spans.clone()));
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // It ends with the task; a failure shows as spans that are missing.
+            let _ = server.serve_with_incoming(TcpIncoming::from(listener)).await;
+        });
+        Ok(Self { address, spans, _task: task })
+    }
+
+    /// What processes need to know so that every span comes, and soon.
+    pub fn environment(&self) -> [(String, String); 3] {
+        [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), format!("http://{}", self.address)),
+            ("OTEL_BSP_SCHEDULE_DELAY".to_owned(), "100".to_owned()),
+            ("AILOOP__TELEMETRY__SAMPLE_RATIO".to_owned(), "1".to_owned()),
+        ]
+    }
+
+    /// Every span of a trace so far.
+    pub fn trace(&self, id: &str) -> Vec<Span> {
+        let all = self.spans.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter(|span| span.trace == id).cloned().collect()
+    }
+}
+
+#[tonic::async_trait]
+impl TraceService for Spans {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for resource in request.into_inner().resource_spans {
+            let attributes = resource.resource.map(|resource| texts(resource.attributes)).unwrap_or_default();
+            let service = attributes.get("service.name").cloned().unwrap_or_default();
+            let spans = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
+            all.extend(spans.map(|span| read(&service, span)));
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+fn read(service: &str, span: Exported) -> Span {
+    Span {
+        service: service.to_owned(),
+        name: span.name,
+        trace: hex(&span.trace_id),
+        id: hex(&span.span_id),
+        parent: hex(&span.parent_span_id),
+        texts: texts(span.attributes),
+    }
+}
+
+fn texts(attributes: Vec<opentelemetry_proto::tonic::common::v1::KeyValue>) -> BTreeMap<String, String> {
+    let text = |value| match value {
+        Some(Value::StringValue(text)) => Some(text),
+        Some(Value::IntValue(number)) => Some(number.to_string()),
+        _ => None,
+    };
+    attributes.into_iter().filter_map(|pair| Some((pair.key, text(pair.value?.value)?))).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

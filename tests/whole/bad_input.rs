@@ -1,0 +1,65 @@
+//! What cannot be meant or cannot work at the command line: one clear error with its stable code, the right exit code,
+//! and nothing that hangs.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use ailoop_tests::cli::Desk;
+use contract::ErrorCode;
+
+/// Runs a command and checks how it fails.
+async fn check(desk: &Desk, line: &[&str], code: ErrorCode, exit: i32) -> anyhow::Result<()> {
+    let outcome = desk.run(line).await?;
+    assert_eq!((outcome.error()?, outcome.code), (code.as_str(), exit), "{line:?}: {}", outcome.stderr);
+    assert!(outcome.stderr.contains("help: "), "nobody says what to do: {line:?}: {}", outcome.stderr);
+    assert_eq!(outcome.stdout, "", "{line:?}");
+    Ok(())
+}
+
+/// A program that says of itself that it is a nats-server.
+fn pretender(path: &Path, version: &str) -> anyhow::Result<String> {
+    std::fs::write(path, format!("#!/bin/sh\necho 'nats-server: v{version}'\n"))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
+    Ok(path.display().to_string())
+}
+
+/// An address where nobody listens.
+fn nobody() -> anyhow::Result<String> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_meant_is_said_once() -> anyhow::Result<()> {
+    let desk = Desk::new()?;
+    check(&desk, &["run", "--agent", "nobody", "hello"], ErrorCode::UnknownAgent, 1).await?;
+    check(&desk, &["run", "--model", "nothing", "hello"], ErrorCode::UnknownModel, 1).await?;
+    check(&desk, &["run", " \n"], ErrorCode::EmptyMessage, 2).await?;
+    let unreachable = format!("http://{}", nobody()?);
+    check(&desk, &["run", "--url", &unreachable, "hello"], ErrorCode::Unavailable, 3).await?;
+    check(&desk, &["watch", "s"], ErrorCode::Unavailable, 3).await?;
+
+    let long = desk.path().join("long.txt");
+    std::fs::write(&long, "x".repeat(2 << 20))?;
+    let outcome = desk.run_with(["run", "-"], std::fs::File::open(&long)?).await?;
+    assert_eq!((outcome.error()?, outcome.code), ("too_large", 2), "{}", outcome.stderr);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_that_cannot_start_says_why() -> anyhow::Result<()> {
+    let missing = Desk::new()?.with("AILOOP_NATS_SERVER", "/nowhere/nats-server");
+    check(&missing, &["run", "hello"], ErrorCode::NatsMissing, 1).await?;
+    let dir = Desk::new()?;
+    let old = Desk::new()?.with("AILOOP_NATS_SERVER", pretender(&dir.path().join("nats-server"), "2.9.10")?);
+    check(&old, &["run", "hello"], ErrorCode::NatsTooOld, 1).await?;
+
+    let desk = Desk::new()?;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let port = taken.local_addr()?.port().to_string();
+    check(&desk, &["up", "--grpc-port", "0", "--ws-port", &port], ErrorCode::PortInUse, 1).await?;
+    check(&desk, &["up", "--nats", &format!("nats://{}", nobody()?)], ErrorCode::NatsUnreachable, 3).await?;
+    let astray = Desk::new()?.with("AILOOP_CONFIG", "/nowhere");
+    let outcome = astray.run(["run", "hello"]).await?;
+    assert_eq!((outcome.error()?, outcome.code), ("bad_config", 1), "{}", outcome.stderr);
+    Ok(())
+}

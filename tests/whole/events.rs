@@ -1,0 +1,198 @@
+//! What viewers are told of a session: the order, the numbers, and that nothing is told twice or left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ailoop_tests::cli::{Desk, Outcome};
+use ailoop_tests::client::Seen;
+use ailoop_tests::fleet::{Fleet, key};
+use ailoop_tests::judge;
+use ailoop_tests::model::{Gate, ModelServer, Reply};
+use ailoop_tests::workshop::{Answer, Plan, Witnessed, Workshop};
+use ailoop_tool::Effect;
+use serde_json::{Value, json};
+
+/// The lines of `--json`, as a viewer's events.
+pub(crate) fn seen(outcome: &Outcome) -> anyhow::Result<Vec<Seen>> {
+    let read = |mut line: Value| Seen {
+        topic: line["topic"].as_str().unwrap_or_default().to_owned(),
+        seq: line["seq"].as_u64(),
+        trace_id: line["trace_id"].as_str().unwrap_or_default().to_owned(),
+        data: line["data"].take(),
+    };
+    Ok(outcome.events()?.into_iter().map(read).collect())
+}
+
+/// Streams, calls tools in parallel twice, goes on once by its signal, ends.
+fn lively() -> Vec<Reply> {
+    vec![
+        Reply::text("First I look at both. ").and_calls(&[("echo", json!({"n": 1})), ("mark", json!({"n": 2}))]),
+        Reply::text("Three more. ").and_calls(&[
+            ("echo", json!({"n": 3})),
+            ("mark", json!({"n": 4})),
+            ("echo", json!({"n": 5})),
+        ]),
+        Reply::signal("Let me think about that, äöü €. ", "CONTINUE"),
+        Reply::signal("All of it is done.", "TERMINATE"),
+    ]
+}
+
+fn of<'a>(seen: &'a [Seen], topic: &str) -> Vec<&'a Value> {
+    seen.iter().filter(|seen| seen.topic == topic).map(|seen| &seen.data).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_event_comes_once_and_in_order() -> anyhow::Result<()> {
+    let model = ModelServer::with_replies(lively()).await?;
+    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+    let workshop = Workshop::plain(&fleet.nats.url()).await?;
+    fleet.knows(&["echo", "mark"]).await?;
+
+    let desk = Desk::new()?;
+    let outcome = desk.run(["run", "--json", "--url", &fleet.url(), "do all of it"]).await?;
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let seen = seen(&outcome)?;
+    judge::seqs(&seen)?;
+    judge::requests(&model.asked())?;
+
+    let committed: Vec<&str> = seen.iter().filter(|seen| seen.seq.is_some()).map(|seen| seen.topic.as_str()).collect();
+    let (full, decided) = ("message.ai_full_received", "continuation.progress");
+    let (called, result) = ("tool_call.identified", "tool_call.result_processed");
+    let mut expected = vec!["session_started", "message.user_processed"];
+    expected.extend([full, called, called, decided, result, result]);
+    expected.extend([full, called, called, called, decided, result, result, result]);
+    expected.extend([full, decided, full, decided, "turn.completed", "session_ended"]);
+    assert_eq!(committed, expected);
+
+    let ids = |topic| of(&seen, topic).iter().map(|data| data["call"].to_string()).collect::<Vec<_>>();
+    let (mut calls, mut results) = (ids(called), ids(result));
+    assert_eq!(calls.len(), 5);
+    calls.sort();
+    results.sort();
+    assert_eq!(calls, results, "each call has exactly one result");
+    assert!(of(&seen, result).iter().all(|data| data["outcome"] == "ok"));
+    let mut witnessed: Vec<u64> = workshop.calls().iter().filter_map(|call| call.arguments["n"].as_u64()).collect();
+    witnessed.sort_unstable();
+    assert_eq!(witnessed, [1, 2, 3, 4, 5], "each call ran once");
+
+    let sources: Vec<&Value> = of(&seen, decided).iter().map(|data| &data["source"]).collect();
+    assert_eq!(sources, ["tool_calls", "tool_calls", "explicit", "explicit"]);
+    let last = of(&seen, "session_ended")[0];
+    assert_eq!((&last["reason"], &last["iterations"]), (&"completed".into(), &4.into()));
+    let session = outcome.events()?[0]["session_id"].as_str().unwrap_or_default().to_owned();
+    judge::log(&fleet.bus, &key(&session)?, 10).await?;
+    fleet.end().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_chunks_are_the_text() -> anyhow::Result<()> {
+    let model = ModelServer::with_replies(lively()).await?;
+    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+    let _workshop = Workshop::plain(&fleet.nats.url()).await?;
+    fleet.knows(&["echo", "mark"]).await?;
+    let client = fleet.client().await?;
+    client.start("s", "do all of it").await?;
+    let seen = client.watch("s").await?.to_end().await?;
+
+    let mut streamed: BTreeMap<u64, String> = BTreeMap::new();
+    let mut whole = BTreeSet::new();
+    for chunk in of(&seen, "message.ai_chunk_received") {
+        let step = chunk["step"].as_u64().unwrap();
+        assert!(!whole.contains(&step), "a chunk after the final one");
+        streamed.entry(step).or_default().push_str(chunk["delta"].as_str().unwrap());
+        if chunk["final"] == true {
+            whole.insert(step);
+        }
+    }
+    let full: BTreeMap<u64, String> = of(&seen, "message.ai_full_received")
+        .iter()
+        .map(|full| (full["step"].as_u64().unwrap(), full["text"].as_str().unwrap().to_owned()))
+        .collect();
+    assert_eq!(streamed, full);
+    fleet.end().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_read_the_response_and_not_its_envelope() -> anyhow::Result<()> {
+    let response = "Half of it: \"ä\" \n and more.";
+    let envelope = |status: &str| json!({"response": response, "continuation": {"status": status}}).to_string();
+    let fenced = format!("Before. ```json\n{}\n```", json!({"continuation": {"status": "CONTINUE", "reason": "more"}}));
+    let replies = vec![Reply::text(&envelope("CONTINUE")), Reply::text(&fenced), Reply::text(&envelope("TERMINATE"))];
+    let model = ModelServer::with_replies(replies).await?;
+    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+    let client = fleet.client().await?;
+    client.start("s", "go").await?;
+    let seen = client.watch("s").await?.to_end().await?;
+    let texts: Vec<&str> =
+        of(&seen, "message.ai_full_received").iter().map(|full| full["text"].as_str().unwrap().trim()).collect();
+    assert_eq!(texts, [response, "Before.", response]);
+    let streamed: String =
+        of(&seen, "message.ai_chunk_received").iter().map(|chunk| chunk["delta"].as_str().unwrap()).collect();
+    assert_eq!(streamed.replace("Before. ", "Before."), format!("{response}Before.{response}"));
+    let asked = model.asked();
+    let kept = asked[1].messages().iter().find(|message| message["role"] == "assistant").unwrap();
+    assert_eq!(kept["content"], envelope("CONTINUE"), "the transcript keeps what the model wrote");
+    fleet.end().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_one_reply_run_at_the_same_time() -> anyhow::Result<()> {
+    let calls: Vec<(&str, Value)> = (0..4).map(|n| ("wait", json!({"n": n}))).collect();
+    let model = ModelServer::with_replies(vec![Reply::calls(&calls), Reply::signal("Done.", "TERMINATE")]).await?;
+    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+    let gate = Gate::new();
+    let held = gate.clone();
+    let answer = move |call: &Witnessed| Answer::After(held.clone(), call.arguments.clone());
+    let workshop = Plan::at(&fleet.nats.url()).await?.tool("wait", Effect::Pure, answer).open().await?;
+    fleet.knows(&["wait"]).await?;
+    let client = fleet.client().await?;
+    client.start("s", "all four").await?;
+    ailoop_tests::fleet::soon("four calls at once", workshop.called_times(4)).await?;
+    gate.open();
+    let seen = client.watch("s").await?.to_end().await?;
+    judge::seqs(&seen)?;
+    let results: Vec<&str> = of(&seen, "tool_call.result_processed")
+        .iter()
+        .map(|data| data["content"].as_str().unwrap_or_default())
+        .collect();
+    assert_eq!(results.len(), 4);
+    let asked = model.asked();
+    let read: Vec<Value> = asked[1].last_results().iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+    assert_eq!(read, [json!({"n": 0}), json!({"n": 1}), json!({"n": 2}), json!({"n": 3})], "in the order of the calls");
+    fleet.end().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn progress_has_its_documented_form() -> anyhow::Result<()> {
+    let signal = json!({"status": "continue", "reason": "more to do", "progress": {
+        "current_step": 2, "total_steps": 4, "completion_percentage": 50,
+        "steps_completed": ["Listed plans", "Read plan"], "steps_remaining": ["Decompose plan", "Analyze dependencies"],
+    }});
+    let gate = Gate::new();
+    let replies = vec![
+        Reply::text("Half way.").and_calls(&[("continuation", signal)]).before(&gate),
+        Reply::signal("Done.", "TERMINATE"),
+    ];
+    let model = ModelServer::with_replies(replies).await?;
+    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+    let mut ws = fleet.ws().await?;
+    ws.ok("session.start", &json!({"session_id": "s", "agent": "eamonn", "prompt": "go"})).await?;
+    ws.ok("session.watch", &json!({"session_id": "s"})).await?;
+    gate.open();
+    let mut notification = ws.until("continuation.progress").await?;
+    let timestamp = notification["params"]["timestamp"].take();
+    let shape = regex::Regex::new(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")?;
+    assert!(timestamp.as_str().is_some_and(|text| shape.is_match(text)), "{timestamp}");
+    assert_eq!(
+        notification,
+        json!({"jsonrpc": "2.0", "method": "continuation.progress", "params": {
+            "sessionId": "s", "agent_id": "e", "iteration": 1, "max_iterations": 10,
+            "progress": {"current_step": 2, "total_steps": 4, "completion_percentage": 50.0,
+                "steps_completed": ["Listed plans", "Read plan"],
+                "steps_remaining": ["Decompose plan", "Analyze dependencies"]},
+            "current_tools": [], "timestamp": null, "seq": 4,
+        }})
+    );
+    let end = ws.until("session_ended").await?;
+    assert_eq!(end["params"]["data"]["reason"], "completed");
+    fleet.end().await
+}

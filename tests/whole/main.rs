@@ -1,0 +1,13 @@
+//! Ring 5: the whole, through its doors: the command, the client API, tools and models as strangers serve them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
+mod bad_input;
+mod control;
+mod events;
+mod failures;
+mod kills;
+mod python_tool;
+mod survey;
+mod trace;
+mod workspace;

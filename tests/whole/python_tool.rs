@@ -1,0 +1,90 @@
+//! The tool of the README, in Python: found, called, traced, and missed at once when it is gone.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use ailoop_tests::cli::Desk;
+use ailoop_tests::client::Client;
+use ailoop_tests::fleet::{configuration, eventually, knows, soon};
+use ailoop_tests::judge;
+use ailoop_tests::model::{Gate, ModelServer, Reply};
+use ailoop_tests::otlp::Collector;
+use ailoop_tests::python;
+use ailoop_tool::async_nats;
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/tools/python/word_count.py");
+
+/// Where the fleet of a desk is, once it runs.
+async fn run_file(desk: &Desk) -> anyhow::Result<Value> {
+    let path = desk.path().join(".ailoop/run.json");
+    eventually("the fleet is up", async || path.exists()).await?;
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_python_tool_is_found_called_and_missed() -> anyhow::Result<()> {
+    let python = tokio::task::spawn_blocking(python::with_nats).await??;
+    let gate = Gate::new();
+    let call = || Reply::calls(&[("word_count", json!({"text": "one two  three"}))]);
+    let replies = vec![call(), call().before(&gate), Reply::signal("Done.", "TERMINATE")];
+    let model = ModelServer::with_replies(replies).await?;
+    let (collector, config) = (Collector::start().await?, configuration(&[("test", &model.base_url())])?);
+    let mut desk = Desk::new()?.with("AILOOP_CONFIG", config.path().display().to_string());
+    for (name, value) in collector.environment() {
+        desk = desk.with(&name, value);
+    }
+    let _fleet = desk.spawn(["up", "--ws-port", "0", "--grpc-port", "0"])?;
+    let run = run_file(&desk).await?;
+    let bus = bus::Bus::connect(&bus::NatsConfig { url: text(&run, "nats").to_owned(), ..Default::default() }).await?;
+
+    // Found within two seconds of its announcement.
+    let observer = async_nats::connect(text(&run, "nats")).await?;
+    let mut announced = observer.subscribe("ai_rpc.tool.announce").await?;
+    let mut requests = observer.subscribe("ai_tool.default.word_count").await?;
+    observer.flush().await?;
+    let mut tool = tokio::process::Command::new(&python)
+        .arg(Path::new(TOOL))
+        .env("NATS_URL", text(&run, "nats"))
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()?;
+    soon("the tool is announced", announced.next()).await?;
+    let began = Instant::now();
+    knows(&bus, &["word_count"]).await?;
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+
+    // Called, under the session's trace.
+    let client = Client::connect(text(&run, "grpc")).await?;
+    client.start("s", "count").await?;
+    let mut watching = client.watch("s").await?;
+    let result = watching.until("tool_call.result_processed", |_| true).await?;
+    assert_eq!((text(&result.data, "outcome"), text(&result.data, "content")), ("ok", r#"{"words": 3}"#));
+    let request = soon("the tool's request", requests.next()).await?.unwrap();
+    let headers = request.headers.unwrap();
+    let header = |name: &str| headers.get(name).map(|value| value.as_str().to_owned()).unwrap_or_default();
+    assert_eq!(header("traceparent").get(3..35), Some(&*result.trace_id), "{headers:?}");
+    assert_eq!((header("Ailoop-Session"), header("Ailoop-Call")), ("s".to_owned(), "s-c1-1-1".to_owned()));
+
+    // Gone: the next call says so within a second.
+    soon("the second request", model.asked_times(2)).await?;
+    drop(requests);
+    drop(observer);
+    tool.kill().await?;
+    gate.open();
+    let result = watching.until("tool_call.result_processed", |_| true).await?;
+    assert_eq!((text(&result.data, "outcome"), text(&result.data, "code")), ("error", "no_tool_available"));
+    assert!(result.data["duration_ms"].as_u64().is_some_and(|ms| ms < 1_000), "{:?}", result.data);
+    judge::seqs(&watching.to_end().await?)?;
+    judge::requests(&model.asked())?;
+    let asked = model.asked();
+    assert_eq!(asked[1].last_results(), [r#"{"words": 3}"#]);
+    assert!(asked[2].last_results()[0].contains("word_count"), "{:?}", asked[2].last_results());
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! One trace holds a turn: from the client's request through every process to the model's server and the tool.
+
+use std::collections::BTreeSet;
+
+use ailoop_tests::crowd::Crowd;
+use ailoop_tests::fleet::eventually;
+use ailoop_tests::model::{ModelServer, Reply};
+use ailoop_tests::otlp::{Collector, Span};
+use ailoop_tests::workshop::Workshop;
+use serde_json::json;
+
+fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
+    spans.iter().filter(|span| span.name == name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_trace_holds_the_whole_turn() -> anyhow::Result<()> {
+    let replies = vec![
+        Reply::calls(&[("echo", json!({"n": 1})), ("mark", json!({"n": 2}))]),
+        Reply::signal("I think. ", "CONTINUE"),
+        Reply::signal("Done.", "TERMINATE"),
+    ];
+    let model = ModelServer::with_replies(replies).await?;
+    let collector = Collector::start().await?;
+    let environment = collector.environment();
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let crowd = Crowd::with(&[("test", &model.base_url())], &environment).await?;
+    let workshop = Workshop::plain(&crowd.nats.url()).await?;
+    let mut services = Vec::new();
+    for service in ["orchestrator", "gateway", "executor"] {
+        services.push(crowd.spawn(service).await?);
+    }
+    crowd.knows(&["echo", "mark"]).await?;
+    let edge = crowd.edge().await?;
+    let client = edge.client().await?;
+    client.start("s", "go").await?;
+    let seen = client.watch("s").await?.to_end().await?;
+
+    let trace = seen[2].trace_id.clone();
+    assert_eq!(trace.len(), 32, "{:?}", seen[2]);
+    for seen in &seen {
+        assert_eq!(seen.trace_id, trace, "{}", seen.topic);
+    }
+    let expected = [("session.start", 1), ("chat test", 3), ("execute_tool echo", 1), ("execute_tool mark", 1)];
+    let complete = |spans: &[Span]| {
+        let steps: BTreeSet<&str> =
+            named(spans, "invoke_agent e").iter().map(|span| &*span.texts["ailoop.step"]).collect();
+        steps == BTreeSet::from(["1", "2", "3"])
+            && expected.iter().all(|(name, count)| named(spans, name).len() == *count)
+    };
+    eventually("every span of the turn", async || {
+        complete(&collector.trace(&trace)) && connected(&collector.trace(&trace))
+    })
+    .await
+    .map_err(|error| anyhow::anyhow!("{error}: {}", drawn(&collector.trace(&trace))))?;
+    let spans = collector.trace(&trace);
+    let roots: Vec<&str> = spans.iter().filter(|span| span.parent.is_empty()).map(|span| &*span.name).collect();
+    assert_eq!(roots, ["session.start"], "{}", drawn(&spans));
+
+    // What strangers are told leads back to the very span under which they were called.
+    for asked in model.asked() {
+        let parent = asked.header("traceparent").unwrap_or_default().to_owned();
+        assert!(named(&spans, "chat test").iter().any(|span| of(span) == parent[..52]), "{parent}: {}", drawn(&spans));
+    }
+    for call in workshop.calls() {
+        let span = named(&spans, &format!("execute_tool {}", call.tool))[0];
+        assert_eq!(of(span), call.traceparent[..52]);
+    }
+    Ok(())
+}
+
+/// Whether every parent is a span of the trace.
+fn connected(spans: &[Span]) -> bool {
+    let ids: BTreeSet<&str> = spans.iter().map(|span| &*span.id).collect();
+    spans.iter().all(|span| span.parent.is_empty() || ids.contains(&*span.parent))
+}
+
+/// The beginning of a `traceparent` that names this span.
+fn of(span: &Span) -> String {
+    format!("00-{}-{}", span.trace, span.id)
+}
+
+fn drawn(spans: &[Span]) -> String {
+    let line =
+        |span: &Span| format!("\n  {} {} {} < {} {:?}", span.service, span.name, span.id, span.parent, span.texts);
+    spans.iter().map(line).collect()
+}

@@ -1,0 +1,94 @@
+//! The arrows of dependency: which package may know which other one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The services: none may know another one.
+const SERVICES: &[&str] = &["edge", "loop-orchestrator", "model-gateway", "prompt-composer", "tool-executor"];
+/// Every package of ours, and which of ours its code may name.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("contract", &[]),
+    ("proto", &[]),
+    ("telemetry", &[]),
+    ("ailoop-tool", &[]),
+    ("session", &["contract"]),
+    ("bus", &["contract", "telemetry"]),
+    ("service", &["bus", "contract", "telemetry"]),
+    ("loop-orchestrator", &["bus", "contract", "service", "session", "telemetry"]),
+    ("model-gateway", &["bus", "contract", "service", "telemetry"]),
+    ("prompt-composer", &["bus", "contract", "service", "telemetry"]),
+    ("tool-executor", &["ailoop-tool", "bus", "contract", "service", "telemetry"]),
+    ("edge", &["bus", "contract", "proto", "service", "session", "telemetry"]),
+];
+/// What stands above all of them and may know any: the command, and what measures and tests.
+const ABOVE: &[&str] = &["ailoop", "ailoop-tests", "bench", "simulation"];
+/// What has no place where nothing waits, nothing is timed and nothing is random.
+const IMPURE: &[&str] = &[
+    "async-nats",
+    "async-trait",
+    "axum",
+    "config",
+    "futures",
+    "getrandom",
+    "hyper",
+    "mio",
+    "rand",
+    "reqwest",
+    "tokio",
+    "tonic",
+    "tracing",
+    "uuid",
+];
+
+/// What each package of the workspace names in its `[dependencies]`.
+fn named() -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
+    let cargo = service::config::env("CARGO").unwrap_or_else(|| "cargo".to_owned());
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--manifest-path", manifest])
+        .output()?;
+    anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let normal = |package: &Value| {
+        let all = list(&package["dependencies"]);
+        all.iter()
+            .filter(|dependency| dependency["kind"].is_null())
+            .map(|dependency| text(&dependency["name"]))
+            .collect()
+    };
+    Ok(list(&metadata["packages"]).iter().map(|package| (text(&package["name"]), normal(package))).collect())
+}
+
+#[test]
+fn packages_know_only_whom_they_may() -> anyhow::Result<()> {
+    let named = named()?;
+    let ours: BTreeSet<&str> = named.keys().map(String::as_str).collect();
+    for (package, may) in ARROWS {
+        let knows = named.get(*package).unwrap_or_else(|| panic!("there is no package {package}"));
+        let knows: BTreeSet<&str> = knows.iter().map(String::as_str).filter(|name| ours.contains(name)).collect();
+        let too_many: Vec<_> = knows.iter().filter(|name| !may.contains(name)).collect();
+        assert!(too_many.is_empty(), "{package} must not know {too_many:?}");
+        assert!(!SERVICES.contains(package) || may.iter().all(|name| !SERVICES.contains(name)));
+    }
+    let listed: BTreeSet<&str> = ARROWS.iter().map(|(package, _)| *package).collect();
+    let others: Vec<_> = ours
+        .iter()
+        .filter(|name| !listed.contains(*name) && !ABOVE.contains(name) && !name.starts_with("example"))
+        .collect();
+    assert!(others.is_empty(), "where do {others:?} belong?");
+    Ok(())
+}
+
+#[test]
+fn i1_the_loop_and_its_words_do_no_io() -> anyhow::Result<()> {
+    let named = named()?;
+    for package in ["contract", "session"] {
+        let impure: Vec<_> = named[package].iter().filter(|name| IMPURE.contains(&name.as_str())).collect();
+        assert!(impure.is_empty(), "{package} names {impure:?}");
+    }
+    Ok(())
+}
