@@ -1,0 +1,52 @@
+# Everything a developer runs. `make help` lists the targets.
+
+# What `make run` looks at, and what it asks.
+DIR ?= .
+PROMPT ?= Survey this directory and write a report
+
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+FAULTS ?= 100
+
+.PHONY: help setup run up up-apart test check deploy-check sim chaos bench clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+setup: ## Find a nats-server, or bring a pinned one to .tools/
+	@scripts/setup.sh
+
+run: setup ## Run one session over DIR (default .) with a fleet of its own; no key needed
+	@$(CARGO) run --locked --bin ailoop -- run --agent e --root "$(DIR)" "$(PROMPT)"
+
+up: setup ## Run the whole fleet in one process, until Ctrl-C
+	@$(CARGO) run --locked --bin ailoop -- up --root "$(DIR)"
+
+up-apart: setup ## Run each service as a process with a NATS user of its own, until Ctrl-C
+	@$(CARGO) build --locked --bin ailoop
+	@DIR="$(DIR)" scripts/up-apart.sh
+
+test: setup ## Every test
+	$(CARGO) test --workspace --locked
+
+check: ## Format, lints and documentation, warnings as errors
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+deploy-check: setup ## The image's files, manifests and NATS permissions, without a cluster
+	@scripts/deploy-check.sh
+
+sim: ## Simulate sessions in virtual time: many seeds, then planted bugs
+	$(CARGO) run --quiet --profile sim --locked --package simulation --bin sim
+
+bench: setup ## Measure the loop, next to what as many raw messages cost; about two minutes
+	@$(CARGO) run --quiet --release --locked --package bench
+
+chaos: setup ## Kill, freeze and restart real processes at random, under load; FAULTS=... how often
+	AILOOP_CHAOS_FAULTS=$(FAULTS) $(CARGO) test --quiet --locked --package ailoop-tests --test chaos -- --nocapture
+
+clean: ## Remove what was built and what sessions left in .ailoop/; .tools/ stays
+	$(CARGO) clean
+	rm -rf .ailoop
