@@ -67,11 +67,8 @@ impl Calls {
         if job.call != subject.call {
             return Ok(reject("the item's ids are not those of its subject"));
         }
-        match self.bus.standing(&job.key, &job.call, job.meta().slot).await? {
-            Standing::Open => {}
-            Standing::Closed => return Ok(Settle::Done),
-            Standing::Unseen => return Ok(Settle::Retry(RETRY_PAUSE)),
-            Standing::Paused => return self.lay_aside(delivery, &job).await,
+        if let Some(settle) = self.not_now(delivery, &job).await? {
+            return Ok(settle);
         }
         if delivery.delivered > 1 {
             if self.bus.call_is_held(&job.key, &job.call.call).await? {
@@ -80,9 +77,23 @@ impl Calls {
             if gate::is_answered(&self.bus, &job).await? {
                 return Ok(Settle::Done);
             }
+            // That took a while: the log is asked again.
+            if let Some(settle) = self.not_now(delivery, &job).await? {
+                return Ok(settle);
+            }
         }
         let outcome = self.run(&job).await?;
         Ok(self.report(&job.key, &job.call, &outcome).await)
+    }
+
+    /// Asks the log; a settlement when the call must not start now.
+    async fn not_now(&self, delivery: &Delivery, job: &Job) -> Result<Option<Settle>, BusError> {
+        Ok(match self.bus.standing(&job.key, &job.call, job.meta().slot).await? {
+            Standing::Open => None,
+            Standing::Closed => Some(Settle::Done),
+            Standing::Unseen => Some(Settle::Retry(RETRY_PAUSE)),
+            Standing::Paused => Some(self.lay_aside(delivery, job).await?),
+        })
     }
 
     /// Runs a call that may start. Whatever happens within it, there is one outcome.

@@ -83,9 +83,15 @@ impl Calls {
         if let Some(settle) = self.not_now(&work).await? {
             return Ok(settle);
         }
-        if delivery.delivered > 1 && self.bus.call_is_held(key, &call.call).await? {
-            let deliveries = u32::try_from(delivery.delivered).unwrap_or(u32::MAX);
-            return Ok(Settle::Retry(HELD_AGAIN_AFTER.saturating_mul(deliveries)));
+        if delivery.delivered > 1 {
+            if self.bus.call_is_held(key, &call.call).await? {
+                let deliveries = u32::try_from(delivery.delivered).unwrap_or(u32::MAX);
+                return Ok(Settle::Retry(HELD_AGAIN_AFTER.saturating_mul(deliveries)));
+            }
+            // Nobody said so, which took a while: the log is asked again.
+            if let Some(settle) = self.not_now(&work).await? {
+                return Ok(settle);
+            }
         }
         let _held = self.bus.hold_call(key, &call.call).await?;
         let attempt = format!("{}.{}", call.attempt, delivery.delivered);

@@ -30,7 +30,7 @@ impl Chaos {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let often = [0, 5, 15, 40][super::index(rng.below(4))];
-        let stale = [0, 0, 4, 40][super::index(rng.below(4))];
+        let stale = [0, 4, 20, 60][super::index(rng.below(4))];
         let slow = rng.chance(60);
         Self { rng: Mutex::new(rng), on: false.into(), count: 0.into(), deaths: 0.into(), often, stale, slow }
     }
@@ -70,8 +70,9 @@ impl Chaos {
             }
             Action::Ack(Ack::Done) => &[Fault::AckLost, Fault::NotDone, Fault::Delay(soon)],
             Action::Pull => &[Fault::Redeliver, Fault::NotDone, Fault::Delay(soon)],
-            Action::Last(Read::Leader)
-            | Action::Publish
+            // An answer under way for long is a look at the log of long ago, which no witness could tell from a wrong one.
+            Action::Last(Read::Leader) => &[Fault::NotDone, Fault::Delay(soon)],
+            Action::Publish
             | Action::Reply
             | Action::Request
             | Action::Purge
@@ -99,7 +100,7 @@ impl Faults for Chaos {
         let Ok(mut rng) = self.rng.lock() else { return Fault::None };
         let read = matches!(op.action, Action::Last(Read::Any) | Action::LastMany);
         let fault = if read && rng.chance(self.stale) {
-            Fault::Stale(1 + rng.below(4))
+            Fault::Stale(1 + rng.below(3))
         } else if rng.below(1_000) < self.often {
             self.pick(&mut rng, op.action)
         } else if self.slow && matches!(op.action, Action::Append | Action::Pull | Action::Publish) && rng.chance(30) {

@@ -15,6 +15,7 @@ use model_gateway::{Gateway, Providers};
 use service::clock::Clock;
 use service::models;
 use service::paths::TextFile;
+use tokio::time::Instant;
 use tool_executor::Executor;
 
 use crate::shell::spoiled::{Mistake, spoil};
@@ -29,14 +30,16 @@ impl Clock for Virtual {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Kind {
+/// A kind of service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
     Orchestrator,
     Gateway,
     Executor,
 }
 
-const KINDS: [Kind; 6] =
+/// The replicas that there are.
+pub(super) const KINDS: [Kind; 6] =
     [Kind::Orchestrator, Kind::Orchestrator, Kind::Gateway, Kind::Gateway, Kind::Executor, Kind::Executor];
 
 enum Service {
@@ -58,11 +61,13 @@ pub(super) struct Fleet {
     replicas: Vec<Replica>,
     started: u64,
     composer: Option<Serving>,
+    /// A kind that nobody replaces before an instant.
+    outage: Option<(Kind, Instant)>,
 }
 
 impl Fleet {
     pub(super) async fn start(server: MemoryServer, mistake: Mistake) -> anyhow::Result<Self> {
-        let mut fleet = Self { server, mistake, replicas: Vec::new(), started: 0, composer: None };
+        let mut fleet = Self { server, mistake, replicas: Vec::new(), started: 0, composer: None, outage: None };
         fleet.composer(true).await?;
         for kind in KINDS {
             fleet.add(kind).await?;
@@ -76,6 +81,12 @@ impl Fleet {
         let answer = |_| std::future::ready(ComposeReply::Composed(Box::new(composed()))).boxed();
         self.composer = if there { Some(bus.serve_compose(answer).await?) } else { None };
         Ok(())
+    }
+
+    /// Kills every replica of a kind; they are replaced after a while, so that its work waits.
+    pub(super) fn outage(&mut self, kind: Kind, time: Duration) {
+        self.replicas.iter().filter(|replica| replica.kind == kind).for_each(|replica| replica.life.kill());
+        self.outage = Some((kind, Instant::now() + time));
     }
 
     /// Replicas that died.
@@ -109,18 +120,20 @@ impl Fleet {
     /// Lets time pass; who died is replaced.
     pub(super) async fn sleep(&mut self, time: Duration) -> Result<(), String> {
         const TICK: Duration = Duration::from_millis(250);
-        let end = tokio::time::Instant::now() + time;
+        let end = Instant::now() + time;
         loop {
-            tokio::time::sleep_until(end.min(tokio::time::Instant::now() + TICK)).await;
-            let (dead, alive): (Vec<Replica>, Vec<Replica>) =
-                std::mem::take(&mut self.replicas).into_iter().partition(|replica| replica.life.is_dead());
-            self.replicas = alive;
+            tokio::time::sleep_until(end.min(Instant::now() + TICK)).await;
+            let away = self.outage.filter(|(_, until)| *until > Instant::now()).map(|(kind, _)| kind);
+            let (dead, stay): (Vec<Replica>, Vec<Replica>) = std::mem::take(&mut self.replicas)
+                .into_iter()
+                .partition(|replica| replica.life.is_dead() && away != Some(replica.kind));
+            self.replicas = stay;
             for replica in dead {
                 let kind = replica.kind;
                 drop(replica);
                 self.add(kind).await.map_err(|error| error.to_string())?;
             }
-            if tokio::time::Instant::now() >= end {
+            if Instant::now() >= end {
                 return Ok(());
             }
         }
@@ -131,9 +144,9 @@ impl Fleet {
     where
         F: Future<Output = bool>,
     {
-        let end = tokio::time::Instant::now() + max;
+        let end = Instant::now() + max;
         while !condition().await {
-            if tokio::time::Instant::now() > end {
+            if Instant::now() > end {
                 return Err(format!("not within {max:?} of virtual time"));
             }
             self.sleep(Duration::from_secs(1)).await?;
@@ -168,23 +181,23 @@ fn composed() -> Composed {
 const SCRIPT: &str = r#"
 delay_ms: 3
 steps:
-  - when: "(prompt.split())[step] == 'look'"
+  - when: "(prompt|split|list)[step] == 'look'"
     text: "Looking."
     tool_calls: [{name: look, arguments: {a: "1"}}]
-  - when: "(prompt.split())[step] == 'many'"
+  - when: "(prompt|split|list)[step] == 'many'"
     tool_calls:
       - {name: look, arguments: {a: "1"}}
       - {name: put, arguments: {a: "1"}}
       - {name: pay, arguments: {a: "1"}}
       - {name: look, arguments: {a: "2"}}
       - {name: put, arguments: {a: "2"}}
-  - when: "(prompt.split())[step] == 'pay'"
+  - when: "(prompt|split|list)[step] == 'pay'"
     tool_calls: [{name: pay, arguments: {a: "1"}}]
-  - when: "(prompt.split())[step] == 'odd'"
+  - when: "(prompt|split|list)[step] == 'odd'"
     tool_calls: [{name: nothing, arguments: {}}, {name: put, arguments: {a: "1"}}]
-  - when: "(prompt.split())[step] == 'bad'"
+  - when: "(prompt|split|list)[step] == 'bad'"
     tool_calls: [{name: look, arguments: "{broken"}]
-  - when: "(prompt.split())[step] == 'go'"
+  - when: "(prompt|split|list)[step] == 'go'"
     text: "There is more to do."
     signal: {status: CONTINUE, reason: more}
   - text: "That is all."

@@ -3,12 +3,14 @@
 use bus::Bus;
 use contract::event::{Event, InputKind};
 use contract::subject::SessionKey;
+use contract::tool::Outcome;
 use session::Session;
 
 use crate::oracle::{Oracle, valid_request};
 
-/// Every commit of a session keeps the rules, and every request to a model was valid. Returns how many there are.
-pub(super) async fn session(client: &Bus, key: &SessionKey) -> Result<u64, String> {
+/// Every commit of a session keeps the rules, and every request to a model was valid. In a calm life nothing went wrong,
+/// so that nothing was done again. Returns how many commits there are.
+pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Result<u64, String> {
     let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
     let mut oracle = Oracle::new(6);
     let mut state = Session::new(key.clone());
@@ -16,6 +18,9 @@ pub(super) async fn session(client: &Bus, key: &SessionKey) -> Result<u64, Strin
     for (slot, commit) in &commits {
         let at = |why: String| format!("{key} slot {slot}: {why}");
         oracle.commit(&commit.events).map_err(at)?;
+        if calm && let Some(event) = commit.events.iter().find(|event| is_trouble(event)) {
+            return Err(at(format!("nothing went wrong, and yet: {event:?}")));
+        }
         if commit.meta.seq != seq {
             return Err(at(format!("seq {} where {seq} is next", commit.meta.seq)));
         }
@@ -31,6 +36,17 @@ pub(super) async fn session(client: &Bus, key: &SessionKey) -> Result<u64, Strin
         }
     }
     Ok(commits.len() as u64)
+}
+
+/// What happens only after something went wrong: an attempt that failed, another one, an answer that never came.
+fn is_trouble(event: &Event) -> bool {
+    match event {
+        Event::ModelCallFailed(_) => true,
+        Event::ModelCallOpened(opened) => opened.attempt > 1,
+        Event::ToolCallOpened(opened) => opened.attempt > 1,
+        Event::ToolCallResult(result) => matches!(result.outcome, Outcome::Timeout | Outcome::Unknown),
+        _ => false,
+    }
 }
 
 /// Every command of the client is in a log, once.

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::rng::Rng;
 use crate::shell::chaos::Chaos;
-use crate::shell::fleet::Fleet;
+use crate::shell::fleet::{Fleet, KINDS};
 pub use crate::shell::spoiled::Mistake;
 use crate::shell::tools::Witness;
 
@@ -39,6 +39,8 @@ pub struct Figures {
     pub faults: u64,
     /// Replicas that died.
     pub deaths: u64,
+    /// Tool calls that ran.
+    pub tools: u64,
 }
 
 /// Lives one life of a small fleet; the error says what the judge found.
@@ -67,6 +69,7 @@ async fn run(seed: u64, mistake: Mistake) -> Result<Figures, String> {
         fleet.composer(false).await.map_err(|error| error.to_string())?;
     }
 
+    let mut calm = !composer_is_away;
     let sessions: Vec<SessionKey> = (0..=rng.below(2)).map(key).collect();
     let mut sent = 0;
     for key in &sessions {
@@ -74,13 +77,13 @@ async fn run(seed: u64, mistake: Mistake) -> Result<Figures, String> {
             Start { prompt: Some(Content::Text(plan(&mut rng))), interactive: rng.chance(50), ..Start::default() };
         send(&client, &server, key, Verb::Start, &mut sent, start).await?;
     }
-    for _ in 0..rng.below(8) {
+    for _ in 0..rng.below(12) {
         let longest = [40, 400, 4_000][index(rng.below(3))];
         let pause = Duration::from_millis(rng.below(longest));
         fleet.sleep(pause).await?;
         let key = rng.pick(&sessions).clone();
         let because = Because::default();
-        match rng.below(10) {
+        match rng.below(12) {
             0..5 => {
                 let mode = *rng.pick(&[Mode::Steer, Mode::Queue, Mode::Interrupt]);
                 let message = SendUserMessage { content: Content::Text(plan(&mut rng)), mode };
@@ -89,16 +92,26 @@ async fn run(seed: u64, mistake: Mistake) -> Result<Figures, String> {
             5..7 => {
                 send(&client, &server, &key, Verb::Pause, &mut sent, because).await?;
                 quieten(&client, &mut fleet, &witness, &key).await?;
+                // As long as whatever waits comes back a few times.
+                let pause = Duration::from_millis(rng.below(12_000));
+                fleet.sleep(pause).await?;
             }
             7..9 => {
                 witness.told(&key, false);
                 send(&client, &server, &key, Verb::Resume, &mut sent, because).await?;
             }
+            9..11 => {
+                calm = false;
+                fleet.outage(*rng.pick(&KINDS), Duration::from_millis(rng.below(5_000)));
+            }
             _ if rng.chance(40) => {
                 send(&client, &server, &key, Verb::Stop, &mut sent, because).await?;
                 quieten(&client, &mut fleet, &witness, &key).await?;
             }
-            _ => server.restart(),
+            _ => {
+                calm = false;
+                server.restart();
+            }
         }
     }
     fleet.sleep(Duration::from_millis(rng.below(8_000))).await?;
@@ -113,19 +126,20 @@ async fn run(seed: u64, mistake: Mistake) -> Result<Figures, String> {
     }
     rest(&client, &server, &mut fleet, &sessions, &mut sent).await?;
 
-    let mut figures = Figures { faults: chaos.count(), deaths: fleet.deaths(), ..Figures::default() };
+    let (faults, deaths, tools) = (chaos.count(), fleet.deaths(), witness.judge()?);
+    let mut figures = Figures { commits: 0, faults, deaths, tools };
     for key in &sessions {
-        figures.commits += judge::session(&client, key).await?;
+        figures.commits += judge::session(&client, key, calm && faults == 0).await?;
     }
     judge::inputs(&client, &sessions, sent).await?;
-    witness.judge()?;
     Ok(figures)
 }
 
-/// Waits a while for a pause or stop to be seen in the log, as a client does; from then on nothing may start.
+/// Waits a while for a pause or stop to be seen in the log, as a client does; from then on nothing may start. An earlier
+/// `resume` that still waits would change that.
 async fn quieten(client: &Bus, fleet: &mut Fleet, witness: &Witness, key: &SessionKey) -> Result<(), String> {
-    for _ in 0..20 {
-        if matches!(phase(client, key).await, Some(Phase::Paused | Phase::Ended)) {
+    for _ in 0..40 {
+        if quiet(client, key).await && matches!(phase(client, key).await, Some(Phase::Paused | Phase::Ended)) {
             witness.told(key, true);
             return Ok(());
         }
@@ -166,7 +180,7 @@ async fn quiet(client: &Bus, key: &SessionKey) -> bool {
 /// What the scripted model is told to do, a word for each step.
 fn plan(rng: &mut Rng) -> String {
     let words: Vec<&str> =
-        (0..=rng.below(4)).map(|_| *rng.pick(&["look", "many", "pay", "go", "odd", "bad", "end"])).collect();
+        (0..=rng.below(5)).map(|_| *rng.pick(&["look", "many", "many", "pay", "go", "odd", "bad", "end"])).collect();
     format!("plan {}", words.join(" "))
 }
 

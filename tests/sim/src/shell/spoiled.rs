@@ -25,8 +25,8 @@ pub enum Mistake {
     AckWhatFailed,
     /// A claim that another one holds is taken for ours.
     BelieveEveryClaim,
-    /// Nothing is appended, and that is taken for success.
-    ForgetAppends,
+    /// A reply of a model is not appended, and that is taken for success.
+    ForgetReplies,
 }
 
 impl Mistake {
@@ -36,7 +36,7 @@ impl Mistake {
         Self::TrustStaleRead,
         Self::AckWhatFailed,
         Self::BelieveEveryClaim,
-        Self::ForgetAppends,
+        Self::ForgetReplies,
     ];
 }
 
@@ -90,8 +90,8 @@ impl Transport for Spoiled {
         headers: Headers,
         payload: Bytes,
     ) -> Result<Appended, BusError> {
-        // Tool items are the ones whose loss nothing but the loop's own watchdog makes good.
-        if self.mistake == Mistake::ForgetAppends && subject.as_str().starts_with("ai_loop.control.model_finished") {
+        // The loop's watchdog makes it good, at the cost of a reply paid twice.
+        if self.mistake == Mistake::ForgetReplies && subject.as_str().starts_with("ai_loop.control.model_finished") {
             return Ok(Appended::Stored(0));
         }
         match self.bus.transport().append(subject, create, headers, payload).await? {

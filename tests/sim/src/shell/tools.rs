@@ -58,15 +58,15 @@ impl Witness {
         }
     }
 
-    /// What must not run twice has not, and nothing ran that must not start.
-    pub(super) fn judge(&self) -> Result<(), String> {
+    /// What must not run twice has not, and nothing ran that must not start. Returns how many calls ran.
+    pub(super) fn judge(&self) -> Result<u64, String> {
         let seen = self.seen.lock().map_err(|error| error.to_string())?;
         if let Some(why) = &seen.broken {
             return Err(why.clone());
         }
         match seen.runs.iter().find(|((tool, _), times)| tool == "pay" && **times > 1) {
             Some(((_, call), times)) => Err(format!("an at_most_once call {call} ran {times} times")),
-            None => Ok(()),
+            None => Ok(seen.runs.len() as u64),
         }
     }
 }
@@ -119,7 +119,7 @@ fn describe() -> Bytes {
             serde_json::json!({
                 "name": tool, "subject": format!("ai_tool.default.{tool}"), "queue_group": "tools",
                 "metadata": {"ailoop.tool": tool, "ailoop.description": "a tool", "ailoop.effect": effect,
-                             "ailoop.parameters": "{\"type\":\"object\"}", "ailoop.timeout": "20"}
+                             "ailoop.parameters": "{\"type\":\"object\"}", "ailoop.timeout": "90"}
             })
         })
         .collect();
