@@ -40,12 +40,14 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
 
 /// What happens only after something went wrong: an attempt that failed, another one, an answer that never came.
 fn is_trouble(event: &Event) -> bool {
-    match event {
-        Event::ModelCallFailed(_) => true,
-        Event::ModelCallOpened(opened) => opened.attempt > 1,
-        Event::ToolCallOpened(opened) => opened.attempt > 1,
-        Event::ToolCallResult(result) => matches!(result.outcome, Outcome::Timeout | Outcome::Unknown),
-        _ => false,
+    if let Event::ModelCallOpened(opened) = event {
+        opened.attempt > 1
+    } else if let Event::ToolCallOpened(opened) = event {
+        opened.attempt > 1
+    } else if let Event::ToolCallResult(result) = event {
+        matches!(result.outcome, Outcome::Timeout | Outcome::Unknown)
+    } else {
+        matches!(event, Event::ModelCallFailed(_))
     }
 }
 
