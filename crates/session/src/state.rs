@@ -71,7 +71,7 @@ pub(crate) struct Setup {
     pub(crate) streaming: Streaming,
     /// The agent's patterns, compiled once.
     #[serde(skip)]
-    pub(crate) patterns: OnceLock<Patterns>,
+    pub(crate) patterns: OnceLock<Arc<Patterns>>,
 }
 
 impl Setup {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use bus::log::Committed;
 use bus::{Bus, BusError, Read};
-use contract::commit::Commit;
+use contract::commit::{Commit, Phase};
 use contract::event::{Event, InputIgnored};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, command::Refusal};
@@ -101,7 +101,8 @@ impl Shell {
                 Committed::Ours => {
                     let Prepared { slot, meta, after, .. } = prepared;
                     let result = self.perform(key, &after, slot, &meta, &decision, inputs).await;
-                    *place = Some(after);
+                    // Little comes after the end; whatever does reads the log.
+                    *place = (after.phase() != Phase::Ended).then_some(after);
                     result?;
                     return if poisoned { Err(Trouble::Poison) } else { Ok(()) };
                 }

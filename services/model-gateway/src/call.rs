@@ -28,7 +28,7 @@ enum End {
     Cancelled,
 }
 
-/// Runs one call to its end, whatever that is, and tells how long its first piece took. A retry of another kind of failure would go around [`attempt`], as
+/// Runs one call to its end, whatever that is, and tells how long its first piece took. A retry of another kind of failure would go around `attempt`, as
 /// long as `reply` is empty: what was shown cannot be taken back.
 pub async fn run(
     bus: &Bus,

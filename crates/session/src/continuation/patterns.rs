@@ -1,5 +1,8 @@
 //! Patterns that speak for going on or for being done, compiled once and bounded in size.
 
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
 use contract::settings::ContinuationSettings;
 use regex::{Regex, RegexBuilder};
 
@@ -11,6 +14,15 @@ const PATTERN_BYTES_MAX: usize = 1 << 10;
 const PATTERNS_MAX: usize = 32;
 /// Bytes of a reply that are searched, from its end: what a model says about going on stands there.
 const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// Compiled lists that are kept for the sessions to come.
+const SHARED_MAX: usize = 256;
+
+/// Both lists of texts, and what they compile to.
+type Shared = HashMap<(Vec<String>, Vec<String>), Arc<Patterns>>;
+
+/// Agents are few and sessions many; compiling costs more time and memory than all else of a session.
+static SHARED: LazyLock<Mutex<Shared>> = LazyLock::new(Mutex::default);
 
 /// Words after which a termination match in the same sentence does not count.
 const NEGATIONS: &[&str] = &["not", "never", "almost", "once", "until", "before"];
@@ -40,12 +52,20 @@ pub struct Patterns {
 }
 
 impl Patterns {
-    /// Compiles both lists; the first one that cannot be used is the error.
-    pub fn compile(settings: &ContinuationSettings) -> Result<Self, PatternError> {
-        Ok(Self {
-            continuation: compile(&settings.continuation_patterns)?,
-            termination: compile(&settings.termination_patterns)?,
-        })
+    /// Compiles both lists, once for all sessions that use the same; the first one that cannot be used is the error.
+    pub fn compile(settings: &ContinuationSettings) -> Result<Arc<Self>, PatternError> {
+        let lists = (settings.continuation_patterns.clone(), settings.termination_patterns.clone());
+        let shared = || SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = shared().get(&lists) {
+            return Ok(known.clone());
+        }
+        let patterns = Arc::new(Self { continuation: compile(&lists.0)?, termination: compile(&lists.1)? });
+        let mut shared = shared();
+        if shared.len() >= SHARED_MAX {
+            shared.clear();
+        }
+        shared.insert(lists, patterns.clone());
+        Ok(patterns)
     }
 
     /// The first continuation pattern that matches.
@@ -110,7 +130,7 @@ fn negated(text: &str, at: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn patterns() -> Patterns {
+    fn patterns() -> Arc<Patterns> {
         let settings = ContinuationSettings {
             continuation_patterns: vec!["now I'll".into(), "not.*finished".into()],
             termination_patterns: vec!["all done".into(), "finished".into()],
