@@ -7,6 +7,8 @@ use contract::commit::Phase;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
 use contract::{ErrorCode, SessionId};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde::Serialize;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -99,13 +101,18 @@ impl Viewer {
         if !self.catch_up(queue).await? {
             return Ok(());
         }
-        self.ask_for_the_reply_so_far(queue).await;
+        // Asked for while events go on: whoever streams the reply may be at its end, and then nobody answers.
+        let mut so_far = Some(self.reply_so_far());
         let mut read_at = None;
         while !self.merger.ended() {
             let Some(feed) = &mut self.feed else { return Ok(()) };
             let mut out = Vec::new();
             tokio::select! {
                 _ = queue.until_end() => return Ok(()),
+                reply = answered(&mut so_far) => {
+                    so_far = None;
+                    self.merger.view(reply, &mut out);
+                }
                 told = feed.recv() => match told {
                     Ok(Fed::Notice(notice)) => self.merger.live(notice, &mut out),
                     Ok(Fed::Exists(seq)) => self.merger.exists(seq),
@@ -185,20 +192,31 @@ impl Viewer {
         Failure::new(ErrorCode::Resync, message).with_seq(gone.found)
     }
 
-    async fn ask_for_the_reply_so_far(&mut self, queue: &ClientQueue) {
-        let wanted = self.chunks && self.feed.is_some() && !self.merger.ended();
-        // Without an answer the viewer sees the rest of the reply, and all of it at its end.
-        let view = if wanted { self.sessions.bus().view(&self.key).await.unwrap_or_default() } else { None };
-        let so_far = view.and_then(|view| Notice::of_view(&self.key, clock::now(), view)).map(Arc::new);
-        let mut out = Vec::new();
-        self.merger.view(so_far, &mut out);
-        self.tell(out, queue);
+    /// The reply that is being streamed, as far as it has come; chunks wait for it. Without an answer the viewer sees
+    /// the rest of the reply, and all of it at its end.
+    fn reply_so_far(&self) -> BoxFuture<'static, Option<Arc<Notice>>> {
+        if !self.chunks || self.feed.is_none() || self.merger.ended() {
+            return std::future::ready(None).boxed();
+        }
+        let (bus, key) = (self.sessions.bus().clone(), self.key.clone());
+        async move {
+            let view = bus.view(&key).await.unwrap_or_default()?;
+            Notice::of_view(&key, clock::now(), view).map(Arc::new)
+        }
+        .boxed()
     }
 
     /// Passes on what is live, without waiting.
     fn tell(&self, out: Vec<Arc<Notice>>, queue: &ClientQueue) -> bool {
         let wanted = |notice: &Arc<Notice>| self.chunks || !notice.is_chunk();
         out.into_iter().filter(wanted).all(|notice| queue.push(Item::Notice(notice)))
+    }
+}
+
+async fn answered<T>(question: &mut Option<BoxFuture<'static, T>>) -> T {
+    match question {
+        Some(question) => question.await,
+        None => std::future::pending().await,
     }
 }
 

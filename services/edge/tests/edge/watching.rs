@@ -137,6 +137,28 @@ async fn chunks_pass_and_a_late_viewer_gets_the_reply_so_far() {
 }
 
 #[tokio::test]
+async fn events_do_not_wait_for_the_reply_so_far() {
+    let world = World::new().await;
+    world.control.fill(&key("s"), 1).await;
+    let (told, heard) = tokio::sync::watch::channel(false);
+    let view = View { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "so far".to_owned() };
+    let body = serde_json::to_vec(&view).unwrap();
+    let answer: bus::rpc::Answer = std::sync::Arc::new(move |_| {
+        let (mut heard, body) = (heard.clone(), body.clone());
+        Box::pin(async move { heard.wait_for(|told| *told).await.ok().map(|_| body.into()) })
+    });
+    let _serving = world.bus.serve(&contract::subject::view(&key("s")), None, answer).await.unwrap();
+    let mut ws = world.ws().await;
+    ws.ok("session.watch", json!({"session_id": "s", "from_seq": 3})).await;
+    world.control.commit(&key("s"), vec![said("a", "x")]).await;
+    assert_eq!(ws.seqs(1).await, [3]);
+    told.send_replace(true);
+    assert_eq!(ws.notification().await["params"]["data"]["delta"], "so far", "the question is still open");
+    world.control.commit(&key("s"), vec![ended()]).await;
+    assert_eq!(ws.seqs(1).await, [4]);
+}
+
+#[tokio::test]
 async fn unwatch_is_silent_and_watching_again_goes_on() {
     let world = World::new().await;
     world.control.fill(&key("s"), 1).await;
