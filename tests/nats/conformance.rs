@@ -301,7 +301,8 @@ impl Side {
 async fn compare(seed: u64) -> anyhow::Result<()> {
     let server = NatsServer::start().await?;
     let raw = async_nats::connect(server.url()).await?;
-    let (mut real, mut twin) = (Side::new(server.ready().await?, Some(raw)), Side::new(MemoryServer::new().bus(), None));
+    let (mut real, mut twin) =
+        (Side::new(server.ready().await?, Some(raw)), Side::new(MemoryServer::new().bus(), None));
     let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() });
     let each = match seed % 4 {
         0 | 1 => acts().boxed(),

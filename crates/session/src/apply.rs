@@ -9,7 +9,6 @@ use contract::model::{FailureKind, FinishReason};
 use contract::tool::Approval;
 
 use crate::clock::Clock;
-use crate::continuation;
 use crate::state::{Activity, Core, Life, ModelCall, Setup, Stage, ToolCallState, ToolRequest, Turn, Waiting};
 
 impl Core {
@@ -223,7 +222,7 @@ impl Core {
         let calls: Vec<ToolCallState> = reply
             .tool_calls
             .iter()
-            .filter(|call| !continuation::is_signal(call))
+            .filter(|call| !reply::is_signal(call))
             .filter_map(|call| {
                 let id = contract::CallId::new(&call.id).ok()?;
                 Some(ToolCallState { call: id, name: call.function.name.clone(), stage: Stage::Announced })

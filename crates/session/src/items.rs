@@ -6,7 +6,6 @@ use contract::ids::CallAttempt;
 use contract::model::{ItemMeta, ModelItem, ToolDefinition};
 use contract::tool::ToolItem;
 
-use crate::continuation;
 use crate::state::{Activity, Core, Stage};
 use crate::transcript::Transcript;
 
@@ -19,7 +18,7 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
     let mut tools: Vec<Json> = core.tools.tools.iter().map(definition).collect();
     let offers_signal = setup.model.multi_tool && !setup.model.structured_output;
     if offers_signal && !tools.is_empty() {
-        tools.push(continuation::definition());
+        tools.push(reply::definition());
     }
     let meta = ItemMeta {
         v: VERSION,

@@ -9,8 +9,6 @@ use contract::tool::Outcome;
 use contract::{CallId as Id, Json};
 use serde::{Deserialize, Serialize};
 
-use crate::continuation;
-
 /// Messages, each serialised once.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Transcript {
@@ -118,7 +116,7 @@ impl Transcript {
         self.results = tool_calls
             .iter()
             .filter_map(|call| {
-                let content = continuation::is_signal(call).then(|| "noted".to_owned());
+                let content = reply::is_signal(call).then(|| "noted".to_owned());
                 Some(Expected { call: Id::new(&call.id).ok()?, content })
             })
             .collect();

@@ -15,7 +15,6 @@ pub mod provider;
 pub mod reply;
 pub mod running;
 pub mod scripted;
-pub mod shown;
 pub mod sse;
 pub mod viewers;
 pub mod worker;

@@ -6,13 +6,13 @@ use bus::Bus;
 use contract::Json;
 use contract::event::{Envelope, Topic};
 use contract::model::{Channel, Chunk, PartialCall, View};
+use reply::Splitter;
 use serde::Serialize;
 
 use crate::chunks::{Chunker, Lane};
 use crate::job::Job;
 use crate::reply::Delta;
 use crate::scripted::play::SIGNAL;
-use crate::shown::Shown;
 use service::clock::Clock;
 
 /// Publishes one reply. What is lost is not sent again: tokens are not facts.
@@ -21,7 +21,7 @@ pub struct Viewers<'a> {
     clock: &'a dyn Clock,
     job: &'a Job,
     chunker: Chunker,
-    shown: Shown,
+    shown: Splitter,
     /// Names of the reply's calls by slot; none for those that viewers do not see.
     calls: Vec<Option<String>>,
     view: Shared,
@@ -60,7 +60,7 @@ impl<'a> Viewers<'a> {
     /// The viewers of one call.
     pub fn new(bus: &'a Bus, clock: &'a dyn Clock, job: &'a Job, view: Shared) -> Self {
         let chunker = Chunker::new(&job.item.streaming);
-        Self { bus, clock, job, chunker, shown: Shown::default(), calls: Vec::new(), view, sent: 0 }
+        Self { bus, clock, job, chunker, shown: Splitter::default(), calls: Vec::new(), view, sent: 0 }
     }
 
     /// When gathered pieces go out at the latest.
@@ -110,7 +110,7 @@ impl<'a> Viewers<'a> {
     /// Sends the rest and the final marker, which is never left out.
     pub async fn end(&mut self) {
         let mut out = Vec::new();
-        self.chunker.add(Lane::Text, &self.shown.finish(), &mut out);
+        self.chunker.add(Lane::Text, &std::mem::take(&mut self.shown).finish().0, &mut out);
         self.chunker.flush(&mut out);
         self.publish(out).await;
         self.chunk(Channel::Text, String::new(), true).await;

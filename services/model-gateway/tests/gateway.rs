@@ -261,7 +261,7 @@ async fn a_cancel_ends_a_call_with_what_had_come() {
         world.ask(&world.item("hello")).await;
         let (_gateway, _) = world.gateway("g").await;
         let view = until(async || world.bus.view(&world.key).await.unwrap().filter(|view| view.index > 1)).await;
-        assert!(view.text.starts_with("one two ") && view.attempt == "1.1", "{view:?}");
+        assert!(view.text.starts_with("one two") && view.attempt == "1.1", "{view:?}");
         if by_message {
             world.bus.publish_cancel(&world.key, &World::call()).await.unwrap();
         } else {

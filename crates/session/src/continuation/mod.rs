@@ -1,14 +1,13 @@
 //! Whether a reply without tool calls leads to another step.
 
 mod patterns;
-mod signal;
 
 pub use patterns::{PatternError, Patterns};
-pub use signal::{NextAction, Reading, Signal, Status, definition, is_signal, read};
 
 use contract::event::DecisionSource;
 use contract::model::FinishReason;
 use contract::settings::ContinuationSettings;
+use reply::{Signal, Status};
 
 /// What is known of a reply when it is decided about.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +67,12 @@ fn without_limits(settings: &ContinuationSettings, patterns: &Patterns, facts: F
             Status::Continue => {
                 Verdict { nudge: Some(signal.nudge()), ..verdict(true, DecisionSource::Explicit, &signal.reason) }
             }
-            Status::Terminate => verdict(false, DecisionSource::Explicit, &signal.reason),
+            Status::Terminate if signal.is_known() => verdict(false, DecisionSource::Explicit, &signal.reason),
+            Status::Terminate => {
+                let word: String = signal.word.chars().take(40).collect();
+                let reason = format!("the status {word:?} is neither CONTINUE nor TERMINATE, and ends the turn");
+                verdict(false, DecisionSource::Explicit, &reason)
+            }
         };
     }
     if facts.finish == FinishReason::Length && settings.continue_on_length {

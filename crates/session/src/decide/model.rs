@@ -13,7 +13,9 @@ use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, Res
 use contract::tool::sha256_hex;
 
 use super::{Draft, Ignored};
-use crate::continuation::{self, Facts, Reading, Verdict};
+use reply::Reading;
+
+use crate::continuation::{self, Facts, Verdict};
 use crate::state::Activity;
 
 /// The model call that a report may belong to.
@@ -72,7 +74,7 @@ impl Draft<'_> {
 
     /// What had come when the user took the floor; its calls are not run.
     fn partial(&mut self, finished: &ModelFinished, awaited: &Awaited) {
-        let reading = continuation::read(&finished.text, &[]);
+        let reading = reply::read(&finished.text, &[]);
         let mut event = full(finished, awaited, &reading, Vec::new());
         event.finish_reason = FinishReason::Cancelled;
         self.emit(Event::AiFullReceived(Box::new(event)));
@@ -111,7 +113,7 @@ impl Draft<'_> {
         {
             self.cancel(&finished.meta.call, attempt, None);
         }
-        let reading = continuation::read(&finished.text, &finished.tool_calls);
+        let reading = reply::read(&finished.text, &finished.tool_calls);
         let native = finished.tool_calls.iter().chain(&reading.calls);
         let calls: Vec<ToolCall> = (1..)
             .zip(native)
@@ -128,7 +130,7 @@ impl Draft<'_> {
     fn decide_reply(&mut self, reading: &Reading, calls: &[ToolCall], finish: FinishReason, awaited: &Awaited) {
         let Some(setup) = self.core.setup.clone() else { return };
         let settings = &setup.agent.continuation;
-        let real: Vec<&ToolCall> = calls.iter().filter(|call| !continuation::is_signal(call)).collect();
+        let real: Vec<&ToolCall> = calls.iter().filter(|call| !reply::is_signal(call)).collect();
         let verdict = continuation::decide(
             settings,
             setup.patterns(),

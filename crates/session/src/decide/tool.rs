@@ -9,13 +9,12 @@ use contract::tool::{Approval, Outcome, ToolResult, ToolSpec, arguments_sha256};
 use contract::{ErrorCode, Json};
 
 use super::{Draft, Ignored};
-use crate::continuation;
 use crate::state::{Stage, ToolCallState};
 
 impl Draft<'_> {
     /// Looks at each call of a reply: what cannot be run gets its error at once, the others go on.
     pub(super) fn identify(&mut self, calls: &[ToolCall]) {
-        for (index, call) in calls.iter().filter(|call| !continuation::is_signal(call)).enumerate() {
+        for (index, call) in calls.iter().filter(|call| !reply::is_signal(call)).enumerate() {
             let Ok(id) = CallId::new(&call.id) else { continue };
             let Some(state) = self.core.turn.as_ref().and_then(|turn| turn.call(&id)).cloned() else { continue };
             match self.runnable(index, call) {

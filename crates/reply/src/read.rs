@@ -1,10 +1,13 @@
-//! The model's own signal: found in a reply and taken out of what the user reads.
+//! A whole reply, read.
 
 use contract::Json;
 use contract::event::Progress;
 use contract::model::{ToolCall, ToolDefinition};
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::json;
+use crate::split::{Found, Splitter};
 
 /// The name of the pseudo-tool by which a model signals.
 const NAME: &str = "continuation";
@@ -47,6 +50,11 @@ pub struct NextAction {
 }
 
 impl Signal {
+    /// Whether the word is one of the two that there are.
+    pub fn is_known(&self) -> bool {
+        self.status == Status::Continue || self.word.eq_ignore_ascii_case("TERMINATE")
+    }
+
     /// What the loop says at the start of the step that follows.
     pub fn nudge(&self) -> String {
         let said = match self.reason.trim_end_matches('.') {
@@ -69,7 +77,8 @@ pub struct Reading {
     pub visible: String,
     /// The signal.
     pub signal: Option<Signal>,
-    /// Calls that the envelope asks for, where the reply has no native ones.
+    /// Calls that the reply asks for without a native one: those of the envelope, else the next action. Never any of what
+    /// had been broken off.
     pub calls: Vec<ToolCall>,
 }
 
@@ -114,28 +123,40 @@ pub fn definition() -> Json {
     })
 }
 
-/// Reads a reply. First that speaks: the pseudo-call; a JSON object as the whole text, in a code fence at the end, or
-/// at the end of the text.
+/// Reads a reply. The first that speaks is believed: the pseudo-call, then the envelope, whole or broken off.
 pub fn read(text: &str, calls: &[ToolCall]) -> Reading {
+    let mut splitter = Splitter::default();
+    let mut visible = splitter.push(text);
+    let (rest, envelope) = splitter.finish();
+    visible.push_str(&rest);
+
+    let pseudo = calls.iter().filter(|call| is_signal(call)).find_map(pseudo);
+    let enveloped = || {
+        let Found { value, repaired } = envelope.as_ref()?;
+        Some((signal_of(&value["continuation"], &value["completion_percentage"])?, *repaired))
+    };
+    let signal = pseudo.or_else(enveloped);
     let native = calls.iter().any(|call| !is_signal(call));
-    let pseudo = calls
-        .iter()
-        .filter(|call| is_signal(call))
-        .filter_map(|call| serde_json::from_str::<Value>(&call.function.arguments).ok())
-        .find_map(|value| signal_of(&value, &Value::Null));
-    let Some((before, envelope)) = envelope(text) else {
-        return Reading { visible: text.to_owned(), signal: pseudo, calls: Vec::new() };
+    let mut asked = Vec::new();
+    if !native {
+        if let Some(Found { value, repaired: false }) = &envelope {
+            asked = value["tool_calls"].as_array().into_iter().flatten().map(call_of).collect();
+        }
+        if let (true, Some((signal, false))) = (asked.is_empty(), &signal) {
+            asked.extend(signal.next_action.as_ref().and_then(next_call));
+        }
+    }
+    Reading { visible, signal: signal.map(|(signal, _)| signal), calls: asked }
+}
+
+/// The signal of a pseudo-call, and whether its arguments had been broken off.
+fn pseudo(call: &ToolCall) -> Option<(Signal, bool)> {
+    let arguments = &call.function.arguments;
+    let (value, repaired) = match json::parse(arguments) {
+        Some(value) => (value, false),
+        None => (json::repair(arguments)?, true),
     };
-    let response = envelope["response"].as_str().unwrap_or_default();
-    let visible = match (before.is_empty(), response.is_empty()) {
-        (true, _) => response.to_owned(),
-        (false, true) => before.to_owned(),
-        (false, false) => format!("{before}\n\n{response}"),
-    };
-    let signal = pseudo.or_else(|| signal_of(&envelope["continuation"], &envelope["completion_percentage"]));
-    let calls =
-        if native { Vec::new() } else { serde_json::from_value(envelope["tool_calls"].clone()).unwrap_or_default() };
-    Reading { visible, signal, calls }
+    Some((signal_of(&value, &Value::Null)?, repaired))
 }
 
 fn signal_of(value: &Value, percentage: &Value) -> Option<Signal> {
@@ -154,49 +175,24 @@ fn signal_of(value: &Value, percentage: &Value) -> Option<Signal> {
     })
 }
 
-/// The envelope at the end of a text and what stands before it. An object is an envelope when it says something that
-/// only an envelope says.
-fn envelope(text: &str) -> Option<(&str, Value)> {
-    let trimmed = text.trim_end();
-    let body = trimmed.strip_suffix("```").map_or(trimmed, str::trim_end);
-    if !body.ends_with('}') {
-        return None;
-    }
-    for (start, _) in body.char_indices().filter(|(_, c)| *c == '{') {
-        let Ok(value) = serde_json::from_str::<Value>(&body[start..]) else { continue };
-        let is_envelope = value["continuation"]["status"].is_string() || value["response"].is_string();
-        if !is_envelope {
-            return None;
-        }
-        let before = text[..start].trim_end();
-        let before = before.strip_suffix("```json").or_else(|| before.strip_suffix("```")).unwrap_or(before);
-        return Some((before.trim_end(), value));
-    }
-    None
+/// A call of an envelope. What is missing stays empty: the loop answers it with an error that the model reads.
+fn call_of(call: &Value) -> ToolCall {
+    let function = &call["function"];
+    let name = function["name"].as_str().unwrap_or_default();
+    ToolCall::new("", name, &arguments(&function["arguments"]))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The next action as the call that it announces.
+fn next_call(next: &NextAction) -> Option<ToolCall> {
+    let name = next.tool.as_deref().filter(|name| next.kind == "tool_call" && !name.is_empty())?;
+    Some(ToolCall::new("", name, &arguments(&next.parameters)))
+}
 
-    #[test]
-    fn the_signal_is_found_and_hidden() {
-        let pseudo = ToolCall::new("x", "continuation", r#"{"status":"continue","reason":"more"}"#);
-        let reading = read("Working.", &[pseudo]);
-        assert_eq!(reading.visible, "Working.");
-        assert_eq!(reading.signal.unwrap().status, Status::Continue);
-
-        let rows = [
-            (r#"{"response":"Hi","continuation":{"status":"TERMINATE"}}"#, "Hi", Some(Status::Terminate)),
-            ("Done.\n```json\n{\"continuation\":{\"status\":\"Continue\"}}\n```\n", "Done.", Some(Status::Continue)),
-            ("So {a} it is. {\"continuation\":{\"status\":\"later\"}}", "So {a} it is.", Some(Status::Terminate)),
-            ("Here: {\"a\": 1}", "Here: {\"a\": 1}", None),
-            ("{\"response\":\"x\"}", "x", None),
-            ("", "", None),
-        ];
-        for (text, visible, status) in rows {
-            let reading = read(text, &[]);
-            assert_eq!((reading.visible.as_str(), reading.signal.map(|s| s.status)), (visible, status), "{text}");
-        }
+/// Arguments as a native call has them: the text of an object.
+fn arguments(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "{}".to_owned(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     }
 }
