@@ -55,7 +55,13 @@ impl Follow {
 fn of_turn(reason: StopReason) -> Exit {
     match reason {
         StopReason::Completed => Exit::Done,
-        StopReason::MaxIterations | StopReason::Timeout => Exit::Limit,
+        StopReason::MaxIterations
+        | StopReason::Timeout
+        | StopReason::TokenLimit
+        | StopReason::CostLimit
+        | StopReason::ToolCallLimit
+        | StopReason::Repetition
+        | StopReason::NoProgress => Exit::Limit,
         StopReason::Stopped | StopReason::Error => Exit::Failed,
     }
 }

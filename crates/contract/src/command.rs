@@ -170,7 +170,7 @@ impl Features {
 }
 
 /// Continuation settings of one session; what is absent stays as the agent has it. Lists are replaced, not merged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContinuationOverride {
     /// See [`crate::settings::ContinuationSettings`].
@@ -191,6 +191,12 @@ pub struct ContinuationOverride {
     /// Patterns that mean "done".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_patterns: Option<Vec<String>>,
+    /// What a turn may use besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<crate::settings::Limits>,
+    /// What happens at a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_limit: Option<crate::settings::OnLimit>,
 }
 
 /// How a message meets a running turn.

@@ -690,6 +690,16 @@ pub enum StopReason {
     MaxIterations,
     /// Its time was used up.
     Timeout,
+    /// Its tokens were used up.
+    TokenLimit,
+    /// Its money was used up.
+    CostLimit,
+    /// Its tool calls were used up.
+    ToolCallLimit,
+    /// The model made the same call again and again.
+    Repetition,
+    /// Step after step brought nothing new.
+    NoProgress,
     /// It was stopped.
     Stopped,
     /// It could not go on.
@@ -703,8 +713,27 @@ impl StopReason {
             Self::Completed => "completed",
             Self::MaxIterations => "max_iterations",
             Self::Timeout => "timeout",
+            Self::TokenLimit => "token_limit",
+            Self::CostLimit => "cost_limit",
+            Self::ToolCallLimit => "tool_call_limit",
+            Self::Repetition => "repetition",
+            Self::NoProgress => "no_progress",
             Self::Stopped => "stopped",
             Self::Error => "error",
+        }
+    }
+
+    /// Whether the turn was cut short by a limit.
+    pub const fn is_limit(self) -> bool {
+        match self {
+            Self::MaxIterations
+            | Self::Timeout
+            | Self::TokenLimit
+            | Self::CostLimit
+            | Self::ToolCallLimit
+            | Self::Repetition
+            | Self::NoProgress => true,
+            Self::Completed | Self::Stopped | Self::Error => false,
         }
     }
 }
@@ -733,6 +762,8 @@ pub struct TurnCompleted {
 pub enum GateKind {
     /// May this call run?
     Approval,
+    /// The turn is at a limit: may it use as much again?
+    Limit(StopReason),
 }
 
 /// A person is asked.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentId, ToolName};
 
 /// How the loop decides whether to go on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContinuationSettings {
     /// Whether a turn without an explicit signal ends at once, patterns unread.
@@ -22,6 +22,46 @@ pub struct ContinuationSettings {
     pub continuation_patterns: Vec<String>,
     /// Patterns that mean "done"; they are tried first.
     pub termination_patterns: Vec<String>,
+    /// What a turn may use besides steps and time.
+    pub limits: Limits,
+    /// What happens at a limit.
+    pub on_limit: OnLimit,
+}
+
+/// What a turn may use besides steps and time. An answer "approve" at a gate grants as much again.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Tokens, in and out together; none: as many as it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// US dollars; none: as many as it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Tool calls; none: as many as it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u32>,
+    /// How often the same call with the same arguments may be made; 0: as often as the model likes.
+    pub repetition: u32,
+    /// Steps in a row that may bring nothing that the turn has not seen; 0: as many as the model likes.
+    pub no_progress: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { tokens: None, cost_usd: None, tool_calls: None, repetition: 3, no_progress: 4 }
+    }
+}
+
+/// What happens at a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLimit {
+    /// The turn ends.
+    #[default]
+    End,
+    /// A person is asked whether it may use as much again.
+    Ask,
 }
 
 impl ContinuationSettings {
@@ -51,6 +91,8 @@ impl Default for ContinuationSettings {
                 "task.*completed",
                 "finished.*successfully",
             ]),
+            limits: Limits::default(),
+            on_limit: OnLimit::default(),
         }
     }
 }
@@ -74,7 +116,7 @@ impl ToolFilter {
 }
 
 /// An agent, resolved from `agents.yaml`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentSettings {
     /// Its key.
     pub id: AgentId,

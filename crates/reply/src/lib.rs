@@ -5,9 +5,12 @@
 //! later; both use the one [`Splitter`], so that what was streamed is what was said, however the reply was cut.
 
 mod json;
+mod patterns;
+mod prose;
 mod read;
 mod response;
 mod split;
 
+pub use patterns::{Heard, PatternError, Patterns, TEMPLATES, Template, template};
 pub use read::{NextAction, Reading, Signal, Status, definition, is_signal, read};
 pub use split::{Found, Splitter};

@@ -3,12 +3,15 @@
 use std::sync::{Arc, OnceLock};
 
 use contract::Timestamp;
-use contract::command::Mode;
-use contract::event::{AiFullReceived, Event, InputKind, ModelCallFailed, ModelCallOpened, StopReason};
+use contract::command::{AnswerDecision, Mode};
+use contract::event::{
+    AiFullReceived, Event, GateClosed, GateKind, GateOpened, InputKind, ModelCallFailed, ModelCallOpened, StopReason,
+};
 use contract::model::{FailureKind, FinishReason};
 use contract::tool::Approval;
 
 use crate::clock::Clock;
+use crate::guard::Guard;
 use crate::state::{Activity, Core, Life, ModelCall, Setup, Stage, ToolCallState, ToolRequest, Turn, Waiting};
 
 impl Core {
@@ -76,6 +79,7 @@ impl Core {
                     retries: 0,
                     spent: contract::event::Spent::default(),
                     text: String::new(),
+                    guard: Guard::default(),
                 });
             }
             Event::ToolsResolved(tools) => self.tools = Arc::new(tools.clone()),
@@ -96,6 +100,9 @@ impl Core {
             }
             Event::AiFullReceived(reply) => self.reply_received(reply),
             Event::ToolCallIdentified(identified) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.guard.called(identified.tool.as_str(), identified.arguments.get());
+                }
                 let request = Box::new(ToolRequest {
                     tool: identified.tool.clone(),
                     arguments: identified.arguments.clone(),
@@ -120,6 +127,9 @@ impl Core {
                 });
             }
             Event::ToolCallResult(result) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.guard.learned(&result.content);
+                }
                 self.set_stage(&result.call, |_| Stage::Done(result.outcome));
                 if let Some(turn) = &mut self.turn
                     && matches!(&turn.activity, Activity::Acting(calls) if calls.iter().all(ToolCallState::is_done))
@@ -141,14 +151,8 @@ impl Core {
                 self.turn = None;
                 self.last_stop = Some(completed.stop_reason);
             }
-            Event::GateOpened(gate) => self.set_stage(&gate.gate, |stage| match stage {
-                Stage::Gated { request, .. } => Stage::Gated { request, expires: gate.expires },
-                other @ (Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_)) => other,
-            }),
-            Event::GateClosed(gate) => self.set_stage(&gate.gate, |stage| match stage {
-                Stage::Gated { request, .. } => Stage::Pending(request),
-                other @ (Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_)) => other,
-            }),
+            Event::GateOpened(opened) => self.gate_opened(opened),
+            Event::GateClosed(closed) => self.gate_closed(closed),
             Event::ContextCleared(_) | Event::Error(_) | Event::Unknown => {}
             Event::TimerSet(timer) => {
                 self.timers = timer.number;
@@ -161,9 +165,46 @@ impl Core {
     fn run_clock(&mut self, at: Timestamp) {
         let paused = self.paused;
         if let Some(turn) = &mut self.turn {
-            let gated = turn.calls().iter().any(ToolCallState::is_gated);
+            let asking = matches!(turn.activity, Activity::Asking { .. });
+            let gated = asking || turn.calls().iter().any(ToolCallState::is_gated);
             turn.clock.run(at, !paused && !gated);
         }
+    }
+
+    fn gate_opened(&mut self, opened: &GateOpened) {
+        match opened.kind {
+            GateKind::Approval => self.set_stage(&opened.gate, |stage| match stage {
+                Stage::Gated { request, .. } => Stage::Gated { request, expires: opened.expires },
+                other @ (Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_)) => other,
+            }),
+            GateKind::Limit(limit) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.activity = Activity::Asking { gate: opened.gate.clone(), limit, expires: opened.expires };
+                }
+            }
+        }
+    }
+
+    fn gate_closed(&mut self, closed: &GateClosed) {
+        if let Some(turn) = &mut self.turn
+            && let Activity::Asking { limit, .. } = turn.activity
+        {
+            turn.activity = match closed.decision {
+                AnswerDecision::Approve => {
+                    turn.guard.grant(limit);
+                    if limit == StopReason::Timeout {
+                        turn.clock.extend();
+                    }
+                    Activity::Ready
+                }
+                AnswerDecision::Deny => Activity::Deciding,
+            };
+            return;
+        }
+        self.set_stage(&closed.gate, |stage| match stage {
+            Stage::Gated { request, .. } => Stage::Pending(request),
+            other @ (Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_)) => other,
+        });
     }
 
     fn spend(&mut self, spent: contract::event::Spent) {
@@ -178,7 +219,11 @@ impl Core {
         let Some(turn) = &mut self.turn else { return };
         let empties = match &turn.activity {
             Activity::Backoff { empties, .. } => *empties,
-            Activity::Ready | Activity::Thinking(_) | Activity::Deciding | Activity::Acting(_) => 0,
+            Activity::Ready
+            | Activity::Thinking(_)
+            | Activity::Deciding
+            | Activity::Acting(_)
+            | Activity::Asking { .. } => 0,
         };
         turn.step = opened.step;
         turn.activity = Activity::Thinking(ModelCall {
@@ -190,6 +235,7 @@ impl Core {
             interrupted: None,
         });
         if opened.attempt == 1 {
+            turn.guard.step(opened.step);
             self.waiting.retain(|waiting| !waiting.steers);
         }
     }
@@ -200,7 +246,11 @@ impl Core {
         let empty = failed.kind == FailureKind::Empty;
         let empties = match &turn.activity {
             Activity::Thinking(model) => model.empties + u32::from(empty),
-            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::Acting(_) => 0,
+            Activity::Ready
+            | Activity::Backoff { .. }
+            | Activity::Deciding
+            | Activity::Acting(_)
+            | Activity::Asking { .. } => 0,
         };
         if !empty {
             turn.retries += 1;
@@ -228,6 +278,9 @@ impl Core {
                 Some(ToolCallState { call: id, name: call.function.name.clone(), stage: Stage::Announced })
             })
             .collect();
+        if calls.is_empty() {
+            turn.guard.learned(&reply.text);
+        }
         turn.activity = match (calls.is_empty(), reply.finish_reason) {
             (true, FinishReason::Cancelled) => Activity::Ready,
             (true, _) => Activity::Deciding,
@@ -252,6 +305,14 @@ fn title(text: &str) -> String {
 pub(crate) fn status_of(reason: StopReason) -> Option<String> {
     match reason {
         StopReason::MaxIterations => Some("MAX_ITERATIONS_REACHED".to_owned()),
-        StopReason::Completed | StopReason::Timeout | StopReason::Stopped | StopReason::Error => None,
+        StopReason::Completed
+        | StopReason::Timeout
+        | StopReason::TokenLimit
+        | StopReason::CostLimit
+        | StopReason::ToolCallLimit
+        | StopReason::Repetition
+        | StopReason::NoProgress
+        | StopReason::Stopped
+        | StopReason::Error => None,
     }
 }

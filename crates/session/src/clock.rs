@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Clock {
     limit_ms: u64,
+    /// What one answer to a question grants.
+    #[serde(default)]
+    grant_ms: u64,
     used_ms: u64,
     running_since: Option<Timestamp>,
 }
@@ -16,7 +19,7 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn start(at: Timestamp, limit: Duration) -> Self {
         let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        Self { limit_ms, used_ms: 0, running_since: Some(at) }
+        Self { limit_ms, grant_ms: limit_ms, used_ms: 0, running_since: Some(at) }
     }
 
     /// Starts or stops it; doing so twice changes nothing.
@@ -29,6 +32,12 @@ impl Clock {
             }
             (Some(_), true) | (None, false) => {}
         }
+    }
+
+    /// Grants as much again, from what was used on.
+    pub(crate) fn extend(&mut self) {
+        let grant = self.grant_ms;
+        self.limit_ms = self.limit_ms.max(self.used_ms).saturating_add(grant);
     }
 
     /// When the time is used up; never, while it stands.

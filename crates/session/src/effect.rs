@@ -117,7 +117,7 @@ pub(crate) fn outstanding(core: &Core) -> Vec<Effect> {
                 }
                 Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_) => None,
             })),
-            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding => {}
+            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::Asking { .. } => {}
         }
     }
     if let Some(timer) = &core.timer {

@@ -9,6 +9,7 @@ mod clock;
 pub mod continuation;
 mod decide;
 mod effect;
+mod guard;
 mod handled;
 mod input;
 mod items;

@@ -6,14 +6,15 @@ use contract::commit::{Phase, SessionSummary};
 use contract::event::{CallCancelled, Spent, StopReason, TimerSet, ToolsResolved};
 use contract::ids::{CallAttempt, CallId, CommandId, ToolName};
 use contract::model::Streaming;
-use contract::settings::{AgentSettings, ModelSettings};
+use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings};
 use contract::subject::SessionKey;
 use contract::tool::{EffectClass, Outcome};
 use contract::{Json, Timestamp};
+use reply::Patterns;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
-use crate::continuation::Patterns;
+use crate::guard::Guard;
 
 /// Everything but the transcript and the handled ids; cheap to clone.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -100,6 +101,9 @@ pub(crate) struct Turn {
     pub(crate) spent: Spent,
     /// What the user read last.
     pub(crate) text: String,
+    /// What the guards watch.
+    #[serde(default)]
+    pub(crate) guard: Guard,
 }
 
 /// What a turn is busy with.
@@ -115,6 +119,8 @@ pub(crate) enum Activity {
     Deciding,
     /// The reply's calls run.
     Acting(Vec<ToolCallState>),
+    /// At a limit: a person is asked whether to go on.
+    Asking { gate: CallId, limit: StopReason, expires: Timestamp },
 }
 
 /// An open model call.
@@ -247,7 +253,11 @@ impl Core {
                     Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_) => None,
                 })
                 .collect(),
-            Activity::Thinking(_) | Activity::Ready | Activity::Backoff { .. } | Activity::Deciding => Vec::new(),
+            Activity::Thinking(_)
+            | Activity::Ready
+            | Activity::Backoff { .. }
+            | Activity::Deciding
+            | Activity::Asking { .. } => Vec::new(),
         }
     }
 
@@ -271,17 +281,33 @@ impl Core {
 }
 
 impl Turn {
+    /// The limit that keeps it from another step.
+    pub(crate) fn limit(&self, settings: &ContinuationSettings, at: Timestamp) -> Option<StopReason> {
+        let out_of_time = self.clock.deadline().is_some_and(|deadline| deadline <= at);
+        let settled = !matches!(self.activity, Activity::Acting(_));
+        let reached = self.guard.reached(settings, self.step, settled, self.spent);
+        reached.or_else(|| out_of_time.then_some(StopReason::Timeout))
+    }
+
     pub(crate) fn calls(&self) -> &[ToolCallState] {
         match &self.activity {
             Activity::Acting(calls) => calls,
-            Activity::Ready | Activity::Thinking(_) | Activity::Backoff { .. } | Activity::Deciding => &[],
+            Activity::Ready
+            | Activity::Thinking(_)
+            | Activity::Backoff { .. }
+            | Activity::Deciding
+            | Activity::Asking { .. } => &[],
         }
     }
 
     pub(crate) fn calls_mut(&mut self) -> &mut [ToolCallState] {
         match &mut self.activity {
             Activity::Acting(calls) => calls,
-            Activity::Ready | Activity::Thinking(_) | Activity::Backoff { .. } | Activity::Deciding => &mut [],
+            Activity::Ready
+            | Activity::Thinking(_)
+            | Activity::Backoff { .. }
+            | Activity::Deciding
+            | Activity::Asking { .. } => &mut [],
         }
     }
 

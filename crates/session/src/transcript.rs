@@ -2,7 +2,7 @@
 //! in the order of its calls, each exactly once.
 
 use contract::command::Mode;
-use contract::event::{AiFullReceived, Event, ToolCallResult};
+use contract::event::{AiFullReceived, Event, GateKind, GateOpened, ToolCallResult};
 use contract::ids::{CallId, CommandId};
 use contract::model::{Content, Message};
 use contract::tool::Outcome;
@@ -61,6 +61,8 @@ impl Transcript {
             Event::AiFullReceived(reply) => self.reply(reply),
             Event::ToolCallResult(result) => self.result(result),
             Event::ContinuationProgress(progress) => self.nudge.clone_from(&progress.nudge),
+            // Taken back at the turn's end, when the answer is no.
+            Event::GateOpened(GateOpened { kind: GateKind::Limit(_), .. }) => self.nudge = Some("Go on.".to_owned()),
             Event::TurnCompleted(_) => {
                 self.close_step();
                 self.nudge = None;

@@ -26,6 +26,7 @@ impl Core {
                     }
                 }
             }
+            Activity::Asking { expires, .. } => at = at.min(*expires),
             Activity::Ready | Activity::Deciding | Activity::Backoff { .. } => {}
         }
         Some(at)

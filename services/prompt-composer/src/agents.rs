@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use contract::command::Features;
 use contract::ids::{AgentId, ToolName};
 use contract::limits;
-use contract::settings::{AgentSettings, ContinuationSettings, ToolFilter};
+use contract::settings::{AgentSettings, ContinuationSettings, Limits, OnLimit, ToolFilter};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 use service::config::ConfigError;
 use service::paths::TextFile;
 use service::yaml;
-
-use crate::patterns;
 
 /// The file's name.
 pub const FILE: &str = "agents.yaml";
@@ -20,11 +18,6 @@ pub const FILE: &str = "agents.yaml";
 const ITERATIONS_USUAL: std::ops::RangeInclusive<u32> = 1..=20;
 /// Outside of these a turn's seconds are odd.
 const TIMEOUT_USUAL: std::ops::RangeInclusive<u64> = 60..=3_600;
-/// The patterns of the template `multi_step_tool_work`.
-const MULTI_STEP: (&[&str], &[&str]) = (
-    &["now I'll", "next,? I'll", "let me.*proceed", "continuing with", "moving on to"],
-    &["task.*complete", "all done", "finished.*successfully", "completed.*all.*steps"],
-);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +63,8 @@ struct ContinuationEntry {
     #[serde(alias = "patterns")]
     continuation_patterns: Option<Vec<Spanned<String>>>,
     termination_patterns: Option<Vec<Spanned<String>>>,
+    limits: Option<Limits>,
+    on_limit: Option<OnLimit>,
 }
 
 /// An agent as the composer needs it.
@@ -168,8 +163,9 @@ impl Agents {
 
     fn continuation(&mut self, file: &TextFile, entry: ContinuationEntry) -> Result<ContinuationSettings, ConfigError> {
         let mut settings = match &entry.template {
-            Some(name) => template(&name.value).ok_or_else(|| {
-                refuse(file, name, format!("there is no template {:?}; there is multi_step_tool_work", name.value))
+            Some(name) => reply::template(&name.value).ok_or_else(|| {
+                let known: Vec<&str> = reply::TEMPLATES.iter().map(|template| template.name).collect();
+                refuse(file, name, format!("there is no template {:?}; there are {}", name.value, known.join(", ")))
             })?,
             None => ContinuationSettings::default(),
         };
@@ -194,6 +190,8 @@ impl Agents {
             settings.timeout = value;
         }
         settings.require_explicit_signal = entry.require_explicit_signal.unwrap_or(settings.require_explicit_signal);
+        settings.limits = entry.limits.unwrap_or(settings.limits);
+        settings.on_limit = entry.on_limit.unwrap_or(settings.on_limit);
         settings.continue_on_length = entry.continue_on_length.unwrap_or(settings.continue_on_length);
         if let Some(list) = entry.continuation_patterns {
             settings.continuation_patterns = checked_patterns(file, list)?;
@@ -209,20 +207,10 @@ impl Agents {
     }
 }
 
-fn template(name: &str) -> Option<ContinuationSettings> {
-    let owned = |list: &[&str]| list.iter().map(|pattern| (*pattern).to_owned()).collect();
-    (name == "multi_step_tool_work").then(|| ContinuationSettings {
-        require_explicit_signal: false,
-        continuation_patterns: owned(MULTI_STEP.0),
-        termination_patterns: owned(MULTI_STEP.1),
-        ..ContinuationSettings::default()
-    })
-}
-
 fn checked_patterns(file: &TextFile, list: Vec<Spanned<String>>) -> Result<Vec<String>, ConfigError> {
-    let check = |pattern: Spanned<String>| match patterns::check(&pattern.value) {
+    let check = |pattern: Spanned<String>| match reply::Patterns::check(&pattern.value) {
         Ok(()) => Ok(pattern.value),
-        Err(why) => Err(refuse(file, &pattern, why)),
+        Err(error) => Err(refuse(file, &pattern, error)),
     };
     list.into_iter().map(check).collect()
 }

@@ -7,7 +7,6 @@ pub mod compose;
 mod composer;
 pub mod features;
 pub mod library;
-mod patterns;
 mod substitute;
 
 use std::path::PathBuf;

@@ -30,6 +30,11 @@ impl Turn {
             StopReason::Completed => (Style::Good, "✓ done"),
             StopReason::MaxIterations => (Style::Warn, "‼ stopped at the limit of iterations"),
             StopReason::Timeout => (Style::Warn, "‼ stopped at the limit of time"),
+            StopReason::TokenLimit => (Style::Warn, "‼ stopped at the limit of tokens"),
+            StopReason::CostLimit => (Style::Warn, "‼ stopped at the limit of cost"),
+            StopReason::ToolCallLimit => (Style::Warn, "‼ stopped at the limit of tool calls"),
+            StopReason::Repetition => (Style::Warn, "‼ stopped: the model repeats the same call"),
+            StopReason::NoProgress => (Style::Warn, "‼ stopped: nothing new for several steps"),
             StopReason::Stopped => (Style::Warn, "‼ stopped"),
             StopReason::Error => (Style::Bad, "× failed"),
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use contract::event::{Event, ModelCallOpened, StopReason, ToolCallOpened, ToolsResolved, TurnStarted};
+use contract::event::{Event, ModelCallOpened, ToolCallOpened, ToolsResolved, TurnStarted};
 use contract::ids::{CallId, CommandId};
 use contract::limits::MODEL_CALL_MAX;
 use contract::tool::{ToolSpec, sha256_hex};
@@ -34,7 +34,7 @@ impl Draft<'_> {
                 self.dispatch(&ready);
                 false
             }
-            Activity::Thinking(_) | Activity::Backoff { .. } | Activity::Deciding => false,
+            Activity::Thinking(_) | Activity::Backoff { .. } | Activity::Deciding | Activity::Asking { .. } => false,
         }
     }
 
@@ -71,13 +71,8 @@ impl Draft<'_> {
 
     fn next_step(&mut self) -> bool {
         let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return false };
-        let out_of_time = turn.clock.deadline().is_some_and(|deadline| deadline <= self.at);
-        if turn.step >= setup.agent.continuation.max_iterations {
-            self.end_turn(StopReason::MaxIterations);
-            return true;
-        }
-        if out_of_time {
-            self.end_turn(StopReason::Timeout);
+        if let Some(limit) = turn.limit(&setup.agent.continuation, self.at) {
+            self.at_limit(limit);
             return true;
         }
         let (number, step) = (turn.number, turn.step + 1);

@@ -53,7 +53,11 @@ impl Draft<'_> {
             Activity::Backoff { call, attempt, .. } => {
                 Event::CallCancelled(CallCancelled { call: call.clone(), attempt: *attempt, tool: None })
             }
-            Activity::Thinking(_) | Activity::Ready | Activity::Deciding | Activity::Acting(_) => return,
+            Activity::Thinking(_)
+            | Activity::Ready
+            | Activity::Deciding
+            | Activity::Acting(_)
+            | Activity::Asking { .. } => return,
         };
         self.emit(event);
     }

@@ -48,7 +48,8 @@ impl Draft<'_> {
             | Activity::Backoff { .. }
             | Activity::Ready
             | Activity::Deciding
-            | Activity::Acting(_) => None,
+            | Activity::Acting(_)
+            | Activity::Asking { .. } => None,
         }
     }
 
@@ -130,6 +131,7 @@ impl Draft<'_> {
     fn decide_reply(&mut self, reading: &Reading, calls: &[ToolCall], finish: FinishReason, awaited: &Awaited) {
         let Some(setup) = self.core.setup.clone() else { return };
         let settings = &setup.agent.continuation;
+        let limit = self.core.turn.as_ref().and_then(|turn| turn.limit(settings, self.at));
         let real: Vec<&ToolCall> = calls.iter().filter(|call| !reply::is_signal(call)).collect();
         let verdict = continuation::decide(
             settings,
@@ -140,11 +142,11 @@ impl Draft<'_> {
                 has_calls: !real.is_empty(),
                 finish,
                 unseen: self.core.waiting.iter().any(|waiting| waiting.steers),
-                step: awaited.step,
+                limit,
             },
         );
         let Verdict { continues, source, reason, nudge } = verdict;
-        let limited = matches!(source, DecisionSource::Limit(_));
+        let limit = limit.filter(|_| matches!(source, DecisionSource::Limit(_)));
         let told = reading.signal.as_ref().and_then(|signal| signal.progress.clone());
         let progress = told.unwrap_or_else(|| Progress { current_step: Some(awaited.step), ..Progress::default() });
         self.emit(Event::ContinuationProgress(Box::new(ContinuationProgress {
@@ -163,7 +165,10 @@ impl Draft<'_> {
             nudge,
         })));
         if real.is_empty() && !continues {
-            self.end_turn(if limited { StopReason::MaxIterations } else { StopReason::Completed });
+            match limit {
+                Some(limit) => self.at_limit(limit),
+                None => self.end_turn(StopReason::Completed),
+            }
         }
     }
 

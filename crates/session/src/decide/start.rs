@@ -9,7 +9,7 @@ use contract::settings::{AgentSettings, ContinuationSettings, ToolFilter};
 
 use super::{Draft, Ignored};
 use crate::StartInput;
-use crate::continuation::Patterns;
+use reply::Patterns;
 
 impl Draft<'_> {
     pub(super) fn start(&mut self, input: &StartInput) -> Result<(), Ignored> {
@@ -72,6 +72,8 @@ fn continuation(
             continue_on_length,
             continuation_patterns,
             termination_patterns,
+            limits,
+            on_limit,
         } = over.clone();
         settings.require_explicit_signal = require_explicit_signal.unwrap_or(settings.require_explicit_signal);
         settings.max_iterations = max_iterations.unwrap_or(settings.max_iterations);
@@ -79,6 +81,8 @@ fn continuation(
         settings.continue_on_length = continue_on_length.unwrap_or(settings.continue_on_length);
         settings.continuation_patterns = continuation_patterns.unwrap_or(settings.continuation_patterns);
         settings.termination_patterns = termination_patterns.unwrap_or(settings.termination_patterns);
+        settings.limits = limits.unwrap_or(settings.limits);
+        settings.on_limit = on_limit.unwrap_or(settings.on_limit);
     }
     if !(1..=ITERATIONS_MAX).contains(&settings.max_iterations) {
         let message = format!("max_iterations must be 1 to {ITERATIONS_MAX}, got {}", settings.max_iterations);

@@ -37,7 +37,7 @@ impl Draft<'_> {
             return;
         }
         if turn.clock.deadline().is_some_and(|deadline| deadline <= now) {
-            self.end_turn(StopReason::Timeout);
+            self.at_limit(StopReason::Timeout);
             return;
         }
         match &turn.activity {
@@ -51,8 +51,12 @@ impl Draft<'_> {
                     self.due_call(state, now);
                 }
             }
+            Activity::Asking { gate, limit, expires } if *expires <= now => {
+                self.close_gate(gate, AnswerDecision::Deny, None, None);
+                self.end_turn(*limit);
+            }
             // The next attempt opens by itself, like everything that may be opened.
-            Activity::Backoff { .. } | Activity::Ready | Activity::Deciding => {}
+            Activity::Backoff { .. } | Activity::Ready | Activity::Deciding | Activity::Asking { .. } => {}
         }
     }
 

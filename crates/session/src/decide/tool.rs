@@ -1,15 +1,15 @@
 //! Tool calls: identified in a reply, approved by a person, answered by an executor.
 
 use contract::command::{Answer, AnswerDecision};
-use contract::event::{Event, GateKind, GateOpened, ToolCallIdentified, ToolCallResult};
+use contract::event::{Event, GateKind, GateOpened, StopReason, ToolCallIdentified, ToolCallResult};
 use contract::ids::{CallId, ToolName};
 use contract::limits::{GATE_MAX, TOOL_CALLS_PER_REPLY_MAX};
 use contract::model::ToolCall;
-use contract::tool::{Approval, Outcome, ToolResult, ToolSpec, arguments_sha256};
+use contract::tool::{Approval, Outcome, ToolResult, ToolSpec, arguments_sha256, sha256_hex};
 use contract::{ErrorCode, Json};
 
 use super::{Draft, Ignored};
-use crate::state::{Stage, ToolCallState};
+use crate::state::{Activity, Stage, ToolCallState};
 
 impl Draft<'_> {
     /// Looks at each call of a reply: what cannot be run gets its error at once, the others go on.
@@ -71,6 +71,13 @@ impl Draft<'_> {
     }
 
     pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), Ignored> {
+        let activity = self.core.turn.as_ref().map(|turn| &turn.activity);
+        if let Some(Activity::Asking { gate, limit, .. }) = activity
+            && *gate == answer.gate
+        {
+            let limit = *limit;
+            return self.answer_limit(answer, limit);
+        }
         let state = self.core.turn.as_ref().and_then(|turn| turn.call(&answer.gate)).cloned();
         let Some(state) = state.filter(ToolCallState::is_gated) else {
             return Err(Ignored::because(ErrorCode::GateClosed, "the gate was answered before, or is not there"));
@@ -88,6 +95,20 @@ impl Draft<'_> {
                 let note = answer.note.as_deref().unwrap_or("a person said no");
                 self.result(&state, Outcome::Denied, None, note, 0);
             }
+        }
+        Ok(())
+    }
+
+    /// As much again, or the turn's end.
+    fn answer_limit(&mut self, answer: &Answer, limit: StopReason) -> Result<(), Ignored> {
+        if answer.arguments_sha256 != sha256_hex(limit.as_str().as_bytes()) {
+            let message = "the answer is to another question than the gate asks; look at it again";
+            return Err(Ignored::because(ErrorCode::BadRequest, message));
+        }
+        self.handled();
+        self.close_gate(&answer.gate, answer.decision, self.input.by.clone(), answer.note.clone());
+        if answer.decision == AnswerDecision::Deny {
+            self.end_turn(limit);
         }
         Ok(())
     }

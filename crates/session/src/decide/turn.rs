@@ -2,10 +2,13 @@
 
 use contract::command::AnswerDecision;
 use contract::event::{
-    CallCancelled, EndReason, ErrorEvent, Event, GateClosed, SessionEnded, StopReason, ToolCallResult, TurnCompleted,
+    CallCancelled, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, SessionEnded, StopReason,
+    ToolCallResult, TurnCompleted,
 };
 use contract::ids::ToolName;
-use contract::tool::{EffectClass, Outcome};
+use contract::limits::GATE_MAX;
+use contract::settings::OnLimit;
+use contract::tool::{EffectClass, Outcome, sha256_hex};
 use contract::{CallId, ErrorCode};
 
 use super::Draft;
@@ -23,6 +26,7 @@ impl Draft<'_> {
                     self.close_call(state, reason);
                 }
             }
+            Activity::Asking { gate, .. } => self.close_gate(gate, AnswerDecision::Deny, None, None),
             Activity::Ready | Activity::Backoff { .. } | Activity::Deciding => {}
         }
         let Turn { number, step, text, spent, .. } = turn;
@@ -40,11 +44,35 @@ impl Draft<'_> {
         }
         let end = match reason {
             StopReason::Error => EndReason::Error,
-            StopReason::Completed | StopReason::MaxIterations | StopReason::Timeout | StopReason::Stopped => {
-                EndReason::Completed
-            }
+            StopReason::Completed
+            | StopReason::Stopped
+            | StopReason::MaxIterations
+            | StopReason::Timeout
+            | StopReason::TokenLimit
+            | StopReason::CostLimit
+            | StopReason::ToolCallLimit
+            | StopReason::Repetition
+            | StopReason::NoProgress => EndReason::Completed,
         };
         self.end_session(end, Some((reason, step, text)));
+    }
+
+    /// The turn is at a limit: it ends, or a person is asked. Between steps only; what runs is not held up for a question.
+    pub(super) fn at_limit(&mut self, limit: StopReason) {
+        let asks = self.core.setup.as_ref().is_some_and(|setup| setup.agent.continuation.on_limit == OnLimit::Ask);
+        let Some(turn) = self.core.turn.as_ref().filter(|_| asks) else { return self.end_turn(limit) };
+        let between = match turn.activity {
+            Activity::Ready | Activity::Deciding => true,
+            Activity::Thinking(_) | Activity::Backoff { .. } | Activity::Acting(_) | Activity::Asking { .. } => false,
+        };
+        let gate = CallId::new(&format!("limit-{}-{}", turn.number, turn.guard.asked() + 1));
+        let (true, Ok(gate)) = (between, gate) else { return self.end_turn(limit) };
+        self.emit(Event::GateOpened(GateOpened {
+            gate,
+            kind: GateKind::Limit(limit),
+            arguments_sha256: sha256_hex(limit.as_str().as_bytes()),
+            expires: self.at.after(GATE_MAX),
+        }));
     }
 
     /// Ends the session. `last` is its last turn's reason, steps and answer, where that ends it.
@@ -75,15 +103,14 @@ impl Draft<'_> {
             Stage::Done(_) => return,
             Stage::Open { request, attempt, .. } => {
                 self.cancel(&state.call, *attempt, Some(request.tool.clone()));
-                match (reason, request.effect) {
-                    (StopReason::Timeout, EffectClass::AtMostOnce) => (Outcome::Unknown, UNKNOWN),
-                    (StopReason::Timeout, EffectClass::Pure | EffectClass::Idempotent) => {
+                match (reason == StopReason::Timeout, request.effect) {
+                    (true, EffectClass::AtMostOnce) => (Outcome::Unknown, UNKNOWN),
+                    (true, EffectClass::Pure | EffectClass::Idempotent) => {
                         (Outcome::Timeout, "the turn's time is used up")
                     }
-                    (
-                        StopReason::Completed | StopReason::MaxIterations | StopReason::Stopped | StopReason::Error,
-                        EffectClass::Pure | EffectClass::Idempotent | EffectClass::AtMostOnce,
-                    ) => (Outcome::Cancelled, "the call was called off while it ran; it may have taken effect"),
+                    (false, EffectClass::Pure | EffectClass::Idempotent | EffectClass::AtMostOnce) => {
+                        (Outcome::Cancelled, "the call was called off while it ran; it may have taken effect")
+                    }
                 }
             }
             Stage::Gated { .. } => {

@@ -1,13 +1,9 @@
 //! Whether a reply without tool calls leads to another step.
 
-mod patterns;
-
-pub use patterns::{PatternError, Patterns};
-
-use contract::event::DecisionSource;
+use contract::event::{DecisionSource, StopReason};
 use contract::model::FinishReason;
-use contract::settings::ContinuationSettings;
-use reply::{Signal, Status};
+use contract::settings::{ContinuationSettings, Limits};
+use reply::{Heard, Patterns, Signal, Status};
 
 /// What is known of a reply when it is decided about.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +18,8 @@ pub struct Facts<'a> {
     pub finish: FinishReason,
     /// Whether a user message waits that the model has not seen.
     pub unseen: bool,
-    /// The step's number within its turn.
-    pub step: u32,
+    /// The limit that keeps the turn from another step.
+    pub limit: Option<StopReason>,
 }
 
 /// A decision and what made it.
@@ -42,15 +38,30 @@ pub struct Verdict {
 /// Decides. The order of the questions is the order of precedence.
 pub fn decide(settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> Verdict {
     let verdict = without_limits(settings, patterns, facts);
-    if verdict.continues && facts.step >= settings.max_iterations {
-        return Verdict {
+    match facts.limit {
+        Some(limit) if verdict.continues => Verdict {
             continues: false,
-            source: DecisionSource::Limit("max_iterations".to_owned()),
-            reason: format!("the turn's {} steps are used up", settings.max_iterations),
+            source: DecisionSource::Limit(limit.as_str().to_owned()),
+            reason: used_up(settings, limit),
             nudge: None,
-        };
+        },
+        Some(_) | None => verdict,
     }
-    verdict
+}
+
+/// What is said of a limit, for people.
+fn used_up(settings: &ContinuationSettings, limit: StopReason) -> String {
+    let Limits { tokens, cost_usd, tool_calls, repetition, no_progress } = settings.limits;
+    match limit {
+        StopReason::MaxIterations => format!("the turn's {} steps are used up", settings.max_iterations),
+        StopReason::Timeout => format!("the turn's {} seconds are used up", settings.timeout),
+        StopReason::TokenLimit => format!("the turn's {} tokens are used up", tokens.unwrap_or_default()),
+        StopReason::CostLimit => format!("the turn's {} US dollars are used up", cost_usd.unwrap_or_default()),
+        StopReason::ToolCallLimit => format!("the turn's {} tool calls are used up", tool_calls.unwrap_or_default()),
+        StopReason::Repetition => format!("the model made the same call {repetition} times"),
+        StopReason::NoProgress => format!("{no_progress} steps in a row brought nothing new"),
+        StopReason::Completed | StopReason::Stopped | StopReason::Error => String::new(),
+    }
 }
 
 fn without_limits(settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> Verdict {
@@ -82,14 +93,12 @@ fn without_limits(settings: &ContinuationSettings, patterns: &Patterns, facts: F
     if settings.require_explicit_signal {
         return verdict(false, DecisionSource::Default, "no signal, and this agent requires one to go on");
     }
-    if let Some(pattern) = patterns.terminates(facts.text) {
-        return verdict(
-            false,
-            DecisionSource::Pattern(format!("termination:{pattern}")),
-            "the text says that it is done",
-        );
+    let heard = patterns.hear(facts.text);
+    if let Some(Heard { continues: false, pattern }) = heard {
+        let source = DecisionSource::Pattern(format!("termination:{pattern}"));
+        return verdict(false, source, "the text says that it is done");
     }
-    if let Some(pattern) = patterns.continues(facts.text) {
+    if let Some(Heard { continues: true, pattern }) = heard {
         let nudge = Some("Go on.".to_owned());
         let source = DecisionSource::Pattern(format!("continuation:{pattern}"));
         return Verdict { nudge, ..verdict(true, source, "the text announces a next step") };

@@ -1,0 +1,100 @@
+//! What keeps a turn from going on for ever: counts, and what was seen before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contract::event::{Spent, StopReason};
+use contract::settings::{ContinuationSettings, Limits};
+use contract::tool::sha256_hex;
+use serde::{Deserialize, Serialize};
+
+/// Hexadecimal digits that tell one text from another within a turn.
+const DIGITS: usize = 20;
+
+/// What was counted within a turn.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Guard {
+    tool_calls: u32,
+    /// How often each call was made, by tool and arguments.
+    calls: BTreeMap<String, u32>,
+    /// Texts and results that came.
+    seen: BTreeSet<String>,
+    /// Whether the running step brought something new.
+    fresh: bool,
+    /// Steps in a row that brought nothing new.
+    stale: u32,
+    /// How often a person granted as much again, by limit.
+    granted: BTreeMap<String, u32>,
+}
+
+impl Guard {
+    /// A call was identified.
+    pub(crate) fn called(&mut self, tool: &str, arguments: &str) {
+        self.tool_calls += 1;
+        *self.calls.entry(digest(&format!("{tool} {arguments}"))).or_default() += 1;
+    }
+
+    /// A reply without calls, or a result, came. The same failure is nothing new either.
+    pub(crate) fn learned(&mut self, what: &str) {
+        self.fresh |= self.seen.insert(digest(what.trim()));
+    }
+
+    /// The next step begins.
+    pub(crate) fn step(&mut self, step: u32) {
+        if step > 1 {
+            self.stale = if self.fresh { 0 } else { self.stale + 1 };
+        }
+        self.fresh = false;
+    }
+
+    /// How often a person was asked.
+    pub(crate) fn asked(&self) -> u32 {
+        self.granted.values().sum()
+    }
+
+    /// A person lets the turn use as much again.
+    pub(crate) fn grant(&mut self, limit: StopReason) {
+        *self.granted.entry(limit.as_str().to_owned()).or_default() += 1;
+    }
+
+    fn times(&self, limit: StopReason) -> u32 {
+        self.granted.get(limit.as_str()).copied().unwrap_or(0) + 1
+    }
+
+    /// The first limit that a turn has reached. `settled`: nothing of its running step is still to come.
+    pub(crate) fn reached(
+        &self,
+        settings: &ContinuationSettings,
+        step: u32,
+        settled: bool,
+        spent: Spent,
+    ) -> Option<StopReason> {
+        let Limits { tokens, cost_usd, tool_calls, repetition, no_progress } = settings.limits;
+        let used = spent.usage.input.saturating_add(spent.usage.output);
+        let most = self.calls.values().copied().max().unwrap_or(0);
+        let stale = self.stale + u32::from(settled && !self.fresh && step > 0);
+        let times = |limit| self.times(limit);
+        let over = |count: u32, max: u32, limit| max > 0 && count >= max.saturating_mul(times(limit));
+        if over(step, settings.max_iterations, StopReason::MaxIterations) {
+            Some(StopReason::MaxIterations)
+        } else if tokens.is_some_and(|max| used >= max.saturating_mul(times(StopReason::TokenLimit).into())) {
+            Some(StopReason::TokenLimit)
+        } else if cost_usd.is_some_and(|max| spent.cost_usd >= max * f64::from(times(StopReason::CostLimit))) {
+            Some(StopReason::CostLimit)
+        } else if tool_calls.is_some_and(|max| self.tool_calls >= max.saturating_mul(times(StopReason::ToolCallLimit)))
+        {
+            Some(StopReason::ToolCallLimit)
+        } else if over(most, repetition, StopReason::Repetition) {
+            Some(StopReason::Repetition)
+        } else if over(stale, no_progress, StopReason::NoProgress) {
+            Some(StopReason::NoProgress)
+        } else {
+            None
+        }
+    }
+}
+
+fn digest(text: &str) -> String {
+    let mut digest = sha256_hex(text.as_bytes());
+    digest.truncate(DIGITS);
+    digest
+}
