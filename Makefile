@@ -38,8 +38,8 @@ check: ## Format, lints and documentation, warnings as errors
 deploy-check: setup ## The image's files, manifests and NATS permissions, without a cluster
 	@scripts/deploy-check.sh
 
-sim: ## Simulate sessions in virtual time: many seeds, then planted bugs
-	$(CARGO) run --quiet --profile sim --locked --package simulation --bin sim
+sim: ## Simulate sessions in virtual time: many seeds, then planted bugs; LONG=1: ten million inputs
+	$(CARGO) run --quiet --profile sim --locked --package simulation --bin sim $(if $(LONG),-- --inputs 10000000 --fleets 5000)
 
 bench: setup ## Measure the loop, next to what as many raw messages cost; about two minutes
 	@$(CARGO) run --quiet --release --locked --package bench

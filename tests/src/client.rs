@@ -209,10 +209,10 @@ impl Watching {
         bail!("the session ended without {topic}: {}", self.told())
     }
 
-    /// Returns when as much of a text was streamed.
+    /// Returns when as much of a text was streamed. White space at its end waits for what follows.
     pub async fn until_streamed(&mut self, text: &str) -> anyhow::Result<()> {
         let mut streamed = String::new();
-        while !streamed.ends_with(text) {
+        while !streamed.ends_with(text.trim_end()) {
             let seen = self.until("message.ai_chunk_received", |_| true).await?;
             streamed += seen.data["delta"].as_str().unwrap_or_default();
         }

@@ -182,9 +182,10 @@ fn call_of(call: &Value) -> ToolCall {
     ToolCall::new("", name, &arguments(&function["arguments"]))
 }
 
-/// The next action as the call that it announces.
+/// The next action as a call, where it says with what: a name alone announces a call of the next step.
 fn next_call(next: &NextAction) -> Option<ToolCall> {
-    let name = next.tool.as_deref().filter(|name| next.kind == "tool_call" && !name.is_empty())?;
+    let runs = next.kind == "tool_call" && next.parameters.is_object();
+    let name = next.tool.as_deref().filter(|name| runs && !name.is_empty())?;
     Some(ToolCall::new("", name, &arguments(&next.parameters)))
 }
 

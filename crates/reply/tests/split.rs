@@ -128,6 +128,8 @@ fn calls_of_a_whole_envelope_are_run_and_of_a_broken_one_not() {
         r#"{"continuation":{"status":"CONTINUE","next_action":{"type":"tool_call","tool":"a","parameters":{"b":1}}}}"#;
     assert_eq!(read(next, &[]).calls, [ToolCall::new("", "a", r#"{"b":1}"#)]);
     assert!(read(&next[..next.len() - 1], &[]).calls.is_empty());
+    let announced = r#"{"continuation":{"status":"CONTINUE","next_action":{"type":"tool_call","tool":"a"}}}"#;
+    assert!(read(announced, &[]).calls.is_empty(), "it does not say with what");
 }
 
 /// Pieces that texts with envelopes are made of, in any order.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::Json;
-use contract::event::{Event, InputRef};
+use contract::command::AnswerDecision;
+use contract::event::{Event, GateKind, InputRef, StopReason};
 use contract::tool::Outcome;
 use serde_json::Value;
 
@@ -34,6 +35,12 @@ struct TurnSeen {
     number: u32,
     steps: u32,
     calls: BTreeSet<String>,
+    /// The limit at which a person is asked now.
+    asked: Option<StopReason>,
+    /// How often a person granted as many steps again.
+    granted: u32,
+    /// A person said no.
+    denied: bool,
 }
 
 macro_rules! ensure {
@@ -120,9 +127,11 @@ impl Oracle {
                 let attempts = self.attempts.entry(call.clone()).or_insert(0);
                 *attempts += 1;
                 ensure!(opened.attempt == *attempts, "attempt {} of {call} is its {attempts}th", opened.attempt);
-                let max = self.max_iterations;
+                let granted = self.turn.as_ref().map_or(0, |turn| turn.granted);
+                let max = self.max_iterations * (1 + granted);
                 let Some(turn) = &mut self.turn else { return Err("a model call outside a turn".to_owned()) };
                 ensure!(opened.turn == turn.number, "a model call of another turn");
+                ensure!(turn.asked.is_none() && !turn.denied, "I4: goes on although nobody granted more");
                 if opened.attempt == 1 {
                     turn.steps += 1;
                     ensure!(opened.step == turn.steps, "step {} is the {}th", opened.step, turn.steps);
@@ -207,12 +216,9 @@ impl Oracle {
             Event::ContinuationProgress(progress) => {
                 let turn = self.turn.as_ref().ok_or("a decision outside a turn")?;
                 ensure!(progress.iteration == turn.steps, "a decision about step {}", progress.iteration);
-                ensure!(
-                    !(progress.continues && progress.iteration >= self.max_iterations),
-                    "I4: goes on after step {} of at most {}",
-                    progress.iteration,
-                    self.max_iterations
-                );
+                let max = self.max_iterations * (1 + turn.granted);
+                let step = progress.iteration;
+                ensure!(!(progress.continues && step >= max), "I4: goes on after step {step} of at most {max}");
             }
             Event::TurnCompleted(completed) => {
                 let turn = self.turn.take().ok_or("a turn ended that never began")?;
@@ -220,15 +226,30 @@ impl Oracle {
                 ensure!(completed.iterations == turn.steps, "{} steps, not {}", turn.steps, completed.iterations);
                 ensure!(self.open_model.is_none(), "a turn ended with its model call open");
                 ensure!(self.open_tools.is_empty(), "a turn ended with tools running");
+                ensure!(self.gates.is_empty(), "a turn ended with a question open");
                 for call in &turn.calls {
                     ensure!(self.results.contains_key(call), "I3: the turn ended and {call} has no result");
                 }
             }
             Event::GateOpened(gate) => {
                 ensure!(self.gates.insert(gate.gate.to_string()), "a gate opened twice");
+                if let GateKind::Limit(limit) = gate.kind {
+                    let idle = self.open_model.is_none() && self.open_tools.is_empty();
+                    ensure!(idle, "a person is asked about a limit while calls run");
+                    let turn = self.turn.as_mut().ok_or("a limit outside a turn")?;
+                    turn.asked = Some(limit);
+                }
             }
             Event::GateClosed(gate) => {
                 ensure!(self.gates.remove(gate.gate.as_str()), "a gate closed that was not open");
+                if let Some(turn) = &mut self.turn
+                    && let Some(limit) = turn.asked.take()
+                {
+                    match gate.decision {
+                        AnswerDecision::Approve => turn.granted += u32::from(limit == StopReason::MaxIterations),
+                        AnswerDecision::Deny => turn.denied = true,
+                    }
+                }
             }
         }
         Ok(())

@@ -31,6 +31,14 @@ pub enum Bug {
     ForgetLateCost,
     /// A pause is written, and calls open all the same.
     OpenInPause,
+    /// A user's message is answered for and not written.
+    LoseMessage,
+    /// No timer is set.
+    ForgetTimer,
+    /// A turn ends and leaves its calls running.
+    LeaveCallsOpen,
+    /// A person should be asked, and is not.
+    AskNobody,
 }
 
 impl Bug {
@@ -48,6 +56,10 @@ impl Bug {
         Self::DecideTwice,
         Self::ForgetLateCost,
         Self::OpenInPause,
+        Self::LoseMessage,
+        Self::ForgetTimer,
+        Self::LeaveCallsOpen,
+        Self::AskNobody,
     ];
 
     /// Spoils what was decided, for bugs that lie in the decision.
@@ -77,6 +89,10 @@ impl Bug {
                     rename_call(event);
                 }
             }
+            Self::LoseMessage => events.retain(|event| !matches!(event, Event::UserProcessed(_))),
+            Self::ForgetTimer => events.retain(|event| !matches!(event, Event::TimerSet(_))),
+            Self::LeaveCallsOpen => events.retain(|event| !matches!(event, Event::CallCancelled(_))),
+            Self::AskNobody => events.retain(|event| !matches!(event, Event::GateOpened(_))),
             Self::OpenInPause => events.retain(|event| !matches!(event, Event::StatusResumed(_))),
             Self::None
             | Self::AcceptStaleReply

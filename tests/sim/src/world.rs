@@ -7,10 +7,10 @@ use std::time::Duration;
 use contract::command::{Answer, AnswerDecision, Because, Mode, SendUserMessage, Start, Verb};
 use contract::commit::Phase;
 use contract::compose::Composed;
-use contract::event::{Event, InputKind, InputRef};
+use contract::event::{Event, GateKind, InputKind, InputRef};
 use contract::ids::CallAttempt;
 use contract::model::{Content, FinishReason, ResultMeta};
-use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
+use contract::settings::{AgentSettings, ContinuationSettings, Limits, ModelSettings, OnLimit, ToolFilter};
 use contract::subject::SessionKey;
 use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
@@ -78,6 +78,8 @@ struct World {
     effects: BTreeMap<String, EffectClass>,
     cost_micros: u64,
     max_iterations: u32,
+    /// Whether a person is asked at a limit.
+    asks: bool,
     figures: Figures,
     trace: Vec<String>,
     public: u64,
@@ -101,6 +103,7 @@ impl World {
     fn new(seed: u64, bug: Bug) -> Self {
         let mut rng = Rng::new(seed);
         let max_iterations = 1 + u32::try_from(rng.below(5)).unwrap_or(0);
+        let asks = rng.chance(40);
         let replicas = 1 + rng.below(3);
         let calm = rng.chance(15);
         Self {
@@ -125,6 +128,7 @@ impl World {
             effects: BTreeMap::new(),
             cost_micros: 0,
             max_iterations,
+            asks,
             figures: Figures::default(),
             trace: Vec::new(),
             public: 0,
@@ -178,7 +182,8 @@ impl World {
                 84..86 => (Verb::Stop, Body::Stop(because)),
                 86..92 => (Verb::ClearHistory, Body::Clear(because)),
                 92..95 => (Verb::Start, self.start(true)),
-                _ => (Verb::Answer, self.answer("c1-1-1")),
+                95..98 => (Verb::Answer, self.answer("c1-1-1", b"{\"a\":1}")),
+                _ => (Verb::Answer, self.answer("limit-1-1", b"max_iterations")),
             };
             self.command(verb, body, time);
         }
@@ -192,6 +197,12 @@ impl World {
             timeout: 60 + self.rng.below(240),
             continuation_patterns: vec!["now I'll".to_owned()],
             termination_patterns: vec!["all done".to_owned()],
+            limits: Limits {
+                tool_calls: self.rng.chance(20).then_some(5),
+                tokens: self.rng.chance(20).then_some(60),
+                ..Limits::default()
+            },
+            on_limit: if self.asks { OnLimit::Ask } else { OnLimit::End },
             ..ContinuationSettings::default()
         };
         let agent = AgentId::new("e").unwrap_or_else(|_| unreachable!("a valid id"));
@@ -219,9 +230,9 @@ impl World {
         Body::Start(Box::new(StartInput { start, composed: Ok(Box::new(composed)) }))
     }
 
-    fn answer(&mut self, gate: &str) -> Body {
+    fn answer(&mut self, gate: &str, asked: &[u8]) -> Body {
         let decision = *self.rng.pick(&[AnswerDecision::Approve, AnswerDecision::Deny]);
-        let arguments_sha256 = contract::tool::sha256_hex(b"{\"a\":1}");
+        let arguments_sha256 = contract::tool::sha256_hex(asked);
         let gate = contract::CallId::new(gate).unwrap_or_else(|_| unreachable!("a valid id"));
         Body::Answer(Answer { gate, arguments_sha256, decision, note: None })
     }
@@ -377,7 +388,11 @@ impl World {
                 self.effects.insert(identified.call.to_string(), identified.effect);
             }
             if let Event::GateOpened(gate) = event {
-                let answer = self.answer(gate.gate.as_str());
+                let asked = match gate.kind {
+                    GateKind::Approval => "{\"a\":1}",
+                    GateKind::Limit(limit) => limit.as_str(),
+                };
+                let answer = self.answer(gate.gate.as_str(), asked.as_bytes());
                 let delay = self.rng.below(20_000);
                 if self.rng.chance(80) {
                     self.command(Verb::Answer, answer, delay);

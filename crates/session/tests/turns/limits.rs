@@ -1,0 +1,150 @@
+//! Limits and guards: what ends a turn that the model would go on with, and what a person may grant.
+
+use std::time::Duration;
+
+use crate::talk::Talk;
+use contract::command::{AnswerDecision, Mode};
+use contract::model::Usage;
+use contract::settings::{ContinuationSettings, Limits, OnLimit};
+
+const GO_ON: &str = r#"{"response":"More.","continuation":{"status":"CONTINUE"}}"#;
+
+fn settings(limits: Limits) -> ContinuationSettings {
+    ContinuationSettings { max_iterations: 20, limits, ..ContinuationSettings::default() }
+}
+
+fn asking(settings: ContinuationSettings) -> ContinuationSettings {
+    ContinuationSettings { on_limit: OnLimit::Ask, ..settings }
+}
+
+#[test]
+fn tokens_and_money_are_limited() {
+    let usage = Usage { input: 60, output: 40, ..Usage::default() };
+    let mut talk = Talk::begin(settings(Limits { tokens: Some(200), ..Limits::default() }));
+    talk.reply_that_cost(GO_ON, &[], usage, 0.0);
+    assert_eq!((talk.stop_reason(), talk.source().as_str()), (None, "explicit"));
+    talk.reply_that_cost(GO_ON, &[], usage, 0.0);
+    assert_eq!((talk.stop_reason(), talk.source().as_str()), (Some("token_limit"), "limit:token_limit"));
+
+    let mut talk = Talk::begin(settings(Limits { cost_usd: Some(0.5), ..Limits::default() }));
+    talk.reply_that_cost("I look.", &["{}"], usage, 0.5);
+    assert_eq!(talk.source(), "limit:cost_limit", "no step follows");
+    talk.results("found");
+    assert_eq!(talk.stop_reason(), Some("cost_limit"));
+    // The next turn has a purse of its own, and sees the results that came.
+    talk.say("go on", Mode::Steer);
+    assert_eq!(talk.roles(), ["system", "user", "assistant", "tool", "user"]);
+    talk.reply("Done.", &[]);
+    assert_eq!(talk.stop_reason(), Some("completed"));
+}
+
+#[test]
+fn tool_calls_are_limited_and_the_last_ones_run() {
+    let mut talk = Talk::begin(settings(Limits { tool_calls: Some(3), ..Limits::default() }));
+    talk.reply("", &[r#"{"a":1}"#, r#"{"a":2}"#]);
+    talk.results("one");
+    assert_eq!(talk.stop_reason(), None);
+    talk.reply("", &[r#"{"a":3}"#, r#"{"a":4}"#]);
+    assert_eq!((talk.stop_reason(), talk.source().as_str()), (None, "limit:tool_call_limit"));
+    talk.results("two");
+    assert_eq!(talk.stop_reason(), Some("tool_call_limit"));
+    assert!(talk.call().is_none());
+}
+
+#[test]
+fn the_same_call_is_made_so_often_and_no_more() {
+    let mut talk = Talk::begin(settings(Limits::default()));
+    for (turn, arguments) in ["{\"a\":1}", "{\"a\":2}", "{\"a\":1}"].into_iter().enumerate() {
+        talk.reply("", &[arguments]);
+        talk.results(&format!("result {turn}"));
+        assert_eq!(talk.stop_reason(), None);
+    }
+    talk.reply("", &["{\"a\":1}"]);
+    assert_eq!(talk.source(), "limit:repetition");
+    talk.results("result");
+    assert_eq!(talk.stop_reason(), Some("repetition"));
+
+    let mut talk = Talk::begin(settings(Limits { repetition: 0, no_progress: 0, ..Limits::default() }));
+    for _ in 0..19 {
+        talk.reply("", &["{}"]);
+        talk.results("the same");
+        assert_eq!(talk.stop_reason(), None);
+    }
+}
+
+#[test]
+fn steps_that_bring_nothing_new_end_the_turn() {
+    let mut talk = Talk::begin(settings(Limits { no_progress: 2, ..Limits::default() }));
+    for n in 0..3 {
+        talk.reply(&format!("Attempt {n}."), &[&format!("{{\"a\":{n}}}")]);
+        assert_eq!(talk.stop_reason(), None);
+        // The first one is news.
+        talk.results("not found");
+    }
+    assert_eq!(talk.stop_reason(), Some("no_progress"));
+
+    let mut talk = Talk::begin(settings(Limits { no_progress: 2, ..Limits::default() }));
+    for n in 0..6 {
+        talk.reply("Looking.", &[&format!("{{\"a\":{n}}}")]);
+        talk.results(if n % 2 == 0 { "new" } else { "old" });
+        assert_eq!(talk.stop_reason(), if n < 3 { None } else { Some("no_progress") });
+        if n == 3 {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_person_may_grant_as_much_again() {
+    let mut talk = Talk::begin(asking(ContinuationSettings { max_iterations: 2, ..settings(Limits::default()) }));
+    talk.reply(GO_ON, &[]);
+    talk.reply("Two.", &["{}"]);
+    talk.results("found");
+    assert!(talk.call().is_none() && talk.stop_reason().is_none(), "it waits for the answer");
+    talk.answer(AnswerDecision::Approve);
+    assert!(talk.call().is_some());
+    assert_eq!(talk.roles().last().map(String::as_str), Some("user"), "somebody says why it goes on");
+    talk.reply(GO_ON.replace("More", "Third").as_str(), &[]);
+    talk.reply(GO_ON.replace("More", "Fourth").as_str(), &[]);
+    assert!(talk.call().is_none() && talk.stop_reason().is_none(), "asked again after as many steps");
+    talk.answer(AnswerDecision::Deny);
+    assert_eq!(talk.stop_reason(), Some("max_iterations"));
+    talk.say("one more", Mode::Steer);
+    talk.reply("Done.", &[]);
+    assert_eq!(talk.stop_reason(), Some("completed"));
+}
+
+#[test]
+fn the_clock_stands_while_a_person_is_asked_and_nobody_may_answer() {
+    let base = ContinuationSettings { max_iterations: 1, timeout: 60, ..settings(Limits::default()) };
+    let mut talk = Talk::begin(asking(base.clone()));
+    talk.reply(GO_ON, &[]);
+    talk.wait(Duration::from_hours(1));
+    assert_eq!(talk.stop_reason(), None);
+    talk.answer(AnswerDecision::Approve);
+    assert!(talk.call().is_some(), "the hour does not count");
+    talk.reply("Done.", &[]);
+    assert_eq!(talk.stop_reason(), Some("completed"));
+
+    let mut talk = Talk::begin(asking(base));
+    talk.reply(GO_ON, &[]);
+    talk.wait(Duration::from_hours(24 * 6));
+    assert_eq!(talk.stop_reason(), Some("max_iterations"), "the question expires");
+}
+
+#[test]
+fn a_stop_and_a_pause_while_a_person_is_asked() {
+    let base = asking(ContinuationSettings { max_iterations: 1, ..settings(Limits::default()) });
+    let mut talk = Talk::begin(base.clone());
+    talk.reply(GO_ON, &[]);
+    talk.stop();
+    assert_eq!(talk.stop_reason(), Some("stopped"));
+
+    let mut talk = Talk::begin(base);
+    talk.reply(GO_ON, &[]);
+    talk.pause();
+    talk.answer(AnswerDecision::Approve);
+    assert!(talk.call().is_none(), "nothing opens in a pause");
+    talk.resume();
+    assert!(talk.call().is_some());
+}

@@ -1,0 +1,11 @@
+//! Turns, played input by input against the pure loop.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "tests may, and look for one event"
+)]
+
+mod limits;
+mod talk;

@@ -1,0 +1,215 @@
+//! A conversation with the loop in which time, model and tools do what the test says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::command::{Answer, AnswerDecision, Because, Mode, SendUserMessage, Start, Verb};
+use contract::compose::Composed;
+use contract::event::{Event, InputKind, InputRef};
+use contract::ids::CallAttempt;
+use contract::model::{Content, FinishReason, ModelFinished, ResultMeta, ToolCall, Usage};
+use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
+use contract::subject::SessionKey;
+use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
+use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
+use session::{Body, Effect, Input, Session, StartInput};
+
+/// One session.
+pub(crate) struct Talk {
+    pub(crate) session: Session,
+    /// Everything that was committed.
+    pub(crate) events: Vec<Event>,
+    /// The last commit's effects.
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) now: u64,
+    inputs: u64,
+}
+
+impl Talk {
+    /// A session of an agent with these settings, asked for something.
+    pub(crate) fn begin(continuation: ContinuationSettings) -> Self {
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
+        let session = Session::new(key);
+        let mut talk = Self { session, events: Vec::new(), effects: Vec::new(), now: 1_000_000, inputs: 0 };
+        let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), interactive: true, ..Start::default() };
+        let composed = Composed {
+            prompt: "You are a test.".to_owned(),
+            fingerprint: "f".to_owned(),
+            components: Vec::new(),
+            warnings: Vec::new(),
+            agent: AgentSettings {
+                id: AgentId::new("e").unwrap(),
+                name: "E".to_owned(),
+                continuation,
+                tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+            },
+            model: ModelSettings { multi_tool: true, max_parallel_tools: 4, ..ModelSettings::default() },
+        };
+        talk.command(Verb::Start, Body::Start(Box::new(StartInput { start, composed: Ok(Box::new(composed)) })));
+        talk
+    }
+
+    fn input(&mut self, kind: InputKind, id: &str, body: Body) {
+        let client = matches!(kind, InputKind::Control(verb) if verb.is_client());
+        self.inputs += 1;
+        let tool = ToolSpec {
+            name: ToolName::new("look").unwrap(),
+            description: String::new(),
+            parameters: Json::parse("{}").unwrap(),
+            effect: EffectClass::Pure,
+            approval: Approval::Never,
+            timeout_ms: None,
+            max_output: None,
+            instructions: None,
+            version: String::new(),
+        };
+        let input = Input {
+            reference: InputRef { kind, id: CommandId::new(id).unwrap() },
+            control_seq: client.then_some(self.inputs),
+            sent: None,
+            by: None,
+            traceparent: None,
+            tools: Some(Arc::new(vec![tool])),
+            body,
+        };
+        let decision = self.session.decide(Timestamp::from_millis(self.now), &[input]);
+        let slot = self.session.next_slot();
+        self.session.fold(slot, decision.at, &decision.events);
+        self.events.extend(decision.events);
+        self.effects = decision.effects;
+    }
+
+    fn command(&mut self, verb: Verb, body: Body) {
+        let id = format!("u{}", self.inputs);
+        self.input(InputKind::Control(verb), &id, body);
+    }
+
+    /// The user says something.
+    pub(crate) fn say(&mut self, text: &str, mode: Mode) {
+        let message = SendUserMessage { content: Content::Text(text.to_owned()), mode };
+        self.command(Verb::SendUserMessage, Body::Send(message));
+    }
+
+    pub(crate) fn pause(&mut self) {
+        self.command(Verb::Pause, Body::Pause(Because::default()));
+    }
+
+    pub(crate) fn resume(&mut self) {
+        self.command(Verb::Resume, Body::Resume(Because::default()));
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.command(Verb::Stop, Body::Stop(Because::default()));
+    }
+
+    /// The user answers the gate that was opened last.
+    pub(crate) fn answer(&mut self, decision: AnswerDecision) {
+        let opened = self.events.iter().rev().find_map(|event| match event {
+            Event::GateOpened(opened) => Some(opened.clone()),
+            _ => None,
+        });
+        let opened = opened.unwrap();
+        let (gate, arguments_sha256) = (opened.gate, opened.arguments_sha256);
+        self.command(Verb::Answer, Body::Answer(Answer { gate, arguments_sha256, decision, note: None }));
+    }
+
+    /// The open model call.
+    pub(crate) fn call(&self) -> Option<CallAttempt> {
+        self.open().into_iter().find(|call| call.call.as_str().starts_with('m'))
+    }
+
+    fn open(&self) -> Vec<CallAttempt> {
+        let parse = |text: String| {
+            let (call, attempt) = text.rsplit_once('.').unwrap();
+            CallAttempt { call: contract::CallId::new(call).unwrap(), attempt: attempt.parse().unwrap() }
+        };
+        self.session.open_calls().into_iter().map(parse).collect()
+    }
+
+    /// The model replies; `calls` are arguments for the one tool that there is.
+    pub(crate) fn reply(&mut self, text: &str, calls: &[&str]) {
+        self.reply_that_cost(text, calls, Usage::default(), 0.0);
+    }
+
+    pub(crate) fn reply_that_cost(&mut self, text: &str, calls: &[&str], usage: Usage, cost_usd: f64) {
+        let call = self.call().unwrap_or_else(|| panic!("no model call is open: {:#?}", self.events.last()));
+        let finished = ModelFinished {
+            meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
+            text: text.to_owned(),
+            reasoning: String::new(),
+            tool_calls: calls.iter().map(|arguments| ToolCall::new("x", "look", arguments)).collect(),
+            finish_reason: FinishReason::Stop,
+            raw_finish_reason: String::new(),
+            usage,
+            cost_usd,
+            provider: String::new(),
+            model: String::new(),
+            latency_ms: 1,
+        };
+        let id = format!("{}-{}", call.call, call.attempt);
+        self.input(InputKind::Control(Verb::ModelFinished), &id, Body::ModelFinished(Box::new(finished)));
+    }
+
+    /// Every open tool call answers this.
+    pub(crate) fn results(&mut self, content: &str) {
+        for call in self.open().into_iter().filter(|call| call.call.as_str().starts_with('c')) {
+            let id = format!("{}-{}", call.call, call.attempt);
+            let result = ToolResult {
+                meta: ResultMeta { v: 1, slot: 0, call: call.call, attempt: call.attempt },
+                outcome: Outcome::Ok,
+                content: content.to_owned(),
+                code: None,
+                duration_ms: 1,
+            };
+            self.input(InputKind::Control(Verb::ProvideToolResult), &id, Body::ToolResult(result));
+        }
+    }
+
+    /// Time passes, and the timer fires if it is set for then.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        let end = self.now + u64::try_from(time.as_millis()).unwrap();
+        loop {
+            let set = self.events.iter().rev().find_map(|event| match event {
+                Event::TimerSet(set) => Some(set.clone()),
+                _ => None,
+            });
+            let Some(set) = set.filter(|set| set.at <= Timestamp::from_millis(end)) else { break };
+            let fired = self.events.iter().any(|event| {
+                matches!(event, Event::InputHandled(handled)
+                    if handled.input.kind == InputKind::Timer && handled.input.id.as_str() == set.number.to_string())
+            });
+            if fired {
+                break;
+            }
+            self.now = self.now.max(set.at.as_millis());
+            self.input(InputKind::Timer, &set.number.to_string(), Body::Timer);
+        }
+        self.now = end;
+    }
+
+    /// Why the last turn ended.
+    pub(crate) fn stop_reason(&self) -> Option<&'static str> {
+        self.events.iter().rev().find_map(|event| match event {
+            Event::TurnCompleted(completed) => Some(completed.stop_reason.as_str()),
+            _ => None,
+        })
+    }
+
+    /// What made the last decision.
+    pub(crate) fn source(&self) -> String {
+        let source = self.events.iter().rev().find_map(|event| match event {
+            Event::ContinuationProgress(progress) => Some(progress.source.to_string()),
+            _ => None,
+        });
+        source.unwrap_or_default()
+    }
+
+    /// Roles of the messages that the model would see now.
+    pub(crate) fn roles(&self) -> Vec<String> {
+        let role = |message: &Json| {
+            let value: serde_json::Value = serde_json::from_str(message.get()).unwrap();
+            value["role"].as_str().unwrap().to_owned()
+        };
+        self.session.messages().iter().map(role).collect()
+    }
+}
