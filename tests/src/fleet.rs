@@ -81,19 +81,26 @@ struct Services {
 impl Fleet {
     /// A fleet whose models are served at these addresses; without file tools.
     pub async fn start(models: &[(&str, &str)]) -> anyhow::Result<Self> {
-        Self::launch(models, None).await
+        Self::launch(models, None, AGENTS).await
+    }
+
+    /// As [`Fleet::start`], with the agents that are shipped.
+    pub async fn as_shipped(models: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/agents.yaml");
+        Self::launch(models, None, &std::fs::read_to_string(shipped)?).await
     }
 
     /// As [`Fleet::start`], with the file tools over a directory.
     pub async fn with_files(models: &[(&str, &str)], root: &Path, out: &Path) -> anyhow::Result<Self> {
-        Self::launch(models, Some((root.to_owned(), out.to_owned()))).await
+        Self::launch(models, Some((root.to_owned(), out.to_owned())), AGENTS).await
     }
 
-    async fn launch(models: &[(&str, &str)], files: Option<(PathBuf, PathBuf)>) -> anyhow::Result<Self> {
+    async fn launch(models: &[(&str, &str)], files: Option<(PathBuf, PathBuf)>, agents: &str) -> anyhow::Result<Self> {
         ailoop::install_crypto();
         let nats = NatsServer::start().await?;
         let bus = nats.ready().await?;
         let config = configuration(models)?;
+        std::fs::write(config.path().join("agents.yaml"), agents)?;
         let services = Services::start(&nats, &bus, config.path(), files).await?;
         let fleet = Self { nats, bus, services, _config: config };
         eventually("the fleet is ready", async || fleet.services.readiness().is_ready()).await?;

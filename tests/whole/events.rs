@@ -36,7 +36,7 @@ fn lively() -> Vec<Reply> {
     ]
 }
 
-fn of<'a>(seen: &'a [Seen], topic: &str) -> Vec<&'a Value> {
+pub(crate) fn of<'a>(seen: &'a [Seen], topic: &str) -> Vec<&'a Value> {
     seen.iter().filter(|seen| seen.topic == topic).map(|seen| &seen.data).collect()
 }
 

@@ -5,6 +5,7 @@
 mod bad_input;
 mod control;
 mod events;
+mod example;
 mod failures;
 mod kills;
 mod python_tool;
