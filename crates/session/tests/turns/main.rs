@@ -8,4 +8,5 @@
 )]
 
 mod limits;
+mod old_log;
 mod talk;
