@@ -47,6 +47,15 @@ pub enum Command {
     Answer(AnswerArgs),
     /// List the tools that are announced
     Tools(ToolsArgs),
+    /// Try what an agent's patterns and signals make of a reply
+    #[command(subcommand)]
+    Patterns(PatternsCommand),
+    /// Look at the configuration of this directory
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Look at composed prompts
+    #[command(subcommand)]
+    Prompt(PromptCommand),
     /// Print the completion script of a shell
     Completion {
         /// Which shell
@@ -71,6 +80,73 @@ pub enum Command {
     Composer,
     /// Run the edge alone, configured by file and environment
     Edge,
+}
+
+/// Whose settings.
+#[derive(Debug, Clone, Args)]
+pub struct AgentArgs {
+    /// The agent, by key or first name [default: the default agent]
+    #[arg(long, short)]
+    pub agent: Option<String>,
+}
+
+/// `ailoop patterns`
+#[derive(Debug, Clone, Subcommand)]
+pub enum PatternsCommand {
+    /// Say whether the loop would go on after a reply, what decided it and why; needs no fleet
+    Test(PatternsTestArgs),
+}
+
+/// `ailoop patterns test`
+#[derive(Debug, Clone, Args)]
+pub struct PatternsTestArgs {
+    /// The reply's text
+    pub text: Option<String>,
+    /// Whose patterns.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+    /// Replies, one JSON string or object per line: `text`, and `continues` for the decision that is wanted
+    #[arg(long, conflicts_with = "text", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Print one line of JSON for each
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ailoop config`
+#[derive(Debug, Clone, Subcommand)]
+pub enum ConfigCommand {
+    /// Read agents, models and prompts, and compose every agent's prompt; the first mistake is named with its place
+    Check,
+    /// Print what a session of an agent would begin with: settings, model and parts of the prompt
+    Explain(AgentArgs),
+}
+
+/// `ailoop prompt`
+#[derive(Debug, Clone, Subcommand)]
+pub enum PromptCommand {
+    /// Print an agent's system prompt, without the tools, which only a fleet knows
+    Show(PromptShowArgs),
+}
+
+/// `ailoop prompt show`
+#[derive(Debug, Clone, Args)]
+pub struct PromptShowArgs {
+    /// Whose prompt.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+    /// The model that it is for
+    #[arg(long, short)]
+    pub model: Option<String>,
+    /// Switch a feature on; may be repeated
+    #[arg(long, value_name = "FEATURE")]
+    pub feature: Vec<String>,
+    /// Switch a feature off; may be repeated
+    #[arg(long, value_name = "FEATURE")]
+    pub without: Vec<String>,
+    /// Print only what the switches change
+    #[arg(long)]
+    pub diff: bool,
 }
 
 /// Where the fleet is.

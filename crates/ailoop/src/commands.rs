@@ -3,6 +3,7 @@
 mod bootstrap;
 mod control;
 mod converse;
+mod desk;
 mod lists;
 mod run;
 mod serve;
@@ -31,6 +32,9 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Stop(args) => control::control(control::Verb::Stop, &args, terminal).await,
         Command::Answer(args) => control::answer(&args, terminal).await,
         Command::Tools(args) => lists::tools(&args, terminal).await,
+        Command::Patterns(command) => desk::patterns(&command, terminal),
+        Command::Config(command) => desk::config(&command, terminal),
+        Command::Prompt(command) => desk::prompt(&command, terminal),
         Command::Completion { shell } => Ok(completion(shell, terminal)),
         Command::Bootstrap { fix } => bootstrap::bootstrap(fix, terminal).await,
         Command::NatsConfig => Ok(finish(terminal.data(&bus::permissions::render(&bus::permissions::users())))),

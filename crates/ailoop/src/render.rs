@@ -5,7 +5,7 @@ mod reply;
 
 use contract::Timestamp;
 use contract::event::{
-    AiFullReceived, EndReason, ErrorEvent, Event, GateOpened, SessionEnded, SessionStarted, ToolCallResult,
+    AiFullReceived, EndReason, ErrorEvent, Event, GateKind, GateOpened, SessionEnded, SessionStarted, ToolCallResult,
 };
 use contract::tool::Outcome;
 
@@ -80,7 +80,7 @@ impl Render {
             Event::GateOpened(gate) => self.gate(gate),
             Event::GateClosed(gate) => {
                 let by = gate.by.as_deref().unwrap_or("nobody in time");
-                self.note(Style::Plain, &format!("  call {}  {}  by {by}", gate.gate, decision(gate.decision)))
+                self.note(Style::Plain, &format!("  {}  {}  by {by}", gate.gate, decision(gate.decision)))
             }
             Event::ContextCleared(cleared) => {
                 self.note(Style::Plain, &format!("{} forgotten", figures::plural(cleared.turns.into(), "turn")))
@@ -117,9 +117,15 @@ impl Render {
     }
 
     fn gate(&mut self, gate: &GateOpened) -> Vec<Output> {
+        let asks = match gate.kind {
+            GateKind::Approval => format!("call {} waits for approval", gate.gate),
+            GateKind::Limit(limit) => {
+                format!("the turn is at its limit ({}) and asks for as much again", limit.as_str())
+            }
+        };
         let line = format!(
-            "  call {} waits for approval until {}; to answer:\n    ailoop answer {} {} approve --arguments {}",
-            gate.gate, gate.expires, self.session, gate.gate, gate.arguments_sha256
+            "  {asks} until {}; to answer:\n    ailoop answer {} {} approve --arguments {}",
+            gate.expires, self.session, gate.gate, gate.arguments_sha256
         );
         self.note(Style::Warn, &line)
     }

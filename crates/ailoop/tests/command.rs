@@ -1,5 +1,6 @@
 //! The `ailoop` command as its users meet it: exit codes, streams, signals, and what stays behind.
 
+mod desk;
 mod world;
 
 use std::fs;

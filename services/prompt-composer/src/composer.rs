@@ -45,6 +45,11 @@ impl Book {
         Ok(Self { agents, models, library, features: config.features.clone(), default_model })
     }
 
+    /// The agents, and what is odd about them.
+    pub fn agents(&self) -> &Agents {
+        &self.agents
+    }
+
     /// Answers a request; a refusal says what to do.
     pub fn answer(&self, request: &ComposeRequest) -> ComposeReply {
         let span = telemetry::span::compose(request.agent.as_ref().map_or("default", |agent| agent.as_str()));

@@ -1,0 +1,67 @@
+//! Commands that need no fleet: they read the configuration of a directory.
+
+use std::fs;
+
+use crate::world::{World, code, text};
+
+#[test]
+fn replies_are_tried_without_a_fleet() {
+    let world = World::new();
+    let tried =
+        world.ailoop(&["patterns", "test", "--agent", "eamonn", "Read it. Next, I\u{2019}ll write."]).output().unwrap();
+    assert_eq!(code(&tried), 0, "{}", text(&tried.stderr));
+    assert_eq!(text(&tried.stdout), "goes on  pattern:continuation:next, I  the text announces a next step\n");
+
+    let rows = concat!(
+        "{\"id\": \"a\", \"text\": \"All done.\", \"continues\": false}\n",
+        "\"{\\\"response\\\":\\\"x\\\",\\\"continuation\\\":{\\\"status\\\":\\\"CONTINUE\\\"}}\"\n",
+        "{\"id\": \"c\", \"text\": \"Hm.\", \"continues\": true}\n",
+    );
+    fs::write(world.path("rows.jsonl"), rows).unwrap();
+    let tried = world.ailoop(&["patterns", "test", "--agent", "e", "--file", "rows.jsonl", "--json"]).output().unwrap();
+    assert_eq!(code(&tried), 1, "the third one is decided otherwise than wanted");
+    assert!(text(&tried.stderr).contains("1 of 3 replies"), "{}", text(&tried.stderr));
+    let told: Vec<serde_json::Value> =
+        text(&tried.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        (&told[0]["continues"], &told[1]["source"], &told[2]["agrees"]),
+        (&false.into(), &"explicit".into(), &false.into())
+    );
+
+    fs::write(world.path("rows.jsonl"), "{\n").unwrap();
+    let bad = world.ailoop(&["patterns", "test", "--file", "rows.jsonl"]).output().unwrap();
+    assert_eq!(code(&bad), 2);
+    assert!(text(&bad.stderr).contains("rows.jsonl:1: "), "{}", text(&bad.stderr));
+}
+
+#[test]
+fn the_configuration_is_checked_and_explained() {
+    let world = World::new();
+    let checked = world.ailoop(&["config", "check"]).output().unwrap();
+    assert_eq!(
+        (code(&checked), text(&checked.stdout).as_str()),
+        (0, "ok: 5 agents, their prompts and the models can be used\n")
+    );
+    let explained = world.ailoop(&["config", "explain", "--agent", "e"]).output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    assert_eq!((&told["agent"]["id"], &told["agent"]["continuation"]["max_iterations"]), (&"e".into(), &10.into()));
+
+    fs::create_dir(world.path("config")).unwrap();
+    let agents = "agents:\n  x:\n    name: X\n    prompt_file: x.md\n    continuation_config: {limits: {token: 3}}\n";
+    fs::write(world.path("config/agents.yaml"), agents).unwrap();
+    let refused = world.ailoop(&["config", "check"]).output().unwrap();
+    assert_eq!(code(&refused), 1);
+    let said = text(&refused.stderr);
+    assert!(said.contains("error[bad_config]") && said.contains("agents.yaml:5:") && said.contains("token"), "{said}");
+}
+
+#[test]
+fn a_prompt_is_shown_and_what_a_feature_changes() {
+    let world = World::new();
+    let shown = world.ailoop(&["prompt", "show", "--agent", "alice"]).output().unwrap();
+    assert!(text(&shown.stdout).starts_with("You are Alice"), "{}", text(&shown.stdout));
+    let changed =
+        world.ailoop(&["prompt", "show", "--agent", "alice", "--feature", "mailbox", "--diff"]).output().unwrap();
+    let lines = text(&changed.stdout);
+    assert!(lines.contains("+## MAILBOX PROTOCOL\n") && lines.lines().all(|line| line.starts_with('+')), "{lines}");
+}
