@@ -43,7 +43,7 @@ pub struct Limits {
     pub tool_calls: Option<u32>,
     /// How often the same call with the same arguments may be made; 0: as often as the model likes.
     pub repetition: u32,
-    /// Steps in a row that may bring nothing that the turn has not seen; 0: as many as the model likes.
+    /// Steps in a row that may bring nothing new: no other call, result or text than the turn has seen; 0: as many as the model likes.
     pub no_progress: u32,
 }
 

@@ -27,10 +27,12 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// A call was identified.
+    /// A call was identified. One that was not made before is news, whatever comes of it: many tools just say "ok".
     pub(crate) fn called(&mut self, tool: &str, arguments: &str) {
         self.tool_calls += 1;
-        *self.calls.entry(digest(&format!("{tool} {arguments}"))).or_default() += 1;
+        let times = self.calls.entry(digest(&format!("{tool} {arguments}"))).or_default();
+        *times += 1;
+        self.fresh |= *times == 1;
     }
 
     /// A reply without calls, or a result, came. The same failure is nothing new either.

@@ -8,6 +8,7 @@ mod load;
 mod model;
 mod nats;
 mod process;
+mod pure;
 mod report;
 mod run;
 mod stage;
@@ -35,6 +36,8 @@ enum Part {
         /// Which.
         name: String,
     },
+    /// The pure core alone, in seconds: prints `core.*` and writes nothing.
+    Core,
     /// The model server.
     #[command(hide = true)]
     Model,
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
 async fn play(part: Option<Part>, plan: &run::Plan) -> anyhow::Result<()> {
     match part {
         None => run::run(plan).await,
+        Some(Part::Core) => report::core(),
         Some(Part::Model) => model::serve().await,
         Some(Part::Tool { nats }) => tool::serve(&nats).await,
         Some(Part::Raw(raw)) => floor::raw(raw).await,

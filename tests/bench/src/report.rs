@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::anatomy::{Anatomy, Kind};
 use crate::load::{Measured, percentile};
 use crate::process::Usage;
+use crate::pure;
 use crate::run::Level;
 use crate::stage::{SERVICES, Used};
 
@@ -35,7 +36,8 @@ pub(crate) fn fail(error: &anyhow::Error) {
 /// Prints the tables and writes `bench.json`.
 #[allow(clippy::print_stdout, reason = "this is what the bench is for")]
 pub(crate) fn report(anatomy: &Anatomy, levels: &[Level]) -> anyhow::Result<()> {
-    let figures: Vec<Figure> = levels.iter().flat_map(figures).collect();
+    let mut figures: Vec<Figure> = levels.iter().flat_map(figures).collect();
+    figures.extend(pure_figures()?);
     let mut text = table(&figures);
     text += &parts(levels);
     text += &positions(levels);
@@ -47,6 +49,20 @@ pub(crate) fn report(anatomy: &Anatomy, levels: &[Level]) -> anyhow::Result<()> 
     std::fs::write(&target, serde_json::to_vec_pretty(&figures)?)?;
     note(&format!("written to {}", target.display()));
     Ok(())
+}
+
+/// Measures and prints the pure core alone.
+#[allow(clippy::print_stdout, reason = "this is what the bench is for")]
+pub(crate) fn core() -> anyhow::Result<()> {
+    println!("{}", table(&pure_figures()?));
+    Ok(())
+}
+
+fn pure_figures() -> anyhow::Result<Vec<Figure>> {
+    note("the pure core");
+    let figure =
+        |(name, us): pure::Timed| Figure { name: name.to_owned(), value: rounded(us), unit: "us", floor: None };
+    Ok(pure::measure()?.into_iter().map(figure).collect())
 }
 
 fn figures(level: &Level) -> Vec<Figure> {

@@ -74,23 +74,24 @@ fn the_same_call_is_made_so_often_and_no_more() {
 
 #[test]
 fn steps_that_bring_nothing_new_end_the_turn() {
-    let mut talk = Talk::begin(settings(Limits { no_progress: 2, ..Limits::default() }));
+    let limits = Limits { repetition: 0, no_progress: 2, ..Limits::default() };
+    let mut talk = Talk::begin(settings(limits));
     for n in 0..3 {
-        talk.reply(&format!("Attempt {n}."), &[&format!("{{\"a\":{n}}}")]);
         assert_eq!(talk.stop_reason(), None);
-        // The first one is news.
+        // The first one is news; other words are none.
+        talk.reply(&format!("Attempt {n}."), &["{}"]);
         talk.results("not found");
     }
     assert_eq!(talk.stop_reason(), Some("no_progress"));
 
-    let mut talk = Talk::begin(settings(Limits { no_progress: 2, ..Limits::default() }));
+    // Another call, and another result of the same one, are news.
+    let mut talk = Talk::begin(settings(limits));
     for n in 0..6 {
-        talk.reply("Looking.", &[&format!("{{\"a\":{n}}}")]);
-        talk.results(if n % 2 == 0 { "new" } else { "old" });
-        assert_eq!(talk.stop_reason(), if n < 3 { None } else { Some("no_progress") });
-        if n == 3 {
-            break;
-        }
+        talk.reply("Writing.", &[&format!("{{\"a\":{n}}}")]);
+        talk.results("ok");
+        talk.reply("Waiting.", &["{}"]);
+        talk.results(&format!("{n} of 6"));
+        assert_eq!(talk.stop_reason(), None);
     }
 }
 
