@@ -20,7 +20,7 @@ async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
     let orchestrator = Bus::connect(&server.config_of("orchestrator")).await?;
     let mut tool = Probe::of(&server, "word_count").await?;
     let mut calls = tool.client.queue_subscribe("ai_tool.default.word_count", "tools".to_owned()).await?;
-    tool.client.flush().await?;
+    tool.round_trip().await?;
 
     // It answers what it was asked ...
     let subject = subject::tool(&TenantId::default(), &ToolName::new("word_count")?);
@@ -53,9 +53,9 @@ async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_viewer_hears_its_tenants_events_and_nothing_else() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
-    let orchestrator = Probe::of(&server, "orchestrator").await?.client;
-    let edge = Probe::of(&server, "edge").await?.client;
-    let viewer = Probe::of(&server, "viewer").await?.client;
+    let mut orchestrator = Probe::of(&server, "orchestrator").await?;
+    let mut edge = Probe::of(&server, "edge").await?;
+    let mut viewer = Probe::of(&server, "viewer").await?;
     let mut heard = Vec::new();
     for filter in [
         ">",
@@ -71,16 +71,16 @@ async fn a_viewer_hears_its_tenants_events_and_nothing_else() -> anyhow::Result<
         "ai_loop.session_started.other.>",
         "ai_loop.session_started.default.>",
     ] {
-        heard.push(viewer.subscribe(filter).await?);
+        heard.push(viewer.client.subscribe(filter).await?);
     }
-    viewer.flush().await?;
+    viewer.round_trip().await?;
     for subject in ["ai_loop.log.default.s.0.0", "ai_loop.log.other.default.0.0", "ai_loop.session_started.other.s"] {
-        orchestrator.publish(subject, "private".into()).await?;
+        orchestrator.client.publish(subject, "private".into()).await?;
     }
-    orchestrator.flush().await?;
-    edge.publish("ai_loop.control.start.default.s.c", "private".into()).await?;
-    edge.flush().await?;
-    orchestrator.publish("ai_loop.session_started.default.s", "public".into()).await?;
+    orchestrator.round_trip().await?;
+    edge.client.publish("ai_loop.control.start.default.s.c", "private".into()).await?;
+    edge.round_trip().await?;
+    orchestrator.client.publish("ai_loop.session_started.default.s", "public".into()).await?;
     let mut heard = futures::stream::select_all(heard);
     let first = soon("the public event", heard.next()).await?;
     // Whatever came before it is here by now, on whichever subscription.

@@ -53,6 +53,11 @@ impl Probe {
         self.verdict().await
     }
 
+    /// Returns when the server has dealt with everything that this connection sent: a flush only sends it.
+    pub(crate) async fn round_trip(&mut self) -> anyhow::Result<()> {
+        self.verdict().await.map(drop)
+    }
+
     async fn verdict(&mut self) -> anyhow::Result<bool> {
         self.client.publish(NEVER, Bytes::new()).await?;
         self.client.flush().await?;
