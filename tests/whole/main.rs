@@ -9,6 +9,7 @@ mod example;
 mod failures;
 mod kills;
 mod python_tool;
+mod resume;
 mod survey;
 mod trace;
 mod workspace;

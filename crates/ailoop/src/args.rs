@@ -43,6 +43,8 @@ pub enum Command {
     Resume(ControlArgs),
     /// Cancel what is in flight and end a session
     Stop(ControlArgs),
+    /// Begin a session with the transcript of another one, as far as it is given; the other one stays as it is
+    Fork(ForkArgs),
     /// Answer a tool call that waits for approval
     Answer(AnswerArgs),
     /// List the tools that are announced
@@ -332,6 +334,31 @@ pub struct ControlArgs {
     /// Why, for the session's log
     #[arg(long, default_value = "")]
     pub reason: String,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop fork`
+#[derive(Debug, Clone, Args)]
+pub struct ForkArgs {
+    /// The session whose transcript is taken over
+    pub session: String,
+    /// The last slot of its log that counts [default: its end]
+    #[arg(long, value_name = "SLOT")]
+    pub at: Option<u64>,
+    /// The new session's agent, by key or first name [default: the default agent]
+    #[arg(long, short)]
+    pub agent: Option<String>,
+    /// Its model, as in models.yaml, or provider/model
+    #[arg(long, short)]
+    pub model: Option<String>,
+    /// What is asked in it; - reads it from stdin. Without, it waits for `ailoop send`
+    #[arg(long, short)]
+    pub prompt: Option<String>,
+    /// Its name [default: one is made]
+    #[arg(long = "as", value_name = "ID")]
+    pub name: Option<String>,
     /// Where the fleet is.
     #[command(flatten)]
     pub target: Target,

@@ -30,6 +30,7 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Pause(args) => control::control(control::Verb::Pause, &args, terminal).await,
         Command::Resume(args) => control::control(control::Verb::Resume, &args, terminal).await,
         Command::Stop(args) => control::control(control::Verb::Stop, &args, terminal).await,
+        Command::Fork(args) => control::fork(&args, terminal).await,
         Command::Answer(args) => control::answer(&args, terminal).await,
         Command::Tools(args) => lists::tools(&args, terminal).await,
         Command::Patterns(command) => desk::patterns(&command, terminal),

@@ -53,6 +53,17 @@ impl Bus {
         self.page(key, head.slot / SLOTS_PER_PAGE, head.slot).await.map(Some)
     }
 
+    /// The page of slot `at`, or of the head where the log ends earlier or none is given, up to that slot: what a state
+    /// is folded from.
+    pub async fn load_until(&self, key: &SessionKey, at: Option<u64>) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
+        let Some(head) = self.head_from(key, 0).await? else { return Ok(None) };
+        let last = at.map_or(head.slot, |at| at.min(head.slot));
+        let mut commits = self.page(key, last / SLOTS_PER_PAGE, last).await?;
+        // A page is read whole, also what came since.
+        commits.retain(|(slot, _)| *slot <= last);
+        Ok(Some(commits))
+    }
+
     /// Every commit from page `from_page` to the head, without a hole; empty when there is no such session.
     pub async fn history(&self, key: &SessionKey, from_page: u64) -> Result<Vec<(u64, Commit)>, BusError> {
         let Some(head) = self.head_from(key, 0).await? else { return Ok(Vec::new()) };

@@ -132,6 +132,9 @@ pub struct Start {
     /// History to begin with: user and assistant texts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Message>,
+    /// A session whose transcript this one begins with, before `messages`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume_from: Option<ResumeFrom>,
     /// The model; the agent's where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -150,6 +153,17 @@ pub struct Start {
     /// How replies are streamed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streaming: Option<Streaming>,
+}
+
+/// An older session, as far as it is taken over. It goes on by itself, unchanged; nothing that it did is done again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResumeFrom {
+    /// The session, of the same tenant.
+    pub session_id: SessionId,
+    /// The last slot of its log that counts; its end where none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<u64>,
 }
 
 /// Prompt features by name.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Bytes of one user message, and of the prompt of a `start`.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the transcript that a session takes over from an older one.
+pub const RESUME_BYTES_MAX: usize = 16 << 20;
 /// Bytes of a body that still travels inline; larger ones go by reference to an object store.
 pub const INLINE_BYTES_MAX: usize = 256 << 10;
 /// Bytes of one WebSocket frame or gRPC message at the edge: a message of full size, JSON-escaped, with its envelope.

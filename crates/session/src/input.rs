@@ -6,7 +6,7 @@ use contract::Timestamp;
 use contract::command::{Answer, Because, Refusal, SendUserMessage, Start};
 use contract::compose::Composed;
 use contract::event::InputRef;
-use contract::model::{ModelFailed, ModelFinished};
+use contract::model::{Message, ModelFailed, ModelFinished};
 use contract::tool::{ToolResult, ToolSpec};
 
 /// One input.
@@ -60,6 +60,8 @@ pub enum Body {
 pub struct StartInput {
     /// The command.
     pub start: Start,
+    /// The transcript of the session that it resumes from.
+    pub history: Vec<Message>,
     /// The session's parts, or why there are none.
     pub composed: Result<Box<Composed>, Refusal>,
 }

@@ -161,6 +161,12 @@ impl Session {
         self.transcript.messages()
     }
 
+    /// The transcript for a session that goes on from here: without the system prompt, valid wherever this one stands,
+    /// and with call ids that no session makes.
+    pub fn taken_over(&self) -> Vec<contract::model::Message> {
+        self.transcript.taken_over()
+    }
+
     /// The state as JSON, for a page's first commit.
     pub fn snapshot(&self) -> contract::Json {
         contract::Json::of(self)

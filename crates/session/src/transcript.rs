@@ -4,7 +4,7 @@
 use contract::command::Mode;
 use contract::event::{AiFullReceived, Event, GateKind, GateOpened, ToolCallResult};
 use contract::ids::{CallId, CommandId};
-use contract::model::{Content, Message};
+use contract::model::{Content, Message, ToolCall};
 use contract::tool::Outcome;
 use contract::{CallId as Id, Json};
 use serde::{Deserialize, Serialize};
@@ -100,6 +100,24 @@ impl Transcript {
         self.system.iter().cloned().chain(self.messages.iter().cloned()).chain(known).collect()
     }
 
+    /// The same for another session: each call has a result, messages without a place come last, and ids are told from
+    /// those that the other session will make.
+    pub(crate) fn taken_over(&self) -> Vec<Message> {
+        let mut closed = self.clone();
+        closed.close_step();
+        closed.place(|_| true);
+        let read = |message: &Json| serde_json::from_str::<Message>(message.get()).ok();
+        let theirs = |message| match message {
+            Message::Assistant { content, reasoning, tool_calls } => {
+                let tool_calls = tool_calls.into_iter().map(|call| ToolCall { id: taken(&call.id), ..call }).collect();
+                Message::Assistant { content, reasoning, tool_calls }
+            }
+            Message::Tool { tool_call_id, content } => Message::Tool { tool_call_id: taken(&tool_call_id), content },
+            Message::System { .. } | Message::User { .. } => message,
+        };
+        closed.messages.iter().filter_map(read).map(theirs).collect()
+    }
+
     fn place(&mut self, chosen: impl Fn(&Unplaced) -> bool) {
         let (placed, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(chosen);
         self.waiting = waiting;
@@ -138,6 +156,11 @@ impl Transcript {
             self.messages.push(tool_message(&call, content));
         }
     }
+}
+
+/// A call's id in a session that takes the transcript over.
+fn taken(id: &str) -> String {
+    format!("p-{id}")
 }
 
 fn tool_message(call: &CallId, content: String) -> Json {

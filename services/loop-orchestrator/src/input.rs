@@ -4,11 +4,12 @@ use bus::{Bus, BusError, Stored};
 use contract::command::{Answer, Because, CommandMeta, Refusal, SendUserMessage, Start, Verb};
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::{InputKind, InputRef};
-use contract::model::{ModelFailed, ModelFinished};
+use contract::limits::RESUME_BYTES_MAX;
+use contract::model::{Message, ModelFailed, ModelFinished};
 use contract::streams::Objects;
 use contract::subject::{ControlSubject, SessionKey};
 use contract::tool::ToolResult;
-use contract::{CommandId, TenantId, Timestamp};
+use contract::{CommandId, ErrorCode, TenantId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use session::{Body, Input, StartInput};
@@ -155,8 +156,11 @@ impl Sent {
         let (body, tools) = match &self.body {
             SentBody::Start(start) => {
                 let tools = bus.tools(tenant).await?;
-                let composed = compose(bus, tenant, start, &tools).await?;
-                (Body::Start(Box::new(StartInput { start: (**start).clone(), composed })), Some(tools))
+                let (history, composed) = match history(bus, tenant, start).await? {
+                    Ok(history) => (history, compose(bus, tenant, start, &tools).await?),
+                    Err(refusal) => (Vec::new(), Err(refusal)),
+                };
+                (Body::Start(Box::new(StartInput { start: (**start).clone(), history, composed })), Some(tools))
             }
             SentBody::Ready(body) => {
                 let tools = if session.wants_tools(body) { Some(bus.tools(tenant).await?) } else { None };
@@ -173,6 +177,28 @@ impl Sent {
             body,
         })
     }
+}
+
+/// The transcript of the session that a start resumes from.
+async fn history(bus: &Bus, tenant: &TenantId, start: &Start) -> Result<Result<Vec<Message>, Refusal>, BusError> {
+    let Some(from) = &start.resume_from else { return Ok(Ok(Vec::new())) };
+    let key = SessionKey { tenant: tenant.clone(), session: from.session_id.clone() };
+    let refuse = |code, message| Ok(Err(Refusal { code, message }));
+    let Some(commits) = bus.load_until(&key, from.at).await? else {
+        return refuse(ErrorCode::UnknownSession, format!("there is no session {} to resume from", from.session_id));
+    };
+    if commits.iter().any(|(_, commit)| commit.is_newer()) {
+        let message = format!("session {} was written by a newer version; resume from it there", from.session_id);
+        return refuse(ErrorCode::NotNow, message);
+    }
+    let older = session::Session::replay(key, &commits).map_err(|error| BusError::Malformed(error.to_string()))?;
+    let messages = older.taken_over();
+    let bytes: usize = messages.iter().map(|message| contract::Json::of(message).get().len()).sum();
+    if bytes > RESUME_BYTES_MAX {
+        let message = format!("the transcript has {bytes} bytes; at most {RESUME_BYTES_MAX} are taken over");
+        return refuse(ErrorCode::TooLarge, message);
+    }
+    Ok(Ok(messages))
 }
 
 async fn compose(

@@ -95,7 +95,7 @@ impl Talk {
             model: ModelSettings { multi_tool: true, max_parallel_tools: 4, ..ModelSettings::default() },
         };
         let start = Start { prompt: Some(Content::Text("Measure.".to_owned())), ..Start::default() };
-        let body = Body::Start(Box::new(StartInput { start, composed: Ok(Box::new(composed)) }));
+        let body = Body::Start(Box::new(StartInput { start, history: Vec::new(), composed: Ok(Box::new(composed)) }));
         talk.fold(&talk.input(Verb::Start, "begin", body)?);
         Ok(talk)
     }

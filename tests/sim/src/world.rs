@@ -227,7 +227,7 @@ impl World {
         };
         let prompt = self.rng.chance(90).then(|| Content::Text(format!("message {}", self.inputs.len())));
         let start = Start { prompt, interactive, ..Start::default() };
-        Body::Start(Box::new(StartInput { start, composed: Ok(Box::new(composed)) }))
+        Body::Start(Box::new(StartInput { start, history: Vec::new(), composed: Ok(Box::new(composed)) }))
     }
 
     fn answer(&mut self, gate: &str, asked: &[u8]) -> Body {

@@ -1,8 +1,8 @@
-//! `ailoop send`, `pause`, `resume`, `stop` and `answer`.
+//! `ailoop send`, `pause`, `resume`, `stop`, `fork` and `answer`.
 
-use proto::{AnswerRequest, CommandReply, ControlRequest, SendRequest};
+use proto::{AnswerRequest, CommandReply, ControlRequest, SendRequest, StartRequest};
 
-use crate::args::{AnswerArgs, ControlArgs, SendArgs};
+use crate::args::{AnswerArgs, ControlArgs, ForkArgs, SendArgs};
 use crate::client::{self, bounded, command_id};
 use crate::failure::{Exit, Failure};
 use crate::prompt;
@@ -59,6 +59,29 @@ pub(super) async fn answer(args: &AnswerArgs, terminal: &Terminal) -> Result<Exi
     let reply = client.sessions().answer(request).await.map_err(|status| client.failure(&status))?;
     tell(terminal, &args.session, "answered", reply.get_ref());
     Ok(Exit::Done)
+}
+
+/// Prints the new session's name.
+pub(super) async fn fork(args: &ForkArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let from = client::session_id(&args.session)?;
+    let session_id = args.name.as_deref().map_or_else(|| Ok(command_id()), client::session_id)?;
+    let prompt = args.prompt.as_deref().map(|prompt| prompt::read(prompt, std::io::stdin())).transpose()?;
+    let client = super::connect(&args.target).await?;
+    let options = serde_json::json!({"resume_from": {"session_id": from, "at": args.at}});
+    let request = bounded(StartRequest {
+        session_id: session_id.clone(),
+        command_id: command_id(),
+        agent: args.agent.clone().unwrap_or_default(),
+        model: args.model.clone().unwrap_or_default(),
+        prompt: prompt.unwrap_or_default(),
+        interactive: true,
+        options_json: options.to_string(),
+        no_wait: false,
+    });
+    client.sessions().start(request).await.map_err(|status| client.failure(&status))?;
+    let next = if args.prompt.is_some() { "watch" } else { "send" };
+    terminal.note(Style::Good, &format!("session {session_id} goes on from {from}; now: ailoop {next} {session_id}"));
+    Ok(super::finish(terminal.data(&format!("{session_id}\n"))))
 }
 
 /// A command that is only stored will be handled; that it was is not yet known.

@@ -36,7 +36,7 @@ impl Draft<'_> {
             interactive: start.interactive || start.prompt.is_none(),
             prompt: composed.prompt.clone(),
             fingerprint: composed.fingerprint.clone(),
-            messages: start.messages.clone(),
+            messages: input.history.iter().chain(&start.messages).cloned().collect(),
             parameters: start.parameters.clone(),
             streaming: start.streaming.clone().unwrap_or_default(),
         })));

@@ -45,7 +45,10 @@ impl Talk {
             },
             model: ModelSettings { multi_tool: true, max_parallel_tools: 4, ..ModelSettings::default() },
         };
-        talk.command(Verb::Start, Body::Start(Box::new(StartInput { start, composed: Ok(Box::new(composed)) })));
+        talk.command(
+            Verb::Start,
+            Body::Start(Box::new(StartInput { start, history: Vec::new(), composed: Ok(Box::new(composed)) })),
+        );
         talk
     }
 
