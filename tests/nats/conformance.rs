@@ -240,6 +240,8 @@ impl Side {
                 if let Ack::Retry(_) = ack {
                     self.handed_back.push(delivery.clone());
                 }
+                // What was told on this connection is with the server, then with the consumer.
+                bus.ping().await?;
                 self.settled(&delivery).await?;
                 format!("{ack:?} {}#{}", delivery.subject, delivery.seq)
             }

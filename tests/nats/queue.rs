@@ -140,8 +140,8 @@ pub(crate) async fn held_items_come_again_after_a_restart(world: &mut World) -> 
     tokio::time::sleep(Duration::from_secs(6)).await;
     world.resume().await?;
     // The holder lives and goes on sending in-progress acks; the server gives the item away all the same.
+    // Which delivery it is may be forgotten: a server writes that down a little later, and this one was killed.
     let again = pull_one(&world.bus, Queue::Drive, Duration::from_secs(20)).await?;
-    assert!(again.delivered > 1);
     world.bus.transport().ack(&again, Ack::Done).await?;
     assert_eq!(holder.given.load(Ordering::SeqCst), 1);
     worker.drain(Duration::ZERO).await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ailoop_tests::cli::{Desk, Outcome};
-use ailoop_tests::client::Seen;
+use ailoop_tests::client::{Control, Seen};
 use ailoop_tests::fleet::{Fleet, key};
 use ailoop_tests::judge;
 use ailoop_tests::model::{Gate, ModelServer, Reply};
@@ -38,6 +38,18 @@ fn lively() -> Vec<Reply> {
 
 pub(crate) fn of<'a>(seen: &'a [Seen], topic: &str) -> Vec<&'a Value> {
     seen.iter().filter(|seen| seen.topic == topic).map(|seen| &seen.data).collect()
+}
+
+/// A turn of session `s` as a viewer sees it who is there before it begins: chunks are not kept for those who come late.
+async fn seen_from_the_beginning(fleet: &Fleet, prompt: &str) -> anyhow::Result<Vec<Seen>> {
+    let client = fleet.client().await?;
+    client.start_interactive("s", "").await?;
+    let mut watching = client.watch("s").await?;
+    watching.until("session_started", |_| true).await?;
+    client.send("s", prompt, "queue").await?;
+    watching.until("turn.completed", |_| true).await?;
+    client.control("s", Control::Stop).await?;
+    watching.to_end().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,9 +101,7 @@ async fn the_chunks_are_the_text() -> anyhow::Result<()> {
     let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
     let _workshop = Workshop::plain(&fleet.nats.url()).await?;
     fleet.knows(&["echo", "mark"]).await?;
-    let client = fleet.client().await?;
-    client.start("s", "do all of it").await?;
-    let seen = client.watch("s").await?.to_end().await?;
+    let seen = seen_from_the_beginning(&fleet, "do all of it").await?;
 
     let mut streamed: BTreeMap<u64, String> = BTreeMap::new();
     let mut whole = BTreeSet::new();
@@ -119,9 +129,7 @@ async fn people_read_the_response_and_not_its_envelope() -> anyhow::Result<()> {
     let replies = vec![Reply::text(&envelope("CONTINUE")), Reply::text(&fenced), Reply::text(&envelope("TERMINATE"))];
     let model = ModelServer::with_replies(replies).await?;
     let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
-    let client = fleet.client().await?;
-    client.start("s", "go").await?;
-    let seen = client.watch("s").await?.to_end().await?;
+    let seen = seen_from_the_beginning(&fleet, "go").await?;
     let texts: Vec<&str> =
         of(&seen, "message.ai_full_received").iter().map(|full| full["text"].as_str().unwrap().trim()).collect();
     assert_eq!(texts, [response, "Before.", response]);
