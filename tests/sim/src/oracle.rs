@@ -15,6 +15,8 @@ pub struct Oracle {
     ended: bool,
     paused: bool,
     inputs: BTreeSet<InputRef>,
+    /// The id of the input that is being handled.
+    input: String,
     identified: BTreeSet<String>,
     opened: BTreeSet<String>,
     results: BTreeMap<String, Outcome>,
@@ -94,6 +96,7 @@ impl Oracle {
         }
         match event {
             Event::InputHandled(handled) => {
+                self.input = handled.input.id.to_string();
                 ensure!(self.inputs.insert(handled.input.clone()), "input {:?} was handled twice", handled.input);
             }
             Event::InputIgnored(ignored) => {
@@ -164,6 +167,9 @@ impl Oracle {
                 self.spend(reply.spent.cost_usd);
                 let call = reply.call.to_string();
                 ensure!(self.attempts.contains_key(&call), "a reply to {call}, which was never asked");
+                // The input's id is that of the attempt that it reports.
+                let reported = self.input.rsplit_once('-').map(|(call, _)| call.to_owned());
+                ensure!(reported.as_ref() == Some(&call), "{} is taken for the reply to {call}", self.input);
                 ensure!(self.finished.insert(call.clone()), "two replies to {call}");
                 if let Some((open, _)) = &self.open_model {
                     ensure!(*open == call, "a reply to {call} while {open} is open");

@@ -59,6 +59,10 @@ impl Draft<'_> {
         };
         let cancelled = finished.finish_reason == FinishReason::Cancelled;
         let empty = finished.text.trim().is_empty() && finished.reasoning.is_empty() && finished.tool_calls.is_empty();
+        // Of an older attempt only what it says is taken; that it says nothing fails no attempt that runs, or is to run.
+        if (empty || cancelled) && !awaited.interrupted && awaited.attempt != Some(finished.meta.attempt) {
+            return Err(self.late(ErrorCode::NotNow, "that attempt was superseded, and its reply is empty"));
+        }
         self.handled();
         if awaited.interrupted {
             self.partial(finished, &awaited);

@@ -7,6 +7,7 @@
     reason = "tests may, and look for one event"
 )]
 
+mod attempts;
 mod limits;
 mod old_log;
 mod talk;

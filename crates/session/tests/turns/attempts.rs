@@ -1,0 +1,44 @@
+//! Attempts of a model call: what comes late of an older one.
+
+use std::time::Duration;
+
+use contract::event::Event;
+use contract::settings::ContinuationSettings;
+
+use crate::talk::Talk;
+
+/// A session whose first attempt hung and whose second one runs.
+fn second_attempt() -> Talk {
+    let mut talk = Talk::begin(ContinuationSettings { timeout: 3_000, ..ContinuationSettings::default() });
+    while talk.call().is_none_or(|call| call.attempt == 1) {
+        talk.wait(Duration::from_mins(1));
+    }
+    talk
+}
+
+fn opened(talk: &Talk) -> Vec<u32> {
+    let attempt = |event: &Event| match event {
+        Event::ModelCallOpened(opened) => Some(opened.attempt),
+        _ => None,
+    };
+    talk.events.iter().filter_map(attempt).collect()
+}
+
+#[test]
+fn an_empty_reply_of_an_older_attempt_fails_nothing() {
+    let mut talk = second_attempt();
+    talk.reply_of(1, "");
+    assert_eq!(opened(&talk), [1, 2], "the second attempt still runs");
+    talk.reply_of(2, "Done.");
+    assert_eq!((opened(&talk), talk.stop_reason()), (vec![1, 2], Some("completed")));
+}
+
+#[test]
+fn a_whole_reply_of_an_older_attempt_is_taken() {
+    let mut talk = second_attempt();
+    talk.reply_of(1, "Done.");
+    assert_eq!((opened(&talk), talk.stop_reason()), (vec![1, 2], Some("completed")));
+    talk.reply_of(2, "Done twice.");
+    let replies = talk.events.iter().filter(|event| matches!(event, Event::AiFullReceived(_))).count();
+    assert_eq!(replies, 1);
+}
