@@ -76,7 +76,8 @@ impl Executor {
         };
         let (tasks, readiness) = (Tasks::new(), Readiness::new("executor"));
         let (cancels, schemas) = (Cancels::default(), Schemas::default());
-        tasks.spawn("catalogue", catalogue::run(bus.clone(), schemas.clone(), tasks.token(), readiness.clone()));
+        let own = config.builtin.iter().flat_map(BuiltinTools::names).collect();
+        tasks.spawn("catalogue", catalogue::run(bus.clone(), schemas.clone(), own, tasks.token(), readiness.clone()));
         tasks.spawn("cancels", cancels.clone().listen(bus.clone(), tasks.token()));
         let calls = Calls::new(bus.clone(), clock, cancels, schemas);
         let worker = Worker::start(bus, Queue::Tool, config.concurrency, Arc::new(calls));

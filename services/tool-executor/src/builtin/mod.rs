@@ -17,7 +17,7 @@ use std::time::Duration;
 use ailoop_tool::async_nats::{self, Client, ConnectOptions};
 use ailoop_tool::{Call, Effect, Reply, ServeError, Serving, Tool, ToolError, Tools};
 use bus::NatsConfig;
-use contract::{ErrorCode, TenantId};
+use contract::{ErrorCode, TenantId, ToolName};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -91,6 +91,13 @@ impl BuiltinTools {
         let tools = [list_files(&root), read_file(&root), search_text(&root)].into_iter().fold(tools, Tools::tool);
         let tools = out.into_iter().map(|out| write_file(&Arc::new(out))).fold(tools, Tools::tool);
         Ok(Self { serving: tools.serve().await? })
+    }
+
+    /// The tools that a configuration serves.
+    pub(crate) fn names(config: &BuiltinConfig) -> impl Iterator<Item = (TenantId, ToolName)> {
+        let always = ["list_files", "read_file", "search_text"];
+        let names = always.into_iter().chain(config.out.is_some().then_some("write_file"));
+        names.filter_map(|name| Some((config.tenant.clone(), ToolName::new(name).ok()?)))
     }
 
     /// Takes no more calls and finishes those that run, up to `timeout`.

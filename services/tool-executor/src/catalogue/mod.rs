@@ -32,10 +32,11 @@ const ANSWERS_MAX: usize = 10_000;
 /// Complaints that are remembered, so that each is logged once.
 const COMPLAINTS_MAX: usize = 1_000;
 
-/// Keeps the catalogue until it is told to end. `ready` is set after the first poll.
-pub(crate) async fn run(bus: Bus, schemas: Schemas, ending: CancellationToken, ready: Readiness) {
+/// Keeps the catalogue until it is told to end. `ready` is set after the first poll that found the tools of this very
+/// process: their subscriptions may reach the server after the first question.
+pub(crate) async fn run(bus: Bus, schemas: Schemas, own: BTreeSet<Key>, ending: CancellationToken, ready: Readiness) {
     let mut catalogue =
-        Catalogue { bus, known: Known::default(), schemas, complaints: BTreeSet::new(), trouble: Instant::now() };
+        Catalogue { bus, known: Known::default(), schemas, own, complaints: BTreeSet::new(), trouble: Instant::now() };
     ending.run_until_cancelled(catalogue.keep(ready)).await;
 }
 
@@ -43,6 +44,8 @@ struct Catalogue {
     bus: Bus,
     schemas: Schemas,
     known: Known,
+    /// Tools of this process that were not found yet.
+    own: BTreeSet<Key>,
     complaints: BTreeSet<(String, String)>,
     trouble: Instant,
 }
@@ -64,7 +67,11 @@ impl Catalogue {
                 self.poll().await
             };
             match polled.await {
-                Ok(()) => ready.set(true),
+                Ok(()) if self.own.is_empty() => ready.set(true),
+                Ok(()) => {
+                    settle(&mut announced).await;
+                    continue;
+                }
                 Err(error) => {
                     self.trouble = Instant::now();
                     tracing::warn!(%error, "tool catalogue not refreshed");
@@ -97,6 +104,7 @@ impl Catalogue {
 
     async fn poll(&mut self) -> Result<(), BusError> {
         let found = self.gather().await?;
+        self.own.retain(|tool| !found.contains_key(tool));
         for change in self.known.observe(&found, Instant::now(), self.trouble) {
             match &change {
                 Change::Put(tenant, spec) => {
