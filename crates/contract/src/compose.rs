@@ -71,6 +71,9 @@ pub struct Composed {
     pub agent: AgentSettings,
     /// The model's settings.
     pub model: ModelSettings,
+    /// Models that may take its place, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<ModelSettings>,
 }
 
 /// One part of a composed prompt.

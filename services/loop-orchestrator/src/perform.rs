@@ -10,7 +10,8 @@ use contract::streams::{Objects, Queue};
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
 use futures::future::try_join_all;
-use session::{Decision, Effect, Session};
+use serde::Serialize;
+use session::{Decision, Effect, Session, Word};
 
 use crate::input::Sent;
 use crate::shell::{Shell, Trouble};
@@ -119,6 +120,9 @@ async fn perform(bus: &Bus, key: &SessionKey, session: &Session, effect: &Effect
             bus.purge_item(key, tool.as_ref(), call).await?;
             bus.publish_cancel(key, call).await
         }
+        Effect::StartChild(call) => send(bus, session.child_start(call)).await,
+        Effect::TellChild(call) => send(bus, session.child_word(call)).await,
+        Effect::TellParent => send(bus, session.word_to_parent()).await,
         Effect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,
         Effect::CancelTimer => bus.cancel_timer(key).await,
         Effect::Index => {
@@ -129,6 +133,13 @@ async fn perform(bus: &Bus, key: &SessionKey, session: &Session, effect: &Effect
             Ok(())
         }
     }
+}
+
+/// Puts a word into another session's inbox. Sent twice it is stored once while it waits, and folded once after that.
+async fn send<T: Serialize>(bus: &Bus, word: Option<Word<T>>) -> Result<(), BusError> {
+    let Some(Word { to, verb, id, body }) = word else { return Ok(()) };
+    let body = serde_json::to_vec(&body).map_err(|error| BusError::Malformed(error.to_string()))?;
+    bus.send_control(&to, verb, &id, body.into()).await.map(drop)
 }
 
 /// Counts what a commit says, once per commit.

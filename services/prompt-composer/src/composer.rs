@@ -83,6 +83,7 @@ impl Book {
             return Err((ErrorCode::TooLarge, why));
         }
         Ok(Composed {
+            fallbacks: Vec::new(),
             prompt: prompt.text,
             fingerprint: prompt.fingerprint,
             components: prompt.components,

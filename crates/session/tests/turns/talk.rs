@@ -33,6 +33,7 @@ impl Talk {
         let mut talk = Self { session, events: Vec::new(), effects: Vec::new(), now: 1_000_000, inputs: 0 };
         let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), interactive: true, ..Start::default() };
         let composed = Composed {
+            fallbacks: Vec::new(),
             prompt: "You are a test.".to_owned(),
             fingerprint: "f".to_owned(),
             components: Vec::new(),
@@ -67,6 +68,7 @@ impl Talk {
             version: String::new(),
         };
         let input = Input {
+            told: None,
             reference: InputRef { kind, id: CommandId::new(id).unwrap() },
             control_seq: client.then_some(self.inputs),
             sent: None,
@@ -168,6 +170,7 @@ impl Talk {
         for call in self.open().into_iter().filter(|call| call.call.as_str().starts_with('c')) {
             let id = format!("{}-{}", call.call, call.attempt);
             let result = ToolResult {
+                used: None,
                 meta: ResultMeta { v: 1, slot: 0, call: call.call, attempt: call.attempt },
                 outcome: Outcome::Ok,
                 content: content.to_owned(),

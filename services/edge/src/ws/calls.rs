@@ -1,7 +1,7 @@
 //! From a JSON-RPC method to the call, and from its outcome to an answer.
 
 use contract::Json;
-use contract::command::{Answer, Because, SendUserMessage, Start};
+use contract::command::{Answer, Because, Configure, SendUserMessage, Start};
 use contract::{ErrorCode, SessionId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -27,6 +27,7 @@ const METHODS: &[&str] = &[
     "session.stop",
     "session.answer",
     "session.clear",
+    "session.configure",
     "session.history",
     "session.get",
     "session.list",
@@ -97,6 +98,7 @@ async fn route(
         "session.resume" => done(sessions.resume(&caller, given::<Because>(params)?).await?),
         "session.stop" => done(sessions.stop(&caller, given::<Because>(params)?).await?),
         "session.answer" => done(sessions.answer(&caller, given::<Answer>(params)?).await?),
+        "session.configure" => done(sessions.configure(&caller, given::<Configure>(params)?).await?),
         "session.clear" => done(sessions.clear(&caller, given::<Because>(params)?).await?),
         "session.watch" => {
             let (watching, viewer) = sessions.watch(&caller, &params::from_object(params)?).await?;

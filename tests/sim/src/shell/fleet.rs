@@ -158,6 +158,7 @@ impl Fleet {
 fn composed() -> Composed {
     let continuation = ContinuationSettings { max_iterations: 6, timeout: 300, ..ContinuationSettings::default() };
     Composed {
+        fallbacks: Vec::new(),
         prompt: "You are a simulation.".to_owned(),
         fingerprint: "f".to_owned(),
         components: Vec::new(),

@@ -100,6 +100,9 @@ pub(crate) fn started(agent: &str) -> Event {
         tools: ToolFilter::default(),
     };
     Event::SessionStarted(Box::new(SessionStarted {
+        fallbacks: Vec::new(),
+        features: contract::command::Features::default(),
+        overrides: None,
         agent,
         model: ModelSettings { id: "rehearsal".to_owned(), ..ModelSettings::default() },
         interactive: true,
@@ -182,8 +185,16 @@ impl Inner {
         };
         let control_seq = Some(delivery.seq);
         let first = match refused.clone() {
-            None => Event::InputHandled(InputHandled { input, control_seq }),
-            Some(refusal) => Event::InputIgnored(InputIgnored { input, control_seq, refusal, usage: None, late: None }),
+            None => Event::InputHandled(InputHandled { told: None, input, control_seq }),
+            Some(refusal) => Event::InputIgnored(InputIgnored {
+                parent: None,
+                told: None,
+                input,
+                control_seq,
+                refusal,
+                usage: None,
+                late: None,
+            }),
         };
         events.insert(0, first);
         let (slot, seq) = self.commit(&key, events).await;
@@ -260,6 +271,7 @@ fn compose(request: &ComposeRequest) -> ComposeReply {
     }
     let Event::SessionStarted(started) = started("a") else { unreachable!() };
     ComposeReply::Composed(Box::new(Composed {
+        fallbacks: Vec::new(),
         prompt: started.prompt,
         fingerprint: started.fingerprint,
         components: Vec::new(),
