@@ -71,6 +71,10 @@ pub struct Composed {
     pub agent: AgentSettings,
     /// The model's settings.
     pub model: ModelSettings,
+    /// Who takes the model's place when it fails, in order; the fallbacks of these are not followed. At most
+    /// [`crate::limits::FALLBACKS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<ModelSettings>,
 }
 
 /// One part of a composed prompt.

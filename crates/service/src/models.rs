@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use contract::limits::FALLBACKS_MAX;
 use contract::settings::ModelSettings;
 use serde::Deserialize;
+use serde_saphyr::Spanned;
 
 use crate::config::{ConfigError, env};
 use crate::paths::{Paths, TextFile};
@@ -76,6 +78,12 @@ pub struct ModelEntry {
     /// Whether it answers in a given JSON Schema.
     #[serde(default)]
     pub structured_output: bool,
+    /// Whether it reasons before it answers.
+    #[serde(default)]
+    pub reasoning: bool,
+    /// Ids of the models that take its place when it fails, in order; theirs are not followed.
+    #[serde(default)]
+    pub fallbacks: Vec<Spanned<String>>,
     /// Tokens of a request and its reply together.
     #[serde(default)]
     pub context_window: Option<u64>,
@@ -163,8 +171,30 @@ pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
         if !models.providers.contains_key(&model.provider) {
             return Err(bad(format!("model {id} names the provider {:?}, which is not there", model.provider)));
         }
+        check_fallbacks(file, &models, id, model)?;
     }
     Ok(models)
+}
+
+/// Every fallback is a model that can be found, another one, and named once.
+fn check_fallbacks(file: &TextFile, models: &ModelsFile, id: &str, model: &ModelEntry) -> Result<(), ConfigError> {
+    for (index, fallback) in model.fallbacks.iter().enumerate() {
+        let refuse = |message: String| Err(yaml::at(file, fallback.referenced, message));
+        let name = fallback.value.as_str();
+        if index >= FALLBACKS_MAX {
+            return refuse(format!("model {id} has {} fallbacks; at most {FALLBACKS_MAX}", model.fallbacks.len()));
+        }
+        if name == id {
+            return refuse(format!("model {id} is its own fallback; name another model"));
+        }
+        if model.fallbacks.iter().take(index).any(|earlier| earlier.value == name) {
+            return refuse(format!("model {id} names the fallback {name} twice"));
+        }
+        if let Err(unknown) = models.resolve(name) {
+            return refuse(format!("model {id} cannot fall back: {unknown}"));
+        }
+    }
+    Ok(())
 }
 
 impl ModelsFile {
@@ -186,6 +216,13 @@ impl ModelsFile {
         Ok(Resolved { id: id.to_owned(), upstream, entry, provider, provider_entry })
     }
 
+    /// Who takes a model's place, in order. A key may stand for the id that was asked for and for a fallback: a model never
+    /// takes its own place.
+    pub fn fallbacks(&self, model: &Resolved) -> Vec<ModelSettings> {
+        let others = model.entry.fallbacks.iter().filter(|fallback| fallback.value != model.id);
+        others.filter_map(|fallback| self.resolve(&fallback.value).ok()).map(|found| found.settings()).collect()
+    }
+
     fn unknown(&self, id: &str) -> UnknownModel {
         let list = |keys: Vec<&str>| if keys.is_empty() { "none".to_owned() } else { keys.join(", ") };
         UnknownModel {
@@ -205,6 +242,8 @@ impl ModelEntry {
             multi_tool: false,
             max_parallel_tools: 1,
             structured_output: false,
+            reasoning: false,
+            fallbacks: Vec::new(),
             context_window: None,
             max_output: None,
             prompt_variant: None,
@@ -221,6 +260,7 @@ impl Resolved {
             multi_tool: self.entry.multi_tool,
             max_parallel_tools: if self.entry.multi_tool { self.entry.max_parallel_tools.max(1) } else { 1 },
             structured_output: self.entry.structured_output,
+            reasoning: self.entry.reasoning,
             context_window: self.entry.context_window,
             max_output: self.entry.max_output,
         }

@@ -59,6 +59,51 @@ fn refused() {
 }
 
 #[test]
+fn fallbacks() {
+    let models = parse(
+        "providers:\n  p: {kind: scripted, script: x}\nmodels:\n  \
+           gpt: {provider: p, fallbacks: [small, gpt-5, p/direct]}\n  \
+           small: {provider: p, reasoning: true, multi_tool: true, max_parallel_tools: 4, fallbacks: [gpt]}\n",
+    )
+    .unwrap();
+    let check = |id: &str, expect: &[&str]| {
+        let found = models.fallbacks(&models.resolve(id).unwrap());
+        let ids: Vec<&str> = found.iter().map(|model| model.id.as_str()).collect();
+        assert_eq!(ids, expect, "{id}");
+        found
+    };
+    // Those of `small` are not followed.
+    let found = check("gpt", &["small", "gpt-5", "p/direct"]);
+    assert_eq!((found[0].reasoning, found[0].max_parallel_tools), (true, 4));
+    assert_eq!((found[1].reasoning, found[1].multi_tool, found[2].multi_tool), (false, false, false));
+    check("gpt-5", &["small", "p/direct"]);
+    check("small", &["gpt"]);
+    check("p/direct", &[]);
+}
+
+#[test]
+fn fallbacks_that_are_refused() {
+    let check = |list: &str, expect: &str| {
+        let text = format!(
+            "providers:\n  p: {{kind: scripted, script: x}}\nmodels:\n  n: {{provider: p}}\n  \
+               m:\n    provider: p\n    fallbacks: [{list}]\n"
+        );
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.starts_with(expect), "{text}\n  got:    {error}\n  expect: {expect}");
+    };
+    check(
+        "n, x",
+        "models.yaml:7:20: model m cannot fall back: there is no model \"x\" in models.yaml; there are m, n,",
+    );
+    check("n, m", "models.yaml:7:20: model m is its own fallback; name another model");
+    check("n, n", "models.yaml:7:20: model m names the fallback n twice");
+    check("n, 'p/'", "models.yaml:7:20: model m cannot fall back: ");
+    let nine = "p/1, p/2, p/3, p/4, p/5, p/6, p/7, p/8, p/9";
+    check(nine, "models.yaml:7:57: model m has 9 fallbacks; at most 8");
+    check("{a: b}", "models.yaml:7:17: ");
+}
+
+#[test]
 fn keys() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key");

@@ -89,6 +89,7 @@ impl Book {
             warnings: prompt.warnings,
             agent: agent.settings.clone(),
             model: settings,
+            fallbacks: self.models.fallbacks(&model),
         })
     }
 
