@@ -11,6 +11,6 @@ mod read;
 mod response;
 mod split;
 
-pub use patterns::{Heard, PatternError, Patterns, TEMPLATES, Template, template};
+pub use patterns::{Heard, PATTERNS_MAX, PatternError, Patterns, TEMPLATES, Template, template};
 pub use read::{NextAction, Reading, Signal, Status, definition, is_signal, read};
 pub use split::{Found, Splitter};

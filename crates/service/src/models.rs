@@ -1,23 +1,24 @@
 //! Models and their providers: `models.yaml`. Endpoints and keys come from here and nowhere else.
 
+mod file;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use contract::limits::FALLBACKS_MAX;
 use contract::settings::ModelSettings;
 use serde::Deserialize;
-use serde_saphyr::Spanned;
 
+use crate::Secret;
 use crate::config::{ConfigError, env};
-use crate::paths::{Paths, TextFile};
-use crate::{Secret, yaml};
+use crate::continuation::Layer;
+use crate::paths::Paths;
+pub use file::parse;
 
 /// The file's name.
 pub const FILE: &str = "models.yaml";
 
-/// The whole file.
-#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
+/// The whole file, checked.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelsFile {
     /// The model of agents that name none.
     pub default: Option<String>,
@@ -25,6 +26,8 @@ pub struct ModelsFile {
     pub providers: BTreeMap<String, ProviderEntry>,
     /// What is known of models. A key also stands for the ids that begin with it.
     pub models: BTreeMap<String, ModelEntry>,
+    /// What is odd but not refused.
+    pub warnings: Vec<String>,
 }
 
 /// How a provider is spoken to.
@@ -38,68 +41,39 @@ pub enum ProviderKind {
 }
 
 /// A provider.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderEntry {
     /// How it is spoken to.
     pub kind: ProviderKind,
-    /// Where it is, without a slash at the end; needed by `openai_chat`.
-    #[serde(default)]
+    /// Where it is, without a slash at the end; `openai_chat` has one.
     pub base_url: Option<String>,
     /// The environment variable that holds its key.
-    #[serde(default)]
     pub api_key_env: Option<String>,
     /// A file that holds its key.
-    #[serde(default)]
     pub api_key_file: Option<PathBuf>,
     /// Headers beside the key's.
-    #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
-    /// The script, relative to the configuration directory; needed by `scripted`.
-    #[serde(default)]
+    /// The script, relative to the configuration directory; `scripted` has one.
     pub script: Option<String>,
 }
 
-/// A model.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A model. The default is what is assumed of one that nobody described.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelEntry {
     /// Who serves it: a key of `providers`.
     pub provider: String,
     /// Its name in the provider's words; the id that was asked for where none is given.
-    #[serde(default)]
     pub model: Option<String>,
-    /// Whether it takes several tools in one request and calls several in one reply.
-    #[serde(default)]
-    pub multi_tool: bool,
-    /// Calls of one reply that run at once.
-    #[serde(default = "one")]
-    pub max_parallel_tools: u32,
-    /// Whether it answers in a given JSON Schema.
-    #[serde(default)]
-    pub structured_output: bool,
-    /// Whether it reasons before it answers.
-    #[serde(default)]
-    pub reasoning: bool,
-    /// Ids of the models that take its place when it fails, in order; theirs are not followed.
-    #[serde(default)]
-    pub fallbacks: Vec<Spanned<String>>,
-    /// Tokens of a request and its reply together.
-    #[serde(default)]
-    pub context_window: Option<u64>,
-    /// Tokens of one reply.
-    #[serde(default)]
-    pub max_output: Option<u64>,
+    /// What a session commits of it, without the id.
+    pub settings: ModelSettings,
     /// Which variant of prompts it gets: `<name>.<prompt_variant>.md`.
-    #[serde(default)]
     pub prompt_variant: Option<String>,
     /// What it costs.
-    #[serde(default)]
     pub prices: Option<Prices>,
-}
-
-fn one() -> u32 {
-    1
+    /// Ids of the models that take its place when it fails, in order; theirs are not followed.
+    pub fallbacks: Vec<String>,
+    /// How agents go on with it, where they do not say so themselves.
+    pub continuation: Layer,
 }
 
 /// US dollars per million tokens.
@@ -148,55 +122,6 @@ pub fn load(paths: &Paths) -> Result<ModelsFile, ConfigError> {
     parse(&file)
 }
 
-/// Checks a text.
-pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
-    let mut models: ModelsFile = yaml::parse(file)?;
-    let bad = |message: String| ConfigError::Bad { origin: file.origin.clone(), line: 0, column: 0, message };
-    for (name, provider) in &mut models.providers {
-        match provider.kind {
-            ProviderKind::OpenaiChat => {
-                let url = provider.base_url.as_deref().unwrap_or_default();
-                if !url.starts_with("http://") && !url.starts_with("https://") {
-                    return Err(bad(format!("provider {name} needs a base_url that begins with http:// or https://")));
-                }
-                provider.base_url = Some(url.trim_end_matches('/').to_owned());
-            }
-            ProviderKind::Scripted if provider.script.is_none() => {
-                return Err(bad(format!("provider {name} needs a script")));
-            }
-            ProviderKind::Scripted => {}
-        }
-    }
-    for (id, model) in &models.models {
-        if !models.providers.contains_key(&model.provider) {
-            return Err(bad(format!("model {id} names the provider {:?}, which is not there", model.provider)));
-        }
-        check_fallbacks(file, &models, id, model)?;
-    }
-    Ok(models)
-}
-
-/// Every fallback is a model that can be found, another one, and named once.
-fn check_fallbacks(file: &TextFile, models: &ModelsFile, id: &str, model: &ModelEntry) -> Result<(), ConfigError> {
-    for (index, fallback) in model.fallbacks.iter().enumerate() {
-        let refuse = |message: String| Err(yaml::at(file, fallback.referenced, message));
-        let name = fallback.value.as_str();
-        if index >= FALLBACKS_MAX {
-            return refuse(format!("model {id} has {} fallbacks; at most {FALLBACKS_MAX}", model.fallbacks.len()));
-        }
-        if name == id {
-            return refuse(format!("model {id} is its own fallback; name another model"));
-        }
-        if model.fallbacks.iter().take(index).any(|earlier| earlier.value == name) {
-            return refuse(format!("model {id} names the fallback {name} twice"));
-        }
-        if let Err(unknown) = models.resolve(name) {
-            return refuse(format!("model {id} cannot fall back: {unknown}"));
-        }
-    }
-    Ok(())
-}
-
 impl ModelsFile {
     /// Finds a model: by its id, else by the longest key that the id begins with, else as `<provider>/<name>`.
     pub fn resolve(&self, id: &str) -> Result<Resolved, UnknownModel> {
@@ -205,9 +130,10 @@ impl ModelsFile {
             let fits = self.models.iter().filter(|(key, _)| id.starts_with(key.as_str()));
             fits.max_by_key(|(key, _)| key.len()).map(|(_, entry)| (entry.clone(), None))
         };
+        let assumed = |provider: &str| ModelEntry { provider: provider.to_owned(), ..ModelEntry::default() };
         let direct = || {
             let (provider, name) = id.split_once('/').filter(|(_, name)| !name.is_empty())?;
-            self.providers.contains_key(provider).then(|| (ModelEntry::of(provider), Some(name.to_owned())))
+            self.providers.contains_key(provider).then(|| (assumed(provider), Some(name.to_owned())))
         };
         let (entry, upstream) = exact.or_else(prefix).or_else(direct).ok_or_else(|| self.unknown(id))?;
         let provider = entry.provider.clone();
@@ -219,8 +145,8 @@ impl ModelsFile {
     /// Who takes a model's place, in order. A key may stand for the id that was asked for and for a fallback: a model never
     /// takes its own place.
     pub fn fallbacks(&self, model: &Resolved) -> Vec<ModelSettings> {
-        let others = model.entry.fallbacks.iter().filter(|fallback| fallback.value != model.id);
-        others.filter_map(|fallback| self.resolve(&fallback.value).ok()).map(|found| found.settings()).collect()
+        let others = model.entry.fallbacks.iter().filter(|fallback| **fallback != model.id);
+        others.filter_map(|fallback| self.resolve(fallback).ok()).map(|found| found.settings()).collect()
     }
 
     fn unknown(&self, id: &str) -> UnknownModel {
@@ -233,37 +159,10 @@ impl ModelsFile {
     }
 }
 
-impl ModelEntry {
-    /// What is assumed of a model that nobody described: one tool at a time.
-    fn of(provider: &str) -> Self {
-        Self {
-            provider: provider.to_owned(),
-            model: None,
-            multi_tool: false,
-            max_parallel_tools: 1,
-            structured_output: false,
-            reasoning: false,
-            fallbacks: Vec::new(),
-            context_window: None,
-            max_output: None,
-            prompt_variant: None,
-            prices: None,
-        }
-    }
-}
-
 impl Resolved {
     /// What a session commits of it.
     pub fn settings(&self) -> ModelSettings {
-        ModelSettings {
-            id: self.id.clone(),
-            multi_tool: self.entry.multi_tool,
-            max_parallel_tools: if self.entry.multi_tool { self.entry.max_parallel_tools.max(1) } else { 1 },
-            structured_output: self.entry.structured_output,
-            reasoning: self.entry.reasoning,
-            context_window: self.entry.context_window,
-            max_output: self.entry.max_output,
-        }
+        ModelSettings { id: self.id.clone(), ..self.entry.settings.clone() }
     }
 }
 
