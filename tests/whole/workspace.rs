@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("reply", &["contract"]),
     ("session", &["contract", "reply"]),
     ("bus", &["contract", "telemetry"]),
-    ("service", &["bus", "contract", "telemetry"]),
+    ("service", &["bus", "contract", "reply", "telemetry"]),
     ("loop-orchestrator", &["bus", "contract", "service", "session", "telemetry"]),
     ("model-gateway", &["bus", "contract", "reply", "service", "telemetry"]),
     ("prompt-composer", &["bus", "contract", "reply", "service", "telemetry"]),

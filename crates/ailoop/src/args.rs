@@ -90,6 +90,9 @@ pub struct AgentArgs {
     /// The agent, by key or first name [default: the default agent]
     #[arg(long, short)]
     pub agent: Option<String>,
+    /// The model, as in models.yaml, or provider/model [default: the agent's]
+    #[arg(long, short)]
+    pub model: Option<String>,
 }
 
 /// `ailoop patterns`
@@ -137,9 +140,6 @@ pub struct PromptShowArgs {
     /// Whose prompt.
     #[command(flatten)]
     pub agent: AgentArgs,
-    /// The model that it is for
-    #[arg(long, short)]
-    pub model: Option<String>,
     /// Switch a feature on; may be repeated
     #[arg(long, value_name = "FEATURE")]
     pub feature: Vec<String>,

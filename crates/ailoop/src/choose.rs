@@ -118,6 +118,7 @@ async fn first_model(base: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use service::paths::TextFile;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     /// Long enough for a busy machine.
@@ -126,10 +127,8 @@ mod tests {
     /// A models.yaml whose local servers are at these addresses.
     fn models(ollama: &str, llamacpp: &str) -> ModelsFile {
         let provider = |url: &str| serde_json::json!({"kind": "openai_chat", "base_url": format!("http://{url}/v1")});
-        serde_json::from_value(serde_json::json!({
-            "providers": {"ollama": provider(ollama), "llamacpp": provider(llamacpp)}
-        }))
-        .unwrap()
+        let file = serde_json::json!({"providers": {"ollama": provider(ollama), "llamacpp": provider(llamacpp)}});
+        service::models::parse(&TextFile { origin: "models.yaml".to_owned(), text: file.to_string() }).unwrap()
     }
 
     /// A server that answers one request; its address.

@@ -71,7 +71,8 @@ pub struct Composed {
     pub agent: AgentSettings,
     /// The model's settings.
     pub model: ModelSettings,
-    /// Models that may take its place, in order.
+    /// Who takes the model's place when it fails, in order; the fallbacks of these are not followed. At most
+    /// [`crate::limits::FALLBACKS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<ModelSettings>,
 }

@@ -34,6 +34,8 @@ pub const MODEL_RETRIES_MAX: u32 = 3;
 pub const EMPTY_REPLIES_MAX: u32 = 3;
 /// Steps of a turn that no configuration can exceed.
 pub const ITERATIONS_MAX: u32 = 200;
+/// Models that may take a model's place, in the order in which they are tried.
+pub const FALLBACKS_MAX: usize = 8;
 /// Messages that may wait for a turn; more are refused.
 pub const QUEUED_MESSAGES_MAX: usize = 64;
 /// How long an idle or paused session lives.

@@ -173,6 +173,8 @@ pub struct ModelSettings {
     pub max_parallel_tools: u32,
     /// Whether it answers in a given JSON Schema.
     pub structured_output: bool,
+    /// Whether it reasons before it answers.
+    pub reasoning: bool,
     /// Tokens of a request and its reply together; unknown where none is given.
     pub context_window: Option<u64>,
     /// Tokens of one reply.
@@ -187,6 +189,7 @@ impl Default for ModelSettings {
             multi_tool: false,
             max_parallel_tools: 1,
             structured_output: false,
+            reasoning: false,
             context_window: None,
             max_output: None,
         }

@@ -14,7 +14,7 @@ mod schema;
 mod split;
 
 pub use nudge::is_nudge;
-pub use patterns::{Heard, PatternError, Patterns, TEMPLATES, Template, template};
+pub use patterns::{Heard, PATTERNS_MAX, PatternError, Patterns, TEMPLATES, Template, template};
 pub use read::{NextAction, Reading, Signal, Status, is_signal, read};
 pub use schema::{definition, envelope, response_format};
 pub use split::{Found, Splitter};

@@ -13,7 +13,7 @@ const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a pattern's text.
 const PATTERN_BYTES_MAX: usize = 2 << 10;
 /// Patterns of one list.
-const PATTERNS_MAX: usize = 32;
+pub const PATTERNS_MAX: usize = 32;
 /// Compiled lists that are kept for the sessions to come.
 const SHARED_MAX: usize = 256;
 

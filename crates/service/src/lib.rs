@@ -1,7 +1,8 @@
-//! What every process shares: configuration, models, shutdown, tasks and health.
+//! What every process shares: configuration, models, continuation settings, shutdown, tasks and health.
 
 pub mod clock;
 pub mod config;
+pub mod continuation;
 pub mod health;
 pub mod models;
 pub mod paths;

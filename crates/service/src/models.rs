@@ -1,21 +1,24 @@
 //! Models and their providers: `models.yaml`. Endpoints and keys come from here and nowhere else.
 
+mod file;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use contract::settings::ModelSettings;
 use serde::Deserialize;
 
+use crate::Secret;
 use crate::config::{ConfigError, env};
-use crate::paths::{Paths, TextFile};
-use crate::{Secret, yaml};
+use crate::continuation::Layer;
+use crate::paths::Paths;
+pub use file::parse;
 
 /// The file's name.
 pub const FILE: &str = "models.yaml";
 
-/// The whole file.
-#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
+/// The whole file, checked.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelsFile {
     /// The model of agents that name none.
     pub default: Option<String>,
@@ -23,6 +26,8 @@ pub struct ModelsFile {
     pub providers: BTreeMap<String, ProviderEntry>,
     /// What is known of models. A key also stands for the ids that begin with it.
     pub models: BTreeMap<String, ModelEntry>,
+    /// What is odd but not refused.
+    pub warnings: Vec<String>,
 }
 
 /// How a provider is spoken to.
@@ -36,62 +41,39 @@ pub enum ProviderKind {
 }
 
 /// A provider.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderEntry {
     /// How it is spoken to.
     pub kind: ProviderKind,
-    /// Where it is, without a slash at the end; needed by `openai_chat`.
-    #[serde(default)]
+    /// Where it is, without a slash at the end; `openai_chat` has one.
     pub base_url: Option<String>,
     /// The environment variable that holds its key.
-    #[serde(default)]
     pub api_key_env: Option<String>,
     /// A file that holds its key.
-    #[serde(default)]
     pub api_key_file: Option<PathBuf>,
     /// Headers beside the key's.
-    #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
-    /// The script, relative to the configuration directory; needed by `scripted`.
-    #[serde(default)]
+    /// The script, relative to the configuration directory; `scripted` has one.
     pub script: Option<String>,
 }
 
-/// A model.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A model. The default is what is assumed of one that nobody described.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelEntry {
     /// Who serves it: a key of `providers`.
     pub provider: String,
     /// Its name in the provider's words; the id that was asked for where none is given.
-    #[serde(default)]
     pub model: Option<String>,
-    /// Whether it takes several tools in one request and calls several in one reply.
-    #[serde(default)]
-    pub multi_tool: bool,
-    /// Calls of one reply that run at once.
-    #[serde(default = "one")]
-    pub max_parallel_tools: u32,
-    /// Whether it answers in a given JSON Schema.
-    #[serde(default)]
-    pub structured_output: bool,
-    /// Tokens of a request and its reply together.
-    #[serde(default)]
-    pub context_window: Option<u64>,
-    /// Tokens of one reply.
-    #[serde(default)]
-    pub max_output: Option<u64>,
+    /// What a session commits of it, without the id.
+    pub settings: ModelSettings,
     /// Which variant of prompts it gets: `<name>.<prompt_variant>.md`.
-    #[serde(default)]
     pub prompt_variant: Option<String>,
     /// What it costs.
-    #[serde(default)]
     pub prices: Option<Prices>,
-}
-
-fn one() -> u32 {
-    1
+    /// Ids of the models that take its place when it fails, in order; theirs are not followed.
+    pub fallbacks: Vec<String>,
+    /// How agents go on with it, where they do not say so themselves.
+    pub continuation: Layer,
 }
 
 /// US dollars per million tokens.
@@ -140,33 +122,6 @@ pub fn load(paths: &Paths) -> Result<ModelsFile, ConfigError> {
     parse(&file)
 }
 
-/// Checks a text.
-pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
-    let mut models: ModelsFile = yaml::parse(file)?;
-    let bad = |message: String| ConfigError::Bad { origin: file.origin.clone(), line: 0, column: 0, message };
-    for (name, provider) in &mut models.providers {
-        match provider.kind {
-            ProviderKind::OpenaiChat => {
-                let url = provider.base_url.as_deref().unwrap_or_default();
-                if !url.starts_with("http://") && !url.starts_with("https://") {
-                    return Err(bad(format!("provider {name} needs a base_url that begins with http:// or https://")));
-                }
-                provider.base_url = Some(url.trim_end_matches('/').to_owned());
-            }
-            ProviderKind::Scripted if provider.script.is_none() => {
-                return Err(bad(format!("provider {name} needs a script")));
-            }
-            ProviderKind::Scripted => {}
-        }
-    }
-    for (id, model) in &models.models {
-        if !models.providers.contains_key(&model.provider) {
-            return Err(bad(format!("model {id} names the provider {:?}, which is not there", model.provider)));
-        }
-    }
-    Ok(models)
-}
-
 impl ModelsFile {
     /// Finds a model: by its id, else by the longest key that the id begins with, else as `<provider>/<name>`.
     pub fn resolve(&self, id: &str) -> Result<Resolved, UnknownModel> {
@@ -175,15 +130,23 @@ impl ModelsFile {
             let fits = self.models.iter().filter(|(key, _)| id.starts_with(key.as_str()));
             fits.max_by_key(|(key, _)| key.len()).map(|(_, entry)| (entry.clone(), None))
         };
+        let assumed = |provider: &str| ModelEntry { provider: provider.to_owned(), ..ModelEntry::default() };
         let direct = || {
             let (provider, name) = id.split_once('/').filter(|(_, name)| !name.is_empty())?;
-            self.providers.contains_key(provider).then(|| (ModelEntry::of(provider), Some(name.to_owned())))
+            self.providers.contains_key(provider).then(|| (assumed(provider), Some(name.to_owned())))
         };
         let (entry, upstream) = exact.or_else(prefix).or_else(direct).ok_or_else(|| self.unknown(id))?;
         let provider = entry.provider.clone();
         let provider_entry = self.providers.get(&provider).cloned().ok_or_else(|| self.unknown(id))?;
         let upstream = upstream.unwrap_or_else(|| id.to_owned());
         Ok(Resolved { id: id.to_owned(), upstream, entry, provider, provider_entry })
+    }
+
+    /// Who takes a model's place, in order. A key may stand for the id that was asked for and for a fallback: a model never
+    /// takes its own place.
+    pub fn fallbacks(&self, model: &Resolved) -> Vec<ModelSettings> {
+        let others = model.entry.fallbacks.iter().filter(|fallback| **fallback != model.id);
+        others.filter_map(|fallback| self.resolve(fallback).ok()).map(|found| found.settings()).collect()
     }
 
     fn unknown(&self, id: &str) -> UnknownModel {
@@ -196,34 +159,10 @@ impl ModelsFile {
     }
 }
 
-impl ModelEntry {
-    /// What is assumed of a model that nobody described: one tool at a time.
-    fn of(provider: &str) -> Self {
-        Self {
-            provider: provider.to_owned(),
-            model: None,
-            multi_tool: false,
-            max_parallel_tools: 1,
-            structured_output: false,
-            context_window: None,
-            max_output: None,
-            prompt_variant: None,
-            prices: None,
-        }
-    }
-}
-
 impl Resolved {
     /// What a session commits of it.
     pub fn settings(&self) -> ModelSettings {
-        ModelSettings {
-            id: self.id.clone(),
-            multi_tool: self.entry.multi_tool,
-            max_parallel_tools: if self.entry.multi_tool { self.entry.max_parallel_tools.max(1) } else { 1 },
-            structured_output: self.entry.structured_output,
-            context_window: self.entry.context_window,
-            max_output: self.entry.max_output,
-        }
+        ModelSettings { id: self.id.clone(), ..self.entry.settings.clone() }
     }
 }
 

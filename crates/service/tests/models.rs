@@ -47,15 +47,80 @@ fn refused() {
         let error = parse(text).unwrap_err().to_string();
         assert!(error.starts_with(expect), "{text}\n  got:    {error}\n  expect: {expect}");
     };
-    check("models:\n  m: {provider: p}\n", "models.yaml:0:0: model m names the provider \"p\"");
-    check("providers:\n  p: {kind: openai_chat}\n", "models.yaml:0:0: provider p needs a base_url");
+    check("models:\n  m: {provider: p}\n", "models.yaml:2:17: model m names the provider \"p\"");
+    check("providers:\n  p: {kind: openai_chat}\n", "models.yaml:2:13: provider p needs a base_url");
     check(
         "providers:\n  p: {kind: openai_chat, base_url: 'file:///x'}\n",
-        "models.yaml:0:0: provider p needs a base_url",
+        "models.yaml:2:36: provider p needs a base_url",
     );
-    check("providers:\n  p: {kind: scripted}\n", "models.yaml:0:0: provider p needs a script");
+    check("providers:\n  p: {kind: scripted}\n", "models.yaml:2:13: provider p needs a script");
     check("providers:\n  p: {kind: magic}\n", "models.yaml:2:");
     check("providers:\n  p: {kind: scripted, script: x, api_key: secret}\n", "models.yaml:2:");
+    let model = |fields: &str| {
+        format!("providers:\n  p: {{kind: scripted, script: x}}\nmodels:\n  m: {{provider: p, {fields}}}\n")
+    };
+    check(&model("max_parallel_tools: 0"), "models.yaml:4:40: model m: max_parallel_tools must be at least 1");
+    check(&model("reasoning: 1.5"), "models.yaml:4:");
+    check(&model("continuation_config: {max_iteration: 1}"), "models.yaml:4:42: ");
+    check(
+        &model("continuation_config: {max_iterations: 0}"),
+        "models.yaml:4:58: max_iterations must be 1 to 200, got 0",
+    );
+    check(&model("continuation_config: {timeout: 0}"), "models.yaml:4:51: timeout must be at least 1 second");
+    check(&model("continuation_config: {template: t}"), "models.yaml:4:52: there is no template \"t\"");
+    check(&model("continuation_config: {patterns: ['a(']}"), "models.yaml:4:53: pattern \"a(\" cannot be used");
+    check("default: x\n", "models.yaml:1:10: there is no model \"x\"");
+}
+
+#[test]
+fn fallbacks() {
+    let models = parse(
+        "providers:\n  p: {kind: scripted, script: x}\nmodels:\n  \
+           gpt: {provider: p, fallbacks: [small, gpt-5, p/direct]}\n  \
+           small: {provider: p, reasoning: true, multi_tool: true, max_parallel_tools: 4, fallbacks: [gpt]}\n",
+    )
+    .unwrap();
+    let check = |id: &str, expect: &[&str]| {
+        let found = models.fallbacks(&models.resolve(id).unwrap());
+        let ids: Vec<&str> = found.iter().map(|model| model.id.as_str()).collect();
+        assert_eq!(ids, expect, "{id}");
+        found
+    };
+    // Those of `small` are not followed.
+    let found = check("gpt", &["small", "gpt-5", "p/direct"]);
+    assert_eq!((found[0].reasoning, found[0].max_parallel_tools), (true, 4));
+    assert_eq!((found[1].reasoning, found[1].multi_tool, found[2].multi_tool), (false, false, false));
+    check("gpt-5", &["small", "p/direct"]);
+    check("small", &["gpt"]);
+    check("p/direct", &[]);
+}
+
+#[test]
+fn fallbacks_that_are_refused() {
+    let check = |list: &str, expect: &str| {
+        let text = format!(
+            "providers:\n  p: {{kind: scripted, script: x}}\nmodels:\n  n: {{provider: p}}\n  \
+               m:\n    provider: p\n    fallbacks: [{list}]\n"
+        );
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.starts_with(expect), "{text}\n  got:    {error}\n  expect: {expect}");
+    };
+    check(
+        "n, x",
+        "models.yaml:7:20: model m cannot fall back: there is no model \"x\" in models.yaml; there are m, n,",
+    );
+    check("n, m", "models.yaml:7:20: model m is its own fallback; name another model");
+    check("n, n", "models.yaml:7:20: model m names the fallback n twice");
+    check("n, 'p/'", "models.yaml:7:20: model m cannot fall back: ");
+    let nine = "p/1, p/2, p/3, p/4, p/5, p/6, p/7, p/8, p/9";
+    check(nine, "models.yaml:7:57: model m has 9 fallbacks; at most 8");
+    check("{a: b}", "models.yaml:7:17: ");
+}
+
+#[test]
+fn what_is_odd_is_told_with_its_place() {
+    let text = "providers:\n  p: {kind: scripted, script: x}\nmodels:\n  m: {provider: p, continuation_config: {timeout: 1}}\n";
+    assert_eq!(parse(text).unwrap().warnings, ["models.yaml:4:51: timeout 1 s is unusual; 60 to 3600 is usual"]);
 }
 
 #[test]

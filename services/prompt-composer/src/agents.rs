@@ -4,20 +4,16 @@ use std::collections::BTreeMap;
 
 use contract::command::Features;
 use contract::ids::{AgentId, ToolName};
-use contract::limits;
-use contract::settings::{AgentSettings, ContinuationSettings, Limits, OnLimit, ToolFilter};
+use contract::settings::{AgentSettings, ToolFilter};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 use service::config::ConfigError;
+use service::continuation::{self, ContinuationEntry, Layer};
 use service::paths::TextFile;
 use service::yaml;
 
 /// The file's name.
 pub const FILE: &str = "agents.yaml";
-/// Outside of these a number of steps is odd.
-const ITERATIONS_USUAL: std::ops::RangeInclusive<u32> = 1..=20;
-/// Outside of these a turn's seconds are odd.
-const TIMEOUT_USUAL: std::ops::RangeInclusive<u64> = 60..=3_600;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,32 +48,35 @@ struct ToolsEntry {
     deny: Vec<Spanned<String>>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
-struct ContinuationEntry {
-    template: Option<Spanned<String>>,
-    require_explicit_signal: Option<bool>,
-    max_iterations: Option<Spanned<u32>>,
-    timeout: Option<Spanned<u64>>,
-    continue_on_length: Option<bool>,
-    #[serde(alias = "patterns")]
-    continuation_patterns: Option<Vec<Spanned<String>>>,
-    termination_patterns: Option<Vec<Spanned<String>>>,
-    limits: Option<Limits>,
-    on_limit: Option<OnLimit>,
-}
-
-/// An agent as the composer needs it.
+/// An agent as the composer needs it. What a session commits of it depends on its model too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
-    /// What a session commits.
-    pub settings: AgentSettings,
+    /// Its key.
+    pub id: AgentId,
+    /// Its name, as people read it.
+    pub name: String,
     /// Its prompt below `agents/`, without `.md`.
     pub prompt: String,
     /// Its model; none means the default.
     pub model: Option<String>,
+    /// What it may use.
+    pub tools: ToolFilter,
     /// What it switches on and off.
     pub features: Features,
+    /// How it goes on, where it says so itself.
+    pub continuation: Layer,
+}
+
+impl Agent {
+    /// What a session commits, with a model that has settings of its own.
+    pub fn settings(&self, model: &Layer) -> AgentSettings {
+        AgentSettings {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            continuation: continuation::resolve(model, &self.continuation),
+            tools: self.tools.clone(),
+        }
+    }
 }
 
 /// All agents.
@@ -140,7 +139,7 @@ impl Agents {
     }
 
     fn known(&self) -> String {
-        let names = self.by_id.values().map(|agent| format!("{} ({})", agent.settings.id, agent.settings.name));
+        let names = self.by_id.values().map(|agent| format!("{} ({})", agent.id, agent.name));
         format!("there are {}", names.collect::<Vec<_>>().join(", "))
     }
 
@@ -154,65 +153,20 @@ impl Agents {
         let prompt = prompt_name(&entry.prompt_file.value).ok_or_else(|| {
             refuse(file, &entry.prompt_file, "a prompt_file is the name of a file below agents/, ending in .md")
         })?;
-        let tools = filter(file, sets, entry.tools)?;
-        let continuation = self.continuation(file, entry.continuation_config)?;
-        let model = entry.model.filter(|model| model != "default");
-        let settings = AgentSettings { id, name: entry.name.value, continuation, tools };
-        Ok(Agent { settings, prompt, model, features: entry.features })
-    }
-
-    fn continuation(&mut self, file: &TextFile, entry: ContinuationEntry) -> Result<ContinuationSettings, ConfigError> {
-        let mut settings = match &entry.template {
-            Some(name) => reply::template(&name.value).ok_or_else(|| {
-                let known: Vec<&str> = reply::TEMPLATES.iter().map(|template| template.name).collect();
-                refuse(file, name, format!("there is no template {:?}; there are {}", name.value, known.join(", ")))
-            })?,
-            None => ContinuationSettings::default(),
-        };
-        if let Some(iterations) = entry.max_iterations {
-            let (value, max) = (iterations.value, limits::ITERATIONS_MAX);
-            if value < 1 || value > max {
-                return Err(refuse(file, &iterations, format!("max_iterations must be 1 to {max}, got {value}")));
-            }
-            if !ITERATIONS_USUAL.contains(&value) {
-                self.warn(file, &iterations, format!("max_iterations {value} is unusual; 1 to 20 is usual"));
-            }
-            settings.max_iterations = value;
-        }
-        if let Some(timeout) = entry.timeout {
-            let value = timeout.value;
-            if value == 0 {
-                return Err(refuse(file, &timeout, "timeout must be at least 1 second"));
-            }
-            if !TIMEOUT_USUAL.contains(&value) {
-                self.warn(file, &timeout, format!("timeout {value} s is unusual; 60 to 3600 is usual"));
-            }
-            settings.timeout = value;
-        }
-        settings.require_explicit_signal = entry.require_explicit_signal.unwrap_or(settings.require_explicit_signal);
-        settings.limits = entry.limits.unwrap_or(settings.limits);
-        settings.on_limit = entry.on_limit.unwrap_or(settings.on_limit);
-        settings.continue_on_length = entry.continue_on_length.unwrap_or(settings.continue_on_length);
-        if let Some(list) = entry.continuation_patterns {
-            settings.continuation_patterns = checked_patterns(file, list)?;
-        }
-        if let Some(list) = entry.termination_patterns {
-            settings.termination_patterns = checked_patterns(file, list)?;
-        }
-        Ok(settings)
+        Ok(Agent {
+            id,
+            name: entry.name.value,
+            prompt,
+            model: entry.model.filter(|model| model != "default"),
+            tools: filter(file, sets, entry.tools)?,
+            features: entry.features,
+            continuation: entry.continuation_config.check(file, &mut self.warnings)?,
+        })
     }
 
     fn warn<T>(&mut self, file: &TextFile, place: &Spanned<T>, message: impl std::fmt::Display) {
         self.warnings.push(refuse(file, place, message).to_string());
     }
-}
-
-fn checked_patterns(file: &TextFile, list: Vec<Spanned<String>>) -> Result<Vec<String>, ConfigError> {
-    let check = |pattern: Spanned<String>| match reply::Patterns::check(&pattern.value) {
-        Ok(()) => Ok(pattern.value),
-        Err(error) => Err(refuse(file, &pattern, error)),
-    };
-    list.into_iter().map(check).collect()
 }
 
 fn filter(

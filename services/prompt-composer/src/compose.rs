@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use contract::compose::{Component, ComposeRequest};
-use contract::settings::ModelSettings;
+use contract::settings::{AgentSettings, ModelSettings};
 use contract::tool::ToolSpec;
 use sha2::{Digest, Sha256};
 
@@ -35,6 +35,8 @@ pub struct Prompt {
 pub struct Order<'a> {
     /// The agent.
     pub agent: &'a Agent,
+    /// What the session commits of it.
+    pub settings: &'a AgentSettings,
     /// The model.
     pub model: &'a ModelSettings,
     /// The model's variant of prompts.
@@ -71,10 +73,10 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn new(library: &'a Library, order: &'a Order<'a>) -> Self {
-        let settings = &order.agent.settings;
+        let agent = order.agent;
         let mut values = order.request.parameters.clone();
-        values.entry("agent_id".to_owned()).or_insert_with(|| settings.id.to_string());
-        values.entry("agent_name".to_owned()).or_insert_with(|| settings.name.clone());
+        values.entry("agent_id".to_owned()).or_insert_with(|| agent.id.to_string());
+        values.entry("agent_name".to_owned()).or_insert_with(|| agent.name.clone());
         let (unknown, text, components, warnings) = (BTreeSet::new(), String::new(), Vec::new(), Vec::new());
         Self { library, order, values, unknown, text, components, warnings }
     }
@@ -94,7 +96,7 @@ impl<'a> Parts<'a> {
 
     fn shared(&mut self, on: &BTreeSet<String>) {
         let tools = if self.order.model.multi_tool { "multi" } else { "single" };
-        let explicit = self.order.agent.settings.continuation.require_explicit_signal;
+        let explicit = self.order.settings.continuation.require_explicit_signal;
         self.part(on, CORE, "CORE INSTRUCTIONS", tools);
         let placed = [CORE, CONTINUATION, MAILBOX, TOOL_GUIDELINES, OUTPUT_FORMAT];
         for name in on.iter().filter(|name| !placed.contains(&name.as_str())) {
@@ -124,7 +126,7 @@ impl<'a> Parts<'a> {
 
     /// The tools that the agent may use, and how to use tools, where shared parts are wanted.
     fn tools(&mut self, guidelines: Option<(&BTreeSet<String>, &str)>) {
-        let filter = &self.order.agent.settings.tools;
+        let filter = &self.order.agent.tools;
         let mut tools: Vec<&ToolSpec> = self.order.request.tools.iter().filter(|t| filter.permits(&t.name)).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         tools.dedup_by(|a, b| a.name == b.name);

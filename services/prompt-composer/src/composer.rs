@@ -35,19 +35,25 @@ impl Book {
             paths.prompts.insert(0, dir.clone());
         }
         let agents = agents::parse(&paths.read(agents::FILE)?)?;
-        for warning in &agents.warnings {
-            tracing::warn!(%warning, "agents.yaml");
-        }
         let models = models::load(&paths)?;
         let default_model = config.default_model.clone().filter(|model| !model.is_empty());
         let default_model = default_model.or_else(|| models.default.clone());
         let library = Library::read(&paths)?;
-        Ok(Self { agents, models, library, features: config.features.clone(), default_model })
+        let book = Self { agents, models, library, features: config.features.clone(), default_model };
+        for warning in book.warnings() {
+            tracing::warn!(warning, "odd, but used");
+        }
+        Ok(book)
     }
 
-    /// The agents, and what is odd about them.
+    /// The agents.
     pub fn agents(&self) -> &Agents {
         &self.agents
+    }
+
+    /// What is odd about agents and models, but not refused.
+    pub fn warnings(&self) -> impl Iterator<Item = &str> {
+        self.agents.warnings.iter().chain(&self.models.warnings).map(String::as_str)
     }
 
     /// Answers a request; a refusal says what to do.
@@ -74,9 +80,9 @@ impl Book {
     fn composed(&self, request: &ComposeRequest) -> Result<Composed, (ErrorCode, String)> {
         let agent = self.agents.find(request.agent.as_ref()).map_err(|why| (ErrorCode::UnknownAgent, why))?;
         let model = self.model(request, agent).map_err(|why| (ErrorCode::UnknownModel, why))?;
-        let settings = model.settings();
+        let (settings, of_model) = (agent.settings(&model.entry.continuation), model.settings());
         let family = model.entry.prompt_variant.as_deref();
-        let order = Order { agent, model: &settings, family, features: &self.features, request };
+        let order = Order { agent, settings: &settings, model: &of_model, family, features: &self.features, request };
         let prompt = compose(&self.library, &order);
         if prompt.text.len() > PROMPT_BYTES_MAX {
             let why = format!("the prompt has {} bytes, {PROMPT_BYTES_MAX} are allowed", prompt.text.len());
@@ -88,8 +94,9 @@ impl Book {
             fingerprint: prompt.fingerprint,
             components: prompt.components,
             warnings: prompt.warnings,
-            agent: agent.settings.clone(),
-            model: settings,
+            agent: settings,
+            model: of_model,
+            fallbacks: self.models.fallbacks(&model),
         })
     }
 

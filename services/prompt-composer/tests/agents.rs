@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "helpers of tests")]
 
 use contract::ids::AgentId;
-use contract::settings::ContinuationSettings;
+use contract::settings::{ContinuationSettings, Limits};
 use prompt_composer::agents::{self, Agents};
+use service::continuation::Layer;
 use service::paths::TextFile;
 
 fn parse(text: &str) -> Result<Agents, String> {
@@ -15,7 +16,7 @@ fn parse(text: &str) -> Result<Agents, String> {
 fn continuation(config: &str) -> ContinuationSettings {
     let text = format!("agents:\n  x: {{name: X, prompt_file: x.md, continuation_config: {{{config}}}}}\n");
     let parsed = parse(&text).unwrap();
-    parsed.find(Some(&AgentId::new("x").unwrap())).unwrap().settings.continuation.clone()
+    parsed.find(Some(&AgentId::new("x").unwrap())).unwrap().settings(&Layer::default()).continuation
 }
 
 #[test]
@@ -27,6 +28,13 @@ fn continuation_settings() {
     check("patterns: [a]", ContinuationSettings { continuation_patterns: vec!["a".into()], ..default.clone() });
     check("continuation_patterns: []", ContinuationSettings { continuation_patterns: vec![], ..default.clone() });
     check("termination_patterns: []", ContinuationSettings { termination_patterns: vec![], ..default.clone() });
+    check(
+        "limits: {tokens: 9, repetition: 0}",
+        ContinuationSettings {
+            limits: Limits { tokens: Some(9), repetition: 0, ..Limits::default() },
+            ..default.clone()
+        },
+    );
     let template = continuation("template: multi_step_tool_work, termination_patterns: [end]");
     assert!(!template.require_explicit_signal);
     assert_eq!(template.continuation_patterns[0], "now I'll");
@@ -50,14 +58,9 @@ fn shipped_agents_are_as_designed() {
     let rows: Vec<_> = agents
         .all()
         .map(|agent| {
-            let c = &agent.settings.continuation;
-            (
-                agent.settings.id.to_string(),
-                agent.settings.name.clone(),
-                c.require_explicit_signal,
-                c.max_iterations,
-                c.timeout,
-            )
+            let settings = agent.settings(&Layer::default());
+            let c = &settings.continuation;
+            (agent.id.to_string(), agent.name.clone(), c.require_explicit_signal, c.max_iterations, c.timeout)
         })
         .collect();
     let row = |id: &str, name: &str, explicit, iterations, timeout| {
@@ -73,10 +76,10 @@ fn shipped_agents_are_as_designed() {
             row("t", "Tessa the Tester", true, 5, 300),
         ]
     );
-    assert_eq!(agents.find(None).unwrap().settings.id.as_str(), "a");
-    assert_eq!(agents.find(Some(&AgentId::new("eamonn").unwrap())).unwrap().settings.id.as_str(), "e");
+    assert_eq!(agents.find(None).unwrap().id.as_str(), "a");
+    assert_eq!(agents.find(Some(&AgentId::new("eamonn").unwrap())).unwrap().id.as_str(), "e");
     for agent in agents.all() {
-        assert_eq!(agent.settings.tools.allow, ["list_files", "read_file", "search_text", "write_file"]);
+        assert_eq!(agent.tools.allow, ["list_files", "read_file", "search_text", "write_file"]);
     }
 }
 
@@ -107,6 +110,11 @@ fn refused_with_file_line_and_column() {
         "agents.yaml:8:11: pattern \"a(\" cannot be used: unclosed group at its character 2",
     );
     check(&agent("    continuation_config: {template: t}\n"), "agents.yaml:5:37: there is no template \"t\"");
+    check(
+        &agent(&format!("    continuation_config:\n      patterns: [{}]\n", ["x"; 33].join(", "))),
+        "agents.yaml:6:17: 33 patterns in one list; at most 32",
+    );
+    check(&agent("    continuation_config: {limits: {token: 3}}\n"), "agents.yaml:5:36: ");
     check(&agent("    tools: {sets: [s]}\n"), "agents.yaml:5:20: there is no tool set \"s\"");
     check(&agent("    tools: {allow: ['a.b']}\n"), "agents.yaml:5:21: tool name must be");
     check("agents:\n  x: {name: X, prompt_file: ../x.md}\n", "agents.yaml:2:29: a prompt_file is");

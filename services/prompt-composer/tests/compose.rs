@@ -220,6 +220,18 @@ fn what_is_refused_says_what_to_do() {
 }
 
 #[test]
+fn fallbacks_come_with_their_settings() {
+    let world = World::new();
+    assert_eq!(world.composed(&request(None, Some("big"))).fallbacks, []);
+    world.write("models.yaml", &format!("{MODELS}  small: {{provider: p, fallbacks: [big, p/x], reasoning: true}}\n"));
+    let composed = world.composed(&request(None, Some("small")));
+    assert!(composed.model.reasoning);
+    let found: Vec<_> =
+        composed.fallbacks.iter().map(|m| (m.id.as_str(), m.multi_tool, m.max_parallel_tools)).collect();
+    assert_eq!(found, [("big", true, 4), ("p/x", false, 1)]);
+}
+
+#[test]
 fn without_a_default_agent_one_must_be_named() {
     let world = World::new();
     world.write("agents.yaml", "agents: {z: {name: Zed, prompt_file: x.md}}");

@@ -86,6 +86,7 @@ impl Talk {
             fingerprint: String::new(),
             components: Vec::new(),
             warnings: Vec::new(),
+            fallbacks: Vec::new(),
             agent: AgentSettings {
                 id: AgentId::new("e")?,
                 name: "E".to_owned(),

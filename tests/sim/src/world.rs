@@ -249,6 +249,7 @@ impl World {
             fingerprint: "f".to_owned(),
             components: Vec::new(),
             warnings: Vec::new(),
+            fallbacks: Vec::new(),
             agent: AgentSettings {
                 id: agent,
                 name: "E".to_owned(),

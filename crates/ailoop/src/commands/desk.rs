@@ -56,11 +56,11 @@ fn agent_id(name: Option<&str>) -> Result<Option<AgentId>, Failure> {
     name.map(parse).transpose()
 }
 
-fn compose(book: &Book, agent: Option<&str>, model: Option<&str>, features: Features) -> Result<Composed, Failure> {
+fn compose(book: &Book, of: &AgentArgs, features: Features) -> Result<Composed, Failure> {
     let request = ComposeRequest {
         tenant: TenantId::default(),
-        agent: agent_id(agent)?,
-        model: model.map(str::to_owned),
+        agent: agent_id(of.agent.as_deref())?,
+        model: of.model.clone(),
         features,
         include_tools: true,
         include_shared: true,
@@ -77,24 +77,26 @@ fn check(terminal: &Terminal) -> Result<Exit, Failure> {
     let book = book()?;
     let mut agents = 0;
     for agent in book.agents().all() {
-        let composed = compose(&book, Some(agent.settings.id.as_str()), None, Features::default())?;
+        let of = AgentArgs { agent: Some(agent.id.to_string()), model: None };
+        let composed = compose(&book, &of, Features::default())?;
         for warning in composed.warnings {
-            terminal.note(Style::Warn, &format!("warning: agent {}: {warning}", agent.settings.id));
+            terminal.note(Style::Warn, &format!("warning: agent {}: {warning}", agent.id));
         }
         agents += 1;
     }
-    for warning in &book.agents().warnings {
+    for warning in book.warnings() {
         terminal.note(Style::Warn, &format!("warning: {warning}"));
     }
     Ok(super::finish(terminal.data(&format!("ok: {agents} agents, their prompts and the models can be used\n"))))
 }
 
 fn explain(args: &AgentArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let composed = compose(&book()?, args.agent.as_deref(), None, Features::default())?;
+    let composed = compose(&book()?, args, Features::default())?;
     let parts: Vec<Value> =
         composed.components.iter().map(|part| json!({"name": part.name, "bytes": part.bytes})).collect();
     let told = json!({
-        "agent": composed.agent, "model": composed.model, "fingerprint": composed.fingerprint,
+        "agent": composed.agent, "model": composed.model, "fallbacks": composed.fallbacks,
+        "fingerprint": composed.fingerprint,
         "components": parts, "warnings": composed.warnings,
     });
     let text = serde_json::to_string_pretty(&told).unwrap_or_default();
@@ -104,7 +106,7 @@ fn explain(args: &AgentArgs, terminal: &Terminal) -> Result<Exit, Failure> {
 fn show(args: &PromptShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let book = book()?;
     let features = Features { enable: args.feature.clone(), disable: args.without.clone() };
-    let composed = compose(&book, args.agent.agent.as_deref(), args.model.as_deref(), features)?;
+    let composed = compose(&book, &args.agent, features)?;
     for warning in &composed.warnings {
         terminal.note(Style::Warn, &format!("warning: {warning}"));
     }
@@ -113,7 +115,7 @@ fn show(args: &PromptShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
         terminal.note(Style::Plain, &told);
         return Ok(super::finish(terminal.data(&format!("{}\n", composed.prompt.trim_end()))));
     }
-    let usual = compose(&book, args.agent.agent.as_deref(), args.model.as_deref(), Features::default())?;
+    let usual = compose(&book, &args.agent, Features::default())?;
     Ok(super::finish(terminal.data(&difference(&usual.prompt, &composed.prompt))))
 }
 
@@ -164,7 +166,7 @@ struct SampleCall {
 }
 
 fn test(args: &PatternsTestArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let composed = compose(&book()?, args.agent.agent.as_deref(), None, Features::default())?;
+    let composed = compose(&book()?, &args.agent, Features::default())?;
     let settings = composed.agent.continuation;
     let bad = |error: reply::PatternError| Failure::new(ErrorCode::BadConfig, error.to_string());
     let patterns = Patterns::compile(&settings).map_err(bad)?;

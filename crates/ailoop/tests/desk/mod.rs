@@ -47,6 +47,16 @@ fn the_configuration_is_checked_and_explained() {
     assert_eq!((&told["agent"]["id"], &told["agent"]["continuation"]["max_iterations"]), (&"e".into(), &10.into()));
 
     fs::create_dir(world.path("config")).unwrap();
+    let models = "providers: {p: {kind: scripted, script: scripts/rehearsal.yaml}}\nmodels:\n  \
+                    m: {provider: p, fallbacks: [p/n], continuation_config: {max_iterations: 7, timeout: 900}}\n";
+    fs::write(world.path("config/models.yaml"), models).unwrap();
+    let explained = world.ailoop(&["config", "explain", "--agent", "e", "--model", "m"]).output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    let continuation = &told["agent"]["continuation"];
+    assert_eq!((&continuation["max_iterations"], &continuation["timeout"]), (&10.into(), &600.into()), "the agent's");
+    assert_eq!((&told["model"]["id"], &told["fallbacks"][0]["id"]), (&"m".into(), &"p/n".into()));
+    fs::remove_file(world.path("config/models.yaml")).unwrap();
+
     let agents = "agents:\n  x:\n    name: X\n    prompt_file: x.md\n    continuation_config: {limits: {token: 3}}\n";
     fs::write(world.path("config/agents.yaml"), agents).unwrap();
     let refused = world.ailoop(&["config", "check"]).output().unwrap();

@@ -38,6 +38,7 @@ impl Talk {
             fingerprint: "f".to_owned(),
             components: Vec::new(),
             warnings: Vec::new(),
+            fallbacks: Vec::new(),
             agent: AgentSettings {
                 id: AgentId::new("e").unwrap(),
                 name: "E".to_owned(),

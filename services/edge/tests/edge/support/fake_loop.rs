@@ -276,6 +276,7 @@ fn compose(request: &ComposeRequest) -> ComposeReply {
         fingerprint: started.fingerprint,
         components: Vec::new(),
         warnings: Vec::new(),
+        fallbacks: Vec::new(),
         agent: started.agent,
         model: started.model,
     }))

@@ -1,0 +1,190 @@
+//! `continuation_config`, as an agent and a model may have it: one layer each, and what the layers come to.
+
+use contract::limits::ITERATIONS_MAX;
+use contract::settings::{ContinuationSettings, Limits, OnError, OnLimit, Prune};
+use reply::Patterns;
+use serde::{Deserialize, Deserializer};
+use serde_saphyr::Spanned;
+
+use crate::config::ConfigError;
+use crate::paths::TextFile;
+use crate::yaml;
+
+/// Outside of these a number of steps is odd.
+const ITERATIONS_USUAL: std::ops::RangeInclusive<u32> = 1..=20;
+/// Outside of these a turn's seconds are odd.
+const TIMEOUT_USUAL: std::ops::RangeInclusive<u64> = 60..=3_600;
+
+/// As it stands in a file.
+#[derive(Debug, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct ContinuationEntry {
+    template: Option<Spanned<String>>,
+    enabled: Option<bool>,
+    require_explicit_signal: Option<bool>,
+    max_iterations: Option<Spanned<u32>>,
+    timeout: Option<Spanned<u64>>,
+    continue_on_length: Option<bool>,
+    #[serde(alias = "patterns")]
+    continuation_patterns: Option<Spanned<Vec<Spanned<String>>>>,
+    termination_patterns: Option<Spanned<Vec<Spanned<String>>>>,
+    limits: Option<LimitsEntry>,
+    on_limit: Option<OnLimit>,
+    on_error: Option<OnError>,
+    prune: Option<Prune>,
+}
+
+/// Each limit by itself, so that an agent that changes one does not take off those of its model. `null` takes one off.
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct LimitsEntry {
+    tokens: Cap<u64>,
+    cost_usd: Cap<f64>,
+    tool_calls: Cap<u32>,
+    repetition: Option<u32>,
+    no_progress: Option<u32>,
+}
+
+/// What is said of a limit that may be off.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+enum Cap<T> {
+    #[default]
+    Unsaid,
+    Off,
+    At(T),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Cap<T> {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(value)?.map_or(Self::Off, Self::At))
+    }
+}
+
+impl<T> Cap<T> {
+    fn over(self, below: Option<T>) -> Option<T> {
+        match self {
+            Self::Unsaid => below,
+            Self::Off => None,
+            Self::At(value) => Some(value),
+        }
+    }
+}
+
+/// What an agent or a model says of its own; what it does not say is left to the layers below.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Layer {
+    template: Option<ContinuationSettings>,
+    enabled: Option<bool>,
+    require_explicit_signal: Option<bool>,
+    max_iterations: Option<u32>,
+    timeout: Option<u64>,
+    continue_on_length: Option<bool>,
+    continuation_patterns: Option<Vec<String>>,
+    termination_patterns: Option<Vec<String>>,
+    limits: LimitsEntry,
+    on_limit: Option<OnLimit>,
+    on_error: Option<OnError>,
+    prune: Option<Prune>,
+}
+
+/// Lays what is said one over the other: built-in, template, model, agent. What a session says goes over all of them,
+/// where the session starts. A list replaces the one below it whole.
+///
+/// There is one template, and it takes the place of what is built in. Where both name one it is the agent's: the agent
+/// stands over the model, and two templates laid over each other would be a bundle that nobody has written down. The
+/// fields that a model names of its own count against either template, since a field is more particular than a bundle.
+pub fn resolve(model: &Layer, agent: &Layer) -> ContinuationSettings {
+    let template = agent.template.as_ref().or(model.template.as_ref());
+    let settings = template.cloned().unwrap_or_default();
+    agent.over(model.over(settings))
+}
+
+impl Layer {
+    fn over(&self, below: ContinuationSettings) -> ContinuationSettings {
+        let list = |own: &Option<Vec<String>>, below| own.clone().unwrap_or(below);
+        ContinuationSettings {
+            enabled: self.enabled.unwrap_or(below.enabled),
+            require_explicit_signal: self.require_explicit_signal.unwrap_or(below.require_explicit_signal),
+            max_iterations: self.max_iterations.unwrap_or(below.max_iterations),
+            timeout: self.timeout.unwrap_or(below.timeout),
+            continue_on_length: self.continue_on_length.unwrap_or(below.continue_on_length),
+            continuation_patterns: list(&self.continuation_patterns, below.continuation_patterns),
+            termination_patterns: list(&self.termination_patterns, below.termination_patterns),
+            limits: self.limits.over(below.limits),
+            on_limit: self.on_limit.unwrap_or(below.on_limit),
+            on_error: self.on_error.unwrap_or(below.on_error),
+            prune: self.prune.unwrap_or(below.prune),
+        }
+    }
+}
+
+impl LimitsEntry {
+    fn over(&self, below: Limits) -> Limits {
+        Limits {
+            tokens: self.tokens.over(below.tokens),
+            cost_usd: self.cost_usd.over(below.cost_usd),
+            tool_calls: self.tool_calls.over(below.tool_calls),
+            repetition: self.repetition.unwrap_or(below.repetition),
+            no_progress: self.no_progress.unwrap_or(below.no_progress),
+        }
+    }
+}
+
+impl ContinuationEntry {
+    /// Checks what a file says; what is odd but not refused is added to `warnings`.
+    pub fn check(self, file: &TextFile, warnings: &mut Vec<String>) -> Result<Layer, ConfigError> {
+        let refuse = |place, message: String| Err(yaml::at(file, place, message));
+        if let Some(Spanned { value, referenced: place, .. }) = &self.max_iterations {
+            if !(1..=ITERATIONS_MAX).contains(value) {
+                return refuse(*place, format!("max_iterations must be 1 to {ITERATIONS_MAX}, got {value}"));
+            }
+            if !ITERATIONS_USUAL.contains(value) {
+                let odd = format!("max_iterations {value} is unusual; 1 to 20 is usual");
+                warnings.push(yaml::at(file, *place, odd).to_string());
+            }
+        }
+        if let Some(Spanned { value, referenced: place, .. }) = &self.timeout {
+            if *value == 0 {
+                return refuse(*place, "timeout must be at least 1 second".to_owned());
+            }
+            if !TIMEOUT_USUAL.contains(value) {
+                let odd = format!("timeout {value} s is unusual; 60 to 3600 is usual");
+                warnings.push(yaml::at(file, *place, odd).to_string());
+            }
+        }
+        Ok(Layer {
+            template: self.template.map(|name| template(file, &name)).transpose()?,
+            enabled: self.enabled,
+            require_explicit_signal: self.require_explicit_signal,
+            max_iterations: self.max_iterations.map(|iterations| iterations.value),
+            timeout: self.timeout.map(|timeout| timeout.value),
+            continue_on_length: self.continue_on_length,
+            continuation_patterns: self.continuation_patterns.map(|list| patterns(file, list)).transpose()?,
+            termination_patterns: self.termination_patterns.map(|list| patterns(file, list)).transpose()?,
+            limits: self.limits.unwrap_or_default(),
+            on_limit: self.on_limit,
+            on_error: self.on_error,
+            prune: self.prune,
+        })
+    }
+}
+
+fn template(file: &TextFile, name: &Spanned<String>) -> Result<ContinuationSettings, ConfigError> {
+    reply::template(&name.value).ok_or_else(|| {
+        let known: Vec<&str> = reply::TEMPLATES.iter().map(|template| template.name).collect();
+        let message = format!("there is no template {:?}; there are {}", name.value, known.join(", "));
+        yaml::at(file, name.referenced, message)
+    })
+}
+
+fn patterns(file: &TextFile, list: Spanned<Vec<Spanned<String>>>) -> Result<Vec<String>, ConfigError> {
+    if list.value.len() > reply::PATTERNS_MAX {
+        let message = format!("{} patterns in one list; at most {}", list.value.len(), reply::PATTERNS_MAX);
+        return Err(yaml::at(file, list.referenced, message));
+    }
+    let check = |pattern: Spanned<String>| match Patterns::check(&pattern.value) {
+        Ok(()) => Ok(pattern.value),
+        Err(error) => Err(yaml::at(file, pattern.referenced, error)),
+    };
+    list.value.into_iter().map(check).collect()
+}

@@ -1,0 +1,170 @@
+//! The shape of `models.yaml`, and what makes it refused.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use contract::limits::FALLBACKS_MAX;
+use contract::settings::ModelSettings;
+use serde::Deserialize;
+use serde_saphyr::{Location, Spanned};
+
+use super::{ModelEntry, ModelsFile, Prices, ProviderEntry, ProviderKind};
+use crate::config::ConfigError;
+use crate::continuation::ContinuationEntry;
+use crate::paths::TextFile;
+use crate::{Secret, yaml};
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct FileShape {
+    default: Option<Spanned<String>>,
+    providers: BTreeMap<String, ProviderShape>,
+    models: BTreeMap<String, ModelShape>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProviderShape {
+    kind: Spanned<ProviderKind>,
+    #[serde(default)]
+    base_url: Option<Spanned<String>>,
+    #[serde(default)]
+    api_key_env: Option<String>,
+    #[serde(default)]
+    api_key_file: Option<PathBuf>,
+    #[serde(default)]
+    headers: BTreeMap<String, Secret>,
+    #[serde(default)]
+    script: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelShape {
+    provider: Spanned<String>,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    multi_tool: bool,
+    #[serde(default)]
+    max_parallel_tools: Option<Spanned<u32>>,
+    #[serde(default)]
+    structured_output: bool,
+    #[serde(default)]
+    reasoning: bool,
+    #[serde(default)]
+    context_window: Option<u64>,
+    #[serde(default)]
+    max_output: Option<u64>,
+    #[serde(default)]
+    prompt_variant: Option<String>,
+    #[serde(default)]
+    prices: Option<Prices>,
+    #[serde(default)]
+    fallbacks: Vec<Spanned<String>>,
+    #[serde(default)]
+    continuation_config: ContinuationEntry,
+}
+
+/// Checks a text.
+pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
+    let read: FileShape = yaml::parse(file)?;
+    let mut models = ModelsFile::default();
+    for (name, entry) in read.providers {
+        let provider = provider(file, &name, entry)?;
+        models.providers.insert(name, provider);
+    }
+    let mut fallbacks = Vec::new();
+    for (id, entry) in read.models {
+        if !models.providers.contains_key(&entry.provider.value) {
+            let message = format!("model {id} names the provider {:?}, which is not there", entry.provider.value);
+            return Err(yaml::at(file, entry.provider.referenced, message));
+        }
+        fallbacks.push((id.clone(), entry.fallbacks.clone()));
+        let model = model(file, &id, entry, &mut models.warnings)?;
+        models.models.insert(id, model);
+    }
+    // Only now is every model known.
+    for (id, list) in &fallbacks {
+        check_fallbacks(file, &models, id, list)?;
+    }
+    if let Some(default) = read.default {
+        models.resolve(&default.value).map_err(|unknown| yaml::at(file, default.referenced, unknown))?;
+        models.default = Some(default.value);
+    }
+    Ok(models)
+}
+
+fn provider(file: &TextFile, name: &str, entry: ProviderShape) -> Result<ProviderEntry, ConfigError> {
+    let refuse = |place: Location, message: &str| Err(yaml::at(file, place, format!("provider {name} {message}")));
+    match entry.kind.value {
+        ProviderKind::OpenaiChat => {
+            let url = entry.base_url.as_ref().map_or("", |url| url.value.as_str());
+            if !url.starts_with("http://") && !url.starts_with("https://") {
+                let place = entry.base_url.as_ref().map_or(entry.kind.referenced, |url| url.referenced);
+                return refuse(place, "needs a base_url that begins with http:// or https://");
+            }
+        }
+        ProviderKind::Scripted if entry.script.is_none() => return refuse(entry.kind.referenced, "needs a script"),
+        ProviderKind::Scripted => {}
+    }
+    Ok(ProviderEntry {
+        kind: entry.kind.value,
+        base_url: entry.base_url.map(|url| url.value.trim_end_matches('/').to_owned()),
+        api_key_env: entry.api_key_env,
+        api_key_file: entry.api_key_file,
+        headers: entry.headers,
+        script: entry.script,
+    })
+}
+
+fn model(file: &TextFile, id: &str, entry: ModelShape, warnings: &mut Vec<String>) -> Result<ModelEntry, ConfigError> {
+    if let Some(tools) = entry.max_parallel_tools.as_ref().filter(|tools| tools.value == 0) {
+        return Err(yaml::at(file, tools.referenced, format!("model {id}: max_parallel_tools must be at least 1")));
+    }
+    let parallel = entry.max_parallel_tools.filter(|_| entry.multi_tool).map_or(1, |tools| tools.value);
+    let settings = ModelSettings {
+        id: String::new(),
+        multi_tool: entry.multi_tool,
+        max_parallel_tools: parallel,
+        structured_output: entry.structured_output,
+        reasoning: entry.reasoning,
+        context_window: entry.context_window,
+        max_output: entry.max_output,
+    };
+    Ok(ModelEntry {
+        provider: entry.provider.value,
+        model: entry.model,
+        settings,
+        prompt_variant: entry.prompt_variant,
+        prices: entry.prices,
+        fallbacks: entry.fallbacks.into_iter().map(|fallback| fallback.value).collect(),
+        continuation: entry.continuation_config.check(file, warnings)?,
+    })
+}
+
+/// Every fallback is a model that can be found, another one, and named once.
+fn check_fallbacks(
+    file: &TextFile,
+    models: &ModelsFile,
+    id: &str,
+    list: &[Spanned<String>],
+) -> Result<(), ConfigError> {
+    for (index, fallback) in list.iter().enumerate() {
+        let refuse = |message: String| Err(yaml::at(file, fallback.referenced, message));
+        let name = fallback.value.as_str();
+        if index >= FALLBACKS_MAX {
+            return refuse(format!("model {id} has {} fallbacks; at most {FALLBACKS_MAX}", list.len()));
+        }
+        if name == id {
+            return refuse(format!("model {id} is its own fallback; name another model"));
+        }
+        if list.iter().take(index).any(|earlier| earlier.value == name) {
+            return refuse(format!("model {id} names the fallback {name} twice"));
+        }
+        if let Err(unknown) = models.resolve(name) {
+            return refuse(format!("model {id} cannot fall back: {unknown}"));
+        }
+    }
+    Ok(())
+}
