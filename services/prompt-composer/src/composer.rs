@@ -89,7 +89,6 @@ impl Book {
             return Err((ErrorCode::TooLarge, why));
         }
         Ok(Composed {
-            fallbacks: Vec::new(),
             prompt: prompt.text,
             fingerprint: prompt.fingerprint,
             components: prompt.components,

@@ -83,12 +83,7 @@ impl Children {
         }
     }
 
-    /// Whether it stands still, and its work comes later.
-    pub fn is_paused(&self, call: &CallId) -> bool {
-        self.0.get(call).is_some_and(|child| child.doing == Some(Doing::Paused))
-    }
-
-    /// Its work is done; nothing where it had ended before.
+    /// Its work is done; nothing where it had ended before, or stands still.
     pub fn end(&mut self, call: &CallId, outcome: Outcome) -> Option<ToolResult> {
         let child = self.child(call);
         let works = child.doing == Some(Doing::Working);

@@ -1,7 +1,7 @@
 //! Ring 2: one session's life on a toy bus, with several replicas, stale views, crashes, repeats and losses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use contract::command::{
@@ -37,6 +37,67 @@ pub struct Figures {
     pub commits: u64,
     /// Virtual time.
     pub lived: Duration,
+    /// Rare things that happened.
+    pub seen: Seen,
+}
+
+/// How often something rare happened: a world in which it never does proves nothing about it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    /// Transcripts that were cut to a window.
+    pub pruned: u64,
+    /// Summaries that were asked for.
+    pub summaries: u64,
+    /// Fallbacks that took over.
+    pub fallbacks: u64,
+    /// Calls that children performed.
+    pub children: u64,
+    /// Words to children.
+    pub words: u64,
+    /// Questions to a person about a limit or a failed model.
+    pub questions: u64,
+    /// Settings changed while the session ran.
+    pub configured: u64,
+    /// Turns that were cut short by a limit.
+    pub limits: u64,
+}
+
+impl Seen {
+    fn event(&mut self, event: &Event) {
+        let counter = match event {
+            Event::ContextPruned(_) => &mut self.pruned,
+            Event::SummaryOpened(_) => &mut self.summaries,
+            Event::ModelFellBack(_) => &mut self.fallbacks,
+            Event::ToolCallOpened(opened) if opened.child.is_some() => &mut self.children,
+            Event::ChildTold(_) => &mut self.words,
+            Event::GateOpened(gate) if gate.kind != GateKind::Approval => &mut self.questions,
+            Event::Configured(_) => &mut self.configured,
+            Event::TurnCompleted(turn) if turn.stop_reason.is_limit() => &mut self.limits,
+            _ => return,
+        };
+        *counter += 1;
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            pruned: self.pruned + other.pruned,
+            summaries: self.summaries + other.summaries,
+            fallbacks: self.fallbacks + other.fallbacks,
+            children: self.children + other.children,
+            words: self.words + other.words,
+            questions: self.questions + other.questions,
+            configured: self.configured + other.configured,
+            limits: self.limits + other.limits,
+        }
+    }
+
+    /// The smallest count of all.
+    pub fn least(self) -> u64 {
+        let Self { pruned, summaries, fallbacks, children, words, questions, configured, limits } = self;
+        [pruned, summaries, fallbacks, children, words, questions, configured, limits].into_iter().min().unwrap_or(0)
+    }
 }
 
 /// Lives one session's life; the error says what the oracle found, and when.
@@ -96,6 +157,10 @@ struct World {
     /// The messages that each turn began with.
     asked: BTreeMap<u32, Vec<CommandId>>,
 }
+
+/// Every tool of the world.
+static CATALOGUE: LazyLock<Arc<Vec<ToolSpec>>> =
+    LazyLock::new(|| Arc::new(TOOLS.iter().map(|name| spec(name)).collect()));
 
 macro_rules! ensure {
     ($condition:expr, $($why:tt)*) => {
@@ -205,7 +270,7 @@ impl World {
 
     /// A model, often with too small a window.
     fn model(&mut self) -> ModelSettings {
-        let context_window = self.rng.chance(50).then(|| 900 + self.rng.below(1_200));
+        let context_window = self.rng.chance(50).then(|| 800 + self.rng.below(700));
         ModelSettings { id: "sim".to_owned(), context_window, max_output: Some(100), ..ModelSettings::default() }
     }
 
@@ -249,7 +314,6 @@ impl World {
             fingerprint: "f".to_owned(),
             components: Vec::new(),
             warnings: Vec::new(),
-            fallbacks: Vec::new(),
             agent: AgentSettings {
                 id: agent,
                 name: "E".to_owned(),
@@ -292,7 +356,6 @@ impl World {
         if let Some(index) = self.known.get(&reference) {
             return *index;
         }
-        let catalogue = TOOLS.iter().map(|name| spec(name)).collect();
         self.inputs.push(Input {
             told: None,
             reference: reference.clone(),
@@ -300,7 +363,7 @@ impl World {
             sent: None,
             by: None,
             traceparent: None,
-            tools: Some(Arc::new(catalogue)),
+            tools: Some(CATALOGUE.clone()),
             body,
         });
         let index = self.inputs.len() - 1;
@@ -335,13 +398,13 @@ impl World {
             Action::TellChild { call, number, verb } => {
                 let result = self.children.hear(&call, number, verb);
                 self.child_ended(result);
+                if verb == Verb::Resume {
+                    let delay = 1 + self.rng.below(2_000);
+                    self.at(delay, Action::EndChild { call });
+                }
                 Ok(())
             }
             Action::EndChild { call } => {
-                if self.children.is_paused(&call) {
-                    self.at(1_000, Action::EndChild { call });
-                    return Ok(());
-                }
                 let outcome = *self.rng.pick(&[Outcome::Ok, Outcome::Ok, Outcome::Error]);
                 let result = self.children.end(&call, outcome);
                 self.child_ended(result);
@@ -449,6 +512,7 @@ impl World {
             if let Event::ToolCallIdentified(identified) = event {
                 self.effects.insert(identified.call.to_string(), identified.effect);
             }
+            self.figures.seen.event(event);
             if let Event::TurnStarted(turn) = event {
                 self.asked.insert(turn.turn, turn.messages.clone());
             }

@@ -73,7 +73,8 @@ fn key() -> SessionKey {
 }
 
 fn command<T>(body: T) -> Command<T> {
-    let meta = CommandMeta { v: VERSION, time: at(), by: Some("client".to_owned()), edge: Some(id("edge-1")) };
+    let meta =
+        CommandMeta { told: None, v: VERSION, time: at(), by: Some("client".to_owned()), edge: Some(id("edge-1")) };
     Command { meta, body }
 }
 
@@ -114,7 +115,7 @@ fn commit() -> Commit {
         meta,
         snapshot: None,
         events: vec![
-            Event::InputHandled(InputHandled { input, control_seq: Some(17) }),
+            Event::InputHandled(InputHandled { told: None, input, control_seq: Some(17) }),
             Event::UserProcessed(message),
             Event::TurnStarted(turn),
             Event::ModelCallOpened(call),
@@ -175,6 +176,7 @@ fn model_item() -> ModelItem {
         result,
     ];
     ModelItem {
+        response_format: None,
         meta: ItemMeta { slot: 2, step: 2, ..item_meta(CallId::model(1, 2)) },
         model: "gpt-4o-mini".to_owned(),
         messages: messages.iter().map(Json::of).collect(),
@@ -224,6 +226,7 @@ fn tool_item() -> ToolItem {
 
 fn tool_result() -> ToolResult {
     ToolResult {
+        used: None,
         meta: result_meta(CallId::tool(1, 1, 1)),
         outcome: Outcome::Ok,
         content: "{\"total\":12}".to_owned(),

@@ -114,6 +114,7 @@ mod tests {
 
     fn item() -> ModelItem {
         ModelItem {
+            response_format: None,
             meta: ItemMeta {
                 v: 1,
                 slot: 1,

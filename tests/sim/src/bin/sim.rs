@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use simulation::plant::Bug;
 use simulation::shell::{self, Mistake};
-use simulation::world::{Figures, live};
+use simulation::world::{Figures, Seen, live};
 
 /// Simulates sessions in a seeded world with virtual time.
 #[derive(Debug, Parser)]
@@ -98,7 +98,9 @@ fn lives(args: &Args) -> bool {
         lived.as_secs() / 86_400,
         began.elapsed().as_secs_f64()
     );
-    !failed.load(Ordering::Relaxed) && !figures.is_empty()
+    let seen = figures.iter().fold(Seen::default(), |sum, life| sum.plus(life.seen));
+    println!("ring 2: {seen:?}");
+    !failed.load(Ordering::Relaxed) && !figures.is_empty() && seen.least() > 0
 }
 
 /// Every planted bug must be found: an oracle that cannot fail proves nothing.

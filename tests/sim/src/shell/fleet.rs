@@ -163,7 +163,6 @@ fn composed() -> Composed {
         fingerprint: "f".to_owned(),
         components: Vec::new(),
         warnings: Vec::new(),
-        fallbacks: Vec::new(),
         agent: AgentSettings {
             id: AgentId::new("e").unwrap_or_else(|_| unreachable!("a valid id")),
             name: "E".to_owned(),

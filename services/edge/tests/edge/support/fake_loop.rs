@@ -100,6 +100,7 @@ pub(crate) fn started(agent: &str) -> Event {
         tools: ToolFilter::default(),
     };
     Event::SessionStarted(Box::new(SessionStarted {
+        parent: None,
         fallbacks: Vec::new(),
         features: contract::command::Features::default(),
         overrides: None,
@@ -181,7 +182,11 @@ impl Inner {
             Verb::Resume => (refuse(ErrorCode::NotNow), vec![]),
             Verb::Answer => (refuse(ErrorCode::GateClosed), vec![]),
             Verb::Stop => (None, vec![ended()]),
-            Verb::ClearHistory | Verb::ProvideToolResult | Verb::ModelFinished | Verb::ModelFailed => (None, vec![]),
+            Verb::ClearHistory
+            | Verb::Configure
+            | Verb::ProvideToolResult
+            | Verb::ModelFinished
+            | Verb::ModelFailed => (None, vec![]),
         };
         let control_seq = Some(delivery.seq);
         let first = match refused.clone() {
@@ -276,7 +281,6 @@ fn compose(request: &ComposeRequest) -> ComposeReply {
         fingerprint: started.fingerprint,
         components: Vec::new(),
         warnings: Vec::new(),
-        fallbacks: Vec::new(),
         agent: started.agent,
         model: started.model,
     }))
