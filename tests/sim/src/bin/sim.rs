@@ -137,6 +137,7 @@ fn fleets(args: &Args) -> bool {
                     sum.1.faults += life.faults;
                     sum.1.deaths += life.deaths;
                     sum.1.tools += life.tools;
+                    sum.1.children += life.children;
                 }
                 Err(why) => {
                     println!("{why}");
@@ -151,10 +152,11 @@ fn fleets(args: &Args) -> bool {
     });
     let total = |value: fn(&shell::Figures) -> u64| sums.iter().map(|(_, figures)| value(figures)).sum::<u64>();
     println!(
-        "ring 3: {} lives of a fleet, {} commits, {} tool calls, {} faults, {} replicas died, {:.1} s",
+        "ring 3: {} lives of a fleet, {} commits, {} tool calls, {} children, {} faults, {} replicas died, {:.1} s",
         sums.iter().map(|(lives, _)| lives).sum::<u64>(),
         total(|f| f.commits),
         total(|f| f.tools),
+        total(|f| f.children),
         total(|f| f.faults),
         total(|f| f.deaths),
         began.elapsed().as_secs_f64()
