@@ -202,6 +202,20 @@ fn read_one(text: &Json) -> Result<Event, serde_json::Error> {
 }
 
 impl Event {
+    /// Its type, as in a commit.
+    pub fn name(&self) -> String {
+        #[derive(Deserialize)]
+        struct Tagged {
+            r#type: String,
+        }
+        match self.topic() {
+            Some(topic) => topic.as_str().to_owned(),
+            None => {
+                serde_json::from_str::<Tagged>(Json::of(self).get()).map(|tagged| tagged.r#type).unwrap_or_default()
+            }
+        }
+    }
+
     /// Its own fields, without the tag.
     pub fn data(&self) -> Json {
         #[derive(Deserialize)]
@@ -543,6 +557,9 @@ pub struct TurnStarted {
     pub traceparent: Option<String>,
     /// The messages that begin it.
     pub messages: Vec<CommandId>,
+    /// Whether the user only asks to go on with what had ended as completed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub premature: bool,
 }
 
 /// The session's tools, as found at a turn's start.

@@ -87,10 +87,7 @@ impl Core {
             }
             Event::TurnStarted(started) => {
                 self.turns = started.turn;
-                let nudged = self.waiting.iter().any(|w| w.nudges && started.messages.contains(&w.id));
-                if nudged && self.last_stop == Some(StopReason::Completed) {
-                    self.tally.premature += 1;
-                }
+                self.tally.premature += u32::from(started.premature);
                 self.traceparent.clone_from(&started.traceparent);
                 self.waiting.retain(|waiting| !started.messages.contains(&waiting.id));
                 self.cancels.clear();

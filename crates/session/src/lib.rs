@@ -5,6 +5,7 @@
 //! committed (I2). A session's transcript is built so that each tool call has exactly one result, in order (I3).
 
 mod apply;
+pub mod audit;
 mod child;
 mod clock;
 pub mod continuation;
@@ -143,6 +144,12 @@ impl Session {
     /// The W3C `traceparent` under which the turn's spans stand.
     pub fn traceparent(&self) -> Option<&str> {
         self.core.traceparent.as_deref()
+    }
+
+    /// The agent's id and the model's: for counting.
+    pub fn who(&self) -> (&str, &str) {
+        let agent = self.core.setup.as_ref().map_or("", |setup| setup.agent.id.as_str());
+        (agent, self.core.model().map_or("", |model| model.id.as_str()))
     }
 
     /// The agent's id, the turn and the step: for spans.

@@ -188,6 +188,35 @@ impl Service for Door {
         .await
     }
 
+    async fn replay(&self, request: Request<proto::ReplayRequest>) -> Result<Response<proto::ReplayReply>, Status> {
+        let given = request.get_ref();
+        self.call("session.replay", &given.session_id, &request, async |sessions, caller| {
+            let session_id = params::session_id(&given.session_id)?;
+            let replayed = sessions.replay(caller, params::Replay { session_id, at: given.at }).await?;
+            let json = serde_json::to_string(&replayed)
+                .map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
+            Ok(proto::ReplayReply { json, slot: replayed.slot, differs: !replayed.differs.is_empty() })
+        })
+        .await
+    }
+
+    async fn stats(&self, request: Request<proto::StatsRequest>) -> Result<Response<proto::StatsReply>, Status> {
+        let given = request.get_ref();
+        self.call("session.stats", "", &request, async |sessions, caller| {
+            let since = match given.since.as_str() {
+                "" => None,
+                text => Some(contract::Timestamp::parse(text).ok_or_else(|| {
+                    Failure::bad_request("`since` must be an instant such as 2026-01-15T10:30:45Z".to_owned())
+                })?),
+            };
+            let stats = sessions.stats(caller, &params::Stats { since }).await?;
+            let json =
+                serde_json::to_string(&stats).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
+            Ok(proto::StatsReply { json })
+        })
+        .await
+    }
+
     type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::Notification, Status>> + Send>>;
 
     async fn watch(&self, request: Request<proto::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {

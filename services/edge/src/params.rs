@@ -7,7 +7,7 @@ use contract::command::{Answer, Because, Configure, ContinuationOverride, SendUs
 use contract::commit::Phase;
 use contract::limits::{ITERATIONS_MAX, MESSAGE_BYTES_MAX};
 use contract::model::{Content, Message};
-use contract::{CommandId, ErrorCode, SessionId};
+use contract::{CommandId, ErrorCode, SessionId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -164,6 +164,25 @@ impl List {
     pub fn count(&self) -> usize {
         if self.limit == 0 { LIST_DEFAULT } else { self.limit.min(LIST_MAX) }
     }
+}
+
+/// What to fold again.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
+    /// The session.
+    pub session_id: SessionId,
+    /// The last slot that counts; the log's end where none is given.
+    #[serde(default)]
+    pub at: Option<u64>,
+}
+
+/// Whose statistics.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stats {
+    /// Only sessions that began at or after this instant.
+    pub since: Option<Timestamp>,
 }
 
 /// What to watch.

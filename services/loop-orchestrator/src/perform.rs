@@ -12,6 +12,7 @@ use contract::tool::sha256_hex;
 use futures::future::try_join_all;
 use serde::Serialize;
 use session::{Decision, Effect, Session, Word};
+use telemetry::metric::Who;
 
 use crate::input::Sent;
 use crate::shell::{Shell, Trouble};
@@ -27,7 +28,7 @@ impl Shell {
         decision: &Decision,
         inputs: &[Sent],
     ) -> Result<(), Trouble> {
-        count(&decision.events);
+        count(after, &decision.events);
         let events = envelopes(meta, &decision.events, key, slot);
         futures::try_join!(
             publish_events(&self.bus, key, events),
@@ -143,20 +144,26 @@ async fn send<T: Serialize>(bus: &Bus, word: Option<Word<T>>) -> Result<(), BusE
 }
 
 /// Counts what a commit says, once per commit.
-fn count(events: &[Event]) {
+fn count(after: &Session, events: &[Event]) {
+    let (agent, model) = after.who();
+    let who = Who { agent, model };
     for event in events {
         if let Event::SessionStarted(_) = event {
             telemetry::metric::session_started();
         } else if let Event::SessionEnded(ended) = event {
             telemetry::metric::session_ended(ended.reason.as_str());
         } else if let Event::TurnCompleted(completed) = event {
-            telemetry::metric::turn(completed.stop_reason.as_str());
+            telemetry::metric::turn(who, completed.stop_reason.as_str(), completed.spent.cost_usd);
+        } else if let Event::TurnStarted(started) = event
+            && started.premature
+        {
+            telemetry::metric::premature(who);
         } else if let Event::ModelCallOpened(opened) = event
             && opened.attempt == 1
         {
-            telemetry::metric::step();
+            telemetry::metric::step(who);
         } else if let Event::ContinuationProgress(progress) = event {
-            telemetry::metric::decision(&decision_source(progress));
+            telemetry::metric::decision(who, &decision_source(progress));
         }
     }
 }

@@ -109,7 +109,7 @@ fn commit() -> Commit {
         trace_id: String::new(),
     };
     let message = UserProcessed { message_id: input.id.clone(), content: Content::from("Hello"), mode: Mode::Steer };
-    let turn = TurnStarted { turn: 1, traceparent: None, messages: vec![input.id.clone()] };
+    let turn = TurnStarted { premature: false, turn: 1, traceparent: None, messages: vec![input.id.clone()] };
     let call = ModelCallOpened { call: CallId::model(1, 1), attempt: 1, turn: 1, step: 1, deadline: later() };
     Commit {
         meta,

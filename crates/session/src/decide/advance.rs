@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use contract::event::{Event, ModelCallOpened, ToolCallOpened, ToolsResolved, TurnStarted};
+use contract::event::{Event, ModelCallOpened, StopReason, ToolCallOpened, ToolsResolved, TurnStarted};
 use contract::ids::{CallId, CommandId};
 use contract::limits::MODEL_CALL_MAX;
 use contract::tool::{DELEGATE, ToolSpec, sha256_hex};
@@ -54,7 +54,9 @@ impl Draft<'_> {
         };
         self.resolve_tools();
         let traceparent = self.input.traceparent.clone().or_else(|| self.core.traceparent.clone());
-        self.emit(Event::TurnStarted(TurnStarted { turn: self.core.turns + 1, traceparent, messages }));
+        let nudged = self.core.waiting.iter().any(|waiting| waiting.nudges && messages.contains(&waiting.id));
+        let premature = nudged && self.core.last_stop == Some(StopReason::Completed);
+        self.emit(Event::TurnStarted(TurnStarted { turn: self.core.turns + 1, traceparent, messages, premature }));
         true
     }
 

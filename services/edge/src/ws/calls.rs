@@ -31,6 +31,8 @@ const METHODS: &[&str] = &[
     "session.history",
     "session.get",
     "session.list",
+    "session.replay",
+    "session.stats",
     "session.watch",
     "session.unwatch",
     "tools.list",
@@ -117,6 +119,15 @@ async fn route(
         "session.get" => {
             let params::One { session_id } = params::from_object(params)?;
             async move { told(sessions.get(&caller, session_id).await) }.boxed()
+        }
+        "session.replay" => {
+            let wanted: params::Replay = params::from_object(params)?;
+            async move { told(sessions.replay(&caller, wanted).await) }.boxed()
+        }
+        "session.stats" => {
+            let wanted: params::Stats = params::from_object(params)?;
+            async move { told(sessions.stats(&caller, &wanted).await.map(|stats| serde_json::json!({"stats": stats}))) }
+                .boxed()
         }
         "session.list" => {
             let list: params::List = params::from_object(params)?;
