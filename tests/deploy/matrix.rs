@@ -8,11 +8,14 @@ use crate::probe::Probe;
 
 /// A subject, and who may publish to it.
 const PUBLISH: &[(&str, &[&str])] = &[
-    ("ai_loop.control.start.default.s.c", &["edge"]),
+    // The loop starts, pauses, resumes and stops children, and gives their parents the result.
+    ("ai_loop.control.start.default.s.c", &["orchestrator", "edge"]),
+    ("ai_loop.control.pause.default.s.c", &["orchestrator", "edge"]),
+    ("ai_loop.control.configure.default.s.c", &["edge"]),
     ("ai_loop.control.send_user_message.default.s.c", &["edge"]),
-    ("ai_loop.control.stop.default.s.c", &["edge"]),
+    ("ai_loop.control.stop.default.s.c", &["orchestrator", "edge"]),
     ("ai_loop.control.answer.default.s.c", &["edge"]),
-    ("ai_loop.control.provide_tool_result.default.s.c", &["executor"]),
+    ("ai_loop.control.provide_tool_result.default.s.c", &["orchestrator", "executor"]),
     ("ai_loop.control.model_finished.default.s.c", &["gateway"]),
     ("ai_loop.control.model_failed.default.s.c", &["gateway"]),
     ("ai_loop.log.default.s.0.0", &["orchestrator"]),

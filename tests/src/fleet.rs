@@ -90,6 +90,11 @@ impl Fleet {
         Self::launch(models, None, &std::fs::read_to_string(shipped)?).await
     }
 
+    /// As [`Fleet::start`], with agents of the test's own.
+    pub async fn with_agents(models: &[(&str, &str)], agents: &str) -> anyhow::Result<Self> {
+        Self::launch(models, None, agents).await
+    }
+
     /// As [`Fleet::start`], with the file tools over a directory.
     pub async fn with_files(models: &[(&str, &str)], root: &Path, out: &Path) -> anyhow::Result<Self> {
         Self::launch(models, Some((root.to_owned(), out.to_owned())), AGENTS).await

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod control;
+mod delegate;
 mod events;
 mod example;
 mod failures;

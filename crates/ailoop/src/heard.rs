@@ -57,6 +57,8 @@ fn what(topic: &str, data: &str) -> Option<What> {
         | Topic::TurnCompleted
         | Topic::GateOpened
         | Topic::GateClosed
+        | Topic::Configured
+        | Topic::ContextPruned
         | Topic::ContextCleared
         | Topic::Error => {
             let tagged = format!(r#"{{"type":"{topic}","data":{data}}}"#);

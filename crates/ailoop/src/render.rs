@@ -85,6 +85,20 @@ impl Render {
             Event::ContextCleared(cleared) => {
                 self.note(Style::Plain, &format!("{} forgotten", figures::plural(cleared.turns.into(), "turn")))
             }
+            Event::ContextPruned(pruned) => {
+                let how = if pruned.summary.is_some() { "summed up" } else { "left out" };
+                let line = format!(
+                    "context {how} to fit the model: {} to {} tokens, as far as known",
+                    pruned.tokens_before, pruned.tokens_after
+                );
+                self.note(Style::Faint, &line)
+            }
+            Event::Configured(configured) => {
+                self.max_iterations = Some(configured.agent.continuation.max_iterations);
+                self.model.clone_from(&configured.model.id);
+                let steps = configured.agent.continuation.max_iterations;
+                self.note(Style::Plain, &format!("configured: model {}, {steps} steps a turn", configured.model.id))
+            }
             Event::Error(error) => self.error(error),
             Event::InputHandled(_)
             | Event::InputIgnored(_)
@@ -96,6 +110,9 @@ impl Render {
             | Event::ModelCallInterrupted(_)
             | Event::ToolCallIdentified(_)
             | Event::ToolCallOpened(_)
+            | Event::ModelFellBack(_)
+            | Event::SummaryOpened(_)
+            | Event::ChildTold(_)
             | Event::TimerSet(_)
             | Event::Unknown => Vec::new(),
         }
@@ -122,6 +139,7 @@ impl Render {
             GateKind::Limit(limit) => {
                 format!("the turn is at its limit ({}) and asks for as much again", limit.as_str())
             }
+            GateKind::Error(kind) => format!("the model call failed ({}); it can be tried again", kind.code()),
         };
         let line = format!(
             "  {asks} until {}; to answer:\n    ailoop answer {} {} approve --arguments {}",

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::ErrorCode;
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
 use crate::model::{Content, Message, Streaming};
+use crate::settings::ContinuationSettings;
 use crate::timestamp::Timestamp;
 
 /// The verb of a control subject.
@@ -27,6 +28,8 @@ pub enum Verb {
     Answer,
     /// Forget the transcript.
     ClearHistory,
+    /// Change settings of a session that runs.
+    Configure,
     /// An executor's result.
     ProvideToolResult,
     /// A gateway's reply.
@@ -45,6 +48,7 @@ impl Verb {
         Self::Stop,
         Self::Answer,
         Self::ClearHistory,
+        Self::Configure,
         Self::ProvideToolResult,
         Self::ModelFinished,
         Self::ModelFailed,
@@ -60,6 +64,7 @@ impl Verb {
             Self::Stop => "stop",
             Self::Answer => "answer",
             Self::ClearHistory => "clear_history",
+            Self::Configure => "configure",
             Self::ProvideToolResult => "provide_tool_result",
             Self::ModelFinished => "model_finished",
             Self::ModelFailed => "model_failed",
@@ -80,7 +85,8 @@ impl Verb {
             | Self::Resume
             | Self::Stop
             | Self::Answer
-            | Self::ClearHistory => true,
+            | Self::ClearHistory
+            | Self::Configure => true,
             Self::ProvideToolResult | Self::ModelFinished | Self::ModelFailed => false,
         }
     }
@@ -105,6 +111,10 @@ pub struct CommandMeta {
     /// The edge replica that waits for [`Done`] on `ai_rpc.done.<edge>.<id>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<CommandId>,
+    /// Of the loop only, to a session's children: which of all that was told them this is. What comes late of an older
+    /// one changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<u64>,
 }
 
 /// A command of a client, as published on its control subject.
@@ -153,6 +163,58 @@ pub struct Start {
     /// How replies are streamed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streaming: Option<Streaming>,
+    /// Of the loop only: the call of another session that this one performs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+}
+
+/// The call that a child session performs, and what it may use for that.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The session that asked, of the same tenant.
+    pub session_id: SessionId,
+    /// Its call; the child's end is the result.
+    pub call: CallId,
+    /// The slot in which the call was opened.
+    pub slot: u64,
+    /// The agents from the first session down to the one that asked. None of them is asked again.
+    pub agents: Vec<AgentId>,
+    /// What was reserved for the child.
+    #[serde(default)]
+    pub share: Share,
+}
+
+/// What a parent reserves for a child, of what is left of its own turn.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct Share {
+    /// Tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// US dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Tool calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u32>,
+    /// Seconds of wall clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
+}
+
+/// Payload of `configure`: what is absent stays as it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct Configure {
+    /// Continuation settings and limits that are replaced, one by one. They hold at once, also for a turn that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continuation: Option<ContinuationOverride>,
+    /// Features switched on and off; the prompt is composed anew.
+    #[serde(skip_serializing_if = "Features::is_empty")]
+    pub features: Features,
+    /// The model of the calls that open from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// An older session, as far as it is taken over. It goes on by itself, unchanged; nothing that it did is done again.
@@ -181,12 +243,29 @@ impl Features {
     pub fn is_empty(&self) -> bool {
         self.enable.is_empty() && self.disable.is_empty()
     }
+
+    /// Both, where the later one wins.
+    #[must_use]
+    pub fn and(self, later: &Self) -> Self {
+        let kept = |mine: Vec<String>, wins: &[String], loses: &[String]| {
+            let mut list: Vec<String> = mine.into_iter().filter(|name| !loses.contains(name)).collect();
+            list.extend(wins.iter().filter(|name| !list.contains(name)).cloned().collect::<Vec<_>>());
+            list
+        };
+        Self {
+            enable: kept(self.enable, &later.enable, &later.disable),
+            disable: kept(self.disable, &later.disable, &later.enable),
+        }
+    }
 }
 
 /// Continuation settings of one session; what is absent stays as the agent has it. Lists are replaced, not merged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContinuationOverride {
+    /// Whether the loop goes on by itself at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
     /// See [`crate::settings::ContinuationSettings`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub require_explicit_signal: Option<bool>,
@@ -211,6 +290,63 @@ pub struct ContinuationOverride {
     /// What happens at a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_limit: Option<crate::settings::OnLimit>,
+    /// What happens when a model call has failed for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<crate::settings::OnError>,
+    /// What happens when the transcript outgrows the model's window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prune: Option<crate::settings::Prune>,
+}
+
+impl ContinuationOverride {
+    /// The settings with what this one replaces.
+    #[must_use]
+    pub fn over(&self, base: &ContinuationSettings) -> ContinuationSettings {
+        let Self {
+            enabled,
+            require_explicit_signal,
+            max_iterations,
+            timeout,
+            continue_on_length,
+            continuation_patterns,
+            termination_patterns,
+            limits,
+            on_limit,
+            on_error,
+            prune,
+        } = self.clone();
+        ContinuationSettings {
+            enabled: enabled.unwrap_or(base.enabled),
+            require_explicit_signal: require_explicit_signal.unwrap_or(base.require_explicit_signal),
+            max_iterations: max_iterations.unwrap_or(base.max_iterations),
+            timeout: timeout.unwrap_or(base.timeout),
+            continue_on_length: continue_on_length.unwrap_or(base.continue_on_length),
+            continuation_patterns: continuation_patterns.unwrap_or_else(|| base.continuation_patterns.clone()),
+            termination_patterns: termination_patterns.unwrap_or_else(|| base.termination_patterns.clone()),
+            limits: limits.unwrap_or(base.limits),
+            on_limit: on_limit.unwrap_or(base.on_limit),
+            on_error: on_error.unwrap_or(base.on_error),
+            prune: prune.unwrap_or(base.prune),
+        }
+    }
+
+    /// Both, where the later one wins.
+    #[must_use]
+    pub fn and(self, later: Self) -> Self {
+        Self {
+            enabled: later.enabled.or(self.enabled),
+            require_explicit_signal: later.require_explicit_signal.or(self.require_explicit_signal),
+            max_iterations: later.max_iterations.or(self.max_iterations),
+            timeout: later.timeout.or(self.timeout),
+            continue_on_length: later.continue_on_length.or(self.continue_on_length),
+            continuation_patterns: later.continuation_patterns.or(self.continuation_patterns),
+            termination_patterns: later.termination_patterns.or(self.termination_patterns),
+            limits: later.limits.or(self.limits),
+            on_limit: later.on_limit.or(self.on_limit),
+            on_error: later.on_error.or(self.on_error),
+            prune: later.prune.or(self.prune),
+        }
+    }
 }
 
 /// How a message meets a running turn.

@@ -8,7 +8,7 @@ use crate::subject::SessionKey;
 use crate::timestamp::Timestamp;
 
 /// Version of the fold. A replica that meets a greater one never decides nor snapshots: it hands back.
-pub const FOLD: u32 = 2;
+pub const FOLD: u32 = 3;
 /// Version of the contract.
 pub const VERSION: u32 = 1;
 
@@ -141,6 +141,28 @@ pub struct SessionSummary {
     /// Why its last turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<crate::event::StopReason>,
+    /// The session that asked for it, where one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<crate::SessionId>,
+    /// How its turns went.
+    #[serde(default)]
+    pub tally: Tally,
+}
+
+/// How the turns of a session went, for statistics.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct Tally {
+    /// Turns that ended, by stop reason.
+    pub turns: std::collections::BTreeMap<String, u32>,
+    /// Steps of those turns.
+    pub iterations: u32,
+    /// Decisions, by source without its detail.
+    pub decisions: std::collections::BTreeMap<String, u32>,
+    /// Turns that ended as completed and that the user had to ask to go on.
+    pub premature: u32,
+    /// Tool calls that were identified.
+    pub tool_calls: u32,
 }
 
 #[cfg(test)]

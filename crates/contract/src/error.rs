@@ -114,6 +114,8 @@ codes! {
     NoToolAvailable = "no_tool_available",
     /// The tool is not among the session's tools.
     UnknownTool = "unknown_tool",
+    /// An agent may not ask this agent: it would ask itself in the end, or too many stand above it.
+    DelegationRefused = "delegation_refused",
     /// The arguments are not JSON, or not what the schema says.
     InvalidArguments = "invalid_arguments",
     /// The tool answered with an error.

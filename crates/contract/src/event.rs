@@ -6,12 +6,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{AnswerDecision, Mode, Refusal, Verb};
-use crate::ids::{CallId, CommandId, SessionId, TenantId, ToolName};
+use crate::command::{AnswerDecision, ContinuationOverride, Features, Mode, Parent, Refusal, Share, Verb};
+use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId, ToolName};
 use crate::model::{Content, FailureKind, FinishReason, Message, Streaming, ToolCall, Usage};
 use crate::settings::{AgentSettings, ModelSettings};
 use crate::timestamp::Timestamp;
-use crate::tool::{Approval, EffectClass, Outcome, ToolSpec};
+use crate::tool::{Approval, EffectClass, Outcome, ToolSpec, Used};
 use crate::{ErrorCode, Json};
 
 macro_rules! topics {
@@ -68,6 +68,10 @@ topics! {
     GateOpened = "gate.opened",
     /// A person answered, or nobody did in time.
     GateClosed = "gate.closed",
+    /// Settings of a running session were changed.
+    Configured = "status.configured",
+    /// The transcript was cut to the model's window.
+    ContextPruned = "context.pruned",
     /// The transcript was cleared.
     ContextCleared = "context.cleared",
     /// Something went wrong.
@@ -147,6 +151,21 @@ pub enum Event {
     /// `gate.closed`
     #[serde(rename = "gate.closed")]
     GateClosed(GateClosed),
+    /// `status.configured`
+    #[serde(rename = "status.configured")]
+    Configured(Box<Configured>),
+    /// The model's next fallback took over.
+    #[serde(rename = "model_fell_back")]
+    ModelFellBack(ModelFellBack),
+    /// The model is asked to sum the oldest turns up; the answer is `context.pruned`.
+    #[serde(rename = "summary_opened")]
+    SummaryOpened(SummaryOpened),
+    /// `context.pruned`
+    #[serde(rename = "context.pruned")]
+    ContextPruned(ContextPruned),
+    /// A child session is told to pause, resume or stop.
+    #[serde(rename = "child_told")]
+    ChildTold(ChildTold),
     /// `context.cleared`
     #[serde(rename = "context.cleared")]
     ContextCleared(ContextCleared),
@@ -183,6 +202,20 @@ fn read_one(text: &Json) -> Result<Event, serde_json::Error> {
 }
 
 impl Event {
+    /// Its type, as in a commit.
+    pub fn name(&self) -> String {
+        #[derive(Deserialize)]
+        struct Tagged {
+            r#type: String,
+        }
+        match self.topic() {
+            Some(topic) => topic.as_str().to_owned(),
+            None => {
+                serde_json::from_str::<Tagged>(Json::of(self).get()).map(|tagged| tagged.r#type).unwrap_or_default()
+            }
+        }
+    }
+
     /// Its own fields, without the tag.
     pub fn data(&self) -> Json {
         #[derive(Deserialize)]
@@ -204,6 +237,9 @@ impl Event {
             | Self::CallCancelled(_)
             | Self::ModelCallInterrupted(_)
             | Self::ToolCallOpened(_)
+            | Self::ModelFellBack(_)
+            | Self::SummaryOpened(_)
+            | Self::ChildTold(_)
             | Self::TimerSet(_)
             | Self::Unknown => None,
             Self::SessionStarted(_) => Some(Topic::SessionStarted),
@@ -218,6 +254,8 @@ impl Event {
             Self::TurnCompleted(_) => Some(Topic::TurnCompleted),
             Self::GateOpened(_) => Some(Topic::GateOpened),
             Self::GateClosed(_) => Some(Topic::GateClosed),
+            Self::Configured(_) => Some(Topic::Configured),
+            Self::ContextPruned(_) => Some(Topic::ContextPruned),
             Self::ContextCleared(_) => Some(Topic::ContextCleared),
             Self::Error(_) => Some(Topic::Error),
         }
@@ -254,6 +292,9 @@ pub struct InputHandled {
     /// For client commands: their sequence in the control stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_seq: Option<u64>,
+    /// Of a parent's command: which of all that it told its children this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<u64>,
 }
 
 /// Which input changed nothing, and why.
@@ -265,6 +306,9 @@ pub struct InputIgnored {
     /// For client commands: their sequence in the control stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_seq: Option<u64>,
+    /// Of a parent's command: which of all that it told its children this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<u64>,
     /// Why, as its sender is told.
     pub refusal: Refusal,
     /// What a late reply used all the same.
@@ -273,6 +317,9 @@ pub struct InputIgnored {
     /// What a late result says, where it was not known before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<Outcome>,
+    /// Of a `start` by another session: whose call gets the refusal as its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Box<Parent>>,
 }
 
 /// An input by its identity.
@@ -334,6 +381,111 @@ pub struct SessionStarted {
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// How replies are streamed.
     pub streaming: Streaming,
+    /// Models that may take the model's place, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<ModelSettings>,
+    /// Features that this session switched.
+    #[serde(default, skip_serializing_if = "Features::is_empty")]
+    pub features: Features,
+    /// Continuation settings that this session replaced; they stay when agent or model are looked up again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrides: Option<ContinuationOverride>,
+    /// The call of another session that this one performs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Box<Parent>>,
+}
+
+/// What holds from now on in a session that runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Configured {
+    /// Who asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The agent.
+    pub agent: AgentSettings,
+    /// The model.
+    pub model: ModelSettings,
+    /// Models that may take its place, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<ModelSettings>,
+    /// The new prompt and its fingerprint; none: as it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Prompt>,
+    /// All features that this session switched.
+    #[serde(default, skip_serializing_if = "Features::is_empty")]
+    pub features: Features,
+    /// All continuation settings that this session replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrides: Option<ContinuationOverride>,
+}
+
+/// A composed prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// Its text.
+    pub text: String,
+    /// SHA-256 over the text, in hex.
+    pub fingerprint: String,
+}
+
+/// A fallback of the model takes over, to the turn's end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelFellBack {
+    /// Which of the fallbacks, from 1.
+    pub number: u32,
+    /// Its id.
+    pub model: String,
+}
+
+/// An open request for a summary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SummaryOpened {
+    /// Its id.
+    pub call: CallId,
+    /// The first turn that stays as it is.
+    pub before: u32,
+    /// When its watchdog bites.
+    pub deadline: Timestamp,
+}
+
+/// What the model no longer reads. Nothing of it leaves the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContextPruned {
+    /// The turn in which it was done.
+    pub turn: u32,
+    /// Results of which head and tail are left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<String>,
+    /// Bytes of such a result, half of them its head.
+    #[serde(default)]
+    pub keep_bytes: usize,
+    /// Turns before this one are gone; 0 and 1: none, the history that came with the start aside.
+    #[serde(default)]
+    pub before_turn: u32,
+    /// Replies and results of this turn's steps before this one are gone; 0 and 1: none.
+    #[serde(default)]
+    pub before_step: u32,
+    /// What the model says about the turns that are gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// Tokens of the request before, as far as that is known.
+    pub tokens_before: u64,
+    /// Tokens after.
+    pub tokens_after: u64,
+    /// What the summary used.
+    #[serde(default)]
+    pub spent: Spent,
+}
+
+/// What a child session is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildTold {
+    /// The call that it performs.
+    pub call: CallId,
+    /// Counts all that is told to children.
+    pub number: u64,
+    /// `pause`, `resume` or `stop`.
+    pub verb: Verb,
 }
 
 /// Why a session ended.
@@ -405,6 +557,9 @@ pub struct TurnStarted {
     pub traceparent: Option<String>,
     /// The messages that begin it.
     pub messages: Vec<CommandId>,
+    /// Whether the user only asks to go on with what had ended as completed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub premature: bool,
 }
 
 /// The session's tools, as found at a turn's start.
@@ -532,7 +687,7 @@ pub struct ToolCallIdentified {
 }
 
 /// A tool call on its way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallOpened {
     /// Which call.
     pub call: CallId,
@@ -540,6 +695,22 @@ pub struct ToolCallOpened {
     pub attempt: u32,
     /// When an answer is no longer wanted.
     pub deadline: Timestamp,
+    /// Set where the loop performs the call itself, by a child session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<Child>,
+}
+
+/// A child session that performs a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Child {
+    /// The session; its id follows from the call's.
+    pub session_id: SessionId,
+    /// Its agent, as the model named it.
+    pub agent: AgentId,
+    /// What it is asked.
+    pub task: String,
+    /// What is reserved for it.
+    pub share: Share,
 }
 
 /// The one result of a tool call.
@@ -559,6 +730,9 @@ pub struct ToolCallResult {
     /// Milliseconds from dispatch to result.
     #[serde(default)]
     pub duration_ms: u64,
+    /// What the child session used that performed the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Used>,
     /// Whether it takes the place of an earlier `unknown` or `timeout`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,
@@ -764,6 +938,8 @@ pub enum GateKind {
     Approval,
     /// The turn is at a limit: may it use as much again?
     Limit(StopReason),
+    /// A model call has failed for good: shall it be tried again?
+    Error(FailureKind),
 }
 
 /// A person is asked.

@@ -119,11 +119,27 @@ impl CallId {
         Self(format!("m{turn}-{step}").into())
     }
 
+    /// The id of the request for a summary, number `index` of a turn.
+    pub fn summary(turn: u32, index: u32) -> Self {
+        Self(format!("s{turn}-{index}").into())
+    }
+
     /// The id of a step's tool call number `index`, counted from 1.
     pub fn tool(turn: u32, step: u32, index: u32) -> Self {
         Self(format!("c{turn}-{step}-{index}").into())
     }
 }
+
+impl SessionId {
+    /// The session that performs a call of another one. It follows from the call, so that it is started once.
+    pub fn child(tenant: &TenantId, parent: &Self, call: &CallId) -> Self {
+        let digest = crate::tool::sha256_hex(format!("{tenant}/{parent}/{call}").as_bytes());
+        Self(format!("child-{}", digest.get(..CHILD_DIGITS).unwrap_or(&digest)).into())
+    }
+}
+
+/// Hexadecimal digits that tell one child session from another.
+const CHILD_DIGITS: usize = 32;
 
 /// One try of a call, written `<call>.<attempt>` in a commit's list of open calls.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -48,6 +48,14 @@ pub const TOOL_CALL_GRACE: Duration = Duration::from_secs(10);
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
 /// How long an approval waits for its answer.
 pub const GATE_MAX: Duration = Duration::from_hours(24);
+/// Sessions that may stand above another one, each having asked the next.
+pub const DELEGATE_DEPTH_MAX: usize = 5;
+/// Bytes that are left of a tool result that is cut when a transcript outgrows its model's window, half of them its head.
+pub const RESULT_KEEP_BYTES: usize = 2 << 10;
+/// Bytes of the summary that takes the place of older turns.
+pub const SUMMARY_BYTES_MAX: usize = 16 << 10;
+/// Longest time for the request of a summary; after that the turns are dropped without one.
+pub const SUMMARY_MAX: Duration = Duration::from_mins(1);
 /// Time-out of a tool that declares none.
 pub const TOOL_TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 /// Longest time-out that a tool may declare.

@@ -238,6 +238,9 @@ pub struct ModelItem {
     /// `temperature`, `max_tokens` and whatever else the provider takes.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// The form that a reply must have, in the words of OpenAI's `response_format`; for models with structured output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_format: Option<Json>,
     /// How to stream.
     #[serde(default)]
     pub streaming: Streaming,

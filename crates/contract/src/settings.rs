@@ -10,6 +10,8 @@ use crate::ids::{AgentId, ToolName};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContinuationSettings {
+    /// Whether the loop goes on by itself at all; otherwise a reply without tool calls ends its turn.
+    pub enabled: bool,
     /// Whether a turn without an explicit signal ends at once, patterns unread.
     pub require_explicit_signal: bool,
     /// Steps of a turn.
@@ -26,6 +28,10 @@ pub struct ContinuationSettings {
     pub limits: Limits,
     /// What happens at a limit.
     pub on_limit: OnLimit,
+    /// What happens when a model call has failed for good.
+    pub on_error: OnError,
+    /// What happens to the oldest turns when the transcript outgrows the model's window.
+    pub prune: Prune,
 }
 
 /// What a turn may use besides steps and time. An answer "approve" at a gate grants as much again.
@@ -64,6 +70,30 @@ pub enum OnLimit {
     Ask,
 }
 
+/// What happens when a model call has failed for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// The turn ends with `error`.
+    #[default]
+    End,
+    /// A person is asked whether it should be tried again.
+    Ask,
+    /// The model's next fallback takes over for the rest of the turn; the turn ends when there is none left.
+    Fallback,
+}
+
+/// What happens to the oldest turns when the transcript outgrows the model's window. Large old results are cut first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Prune {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// The model sums them up.
+    Summarise,
+}
+
 impl ContinuationSettings {
     /// The turn's wall clock.
     pub fn turn_timeout(&self) -> Duration {
@@ -75,6 +105,7 @@ impl Default for ContinuationSettings {
     fn default() -> Self {
         let owned = |list: &[&str]| list.iter().map(|p| (*p).to_owned()).collect();
         Self {
+            enabled: true,
             require_explicit_signal: true,
             max_iterations: 5,
             timeout: 300,
@@ -93,6 +124,8 @@ impl Default for ContinuationSettings {
             ]),
             limits: Limits::default(),
             on_limit: OnLimit::default(),
+            on_error: OnError::default(),
+            prune: Prune::default(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::Spent;
 use crate::ids::ToolName;
 use crate::limits;
 use crate::model::{ItemMeta, ResultMeta};
@@ -140,7 +141,23 @@ pub struct ToolResult {
     /// Milliseconds from dispatch to result.
     #[serde(default)]
     pub duration_ms: u64,
+    /// Of child sessions only: what it used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Used>,
 }
+
+/// What a child session used.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct Used {
+    /// Tokens and money, its own children's included.
+    pub spent: Spent,
+    /// Tool calls.
+    pub tool_calls: u32,
+}
+
+/// The tool by which an agent asks another one. It is listed with the tools and performed by the loop.
+pub const DELEGATE: &str = "delegate";
 
 /// Names of the headers of a request to a tool.
 pub mod header {

@@ -5,12 +5,16 @@
 //! later; both use the one [`Splitter`], so that what was streamed is what was said, however the reply was cut.
 
 mod json;
+mod nudge;
 mod patterns;
 mod prose;
 mod read;
 mod response;
+mod schema;
 mod split;
 
+pub use nudge::is_nudge;
 pub use patterns::{Heard, PATTERNS_MAX, PatternError, Patterns, TEMPLATES, Template, template};
-pub use read::{NextAction, Reading, Signal, Status, definition, is_signal, read};
+pub use read::{NextAction, Reading, Signal, Status, is_signal, read};
+pub use schema::{definition, envelope, response_format};
 pub use split::{Found, Splitter};

@@ -1,8 +1,7 @@
 //! A whole reply, read.
 
-use contract::Json;
 use contract::event::Progress;
-use contract::model::{ToolCall, ToolDefinition};
+use contract::model::ToolCall;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -10,7 +9,7 @@ use crate::json;
 use crate::split::{Found, Splitter};
 
 /// The name of the pseudo-tool by which a model signals.
-const NAME: &str = "continuation";
+pub(crate) const NAME: &str = "continuation";
 
 /// Go on, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,42 +84,6 @@ pub struct Reading {
 /// Whether a call is the pseudo-call that only signals.
 pub fn is_signal(call: &ToolCall) -> bool {
     call.function.name == NAME
-}
-
-/// The pseudo-tool as it is offered to models.
-pub fn definition() -> Json {
-    let parameters = serde_json::json!({
-        "type": "object",
-        "properties": {
-            "status": {"type": "string", "enum": ["CONTINUE", "TERMINATE"]},
-            "reason": {"type": "string", "description": "Why, in a few words."},
-            "next_action": {
-                "type": "object",
-                "properties": {
-                    "type": {"type": "string", "enum": ["tool_call", "reasoning", "planning"]},
-                    "tool": {"type": "string"},
-                    "parameters": {"type": "object"}
-                }
-            },
-            "progress": {
-                "type": "object",
-                "properties": {
-                    "current_step": {"type": "integer"},
-                    "total_steps": {"type": "integer"},
-                    "completion_percentage": {"type": "number"},
-                    "steps_completed": {"type": "array", "items": {"type": "string"}},
-                    "steps_remaining": {"type": "array", "items": {"type": "string"}}
-                }
-            }
-        },
-        "required": ["status"]
-    });
-    Json::of(&ToolDefinition {
-        name: NAME.to_owned(),
-        description: "Says whether you go on working (CONTINUE) or are done (TERMINATE). The user never sees it."
-            .to_owned(),
-        parameters: Json::of(&parameters),
-    })
 }
 
 /// Reads a reply. The first that speaks is believed: the pseudo-call, then the envelope, whole or broken off.

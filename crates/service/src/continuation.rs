@@ -1,7 +1,7 @@
 //! `continuation_config`, as an agent and a model may have it: one layer each, and what the layers come to.
 
 use contract::limits::ITERATIONS_MAX;
-use contract::settings::{ContinuationSettings, Limits, OnLimit};
+use contract::settings::{ContinuationSettings, Limits, OnError, OnLimit, Prune};
 use reply::Patterns;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
@@ -20,6 +20,7 @@ const TIMEOUT_USUAL: std::ops::RangeInclusive<u64> = 60..=3_600;
 #[serde(default, deny_unknown_fields)]
 pub struct ContinuationEntry {
     template: Option<Spanned<String>>,
+    enabled: Option<bool>,
     require_explicit_signal: Option<bool>,
     max_iterations: Option<Spanned<u32>>,
     timeout: Option<Spanned<u64>>,
@@ -29,6 +30,8 @@ pub struct ContinuationEntry {
     termination_patterns: Option<Spanned<Vec<Spanned<String>>>>,
     limits: Option<LimitsEntry>,
     on_limit: Option<OnLimit>,
+    on_error: Option<OnError>,
+    prune: Option<Prune>,
 }
 
 /// Each limit by itself, so that an agent that changes one does not take off those of its model. `null` takes one off.
@@ -71,6 +74,7 @@ impl<T> Cap<T> {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Layer {
     template: Option<ContinuationSettings>,
+    enabled: Option<bool>,
     require_explicit_signal: Option<bool>,
     max_iterations: Option<u32>,
     timeout: Option<u64>,
@@ -79,6 +83,8 @@ pub struct Layer {
     termination_patterns: Option<Vec<String>>,
     limits: LimitsEntry,
     on_limit: Option<OnLimit>,
+    on_error: Option<OnError>,
+    prune: Option<Prune>,
 }
 
 /// Lays what is said one over the other: built-in, template, model, agent. What a session says goes over all of them,
@@ -97,6 +103,7 @@ impl Layer {
     fn over(&self, below: ContinuationSettings) -> ContinuationSettings {
         let list = |own: &Option<Vec<String>>, below| own.clone().unwrap_or(below);
         ContinuationSettings {
+            enabled: self.enabled.unwrap_or(below.enabled),
             require_explicit_signal: self.require_explicit_signal.unwrap_or(below.require_explicit_signal),
             max_iterations: self.max_iterations.unwrap_or(below.max_iterations),
             timeout: self.timeout.unwrap_or(below.timeout),
@@ -105,6 +112,8 @@ impl Layer {
             termination_patterns: list(&self.termination_patterns, below.termination_patterns),
             limits: self.limits.over(below.limits),
             on_limit: self.on_limit.unwrap_or(below.on_limit),
+            on_error: self.on_error.unwrap_or(below.on_error),
+            prune: self.prune.unwrap_or(below.prune),
         }
     }
 }
@@ -145,6 +154,7 @@ impl ContinuationEntry {
         }
         Ok(Layer {
             template: self.template.map(|name| template(file, &name)).transpose()?,
+            enabled: self.enabled,
             require_explicit_signal: self.require_explicit_signal,
             max_iterations: self.max_iterations.map(|iterations| iterations.value),
             timeout: self.timeout.map(|timeout| timeout.value),
@@ -153,6 +163,8 @@ impl ContinuationEntry {
             termination_patterns: self.termination_patterns.map(|list| patterns(file, list)).transpose()?,
             limits: self.limits.unwrap_or_default(),
             on_limit: self.on_limit,
+            on_error: self.on_error,
+            prune: self.prune,
         })
     }
 }

@@ -8,11 +8,13 @@ use contract::event::{
     AiFullReceived, Event, GateClosed, GateKind, GateOpened, InputKind, ModelCallFailed, ModelCallOpened, StopReason,
 };
 use contract::model::{FailureKind, FinishReason};
-use contract::tool::Approval;
+use contract::tool::{Approval, Outcome, Used};
 
 use crate::clock::Clock;
 use crate::guard::Guard;
-use crate::state::{Activity, Core, Life, ModelCall, Setup, Stage, ToolCallState, ToolRequest, Turn, Waiting};
+use crate::state::{
+    Activity, Core, Life, ModelCall, Question, Report, Setup, Stage, Told, ToolCallState, ToolRequest, Turn, Waiting,
+};
 
 impl Core {
     pub(crate) fn begin_commit(&mut self, slot: u64, at: Timestamp) {
@@ -32,10 +34,22 @@ impl Core {
                     InputKind::Timer => self.timer = None,
                     InputKind::Control(_) => self.touched = at,
                 }
+                self.listen(&handled.input, handled.told);
             }
             Event::InputIgnored(ignored) => {
                 self.control_seq = ignored.control_seq.unwrap_or(self.control_seq).max(self.control_seq);
                 self.spend(ignored.usage.unwrap_or_default());
+                self.listen(&ignored.input, ignored.told);
+                if let Some(parent) = &ignored.parent {
+                    let content = format!("{}: {}", ignored.refusal.code, ignored.refusal.message);
+                    self.report = Some(Report {
+                        parent: parent.clone(),
+                        outcome: Outcome::Error,
+                        content,
+                        used: Used::default(),
+                        duration_ms: 0,
+                    });
+                }
             }
             Event::SessionStarted(started) => {
                 self.life = Life::Alive;
@@ -46,10 +60,15 @@ impl Core {
                     interactive: started.interactive,
                     parameters: started.parameters.clone(),
                     streaming: started.streaming.clone(),
+                    fallbacks: started.fallbacks.clone(),
+                    features: started.features.clone(),
+                    overrides: started.overrides.clone(),
+                    parent: started.parent.clone(),
                     patterns: OnceLock::new(),
                 }));
             }
-            Event::SessionEnded(_) => {
+            Event::SessionEnded(ended) => {
+                self.report = self.reported(at, ended);
                 self.life = Life::Ended;
                 self.turn = None;
                 self.timer = None;
@@ -63,10 +82,12 @@ impl Core {
                     Mode::Steer | Mode::Interrupt => true,
                     Mode::Queue => false,
                 };
-                self.waiting.push(Waiting { id: message.message_id.clone(), steers });
+                let nudges = self.turn.is_none() && reply::is_nudge(&message.content.text());
+                self.waiting.push(Waiting { id: message.message_id.clone(), steers, nudges });
             }
             Event::TurnStarted(started) => {
                 self.turns = started.turn;
+                self.tally.premature += u32::from(started.premature);
                 self.traceparent.clone_from(&started.traceparent);
                 self.waiting.retain(|waiting| !started.messages.contains(&waiting.id));
                 self.cancels.clear();
@@ -80,6 +101,11 @@ impl Core {
                     spent: contract::event::Spent::default(),
                     text: String::new(),
                     guard: Guard::default(),
+                    attempt: 0,
+                    fallback: 0,
+                    summaries: 0,
+                    summarised: 0,
+                    squeezed: 0,
                 });
             }
             Event::ToolsResolved(tools) => self.tools = Arc::new(tools.clone()),
@@ -100,6 +126,7 @@ impl Core {
             }
             Event::AiFullReceived(reply) => self.reply_received(reply),
             Event::ToolCallIdentified(identified) => {
+                self.tally.tool_calls += 1;
                 if let Some(turn) = &mut self.turn {
                     turn.guard.called(identified.tool.as_str(), identified.arguments.get());
                 }
@@ -119,14 +146,22 @@ impl Core {
             }
             Event::ToolCallOpened(opened) => {
                 let slot = self.slot();
+                let child = opened.child.clone().map(Box::new);
                 self.set_stage(&opened.call, |stage| match stage {
                     Stage::Pending(request) => {
-                        Stage::Open { request, attempt: opened.attempt, slot, deadline: opened.deadline }
+                        Stage::Open { request, attempt: opened.attempt, slot, deadline: opened.deadline, child }
                     }
                     other @ (Stage::Announced | Stage::Gated { .. } | Stage::Open { .. } | Stage::Done(_)) => other,
                 });
             }
             Event::ToolCallResult(result) => {
+                if let Some(used) = result.used {
+                    self.spend(used.spent);
+                    self.tally.tool_calls += used.tool_calls;
+                    if let Some(turn) = &mut self.turn {
+                        turn.guard.used(used.tool_calls);
+                    }
+                }
                 if let Some(turn) = &mut self.turn {
                     turn.guard.learned(&result.content);
                 }
@@ -137,9 +172,19 @@ impl Core {
                     turn.activity = Activity::Ready;
                 }
             }
-            Event::StatusPaused(_) => self.paused = true,
-            Event::StatusResumed(_) => self.paused = false,
+            Event::StatusPaused(_) => {
+                self.paused = true;
+                self.paused_at = Some(at);
+            }
+            Event::StatusResumed(_) => {
+                self.paused = false;
+                let stood = self.paused_at.take().map(|since| at.since(since)).unwrap_or_default();
+                self.put_off(stood);
+            }
             Event::ContinuationProgress(progress) => {
+                let source = progress.source.to_string();
+                let source = source.split_once(':').map_or(source.as_str(), |(kind, _)| kind).to_owned();
+                *self.tally.decisions.entry(source).or_default() += 1;
                 if let Some(turn) = &mut self.turn
                     && matches!(turn.activity, Activity::Deciding)
                     && progress.continues
@@ -150,9 +195,55 @@ impl Core {
             Event::TurnCompleted(completed) => {
                 self.turn = None;
                 self.last_stop = Some(completed.stop_reason);
+                *self.tally.turns.entry(completed.stop_reason.as_str().to_owned()).or_default() += 1;
+                self.tally.iterations += completed.iterations;
             }
             Event::GateOpened(opened) => self.gate_opened(opened),
-            Event::GateClosed(closed) => self.gate_closed(closed),
+            Event::GateClosed(closed) => self.gate_closed(at, closed),
+            Event::Configured(configured) => self.configured(configured),
+            Event::ModelFellBack(fallen) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.fallback = fallen.number;
+                    turn.retries = 0;
+                    if let Activity::Backoff { empties, .. } = &mut turn.activity {
+                        *empties = 0;
+                    }
+                }
+            }
+            Event::SummaryOpened(opened) => {
+                let slot = self.slot();
+                if let Some(turn) = &mut self.turn {
+                    turn.summaries += 1;
+                    turn.summarised = turn.step + 1;
+                    let model = ModelCall {
+                        call: opened.call.clone(),
+                        attempt: 1,
+                        slot,
+                        deadline: opened.deadline,
+                        empties: 0,
+                        interrupted: None,
+                    };
+                    turn.activity = Activity::Summarising { model, before: opened.before };
+                }
+            }
+            Event::ContextPruned(pruned) => {
+                self.spend(pruned.spent);
+                if let Some(turn) = &mut self.turn {
+                    match turn.activity {
+                        Activity::Summarising { .. } => turn.activity = Activity::Ready,
+                        Activity::Backoff { .. } => turn.squeezed = turn.step,
+                        Activity::Ready
+                        | Activity::Thinking(_)
+                        | Activity::Deciding
+                        | Activity::Acting(_)
+                        | Activity::Asking { .. } => {}
+                    }
+                }
+            }
+            Event::ChildTold(told) => {
+                self.told = told.number;
+                self.children.insert(told.call.clone(), Told { number: told.number, verb: told.verb });
+            }
             Event::ContextCleared(_) | Event::Error(_) | Event::Unknown => {}
             Event::TimerSet(timer) => {
                 self.timers = timer.number;
@@ -177,27 +268,36 @@ impl Core {
                 Stage::Gated { request, .. } => Stage::Gated { request, expires: opened.expires },
                 other @ (Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_)) => other,
             }),
-            GateKind::Limit(limit) => {
-                if let Some(turn) = &mut self.turn {
-                    turn.activity = Activity::Asking { gate: opened.gate.clone(), limit, expires: opened.expires };
-                }
-            }
+            GateKind::Limit(limit) => self.ask(opened, Question::Limit(limit)),
+            GateKind::Error(kind) => self.ask(opened, Question::Failed { kind }),
         }
     }
 
-    fn gate_closed(&mut self, closed: &GateClosed) {
+    fn ask(&mut self, opened: &GateOpened, question: Question) {
+        if let Some(turn) = &mut self.turn {
+            turn.activity = Activity::Asking { gate: opened.gate.clone(), question, expires: opened.expires };
+        }
+    }
+
+    fn gate_closed(&mut self, at: Timestamp, closed: &GateClosed) {
         if let Some(turn) = &mut self.turn
-            && let Activity::Asking { limit, .. } = turn.activity
+            && let Activity::Asking { question, .. } = turn.activity
         {
-            turn.activity = match closed.decision {
-                AnswerDecision::Approve => {
+            turn.activity = match (closed.decision, question) {
+                (AnswerDecision::Approve, Question::Limit(limit)) => {
                     turn.guard.grant(limit);
                     if limit == StopReason::Timeout {
                         turn.clock.extend();
                     }
                     Activity::Ready
                 }
-                AnswerDecision::Deny => Activity::Deciding,
+                (AnswerDecision::Approve, Question::Failed { .. }) => {
+                    turn.guard.grant(StopReason::Error);
+                    turn.retries = 0;
+                    let call = contract::CallId::model(turn.number, turn.step);
+                    Activity::Backoff { call, attempt: turn.attempt + 1, empties: 0, retry_at: at }
+                }
+                (AnswerDecision::Deny, _) => Activity::Deciding,
             };
             return;
         }
@@ -223,9 +323,11 @@ impl Core {
             | Activity::Thinking(_)
             | Activity::Deciding
             | Activity::Acting(_)
+            | Activity::Summarising { .. }
             | Activity::Asking { .. } => 0,
         };
         turn.step = opened.step;
+        turn.attempt = opened.attempt;
         turn.activity = Activity::Thinking(ModelCall {
             call: opened.call.clone(),
             attempt: opened.attempt,
@@ -250,6 +352,7 @@ impl Core {
             | Activity::Backoff { .. }
             | Activity::Deciding
             | Activity::Acting(_)
+            | Activity::Summarising { .. }
             | Activity::Asking { .. } => 0,
         };
         if !empty {

@@ -40,6 +40,15 @@ impl Clock {
         self.limit_ms = self.limit_ms.max(self.used_ms).saturating_add(grant);
     }
 
+    /// Another limit holds from now on; what was used stays used.
+    pub(crate) fn limit(&mut self, limit: Duration) {
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        // What answers granted beyond the old limit stays granted.
+        let granted = self.limit_ms.saturating_sub(self.grant_ms);
+        self.limit_ms = limit_ms.saturating_add(granted);
+        self.grant_ms = limit_ms;
+    }
+
     /// When the time is used up; never, while it stands.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         let left = Duration::from_millis(self.limit_ms.saturating_sub(self.used_ms));

@@ -73,6 +73,9 @@ fn without_limits(settings: &ContinuationSettings, patterns: &Patterns, facts: F
     if facts.unseen {
         return verdict(true, DecisionSource::Message, "the user said something that the model has not seen");
     }
+    if !settings.enabled {
+        return verdict(false, DecisionSource::Default, "continuation is switched off");
+    }
     if let Some(signal) = facts.signal {
         return match signal.status {
             Status::Continue => {

@@ -2,7 +2,7 @@
 
 use contract::Timestamp;
 use contract::event::{CallCancelled, Event};
-use contract::ids::{CallAttempt, ToolName};
+use contract::ids::{CallAttempt, CallId, ToolName};
 
 use crate::state::{Activity, Core, Life, Stage};
 
@@ -27,6 +27,12 @@ pub enum Effect {
         /// When it is due.
         at: Timestamp,
     },
+    /// Publish the `start` of the child session that performs the call.
+    StartChild(CallAttempt),
+    /// Tell the child that performs, or performed, the call what it was told last.
+    TellChild(CallId),
+    /// Give the parent the result of its call.
+    TellParent,
     /// The session needs no timer any more.
     CancelTimer,
     /// Write the session's line in the index.
@@ -40,8 +46,14 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
             vec![Effect::CallModel(CallAttempt { call: opened.call.clone(), attempt: opened.attempt })]
         }
         Event::ToolCallOpened(opened) => {
-            vec![Effect::CallTool(CallAttempt { call: opened.call.clone(), attempt: opened.attempt })]
+            let call = CallAttempt { call: opened.call.clone(), attempt: opened.attempt };
+            vec![if opened.child.is_some() { Effect::StartChild(call) } else { Effect::CallTool(call) }]
         }
+        Event::SummaryOpened(opened) => {
+            vec![Effect::CallModel(CallAttempt { call: opened.call.clone(), attempt: 1 })]
+        }
+        Event::ChildTold(told) => vec![Effect::TellChild(told.call.clone())],
+        Event::InputIgnored(ignored) if ignored.parent.is_some() => vec![Effect::TellParent],
         Event::CallCancelled(cancelled) => vec![cancel(cancelled)],
         Event::ModelCallInterrupted(interrupted) => vec![Effect::Cancel {
             call: CallAttempt { call: interrupted.call.clone(), attempt: interrupted.attempt },
@@ -65,19 +77,25 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
         | Event::ContinuationProgress(_)
         | Event::GateOpened(_)
         | Event::GateClosed(_)
+        | Event::Configured(_)
+        | Event::ModelFellBack(_)
+        | Event::ContextPruned(_)
         | Event::ContextCleared(_)
         | Event::Error(_)
         | Event::Unknown => Vec::new(),
     }
 }
 
-/// The effects of a commit, each once.
-pub(crate) fn of_all(events: &[Event]) -> Vec<Effect> {
+/// The effects of a commit that led to this state, each once.
+pub(crate) fn of_all(core: &Core, events: &[Event]) -> Vec<Effect> {
     let mut effects = Vec::new();
     for effect in events.iter().flat_map(of) {
         if !effects.contains(&effect) {
             effects.push(effect);
         }
+    }
+    if core.report.is_some() && events.iter().any(|event| matches!(event, Event::SessionEnded(_))) {
+        effects.push(Effect::TellParent);
     }
     // Several settings of one commit: the last one counts.
     let last = effects.iter().rposition(|effect| matches!(effect, Effect::SetTimer { .. }));
@@ -96,6 +114,8 @@ fn cancel(cancelled: &CallCancelled) -> Effect {
 
 pub(crate) fn outstanding(core: &Core) -> Vec<Effect> {
     let mut effects: Vec<Effect> = core.cancels.iter().map(cancel).collect();
+    effects.extend(core.children.keys().cloned().map(Effect::TellChild));
+    effects.extend(core.report.iter().map(|_| Effect::TellParent));
     match core.life {
         Life::Unborn => return effects,
         Life::Ended => {
@@ -110,10 +130,13 @@ pub(crate) fn outstanding(core: &Core) -> Vec<Effect> {
             Activity::Thinking(model) if model.interrupted.is_some() => {
                 effects.push(Effect::Cancel { call: model.id(), tool: None });
             }
-            Activity::Thinking(model) => effects.push(Effect::CallModel(model.id())),
+            Activity::Thinking(model) | Activity::Summarising { model, .. } => {
+                effects.push(Effect::CallModel(model.id()));
+            }
             Activity::Acting(calls) => effects.extend(calls.iter().filter_map(|state| match &state.stage {
-                Stage::Open { attempt, .. } => {
-                    Some(Effect::CallTool(CallAttempt { call: state.call.clone(), attempt: *attempt }))
+                Stage::Open { attempt, child, .. } => {
+                    let call = CallAttempt { call: state.call.clone(), attempt: *attempt };
+                    Some(if child.is_some() { Effect::StartChild(call) } else { Effect::CallTool(call) })
                 }
                 Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_) => None,
             })),

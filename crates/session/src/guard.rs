@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use contract::command::Share;
 use contract::event::{Spent, StopReason};
 use contract::settings::{ContinuationSettings, Limits};
 use contract::tool::sha256_hex;
@@ -33,6 +34,26 @@ impl Guard {
         let times = self.calls.entry(digest(&format!("{tool} {arguments}"))).or_default();
         *times += 1;
         self.fresh |= *times == 1;
+    }
+
+    /// A child session made calls for this turn.
+    pub(crate) fn used(&mut self, tool_calls: u32) {
+        self.tool_calls = self.tool_calls.saturating_add(tool_calls);
+    }
+
+    /// What is left of the limits that are shared with children.
+    pub(crate) fn left(&self, settings: &ContinuationSettings, spent: Spent) -> Share {
+        let Limits { tokens, cost_usd, tool_calls, .. } = settings.limits;
+        let times = |limit| self.times(limit);
+        Share {
+            tokens: tokens.map(|max| {
+                max.saturating_mul(times(StopReason::TokenLimit).into()).saturating_sub(spent.usage.total())
+            }),
+            cost_usd: cost_usd.map(|max| (max * f64::from(times(StopReason::CostLimit)) - spent.cost_usd).max(0.0)),
+            tool_calls: tool_calls
+                .map(|max| max.saturating_mul(times(StopReason::ToolCallLimit)).saturating_sub(self.tool_calls)),
+            timeout: None,
+        }
     }
 
     /// A reply without calls, or a result, came. The same failure is nothing new either.

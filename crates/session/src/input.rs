@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::Timestamp;
-use contract::command::{Answer, Because, Refusal, SendUserMessage, Start};
+use contract::command::{Answer, Because, Configure, Refusal, SendUserMessage, Start};
 use contract::compose::Composed;
 use contract::event::InputRef;
 use contract::model::{Message, ModelFailed, ModelFinished};
@@ -20,6 +20,8 @@ pub struct Input {
     pub sent: Option<Timestamp>,
     /// Who asks, for the log.
     pub by: Option<String>,
+    /// Of a parent's command: which of all that it told its children this is.
+    pub told: Option<u64>,
     /// The W3C `traceparent` that came with it; a turn that it begins stands under it.
     pub traceparent: Option<String>,
     /// Every tool of the tenant, where a turn may begin; `None`: the session keeps those that it has.
@@ -45,6 +47,8 @@ pub enum Body {
     Answer(Answer),
     /// `clear_history`
     Clear(Because),
+    /// `configure`, with what the composer made of it.
+    Configure(Box<ConfigureInput>),
     /// `provide_tool_result`
     ToolResult(ToolResult),
     /// `model_finished`
@@ -64,4 +68,13 @@ pub struct StartInput {
     pub history: Vec<Message>,
     /// The session's parts, or why there are none.
     pub composed: Result<Box<Composed>, Refusal>,
+}
+
+/// A `configure` and what was read for it.
+#[derive(Debug, Clone)]
+pub struct ConfigureInput {
+    /// The command.
+    pub configure: Configure,
+    /// The session's parts, where another model or other features were asked for, or why there are none.
+    pub composed: Option<Result<Box<Composed>, Refusal>>,
 }

@@ -3,23 +3,42 @@
 use contract::Json;
 use contract::commit::VERSION;
 use contract::ids::CallAttempt;
-use contract::model::{ItemMeta, ModelItem, ToolDefinition};
+use contract::model::{ItemMeta, ModelItem, Streaming, ToolDefinition};
 use contract::tool::ToolItem;
 
 use crate::state::{Activity, Core, Stage};
 use crate::transcript::Transcript;
 
 pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) -> Option<ModelItem> {
-    let (setup, turn) = (core.setup.as_ref()?, core.turn.as_ref()?);
-    let Activity::Thinking(open) = &turn.activity else { return None };
+    let (setup, turn, model) = (core.setup.as_ref()?, core.turn.as_ref()?, core.model()?);
+    let (open, summarised) = match &turn.activity {
+        Activity::Thinking(open) => (open, None),
+        Activity::Summarising { model, before } => (model, Some(*before)),
+        Activity::Ready
+        | Activity::Backoff { .. }
+        | Activity::Deciding
+        | Activity::Acting(_)
+        | Activity::Asking { .. } => return None,
+    };
     if open.id() != *call {
         return None;
     }
-    let mut tools: Vec<Json> = core.tools.tools.iter().map(definition).collect();
-    let offers_signal = setup.model.multi_tool && !setup.model.structured_output;
-    if offers_signal && !tools.is_empty() {
-        tools.push(reply::definition());
+    let mut tools: Vec<Json> = Vec::new();
+    let mut response_format = None;
+    if summarised.is_none() && !core.tools.tools.is_empty() {
+        tools.extend(core.tools.tools.iter().map(definition));
+        // Without tools no signal is needed: a reply ends the turn.
+        match setup.agent.continuation.enabled.then_some((model.structured_output, model.multi_tool)) {
+            Some((true, _)) => response_format = Some(reply::response_format()),
+            Some((false, true)) => tools.push(reply::definition()),
+            Some((false, false)) | None => {}
+        }
     }
+    // Nobody watches a summary being written.
+    let streaming = match summarised {
+        Some(_) => Streaming { enabled: false, ..setup.streaming.clone() },
+        None => setup.streaming.clone(),
+    };
     let meta = ItemMeta {
         v: VERSION,
         slot: open.slot,
@@ -32,12 +51,13 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
     };
     Some(ModelItem {
         meta,
-        model: setup.model.id.clone(),
-        messages: transcript.messages(),
+        model: model.id.clone(),
+        messages: summarised.map_or_else(|| transcript.messages(), |before| transcript.to_sum_up(before)),
         tools,
-        parallel_tool_calls: setup.model.multi_tool,
+        parallel_tool_calls: model.multi_tool,
         parameters: setup.parameters.clone(),
-        streaming: setup.streaming.clone(),
+        response_format,
+        streaming,
     })
 }
 
@@ -52,7 +72,7 @@ fn definition(spec: &contract::tool::ToolSpec) -> Json {
 pub(crate) fn tool(core: &Core, call: &CallAttempt) -> Option<ToolItem> {
     let (setup, turn) = (core.setup.as_ref()?, core.turn.as_ref()?);
     let state = turn.call(&call.call)?;
-    let Stage::Open { request, attempt, slot, deadline } = &state.stage else { return None };
+    let Stage::Open { request, attempt, slot, deadline, child: None } = &state.stage else { return None };
     if *attempt != call.attempt {
         return None;
     }

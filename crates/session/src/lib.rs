@@ -5,6 +5,8 @@
 //! committed (I2). A session's transcript is built so that each tool call has exactly one result, in order (I3).
 
 mod apply;
+pub mod audit;
+mod child;
 mod clock;
 pub mod continuation;
 mod decide;
@@ -13,14 +15,18 @@ mod guard;
 mod handled;
 mod input;
 mod items;
+mod prune;
 mod state;
 mod transcript;
 mod wake;
 
+pub use child::Word;
+pub use decide::delegate_spec;
 pub use effect::Effect;
-pub use input::{Body, Input, StartInput};
+pub use input::{Body, ConfigureInput, Input, StartInput};
 
 use contract::Timestamp;
+use contract::command::{Because, Command, Start};
 use contract::commit::{Commit, Phase, SessionSummary};
 use contract::event::{Event, InputRef};
 use contract::subject::SessionKey;
@@ -36,6 +42,17 @@ pub struct Session {
     core: Core,
     handled: Handled,
     transcript: Transcript,
+}
+
+/// What the composer is to be asked for a `configure`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recompose {
+    /// The agent.
+    pub agent: contract::AgentId,
+    /// The model.
+    pub model: String,
+    /// All features that the session switched.
+    pub features: contract::command::Features,
 }
 
 /// What an input leads to. There is always at least one event.
@@ -59,7 +76,7 @@ impl Session {
     /// and a late, repeated or senseless input yields `input_ignored`. Whether an input was handled before is for the
     /// caller to ask ([`Session::handled`]).
     pub fn decide(&self, now: Timestamp, inputs: &[Input]) -> Decision {
-        decide::decide(&self.core, now, inputs)
+        decide::decide(&self.core, &self.transcript, now, inputs)
     }
 
     /// Folds the events of one commit. The only mutation.
@@ -129,6 +146,12 @@ impl Session {
         self.core.traceparent.as_deref()
     }
 
+    /// The agent's id and the model's: for counting.
+    pub fn who(&self) -> (&str, &str) {
+        let agent = self.core.setup.as_ref().map_or("", |setup| setup.agent.id.as_str());
+        (agent, self.core.model().map_or("", |model| model.id.as_str()))
+    }
+
     /// The agent's id, the turn and the step: for spans.
     pub fn position(&self) -> (&str, u32, u32) {
         let agent = self.core.setup.as_ref().map_or("", |setup| setup.agent.id.as_str());
@@ -144,11 +167,38 @@ impl Session {
             | Body::Stop(_)
             | Body::Answer(_)
             | Body::Clear(_)
+            | Body::Configure(_)
             | Body::ToolResult(_)
             | Body::ModelFinished(_)
             | Body::ModelFailed(_)
             | Body::Timer => !self.core.waiting.is_empty(),
         }
+    }
+
+    /// What must be composed before this is decided; none when it changes neither model nor prompt.
+    pub fn recomposes(&self, configure: &contract::command::Configure) -> Option<Recompose> {
+        let setup = self.core.setup.as_ref()?;
+        let asked = configure.model.is_some() || !configure.features.is_empty();
+        asked.then(|| Recompose {
+            agent: setup.agent.id.clone(),
+            model: configure.model.clone().unwrap_or_else(|| setup.model.id.clone()),
+            features: setup.features.clone().and(&configure.features),
+        })
+    }
+
+    /// The `start` of the child that performs an open call; `None` when no child does.
+    pub fn child_start(&self, call: &contract::ids::CallAttempt) -> Option<Word<Command<Start>>> {
+        self.core.child_start(call)
+    }
+
+    /// What the child of a call was told last.
+    pub fn child_word(&self, call: &contract::ids::CallId) -> Option<Word<Command<Because>>> {
+        self.core.child_word(call)
+    }
+
+    /// The result for the call of the session that asked for this one, once it is known.
+    pub fn word_to_parent(&self) -> Option<Word<contract::tool::ToolResult>> {
+        self.core.word_to_parent()
     }
 
     /// The line of the session index.

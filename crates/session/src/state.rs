@@ -1,11 +1,13 @@
 //! What a session is at one moment, the transcript aside. Phases are few and illegal mixtures cannot be written.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use contract::commit::{Phase, SessionSummary};
-use contract::event::{CallCancelled, Spent, StopReason, TimerSet, ToolsResolved};
+use contract::command::{ContinuationOverride, Features, Parent, Verb};
+use contract::commit::{Phase, SessionSummary, Tally};
+use contract::event::{CallCancelled, Child, Spent, StopReason, TimerSet, ToolsResolved};
 use contract::ids::{CallAttempt, CallId, CommandId, ToolName};
-use contract::model::Streaming;
+use contract::model::{FailureKind, Streaming};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings};
 use contract::subject::SessionKey;
 use contract::tool::{EffectClass, Outcome};
@@ -45,6 +47,42 @@ pub(crate) struct Core {
     pub(crate) spent: Spent,
     pub(crate) last_stop: Option<StopReason>,
     pub(crate) traceparent: Option<String>,
+    /// What children were told last, until their calls' results are in.
+    #[serde(default)]
+    pub(crate) children: BTreeMap<CallId, Told>,
+    /// All that was told to children.
+    #[serde(default)]
+    pub(crate) told: u64,
+    /// What the parent said last.
+    #[serde(default)]
+    pub(crate) heard: Option<Told>,
+    /// What the parent gets for its call, once that is known.
+    #[serde(default)]
+    pub(crate) report: Option<Report>,
+    #[serde(default)]
+    pub(crate) tally: Tally,
+    /// Since when it is paused.
+    #[serde(default)]
+    pub(crate) paused_at: Option<Timestamp>,
+}
+
+/// A word from a parent to a child.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    /// Counts all that the parent told; a lower one is older.
+    pub(crate) number: u64,
+    /// `pause`, `resume` or `stop`.
+    pub(crate) verb: Verb,
+}
+
+/// What a child's parent gets for its call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) parent: Box<Parent>,
+    pub(crate) outcome: Outcome,
+    pub(crate) content: String,
+    pub(crate) used: contract::tool::Used,
+    pub(crate) duration_ms: u64,
 }
 
 /// [`SessionKey`] as it is stored.
@@ -70,6 +108,15 @@ pub(crate) struct Setup {
     pub(crate) interactive: bool,
     pub(crate) parameters: serde_json::Map<String, serde_json::Value>,
     pub(crate) streaming: Streaming,
+    #[serde(default)]
+    pub(crate) fallbacks: Vec<ModelSettings>,
+    /// What the session itself switched and replaced, for when agent or model are looked up again.
+    #[serde(default)]
+    pub(crate) features: Features,
+    #[serde(default)]
+    pub(crate) overrides: Option<ContinuationOverride>,
+    #[serde(default)]
+    pub(crate) parent: Option<Box<Parent>>,
     /// The agent's patterns, compiled once.
     #[serde(skip)]
     pub(crate) patterns: OnceLock<Arc<Patterns>>,
@@ -88,6 +135,9 @@ pub(crate) struct Waiting {
     pub(crate) id: CommandId,
     /// Whether it goes into the running turn; otherwise it begins one.
     pub(crate) steers: bool,
+    /// Whether it only asks to go on.
+    #[serde(default)]
+    pub(crate) nudges: bool,
 }
 
 /// From a user message to the answer to it.
@@ -104,6 +154,21 @@ pub(crate) struct Turn {
     /// What the guards watch.
     #[serde(default)]
     pub(crate) guard: Guard,
+    /// The attempt that was opened last, of this step's model call.
+    #[serde(default)]
+    pub(crate) attempt: u32,
+    /// Which fallback answers in the model's place; 0: none.
+    #[serde(default)]
+    pub(crate) fallback: u32,
+    /// Requests for summaries.
+    #[serde(default)]
+    pub(crate) summaries: u32,
+    /// The step before which the last summary was asked for.
+    #[serde(default)]
+    pub(crate) summarised: u32,
+    /// The last step whose request was cut because the provider found it too long.
+    #[serde(default)]
+    pub(crate) squeezed: u32,
 }
 
 /// What a turn is busy with.
@@ -119,8 +184,43 @@ pub(crate) enum Activity {
     Deciding,
     /// The reply's calls run.
     Acting(Vec<ToolCallState>),
-    /// At a limit: a person is asked whether to go on.
-    Asking { gate: CallId, limit: StopReason, expires: Timestamp },
+    /// A person is asked whether to go on.
+    Asking {
+        gate: CallId,
+        #[serde(alias = "limit")]
+        question: Question,
+        expires: Timestamp,
+    },
+    /// The model sums up the turns before one, so that they can go.
+    Summarising { model: ModelCall, before: u32 },
+}
+
+/// Why a person is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Question {
+    /// The turn is at a limit: may it use as much again?
+    Limit(StopReason),
+    /// A model call failed for good: shall it be tried again?
+    Failed { kind: FailureKind },
+}
+
+impl Question {
+    /// How the turn ends when the answer is no.
+    pub(crate) fn denied(self) -> StopReason {
+        match self {
+            Self::Limit(limit) => limit,
+            Self::Failed { .. } => StopReason::Error,
+        }
+    }
+
+    /// What the answer is bound to.
+    pub(crate) fn word(self) -> String {
+        match self {
+            Self::Limit(limit) => limit.as_str().to_owned(),
+            Self::Failed { kind } => kind.code().as_str().to_owned(),
+        }
+    }
 }
 
 /// An open model call.
@@ -161,7 +261,15 @@ pub(crate) enum Stage {
     /// Waits for a person.
     Gated { request: Box<ToolRequest>, expires: Timestamp },
     /// With the executors.
-    Open { request: Box<ToolRequest>, attempt: u32, slot: u64, deadline: Timestamp },
+    Open {
+        request: Box<ToolRequest>,
+        attempt: u32,
+        slot: u64,
+        deadline: Timestamp,
+        /// The session that performs it, where the loop does.
+        #[serde(default)]
+        child: Option<Box<Child>>,
+    },
     /// Has its one result.
     Done(Outcome),
 }
@@ -221,6 +329,12 @@ impl Core {
             spent: Spent::default(),
             last_stop: None,
             traceparent: None,
+            children: BTreeMap::new(),
+            told: 0,
+            heard: None,
+            report: None,
+            tally: Tally::default(),
+            paused_at: None,
         }
     }
 
@@ -253,12 +367,29 @@ impl Core {
                     Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_) => None,
                 })
                 .collect(),
+            Activity::Summarising { model, .. } => vec![model.id()],
             Activity::Thinking(_)
             | Activity::Ready
             | Activity::Backoff { .. }
             | Activity::Deciding
             | Activity::Asking { .. } => Vec::new(),
         }
+    }
+
+    /// The model that is asked now: the session's, or the fallback that took over.
+    pub(crate) fn model(&self) -> Option<&ModelSettings> {
+        let setup = self.setup.as_deref()?;
+        let number = self.turn.as_ref().map_or(0, |turn| turn.fallback);
+        let fallback = usize::try_from(number).ok().and_then(|number| setup.fallbacks.get(number.checked_sub(1)?));
+        Some(fallback.unwrap_or(&setup.model))
+    }
+
+    pub(crate) fn tenant(&self) -> &contract::TenantId {
+        &self.key.tenant
+    }
+
+    pub(crate) fn session(&self) -> &contract::SessionId {
+        &self.key.session
     }
 
     pub(crate) fn summary(&self) -> SessionSummary {
@@ -276,6 +407,8 @@ impl Core {
             updated: self.updated,
             spent: self.spent,
             stop_reason: self.last_stop,
+            parent: self.setup.as_ref().and_then(|s| s.parent.as_ref()).map(|parent| parent.session_id.clone()),
+            tally: self.tally.clone(),
         }
     }
 }
@@ -296,6 +429,7 @@ impl Turn {
             | Activity::Thinking(_)
             | Activity::Backoff { .. }
             | Activity::Deciding
+            | Activity::Summarising { .. }
             | Activity::Asking { .. } => &[],
         }
     }
@@ -307,6 +441,7 @@ impl Turn {
             | Activity::Thinking(_)
             | Activity::Backoff { .. }
             | Activity::Deciding
+            | Activity::Summarising { .. }
             | Activity::Asking { .. } => &mut [],
         }
     }

@@ -2,24 +2,64 @@
 //! in the order of its calls, each exactly once.
 
 use contract::command::Mode;
-use contract::event::{AiFullReceived, Event, GateKind, GateOpened, ToolCallResult};
+use contract::event::{AiFullReceived, ContextPruned, Event, GateKind, GateOpened, ToolCallResult};
 use contract::ids::{CallId, CommandId};
 use contract::model::{Content, Message, ToolCall};
 use contract::tool::Outcome;
 use contract::{CallId as Id, Json};
 use serde::{Deserialize, Serialize};
 
+use crate::prune::{self, Measured};
+
 /// Messages, each serialised once.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Transcript {
     system: Option<Json>,
     messages: Vec<Json>,
+    /// Where each of them stands; missing ones, of an older fold, are the first.
+    #[serde(default)]
+    places: Vec<Place>,
+    /// The turn and step that are told of now.
+    #[serde(default)]
+    at: (u32, u32),
+    /// Bytes of the tools that go along.
+    #[serde(default)]
+    tools: usize,
+    /// Bytes of the request that is open, or was last.
+    #[serde(default)]
+    sent: usize,
+    /// What the provider counted of a request.
+    #[serde(default)]
+    pub(crate) measured: Option<Measured>,
     /// Results of the last reply's calls, in their order.
     results: Vec<Expected>,
     /// What the loop says at the start of the next step.
     nudge: Option<String>,
     /// User messages that have no place yet.
     waiting: Vec<Unplaced>,
+}
+
+/// Where a message stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// Its turn; 0: before the first one.
+    pub(crate) turn: u32,
+    pub(crate) step: u32,
+    pub(crate) kind: Kind,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// The user, or whoever spoke before the session began.
+    Said,
+    /// The loop, to the model.
+    Nudge,
+    /// The model.
+    Reply,
+    /// A tool.
+    Result,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -40,7 +80,9 @@ impl Transcript {
         match event {
             Event::SessionStarted(started) => {
                 self.system = Some(Json::of(&Message::System { content: started.prompt.clone() }));
-                self.messages = started.messages.iter().map(Json::of).collect();
+                for message in &started.messages {
+                    self.push(Json::of(message), Kind::Said);
+                }
             }
             Event::UserProcessed(user) => self.waiting.push(Unplaced {
                 id: user.message_id.clone(),
@@ -50,14 +92,22 @@ impl Transcript {
                     Mode::Queue => false,
                 },
             }),
-            Event::TurnStarted(turn) => self.place(|unplaced| turn.messages.contains(&unplaced.id)),
+            Event::TurnStarted(turn) => {
+                self.at = (turn.turn, 0);
+                self.place(|unplaced| turn.messages.contains(&unplaced.id));
+            }
+            Event::ToolsResolved(tools) => self.tools = Json::of(&tools.tools).get().len(),
             Event::ModelCallOpened(opened) if opened.attempt == 1 => {
                 self.close_step();
+                self.at = (opened.turn, opened.step);
                 if let Some(nudge) = self.nudge.take() {
-                    self.messages.push(Json::of(&Message::User { content: Content::Text(nudge) }));
+                    self.push(Json::of(&Message::User { content: Content::Text(nudge) }), Kind::Nudge);
                 }
                 self.place(|unplaced| unplaced.steers);
+                self.sent = self.bytes();
             }
+            // Another attempt: what goes out may have been cut since.
+            Event::ModelCallOpened(_) => self.sent = self.bytes(),
             Event::AiFullReceived(reply) => self.reply(reply),
             Event::ToolCallResult(result) => self.result(result),
             Event::ContinuationProgress(progress) => self.nudge.clone_from(&progress.nudge),
@@ -69,13 +119,21 @@ impl Transcript {
             }
             Event::ContextCleared(_) => {
                 self.messages.clear();
+                self.places.clear();
                 self.results.clear();
             }
+            Event::Configured(configured) => {
+                if let Some(prompt) = &configured.prompt {
+                    self.system = Some(Json::of(&Message::System { content: prompt.text.clone() }));
+                }
+            }
+            Event::ContextPruned(pruned) => self.prune(pruned),
             Event::InputHandled(_)
             | Event::InputIgnored(_)
             | Event::SessionEnded(_)
-            | Event::ToolsResolved(_)
-            | Event::ModelCallOpened(_)
+            | Event::ModelFellBack(_)
+            | Event::SummaryOpened(_)
+            | Event::ChildTold(_)
             | Event::ModelCallFailed(_)
             | Event::CallCancelled(_)
             | Event::ModelCallInterrupted(_)
@@ -118,15 +176,81 @@ impl Transcript {
         closed.messages.iter().filter_map(read).map(theirs).collect()
     }
 
+    fn push(&mut self, message: Json, kind: Kind) {
+        let (turn, step) = self.at;
+        self.messages.push(message);
+        self.places.push(Place { turn, step, kind });
+    }
+
+    /// Leaves out what an event says; a summary takes its place. Where a place is not known, of an older fold, it is as
+    /// if it were before the first turn.
+    pub(crate) fn prune(&mut self, pruned: &ContextPruned) {
+        let goes = |place: &Place| {
+            let older = place.turn == pruned.turn && place.step < pruned.before_step;
+            place.turn < pruned.before_turn || (older && place.kind != Kind::Said)
+        };
+        let summary = pruned.summary.as_ref().map(|text| {
+            let content = Content::Text(format!("Summary of what was said and done before:\n{text}"));
+            (Json::of(&Message::User { content }), Place { turn: 0, step: 0, kind: Kind::Said })
+        });
+        let kept = self.placed().filter(|(_, place)| !goes(place)).map(|(message, place)| {
+            let wanted = |id: &str| pruned.cut.iter().any(|cut| cut == id);
+            let shorter = (place.kind == Kind::Result && is_result_of(message, wanted))
+                .then(|| prune::cut(message, pruned.keep_bytes))
+                .flatten();
+            (shorter.unwrap_or_else(|| message.clone()), place)
+        });
+        let kept: Vec<(Json, Place)> = summary.into_iter().chain(kept).collect();
+        (self.messages, self.places) = kept.into_iter().unzip();
+        // The last results are not behind their reply yet.
+        for expected in &mut self.results {
+            if pruned.cut.iter().any(|cut| cut == expected.call.as_str())
+                && let Some(content) = &expected.content
+                && let Some(shorter) = prune::shorten(content, pruned.keep_bytes)
+            {
+                expected.content = Some(shorter);
+            }
+        }
+    }
+
+    pub(crate) fn system(&self) -> Option<&Json> {
+        self.system.as_ref()
+    }
+
+    /// Every message that stands, with its place.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (&Json, Place)> {
+        self.messages.iter().zip(self.places())
+    }
+
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+        let unknown = self.messages.len().saturating_sub(self.places.len());
+        let before = Place { turn: 0, step: 0, kind: Kind::Said };
+        std::iter::repeat_n(before, unknown).chain(self.places.iter().copied())
+    }
+
+    /// Bytes of all that a request would hold now.
+    pub(crate) fn bytes(&self) -> usize {
+        const FRAME: usize = 64;
+        let texts: usize = self.system.iter().chain(&self.messages).map(|message| message.get().len()).sum();
+        let results: usize =
+            self.results.iter().map(|r| FRAME + r.content.as_ref().map_or(0, |content| content.len())).sum();
+        let waiting: usize = self.waiting.iter().map(|unplaced| unplaced.message.get().len()).sum();
+        let nudge = self.nudge.as_ref().map_or(0, |nudge| FRAME + nudge.len());
+        texts + results + waiting + nudge + self.tools
+    }
+
     fn place(&mut self, chosen: impl Fn(&Unplaced) -> bool) {
         let (placed, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(chosen);
         self.waiting = waiting;
         let placed: Vec<Unplaced> = placed;
-        self.messages.extend(placed.into_iter().map(|unplaced| unplaced.message));
+        for unplaced in placed {
+            self.push(unplaced.message, Kind::Said);
+        }
     }
 
     fn reply(&mut self, reply: &AiFullReceived) {
         self.close_step();
+        self.measured = Measured::new(self.sent, reply.spent).or(self.measured);
         let content = reply.raw.clone().unwrap_or_else(|| reply.text.clone());
         if content.is_empty() && reply.reasoning.is_empty() && reply.tool_calls.is_empty() {
             return;
@@ -140,7 +264,7 @@ impl Transcript {
                 Some(Expected { call: Id::new(&call.id).ok()?, content })
             })
             .collect();
-        self.messages.push(Json::of(&Message::Assistant { content, reasoning, tool_calls }));
+        self.push(Json::of(&Message::Assistant { content, reasoning, tool_calls }), Kind::Reply);
     }
 
     fn result(&mut self, result: &ToolCallResult) {
@@ -153,9 +277,15 @@ impl Transcript {
     fn close_step(&mut self) {
         for Expected { call, content } in std::mem::take(&mut self.results) {
             let content = content.unwrap_or_else(|| "unknown: nobody knows what became of this call".to_owned());
-            self.messages.push(tool_message(&call, content));
+            self.push(tool_message(&call, content), Kind::Result);
         }
     }
+}
+
+/// Whether a message is the result of a wanted call. The id stands first; the text after it may be long.
+fn is_result_of(message: &Json, wanted: impl Fn(&str) -> bool) -> bool {
+    let id = message.get().split_once("\"tool_call_id\":\"").and_then(|(_, rest)| rest.split_once('"'));
+    id.is_some_and(|(id, _)| wanted(id))
 }
 
 /// A call's id in a session that takes the transcript over.

@@ -20,6 +20,8 @@ struct Metrics {
     sessions_ended: Counter<u64>,
     sessions_active: UpDownCounter<i64>,
     turns: Counter<u64>,
+    premature: Counter<u64>,
+    cost: Counter<f64>,
     steps: Counter<u64>,
     decisions: Counter<u64>,
     commits_refused: Counter<u64>,
@@ -56,6 +58,8 @@ pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registr
             sessions_ended: count(names::SESSIONS_ENDED),
             sessions_active: gauge(names::SESSIONS_ACTIVE),
             turns: count(names::TURNS),
+            premature: count(names::PREMATURE),
+            cost: meter.f64_counter(names::COST).build(),
             steps: count(names::STEPS),
             decisions: count(names::DECISIONS),
             commits_refused: count(names::COMMITS_REFUSED),
@@ -118,20 +122,46 @@ pub fn session(delta: i64) {
     with(|m| m.sessions_active.add(delta, &[]));
 }
 
-/// A turn ended, and why.
-pub fn turn(stop_reason: &str) {
-    with(|m| m.turns.add(1, &[label(names::REASON, stop_reason)]));
+/// Whose turn it is: an agent of `agents.yaml` and a model of `models.yaml`.
+#[derive(Debug, Clone, Copy)]
+pub struct Who<'a> {
+    /// The agent's key.
+    pub agent: &'a str,
+    /// The model's id.
+    pub model: &'a str,
+}
+
+impl Who<'_> {
+    fn labels<const N: usize>(self, more: [(&'static str, &str); N]) -> Vec<KeyValue> {
+        let own = [(attr::AGENT, self.agent), (attr::MODEL, self.model)];
+        own.into_iter().chain(more).map(|(key, value)| label(key, value)).collect()
+    }
+}
+
+/// A turn ended, why, and what it cost in US dollars.
+pub fn turn(who: Who<'_>, stop_reason: &str, cost_usd: f64) {
+    with(|m| {
+        m.turns.add(1, &who.labels([(names::REASON, stop_reason)]));
+        if cost_usd > 0.0 {
+            m.cost.add(cost_usd, &who.labels([]));
+        }
+    });
+}
+
+/// A turn began because the user asked to go on with what had ended as completed.
+pub fn premature(who: Who<'_>) {
+    with(|m| m.premature.add(1, &who.labels([])));
 }
 
 /// A step began.
-pub fn step() {
-    with(|m| m.steps.add(1, &[]));
+pub fn step(who: Who<'_>) {
+    with(|m| m.steps.add(1, &who.labels([])));
 }
 
 /// A reply was decided about. Of a source such as `pattern:<which>` only the word before the colon is kept.
-pub fn decision(source: &str) {
+pub fn decision(who: Who<'_>, source: &str) {
     let kind = source.split_once(':').map_or(source, |(kind, _)| kind);
-    with(|m| m.decisions.add(1, &[label(names::SOURCE, kind)]));
+    with(|m| m.decisions.add(1, &who.labels([(names::SOURCE, kind)])));
 }
 
 /// An item was delivered again.

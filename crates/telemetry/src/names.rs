@@ -97,11 +97,15 @@ pub mod metric {
     pub const SESSIONS_ENDED: &str = "ailoop.sessions.ended";
     /// Up-down counter: sessions begun here minus sessions ended here; sum over the replicas.
     pub const SESSIONS_ACTIVE: &str = "ailoop.sessions.active";
-    /// Counter by `reason`: turns that ended.
+    /// Counter by agent, model and `reason`: turns that ended.
     pub const TURNS: &str = "ailoop.turns";
-    /// Counter: steps.
+    /// Counter by agent and model: turns that ended as completed and that the user had to ask to go on.
+    pub const PREMATURE: &str = "ailoop.turns.premature";
+    /// Counter by agent and model, US dollars: what turns cost.
+    pub const COST: &str = "ailoop.turns.cost.usd";
+    /// Counter by agent and model: steps.
     pub const STEPS: &str = "ailoop.steps";
-    /// Counter by `source`: decisions about a reply.
+    /// Counter by agent, model and `source`: decisions about a reply.
     pub const DECISIONS: &str = "ailoop.decisions";
     /// Counter: commits that another replica was faster with.
     pub const COMMITS_REFUSED: &str = "ailoop.commits.refused";

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use telemetry::{Config, TelemetryError, metric};
+use telemetry::metric::{self, Who};
+use telemetry::{Config, TelemetryError};
 
 #[test]
 fn counted_and_read() {
-    metric::step();
+    let who = Who { agent: "e", model: "gpt" };
+    metric::step(who);
     assert_eq!(metric::render(), "", "nothing is counted before init");
     let bad = Config { filter: "a=b=c".to_owned(), ..Config::default() };
     assert!(matches!(telemetry::init("test", &bad), Err(TelemetryError::Filter { .. })));
@@ -19,8 +21,10 @@ fn counted_and_read() {
     metric::session_started();
     metric::session_started();
     metric::session_ended("completed");
-    metric::step();
-    metric::decision("pattern:termination:all done");
+    metric::step(who);
+    metric::decision(who, "pattern:termination:all done");
+    metric::turn(who, "completed", 0.5);
+    metric::premature(who);
     metric::redelivery("drive");
     metric::refused_commit();
     metric::queue_wait("model", Duration::from_millis(30));
@@ -34,8 +38,11 @@ fn counted_and_read() {
         "ailoop_sessions_started_total 2",
         "ailoop_sessions_ended_total{reason=\"completed\"} 1",
         "ailoop_sessions_active 1",
-        "ailoop_steps_total 1",
-        "ailoop_decisions_total{source=\"pattern\"} 1",
+        "ailoop_steps_total{gen_ai_agent_id=\"e\",gen_ai_request_model=\"gpt\"} 1",
+        "ailoop_decisions_total{gen_ai_agent_id=\"e\",gen_ai_request_model=\"gpt\",source=\"pattern\"} 1",
+        "ailoop_turns_total{gen_ai_agent_id=\"e\",gen_ai_request_model=\"gpt\",reason=\"completed\"} 1",
+        "ailoop_turns_premature_total{gen_ai_agent_id=\"e\",gen_ai_request_model=\"gpt\"} 1",
+        "ailoop_turns_cost_usd_total{gen_ai_agent_id=\"e\",gen_ai_request_model=\"gpt\"} 0.5",
         "ailoop_redeliveries_total{queue=\"drive\"} 1",
         "ailoop_commits_refused_total 1",
         "ailoop_queue_wait_seconds_bucket{queue=\"model\",le=\"0.05\"} 1",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bus::{Bus, BusError, Inbox, Read, Sent};
-use contract::command::{Answer, Because, Command, CommandMeta, Refusal, SendUserMessage, Start, Verb};
+use contract::command::{Answer, Because, Command, CommandMeta, Configure, Refusal, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, Phase, VERSION};
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::{Event, InputKind, InputRef};
@@ -121,6 +121,11 @@ impl Sessions {
         self.submit(caller, Verb::ClearHistory, given, None).await
     }
 
+    /// Changes settings of a session that runs.
+    pub async fn configure(&self, caller: &Caller, given: Given<Configure>) -> Result<Pending, Failure> {
+        self.submit(caller, Verb::Configure, given, None).await
+    }
+
     async fn submit<T: Serialize>(
         &self,
         caller: &Caller,
@@ -150,7 +155,7 @@ impl Sessions {
         }
 
         let edge = wait.then(|| self.me().clone());
-        let meta = CommandMeta { v: VERSION, time: clock::now(), by: Some(caller.by.clone()), edge };
+        let meta = CommandMeta { v: VERSION, time: clock::now(), by: Some(caller.by.clone()), edge, told: None };
         let body = serde_json::to_vec(&Command { meta, body })
             .map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
         let place = self.board().wait_for((key.clone(), verb, id.clone()));

@@ -4,13 +4,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use contract::ErrorCode;
-use contract::command::{Answer, AnswerDecision, Because, Mode, SendUserMessage, Start};
+use contract::command::{Answer, AnswerDecision, Because, Configure, Mode, SendUserMessage, Start};
 use contract::commit::{Phase, SessionSummary};
 use contract::model::Content;
 use contract::tool::ToolSpec;
 use futures::{Stream, stream};
 use proto::sessions_server::Sessions as Service;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
@@ -129,6 +129,20 @@ impl Service for Door {
         .await
     }
 
+    async fn configure(
+        &self,
+        request: Request<proto::ConfigureRequest>,
+    ) -> Result<Response<proto::CommandReply>, Status> {
+        let given = request.get_ref();
+        self.call("session.configure", &given.session_id, &request, async |sessions, caller| {
+            let mut configure: Configure = params::from_object(fields(&given.options_json)?)?;
+            configure.model = Some(given.model.clone()).filter(|model| !model.is_empty()).or(configure.model);
+            let given = Given::new(&given.session_id, &given.command_id, !given.no_wait, configure)?;
+            reply(sessions.configure(caller, given).await?).await
+        })
+        .await
+    }
+
     async fn answer(&self, request: Request<proto::AnswerRequest>) -> Result<Response<proto::CommandReply>, Status> {
         let given = request.get_ref();
         self.call("session.answer", &given.session_id, &request, async |sessions, caller| {
@@ -170,6 +184,35 @@ impl Service for Door {
             let list = List { phase, limit: usize::try_from(given.limit).unwrap_or(usize::MAX) };
             let found = sessions.list(caller, &list).await?;
             Ok(proto::ListReply { sessions: found.into_iter().map(info).collect() })
+        })
+        .await
+    }
+
+    async fn replay(&self, request: Request<proto::ReplayRequest>) -> Result<Response<proto::ReplayReply>, Status> {
+        let given = request.get_ref();
+        self.call("session.replay", &given.session_id, &request, async |sessions, caller| {
+            let session_id = params::session_id(&given.session_id)?;
+            let replayed = sessions.replay(caller, params::Replay { session_id, at: given.at }).await?;
+            let json = serde_json::to_string(&replayed)
+                .map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
+            Ok(proto::ReplayReply { json, slot: replayed.slot, differs: !replayed.differs.is_empty() })
+        })
+        .await
+    }
+
+    async fn stats(&self, request: Request<proto::StatsRequest>) -> Result<Response<proto::StatsReply>, Status> {
+        let given = request.get_ref();
+        self.call("session.stats", "", &request, async |sessions, caller| {
+            let since = match given.since.as_str() {
+                "" => None,
+                text => Some(contract::Timestamp::parse(text).ok_or_else(|| {
+                    Failure::bad_request("`since` must be an instant such as 2026-01-15T10:30:45Z".to_owned())
+                })?),
+            };
+            let stats = sessions.stats(caller, &params::Stats { since }).await?;
+            let json =
+                serde_json::to_string(&stats).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
+            Ok(proto::StatsReply { json })
         })
         .await
     }
@@ -247,20 +290,25 @@ fn grpc_code(code: &ErrorCode) -> Code {
 }
 
 fn start(given: &proto::StartRequest) -> Result<Start, Failure> {
-    let mut options = match given.options_json.as_str() {
-        "" => serde_json::Map::new(),
-        text => serde_json::from_str(text)
-            .map_err(|error| Failure::bad_request(format!("`options_json` must be a JSON object: {error}")))?,
-    };
+    let mut fields: Map<String, Value> = fields(&given.options_json)?;
     for (field, text) in [("agent", &given.agent), ("model", &given.model), ("prompt", &given.prompt)] {
         if !text.is_empty() {
-            options.insert(field.to_owned(), Value::from(text.as_str()));
+            fields.insert(field.to_owned(), Value::from(text.as_str()));
         }
     }
     if given.interactive {
-        options.insert("interactive".to_owned(), Value::Bool(true));
+        fields.insert("interactive".to_owned(), Value::Bool(true));
     }
-    params::from_object(options)
+    params::from_object(fields)
+}
+
+/// The fields that have no place of their own in a message.
+fn fields(options_json: &str) -> Result<Map<String, Value>, Failure> {
+    match options_json {
+        "" => Ok(Map::new()),
+        text => serde_json::from_str(text)
+            .map_err(|error| Failure::bad_request(format!("`options_json` must be a JSON object: {error}"))),
+    }
 }
 
 fn because(given: &proto::ControlRequest) -> Result<Given<Because>, Failure> {
@@ -275,6 +323,8 @@ async fn reply(pending: Pending) -> Result<proto::CommandReply, Failure> {
 
 fn info(summary: SessionSummary) -> proto::SessionInfo {
     proto::SessionInfo {
+        tally_json: serde_json::to_string(&summary.tally).unwrap_or_default(),
+        parent: summary.parent.map(String::from).unwrap_or_default(),
         session_id: summary.session_id.into(),
         tenant: summary.tenant.into(),
         phase: spelled(&summary.phase),

@@ -11,6 +11,7 @@ pub mod jsonrpc;
 pub mod params;
 pub mod queue;
 pub mod sessions;
+mod stats;
 pub mod watch;
 mod ws;
 

@@ -3,11 +3,11 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use contract::command::{Answer, Because, SendUserMessage, Start};
+use contract::command::{Answer, Because, Configure, ContinuationOverride, SendUserMessage, Start};
 use contract::commit::Phase;
 use contract::limits::{ITERATIONS_MAX, MESSAGE_BYTES_MAX};
 use contract::model::{Content, Message};
-use contract::{CommandId, ErrorCode, SessionId};
+use contract::{CommandId, ErrorCode, SessionId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -73,6 +73,9 @@ impl Checked for Start {
     const MAKES_SESSION: bool = true;
 
     fn check(&self) -> Result<(), Failure> {
+        if self.parent.is_some() {
+            return Err(Failure::bad_request("`parent` is the loop's own: an agent asks another one by `delegate`"));
+        }
         if let Some(prompt) = &self.prompt {
             message(prompt, "prompt")?;
         } else if !self.interactive {
@@ -91,13 +94,16 @@ impl Checked for Start {
                 return Err(Failure::bad_request(format!("messages[{index}]: only user and assistant texts")));
             }
         }
-        let steps = self.continuation.as_ref().and_then(|continuation| continuation.max_iterations);
-        match steps {
-            Some(steps) if !(1..=ITERATIONS_MAX).contains(&steps) => Err(Failure::bad_request(format!(
-                "continuation.max_iterations must be 1 to {ITERATIONS_MAX}, got {steps}"
-            ))),
-            Some(_) | None => Ok(()),
+        steps(self.continuation.as_ref())
+    }
+}
+
+impl Checked for Configure {
+    fn check(&self) -> Result<(), Failure> {
+        if self.continuation.is_none() && self.features.is_empty() && self.model.is_none() {
+            return Err(Failure::bad_request("nothing to change: give `continuation`, `features` or `model`"));
         }
+        steps(self.continuation.as_ref())
     }
 }
 
@@ -158,6 +164,25 @@ impl List {
     pub fn count(&self) -> usize {
         if self.limit == 0 { LIST_DEFAULT } else { self.limit.min(LIST_MAX) }
     }
+}
+
+/// What to fold again.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
+    /// The session.
+    pub session_id: SessionId,
+    /// The last slot that counts; the log's end where none is given.
+    #[serde(default)]
+    pub at: Option<u64>,
+}
+
+/// Whose statistics.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stats {
+    /// Only sessions that began at or after this instant.
+    pub since: Option<Timestamp>,
 }
 
 /// What to watch.
@@ -222,6 +247,15 @@ fn flag(params: &mut Map<String, Value>, field: &str) -> Result<Option<bool>, Fa
         None => Ok(None),
         Some(Value::Bool(flag)) => Ok(Some(flag)),
         Some(_) => Err(Failure::bad_request(format!("`{field}` must be true or false"))),
+    }
+}
+
+fn steps(continuation: Option<&ContinuationOverride>) -> Result<(), Failure> {
+    match continuation.and_then(|continuation| continuation.max_iterations) {
+        Some(steps) if !(1..=ITERATIONS_MAX).contains(&steps) => {
+            Err(Failure::bad_request(format!("continuation.max_iterations must be 1 to {ITERATIONS_MAX}, got {steps}")))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -300,6 +334,20 @@ mod tests {
                 ErrorCode::BadRequest,
                 "messages[0]",
             ),
+            (
+                refused::<Start>(
+                    json!({"prompt": "x", "parent": {"session_id": "p", "call": "c", "slot": 1, "agents": []}}),
+                ),
+                ErrorCode::BadRequest,
+                "parent",
+            ),
+            (refused::<Configure>(json!({"session_id": "s"})), ErrorCode::BadRequest, "nothing to change"),
+            (
+                refused::<Configure>(json!({"session_id": "s", "continuation": {"max_iterations": 201}})),
+                ErrorCode::BadRequest,
+                "max_iterations",
+            ),
+            (refused::<Configure>(json!({"session_id": "s", "agent": "e"})), ErrorCode::BadRequest, "agent"),
             (refused::<SendUserMessage>(json!({"text": "x"})), ErrorCode::BadRequest, "session_id"),
             (refused::<SendUserMessage>(json!({"session_id": "s"})), ErrorCode::EmptyMessage, "text"),
             (refused::<SendUserMessage>(json!({"session_id": "s", "text": ""})), ErrorCode::EmptyMessage, "content"),

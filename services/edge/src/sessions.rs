@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use bus::{Bus, Head, Read};
 use contract::Json;
-use contract::commit::SessionSummary;
+use contract::commit::{Commit, Phase, SessionSummary};
+use contract::event::Event;
 use contract::subject::SessionKey;
 use contract::tool::ToolSpec;
-use contract::{CommandId, ErrorCode, SessionId};
+use contract::{CommandId, ErrorCode, SessionId, Timestamp};
 use serde::Serialize;
 use service::tasks::Tasks;
 use session::Session;
+use session::audit::Difference;
 use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
@@ -21,6 +23,7 @@ use crate::failure::Failure;
 use crate::guard::Caller;
 use crate::params::{self, List};
 use crate::queue::{CLIENT_BYTES_MAX, ClientQueue};
+use crate::stats::{self, Stats};
 use crate::watch::feed::Feeds;
 
 /// When a client of a replica that goes down should connect again.
@@ -53,6 +56,47 @@ pub struct History {
     pub messages: Vec<Json>,
     /// The last `seq` that they include.
     pub seq: u64,
+}
+
+/// A log, folded again.
+#[derive(Debug, Clone, Serialize)]
+pub struct Replayed {
+    /// The session.
+    pub session_id: SessionId,
+    /// The slot after which this is the state.
+    pub slot: u64,
+    /// The log's last slot.
+    pub last_slot: u64,
+    /// What the session was doing then.
+    pub phase: Phase,
+    /// The last `seq` then.
+    pub seq: u64,
+    /// Every commit, in a line.
+    pub commits: Vec<Line>,
+    /// Where the fold and what was written disagree.
+    pub differs: Vec<Difference>,
+    /// The state, as a page's snapshot has it.
+    pub state: Json,
+}
+
+/// A commit, in a line.
+#[derive(Debug, Clone, Serialize)]
+pub struct Line {
+    /// Its slot.
+    pub slot: u64,
+    /// When it was decided.
+    pub time: Timestamp,
+    /// The phase after it.
+    pub phase: Phase,
+    /// Its events, by type.
+    pub events: Vec<String>,
+}
+
+impl Line {
+    fn of((slot, commit): &(u64, Commit)) -> Self {
+        let events = commit.events.iter().map(Event::name).collect();
+        Self { slot: *slot, time: commit.meta.time, phase: commit.meta.phase, events }
+    }
 }
 
 impl Sessions {
@@ -95,6 +139,36 @@ impl Sessions {
         summaries.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| b.session_id.cmp(&a.session_id)));
         summaries.truncate(list.count());
         Ok(summaries)
+    }
+
+    /// Folds a session's whole log again and compares it with what its writers saw.
+    pub async fn replay(&self, caller: &Caller, wanted: params::Replay) -> Result<Replayed, Failure> {
+        let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id };
+        let commits = self.bus().history(&key, 0).await?;
+        let Some((last, _)) = commits.last() else { return Err(Self::unknown(&key)) };
+        let slot = wanted.at.unwrap_or(*last).min(*last);
+        if let Some((_, commit)) = commits.iter().find(|(_, commit)| commit.is_newer()) {
+            let message = format!("the log was written by a newer version (fold {}); ask one of it", commit.meta.fold);
+            return Err(Failure::new(ErrorCode::NotNow, message));
+        }
+        let audit = session::audit::audit(key.clone(), &commits, Some(slot));
+        Ok(Replayed {
+            session_id: key.session,
+            slot,
+            last_slot: *last,
+            phase: audit.session.phase(),
+            seq: audit.session.seq(),
+            commits: commits.iter().map(Line::of).collect(),
+            differs: audit.differs,
+            state: audit.session.snapshot(),
+        })
+    }
+
+    /// How the turns of the tenant's sessions went, by agent and model.
+    pub async fn stats(&self, caller: &Caller, wanted: &params::Stats) -> Result<Vec<Stats>, Failure> {
+        let mut summaries = self.bus().summaries(&caller.tenant).await?;
+        summaries.retain(|summary| wanted.since.is_none_or(|since| summary.started >= since));
+        Ok(stats::of(&summaries))
     }
 
     /// The tool catalogue of the tenant.

@@ -1,18 +1,18 @@
 //! From a delivered message to an input of the loop: parsed once, at the border.
 
 use bus::{Bus, BusError, Stored};
-use contract::command::{Answer, Because, CommandMeta, Refusal, SendUserMessage, Start, Verb};
+use contract::command::{Answer, Because, CommandMeta, Configure, Refusal, SendUserMessage, Start, Verb};
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::{InputKind, InputRef};
 use contract::limits::RESUME_BYTES_MAX;
 use contract::model::{Message, ModelFailed, ModelFinished};
 use contract::streams::Objects;
 use contract::subject::{ControlSubject, SessionKey};
-use contract::tool::ToolResult;
+use contract::tool::{DELEGATE, ToolResult, ToolSpec};
 use contract::{CommandId, ErrorCode, TenantId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use session::{Body, Input, StartInput};
+use session::{Body, ConfigureInput, Input, Recompose, StartInput};
 use std::sync::Arc;
 
 /// An input as it was sent: everything but what must be read for it.
@@ -28,6 +28,7 @@ pub(crate) struct Sent {
     pub(crate) edge: Option<CommandId>,
     time: Option<Timestamp>,
     by: Option<String>,
+    told: Option<u64>,
     pub(crate) traceparent: Option<String>,
     body: SentBody,
 }
@@ -35,6 +36,7 @@ pub(crate) struct Sent {
 #[derive(Debug, Clone)]
 enum SentBody {
     Start(Box<Start>),
+    Configure(Box<Configure>),
     Ready(Body),
 }
 
@@ -59,6 +61,7 @@ impl Sent {
             edge: None,
             time: None,
             by: None,
+            told: None,
             traceparent: None,
             body: SentBody::Ready(Body::Timer),
         })
@@ -83,6 +86,7 @@ impl Sent {
             edge: None,
             time: None,
             by: None,
+            told: None,
             traceparent,
             body: SentBody::Ready(Body::Timer),
         };
@@ -94,6 +98,7 @@ impl Sent {
             Verb::Stop => SentBody::Ready(Body::Stop(sent.command::<Because>(&body)?)),
             Verb::Answer => SentBody::Ready(Body::Answer(sent.command::<Answer>(&body)?)),
             Verb::ClearHistory => SentBody::Ready(Body::Clear(sent.command::<Because>(&body)?)),
+            Verb::Configure => SentBody::Configure(Box::new(sent.command::<Configure>(&body)?)),
             Verb::ProvideToolResult => {
                 let result: ToolResult = parse(&body)?;
                 sent.hint = Some(result.meta.slot);
@@ -121,6 +126,7 @@ impl Sent {
         self.time = Some(meta.time);
         self.by = meta.by;
         self.edge = meta.edge;
+        self.told = meta.told;
         T::deserialize(serde_json::Value::Object(fields)).map_err(|error| Unreadable::Malformed(error.to_string()))
     }
 
@@ -155,15 +161,27 @@ impl Sent {
         let tenant = &self.key.tenant;
         let (body, tools) = match &self.body {
             SentBody::Start(start) => {
-                let tools = bus.tools(tenant).await?;
+                let tools = tools(bus, tenant).await?;
                 let (history, composed) = match history(bus, tenant, start).await? {
-                    Ok(history) => (history, compose(bus, tenant, start, &tools).await?),
+                    Ok(history) => (history, compose(bus, request(tenant, start, &tools)).await?),
                     Err(refusal) => (Vec::new(), Err(refusal)),
                 };
                 (Body::Start(Box::new(StartInput { start: (**start).clone(), history, composed })), Some(tools))
             }
+            SentBody::Configure(configure) => {
+                let composed = match session.recomposes(configure) {
+                    Some(Recompose { agent, model, features }) => {
+                        let tools = tools(bus, tenant).await?;
+                        let start = Start { agent: Some(agent), model: Some(model), features, ..Start::default() };
+                        Some(compose(bus, request(tenant, &start, &tools)).await?)
+                    }
+                    None => None,
+                };
+                let configure = (**configure).clone();
+                (Body::Configure(Box::new(ConfigureInput { configure, composed })), None)
+            }
             SentBody::Ready(body) => {
-                let tools = if session.wants_tools(body) { Some(bus.tools(tenant).await?) } else { None };
+                let tools = if session.wants_tools(body) { Some(tools(bus, tenant).await?) } else { None };
                 (body.clone(), tools)
             }
         };
@@ -172,6 +190,7 @@ impl Sent {
             control_seq: self.control_seq,
             sent: self.time,
             by: self.by.clone(),
+            told: self.told,
             traceparent: self.is_client().then(|| self.trace()),
             tools: tools.map(Arc::new),
             body,
@@ -201,13 +220,16 @@ async fn history(bus: &Bus, tenant: &TenantId, start: &Start) -> Result<Result<V
     Ok(Ok(messages))
 }
 
-async fn compose(
-    bus: &Bus,
-    tenant: &TenantId,
-    start: &Start,
-    tools: &[contract::tool::ToolSpec],
-) -> Result<Result<Box<contract::compose::Composed>, Refusal>, BusError> {
-    let request = ComposeRequest {
+/// Every tool of the tenant, with the one that the loop performs itself: nobody else serves it.
+async fn tools(bus: &Bus, tenant: &TenantId) -> Result<Vec<ToolSpec>, BusError> {
+    let mut tools = bus.tools(tenant).await?;
+    tools.retain(|tool| tool.name.as_str() != DELEGATE);
+    tools.push(session::delegate_spec());
+    Ok(tools)
+}
+
+fn request(tenant: &TenantId, start: &Start, tools: &[ToolSpec]) -> ComposeRequest {
+    ComposeRequest {
         tenant: tenant.clone(),
         agent: start.agent.clone(),
         model: start.model.clone(),
@@ -216,7 +238,13 @@ async fn compose(
         include_shared: true,
         tools: tools.to_vec(),
         parameters: std::collections::BTreeMap::new(),
-    };
+    }
+}
+
+async fn compose(
+    bus: &Bus,
+    request: ComposeRequest,
+) -> Result<Result<Box<contract::compose::Composed>, Refusal>, BusError> {
     Ok(match bus.compose(&request).await? {
         ComposeReply::Composed(composed) => Ok(composed),
         ComposeReply::Refused { code, message } => Err(Refusal { code, message }),

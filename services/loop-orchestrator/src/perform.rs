@@ -10,7 +10,9 @@ use contract::streams::{Objects, Queue};
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
 use futures::future::try_join_all;
-use session::{Decision, Effect, Session};
+use serde::Serialize;
+use session::{Decision, Effect, Session, Word};
+use telemetry::metric::Who;
 
 use crate::input::Sent;
 use crate::shell::{Shell, Trouble};
@@ -26,7 +28,7 @@ impl Shell {
         decision: &Decision,
         inputs: &[Sent],
     ) -> Result<(), Trouble> {
-        count(&decision.events);
+        count(after, &decision.events);
         let events = envelopes(meta, &decision.events, key, slot);
         futures::try_join!(
             publish_events(&self.bus, key, events),
@@ -119,6 +121,9 @@ async fn perform(bus: &Bus, key: &SessionKey, session: &Session, effect: &Effect
             bus.purge_item(key, tool.as_ref(), call).await?;
             bus.publish_cancel(key, call).await
         }
+        Effect::StartChild(call) => send(bus, session.child_start(call)).await,
+        Effect::TellChild(call) => send(bus, session.child_word(call)).await,
+        Effect::TellParent => send(bus, session.word_to_parent()).await,
         Effect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,
         Effect::CancelTimer => bus.cancel_timer(key).await,
         Effect::Index => {
@@ -131,21 +136,34 @@ async fn perform(bus: &Bus, key: &SessionKey, session: &Session, effect: &Effect
     }
 }
 
+/// Puts a word into another session's inbox. Sent twice it is stored once while it waits, and folded once after that.
+async fn send<T: Serialize>(bus: &Bus, word: Option<Word<T>>) -> Result<(), BusError> {
+    let Some(Word { to, verb, id, body }) = word else { return Ok(()) };
+    let body = serde_json::to_vec(&body).map_err(|error| BusError::Malformed(error.to_string()))?;
+    bus.send_control(&to, verb, &id, body.into()).await.map(drop)
+}
+
 /// Counts what a commit says, once per commit.
-fn count(events: &[Event]) {
+fn count(after: &Session, events: &[Event]) {
+    let (agent, model) = after.who();
+    let who = Who { agent, model };
     for event in events {
         if let Event::SessionStarted(_) = event {
             telemetry::metric::session_started();
         } else if let Event::SessionEnded(ended) = event {
             telemetry::metric::session_ended(ended.reason.as_str());
         } else if let Event::TurnCompleted(completed) = event {
-            telemetry::metric::turn(completed.stop_reason.as_str());
+            telemetry::metric::turn(who, completed.stop_reason.as_str(), completed.spent.cost_usd);
+        } else if let Event::TurnStarted(started) = event
+            && started.premature
+        {
+            telemetry::metric::premature(who);
         } else if let Event::ModelCallOpened(opened) = event
             && opened.attempt == 1
         {
-            telemetry::metric::step();
+            telemetry::metric::step(who);
         } else if let Event::ContinuationProgress(progress) = event {
-            telemetry::metric::decision(&decision_source(progress));
+            telemetry::metric::decision(who, &decision_source(progress));
         }
     }
 }

@@ -141,6 +141,8 @@ impl Shell {
                 refusal: refusal.clone(),
                 usage: None,
                 late: None,
+                told: None,
+                parent: None,
             })
         };
         Decision { at: self.clock.now(), events: inputs.iter().map(ignored).collect(), effects: Vec::new() }

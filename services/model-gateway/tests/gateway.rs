@@ -105,6 +105,7 @@ impl World {
         };
         let tool = |name: &str| Json::of(&json!({"name": name, "description": "", "parameters": {}}));
         ModelItem {
+            response_format: None,
             meta,
             model: "s/x".to_owned(),
             messages: vec![Json::of(&json!({"role": "user", "content": prompt}))],

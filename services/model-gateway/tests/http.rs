@@ -32,6 +32,7 @@ fn item(streamed: bool) -> ModelItem {
         agent: "a".to_owned(),
     };
     ModelItem {
+        response_format: None,
         meta,
         model: "m/up-1".to_owned(),
         messages: vec![Json::of(&json!({"role": "user", "content": "hi"}))],

@@ -37,6 +37,7 @@ fn committed(says: Says<'_>) -> ContinuationSettings {
     let over: serde_json::Value = serde_json::from_str(&format!("{{{}}}", says.session)).unwrap();
     let start: Start = serde_json::from_value(serde_json::json!({"continuation": over})).unwrap();
     let input = Input {
+        told: None,
         reference: InputRef { kind: InputKind::Control(Verb::Start), id: CommandId::new("c").unwrap() },
         control_seq: None,
         sent: None,

@@ -103,6 +103,7 @@ impl Talk {
 
     fn input(&self, verb: Verb, id: &str, body: Body) -> anyhow::Result<Input> {
         Ok(Input {
+            told: None,
             reference: InputRef { kind: InputKind::Control(verb), id: CommandId::new(id)? },
             control_seq: None,
             sent: None,
@@ -143,6 +144,7 @@ impl Talk {
         let open = self.session.open_calls();
         let call = open.first().and_then(|call| call.strip_suffix(".1")).context("no call is open")?;
         let result = ToolResult {
+            used: None,
             meta: ResultMeta { v: 1, slot: 0, call: CallId::new(call)?, attempt: 1 },
             outcome: Outcome::Ok,
             content: content.to_owned(),

@@ -3,6 +3,7 @@
 //! A world makes a session's life out of a seed: what the user, the models and the tools do, and what goes wrong. One
 //! oracle reads the log after each commit, with its own idea of what a session is. Planted bugs prove the oracle.
 
+pub mod children;
 pub mod oracle;
 pub mod plant;
 pub mod replies;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::Json;
-use contract::command::AnswerDecision;
+use contract::command::{AnswerDecision, Verb};
 use contract::event::{Event, GateKind, InputRef, StopReason};
 use contract::tool::Outcome;
 use serde_json::Value;
@@ -27,6 +27,9 @@ pub struct Oracle {
     finished: BTreeSet<String>,
     gates: BTreeSet<String>,
     open_tools: BTreeSet<String>,
+    /// Calls that children perform, and what those were told last.
+    children: BTreeMap<String, Option<Verb>>,
+    told: u64,
     messages: Vec<String>,
     max_iterations: u32,
     spent_micros: u64,
@@ -43,6 +46,10 @@ struct TurnSeen {
     granted: u32,
     /// A person said no.
     denied: bool,
+    /// Fallbacks that were taken.
+    fallbacks: u32,
+    /// A model call failed for good, and a person is asked.
+    failed: bool,
 }
 
 macro_rules! ensure {
@@ -86,6 +93,10 @@ impl Oracle {
             !(self.paused && self.turn.is_none() && self.open_model.is_some()),
             "a model call is open outside a turn"
         );
+        for (call, told) in &self.children {
+            let wanted = matches!(told, Some(Verb::Pause)) == self.paused;
+            ensure!(wanted, "the child of {call} was told {told:?} last, and paused is {}", self.paused);
+        }
         Ok(())
     }
 
@@ -119,6 +130,44 @@ impl Oracle {
                 self.turns = turn.turn;
                 self.turn = Some(TurnSeen { number: turn.turn, ..TurnSeen::default() });
             }
+            Event::Configured(configured) => {
+                let steps = configured.overrides.as_ref().and_then(|own| own.max_iterations);
+                self.max_iterations = steps.unwrap_or(self.max_iterations);
+            }
+            Event::ModelFellBack(fallen) => {
+                let turn = self.turn.as_mut().ok_or("a fallback outside a turn")?;
+                turn.fallbacks += 1;
+                ensure!(fallen.number == turn.fallbacks, "fallback {} is the {}th", fallen.number, turn.fallbacks);
+            }
+            Event::SummaryOpened(opened) => {
+                ensure!(!self.paused, "I5: a summary was asked for in a pause");
+                ensure!(self.open_model.is_none() && self.open_tools.is_empty(), "a summary while calls run");
+                let turn = self.turn.as_ref().ok_or("a summary outside a turn")?;
+                ensure!(opened.before <= turn.number, "the running turn is to be summed up");
+                ensure!(self.finished.insert(opened.call.to_string()), "two summaries under one id");
+                self.open_model = Some((opened.call.to_string(), 1));
+            }
+            Event::ContextPruned(pruned) => {
+                self.spend(pruned.spent.cost_usd);
+                let turn = self.turn.as_ref().ok_or("pruned outside a turn")?;
+                ensure!(pruned.before_turn <= turn.number, "the running turn's message was dropped");
+                if self.open_model.as_ref().is_some_and(|(call, _)| call.starts_with('s')) {
+                    self.open_model = None;
+                }
+            }
+            Event::ChildTold(told) => {
+                self.told += 1;
+                ensure!(told.number == self.told, "word {} to a child is the {}th", told.number, self.told);
+                let call = told.call.to_string();
+                ensure!(
+                    self.children.insert(call.clone(), Some(told.verb)).is_some(),
+                    "{call} is performed by no child"
+                );
+                if told.verb == Verb::Stop {
+                    self.children.remove(&call);
+                    self.open_tools.remove(&call);
+                }
+            }
             Event::ToolsResolved(_) | Event::TimerSet(_) | Event::ContextCleared(_) | Event::Error(_) => {}
             Event::Unknown => return Err("an event that nobody knows".to_owned()),
             Event::ModelCallOpened(opened) => {
@@ -134,7 +183,10 @@ impl Oracle {
                 let max = self.max_iterations * (1 + granted);
                 let Some(turn) = &mut self.turn else { return Err("a model call outside a turn".to_owned()) };
                 ensure!(opened.turn == turn.number, "a model call of another turn");
-                ensure!(turn.asked.is_none() && !turn.denied, "I4: goes on although nobody granted more");
+                ensure!(
+                    turn.asked.is_none() && !turn.denied && !turn.failed,
+                    "I4: goes on although nobody granted more"
+                );
                 if opened.attempt == 1 {
                     turn.steps += 1;
                     ensure!(opened.step == turn.steps, "step {} is the {}th", opened.step, turn.steps);
@@ -194,11 +246,18 @@ impl Oracle {
                 ensure!(!self.gates.contains(&call), "{call} runs although nobody approved");
                 ensure!(!self.results.contains_key(&call), "{call} runs after its result");
                 ensure!(self.opened.insert(call.clone()), "{call} was opened twice");
+                if opened.child.is_some() {
+                    self.children.insert(call.clone(), None);
+                }
                 self.open_tools.insert(call);
             }
             Event::ToolCallResult(result) => {
                 let call = result.call.to_string();
                 ensure!(self.in_reply(&call), "I3: a result of {call}, which is in no reply of this step");
+                self.spend(result.used.map_or(0.0, |used| used.spent.cost_usd));
+                let performed = self.children.remove(&call).is_some();
+                let own = matches!(result.outcome, Outcome::Cancelled | Outcome::Timeout | Outcome::Unknown);
+                ensure!(!performed || !own || result.used.is_some(), "{call} was given up and its child goes on");
                 let before = self.results.insert(call.clone(), result.outcome);
                 match before {
                     None => ensure!(!result.replaces, "{call}: replaces a result that is not there"),
@@ -239,6 +298,10 @@ impl Oracle {
             }
             Event::GateOpened(gate) => {
                 ensure!(self.gates.insert(gate.gate.to_string()), "a gate opened twice");
+                if let GateKind::Error(_) = gate.kind {
+                    let turn = self.turn.as_mut().ok_or("a question about a model outside a turn")?;
+                    turn.failed = true;
+                }
                 if let GateKind::Limit(limit) = gate.kind {
                     let idle = self.open_model.is_none() && self.open_tools.is_empty();
                     ensure!(idle, "a person is asked about a limit while calls run");
@@ -249,6 +312,10 @@ impl Oracle {
             Event::GateClosed(gate) => {
                 ensure!(self.gates.remove(gate.gate.as_str()), "a gate closed that was not open");
                 if let Some(turn) = &mut self.turn
+                    && std::mem::take(&mut turn.failed)
+                {
+                    turn.denied = gate.decision == AnswerDecision::Deny;
+                } else if let Some(turn) = &mut self.turn
                     && let Some(limit) = turn.asked.take()
                 {
                     match gate.decision {

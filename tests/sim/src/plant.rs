@@ -39,6 +39,14 @@ pub enum Bug {
     LeaveCallsOpen,
     /// A person should be asked, and is not.
     AskNobody,
+    /// Children are not told to pause or stop.
+    ForgetChild,
+    /// What a child cost is forgotten.
+    ForgetChildCost,
+    /// What the user asked in the running turn is pruned away.
+    PruneTooMuch,
+    /// A fallback takes over again and again.
+    FallBackForever,
 }
 
 impl Bug {
@@ -60,6 +68,10 @@ impl Bug {
         Self::ForgetTimer,
         Self::LeaveCallsOpen,
         Self::AskNobody,
+        Self::ForgetChild,
+        Self::ForgetChildCost,
+        Self::PruneTooMuch,
+        Self::FallBackForever,
     ];
 
     /// Spoils what was decided, for bugs that lie in the decision.
@@ -93,6 +105,28 @@ impl Bug {
             Self::ForgetTimer => events.retain(|event| !matches!(event, Event::TimerSet(_))),
             Self::LeaveCallsOpen => events.retain(|event| !matches!(event, Event::CallCancelled(_))),
             Self::AskNobody => events.retain(|event| !matches!(event, Event::GateOpened(_))),
+            Self::ForgetChild => events.retain(|event| !matches!(event, Event::ChildTold(_))),
+            Self::ForgetChildCost => {
+                for event in events {
+                    if let Event::ToolCallResult(result) = event {
+                        result.used = None;
+                    }
+                }
+            }
+            Self::PruneTooMuch => {
+                for event in events {
+                    if let Event::ContextPruned(pruned) = event {
+                        pruned.before_turn = pruned.turn + 1;
+                    }
+                }
+            }
+            Self::FallBackForever => {
+                for event in events {
+                    if let Event::ModelFellBack(fallen) = event {
+                        fallen.number = 1;
+                    }
+                }
+            }
             Self::OpenInPause => events.retain(|event| !matches!(event, Event::StatusResumed(_))),
             Self::None
             | Self::AcceptStaleReply

@@ -5,7 +5,7 @@ use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, Res
 use crate::rng::Rng;
 
 /// The tools of the world: pure, idempotent, at most once, and one that asks a person first.
-pub const TOOLS: &[&str] = &["look", "put", "pay", "launch"];
+pub const TOOLS: &[&str] = &["look", "put", "pay", "launch", "delegate"];
 
 /// A model's answer.
 #[derive(Debug, Clone)]
@@ -67,6 +67,8 @@ fn calls(rng: &mut Rng, reply: &mut ModelFinished) {
     for _ in 0..=rng.below(4) {
         let name = if rng.chance(5) { "no_such_tool" } else { rng.pick(TOOLS) };
         let arguments = match rng.below(20) {
+            0..17 if name == "delegate" => r#"{"agent":"p","task":"plan it"}"#,
+            17..19 if name == "delegate" => r#"{"agent":"e","task":"go round in circles"}"#,
             0 => "{\"a\":",
             1 => "[1]",
             2 => "",
@@ -95,6 +97,7 @@ pub fn failure(rng: &mut Rng, meta: ResultMeta) -> ModelFailed {
         FailureKind::Garbage,
         FailureKind::Auth,
         FailureKind::Quota,
+        FailureKind::ContextLength,
         FailureKind::Cancelled,
     ]);
     let retry_after_ms = rng.chance(20).then(|| rng.below(4_000));

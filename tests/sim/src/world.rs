@@ -1,21 +1,26 @@
 //! Ring 2: one session's life on a toy bus, with several replicas, stale views, crashes, repeats and losses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use contract::command::{Answer, AnswerDecision, Because, Mode, SendUserMessage, Start, Verb};
+use contract::command::{
+    Answer, AnswerDecision, Because, Configure, ContinuationOverride, Mode, SendUserMessage, Start, Verb,
+};
 use contract::commit::Phase;
 use contract::compose::Composed;
 use contract::event::{Event, GateKind, InputKind, InputRef};
 use contract::ids::CallAttempt;
-use contract::model::{Content, FinishReason, ResultMeta};
-use contract::settings::{AgentSettings, ContinuationSettings, Limits, ModelSettings, OnLimit, ToolFilter};
+use contract::model::{Content, FinishReason, ModelItem, ResultMeta};
+use contract::settings::{
+    AgentSettings, ContinuationSettings, Limits, ModelSettings, OnError, OnLimit, Prune, ToolFilter,
+};
 use contract::subject::SessionKey;
 use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
-use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
-use session::{Body, Effect, Input, Session, StartInput};
+use contract::{AgentId, CallId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
+use session::{Body, ConfigureInput, Effect, Input, Session, StartInput};
 
+use crate::children::{COST_MICROS, Children};
 use crate::oracle::{Oracle, valid_request};
 use crate::plant::Bug;
 use crate::replies::{self, TOOLS};
@@ -32,6 +37,67 @@ pub struct Figures {
     pub commits: u64,
     /// Virtual time.
     pub lived: Duration,
+    /// Rare things that happened.
+    pub seen: Seen,
+}
+
+/// How often something rare happened: a world in which it never does proves nothing about it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    /// Transcripts that were cut to a window.
+    pub pruned: u64,
+    /// Summaries that were asked for.
+    pub summaries: u64,
+    /// Fallbacks that took over.
+    pub fallbacks: u64,
+    /// Calls that children performed.
+    pub children: u64,
+    /// Words to children.
+    pub words: u64,
+    /// Questions to a person about a limit or a failed model.
+    pub questions: u64,
+    /// Settings changed while the session ran.
+    pub configured: u64,
+    /// Turns that were cut short by a limit.
+    pub limits: u64,
+}
+
+impl Seen {
+    fn event(&mut self, event: &Event) {
+        let counter = match event {
+            Event::ContextPruned(_) => &mut self.pruned,
+            Event::SummaryOpened(_) => &mut self.summaries,
+            Event::ModelFellBack(_) => &mut self.fallbacks,
+            Event::ToolCallOpened(opened) if opened.child.is_some() => &mut self.children,
+            Event::ChildTold(_) => &mut self.words,
+            Event::GateOpened(gate) if gate.kind != GateKind::Approval => &mut self.questions,
+            Event::Configured(_) => &mut self.configured,
+            Event::TurnCompleted(turn) if turn.stop_reason.is_limit() => &mut self.limits,
+            _ => return,
+        };
+        *counter += 1;
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            pruned: self.pruned + other.pruned,
+            summaries: self.summaries + other.summaries,
+            fallbacks: self.fallbacks + other.fallbacks,
+            children: self.children + other.children,
+            words: self.words + other.words,
+            questions: self.questions + other.questions,
+            configured: self.configured + other.configured,
+            limits: self.limits + other.limits,
+        }
+    }
+
+    /// The smallest count of all.
+    pub fn least(self) -> u64 {
+        let Self { pruned, summaries, fallbacks, children, words, questions, configured, limits } = self;
+        [pruned, summaries, fallbacks, children, words, questions, configured, limits].into_iter().min().unwrap_or(0)
+    }
 }
 
 /// Lives one session's life; the error says what the oracle found, and when.
@@ -53,6 +119,9 @@ enum Action {
     StartTool { call: CallAttempt, slot: u64, delivery: u32 },
     EndTool { call: CallAttempt, slot: u64, outcome: Outcome },
     Timer(u64),
+    StartChild { call: CallId, slot: u64 },
+    TellChild { call: CallId, number: u64, verb: Verb },
+    EndChild { call: CallId },
 }
 
 struct World {
@@ -84,7 +153,14 @@ struct World {
     trace: Vec<String>,
     public: u64,
     calm: bool,
+    children: Children,
+    /// The messages that each turn began with.
+    asked: BTreeMap<u32, Vec<CommandId>>,
 }
+
+/// Every tool of the world.
+static CATALOGUE: LazyLock<Arc<Vec<ToolSpec>>> =
+    LazyLock::new(|| Arc::new(TOOLS.iter().map(|name| spec(name)).collect()));
 
 macro_rules! ensure {
     ($condition:expr, $($why:tt)*) => {
@@ -133,6 +209,8 @@ impl World {
             trace: Vec::new(),
             public: 0,
             calm,
+            children: Children::default(),
+            asked: BTreeMap::new(),
             rng,
         }
     }
@@ -180,13 +258,33 @@ impl World {
                 45..58 => (Verb::Pause, Body::Pause(because)),
                 58..84 => (Verb::Resume, Body::Resume(because)),
                 84..86 => (Verb::Stop, Body::Stop(because)),
-                86..92 => (Verb::ClearHistory, Body::Clear(because)),
+                86..89 => (Verb::Configure, self.configure()),
+                89..92 => (Verb::ClearHistory, Body::Clear(because)),
                 92..95 => (Verb::Start, self.start(true)),
                 95..98 => (Verb::Answer, self.answer("c1-1-1", b"{\"a\":1}")),
                 _ => (Verb::Answer, self.answer("limit-1-1", b"max_iterations")),
             };
             self.command(verb, body, time);
         }
+    }
+
+    /// A model, often with too small a window.
+    fn model(&mut self) -> ModelSettings {
+        let context_window = self.rng.chance(50).then(|| 800 + self.rng.below(700));
+        ModelSettings { id: "sim".to_owned(), context_window, max_output: Some(100), ..ModelSettings::default() }
+    }
+
+    fn configure(&mut self) -> Body {
+        let continuation = ContinuationOverride {
+            max_iterations: self.rng.chance(30).then_some(self.max_iterations),
+            enabled: self.rng.chance(30).then(|| self.rng.chance(80)),
+            timeout: self.rng.chance(30).then(|| 30 + self.rng.below(240)),
+            on_error: self.rng.chance(50).then_some(OnError::Ask),
+            prune: self.rng.chance(50).then_some(Prune::Summarise),
+            ..ContinuationOverride::default()
+        };
+        let configure = Configure { continuation: Some(continuation), ..Configure::default() };
+        Body::Configure(Box::new(ConfigureInput { configure, composed: None }))
     }
 
     fn start(&mut self, interactive: bool) -> Body {
@@ -203,16 +301,19 @@ impl World {
                 ..Limits::default()
             },
             on_limit: if self.asks { OnLimit::Ask } else { OnLimit::End },
+            on_error: *self.rng.pick(&[OnError::End, OnError::Ask, OnError::Fallback]),
+            prune: *self.rng.pick(&[Prune::Drop, Prune::Summarise]),
             ..ContinuationSettings::default()
         };
+        let fallbacks = (0..self.rng.below(3)).map(|_| self.model()).collect();
         let agent = AgentId::new("e").unwrap_or_else(|_| unreachable!("a valid id"));
         let parallel = 1 + u32::try_from(self.rng.below(4)).unwrap_or(0);
         let composed = Composed {
+            fallbacks,
             prompt: "You are a simulation.".to_owned(),
             fingerprint: "f".to_owned(),
             components: Vec::new(),
             warnings: Vec::new(),
-            fallbacks: Vec::new(),
             agent: AgentSettings {
                 id: agent,
                 name: "E".to_owned(),
@@ -223,7 +324,7 @@ impl World {
                 id: "sim".to_owned(),
                 multi_tool: parallel > 1,
                 max_parallel_tools: parallel,
-                ..ModelSettings::default()
+                ..self.model()
             },
         };
         let prompt = self.rng.chance(90).then(|| Content::Text(format!("message {}", self.inputs.len())));
@@ -255,14 +356,14 @@ impl World {
         if let Some(index) = self.known.get(&reference) {
             return *index;
         }
-        let catalogue = TOOLS.iter().map(|name| spec(name)).collect();
         self.inputs.push(Input {
+            told: None,
             reference: reference.clone(),
             control_seq,
             sent: None,
             by: None,
             traceparent: None,
-            tools: Some(Arc::new(catalogue)),
+            tools: Some(CATALOGUE.clone()),
             body,
         });
         let index = self.inputs.len() - 1;
@@ -284,6 +385,29 @@ impl World {
             }
             Action::EndTool { call, slot, outcome } => {
                 self.end_tool(&call, slot, outcome);
+                Ok(())
+            }
+            Action::StartChild { call, slot } => {
+                let result = self.children.start(&call, slot);
+                let slowest = if self.fault(5) { 400_000 } else { 2_000 };
+                let delay = 1 + self.rng.below(slowest);
+                self.at(delay, Action::EndChild { call });
+                self.child_ended(result);
+                Ok(())
+            }
+            Action::TellChild { call, number, verb } => {
+                let result = self.children.hear(&call, number, verb);
+                self.child_ended(result);
+                if verb == Verb::Resume {
+                    let delay = 1 + self.rng.below(2_000);
+                    self.at(delay, Action::EndChild { call });
+                }
+                Ok(())
+            }
+            Action::EndChild { call } => {
+                let outcome = *self.rng.pick(&[Outcome::Ok, Outcome::Ok, Outcome::Error]);
+                let result = self.children.end(&call, outcome);
+                self.child_ended(result);
                 Ok(())
             }
             Action::Timer(number) => {
@@ -388,10 +512,15 @@ impl World {
             if let Event::ToolCallIdentified(identified) = event {
                 self.effects.insert(identified.call.to_string(), identified.effect);
             }
+            self.figures.seen.event(event);
+            if let Event::TurnStarted(turn) = event {
+                self.asked.insert(turn.turn, turn.messages.clone());
+            }
             if let Event::GateOpened(gate) = event {
                 let asked = match gate.kind {
-                    GateKind::Approval => "{\"a\":1}",
-                    GateKind::Limit(limit) => limit.as_str(),
+                    GateKind::Approval => "{\"a\":1}".to_owned(),
+                    GateKind::Limit(limit) => limit.as_str().to_owned(),
+                    GateKind::Error(kind) => kind.code().to_string(),
                 };
                 let answer = self.answer(gate.gate.as_str(), asked.as_bytes());
                 let delay = self.rng.below(20_000);
@@ -426,6 +555,7 @@ impl World {
                 Effect::CallModel(call) => {
                     let Some(item) = self.replicas[replica].model_item(call) else { continue };
                     valid_request(&item.messages)?;
+                    self.reads_what_was_asked(&item)?;
                     if self.stored_items.insert(call.to_string()) {
                         let (delay, slot) = (self.rng.below(50), item.meta.slot);
                         self.at(delay, Action::StartModel { call: call.clone(), slot, delivery: 1 });
@@ -452,6 +582,19 @@ impl World {
                     let delay = at.as_millis().saturating_sub(self.now) + self.rng.below(20);
                     self.at(delay, Action::Timer(*number));
                 }
+                Effect::StartChild(call) => {
+                    let Some(word) = self.replicas[replica].child_start(call) else { continue };
+                    let Some(parent) = word.body.body.parent else { return Err("a child without a parent".into()) };
+                    let delay = self.word_delay();
+                    self.at(delay, Action::StartChild { call: parent.call, slot: parent.slot });
+                }
+                Effect::TellChild(call) => {
+                    let Some(word) = self.replicas[replica].child_word(call) else { continue };
+                    let number = word.body.meta.told.unwrap_or(0);
+                    let (delay, verb) = (self.word_delay(), word.verb);
+                    self.at(delay, Action::TellChild { call: call.clone(), number, verb });
+                }
+                Effect::TellParent => return Err("nobody asked for this session".to_owned()),
                 Effect::CancelTimer => self.timer = None,
                 Effect::Index => {}
             }
@@ -564,11 +707,41 @@ impl World {
             return;
         }
         let meta = ResultMeta { v: 1, slot, call: call.call.clone(), attempt: call.attempt };
-        let result = ToolResult { meta, outcome, content: "{}".to_owned(), code: None, duration_ms: 3 };
+        let content =
+            if self.rng.chance(15) { format!("{{\"text\":\"{}\"}}", "x".repeat(4_000)) } else { "{}".to_owned() };
+        let result = ToolResult { used: None, meta, outcome, content, code: None, duration_ms: 3 };
         let id = format!("{}-{}", call.call, call.attempt);
         let index = self.input(InputKind::Control(Verb::ProvideToolResult), &id, None, Body::ToolResult(result));
         self.report(index);
         self.stored_items.remove(&call.to_string());
+    }
+
+    /// Words to a child overtake each other when their senders are slow.
+    fn word_delay(&mut self) -> u64 {
+        if self.fault(10) { self.rng.below(8_000) } else { self.rng.below(20) }
+    }
+
+    fn child_ended(&mut self, result: Option<ToolResult>) {
+        let Some(result) = result else { return };
+        if result.outcome != Outcome::Error || result.used.is_some_and(|used| used.spent.cost_usd > 0.0) {
+            self.cost_micros += COST_MICROS;
+        }
+        let id = format!("{}-1", result.meta.call);
+        let index = self.input(InputKind::Control(Verb::ProvideToolResult), &id, None, Body::ToolResult(result));
+        self.report(index);
+    }
+
+    /// What the user asked in this turn is never pruned away.
+    fn reads_what_was_asked(&self, item: &ModelItem) -> Result<(), String> {
+        if item.meta.call.as_str().starts_with('s') {
+            return Ok(());
+        }
+        for asked in self.asked.get(&item.meta.turn).into_iter().flatten() {
+            let text = format!("\"message {}\"", asked.as_str().trim_start_matches('u'));
+            let reads = item.messages.iter().any(|message| message.get().contains(&text));
+            ensure!(reads, "the model is not shown {text}, which turn {} is about", item.meta.turn);
+        }
+        Ok(())
     }
 
     fn report(&mut self, index: usize) {
@@ -597,6 +770,9 @@ impl World {
 
     /// When nothing is left to happen.
     fn at_rest(&mut self) -> Result<(), String> {
+        if let Some(call) = self.children.left_over() {
+            return Err(format!("the child of {call} lives on"));
+        }
         ensure!(!self.oracle.is_alive(), "I4: nothing is left to happen and the session has not ended");
         for input in &self.inputs {
             let folded = self.truth.handled(&input.reference).is_some();
@@ -628,6 +804,9 @@ impl World {
 }
 
 fn spec(name: &str) -> ToolSpec {
+    if name == contract::tool::DELEGATE {
+        return session::delegate_spec();
+    }
     let (effect, approval) = match name {
         "look" => (EffectClass::Pure, Approval::Never),
         "put" => (EffectClass::Idempotent, Approval::Never),

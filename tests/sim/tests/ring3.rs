@@ -4,15 +4,18 @@ use simulation::shell::{Mistake, live};
 
 #[test]
 fn no_fleet_breaks_a_rule() {
-    let mut tools = 0;
+    let (mut tools, mut children) = (0, 0);
     for seed in 0..60 {
         match live(seed, Mistake::None) {
-            Ok(life) => tools += life.tools,
+            Ok(life) => {
+                tools += life.tools;
+                children += life.children;
+            }
             Err(why) => panic!("{why}"),
         }
     }
     // A script that asks for no tool would keep every rule.
-    assert!(tools > 300, "only {tools} tool calls ran");
+    assert!(tools > 300 && children > 50, "only {tools} tool calls and {children} children ran");
 }
 
 #[test]

@@ -17,6 +17,9 @@ const ONCE: Answers = Answers { max: 1, within: Duration::from_mins(1) };
 /// What a gateway tells viewers while a reply comes; every other topic is told by the loop, after a commit.
 const STREAMED: [Topic; 2] = [Topic::AiChunkReceived, Topic::ToolCallPartial];
 
+/// What one session says to another.
+const CHILDREN: [Verb; 5] = [Verb::Start, Verb::Pause, Verb::Resume, Verb::Stop, Verb::ProvideToolResult];
+
 /// Makes streams and consumers before anything else runs. No service may.
 pub(super) fn bootstrap() -> User {
     let lists = Lists::default().publish(create());
@@ -44,6 +47,9 @@ fn orchestrator() -> User {
         .publish([text(&every::tool_item()), read_leader(Stream::Tool), purge(Stream::Tool)])
         .publish([text(&every::timer_set()), read_leader(Stream::Timer), purge(Stream::Timer)])
         .publish([text(&subject::cancel_all())])
+        // What sessions say to their children, and these to them.
+        .publish(CHILDREN.map(|verb| text(&every::control(verb))))
+        .publish([read_leader(Stream::Control)])
         .publish(objects_get(Objects::Work))
         .publish(objects_put(Objects::Work))
         // What is told.

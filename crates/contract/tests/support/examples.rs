@@ -73,7 +73,8 @@ fn key() -> SessionKey {
 }
 
 fn command<T>(body: T) -> Command<T> {
-    let meta = CommandMeta { v: VERSION, time: at(), by: Some("client".to_owned()), edge: Some(id("edge-1")) };
+    let meta =
+        CommandMeta { told: None, v: VERSION, time: at(), by: Some("client".to_owned()), edge: Some(id("edge-1")) };
     Command { meta, body }
 }
 
@@ -108,13 +109,13 @@ fn commit() -> Commit {
         trace_id: String::new(),
     };
     let message = UserProcessed { message_id: input.id.clone(), content: Content::from("Hello"), mode: Mode::Steer };
-    let turn = TurnStarted { turn: 1, traceparent: None, messages: vec![input.id.clone()] };
+    let turn = TurnStarted { premature: false, turn: 1, traceparent: None, messages: vec![input.id.clone()] };
     let call = ModelCallOpened { call: CallId::model(1, 1), attempt: 1, turn: 1, step: 1, deadline: later() };
     Commit {
         meta,
         snapshot: None,
         events: vec![
-            Event::InputHandled(InputHandled { input, control_seq: Some(17) }),
+            Event::InputHandled(InputHandled { told: None, input, control_seq: Some(17) }),
             Event::UserProcessed(message),
             Event::TurnStarted(turn),
             Event::ModelCallOpened(call),
@@ -175,6 +176,7 @@ fn model_item() -> ModelItem {
         result,
     ];
     ModelItem {
+        response_format: None,
         meta: ItemMeta { slot: 2, step: 2, ..item_meta(CallId::model(1, 2)) },
         model: "gpt-4o-mini".to_owned(),
         messages: messages.iter().map(Json::of).collect(),
@@ -224,6 +226,7 @@ fn tool_item() -> ToolItem {
 
 fn tool_result() -> ToolResult {
     ToolResult {
+        used: None,
         meta: result_meta(CallId::tool(1, 1, 1)),
         outcome: Outcome::Ok,
         content: "{\"total\":12}".to_owned(),

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use contract::event::{Event, ModelCallOpened, ToolCallOpened, ToolsResolved, TurnStarted};
+use contract::event::{Event, ModelCallOpened, StopReason, ToolCallOpened, ToolsResolved, TurnStarted};
 use contract::ids::{CallId, CommandId};
 use contract::limits::MODEL_CALL_MAX;
-use contract::tool::{ToolSpec, sha256_hex};
+use contract::tool::{DELEGATE, ToolSpec, sha256_hex};
 
 use super::Draft;
-use crate::state::{Activity, Life, Stage, ToolCallState};
+use crate::state::{Activity, Life, Stage, ToolCallState, ToolRequest};
 
 impl Draft<'_> {
     pub(super) fn advance(&mut self) {
@@ -34,7 +34,11 @@ impl Draft<'_> {
                 self.dispatch(&ready);
                 false
             }
-            Activity::Thinking(_) | Activity::Backoff { .. } | Activity::Deciding | Activity::Asking { .. } => false,
+            Activity::Thinking(_)
+            | Activity::Backoff { .. }
+            | Activity::Deciding
+            | Activity::Summarising { .. }
+            | Activity::Asking { .. } => false,
         }
     }
 
@@ -50,7 +54,9 @@ impl Draft<'_> {
         };
         self.resolve_tools();
         let traceparent = self.input.traceparent.clone().or_else(|| self.core.traceparent.clone());
-        self.emit(Event::TurnStarted(TurnStarted { turn: self.core.turns + 1, traceparent, messages }));
+        let nudged = self.core.waiting.iter().any(|waiting| waiting.nudges && messages.contains(&waiting.id));
+        let premature = nudged && self.core.last_stop == Some(StopReason::Completed);
+        self.emit(Event::TurnStarted(TurnStarted { turn: self.core.turns + 1, traceparent, messages, premature }));
         true
     }
 
@@ -76,37 +82,53 @@ impl Draft<'_> {
             return true;
         }
         let (number, step) = (turn.number, turn.step + 1);
+        if self.fit(number, step) {
+            return false;
+        }
         self.open_model_call(CallId::model(number, step), 1, step);
         false
     }
 
-    fn open_model_call(&mut self, call: CallId, attempt: u32, step: u32) {
+    pub(super) fn open_model_call(&mut self, call: CallId, attempt: u32, step: u32) {
         let Some(turn) = &self.core.turn else { return };
         let deadline = turn.clock.deadline_from(self.at).min(self.at.after(MODEL_CALL_MAX));
         let turn = turn.number;
         self.emit(Event::ModelCallOpened(ModelCallOpened { call, attempt, turn, step, deadline }));
     }
 
-    fn dispatchable(&self, calls: &[ToolCallState]) -> Vec<(CallId, u64)> {
-        let parallel = self.core.setup.as_ref().map_or(1, |setup| setup.model.max_parallel_tools.max(1));
+    fn dispatchable(&self, calls: &[ToolCallState]) -> Vec<(CallId, ToolRequest)> {
+        let parallel = self.core.model().map_or(1, |model| model.max_parallel_tools.max(1));
         let open = calls.iter().filter(|state| state.is_open()).count();
         let free = usize::try_from(parallel).unwrap_or(usize::MAX).saturating_sub(open);
         calls
             .iter()
             .filter_map(|state| match &state.stage {
-                Stage::Pending(request) => Some((state.call.clone(), request.timeout_ms)),
+                Stage::Pending(request) => Some((state.call.clone(), (**request).clone())),
                 Stage::Announced | Stage::Gated { .. } | Stage::Open { .. } | Stage::Done(_) => None,
             })
             .take(free)
             .collect()
     }
 
-    fn dispatch(&mut self, calls: &[(CallId, u64)]) {
+    fn dispatch(&mut self, calls: &[(CallId, ToolRequest)]) {
         let Some(turn) = &self.core.turn else { return };
         let end = turn.clock.deadline_from(self.at);
-        for (call, timeout_ms) in calls {
-            let deadline = self.at.after(std::time::Duration::from_millis(*timeout_ms)).min(end);
-            self.emit(Event::ToolCallOpened(ToolCallOpened { call: call.clone(), attempt: 1, deadline }));
+        for (call, request) in calls {
+            let deadline = self.at.after(std::time::Duration::from_millis(request.timeout_ms)).min(end);
+            let child = (request.tool.as_str() == DELEGATE)
+                .then(|| self.child(call, &request.arguments, self.delegates_waiting(), deadline))
+                .flatten();
+            self.emit(Event::ToolCallOpened(ToolCallOpened { call: call.clone(), attempt: 1, deadline, child }));
         }
+    }
+
+    /// Calls that a child is to perform and that nobody performs yet: they share what is left.
+    fn delegates_waiting(&self) -> u32 {
+        let waits = |state: &&ToolCallState| match &state.stage {
+            Stage::Pending(request) | Stage::Gated { request, .. } => request.tool.as_str() == DELEGATE,
+            Stage::Announced | Stage::Open { .. } | Stage::Done(_) => false,
+        };
+        let calls = self.core.turn.as_ref().map_or(&[][..], |turn| turn.calls());
+        u32::try_from(calls.iter().filter(waits).count()).unwrap_or(u32::MAX)
     }
 }

@@ -1,7 +1,7 @@
 //! `pause`, `resume`, `stop`, `clear_history`.
 
 use contract::ErrorCode;
-use contract::command::Because;
+use contract::command::{Because, Verb};
 use contract::event::{ContextCleared, EndReason, Event, StatusChanged, StopReason};
 
 use super::{Draft, Ignored};
@@ -18,6 +18,7 @@ impl Draft<'_> {
         self.handled();
         let status = self.status(because);
         self.emit(Event::StatusPaused(status));
+        self.tell_children(Verb::Pause);
         Ok(())
     }
 
@@ -28,6 +29,7 @@ impl Draft<'_> {
         self.handled();
         let status = self.status(because);
         self.emit(Event::StatusResumed(status));
+        self.tell_children(Verb::Resume);
         Ok(())
     }
 

@@ -57,6 +57,8 @@ impl Draft<'_> {
             | Activity::Ready
             | Activity::Deciding
             | Activity::Acting(_)
+            // The step that reads the message has not begun.
+            | Activity::Summarising { .. }
             | Activity::Asking { .. } => return,
         };
         self.emit(event);

@@ -1,6 +1,9 @@
 //! From an input to events. Handlers say what happened; [`Draft::advance`] then opens whatever may be opened.
 
 mod advance;
+mod child;
+mod configure;
+mod context;
 mod control;
 mod message;
 mod model;
@@ -9,23 +12,25 @@ mod timer;
 mod tool;
 mod turn;
 
-use contract::command::Refusal;
+pub use child::delegate_spec;
+use contract::command::{Parent, Refusal};
 use contract::event::{Event, InputHandled, InputIgnored, Spent, TimerSet};
 use contract::limits::COMMAND_AGE_MAX;
 use contract::tool::Outcome;
 use contract::{ErrorCode, Timestamp};
 
 use crate::state::{Core, Life};
+use crate::transcript::Transcript;
 use crate::{Body, Decision, Input, effect};
 
 /// Decides about inputs that become one commit. Each sees what the ones before it did.
-pub(crate) fn decide(core: &Core, now: Timestamp, inputs: &[Input]) -> Decision {
+pub(crate) fn decide(core: &Core, transcript: &Transcript, now: Timestamp, inputs: &[Input]) -> Decision {
     let mut core = core.clone();
     let mut at = now.max(core.updated);
     core.begin_commit(core.next_slot(), at);
     let mut events = Vec::new();
     for input in inputs {
-        let mut draft = Draft { core, at, events, input };
+        let mut draft = Draft { core, transcript, at, events, input };
         match draft.handle() {
             Ok(()) => draft.advance(),
             Err(ignored) => draft.ignore(ignored),
@@ -33,13 +38,15 @@ pub(crate) fn decide(core: &Core, now: Timestamp, inputs: &[Input]) -> Decision 
         draft.set_timer();
         Draft { core, at, events, .. } = draft;
     }
-    let effects = effect::of_all(&events);
+    let effects = effect::of_all(&core, &events);
     Decision { at, events, effects }
 }
 
 /// A decision in the making: a copy of the state to which each event is applied as it is written.
 struct Draft<'a> {
     core: Core,
+    /// As it was before the first input.
+    transcript: &'a Transcript,
     at: Timestamp,
     events: Vec<Event>,
     input: &'a Input,
@@ -50,11 +57,12 @@ struct Ignored {
     refusal: Refusal,
     spent: Option<Spent>,
     late: Option<Outcome>,
+    parent: Option<Box<Parent>>,
 }
 
 impl Ignored {
     fn because(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { refusal: Refusal { code, message: message.into() }, spent: None, late: None }
+        Self { refusal: Refusal { code, message: message.into() }, spent: None, late: None, parent: None }
     }
 }
 
@@ -66,14 +74,15 @@ impl Draft<'_> {
 
     fn handled(&mut self) {
         let input = self.input.reference.clone();
-        self.emit(Event::InputHandled(InputHandled { input, control_seq: self.input.control_seq }));
+        let (control_seq, told) = (self.input.control_seq, self.input.told);
+        self.emit(Event::InputHandled(InputHandled { input, control_seq, told }));
     }
 
     fn ignore(&mut self, ignored: Ignored) {
-        let Ignored { refusal, spent, late } = ignored;
+        let Ignored { refusal, spent, late, parent } = ignored;
         let input = self.input.reference.clone();
-        let control_seq = self.input.control_seq;
-        self.emit(Event::InputIgnored(InputIgnored { input, control_seq, refusal, usage: spent, late }));
+        let (control_seq, told) = (self.input.control_seq, self.input.told);
+        self.emit(Event::InputIgnored(InputIgnored { input, control_seq, told, refusal, usage: spent, late, parent }));
         self.keep_timer();
     }
 
@@ -99,6 +108,7 @@ impl Draft<'_> {
             }
             Body::Answer(answer) => self.answer(answer),
             Body::Clear(_) => self.clear(),
+            Body::Configure(configure) => self.configure(configure),
             Body::ToolResult(result) => self.tool_result(result),
             Body::ModelFinished(finished) => self.model_finished(finished),
             Body::ModelFailed(failed) => self.model_failed(failed),
@@ -113,6 +123,11 @@ impl Draft<'_> {
             let hours = COMMAND_AGE_MAX.as_secs() / 3_600;
             let message = format!("the command is older than {hours} hours; send it again under a new id");
             return Err(Ignored::because(ErrorCode::StaleCommand, message));
+        }
+        if let (Some(number), Some(heard)) = (self.input.told, &self.core.heard)
+            && number <= heard.number
+        {
+            return Err(Ignored::because(ErrorCode::NotNow, "the parent said something else since"));
         }
         let starts = matches!(self.input.body, Body::Start(_));
         match (self.core.life, starts) {
@@ -132,6 +147,7 @@ impl Draft<'_> {
             ignored.spent = Some(Spent { usage: failed.usage, cost_usd: failed.cost_usd });
         } else if let Body::ToolResult(result) = &self.input.body {
             ignored.late = Some(result.outcome);
+            ignored.spent = result.used.map(|used| used.spent);
         }
         ignored
     }

@@ -5,11 +5,13 @@ use std::time::Duration;
 use contract::ErrorCode;
 use contract::commit::VERSION;
 use contract::event::{
-    AiFullReceived, ContinuationProgress, DecisionSource, Event, ModelCallFailed, Progress, Spent, StopReason,
+    AiFullReceived, ContinuationProgress, DecisionSource, Event, ModelCallFailed, ModelFellBack, Progress, Spent,
+    StopReason,
 };
 use contract::ids::CallId;
 use contract::limits::{EMPTY_REPLIES_MAX, MODEL_RETRIES_MAX};
 use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, ToolCall, Usage};
+use contract::settings::OnError;
 use contract::tool::sha256_hex;
 
 use super::{Draft, Ignored};
@@ -46,6 +48,7 @@ impl Draft<'_> {
             }
             Activity::Thinking(_)
             | Activity::Backoff { .. }
+            | Activity::Summarising { .. }
             | Activity::Ready
             | Activity::Deciding
             | Activity::Acting(_)
@@ -54,6 +57,11 @@ impl Draft<'_> {
     }
 
     pub(super) fn model_finished(&mut self, finished: &ModelFinished) -> Result<(), Ignored> {
+        if let Some(before) = self.summarises(&finished.meta.call) {
+            self.handled();
+            self.summary(finished, before);
+            return Ok(());
+        }
         let Some(awaited) = self.awaited(&finished.meta.call) else {
             return Err(self.late(ErrorCode::NotNow, "the call was answered, cancelled or superseded"));
         };
@@ -90,12 +98,11 @@ impl Draft<'_> {
             self.attempt_failed(finished, FailureKind::Empty, "the reply is empty", Some(self.at));
         } else {
             let message = format!("the model sent {EMPTY_REPLIES_MAX} empty replies; rephrase, or use another model");
-            self.attempt_failed(finished, FailureKind::Empty, &message, None);
-            self.give_up(FailureKind::Empty, &message, &finished.meta.call);
+            self.give_up(finished, FailureKind::Empty, &message);
         }
     }
 
-    fn attempt_failed(
+    pub(super) fn attempt_failed(
         &mut self,
         finished: &ModelFinished,
         kind: FailureKind,
@@ -177,6 +184,11 @@ impl Draft<'_> {
     }
 
     pub(super) fn model_failed(&mut self, failed: &ModelFailed) -> Result<(), Ignored> {
+        if let Some(before) = self.summarises(&failed.meta.call) {
+            self.handled();
+            self.forget(before, Some(Spent { usage: failed.usage, cost_usd: failed.cost_usd }));
+            return Ok(());
+        }
         let awaited = self.awaited(&failed.meta.call).filter(|awaited| awaited.attempt == Some(failed.meta.attempt));
         let Some(awaited) = awaited else {
             return Err(self.late(ErrorCode::NotNow, "that attempt was answered, cancelled or superseded"));
@@ -205,14 +217,41 @@ impl Draft<'_> {
             self.at.after(backoff.max(retry_after.unwrap_or_default()))
         });
         let retry_at = retry_at.filter(|retry_at| *retry_at < turn.clock.deadline_from(self.at));
-        self.attempt_failed(report, kind, message, retry_at);
-        if retry_at.is_none() {
-            self.give_up(kind, message, &report.meta.call);
+        match retry_at {
+            Some(retry_at) => self.attempt_failed(report, kind, message, Some(retry_at)),
+            None => self.give_up(report, kind, message),
         }
     }
 
-    fn give_up(&mut self, kind: FailureKind, message: &str, call: &CallId) {
-        self.error(kind.code(), message, kind.passes(), format!("model call {call}"));
+    /// Nothing is left to try with this model and this transcript.
+    fn give_up(&mut self, report: &ModelFinished, kind: FailureKind, message: &str) {
+        if kind == FailureKind::ContextLength && self.squeeze(report, message) {
+            return;
+        }
+        let Some(setup) = self.core.setup.clone() else { return };
+        let during = format!("model call {}", report.meta.call);
+        match setup.agent.continuation.on_error {
+            OnError::Fallback => {
+                let taken = self.core.turn.as_ref().map_or(0, |turn| turn.fallback);
+                if let Some(next) = usize::try_from(taken).ok().and_then(|taken| setup.fallbacks.get(taken)) {
+                    self.attempt_failed(report, kind, message, Some(self.at));
+                    let message = format!("{message}; {} takes over", next.id);
+                    self.error(kind.code(), &message, true, during);
+                    let (number, model) = (taken + 1, next.id.clone());
+                    self.emit(Event::ModelFellBack(ModelFellBack { number, model }));
+                    return;
+                }
+            }
+            OnError::Ask => {
+                self.attempt_failed(report, kind, message, None);
+                self.error(kind.code(), message, kind.passes(), during);
+                self.ask_about(kind);
+                return;
+            }
+            OnError::End => {}
+        }
+        self.attempt_failed(report, kind, message, None);
+        self.error(kind.code(), message, kind.passes(), during);
         self.end_turn(StopReason::Error);
     }
 

@@ -1,19 +1,26 @@
 //! `start`: the session's beginning.
 
 use contract::ErrorCode;
-use contract::command::{ContinuationOverride, Mode, Start};
-use contract::event::{Event, SessionStarted};
-use contract::limits::ITERATIONS_MAX;
+use contract::command::{Mode, Parent, Share, Start, Verb};
+use contract::event::{Event, SessionStarted, StatusChanged};
 use contract::model::Message;
 use contract::settings::{AgentSettings, ContinuationSettings, ToolFilter};
 
 use super::{Draft, Ignored};
 use crate::StartInput;
-use reply::Patterns;
 
 impl Draft<'_> {
     pub(super) fn start(&mut self, input: &StartInput) -> Result<(), Ignored> {
+        // Whoever waits for a child is told when there will be none.
+        self.begin(input).map_err(|ignored| Ignored { parent: input.start.parent.clone().map(Box::new), ..ignored })
+    }
+
+    fn begin(&mut self, input: &StartInput) -> Result<(), Ignored> {
         let start = &input.start;
+        let before = self.core.heard.as_ref().map(|heard| heard.verb);
+        if before == Some(Verb::Stop) {
+            return Err(Ignored::because(ErrorCode::NotNow, "the call was called off before it began"));
+        }
         let composed = match &input.composed {
             Ok(composed) => composed,
             Err(refusal) => return Err(Ignored::because(refusal.code.clone(), refusal.message.clone())),
@@ -24,11 +31,15 @@ impl Draft<'_> {
         for message in &start.messages {
             check_history(message)?;
         }
-        let agent = AgentSettings {
-            continuation: continuation(&composed.agent.continuation, start.continuation.as_ref())?,
-            tools: tools(&composed.agent.tools, start),
-            ..composed.agent.clone()
-        };
+        let mut continuation = super::configure::checked(start.continuation.as_ref(), &composed.agent.continuation)?;
+        if let Some(parent) = &start.parent {
+            if let Some(message) = super::child::circles(&parent.agents, &composed.agent.id) {
+                return Err(Ignored::because(ErrorCode::DelegationRefused, message));
+            }
+            share(&mut continuation, parent);
+        }
+        let agent =
+            AgentSettings { continuation, tools: tools(&composed.agent.tools, start), ..composed.agent.clone() };
         self.handled();
         self.emit(Event::SessionStarted(Box::new(SessionStarted {
             agent,
@@ -39,9 +50,16 @@ impl Draft<'_> {
             messages: input.history.iter().chain(&start.messages).cloned().collect(),
             parameters: start.parameters.clone(),
             streaming: start.streaming.clone().unwrap_or_default(),
+            fallbacks: composed.fallbacks.clone(),
+            features: start.features.clone(),
+            overrides: start.continuation.clone(),
+            parent: start.parent.clone().map(Box::new),
         })));
         if let Some(prompt) = &start.prompt {
             self.user_message(prompt, Mode::Queue);
+        }
+        if before == Some(Verb::Pause) {
+            self.emit(Event::StatusPaused(StatusChanged { by: self.input.by.clone(), reason: None }));
         }
         Ok(())
     }
@@ -59,40 +77,21 @@ fn check_history(message: &Message) -> Result<(), Ignored> {
     }
 }
 
-fn continuation(
-    base: &ContinuationSettings,
-    over: Option<&ContinuationOverride>,
-) -> Result<ContinuationSettings, Ignored> {
-    let mut settings = base.clone();
-    if let Some(over) = over {
-        let ContinuationOverride {
-            require_explicit_signal,
-            max_iterations,
-            timeout,
-            continue_on_length,
-            continuation_patterns,
-            termination_patterns,
-            limits,
-            on_limit,
-        } = over.clone();
-        settings.require_explicit_signal = require_explicit_signal.unwrap_or(settings.require_explicit_signal);
-        settings.max_iterations = max_iterations.unwrap_or(settings.max_iterations);
-        settings.timeout = timeout.unwrap_or(settings.timeout);
-        settings.continue_on_length = continue_on_length.unwrap_or(settings.continue_on_length);
-        settings.continuation_patterns = continuation_patterns.unwrap_or(settings.continuation_patterns);
-        settings.termination_patterns = termination_patterns.unwrap_or(settings.termination_patterns);
-        settings.limits = limits.unwrap_or(settings.limits);
-        settings.on_limit = on_limit.unwrap_or(settings.on_limit);
+/// A child uses at most what its parent reserved for it.
+pub(super) fn share(settings: &mut ContinuationSettings, parent: &Parent) {
+    let Share { tokens, cost_usd, tool_calls, timeout } = parent.share;
+    let limits = &mut settings.limits;
+    limits.tokens = least(limits.tokens, tokens, u64::min);
+    limits.cost_usd = least(limits.cost_usd, cost_usd, f64::min);
+    limits.tool_calls = least(limits.tool_calls, tool_calls, u32::min);
+    settings.timeout = settings.timeout.min(timeout.unwrap_or(u64::MAX));
+}
+
+fn least<T>(own: Option<T>, reserved: Option<T>, min: impl Fn(T, T) -> T) -> Option<T> {
+    match (own, reserved) {
+        (Some(own), Some(reserved)) => Some(min(own, reserved)),
+        (own, reserved) => own.or(reserved),
     }
-    if !(1..=ITERATIONS_MAX).contains(&settings.max_iterations) {
-        let message = format!("max_iterations must be 1 to {ITERATIONS_MAX}, got {}", settings.max_iterations);
-        return Err(Ignored::because(ErrorCode::BadRequest, message));
-    }
-    if settings.timeout == 0 {
-        return Err(Ignored::because(ErrorCode::BadRequest, "timeout must be at least 1 second"));
-    }
-    Patterns::compile(&settings).map_err(|error| Ignored::because(ErrorCode::BadRequest, error.to_string()))?;
-    Ok(settings)
 }
 
 /// A session narrows what its agent may use; it never widens it.

@@ -51,12 +51,20 @@ impl Draft<'_> {
                     self.due_call(state, now);
                 }
             }
-            Activity::Asking { gate, limit, expires } if *expires <= now => {
+            Activity::Summarising { model, before } if model.deadline <= now => {
+                self.cancel(&model.call, model.attempt, None);
+                self.forget(*before, None);
+            }
+            Activity::Asking { gate, question, expires } if *expires <= now => {
                 self.close_gate(gate, AnswerDecision::Deny, None, None);
-                self.end_turn(*limit);
+                self.end_turn(question.denied());
             }
             // The next attempt opens by itself, like everything that may be opened.
-            Activity::Backoff { .. } | Activity::Ready | Activity::Deciding | Activity::Asking { .. } => {}
+            Activity::Backoff { .. }
+            | Activity::Ready
+            | Activity::Deciding
+            | Activity::Summarising { .. }
+            | Activity::Asking { .. } => {}
         }
     }
 
@@ -66,8 +74,10 @@ impl Draft<'_> {
                 self.close_gate(&state.call, AnswerDecision::Deny, None, None);
                 self.result(state, Outcome::Denied, None, "nobody answered in time", 0);
             }
+            // A child stands still with its parent.
+            Stage::Open { .. } if self.core.paused && state.is_child() => {}
             Stage::Open { request, attempt, deadline, .. } if deadline.after(TOOL_CALL_GRACE) <= now => {
-                self.cancel(&state.call, *attempt, Some(request.tool.clone()));
+                self.call_off(state, *attempt, request.tool.clone());
                 let (outcome, content) = match request.effect {
                     EffectClass::Pure | EffectClass::Idempotent => (Outcome::Timeout, "nobody answered in time"),
                     EffectClass::AtMostOnce => (Outcome::Unknown, UNKNOWN),

@@ -1,15 +1,15 @@
 //! Tool calls: identified in a reply, approved by a person, answered by an executor.
 
 use contract::command::{Answer, AnswerDecision};
-use contract::event::{Event, GateKind, GateOpened, StopReason, ToolCallIdentified, ToolCallResult};
+use contract::event::{Event, GateKind, GateOpened, ToolCallIdentified, ToolCallResult};
 use contract::ids::{CallId, ToolName};
 use contract::limits::{GATE_MAX, TOOL_CALLS_PER_REPLY_MAX};
 use contract::model::ToolCall;
-use contract::tool::{Approval, Outcome, ToolResult, ToolSpec, arguments_sha256, sha256_hex};
+use contract::tool::{Approval, DELEGATE, Outcome, ToolResult, ToolSpec, arguments_sha256, sha256_hex};
 use contract::{ErrorCode, Json};
 
 use super::{Draft, Ignored};
-use crate::state::{Activity, Stage, ToolCallState};
+use crate::state::{Activity, Question, Stage, ToolCallState};
 
 impl Draft<'_> {
     /// Looks at each call of a reply: what cannot be run gets its error at once, the others go on.
@@ -42,6 +42,9 @@ impl Draft<'_> {
             let message = format!("the arguments are not a JSON object: {error}");
             return Err((ErrorCode::InvalidArguments, message));
         }
+        if name == DELEGATE {
+            self.delegable(arguments)?;
+        }
         Ok((spec.clone(), Json::parse(arguments).unwrap_or_default()))
     }
 
@@ -72,11 +75,11 @@ impl Draft<'_> {
 
     pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), Ignored> {
         let activity = self.core.turn.as_ref().map(|turn| &turn.activity);
-        if let Some(Activity::Asking { gate, limit, .. }) = activity
+        if let Some(Activity::Asking { gate, question, .. }) = activity
             && *gate == answer.gate
         {
-            let limit = *limit;
-            return self.answer_limit(answer, limit);
+            let question = *question;
+            return self.answer_question(answer, question);
         }
         let state = self.core.turn.as_ref().and_then(|turn| turn.call(&answer.gate)).cloned();
         let Some(state) = state.filter(ToolCallState::is_gated) else {
@@ -99,16 +102,16 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// As much again, or the turn's end.
-    fn answer_limit(&mut self, answer: &Answer, limit: StopReason) -> Result<(), Ignored> {
-        if answer.arguments_sha256 != sha256_hex(limit.as_str().as_bytes()) {
+    /// As much again, or another attempt, or the turn's end.
+    fn answer_question(&mut self, answer: &Answer, question: Question) -> Result<(), Ignored> {
+        if answer.arguments_sha256 != sha256_hex(question.word().as_bytes()) {
             let message = "the answer is to another question than the gate asks; look at it again";
             return Err(Ignored::because(ErrorCode::BadRequest, message));
         }
         self.handled();
         self.close_gate(&answer.gate, answer.decision, self.input.by.clone(), answer.note.clone());
         if answer.decision == AnswerDecision::Deny {
-            self.end_turn(limit);
+            self.end_turn(question.denied());
         }
         Ok(())
     }
@@ -138,6 +141,7 @@ impl Draft<'_> {
             content: result.content.clone(),
             code: result.code.clone(),
             duration_ms: result.duration_ms,
+            used: result.used,
             replaces: state.is_done(),
         }));
         Ok(())

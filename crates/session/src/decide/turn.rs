@@ -7,6 +7,7 @@ use contract::event::{
 };
 use contract::ids::ToolName;
 use contract::limits::GATE_MAX;
+use contract::model::FailureKind;
 use contract::settings::OnLimit;
 use contract::tool::{EffectClass, Outcome, sha256_hex};
 use contract::{CallId, ErrorCode};
@@ -20,7 +21,9 @@ impl Draft<'_> {
     pub(super) fn end_turn(&mut self, reason: StopReason) {
         let Some(turn) = self.core.turn.clone() else { return };
         match &turn.activity {
-            Activity::Thinking(model) => self.cancel(&model.call, model.attempt, None),
+            Activity::Thinking(model) | Activity::Summarising { model, .. } => {
+                self.cancel(&model.call, model.attempt, None);
+            }
             Activity::Acting(calls) => {
                 for state in calls {
                     self.close_call(state, reason);
@@ -63,7 +66,11 @@ impl Draft<'_> {
         let Some(turn) = self.core.turn.as_ref().filter(|_| asks) else { return self.end_turn(limit) };
         let between = match turn.activity {
             Activity::Ready | Activity::Deciding => true,
-            Activity::Thinking(_) | Activity::Backoff { .. } | Activity::Acting(_) | Activity::Asking { .. } => false,
+            Activity::Thinking(_)
+            | Activity::Backoff { .. }
+            | Activity::Acting(_)
+            | Activity::Summarising { .. }
+            | Activity::Asking { .. } => false,
         };
         let gate = CallId::new(&format!("limit-{}-{}", turn.number, turn.guard.asked() + 1));
         let (true, Ok(gate)) = (between, gate) else { return self.end_turn(limit) };
@@ -71,6 +78,19 @@ impl Draft<'_> {
             gate,
             kind: GateKind::Limit(limit),
             arguments_sha256: sha256_hex(limit.as_str().as_bytes()),
+            expires: self.at.after(GATE_MAX),
+        }));
+    }
+
+    /// A model call has failed for good: a person is asked whether it should be tried again.
+    pub(super) fn ask_about(&mut self, kind: FailureKind) {
+        let Some(turn) = &self.core.turn else { return };
+        let gate = CallId::new(&format!("error-{}-{}", turn.number, turn.guard.asked() + 1));
+        let Ok(gate) = gate else { return self.end_turn(StopReason::Error) };
+        self.emit(Event::GateOpened(GateOpened {
+            gate,
+            kind: GateKind::Error(kind),
+            arguments_sha256: sha256_hex(kind.code().as_str().as_bytes()),
             expires: self.at.after(GATE_MAX),
         }));
     }
@@ -102,7 +122,7 @@ impl Draft<'_> {
         let (outcome, content) = match &state.stage {
             Stage::Done(_) => return,
             Stage::Open { request, attempt, .. } => {
-                self.cancel(&state.call, *attempt, Some(request.tool.clone()));
+                self.call_off(state, *attempt, request.tool.clone());
                 match (reason == StopReason::Timeout, request.effect) {
                     (true, EffectClass::AtMostOnce) => (Outcome::Unknown, UNKNOWN),
                     (true, EffectClass::Pure | EffectClass::Idempotent) => {
@@ -148,6 +168,7 @@ impl Draft<'_> {
             content: content.to_owned(),
             code,
             duration_ms,
+            used: None,
             replaces: state.is_done(),
         }));
     }

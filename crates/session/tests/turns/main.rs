@@ -8,6 +8,10 @@
 )]
 
 mod attempts;
+mod children;
+mod configure;
+mod context;
 mod limits;
+mod model_errors;
 mod old_log;
 mod talk;

@@ -3,16 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::command::{Answer, AnswerDecision, Because, Mode, SendUserMessage, Start, Verb};
+use contract::command::{
+    Answer, AnswerDecision, Because, Command, Configure, Mode, Refusal, SendUserMessage, Start, Verb,
+};
 use contract::compose::Composed;
 use contract::event::{Event, InputKind, InputRef};
 use contract::ids::CallAttempt;
-use contract::model::{Content, FinishReason, ModelFinished, ResultMeta, ToolCall, Usage};
+use contract::model::{
+    Content, FailureKind, FinishReason, ModelFailed, ModelFinished, ModelItem, ResultMeta, ToolCall, Usage,
+};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
 use contract::subject::SessionKey;
 use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
-use session::{Body, Effect, Input, Session, StartInput};
+use session::{Body, ConfigureInput, Effect, Input, Session, StartInput, Word};
 
 /// One session.
 pub(crate) struct Talk {
@@ -23,34 +27,127 @@ pub(crate) struct Talk {
     pub(crate) effects: Vec<Effect>,
     pub(crate) now: u64,
     inputs: u64,
+    told: Option<u64>,
+}
+
+/// Who talks, and how.
+pub(crate) struct Cast {
+    pub(crate) agent: &'static str,
+    pub(crate) continuation: ContinuationSettings,
+    pub(crate) model: ModelSettings,
+    pub(crate) fallbacks: Vec<ModelSettings>,
+}
+
+impl Default for Cast {
+    fn default() -> Self {
+        Self {
+            agent: "e",
+            continuation: ContinuationSettings::default(),
+            model: ModelSettings { multi_tool: true, max_parallel_tools: 4, ..ModelSettings::default() },
+            fallbacks: Vec::new(),
+        }
+    }
+}
+
+impl Cast {
+    fn composed(self) -> Composed {
+        Composed {
+            prompt: "You are a test.".to_owned(),
+            fingerprint: "f".to_owned(),
+            components: Vec::new(),
+            warnings: Vec::new(),
+            agent: AgentSettings {
+                id: AgentId::new(self.agent).unwrap(),
+                name: self.agent.to_uppercase(),
+                continuation: self.continuation,
+                tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+            },
+            model: self.model,
+            fallbacks: self.fallbacks,
+        }
+    }
 }
 
 impl Talk {
     /// A session of an agent with these settings, asked for something.
     pub(crate) fn begin(continuation: ContinuationSettings) -> Self {
-        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
-        let session = Session::new(key);
-        let mut talk = Self { session, events: Vec::new(), effects: Vec::new(), now: 1_000_000, inputs: 0 };
+        Self::cast(Cast { continuation, ..Cast::default() })
+    }
+
+    /// The same with a cast of its own.
+    pub(crate) fn cast(cast: Cast) -> Self {
         let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), interactive: true, ..Start::default() };
-        let composed = Composed {
-            prompt: "You are a test.".to_owned(),
-            fingerprint: "f".to_owned(),
-            components: Vec::new(),
-            warnings: Vec::new(),
-            fallbacks: Vec::new(),
-            agent: AgentSettings {
-                id: AgentId::new("e").unwrap(),
-                name: "E".to_owned(),
-                continuation,
-                tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
-            },
-            model: ModelSettings { multi_tool: true, max_parallel_tools: 4, ..ModelSettings::default() },
-        };
-        talk.command(
-            Verb::Start,
-            Body::Start(Box::new(StartInput { start, history: Vec::new(), composed: Ok(Box::new(composed)) })),
-        );
+        let mut talk = Self::unborn("s");
+        talk.start("start", start, Ok(cast));
         talk
+    }
+
+    /// A session that nobody has started.
+    pub(crate) fn unborn(session: &str) -> Self {
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new(session).unwrap() };
+        Self {
+            session: Session::new(key),
+            events: Vec::new(),
+            effects: Vec::new(),
+            now: 1_000_000,
+            inputs: 0,
+            told: None,
+        }
+    }
+
+    pub(crate) fn start(&mut self, id: &str, start: Start, cast: Result<Cast, Refusal>) {
+        let composed = cast.map(|cast| Box::new(cast.composed()));
+        let body = Body::Start(Box::new(StartInput { start, history: Vec::new(), composed }));
+        self.input(InputKind::Control(Verb::Start), id, body);
+    }
+
+    /// A word of the parent comes.
+    pub(crate) fn hear(&mut self, word: Word<Command<Because>>) {
+        let body = match word.verb {
+            Verb::Pause => Body::Pause(word.body.body),
+            Verb::Resume => Body::Resume(word.body.body),
+            Verb::Stop => Body::Stop(word.body.body),
+            other => panic!("{other} is no word to a child"),
+        };
+        self.told = word.body.meta.told;
+        self.input(InputKind::Control(word.verb), word.id.as_str(), body);
+        self.told = None;
+    }
+
+    /// A result comes that the loop of another session gives.
+    pub(crate) fn hear_result(&mut self, word: Word<ToolResult>) {
+        self.input(InputKind::Control(word.verb), word.id.as_str(), Body::ToolResult(word.body));
+    }
+
+    pub(crate) fn configure(&mut self, configure: Configure, cast: Option<Cast>) {
+        let composed = cast.map(|cast| Ok(Box::new(cast.composed())));
+        self.command(Verb::Configure, Body::Configure(Box::new(ConfigureInput { configure, composed })));
+    }
+
+    /// The open model call fails.
+    pub(crate) fn fail(&mut self, kind: FailureKind) {
+        let call = self.model_call();
+        let failed = ModelFailed {
+            meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
+            kind,
+            retry_after_ms: None,
+            message: "bad luck".to_owned(),
+            usage: Usage::default(),
+            cost_usd: 0.0,
+        };
+        let id = format!("{}-{}", call.call, call.attempt);
+        self.input(InputKind::Control(Verb::ModelFailed), &id, Body::ModelFailed(failed));
+    }
+
+    /// The open model call, a request for a summary included.
+    pub(crate) fn model_call(&self) -> CallAttempt {
+        let open = self.open().into_iter().find(|call| call.call.as_str().starts_with(['m', 's']));
+        open.unwrap_or_else(|| panic!("no model call is open: {:#?}", self.events.last()))
+    }
+
+    /// What the open model call sends.
+    pub(crate) fn item(&self) -> ModelItem {
+        self.session.model_item(&self.model_call()).unwrap()
     }
 
     fn input(&mut self, kind: InputKind, id: &str, body: Body) {
@@ -68,12 +165,13 @@ impl Talk {
             version: String::new(),
         };
         let input = Input {
+            told: self.told,
             reference: InputRef { kind, id: CommandId::new(id).unwrap() },
             control_seq: client.then_some(self.inputs),
             sent: None,
             by: None,
             traceparent: None,
-            tools: Some(Arc::new(vec![tool])),
+            tools: Some(Arc::new(vec![tool, session::delegate_spec()])),
             body,
         };
         let decision = self.session.decide(Timestamp::from_millis(self.now), &[input]);
@@ -122,7 +220,7 @@ impl Talk {
         self.open().into_iter().find(|call| call.call.as_str().starts_with('m'))
     }
 
-    fn open(&self) -> Vec<CallAttempt> {
+    pub(crate) fn open(&self) -> Vec<CallAttempt> {
         let parse = |text: String| {
             let (call, attempt) = text.rsplit_once('.').unwrap();
             CallAttempt { call: contract::CallId::new(call).unwrap(), attempt: attempt.parse().unwrap() }
@@ -130,7 +228,7 @@ impl Talk {
         self.session.open_calls().into_iter().map(parse).collect()
     }
 
-    /// The model replies; `calls` are arguments for the one tool that there is.
+    /// The model replies; `calls` are arguments for the one tool that there is, or for `delegate` where they name an agent.
     pub(crate) fn reply(&mut self, text: &str, calls: &[&str]) {
         self.reply_that_cost(text, calls, Usage::default(), 0.0);
     }
@@ -142,7 +240,7 @@ impl Talk {
     }
 
     pub(crate) fn reply_that_cost(&mut self, text: &str, calls: &[&str], usage: Usage, cost_usd: f64) {
-        let call = self.call().unwrap_or_else(|| panic!("no model call is open: {:#?}", self.events.last()));
+        let call = self.model_call();
         self.finish(call, text, calls, usage, cost_usd);
     }
 
@@ -151,7 +249,7 @@ impl Talk {
             meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
             text: text.to_owned(),
             reasoning: String::new(),
-            tool_calls: calls.iter().map(|arguments| ToolCall::new("x", "look", arguments)).collect(),
+            tool_calls: calls.iter().map(|arguments| ToolCall::new("x", tool_of(arguments), arguments)).collect(),
             finish_reason: FinishReason::Stop,
             raw_finish_reason: String::new(),
             usage,
@@ -169,6 +267,7 @@ impl Talk {
         for call in self.open().into_iter().filter(|call| call.call.as_str().starts_with('c')) {
             let id = format!("{}-{}", call.call, call.attempt);
             let result = ToolResult {
+                used: None,
                 meta: ResultMeta { v: 1, slot: 0, call: call.call, attempt: call.attempt },
                 outcome: Outcome::Ok,
                 content: content.to_owned(),
@@ -226,4 +325,8 @@ impl Talk {
         };
         self.session.messages().iter().map(role).collect()
     }
+}
+
+fn tool_of(arguments: &str) -> &'static str {
+    if arguments.contains("\"agent\"") { contract::tool::DELEGATE } else { "look" }
 }

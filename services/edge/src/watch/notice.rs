@@ -108,6 +108,8 @@ impl Notice {
             | Topic::ContinuationProgress
             | Topic::GateOpened
             | Topic::GateClosed
+            | Topic::Configured
+            | Topic::ContextPruned
             | Topic::ContextCleared
             | Topic::Error => Mark::Plain,
         };

@@ -1,7 +1,7 @@
 //! From a JSON-RPC method to the call, and from its outcome to an answer.
 
 use contract::Json;
-use contract::command::{Answer, Because, SendUserMessage, Start};
+use contract::command::{Answer, Because, Configure, SendUserMessage, Start};
 use contract::{ErrorCode, SessionId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -27,9 +27,12 @@ const METHODS: &[&str] = &[
     "session.stop",
     "session.answer",
     "session.clear",
+    "session.configure",
     "session.history",
     "session.get",
     "session.list",
+    "session.replay",
+    "session.stats",
     "session.watch",
     "session.unwatch",
     "tools.list",
@@ -97,6 +100,7 @@ async fn route(
         "session.resume" => done(sessions.resume(&caller, given::<Because>(params)?).await?),
         "session.stop" => done(sessions.stop(&caller, given::<Because>(params)?).await?),
         "session.answer" => done(sessions.answer(&caller, given::<Answer>(params)?).await?),
+        "session.configure" => done(sessions.configure(&caller, given::<Configure>(params)?).await?),
         "session.clear" => done(sessions.clear(&caller, given::<Because>(params)?).await?),
         "session.watch" => {
             let (watching, viewer) = sessions.watch(&caller, &params::from_object(params)?).await?;
@@ -115,6 +119,15 @@ async fn route(
         "session.get" => {
             let params::One { session_id } = params::from_object(params)?;
             async move { told(sessions.get(&caller, session_id).await) }.boxed()
+        }
+        "session.replay" => {
+            let wanted: params::Replay = params::from_object(params)?;
+            async move { told(sessions.replay(&caller, wanted).await) }.boxed()
+        }
+        "session.stats" => {
+            let wanted: params::Stats = params::from_object(params)?;
+            async move { told(sessions.stats(&caller, &wanted).await.map(|stats| serde_json::json!({"stats": stats}))) }
+                .boxed()
         }
         "session.list" => {
             let list: params::List = params::from_object(params)?;

@@ -44,6 +44,9 @@ fn options(item: &ModelItem, stream: bool) -> Map<String, Value> {
     if !item.tools.is_empty() {
         options.insert("parallel_tool_calls".to_owned(), json!(item.parallel_tool_calls));
     }
+    if let Some(format) = &item.response_format {
+        options.insert("response_format".to_owned(), serde_json::from_str(format.get()).unwrap_or_default());
+    }
     for (name, value) in item.parameters.iter().filter(|(name, _)| !FIXED.contains(&name.as_str())) {
         options.insert(name.clone(), value.clone());
     }
@@ -114,6 +117,7 @@ mod tests {
 
     fn item() -> ModelItem {
         ModelItem {
+            response_format: None,
             meta: ItemMeta {
                 v: 1,
                 slot: 1,

@@ -34,6 +34,7 @@ impl Session {
             agent: "a".to_owned(),
         };
         let item = ModelItem {
+            response_format: None,
             meta,
             model: "rehearsal".to_owned(),
             messages: vec![Json::of(&Message::System { content: "system".to_owned() })],

@@ -145,6 +145,7 @@ impl Calls {
             content: answer.content,
             code: answer.code,
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            used: None,
         };
         self.unsent.put(work.key, work.call, &result);
         self.report(work.key, work.call, &result).await.map(|()| Settle::Done)

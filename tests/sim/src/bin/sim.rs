@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use simulation::plant::Bug;
 use simulation::shell::{self, Mistake};
-use simulation::world::{Figures, live};
+use simulation::world::{Figures, Seen, live};
 
 /// Simulates sessions in a seeded world with virtual time.
 #[derive(Debug, Parser)]
@@ -98,7 +98,9 @@ fn lives(args: &Args) -> bool {
         lived.as_secs() / 86_400,
         began.elapsed().as_secs_f64()
     );
-    !failed.load(Ordering::Relaxed) && !figures.is_empty()
+    let seen = figures.iter().fold(Seen::default(), |sum, life| sum.plus(life.seen));
+    println!("ring 2: {seen:?}");
+    !failed.load(Ordering::Relaxed) && !figures.is_empty() && seen.least() > 0
 }
 
 /// Every planted bug must be found: an oracle that cannot fail proves nothing.
@@ -135,6 +137,7 @@ fn fleets(args: &Args) -> bool {
                     sum.1.faults += life.faults;
                     sum.1.deaths += life.deaths;
                     sum.1.tools += life.tools;
+                    sum.1.children += life.children;
                 }
                 Err(why) => {
                     println!("{why}");
@@ -149,10 +152,11 @@ fn fleets(args: &Args) -> bool {
     });
     let total = |value: fn(&shell::Figures) -> u64| sums.iter().map(|(_, figures)| value(figures)).sum::<u64>();
     println!(
-        "ring 3: {} lives of a fleet, {} commits, {} tool calls, {} faults, {} replicas died, {:.1} s",
+        "ring 3: {} lives of a fleet, {} commits, {} tool calls, {} children, {} faults, {} replicas died, {:.1} s",
         sums.iter().map(|(lives, _)| lives).sum::<u64>(),
         total(|f| f.commits),
         total(|f| f.tools),
+        total(|f| f.children),
         total(|f| f.faults),
         total(|f| f.deaths),
         began.elapsed().as_secs_f64()

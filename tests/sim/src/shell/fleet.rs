@@ -6,9 +6,9 @@ use std::time::Duration;
 use bus::Bus;
 use bus::memory::{Life, MemoryServer};
 use bus::rpc::Serving;
-use contract::compose::{ComposeReply, Composed};
+use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
-use contract::{AgentId, Timestamp};
+use contract::{AgentId, ErrorCode, Timestamp};
 use futures::FutureExt;
 use loop_orchestrator::Orchestrator;
 use model_gateway::{Gateway, Providers};
@@ -78,7 +78,10 @@ impl Fleet {
     /// Brings the composer, or takes it away.
     pub(super) async fn composer(&mut self, there: bool) -> anyhow::Result<()> {
         let bus = self.server.client("client").0;
-        let answer = |_| std::future::ready(ComposeReply::Composed(Box::new(composed()))).boxed();
+        let answer = |request: ComposeRequest| {
+            let agent = request.agent.as_ref().map_or("e", AgentId::as_str).to_owned();
+            std::future::ready(compose(&agent)).boxed()
+        };
         self.composer = if there { Some(bus.serve_compose(answer).await?) } else { None };
         Ok(())
     }
@@ -155,16 +158,26 @@ impl Fleet {
     }
 }
 
-fn composed() -> Composed {
+fn compose(agent: &str) -> ComposeReply {
+    match AgentId::new(agent) {
+        Ok(agent) if agent.as_str() != "nobody" => ComposeReply::Composed(Box::new(composed(agent))),
+        Ok(_) | Err(_) => {
+            let (code, message) = (ErrorCode::UnknownAgent, format!("there is no agent {agent}"));
+            ComposeReply::Refused { code, message }
+        }
+    }
+}
+
+fn composed(agent: AgentId) -> Composed {
     let continuation = ContinuationSettings { max_iterations: 6, timeout: 300, ..ContinuationSettings::default() };
     Composed {
+        fallbacks: Vec::new(),
         prompt: "You are a simulation.".to_owned(),
         fingerprint: "f".to_owned(),
         components: Vec::new(),
         warnings: Vec::new(),
-        fallbacks: Vec::new(),
         agent: AgentSettings {
-            id: AgentId::new("e").unwrap_or_else(|_| unreachable!("a valid id")),
+            id: agent,
             name: "E".to_owned(),
             continuation,
             tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
@@ -198,7 +211,16 @@ steps:
     tool_calls: [{name: nothing, arguments: {}}, {name: put, arguments: {a: "1"}}]
   - when: "(prompt|split|list)[step] == 'bad'"
     tool_calls: [{name: look, arguments: "{broken"}]
+  - when: "(prompt|split|list)[step] == 'ask'"
+    tool_calls:
+      - {name: delegate, arguments: {agent: p, task: "plan look ask2 pay"}}
+      - {name: delegate, arguments: {agent: q, task: "plan many go"}}
+  - when: "(prompt|split|list)[step] == 'ask2'"
+    tool_calls: [{name: delegate, arguments: {agent: r, task: "plan look"}}, {name: put, arguments: {a: "1"}}]
+  - when: "(prompt|split|list)[step] == 'err'"
+    tool_calls: [{name: delegate, arguments: {agent: nobody, task: "plan"}}]
   - when: "(prompt|split|list)[step] == 'go'"
+
     text: "There is more to do."
     signal: {status: CONTINUE, reason: more}
   - text: "That is all."

@@ -1,7 +1,9 @@
 //! Reads the logs of a life that has come to its end.
 
 use bus::Bus;
-use contract::event::{Event, InputKind};
+use contract::CallId;
+use contract::command::Verb;
+use contract::event::{Child, Event, InputKind, InputRef};
 use contract::subject::SessionKey;
 use contract::tool::Outcome;
 use session::Session;
@@ -36,6 +38,45 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
         }
     }
     Ok(commits.len() as u64)
+}
+
+/// The sessions that perform calls of this one.
+pub(super) async fn children(client: &Bus, key: &SessionKey) -> Result<Vec<SessionKey>, String> {
+    let opened = calls_of_children(client, key).await?;
+    let child = |child: Child| SessionKey { tenant: key.tenant.clone(), session: child.session_id };
+    Ok(opened.into_iter().map(|(_, opened)| child(opened)).collect())
+}
+
+async fn calls_of_children(client: &Bus, key: &SessionKey) -> Result<Vec<(CallId, Child)>, String> {
+    let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
+    let opened = commits.into_iter().flat_map(|(_, commit)| commit.events).filter_map(|event| {
+        if let Event::ToolCallOpened(opened) = event { Some((opened.call, opened.child?)) } else { None }
+    });
+    Ok(opened.collect())
+}
+
+/// Each child has reported to its parent, once.
+pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String> {
+    let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
+    for (call, child) in calls_of_children(client, key).await? {
+        let id = format!("{call}-1");
+        let is_report =
+            |input: &InputRef| input.kind == InputKind::Control(Verb::ProvideToolResult) && input.id.as_str() == id;
+        let reports = commits.iter().flat_map(|(_, commit)| &commit.events).filter(|event| {
+            if let Event::InputHandled(handled) = event {
+                is_report(&handled.input)
+            } else if let Event::InputIgnored(ignored) = event {
+                is_report(&ignored.input)
+            } else {
+                false
+            }
+        });
+        let reports = reports.count();
+        if reports != 1 {
+            return Err(format!("{} of {key} has reported {reports} times", child.session_id));
+        }
+    }
+    Ok(())
 }
 
 /// What happens only after something went wrong: an attempt that failed, another one, an answer that never came.

@@ -41,6 +41,8 @@ pub struct Figures {
     pub deaths: u64,
     /// Tool calls that ran.
     pub tools: u64,
+    /// Child sessions.
+    pub children: u64,
 }
 
 /// Lives one life of a small fleet; the error says what the judge found.
@@ -127,9 +129,23 @@ async fn run(seed: u64, mistake: Mistake) -> Result<Figures, String> {
     rest(&client, &server, &mut fleet, &sessions, &mut sent).await?;
 
     let (faults, deaths, tools) = (chaos.count(), fleet.deaths(), witness.judge()?);
-    let mut figures = Figures { commits: 0, faults, deaths, tools };
+    let mut figures = Figures { commits: 0, faults, deaths, tools, children: 0 };
     for key in &sessions {
         figures.commits += judge::session(&client, key, calm && faults == 0).await?;
+    }
+    let mut children: Vec<SessionKey> = Vec::new();
+    for key in &sessions {
+        children.extend(judge::children(&client, key).await?);
+    }
+    while let Some(child) = children.pop() {
+        let ended = || async { phase(&client, &child).await == Some(Phase::Ended) && quiet(&client, &child).await };
+        fleet.until(REST_MAX, ended).await.map_err(|why| format!("{child} outlives its parent: {why}"))?;
+        figures.commits += judge::session(&client, &child, calm && faults == 0).await?;
+        figures.children += 1;
+        children.extend(judge::children(&client, &child).await?);
+    }
+    for key in &sessions {
+        judge::reports(&client, key).await?;
     }
     judge::inputs(&client, &sessions, sent).await?;
     Ok(figures)
@@ -179,8 +195,9 @@ async fn quiet(client: &Bus, key: &SessionKey) -> bool {
 
 /// What the scripted model is told to do, a word for each step.
 fn plan(rng: &mut Rng) -> String {
-    let words: Vec<&str> =
-        (0..=rng.below(5)).map(|_| *rng.pick(&["look", "many", "many", "pay", "go", "odd", "bad", "end"])).collect();
+    let words: Vec<&str> = (0..=rng.below(5))
+        .map(|_| *rng.pick(&["look", "many", "many", "pay", "go", "odd", "bad", "ask", "err", "end"]))
+        .collect();
     format!("plan {}", words.join(" "))
 }
 
@@ -203,7 +220,7 @@ async fn send<T: Serialize>(
 ) -> Result<(), String> {
     *sent += 1;
     let id = CommandId::new(&format!("u{sent}")).map_err(|error| error.to_string())?;
-    let meta = CommandMeta { v: VERSION, time: server.now(), by: None, edge: None };
+    let meta = CommandMeta { told: None, v: VERSION, time: server.now(), by: None, edge: None };
     let body = serde_json::to_vec(&Command { meta, body }).map_err(|error| error.to_string())?;
     client.send_control(key, verb, &id, body.into()).await.map(drop).map_err(|error| error.to_string())
 }

@@ -100,6 +100,10 @@ pub(crate) fn started(agent: &str) -> Event {
         tools: ToolFilter::default(),
     };
     Event::SessionStarted(Box::new(SessionStarted {
+        parent: None,
+        fallbacks: Vec::new(),
+        features: contract::command::Features::default(),
+        overrides: None,
         agent,
         model: ModelSettings { id: "rehearsal".to_owned(), ..ModelSettings::default() },
         interactive: true,
@@ -178,12 +182,24 @@ impl Inner {
             Verb::Resume => (refuse(ErrorCode::NotNow), vec![]),
             Verb::Answer => (refuse(ErrorCode::GateClosed), vec![]),
             Verb::Stop => (None, vec![ended()]),
-            Verb::ClearHistory | Verb::ProvideToolResult | Verb::ModelFinished | Verb::ModelFailed => (None, vec![]),
+            Verb::ClearHistory
+            | Verb::Configure
+            | Verb::ProvideToolResult
+            | Verb::ModelFinished
+            | Verb::ModelFailed => (None, vec![]),
         };
         let control_seq = Some(delivery.seq);
         let first = match refused.clone() {
-            None => Event::InputHandled(InputHandled { input, control_seq }),
-            Some(refusal) => Event::InputIgnored(InputIgnored { input, control_seq, refusal, usage: None, late: None }),
+            None => Event::InputHandled(InputHandled { told: None, input, control_seq }),
+            Some(refusal) => Event::InputIgnored(InputIgnored {
+                parent: None,
+                told: None,
+                input,
+                control_seq,
+                refusal,
+                usage: None,
+                late: None,
+            }),
         };
         events.insert(0, first);
         let (slot, seq) = self.commit(&key, events).await;
@@ -260,11 +276,11 @@ fn compose(request: &ComposeRequest) -> ComposeReply {
     }
     let Event::SessionStarted(started) = started("a") else { unreachable!() };
     ComposeReply::Composed(Box::new(Composed {
+        fallbacks: Vec::new(),
         prompt: started.prompt,
         fingerprint: started.fingerprint,
         components: Vec::new(),
         warnings: Vec::new(),
-        fallbacks: Vec::new(),
         agent: started.agent,
         model: started.model,
     }))

@@ -1,0 +1,111 @@
+//! The forms in which a model may signal: the pseudo-tool's arguments, and the envelope around a whole reply.
+
+use contract::Json;
+use contract::model::ToolDefinition;
+use serde_json::{Value, json};
+
+use crate::read::NAME;
+
+/// The pseudo-tool as it is offered to models that take several tools and have no structured output.
+pub fn definition() -> Json {
+    Json::of(&ToolDefinition {
+        name: NAME.to_owned(),
+        description: "Says whether you go on working (CONTINUE) or are done (TERMINATE). The user never sees it."
+            .to_owned(),
+        parameters: Json::of(&continuation()),
+    })
+}
+
+/// The envelope's JSON Schema, as in `docs/reference/continuation.schema.json`.
+pub fn envelope() -> Value {
+    let call = json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "type": {"type": "string", "enum": ["function"]},
+            "function": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "arguments": {"type": "string", "description": "A JSON object as text."}
+                },
+                "required": ["name", "arguments"]
+            }
+        },
+        "required": ["function"]
+    });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A reply with its continuation signal",
+        "type": "object",
+        "properties": {
+            "response": {"type": "string", "description": "What the user reads, in natural language."},
+            "tool_calls": {"type": "array", "items": call},
+            "continuation": continuation(),
+            "completion_percentage": {
+                "type": "number",
+                "description": "Older form of continuation.progress.completion_percentage."
+            }
+        },
+        "required": ["response"]
+    })
+}
+
+/// What is sent as `response_format` to models with structured output. Not strict: arguments of a next action may be
+/// any object.
+pub fn response_format() -> Json {
+    let mut schema = envelope();
+    if let Some(fields) = schema.as_object_mut() {
+        fields.remove("$schema");
+        fields.remove("title");
+    }
+    Json::of(&json!({
+        "type": "json_schema",
+        "json_schema": {"name": NAME, "schema": schema, "strict": false}
+    }))
+}
+
+fn continuation() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "status": {"type": "string", "enum": ["CONTINUE", "TERMINATE"]},
+            "reason": {"type": "string", "description": "Why, in a few words."},
+            "confidence": {"type": "number"},
+            "next_action": {
+                "type": "object",
+                "properties": {
+                    "type": {"type": "string", "enum": ["tool_call", "reasoning", "planning"]},
+                    "tool": {"type": "string"},
+                    "parameters": {"type": "object"}
+                }
+            },
+            "progress": {
+                "type": "object",
+                "properties": {
+                    "current_step": {"type": "integer"},
+                    "total_steps": {"type": "integer"},
+                    "completion_percentage": {"type": "number"},
+                    "steps_completed": {"type": "array", "items": {"type": "string"}},
+                    "steps_remaining": {"type": "array", "items": {"type": "string"}}
+                }
+            }
+        },
+        "required": ["status"]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_schema_is_this_one() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/continuation.schema.json");
+        let written = serde_json::to_string_pretty(&envelope()).unwrap() + "\n";
+        if std::env::var_os("UPDATE_PAGES").is_some() {
+            std::fs::write(page, &written).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(page).unwrap_or_default(), written, "UPDATE_PAGES=1 writes it anew");
+    }
+}

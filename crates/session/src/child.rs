@@ -1,0 +1,174 @@
+//! A session that performs a call of another one: what the two tell each other.
+//!
+//! The parent opens the call with a child's id that follows from it, says `start`, and later `pause`, `resume` or
+//! `stop`, each under a number, so that a word that comes late undoes no later one. The child's end is the call's
+//! result. Either side may be folded and performed by any replica.
+
+use std::time::Duration;
+
+use contract::Timestamp;
+use contract::command::{Because, Command, CommandMeta, Parent, Start, Verb};
+use contract::commit::VERSION;
+use contract::event::{Child, Configured, EndReason, InputKind, InputRef, SessionEnded, StopReason};
+use contract::ids::{AgentId, CallAttempt, CallId, CommandId, SessionId};
+use contract::model::{Content, ResultMeta};
+use contract::subject::SessionKey;
+use contract::tool::{Outcome, ToolResult, Used};
+use serde_json::json;
+use std::sync::{Arc, OnceLock};
+
+use crate::state::{Core, Report, Setup, Stage, Told, ToolCallState};
+
+/// Something for another session's inbox: it may be sent twice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Word<T> {
+    /// The other session.
+    pub to: SessionKey,
+    /// The verb.
+    pub verb: Verb,
+    /// The command's id, the same whenever it is sent.
+    pub id: CommandId,
+    /// What is said.
+    pub body: T,
+}
+
+/// The id of a result that the loop gives itself; the same as an executor would give.
+fn report_id(call: &CallId) -> Option<CommandId> {
+    CommandId::new(&format!("{call}-1")).ok()
+}
+
+impl Core {
+    /// Takes note of who spoke: a child's result ends what it may be told, a parent's word counts up.
+    pub(crate) fn listen(&mut self, input: &InputRef, told: Option<u64>) {
+        match (input.kind, told) {
+            (InputKind::Control(Verb::ProvideToolResult), _) => {
+                self.children.retain(|call, _| report_id(call).as_ref() != Some(&input.id));
+            }
+            (InputKind::Control(verb), Some(number)) => {
+                if self.heard.as_ref().is_none_or(|heard| heard.number < number) {
+                    self.heard = Some(Told { number, verb });
+                }
+            }
+            (InputKind::Control(_) | InputKind::Timer, _) => {}
+        }
+    }
+
+    /// What the parent gets, now that the session ends.
+    pub(crate) fn reported(&self, at: Timestamp, ended: &SessionEnded) -> Option<Report> {
+        let parent = self.setup.as_ref()?.parent.clone()?;
+        let outcome = match (ended.reason, ended.stop_reason) {
+            (EndReason::Completed, Some(StopReason::Completed) | None) => Outcome::Ok,
+            (EndReason::Stopped | EndReason::Expired, _) => Outcome::Cancelled,
+            (EndReason::Completed | EndReason::Error, _) => Outcome::Error,
+        };
+        let status = ended.stop_reason.map_or(ended.reason.as_str(), StopReason::as_str);
+        let content = json!({
+            "session_id": self.session(),
+            "status": status,
+            "response": ended.final_response,
+        });
+        let used = Used { spent: self.spent, tool_calls: self.tally.tool_calls };
+        let duration_ms = u64::try_from(at.since(self.started).as_millis()).unwrap_or(u64::MAX);
+        Some(Report { parent, outcome, content: content.to_string(), used, duration_ms })
+    }
+
+    /// A pause is over: children stood still too, so their calls' deadlines move.
+    pub(crate) fn put_off(&mut self, stood: Duration) {
+        let Some(turn) = &mut self.turn else { return };
+        for state in turn.calls_mut() {
+            if let Stage::Open { deadline, child: Some(_), .. } = &mut state.stage {
+                *deadline = deadline.after(stood);
+            }
+        }
+    }
+
+    /// New settings hold at once.
+    pub(crate) fn configured(&mut self, configured: &Configured) {
+        let Some(setup) = self.setup.as_deref() else { return };
+        if let Some(turn) = &mut self.turn {
+            turn.clock.limit(configured.agent.continuation.turn_timeout());
+            if setup.model.id != configured.model.id {
+                turn.fallback = 0;
+            }
+        }
+        self.setup = Some(Arc::new(Setup {
+            agent: configured.agent.clone(),
+            model: configured.model.clone(),
+            fallbacks: configured.fallbacks.clone(),
+            features: configured.features.clone(),
+            overrides: configured.overrides.clone(),
+            interactive: setup.interactive,
+            parameters: setup.parameters.clone(),
+            streaming: setup.streaming.clone(),
+            parent: setup.parent.clone(),
+            patterns: OnceLock::new(),
+        }));
+    }
+
+    /// The agents from the first session down to this one.
+    pub(crate) fn lineage(&self) -> Vec<AgentId> {
+        let Some(setup) = &self.setup else { return Vec::new() };
+        let above = setup.parent.iter().flat_map(|parent| parent.agents.iter().cloned());
+        above.chain([setup.agent.id.clone()]).collect()
+    }
+
+    fn key_of(&self, session: SessionId) -> SessionKey {
+        SessionKey { tenant: self.tenant().clone(), session }
+    }
+
+    fn meta(&self, told: Option<u64>) -> CommandMeta {
+        let agent = self.setup.as_ref().map(|setup| format!("{} of {}", setup.agent.id, self.session()));
+        CommandMeta { v: VERSION, time: self.updated, by: agent, edge: None, told }
+    }
+
+    /// The `start` of the child that performs an open call.
+    pub(crate) fn child_start(&self, call: &CallAttempt) -> Option<Word<Command<Start>>> {
+        let state = self.turn.as_ref()?.call(&call.call)?;
+        let Stage::Open { child: Some(child), slot, .. } = &state.stage else { return None };
+        let Child { session_id, agent, task, share } = (**child).clone();
+        let parent = Parent {
+            session_id: self.session().clone(),
+            call: call.call.clone(),
+            slot: *slot,
+            agents: self.lineage(),
+            share,
+        };
+        let start =
+            Start { agent: Some(agent), prompt: Some(Content::Text(task)), parent: Some(parent), ..Start::default() };
+        Some(Word {
+            to: self.key_of(session_id),
+            verb: Verb::Start,
+            id: CommandId::new("start").ok()?,
+            body: Command { meta: self.meta(None), body: start },
+        })
+    }
+
+    /// What a child was told last.
+    pub(crate) fn child_word(&self, call: &CallId) -> Option<Word<Command<Because>>> {
+        let Told { number, verb } = self.children.get(call)?;
+        let reason = Some(format!("session {}", self.session()));
+        Some(Word {
+            to: self.key_of(SessionId::child(self.tenant(), self.session(), call)),
+            verb: *verb,
+            id: CommandId::new(&format!("told-{number}")).ok()?,
+            body: Command { meta: self.meta(Some(*number)), body: Because { reason } },
+        })
+    }
+
+    /// The result for the parent's call.
+    pub(crate) fn word_to_parent(&self) -> Option<Word<ToolResult>> {
+        let Report { parent, outcome, content, used, duration_ms } = self.report.clone()?;
+        let Parent { session_id, call, slot, .. } = *parent;
+        let id = report_id(&call)?;
+        let meta = ResultMeta { v: VERSION, slot, call, attempt: 1 };
+        let body = ToolResult { meta, outcome, content, code: None, duration_ms, used: Some(used) };
+        Some(Word { to: self.key_of(session_id), verb: Verb::ProvideToolResult, id, body })
+    }
+}
+
+impl ToolCallState {
+    /// Whether a child session performs it now.
+    pub(crate) fn is_child(&self) -> bool {
+        matches!(self.stage, Stage::Open { child: Some(_), .. })
+    }
+}

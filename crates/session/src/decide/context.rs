@@ -1,0 +1,117 @@
+//! Keeps what the model is sent within its window: large old results are cut, then the oldest turns go.
+
+use contract::event::{ContextPruned, Event, Spent, SummaryOpened};
+use contract::ids::CallId;
+use contract::limits::{SUMMARY_BYTES_MAX, SUMMARY_MAX};
+use contract::model::ModelFinished;
+use contract::settings::Prune;
+
+use super::Draft;
+use crate::prune::Room;
+use crate::state::Activity;
+use crate::transcript::Transcript;
+
+impl Draft<'_> {
+    /// The transcript as it is after what was decided so far.
+    fn transcript(&self) -> Transcript {
+        let mut transcript = self.transcript.clone();
+        for event in &self.events {
+            transcript.apply(event);
+        }
+        transcript
+    }
+
+    /// Makes room for a step that is about to open. True when a summary is asked for first.
+    pub(super) fn fit(&mut self, turn: u32, step: u32) -> bool {
+        let Some((window, max_output)) = self.core.model().and_then(|m| Some((m.context_window?, m.max_output))) else {
+            return false;
+        };
+        let room = Room::of(window, max_output);
+        // Most of the time there is plenty of room, and a look at the sizes tells.
+        if self.transcript.tokens_at_most(&self.events) <= room.most {
+            return false;
+        }
+        let transcript = self.transcript();
+        let Some(pruned) = transcript.plan(turn, step, room) else { return false };
+        let (Some(setup), Some(state)) = (&self.core.setup, &self.core.turn) else { return false };
+        let before = pruned.before_turn;
+        let call = CallId::summary(turn, state.summaries + 1);
+        let deadline = state.clock.deadline_from(self.at).min(self.at.after(SUMMARY_MAX));
+        let sums_up = setup.agent.continuation.prune == Prune::Summarise && state.summarised != step;
+        if sums_up && transcript.has_before(pruned.before_turn) {
+            if !pruned.cut.is_empty() {
+                let mut cut = ContextPruned { before_turn: 0, before_step: 0, ..pruned.clone() };
+                let mut after = transcript;
+                after.prune(&cut);
+                cut.tokens_after = after.tokens();
+                self.emit(Event::ContextPruned(cut));
+            }
+            self.emit(Event::SummaryOpened(SummaryOpened { call, before, deadline }));
+            return true;
+        }
+        self.emit(Event::ContextPruned(pruned));
+        false
+    }
+
+    /// The provider says that the request is too long, whatever we thought: half of it must do. False when there is
+    /// nothing to leave out, or when that was done already.
+    pub(super) fn squeeze(&mut self, report: &ModelFinished, message: &str) -> bool {
+        let Some(turn) = &self.core.turn else { return false };
+        let (number, step) = (turn.number, turn.step);
+        if turn.squeezed == step {
+            return false;
+        }
+        let transcript = self.transcript();
+        let Some(pruned) = transcript.plan(number, step, Room::half_of(transcript.tokens())) else { return false };
+        self.attempt_failed(report, contract::model::FailureKind::ContextLength, message, Some(self.at));
+        self.emit(Event::ContextPruned(pruned));
+        true
+    }
+
+    /// The first turn that stays, if this call is to sum up those before it.
+    pub(super) fn summarises(&self, call: &CallId) -> Option<u32> {
+        match &self.core.turn.as_ref()?.activity {
+            Activity::Summarising { model, before } if model.call == *call => Some(*before),
+            Activity::Summarising { .. }
+            | Activity::Ready
+            | Activity::Thinking(_)
+            | Activity::Backoff { .. }
+            | Activity::Deciding
+            | Activity::Acting(_)
+            | Activity::Asking { .. } => None,
+        }
+    }
+
+    /// The summary takes the place of what it sums up.
+    pub(super) fn summary(&mut self, finished: &ModelFinished, before: u32) {
+        let spent = Spent { usage: finished.usage, cost_usd: finished.cost_usd };
+        let text = finished.text.trim();
+        let text = &text[..text.floor_char_boundary(SUMMARY_BYTES_MAX)];
+        self.pruned(before, (!text.is_empty()).then(|| text.to_owned()), spent);
+    }
+
+    /// There is no summary; the turns go all the same.
+    pub(super) fn forget(&mut self, before: u32, spent: Option<Spent>) {
+        self.pruned(before, None, spent.unwrap_or_default());
+    }
+
+    fn pruned(&mut self, before_turn: u32, summary: Option<String>, spent: Spent) {
+        let turn = self.core.turn.as_ref().map_or(0, |turn| turn.number);
+        let mut transcript = self.transcript();
+        let tokens_before = transcript.tokens();
+        let mut pruned = ContextPruned {
+            turn,
+            cut: Vec::new(),
+            keep_bytes: 0,
+            before_turn,
+            before_step: 0,
+            summary,
+            tokens_before,
+            tokens_after: 0,
+            spent,
+        };
+        transcript.prune(&pruned);
+        pruned.tokens_after = transcript.tokens();
+        self.emit(Event::ContextPruned(pruned));
+    }
+}

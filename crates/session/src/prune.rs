@@ -1,0 +1,201 @@
+//! What is left out when a transcript outgrows its model's window, and how large it is.
+
+use contract::Json;
+use contract::event::{ContextPruned, Event, Spent};
+use contract::limits::RESULT_KEEP_BYTES;
+use contract::model::{Content, Message};
+
+use crate::transcript::{Kind, Place, Transcript};
+
+/// Bytes of a token, times ten, where the provider has not told yet.
+const BYTES_PER_TEN_TOKENS: u64 = 36;
+/// Bytes of a token at most, whatever a provider reports; at least it is one.
+const BYTES_PER_TOKEN_MAX: u64 = 12;
+/// A result that is cut must be this much longer than what is left of it.
+const WORTH_BYTES: usize = 512;
+/// What the model is asked to do with the turns that go.
+const SUM_UP: &str = "Sum up the conversation so far for yourself: you will go on with the summary in its place. Keep \
+                      what was asked, what was decided and why, what was done with which result, names, paths and \
+                      numbers that are still needed, and what is open. Write plain text, no more than 500 words.";
+
+/// Tokens of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// There must not be more.
+    pub(crate) most: u64,
+    /// When something is left out, then so much that this is reached: the next step should not need it again.
+    wanted: u64,
+}
+
+impl Room {
+    /// What a window leaves when the reply has its place.
+    pub(crate) fn of(window: u64, max_output: Option<u64>) -> Self {
+        let reply = max_output.unwrap_or(window / 4).min(window / 2);
+        let most = window - reply;
+        Self { most, wanted: most / 4 * 3 }
+    }
+
+    pub(crate) fn half_of(tokens: u64) -> Self {
+        Self { most: tokens / 2, wanted: tokens / 2 }
+    }
+}
+
+/// What a provider counted for how many bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Measured {
+    bytes: u64,
+    tokens: u64,
+}
+
+impl Measured {
+    /// `None` where the provider counted nothing.
+    pub(crate) fn new(bytes: usize, spent: Spent) -> Option<Self> {
+        let bytes = bytes as u64;
+        let tokens = spent.usage.input.clamp(bytes / BYTES_PER_TOKEN_MAX, bytes);
+        (spent.usage.input > 0 && tokens > 0).then_some(Self { bytes, tokens })
+    }
+
+    fn tokens(measured: Option<Self>, bytes: usize) -> u64 {
+        let bytes = bytes as u64;
+        match measured {
+            Some(Self { bytes: of, tokens }) => bytes.saturating_mul(tokens).div_ceil(of.max(1)),
+            None => (bytes * 10).div_ceil(BYTES_PER_TEN_TOKENS),
+        }
+    }
+}
+
+impl Transcript {
+    /// Tokens of the request as it would be now.
+    pub(crate) fn tokens(&self) -> u64 {
+        Measured::tokens(self.measured, self.bytes())
+    }
+
+    /// No fewer than the tokens after these events.
+    pub(crate) fn tokens_at_most(&self, events: &[Event]) -> u64 {
+        let more: usize = events.iter().map(bytes_of).sum();
+        Measured::tokens(self.measured, self.bytes() + more)
+    }
+
+    /// Whether there is anything from before a turn.
+    pub(crate) fn has_before(&self, turn: u32) -> bool {
+        self.places().any(|place| place.turn < turn)
+    }
+
+    /// What to leave out so that the request of this step fits; none when it fits, or when nothing can be left out.
+    ///
+    /// Results of older steps are cut first, then whole turns go, then replies of this turn with their results, then
+    /// the last results are cut. The system prompt and what the user said in this turn always stay.
+    pub(crate) fn plan(&self, turn: u32, step: u32, room: Room) -> Option<ContextPruned> {
+        if self.tokens() <= room.most {
+            return None;
+        }
+        let mut plan = ContextPruned {
+            turn,
+            cut: Vec::new(),
+            keep_bytes: RESULT_KEEP_BYTES,
+            before_turn: 0,
+            before_step: 0,
+            summary: None,
+            tokens_before: self.tokens(),
+            tokens_after: 0,
+            spent: Spent::default(),
+        };
+        // The running step is not in the transcript yet, unless it is tried again: its last one is what was said last.
+        let last = self.places().filter(|p| p.turn == turn && p.kind == Kind::Reply).map(|p| p.step).max().unwrap_or(0);
+        self.cut_results(&mut plan, room, |at, of| (at, of) != (turn, last));
+        let turns: Vec<u32> = self.numbers(|place| (place.turn < turn).then_some(place.turn));
+        for before in turns.iter().map(|turn| turn + 1) {
+            if self.after(&plan) <= room.wanted {
+                break;
+            }
+            plan.before_turn = before;
+        }
+        let steps = self.numbers(|p| (p.turn == turn && p.kind == Kind::Reply && p.step < last).then_some(p.step));
+        for before in steps.iter().map(|step| step + 1) {
+            if self.after(&plan) <= room.wanted {
+                break;
+            }
+            plan.before_step = before.min(step);
+        }
+        self.cut_results(&mut plan, room, |at, of| (at, of) == (turn, last));
+        plan.tokens_after = self.after(&plan);
+        let nothing = plan.cut.is_empty() && plan.before_turn == 0 && plan.before_step == 0;
+        (!nothing).then_some(plan)
+    }
+
+    /// Cuts large results of chosen steps, the oldest first, until there is room.
+    fn cut_results(&self, plan: &mut ContextPruned, room: Room, chosen: impl Fn(u32, u32) -> bool) {
+        let mut tokens = self.after(plan);
+        for (message, place) in self.placed() {
+            if tokens <= room.wanted {
+                return;
+            }
+            let large = message.get().len() > RESULT_KEEP_BYTES + WORTH_BYTES;
+            if place.kind != Kind::Result || !large || !chosen(place.turn, place.step) {
+                continue;
+            }
+            if let Some(Message::Tool { tool_call_id, .. }) = read(message) {
+                let saved = message.get().len().saturating_sub(RESULT_KEEP_BYTES);
+                tokens = tokens.saturating_sub(Measured::tokens(self.measured, saved));
+                plan.cut.push(tool_call_id);
+            }
+        }
+    }
+
+    fn after(&self, plan: &ContextPruned) -> u64 {
+        let mut after = self.clone();
+        after.prune(plan);
+        after.tokens()
+    }
+
+    fn numbers(&self, number: impl Fn(Place) -> Option<u32>) -> Vec<u32> {
+        let set: std::collections::BTreeSet<u32> = self.places().filter_map(number).collect();
+        set.into_iter().collect()
+    }
+
+    /// What the model is asked for a summary of everything before a turn.
+    pub(crate) fn to_sum_up(&self, before: u32) -> Vec<Json> {
+        let asked = Message::User { content: Content::Text(SUM_UP.to_owned()) };
+        let older = self.placed().filter(|(_, place)| place.turn < before).map(|(message, _)| message.clone());
+        self.system().cloned().into_iter().chain(older).chain([Json::of(&asked)]).collect()
+    }
+}
+
+/// A result of which head and tail are left.
+pub(crate) fn cut(message: &Json, keep_bytes: usize) -> Option<Json> {
+    let Some(Message::Tool { tool_call_id, content }) = read(message) else { return None };
+    Some(Json::of(&Message::Tool { tool_call_id, content: shorten(&content, keep_bytes)? }))
+}
+
+/// Head and tail of a text; `None` when that is all of it.
+pub(crate) fn shorten(content: &str, keep_bytes: usize) -> Option<String> {
+    let head = content.floor_char_boundary(keep_bytes / 2);
+    let tail = content.ceil_char_boundary(content.len().saturating_sub(keep_bytes / 2));
+    (head < tail).then(|| format!("{}\n[{} bytes left out]\n{}", &content[..head], tail - head, &content[tail..]))
+}
+
+fn read(message: &Json) -> Option<Message> {
+    serde_json::from_str(message.get()).ok()
+}
+
+/// No fewer than the bytes that an event adds to the transcript, most of them once escaped.
+fn bytes_of(event: &Event) -> usize {
+    const FRAME: usize = 256;
+    if let Event::AiFullReceived(reply) = event {
+        Json::of(reply).get().len() + FRAME
+    } else if let Event::ToolCallResult(result) = event {
+        Json::of(result).get().len() + FRAME
+    } else if let Event::UserProcessed(user) = event {
+        Json::of(user).get().len() + FRAME
+    } else if let Event::SessionStarted(started) = event {
+        Json::of(started).get().len() + FRAME
+    } else if let Event::ToolsResolved(tools) = event {
+        Json::of(tools).get().len()
+    } else if let Event::ContinuationProgress(progress) = event {
+        progress.nudge.as_ref().map_or(0, |nudge| 2 * nudge.len() + FRAME)
+    } else if let Event::Configured(configured) = event {
+        configured.prompt.as_ref().map_or(0, |prompt| 2 * prompt.text.len() + FRAME)
+    } else {
+        FRAME
+    }
+}

@@ -1,0 +1,242 @@
+//! `delegate`: two sessions and what goes between them, in every order.
+
+use std::time::Duration;
+
+use contract::ErrorCode;
+use contract::command::{Refusal, Start, Verb};
+use contract::commit::Phase;
+use contract::event::{Event, Spent};
+use contract::model::Usage;
+use contract::settings::{ContinuationSettings, Limits};
+use contract::tool::Outcome;
+use session::Effect;
+
+use crate::talk::{Cast, Talk};
+
+const ASK: &str = r#"{"agent":"p","task":"Plan it."}"#;
+
+fn parent(limits: Limits) -> Talk {
+    Talk::begin(ContinuationSettings { timeout: 600, limits, ..ContinuationSettings::default() })
+}
+
+/// The start of the child that performs the only open call.
+fn start_of(parent: &Talk) -> (String, Start) {
+    let call = parent.open()[0].clone();
+    assert!(parent.session.outstanding().contains(&Effect::StartChild(call.clone())));
+    let word = parent.session.child_start(&call).unwrap();
+    assert_eq!((word.verb, word.id.as_str()), (Verb::Start, "start"));
+    (word.to.session.to_string(), word.body.body)
+}
+
+fn planner() -> Cast {
+    Cast { agent: "p", ..Cast::default() }
+}
+
+/// A parent whose child has begun.
+fn pair(limits: Limits) -> (Talk, Talk) {
+    let mut parent = parent(limits);
+    parent.reply("", &[ASK]);
+    let (session, start) = start_of(&parent);
+    let mut child = Talk::unborn(&session);
+    child.now = parent.now;
+    child.start("start", start, Ok(planner()));
+    (parent, child)
+}
+
+fn outcome(talk: &Talk) -> (Outcome, String) {
+    let result = talk.events.iter().rev().find_map(|event| match event {
+        Event::ToolCallResult(result) => Some((result.outcome, result.content.clone())),
+        _ => None,
+    });
+    result.unwrap()
+}
+
+#[test]
+fn the_child_s_end_is_the_call_s_result() {
+    let (mut parent, mut child) = pair(Limits::default());
+    assert!(child.item().messages[1].get().contains("Plan it."));
+    assert_eq!(child.session.summary().parent.unwrap().as_str(), "s");
+    child.reply_that_cost("The plan.", &[], Usage { input: 7, output: 3, ..Usage::default() }, 0.25);
+    assert_eq!(child.session.phase(), Phase::Ended);
+    assert!(child.effects.contains(&Effect::TellParent) && child.session.outstanding().contains(&Effect::TellParent));
+    parent.hear_result(child.session.word_to_parent().unwrap());
+    let (outcome, content) = outcome(&parent);
+    assert_eq!(outcome, Outcome::Ok);
+    assert!(content.contains("The plan.") && content.contains("completed"), "{content}");
+    assert_eq!(parent.session.summary().spent.usage.total(), 10, "the parent pays");
+    assert!(parent.call().is_some(), "its next step begins");
+    parent.reply("Done.", &[]);
+    assert_eq!(parent.stop_reason(), Some("completed"));
+}
+
+#[test]
+fn the_same_call_makes_the_same_child_whoever_performs_it() {
+    let (parent, _) = pair(Limits::default());
+    let again: session::Session = serde_json::from_str(parent.session.snapshot().get()).unwrap();
+    let call = parent.open()[0].clone();
+    assert_eq!(again.child_start(&call), parent.session.child_start(&call));
+    assert!(again.tool_item(&call).is_none(), "no executor gets it");
+}
+
+#[test]
+fn circles_depth_and_nonsense_are_refused() {
+    for (arguments, code) in [
+        (r#"{"agent":"e","task":"again"}"#, ErrorCode::DelegationRefused),
+        (r#"{"agent":"p","task":"  "}"#, ErrorCode::InvalidArguments),
+        (r#"{"agent":"P!","task":"x"}"#, ErrorCode::InvalidArguments),
+        (r#"{"agent":"p"}"#, ErrorCode::InvalidArguments),
+        (r#"{"agent":"p","task":"x","model":"gold"}"#, ErrorCode::InvalidArguments),
+    ] {
+        let mut talk = parent(Limits::default());
+        talk.reply("", &[arguments]);
+        let found = talk.events.iter().rev().find_map(|event| match event {
+            Event::ToolCallResult(result) => Some((result.outcome, result.code.clone())),
+            _ => None,
+        });
+        assert_eq!(found, Some((Outcome::Error, Some(code))), "{arguments}");
+        assert!(talk.call().is_some(), "the model reads it");
+    }
+
+    // An alias hides a circle until the child is composed; then the parent is told.
+    let mut talk = parent(Limits::default());
+    talk.reply("", &[r#"{"agent":"eamonn","task":"again"}"#]);
+    let (session, start) = start_of(&talk);
+    let mut child = Talk::unborn(&session);
+    child.start("start", start, Ok(Cast::default()));
+    assert_eq!(child.effects, [Effect::TellParent]);
+    talk.hear_result(child.session.word_to_parent().unwrap());
+    let (outcome_, content) = outcome(&talk);
+    assert!(outcome_ == Outcome::Error && content.contains("delegation_refused"), "{content}");
+
+    // Five may stand above, not six.
+    let (_, mut child) = pair(Limits::default());
+    for (depth, agent) in ["q", "r", "u", "v", "w"].into_iter().enumerate() {
+        let call = format!(r#"{{"agent":"{agent}","task":"deeper"}}"#);
+        child.reply("", &[&call]);
+        if depth == 4 {
+            assert_eq!(outcome(&child).0, Outcome::Error);
+            return;
+        }
+        let (session, start) = start_of(&child);
+        child = Talk::unborn(&session);
+        child.start("start", start, Ok(Cast { agent, ..Cast::default() }));
+    }
+}
+
+#[test]
+fn a_child_that_cannot_begin_is_a_result_too() {
+    let (mut parent, _) = pair(Limits::default());
+    let (session, start) = start_of(&parent);
+    let mut child = Talk::unborn(&session);
+    let refusal = Refusal { code: ErrorCode::UnknownAgent, message: "there is no agent p; there are a, e".to_owned() };
+    child.start("start", start, Err(refusal));
+    assert!(child.session.outstanding().contains(&Effect::TellParent));
+    parent.hear_result(child.session.word_to_parent().unwrap());
+    let (outcome, content) = outcome(&parent);
+    assert!(outcome == Outcome::Error && content.contains("there is no agent p"), "{content}");
+}
+
+#[test]
+fn stop_and_pause_go_down_and_late_words_undo_nothing() {
+    let (mut parent, mut child) = pair(Limits::default());
+    parent.pause();
+    let call = parent.open()[0].call.clone();
+    let pause = parent.session.child_word(&call).unwrap();
+    assert_eq!((pause.verb, pause.body.meta.told), (Verb::Pause, Some(1)));
+    parent.resume();
+    let resume = parent.session.child_word(&call).unwrap();
+    // The words overtake each other.
+    child.hear(resume);
+    child.hear(pause);
+    assert_eq!(child.session.phase(), Phase::Running, "an older word undoes no newer one");
+    parent.stop();
+    assert_eq!(parent.session.phase(), Phase::Ended);
+    assert!(parent.session.outstanding().contains(&Effect::TellChild(call.clone())), "also after a reload");
+    child.hear(parent.session.child_word(&call).unwrap());
+    assert_eq!(child.session.phase(), Phase::Ended);
+    let late = child.session.word_to_parent().unwrap();
+    assert_eq!(late.body.outcome, Outcome::Cancelled);
+    parent.hear_result(late);
+    assert!(!parent.session.outstanding().contains(&Effect::TellChild(call)), "it has answered");
+}
+
+#[test]
+fn a_word_may_come_before_the_start() {
+    for (verb, phase) in [(Verb::Stop, Phase::Ended), (Verb::Pause, Phase::Paused)] {
+        let (mut parent, _) = pair(Limits::default());
+        let (session, start) = start_of(&parent);
+        let call = parent.open()[0].call.clone();
+        match verb {
+            Verb::Stop => parent.stop(),
+            _ => parent.pause(),
+        }
+        let mut child = Talk::unborn(&session);
+        child.hear(parent.session.child_word(&call).unwrap());
+        child.start("start", start, Ok(planner()));
+        assert_eq!(child.session.phase(), phase, "{verb}");
+        assert!(child.open().is_empty(), "{verb}: no call opens");
+        assert_eq!(child.session.word_to_parent().is_some(), verb == Verb::Stop);
+    }
+}
+
+#[test]
+fn what_is_left_is_reserved_and_shared() {
+    let limits = Limits { tokens: Some(1_000), cost_usd: Some(1.0), tool_calls: Some(12), ..Limits::default() };
+    let mut parent = parent(limits);
+    let usage = Usage { input: 150, output: 50, ..Usage::default() };
+    parent.reply_that_cost("", &[ASK, r#"{"agent":"t","task":"Test it."}"#], usage, 0.2);
+    let starts: Vec<Start> =
+        parent.open().iter().map(|call| parent.session.child_start(call).unwrap().body.body).collect();
+    for start in &starts {
+        let share = start.parent.as_ref().unwrap().share;
+        assert_eq!((share.tokens, share.tool_calls), (Some(400), Some(5)));
+        assert!((share.cost_usd.unwrap() - 0.4).abs() < 1e-9);
+        assert_eq!(share.timeout, Some(600), "no longer than the parent's turn");
+    }
+    let mut child = Talk::unborn("c");
+    child.now = parent.now;
+    let own = Limits { tokens: Some(90_000), tool_calls: Some(2), ..Limits::default() };
+    let continuation = ContinuationSettings { limits: own, timeout: 900, ..ContinuationSettings::default() };
+    child.start("start", starts[0].clone(), Ok(Cast { agent: "p", continuation, ..Cast::default() }));
+    let settings = child.events.iter().find_map(|event| match event {
+        Event::SessionStarted(started) => Some(started.agent.continuation.clone()),
+        _ => None,
+    });
+    let settings = settings.unwrap();
+    assert_eq!((settings.limits.tokens, settings.limits.tool_calls, settings.timeout), (Some(400), Some(2), 600));
+    child.reply_that_cost("More.", &["{}"], Usage { input: 400, ..Usage::default() }, 0.1);
+    child.results("found");
+    assert_eq!(child.stop_reason(), Some("token_limit"));
+    let report = child.session.word_to_parent().unwrap();
+    assert_eq!(report.body.outcome, Outcome::Error, "a limit is no success");
+    assert_eq!(
+        report.body.used.unwrap().spent,
+        Spent { usage: Usage { input: 400, ..Usage::default() }, cost_usd: 0.1 }
+    );
+}
+
+#[test]
+fn a_child_that_never_commits_is_covered_by_the_deadline() {
+    let (mut parent, _) = pair(Limits::default());
+    // The turn's time: its call cannot take longer.
+    parent.wait(Duration::from_secs(599));
+    assert_eq!(parent.stop_reason(), None);
+    parent.wait(Duration::from_secs(30));
+    assert_eq!((parent.stop_reason(), outcome(&parent).0), (Some("timeout"), Outcome::Timeout));
+    let told = parent.events.iter().any(|event| matches!(event, Event::ChildTold(told) if told.verb == Verb::Stop));
+    assert!(told, "the child is told to stop");
+}
+
+#[test]
+fn a_pause_moves_the_deadline_of_a_child() {
+    let (mut parent, mut child) = pair(Limits::default());
+    parent.pause();
+    parent.wait(Duration::from_hours(3));
+    assert_eq!(parent.stop_reason(), None);
+    parent.resume();
+    parent.wait(Duration::from_secs(500));
+    assert_eq!(parent.stop_reason(), None, "the child has its time");
+    child.reply("The plan.", &[]);
+    parent.hear_result(child.session.word_to_parent().unwrap());
+    assert_eq!(outcome(&parent).0, Outcome::Ok);
+}

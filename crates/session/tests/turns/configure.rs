@@ -1,0 +1,110 @@
+//! `configure`: settings of a session that runs.
+
+use contract::command::{Configure, ContinuationOverride, Features, Mode};
+use contract::event::Event;
+use contract::settings::{ContinuationSettings, Limits, ModelSettings};
+
+use crate::talk::{Cast, Talk};
+
+const GO_ON: &str = r#"{"response":"More.","continuation":{"status":"CONTINUE"}}"#;
+
+fn settings(over: ContinuationOverride) -> Configure {
+    Configure { continuation: Some(over), ..Configure::default() }
+}
+
+fn refused(talk: &Talk) -> Option<String> {
+    match talk.events.last() {
+        Some(Event::InputIgnored(ignored)) => Some(ignored.refusal.message.clone()),
+        _ => None,
+    }
+}
+
+#[test]
+fn limits_hold_at_once_in_a_turn_that_runs() {
+    let mut talk = Talk::begin(ContinuationSettings { max_iterations: 2, ..ContinuationSettings::default() });
+    talk.reply(GO_ON, &[]);
+    talk.configure(settings(ContinuationOverride { max_iterations: Some(4), ..ContinuationOverride::default() }), None);
+    for _ in 0..2 {
+        talk.reply(GO_ON, &[]);
+        assert_eq!(talk.stop_reason(), None);
+    }
+    talk.reply(GO_ON, &[]);
+    assert_eq!(talk.stop_reason(), Some("max_iterations"));
+}
+
+#[test]
+fn the_clock_of_a_running_turn_is_set_anew() {
+    let mut talk = Talk::begin(ContinuationSettings { timeout: 600, ..ContinuationSettings::default() });
+    talk.wait(std::time::Duration::from_secs(50));
+    talk.configure(settings(ContinuationOverride { timeout: Some(60), ..ContinuationOverride::default() }), None);
+    talk.wait(std::time::Duration::from_secs(9));
+    assert_eq!(talk.stop_reason(), None);
+    talk.wait(std::time::Duration::from_secs(2));
+    assert_eq!(talk.stop_reason(), Some("timeout"));
+}
+
+#[test]
+fn continuation_is_switched_off_and_on() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    let switch = |enabled| settings(ContinuationOverride { enabled: Some(enabled), ..ContinuationOverride::default() });
+    talk.configure(switch(false), None);
+    talk.reply(GO_ON, &[]);
+    assert_eq!((talk.stop_reason(), talk.source().as_str()), (Some("completed"), "default"));
+    talk.say("more", Mode::Steer);
+    assert!(!talk.item().tools.iter().any(|tool| tool.get().contains("\"continuation\"")), "no signal is offered");
+    // Tools are not continuation: their results go back to the model.
+    talk.reply("", &["{}"]);
+    talk.results("found");
+    talk.configure(switch(true), None);
+    talk.reply(GO_ON, &[]);
+    assert_eq!(talk.source(), "explicit");
+    assert!(talk.item().tools.iter().any(|tool| tool.get().contains("\"continuation\"")));
+}
+
+#[test]
+fn another_model_answers_from_the_next_call_on_and_own_settings_stay() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.configure(settings(ContinuationOverride { max_iterations: Some(3), ..ContinuationOverride::default() }), None);
+    let model = ModelSettings { id: "other".to_owned(), structured_output: true, ..ModelSettings::default() };
+    let continuation = ContinuationSettings {
+        limits: Limits { tool_calls: Some(9), ..Limits::default() },
+        ..ContinuationSettings::default()
+    };
+    let configure = Configure {
+        model: Some("other".to_owned()),
+        features: Features { enable: vec!["mailbox".to_owned()], disable: Vec::new() },
+        ..Configure::default()
+    };
+    let recompose = talk.session.recomposes(&configure).unwrap();
+    assert_eq!(
+        (recompose.model.as_str(), recompose.features.enable.as_slice()),
+        ("other", &["mailbox".to_owned()][..])
+    );
+    talk.configure(configure, Some(Cast { model, continuation, ..Cast::default() }));
+    talk.reply(GO_ON, &[]);
+    let item = talk.item();
+    assert_eq!(item.model, "other");
+    assert!(item.response_format.is_some_and(|format| format.get().contains("json_schema")), "it signals by its form");
+    let configured = talk.events.iter().rev().find_map(|event| match event {
+        Event::Configured(configured) => Some(configured.clone()),
+        _ => None,
+    });
+    let continuation = configured.unwrap().agent.continuation;
+    assert_eq!((continuation.max_iterations, continuation.limits.tool_calls), (3, Some(9)));
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_and_changes_nothing() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.configure(Configure::default(), None);
+    assert!(refused(&talk).unwrap().contains("nothing"));
+    for over in [
+        ContinuationOverride { max_iterations: Some(0), ..ContinuationOverride::default() },
+        ContinuationOverride { timeout: Some(0), ..ContinuationOverride::default() },
+        ContinuationOverride { termination_patterns: Some(vec!["(".to_owned()]), ..ContinuationOverride::default() },
+    ] {
+        talk.configure(settings(over), None);
+        assert!(refused(&talk).is_some());
+    }
+    assert!(!talk.events.iter().any(|event| matches!(event, Event::Configured(_))));
+}

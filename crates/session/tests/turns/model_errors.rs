@@ -1,0 +1,84 @@
+//! `on_error`: what happens when a model call has failed for good.
+
+use contract::command::AnswerDecision;
+use contract::event::{Event, GateKind};
+use contract::model::FailureKind;
+use contract::settings::{ContinuationSettings, ModelSettings, OnError};
+
+use crate::talk::{Cast, Talk};
+
+fn model(id: &str) -> ModelSettings {
+    ModelSettings { id: id.to_owned(), ..ModelSettings::default() }
+}
+
+fn cast(on_error: OnError) -> Cast {
+    let continuation = ContinuationSettings { on_error, ..ContinuationSettings::default() };
+    Cast { continuation, model: model("first"), fallbacks: vec![model("second"), model("third")], ..Cast::default() }
+}
+
+fn errors(talk: &Talk) -> usize {
+    talk.events.iter().filter(|event| matches!(event, Event::Error(_))).count()
+}
+
+#[test]
+fn the_turn_ends_and_an_interactive_session_stays_usable() {
+    let mut talk = Talk::cast(cast(OnError::End));
+    talk.fail(FailureKind::Auth);
+    assert_eq!((talk.stop_reason(), errors(&talk)), (Some("error"), 1));
+    talk.say("again", contract::command::Mode::Steer);
+    assert_eq!(talk.item().messages.len(), 3, "system, and both messages of the user");
+    talk.reply("Done.", &[]);
+    assert_eq!(talk.stop_reason(), Some("completed"));
+}
+
+#[test]
+fn fallbacks_take_over_in_their_order_and_only_for_the_turn() {
+    let mut talk = Talk::cast(cast(OnError::Fallback));
+    let mut asked = Vec::new();
+    for attempt in 1..=3 {
+        asked.push((talk.item().model, talk.model_call().attempt));
+        assert_eq!(talk.model_call().attempt, attempt);
+        talk.fail(FailureKind::Quota);
+    }
+    assert_eq!(asked, [("first".into(), 1), ("second".into(), 2), ("third".into(), 3)]);
+    assert_eq!((talk.stop_reason(), errors(&talk)), (Some("error"), 3), "nobody is left");
+    talk.say("again", contract::command::Mode::Steer);
+    assert_eq!(talk.item().model, "first");
+}
+
+#[test]
+fn a_fallback_has_its_own_retries() {
+    let mut talk = Talk::cast(cast(OnError::Fallback));
+    for model in ["first", "second"] {
+        for _ in 0..4 {
+            assert_eq!(talk.item().model, model);
+            talk.fail(FailureKind::Overloaded);
+            talk.wait(std::time::Duration::from_secs(20));
+        }
+    }
+    assert_eq!(talk.item().model, "third");
+}
+
+#[test]
+fn a_person_is_asked_and_may_have_it_tried_again() {
+    let mut talk = Talk::cast(cast(OnError::Ask));
+    talk.fail(FailureKind::Auth);
+    assert!(talk.call().is_none());
+    let asked = talk.events.iter().any(|event| {
+        matches!(event, Event::GateOpened(gate) if gate.kind == GateKind::Error(FailureKind::Auth) && gate.gate.as_str() == "error-1-1")
+    });
+    assert!(asked);
+    talk.answer(AnswerDecision::Approve);
+    assert_eq!((talk.model_call().to_string(), talk.item().model.as_str()), ("m1-1.2".to_owned(), "first"));
+    talk.fail(FailureKind::Auth);
+    talk.answer(AnswerDecision::Deny);
+    assert_eq!(talk.stop_reason(), Some("error"));
+}
+
+#[test]
+fn nobody_answers_and_the_turn_ends() {
+    let mut talk = Talk::cast(cast(OnError::Ask));
+    talk.fail(FailureKind::Refused);
+    talk.wait(std::time::Duration::from_hours(25));
+    assert_eq!(talk.stop_reason(), Some("error"));
+}

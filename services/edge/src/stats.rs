@@ -1,0 +1,86 @@
+//! How turns went, by agent and model: read from the index of sessions, which may be a little old.
+
+use std::collections::BTreeMap;
+
+use contract::commit::{SessionSummary, Tally};
+use contract::event::{Spent, StopReason};
+use serde::Serialize;
+
+/// One agent with one model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stats {
+    /// The agent.
+    pub agent: String,
+    /// The model that its sessions used last.
+    pub model: String,
+    /// Sessions.
+    pub sessions: u32,
+    /// Turns that ended.
+    pub turns: u32,
+    /// Those by stop reason.
+    pub stop_reasons: BTreeMap<String, u32>,
+    /// Those that a limit cut short.
+    pub limit_hits: u32,
+    /// Those that ended as completed and that the user had to ask to go on.
+    pub premature: u32,
+    /// Steps of the turns that ended.
+    pub iterations: u32,
+    /// Decisions by source: `explicit`, `pattern`, `tool_calls`, `length`, `message`, `limit`, `default`.
+    pub decisions: BTreeMap<String, u32>,
+    /// Tool calls.
+    pub tool_calls: u32,
+    /// Tokens and money.
+    pub spent: Spent,
+    /// Turns that ended as completed, of all that ended; none where no turn ended.
+    pub completed_rate: Option<f64>,
+    /// Turns that the user had to ask to go on, of those that ended as completed.
+    pub premature_rate: Option<f64>,
+}
+
+/// Sums up, in the order of agents and models.
+pub(crate) fn of(summaries: &[SessionSummary]) -> Vec<Stats> {
+    let mut by: BTreeMap<(&str, &str), (u32, Tally, Spent)> = BTreeMap::new();
+    for summary in summaries {
+        let (sessions, tally, spent) = by.entry((&summary.agent, &summary.model)).or_default();
+        *sessions += 1;
+        add(tally, &summary.tally);
+        *spent = spent.plus(summary.spent);
+    }
+    by.into_iter().map(|((agent, model), (sessions, tally, spent))| one(agent, model, sessions, tally, spent)).collect()
+}
+
+fn one(agent: &str, model: &str, sessions: u32, tally: Tally, spent: Spent) -> Stats {
+    let Tally { turns: stop_reasons, iterations, decisions, premature, tool_calls } = tally;
+    let turns: u32 = stop_reasons.values().sum();
+    let count = |reason: StopReason| stop_reasons.get(reason.as_str()).copied().unwrap_or(0);
+    let completed = count(StopReason::Completed);
+    let ended = completed + count(StopReason::Stopped) + count(StopReason::Error);
+    let rate = |part: u32, whole: u32| (whole > 0).then(|| f64::from(part) / f64::from(whole));
+    Stats {
+        agent: agent.to_owned(),
+        model: model.to_owned(),
+        sessions,
+        turns,
+        limit_hits: turns.saturating_sub(ended),
+        premature,
+        iterations,
+        decisions,
+        tool_calls,
+        spent,
+        completed_rate: rate(completed, turns),
+        premature_rate: rate(premature, completed),
+        stop_reasons,
+    }
+}
+
+fn add(sum: &mut Tally, more: &Tally) {
+    let Tally { turns, iterations, decisions, premature, tool_calls } = more;
+    for (into, from) in [(&mut sum.turns, turns), (&mut sum.decisions, decisions)] {
+        for (name, count) in from {
+            *into.entry(name.clone()).or_default() += count;
+        }
+    }
+    sum.iterations += iterations;
+    sum.premature += premature;
+    sum.tool_calls += tool_calls;
+}
