@@ -66,7 +66,7 @@ pub struct Fleet {
     pub bus: Bus,
     services: Services,
     /// Read by the services as they run.
-    _config: TempDir,
+    config: TempDir,
 }
 
 #[derive(Debug)]
@@ -107,9 +107,16 @@ impl Fleet {
         let config = configuration(models)?;
         std::fs::write(config.path().join("agents.yaml"), agents)?;
         let services = Services::start(&nats, &bus, config.path(), files).await?;
-        let fleet = Self { nats, bus, services, _config: config };
+        let fleet = Self { nats, bus, services, config };
         eventually("the fleet is ready", async || fleet.services.readiness().is_ready()).await?;
         Ok(fleet)
+    }
+
+    /// Writes a file of its configuration directory, whose changes the services follow.
+    pub fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        let path = self.config.path().join(name);
+        std::fs::create_dir_all(path.parent().context("a path below a directory")?)?;
+        Ok(std::fs::write(path, text)?)
     }
 
     /// Where its edge listens.

@@ -10,6 +10,7 @@ mod example;
 mod failures;
 mod kills;
 mod python_tool;
+mod reload;
 mod resume;
 mod survey;
 mod trace;

@@ -28,6 +28,9 @@ pub enum ConfigError {
     /// The configuration directory that was named is not there.
     #[error("the configuration directory {0:?} does not exist")]
     NoDirectory(PathBuf),
+    /// A file or directory was there when it was last read, and no longer is.
+    #[error("{0:?} is gone: put it back, or restart to go on without it")]
+    Lost(PathBuf),
     /// A file is neither in the configuration directory nor shipped.
     #[error("{name:?} is neither in the configuration directory nor shipped with ailoop")]
     Missing {
@@ -126,9 +129,14 @@ pub fn load<T: DeserializeOwned + Default>(section: &str) -> Result<T, ConfigErr
 impl Settings {
     /// Reads the file and the environment; see [`Paths::find`] for the directory.
     pub fn read(dir: Option<&Path>) -> Result<Self, ConfigError> {
+        Self::of(Paths::find(dir)?)
+    }
+
+    /// As [`Settings::read`], from these paths.
+    pub fn of(paths: Paths) -> Result<Self, ConfigError> {
         let named = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         let variables = std::env::vars_os().filter_map(named).filter(|(name, _)| name.starts_with(PREFIX));
-        Self::layered(Paths::find(dir)?, variables.collect())
+        Self::layered(paths, variables.collect())
     }
 
     fn layered(paths: Paths, variables: HashMap<String, String>) -> Result<Self, ConfigError> {
@@ -233,7 +241,7 @@ mod tests {
     fn read(text: &str, environment: &[(&str, &str)]) -> Result<Settings, ConfigError> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(FILE), text).unwrap();
-        let paths = Paths { config: Some(dir.path().to_owned()), prompts: Vec::new() };
+        let paths = Paths { config: Some(dir.path().to_owned()), ..Paths::default() };
         let variables = environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         Settings::layered(paths, variables.collect())
     }

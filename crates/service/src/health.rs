@@ -1,8 +1,8 @@
 //! What an operator asks a process: `/healthz`, `/readyz` and `/metrics` over HTTP.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -35,12 +35,14 @@ pub struct Readiness {
 struct Part {
     name: &'static str,
     ready: Arc<AtomicBool>,
+    /// A lock since it is held for a copy only.
+    warning: Arc<Mutex<Option<String>>>,
 }
 
 impl Readiness {
     /// One part, not ready yet.
     pub fn new(name: &'static str) -> Self {
-        Self { parts: vec![Part { name, ready: Arc::default() }] }
+        Self { parts: vec![Part { name, ready: Arc::default(), warning: Arc::default() }] }
     }
 
     /// Ready when all of them are.
@@ -53,6 +55,19 @@ impl Readiness {
         for part in &self.parts {
             part.ready.store(ready, Ordering::Release);
         }
+    }
+
+    /// Says what an operator should know of every part of it, though it works; none takes it back.
+    pub fn warn(&self, warning: Option<&str>) {
+        for part in &self.parts {
+            *part.warning.lock().unwrap_or_else(PoisonError::into_inner) = warning.map(str::to_owned);
+        }
+    }
+
+    /// What was said so, with the part that it is about.
+    pub fn warnings(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let said = |part: &Part| part.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.parts.iter().filter_map(move |part| Some((part.name, said(part)?)))
     }
 
     /// Whether every part is ready.
@@ -89,7 +104,8 @@ pub struct Health {
     tasks: Tasks,
 }
 
-/// Serves `/healthz` (the process lives, whatever the bus does), `/readyz` and `/metrics`.
+/// Serves `/healthz` (the process lives, whatever the bus does), `/readyz` (what is waited for, and warnings) and
+/// `/metrics`.
 pub async fn serve(config: Config, readiness: Readiness) -> Result<Health, HealthError> {
     let tasks = Tasks::new();
     let Some(listen) = config.listen else { return Ok(Health { address: None, tasks }) };
@@ -128,10 +144,16 @@ pub fn routes(readiness: Readiness) -> Router {
     )
 }
 
+/// A warning is told in either case, and changes neither.
 fn ready(readiness: &Readiness) -> impl IntoResponse + use<> {
     let waiting: Vec<_> = readiness.waiting().collect();
-    if waiting.is_empty() {
-        return (StatusCode::OK, "ready\n".to_owned());
+    let (status, mut text) = if waiting.is_empty() {
+        (StatusCode::OK, "ready\n".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {}\n", waiting.join(", ")))
+    };
+    for (part, warning) in readiness.warnings() {
+        text.extend(["warning: ", part, ": ", &warning, "\n"]);
     }
-    (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {}\n", waiting.join(", ")))
+    (status, text)
 }

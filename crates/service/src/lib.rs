@@ -3,10 +3,12 @@
 pub mod clock;
 pub mod config;
 pub mod continuation;
+pub mod files;
 pub mod health;
 pub mod models;
 pub mod paths;
 pub mod process;
+pub mod reload;
 pub mod secret;
 pub mod shipped;
 pub mod shutdown;

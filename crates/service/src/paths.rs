@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use crate::config::{ConfigError, env};
+use crate::files::{self, Kind, Pass};
 use crate::shipped;
 
 /// Names the configuration directory.
@@ -23,68 +24,88 @@ pub struct TextFile {
 }
 
 /// Where files are looked for. A file that is in no directory is taken from the binary.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Paths {
     /// The configuration directory; none when there is nothing but what is shipped.
     pub config: Option<PathBuf>,
     /// Directories of prompts, first one first.
     pub prompts: Vec<PathBuf>,
+    /// Notes what is looked at.
+    pub pass: Pass,
 }
 
 impl Paths {
     /// Looks at `explicit`, else at `AILOOP_CONFIG`, else at `./config`. Only the first two must exist.
     pub fn find(explicit: Option<&Path>) -> Result<Self, ConfigError> {
+        Self::find_in(&Pass::default(), explicit)
+    }
+
+    /// As [`Paths::find`], as a part of a pass.
+    pub fn find_in(pass: &Pass, explicit: Option<&Path>) -> Result<Self, ConfigError> {
+        let is_there = |dir: &PathBuf| {
+            pass.note(dir, Kind::Directory);
+            dir.is_dir()
+        };
         let named = explicit.map(Path::to_owned).or_else(|| env(CONFIG_VARIABLE).map(PathBuf::from));
-        if let Some(dir) = &named
-            && !dir.is_dir()
-        {
+        if let Some(dir) = named.as_ref().filter(|dir| !is_there(dir)) {
             return Err(ConfigError::NoDirectory(dir.clone()));
         }
-        let config = named.or_else(|| Some(PathBuf::from("config")).filter(|dir| dir.is_dir()));
+        let config = named.or_else(|| Some(PathBuf::from("config")).filter(is_there));
         let beside = config.iter().map(|dir| dir.join("prompts"));
-        let prompts = beside.chain([PathBuf::from("prompts")]).filter(|dir| dir.is_dir()).collect();
-        Ok(Self { config, prompts })
+        let prompts = beside.chain([PathBuf::from("prompts")]).filter(is_there).collect();
+        Ok(Self { config, prompts, pass: pass.clone() })
+    }
+
+    /// Puts a directory of prompts before all others; it must exist.
+    pub fn prefer_prompts(&mut self, dir: &Path) -> Result<(), ConfigError> {
+        self.pass.note(dir, Kind::Directory);
+        if !dir.is_dir() {
+            return Err(ConfigError::NoDirectory(dir.to_owned()));
+        }
+        self.prompts.insert(0, dir.to_owned());
+        Ok(())
     }
 
     /// Reads a file of the configuration directory, else the shipped one of that name.
     pub fn read(&self, name: &str) -> Result<TextFile, ConfigError> {
         let relative = relative(name)?;
-        let found = self.config.as_deref().map(|dir| read(&dir.join(relative))).transpose()?.flatten();
+        let found = self.config.as_deref().map(|dir| self.open(&dir.join(relative))).transpose()?.flatten();
         found.or_else(|| shipped::config(name)).ok_or_else(|| ConfigError::Missing { name: name.to_owned() })
     }
 
     /// Every prompt: one map per directory, the first directory first, what is shipped last. Keys are paths such as
     /// `shared/core.md`.
     pub fn prompts(&self) -> Result<Vec<BTreeMap<String, TextFile>>, ConfigError> {
-        let mut roots = self.prompts.iter().map(|dir| prompts_of(dir)).collect::<Result<Vec<_>, _>>()?;
+        let mut roots = self.prompts.iter().map(|dir| self.prompts_of(dir)).collect::<Result<Vec<_>, _>>()?;
         roots.push(shipped::prompts());
         Ok(roots)
     }
-}
 
-/// The Markdown files of a directory of prompts.
-fn prompts_of(root: &Path) -> Result<BTreeMap<String, TextFile>, ConfigError> {
-    let mut found = BTreeMap::new();
-    for below in PROMPT_DIRS {
-        let dir = root.join(below);
-        let failed = |source| ConfigError::Unreadable { path: dir.clone(), source };
-        let entries = match std::fs::read_dir(&dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(source) => return Err(failed(source)),
-        };
-        for entry in entries {
-            let path = entry.map_err(failed)?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if path.extension().is_none_or(|extension| extension != "md") || name.starts_with('.') {
-                continue;
-            }
-            if let Some(file) = read(&path)? {
-                found.insert(format!("{below}{name}"), file);
+    /// The Markdown files of a directory of prompts.
+    fn prompts_of(&self, root: &Path) -> Result<BTreeMap<String, TextFile>, ConfigError> {
+        let mut found = BTreeMap::new();
+        for below in PROMPT_DIRS {
+            let dir = root.join(below);
+            self.pass.note(&dir, Kind::Texts);
+            let names =
+                files::texts_in(&dir).map_err(|source| ConfigError::Unreadable { path: dir.clone(), source })?;
+            for name in names.into_iter().flatten() {
+                if let Some(file) = self.open(&dir.join(&name))? {
+                    found.insert(format!("{below}{name}"), file);
+                }
             }
         }
+        Ok(found)
     }
-    Ok(found)
+
+    fn open(&self, path: &Path) -> Result<Option<TextFile>, ConfigError> {
+        self.pass.note(path, Kind::File);
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Some(TextFile { origin: path.display().to_string(), text })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(ConfigError::Unreadable { path: path.to_owned(), source }),
+        }
+    }
 }
 
 /// A path below the directory that it is joined to, never beside it.
@@ -97,21 +118,13 @@ fn relative(name: &str) -> Result<&Path, ConfigError> {
     Ok(path)
 }
 
-fn read(path: &Path) -> Result<Option<TextFile>, ConfigError> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(TextFile { origin: path.display().to_string(), text })),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ConfigError::Unreadable { path: path.to_owned(), source }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn no_name_leads_out_of_the_directory() {
-        let paths = Paths { config: Some(PathBuf::from("/etc")), prompts: vec![] };
+        let paths = Paths { config: Some(PathBuf::from("/etc")), ..Paths::default() };
         for name in ["../etc/passwd", "/etc/passwd", "", "a/../../b", "..", "./passwd", "a\\..\\b"] {
             assert!(matches!(paths.read(name), Err(ConfigError::Outside { .. })), "{name}");
         }

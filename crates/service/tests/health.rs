@@ -30,6 +30,10 @@ async fn lives_ready_and_counted() {
     assert_eq!(get(address, "/readyz").await, (503, "waiting for composer\n".to_owned()));
     work.set(true);
     assert_eq!(get(address, "/readyz").await, (200, "ready\n".to_owned()));
+    bus.warn(Some("it is slow"));
+    assert_eq!(get(address, "/readyz").await, (200, "ready\nwarning: nats: it is slow\n".to_owned()));
+    bus.warn(None);
+    assert_eq!(get(address, "/readyz").await, (200, "ready\n".to_owned()));
     assert_eq!(get(address, "/metrics").await.0, 200);
     assert_eq!(get(address, "/other").await.0, 404);
 

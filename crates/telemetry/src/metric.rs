@@ -37,6 +37,8 @@ struct Metrics {
     connections: UpDownCounter<i64>,
     requests: Counter<u64>,
     slow_clients: Counter<u64>,
+    config_reloads: Counter<u64>,
+    config_broken: UpDownCounter<i64>,
 }
 
 /// Bounds in seconds for what takes microseconds to milliseconds.
@@ -73,6 +75,8 @@ pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registr
             connections: gauge(names::CONNECTIONS),
             requests: count(names::REQUESTS),
             slow_clients: count(names::SLOW_CLIENTS),
+            config_reloads: count(names::CONFIG_RELOADS),
+            config_broken: gauge(names::CONFIG_BROKEN),
         })
         .is_ok()
 }
@@ -235,4 +239,15 @@ pub fn request(method: &str, code: &str) {
 /// A client was let go because it did not read.
 pub fn slow_client() {
     with(|m| m.slow_clients.add(1, &[]));
+}
+
+/// Configuration files changed and were read again; whether they could be used.
+pub fn config_reloaded(part: &str, taken: bool) {
+    let outcome = if taken { "taken" } else { "broken" };
+    with(|m| m.config_reloads.add(1, &[label(names::PART, part), label(names::OUTCOME, outcome)]));
+}
+
+/// Configuration files became broken (1) or good again (-1).
+pub fn config_broken(part: &str, delta: i64) {
+    with(|m| m.config_broken.add(delta, &[label(names::PART, part)]));
 }

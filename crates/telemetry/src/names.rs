@@ -134,6 +134,13 @@ pub mod metric {
     /// Counter: clients that were let go because they did not read.
     pub const SLOW_CLIENTS: &str = "ailoop.edge.slow_clients";
 
+    /// Counter by `part` and `outcome` (`taken`, `broken`): changed configuration files that were read again.
+    pub const CONFIG_RELOADS: &str = "ailoop.config.reloads";
+    /// Up-down counter by `part`: 1 while files cannot be used and the last good ones are.
+    pub const CONFIG_BROKEN: &str = "ailoop.config.broken";
+
+    /// Label: the part of a process that reads the files.
+    pub const PART: &str = "part";
     /// Label: why.
     pub const REASON: &str = "reason";
     /// Label: the decision's source.

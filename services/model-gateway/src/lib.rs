@@ -27,6 +27,7 @@ use bus::{Bus, Worker};
 use contract::streams::Queue;
 use serde::Deserialize;
 use service::health::Readiness;
+use service::reload::Reload;
 use service::tasks::Tasks;
 
 pub use provider::Providers;
@@ -57,21 +58,33 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Reads the models and starts taking calls. A models file or script that cannot be used is an error that says
-    /// where; a key that is missing is one only for the calls that need it.
+    /// Reads the models and starts taking calls; changes of them are followed. A models file or script that cannot be used
+    /// is an error that says where; a key that is missing is one only for the calls that need it.
+    #[allow(clippy::unused_async, reason = "every service starts the same way")]
     pub async fn start(config: Config, bus: Bus) -> anyhow::Result<Self> {
-        let providers = Providers::read(config.config_dir.as_deref())?;
-        Ok(Self::with(config, bus, providers, Arc::new(SystemClock)).await)
+        let readiness = Readiness::new("gateway");
+        let providers = Providers::follow(config.config_dir.clone(), readiness.clone())?;
+        Ok(Self::take_calls(&config, bus, providers, Arc::new(SystemClock), readiness))
     }
 
     /// As [`Gateway::start`], with providers and a clock of the caller's.
     #[allow(clippy::unused_async, reason = "every service starts the same way")]
     pub async fn with(config: Config, bus: Bus, providers: Providers, clock: Arc<dyn Clock>) -> Self {
+        Self::take_calls(&config, bus, Reload::fixed("gateway", providers), clock, Readiness::new("gateway"))
+    }
+
+    fn take_calls(
+        config: &Config,
+        bus: Bus,
+        providers: Arc<Reload<Providers>>,
+        clock: Arc<dyn Clock>,
+        readiness: Readiness,
+    ) -> Self {
         let (tasks, running) = (Tasks::new(), running::Running::default());
         tasks.spawn("cancels", running.clone().follow(bus.clone(), tasks.token()));
-        let calls = worker::Calls { bus: bus.clone(), providers: Arc::new(providers), clock, running };
+        tasks.spawn("files", providers.clone().follow(tasks.token()));
+        let calls = worker::Calls { bus: bus.clone(), providers, clock, running };
         let worker = Worker::start(bus, Queue::Model, config.concurrency, Arc::new(calls));
-        let readiness = Readiness::new("gateway");
         readiness.set(true);
         Self { worker, tasks, readiness }
     }

@@ -1,12 +1,15 @@
 //! The providers of `models.yaml`, ready to be called.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use contract::model::{FailureKind, ModelItem};
 use service::ConfigError;
+use service::health::Readiness;
 use service::models::{self, ModelsFile, ProviderKind, Resolved};
 use service::paths::{Paths, TextFile};
+use service::reload::Reload;
 use tokio::sync::mpsc;
 
 use crate::failure::Failure;
@@ -54,25 +57,37 @@ impl Provider {
 #[derive(Debug)]
 pub struct Providers {
     models: ModelsFile,
-    by_name: BTreeMap<String, Provider>,
+    by_name: BTreeMap<String, Arc<Provider>>,
 }
 
 impl Providers {
-    /// Reads `models.yaml` and the scripts that it names, of `dir` or of where [`Paths::find`] looks.
-    pub fn read(dir: Option<&Path>) -> Result<Self, ConfigError> {
-        let paths = Paths::find(dir)?;
-        Self::new(models::load(&paths)?, &paths)
+    /// Reads `models.yaml` and the scripts that it names, of `dir` or of where [`Paths::find`] looks, and again whenever one
+    /// of them changes.
+    pub fn follow(dir: Option<PathBuf>, readiness: Readiness) -> Result<Arc<Reload<Self>>, ConfigError> {
+        Reload::start("gateway", readiness, move |pass, before| {
+            let paths = Paths::find_in(pass, dir.as_deref())?;
+            Self::after(before, models::load(&paths)?, &paths)
+        })
     }
 
     /// The providers of a models file; scripts are read below `paths`.
     pub fn new(models: ModelsFile, paths: &Paths) -> Result<Self, ConfigError> {
+        Self::after(None, models, paths)
+    }
+
+    /// As [`Providers::new`]. A provider that is as it was keeps its connections.
+    fn after(before: Option<&Self>, models: ModelsFile, paths: &Paths) -> Result<Self, ConfigError> {
         let mut by_name = BTreeMap::new();
         for (name, entry) in &models.providers {
+            let same = before.filter(|before| before.models.providers.get(name) == Some(entry));
+            let kept = same.and_then(|before| before.by_name.get(name)).cloned();
             let provider = match entry.kind {
-                ProviderKind::OpenaiChat => Provider::OpenaiChat(Client::new(entry.clone())),
+                ProviderKind::OpenaiChat => {
+                    kept.unwrap_or_else(|| Arc::new(Provider::OpenaiChat(Client::new(entry.clone()))))
+                }
                 ProviderKind::Scripted => {
                     let file = paths.read(entry.script.as_deref().unwrap_or_default())?;
-                    Provider::Scripted(Player::new(Script::parse(&file)?))
+                    Arc::new(Provider::Scripted(Player::new(Script::parse(&file)?)))
                 }
             };
             by_name.insert(name.clone(), provider);
@@ -84,9 +99,15 @@ impl Providers {
     pub fn scripted(models: ModelsFile, script: &TextFile) -> Result<Self, ConfigError> {
         let mut by_name = BTreeMap::new();
         for name in models.providers.keys() {
-            by_name.insert(name.clone(), Provider::Scripted(Player::new(Script::parse(script)?)));
+            let provider = Provider::Scripted(Player::new(Script::parse(script)?));
+            by_name.insert(name.clone(), Arc::new(provider));
         }
         Ok(Self { models, by_name })
+    }
+
+    /// Whether a model can be found.
+    pub fn knows(&self, model: &str) -> bool {
+        self.models.resolve(model).is_ok()
     }
 
     /// Finds a model and who serves it; an unknown one is the request's mistake.
@@ -94,6 +115,6 @@ impl Providers {
         let bad = |message: String| Failure::new(FailureKind::BadRequest, message);
         let resolved = self.models.resolve(model).map_err(|unknown| bad(unknown.to_string()))?;
         let provider = self.by_name.get(&resolved.provider);
-        provider.map(|provider| (resolved, provider)).ok_or_else(|| bad(format!("no provider for {model:?}")))
+        provider.map(|provider| (resolved, provider.as_ref())).ok_or_else(|| bad(format!("no provider for {model:?}")))
     }
 }

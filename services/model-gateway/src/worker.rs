@@ -25,6 +25,7 @@ use crate::provider::Providers;
 use crate::running::Running;
 use crate::viewers::{Shared, Viewers};
 use service::clock::Clock;
+use service::reload::Reload;
 
 /// Pause before an item that the bus or the log did not let us deal with comes again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -36,7 +37,7 @@ pub struct Calls {
     /// The bus.
     pub bus: Bus,
     /// Who serves models.
-    pub providers: Arc<Providers>,
+    pub providers: Arc<Reload<Providers>>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// What runs here.
@@ -102,7 +103,12 @@ impl Calls {
         if job.meta().deadline <= self.clock.now() {
             return Ok(refused(FailureKind::Hung, "the call's deadline passed before a gateway was free"));
         }
-        let (resolved, provider) = match self.providers.resolve(&job.item.model) {
+        let mut providers = self.providers.get();
+        if !providers.knows(&job.item.model) {
+            // The composer may have read a new model a moment before us.
+            providers = self.providers.fresh().await;
+        }
+        let (resolved, provider) = match providers.resolve(&job.item.model) {
             Ok(found) => found,
             Err(failure) => return Ok(refused(failure.kind, &failure.message)),
         };

@@ -19,10 +19,12 @@ use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey};
 use contract::{CallId, CommandId, Json, SessionId, TenantId, Timestamp};
 use futures::StreamExt;
-use model_gateway::{Clock, Config, Gateway, Providers};
+use model_gateway::{Clock, Config, Gateway, Providers, SystemClock};
 use serde_json::{Map, json};
+use service::health::Readiness;
 use service::models;
 use service::paths::{Paths, TextFile};
+use service::reload::Look;
 use tempfile::TempDir;
 
 const SCRIPT: &str = "
@@ -390,4 +392,58 @@ async fn an_item_that_cannot_be_read_is_told_and_buried() {
     let failed = world.failed().await;
     assert_eq!((failed.kind, failed.meta.call.as_str()), (FailureKind::BadRequest, "m1-1"));
     world.nothing_waits().await;
+}
+
+#[test]
+fn models_and_scripts_are_read_again_and_connections_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    let two = "providers:\n  a: {kind: openai_chat, base_url: 'http://a'}\n  s: {kind: scripted, script: s.yaml}\n";
+    write("models.yaml", two);
+    write("s.yaml", SCRIPT);
+    let readiness = Readiness::new("gateway");
+    let providers = Providers::follow(Some(dir.path().to_owned()), readiness.clone()).unwrap();
+    let first = providers.get();
+    let provider = |providers: &Providers, model: &str| std::ptr::from_ref(providers.resolve(model).unwrap().1);
+
+    write("models.yaml", &format!("{two}models:\n  new: {{provider: a, prices: {{input: 1.0}}}}\n"));
+    assert!(!first.knows("new"));
+    assert_eq!(providers.refresh(), Look::Taken);
+    let second = providers.get();
+    assert!(second.knows("new") && !first.knows("new"), "a call goes on with what it began with");
+    assert!(std::ptr::eq(provider(&first, "a/x"), provider(&second, "new")));
+
+    write("models.yaml", &two.replace("http://a", "http://other"));
+    assert_eq!(providers.refresh(), Look::Taken);
+    assert!(!std::ptr::eq(provider(&second, "a/x"), provider(&providers.get(), "a/x")));
+
+    // A script counts too, broken and gone.
+    write("s.yaml", "steps: [{txt: x}]\n");
+    let Look::Broken(warning) = providers.refresh() else { panic!("a script that cannot be used") };
+    assert!(warning.contains("s.yaml:1:10: "), "{warning}");
+    std::fs::remove_file(dir.path().join("s.yaml")).unwrap();
+    assert!(matches!(providers.refresh(), Look::Broken(_)));
+    assert!(providers.get().knows("s/x") && readiness.warnings().count() == 1);
+    write("s.yaml", SCRIPT);
+    assert_eq!(providers.refresh(), Look::Taken);
+    assert_eq!(readiness.warnings().count(), 0);
+}
+
+/// The composer may have read a new model a moment before the gateway.
+#[tokio::test(start_paused = true)]
+async fn a_model_that_is_not_known_yet_is_looked_for_on_the_disk() {
+    let world = World::new();
+    let write = |name: &str, text: &str| std::fs::write(world.dir.path().join(name), text).unwrap();
+    write("models.yaml", "providers: {s: {kind: scripted, script: script.yaml}}\n");
+    let config = Config { config_dir: Some(world.dir.path().to_owned()), ..Config::default() };
+    let gateway = Gateway::start(config, world.server.bus()).await.unwrap();
+    write("models.yaml", "providers: {s: {kind: scripted, script: script.yaml}}\nmodels: {new: {provider: s}}\n");
+
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let mut item = world.item("go");
+    item.model = "new".to_owned();
+    item.meta.deadline = SystemClock.now().after(Duration::from_mins(10));
+    world.ask(&item).await;
+    assert!(world.finished().await.text.starts_with("one two three"));
+    gateway.drain(Duration::from_secs(1)).await;
 }

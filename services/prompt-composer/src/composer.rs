@@ -1,10 +1,15 @@
 //! Answers what a session is made of: the agent, the model and the prompt.
 
+use std::sync::Arc;
+
 use contract::ErrorCode;
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use service::config::ConfigError;
+use service::files::Pass;
+use service::health::Readiness;
 use service::models::{self, ModelsFile, Resolved};
 use service::paths::Paths;
+use service::reload::Reload;
 
 use crate::Config;
 use crate::agents::{self, Agent, Agents};
@@ -14,7 +19,7 @@ use crate::library::Library;
 /// Bytes of a composed prompt: an answer must fit into one message of a server with its usual limits.
 const PROMPT_BYTES_MAX: usize = 512 << 10;
 
-/// Agents, models and prompts, read once.
+/// Agents, models and prompts, read as one set.
 #[derive(Debug)]
 pub struct Book {
     agents: Agents,
@@ -27,23 +32,32 @@ pub struct Book {
 impl Book {
     /// Reads everything; the error names file, line and column.
     pub fn read(config: &Config) -> Result<Self, ConfigError> {
-        let mut paths = Paths::find(config.config_dir.as_deref())?;
+        Self::read_in(&Pass::default(), config)
+    }
+
+    /// As [`Book::read`], as a part of a pass: everything is read before the first mistake is looked for, so that the pass
+    /// knows every file whatever is wrong with one.
+    fn read_in(pass: &Pass, config: &Config) -> Result<Self, ConfigError> {
+        let mut paths = Paths::find_in(pass, config.config_dir.as_deref())?;
         if let Some(dir) = &config.prompts_dir {
-            if !dir.is_dir() {
-                return Err(ConfigError::NoDirectory(dir.clone()));
-            }
-            paths.prompts.insert(0, dir.clone());
+            paths.prefer_prompts(dir)?;
         }
-        let agents = agents::parse(&paths.read(agents::FILE)?)?;
-        let models = models::load(&paths)?;
+        let (agents, models) = (paths.read(agents::FILE)?, paths.read(models::FILE)?);
+        let library = Library::read(&paths)?;
+        let features = config.features_now(pass)?;
+        let (agents, models) = (agents::parse(&agents)?, models::parse(&models)?);
         let default_model = config.default_model.clone().filter(|model| !model.is_empty());
         let default_model = default_model.or_else(|| models.default.clone());
-        let library = Library::read(&paths)?;
-        let book = Self { agents, models, library, features: config.features.clone(), default_model };
+        let book = Self { agents, models, library, features, default_model };
         for warning in book.warnings() {
             tracing::warn!(warning, "odd, but used");
         }
         Ok(book)
+    }
+
+    /// Reads everything, and again whenever a file of it changes.
+    pub fn follow(config: Config, readiness: Readiness) -> Result<Arc<Reload<Self>>, ConfigError> {
+        Reload::start("composer", readiness, move |pass, _| Self::read_in(pass, &config))
     }
 
     /// The agents.

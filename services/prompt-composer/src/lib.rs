@@ -1,6 +1,6 @@
 //! The prompt-composer: resolves agents and models, and composes system prompts out of tested parts.
 //!
-//! It holds no state and writes nothing: any number of replicas share the requests on `ai_rpc.prompt.compose`.
+//! It writes nothing, and what it holds it has read from files: any number of replicas share the requests on `ai_rpc.prompt.compose`.
 
 pub mod agents;
 pub mod compose;
@@ -10,15 +10,22 @@ pub mod library;
 mod substitute;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bus::{Bus, BusError, Serving};
 use serde::Deserialize;
-use service::config::ConfigError;
+use service::config::{ConfigError, Settings};
+use service::files::Pass;
 use service::health::Readiness;
+use service::paths::Paths;
+use service::tasks::Tasks;
 
 pub use composer::Book;
+
+/// The section of `ailoop.yaml`.
+pub const SECTION: &str = "composer";
+/// How long the look at the files may still take at the end.
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// The `composer` section of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -32,6 +39,9 @@ pub struct Config {
     pub config_dir: Option<PathBuf>,
     /// Prompts that go before those of the project and those that are shipped.
     pub prompts_dir: Option<PathBuf>,
+    /// Where `ailoop.yaml` is, when `features` is to follow it; not where the caller has made up the configuration.
+    #[serde(skip)]
+    pub follows: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -41,7 +51,22 @@ impl Default for Config {
             features: vec![features::CONTINUATION.to_owned()],
             config_dir: None,
             prompts_dir: None,
+            follows: None,
         }
+    }
+}
+
+impl Config {
+    /// This configuration, which comes from `ailoop.yaml` and is to follow it.
+    pub fn followed(self) -> Result<Self, ConfigError> {
+        Ok(Self { follows: Paths::find(None)?.config, ..self })
+    }
+
+    /// Features of all agents, as the file has them now.
+    fn features_now(&self, pass: &Pass) -> Result<Vec<String>, ConfigError> {
+        let Some(dir) = &self.follows else { return Ok(self.features.clone()) };
+        let settings = Settings::of(Paths::find_in(pass, Some(dir))?)?;
+        Ok(settings.section::<Self>(SECTION)?.features)
     }
 }
 
@@ -61,23 +86,25 @@ pub enum StartError {
 pub struct Composer {
     readiness: Readiness,
     serving: Serving,
+    tasks: Tasks,
 }
 
 impl Composer {
-    /// Reads agents, models and prompts, and answers from then on.
+    /// Reads agents, models and prompts, and answers from then on; changes of them are followed.
     pub async fn start(config: Config, bus: Bus) -> Result<Self, StartError> {
-        let book = Arc::new(Book::read(&config)?);
+        let (readiness, tasks) = (Readiness::new(SECTION), Tasks::new());
+        let book = Book::follow(config, readiness.clone())?;
+        tasks.spawn("files", book.clone().follow(tasks.token()));
         let serving = bus
             .serve_compose(move |request| {
                 let began = Instant::now();
-                let reply = book.answer(&request);
+                let reply = book.get().answer(&request);
                 telemetry::metric::compose_duration(began.elapsed());
                 Box::pin(std::future::ready(reply))
             })
             .await?;
-        let readiness = Readiness::new("composer");
         readiness.set(true);
-        Ok(Self { readiness, serving })
+        Ok(Self { readiness, serving, tasks })
     }
 
     /// Whether it answers.
@@ -89,6 +116,6 @@ impl Composer {
     pub async fn drain(self, _timeout: Duration) {
         self.readiness.set(false);
         drop(self.serving);
-        std::future::ready(()).await;
+        self.tasks.end(END_MAX).await;
     }
 }

@@ -5,8 +5,8 @@ use service::process::{Running, run};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    run("prompt-composer", "composer", async |config: Config, bus| {
-        let composer = Composer::start(config, bus).await?;
+    run("prompt-composer", prompt_composer::SECTION, async |config: Config, bus| {
+        let composer = Composer::start(config.followed()?, bus).await?;
         Ok(Running::new(composer.readiness(), |timeout| composer.drain(timeout)))
     })
     .await

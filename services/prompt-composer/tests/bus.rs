@@ -47,3 +47,49 @@ async fn answers_until_it_is_drained() {
     second.drain(Duration::from_secs(1)).await;
     assert!(asking.compose(&request(Some("rehearsal"))).await.is_err());
 }
+
+/// The whole way: a file is written, and after a while whoever asks gets what it says.
+#[tokio::test(start_paused = true)]
+async fn a_changed_prompt_reaches_whoever_asks_and_a_broken_file_reaches_nobody() {
+    let server = MemoryServer::new();
+    let asking = server.bus();
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("prompts/agents/alice_assistant.md", "I am the first Alice.");
+    let config = Config { config_dir: Some(dir.path().to_owned()), ..Config::default() };
+    let composer = Composer::start(config, server.bus()).await.unwrap();
+    let until = async |expect: &str| {
+        for _ in 0..1_000 {
+            if let Ok(ComposeReply::Composed(composed)) = asking.compose(&request(Some("rehearsal"))).await
+                && composed.prompt.starts_with(expect)
+            {
+                return;
+            }
+            // The clock is virtual: waiting costs no time.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        unreachable!("nobody says {expect:?} within 100 s")
+    };
+    until("I am the first Alice.").await;
+    write("prompts/agents/alice_assistant.md", "I am the second Alice.");
+    until("I am the second Alice.").await;
+
+    write("agents.yaml", "agents:\n  a: {nmae: Anna}\n");
+    while composer.readiness().warnings().next().is_none() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    until("I am the second Alice.").await;
+    let (_, warning) = composer.readiness().warnings().next().unwrap();
+    assert!(warning.contains("agents.yaml:2:7: "), "{warning}");
+    assert!(composer.readiness().is_ready(), "a warning is no failure");
+
+    write("agents.yaml", "default_agent: a\nagents:\n  a: {name: Anna, prompt_file: anna.md}\n");
+    write("prompts/agents/anna.md", "I am Anna.");
+    until("I am Anna.").await;
+    assert_eq!(composer.readiness().warnings().count(), 0);
+    composer.drain(Duration::from_secs(1)).await;
+}

@@ -42,8 +42,8 @@ pub(super) async fn executor() -> Result<Exit, Failure> {
 pub(super) async fn composer() -> Result<Exit, Failure> {
     use prompt_composer::{Composer, Config};
     ended(
-        run("prompt-composer", "composer", async |config: Config, bus| {
-            let composer = Composer::start(config, bus).await?;
+        run("prompt-composer", prompt_composer::SECTION, async |config: Config, bus| {
+            let composer = Composer::start(config.followed()?, bus).await?;
             Ok(Running::new(composer.readiness(), |timeout| composer.drain(timeout)))
         })
         .await,

@@ -105,7 +105,8 @@ impl Plan {
         if env("RUST_LOG").is_none_or(|filter| filter.is_empty()) {
             filter.clone_into(&mut common.telemetry.filter);
         }
-        let mut composer: prompt_composer::Config = settings.section("composer")?;
+        let mut composer: prompt_composer::Config = settings.section(prompt_composer::SECTION)?;
+        composer = composer.followed()?;
         let mut executor: tool_executor::Config = settings.section("executor")?;
         let mut edge: edge::Config = settings.section("edge")?;
         listen.apply(&mut edge);
@@ -113,10 +114,12 @@ impl Plan {
         executor.builtin = Some(BuiltinConfig { root: root.clone(), out: Some(out.clone()), tenant });
 
         let models = models::load(settings.paths())?;
-        let configured = composer.default_model.clone().filter(|model| !model.is_empty());
-        let configured = configured.or_else(|| models.default.clone());
+        let own = composer.default_model.clone().filter(|model| !model.is_empty());
+        // The default of models.yaml is left to the composer, which follows the file.
+        let follows = model.is_none() && own.is_none() && models.default.is_some();
+        let configured = own.or_else(|| models.default.clone());
         let choice = choose::choose(&Offers { asked: model, configured, keys: choose::keys() }, &models).await;
-        composer.default_model = Some(choice.model.clone());
+        composer.default_model = (!follows).then(|| choice.model.clone());
 
         let nats = match nats {
             Some(url) => Nats::Existing { url },

@@ -1,0 +1,106 @@
+//! How a change of files is seen without reading them: by what the file system says of them.
+//!
+//! A pass notes every path before it reads it, those that are not there too, since they may come. Symbolic links are
+//! followed: a `ConfigMap` is changed by exchanging one link, after which every file has another inode.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One reading of a set of files; clones are the same pass.
+#[derive(Debug, Clone, Default)]
+pub struct Pass(Arc<Mutex<Marks>>);
+
+/// What every path of a pass looked like before it was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marks(BTreeMap<(PathBuf, Kind), Mark>);
+
+/// What matters of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// What it says.
+    File,
+    /// Which texts are in it.
+    Texts,
+    /// That it is there.
+    Directory,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Mark {
+    Gone,
+    Directory,
+    Texts(BTreeSet<String>),
+    /// The time of the last change of any kind is among them: a copy may keep length and time of modification.
+    File {
+        place: (u64, u64),
+        length: u64,
+        modified: (i64, i64),
+        changed: (i64, i64),
+    },
+}
+
+impl Pass {
+    /// Notes a path, which is to be read right after this. Of two looks in one pass the first counts, so that a change
+    /// between them is seen.
+    pub(crate) fn note(&self, path: &Path, kind: Kind) {
+        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.0.entry((path.to_owned(), kind)).or_insert_with(|| Mark::of(path, kind));
+    }
+
+    /// Everything that was noted.
+    pub(crate) fn marks(&self) -> Marks {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Marks {
+    /// The same paths as they are now.
+    pub(crate) fn now(&self) -> Self {
+        let again = |((path, kind), _): (&(PathBuf, Kind), _)| ((path.clone(), *kind), Mark::of(path, *kind));
+        Self(self.0.iter().map(again).collect())
+    }
+
+    /// A path that was there at an earlier pass, and was looked for in vain at this one.
+    pub(crate) fn lost_since(&self, earlier: &Self) -> Option<&Path> {
+        let was_there = |path: &(PathBuf, Kind)| earlier.0.get(path).is_some_and(|mark| *mark != Mark::Gone);
+        let mut gone = self.0.iter().filter(|(path, mark)| **mark == Mark::Gone && was_there(path));
+        gone.next().map(|((path, _), _)| path.as_path())
+    }
+}
+
+impl Mark {
+    /// What cannot be looked at is gone; whoever reads it is told why.
+    fn of(path: &Path, kind: Kind) -> Self {
+        match kind {
+            Kind::Directory if path.is_dir() => Self::Directory,
+            Kind::Directory => Self::Gone,
+            Kind::Texts => texts_in(path).map_or(Self::Gone, |names| names.map_or(Self::Gone, Self::Texts)),
+            Kind::File => std::fs::metadata(path).map_or(Self::Gone, |data| Self::File {
+                place: (data.dev(), data.ino()),
+                length: data.len(),
+                modified: (data.mtime(), data.mtime_nsec()),
+                changed: (data.ctime(), data.ctime_nsec()),
+            }),
+        }
+    }
+}
+
+/// The names of a directory's Markdown files, hidden ones aside; none when there is no such directory.
+pub(crate) fn texts_in(dir: &Path) -> io::Result<Option<BTreeSet<String>>> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut names = BTreeSet::new();
+    for entry in entries {
+        let is_text = |name: &String| {
+            !name.starts_with('.') && Path::new(name).extension().is_some_and(|extension| extension == "md")
+        };
+        names.extend(entry?.file_name().into_string().ok().filter(is_text));
+    }
+    Ok(Some(names))
+}

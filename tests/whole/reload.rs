@@ -1,0 +1,55 @@
+//! Configuration that changes under a fleet that runs.
+
+use ailoop_tests::fleet::{Fleet, eventually, key};
+use ailoop_tests::judge;
+use ailoop_tests::model::{Asked, ModelServer, Reply};
+
+/// The first line of the system prompt that a model was asked with.
+fn begins(asked: &Asked) -> &str {
+    asked.messages()[0]["content"].as_str().unwrap().lines().next().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_keeps_its_prompt_and_the_next_one_gets_the_new_text() -> anyhow::Result<()> {
+    let model = ModelServer::start(|_| Reply::signal("Yes.", "TERMINATE")).await?;
+    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+    let prompt = "prompts/agents/eamonn_executioner.md";
+    let client = fleet.client().await?;
+    client.start_interactive("old", "Hello?").await?;
+    let mut old = client.watch("old").await?;
+    old.until("turn.completed", |_| true).await?;
+    let shipped = begins(&model.asked()[0]).to_owned();
+
+    // Sessions begin until one begins with what was written.
+    let mut sessions = 0;
+    let mut until = async |word: &str| {
+        eventually(word, async || {
+            sessions += 1;
+            let id = format!("s{sessions}");
+            client.start(&id, "Hello?").await.unwrap();
+            client.watch(&id).await.unwrap().to_end().await.unwrap();
+            begins(model.asked().last().unwrap()) == word
+        })
+        .await
+    };
+    fleet.write(prompt, "I am new.\n")?;
+    until("I am new.").await?;
+    // A model that nobody knew before, with an agent that uses it: composer and gateway both follow.
+    let models = format!(
+        "providers: {{test: {{kind: openai_chat, base_url: '{}'}}}}\nmodels: {{fresh: {{provider: test}}, test: {{provider: test}}}}\n",
+        model.base_url()
+    );
+    fleet.write("models.yaml", &models)?;
+    fleet.write("agents.yaml", "default_agent: e\nagents:\n  e: {name: Eve, prompt_file: eve.md, model: fresh}\n")?;
+    fleet.write("prompts/agents/eve.md", "I am Eve.\n")?;
+    until("I am Eve.").await?;
+    assert_eq!(model.asked().last().unwrap().body["model"], "fresh");
+
+    client.send("old", "And now?", "queue").await?;
+    let ended = old.until("turn.completed", |_| true).await?;
+    assert_eq!(ended.data["stop_reason"], "completed", "{:?}", ended.data);
+    let asked = model.asked();
+    assert_eq!((begins(asked.last().unwrap()), &asked.last().unwrap().body["model"]), (&*shipped, &"test".into()));
+    judge::log(&fleet.bus, &key("old")?, 10).await?;
+    fleet.end().await
+}
