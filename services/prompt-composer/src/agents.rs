@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::command::Features;
+use contract::compose::KnownAgent;
 use contract::ids::{AgentId, ToolName};
 use contract::limits;
 use contract::settings::{AgentSettings, ContinuationSettings, Limits, OnLimit, ToolFilter};
@@ -137,6 +138,16 @@ impl Agents {
     /// Every agent, by key.
     pub fn all(&self) -> impl Iterator<Item = &Agent> {
         self.by_id.values()
+    }
+
+    /// Every agent, as others address it.
+    pub fn addresses(&self) -> Vec<KnownAgent> {
+        let known = |AgentSettings { id, name, tools, .. }: &AgentSettings| {
+            let aliases = self.aliases.iter().filter(|(alias, of)| *of == id && *alias != id);
+            let aliases = aliases.map(|(alias, _)| alias.clone()).collect();
+            KnownAgent { id: id.clone(), name: name.clone(), aliases, tools: tools.clone() }
+        };
+        self.all().map(|agent| known(&agent.settings)).collect()
     }
 
     fn known(&self) -> String {

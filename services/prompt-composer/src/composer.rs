@@ -1,7 +1,7 @@
 //! Answers what a session is made of: the agent, the model and the prompt.
 
 use contract::ErrorCode;
-use contract::compose::{ComposeReply, ComposeRequest, Composed};
+use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed};
 use service::config::ConfigError;
 use service::models::{self, ModelsFile, Resolved};
 use service::paths::Paths;
@@ -48,6 +48,11 @@ impl Book {
     /// The agents, and what is odd about them.
     pub fn agents(&self) -> &Agents {
         &self.agents
+    }
+
+    /// Every agent, as others address it.
+    pub fn known(&self) -> AgentsReply {
+        AgentsReply { agents: self.agents.addresses() }
     }
 
     /// Answers a request; a refusal says what to do.

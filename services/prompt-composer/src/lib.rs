@@ -1,6 +1,7 @@
 //! The prompt-composer: resolves agents and models, and composes system prompts out of tested parts.
 //!
-//! It holds no state and writes nothing: any number of replicas share the requests on `ai_rpc.prompt.compose`.
+//! It holds no state and writes nothing: any number of replicas share the requests on `ai_rpc.prompt.compose` and
+//! `ai_rpc.prompt.agents`.
 
 pub mod agents;
 pub mod compose;
@@ -60,14 +61,16 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Composer {
     readiness: Readiness,
-    serving: Serving,
+    serving: [Serving; 2],
 }
 
 impl Composer {
     /// Reads agents, models and prompts, and answers from then on.
     pub async fn start(config: Config, bus: Bus) -> Result<Self, StartError> {
         let book = Arc::new(Book::read(&config)?);
-        let serving = bus
+        let known = book.clone();
+        let agents = bus.serve_agents(move |_| known.known()).await?;
+        let compose = bus
             .serve_compose(move |request| {
                 let began = Instant::now();
                 let reply = book.answer(&request);
@@ -77,7 +80,7 @@ impl Composer {
             .await?;
         let readiness = Readiness::new("composer");
         readiness.set(true);
-        Ok(Self { readiness, serving })
+        Ok(Self { readiness, serving: [compose, agents] })
     }
 
     /// Whether it answers.
