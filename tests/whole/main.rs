@@ -8,6 +8,7 @@ mod events;
 mod example;
 mod failures;
 mod kills;
+mod mail;
 mod python_tool;
 mod resume;
 mod survey;
