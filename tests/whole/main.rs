@@ -9,6 +9,7 @@ mod events;
 mod example;
 mod failures;
 mod kills;
+mod mail;
 mod python_tool;
 mod reload;
 mod resume;

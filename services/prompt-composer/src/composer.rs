@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::ErrorCode;
-use contract::compose::{ComposeReply, ComposeRequest, Composed};
+use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed};
 use service::config::ConfigError;
 use service::files::Pass;
 use service::health::Readiness;
@@ -68,6 +68,11 @@ impl Book {
     /// What is odd about agents and models, but not refused.
     pub fn warnings(&self) -> impl Iterator<Item = &str> {
         self.agents.warnings.iter().chain(&self.models.warnings).map(String::as_str)
+    }
+
+    /// Every agent, as others address it.
+    pub fn known(&self) -> AgentsReply {
+        AgentsReply { agents: self.agents.addresses() }
     }
 
     /// Answers a request; a refusal says what to do.
