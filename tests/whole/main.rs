@@ -13,6 +13,7 @@ mod mail;
 mod python_tool;
 mod reload;
 mod resume;
+mod scenarios;
 mod survey;
 mod trace;
 mod workspace;

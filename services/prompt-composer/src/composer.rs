@@ -107,6 +107,9 @@ impl Book {
             let why = format!("the prompt has {} bytes, {PROMPT_BYTES_MAX} are allowed", prompt.text.len());
             return Err((ErrorCode::TooLarge, why));
         }
+        // Whoever is not told how to go on does not go on by itself.
+        let mut settings = settings;
+        settings.continuation.enabled &= prompt.continues;
         Ok(Composed {
             prompt: prompt.text,
             fingerprint: prompt.fingerprint,
