@@ -121,6 +121,16 @@ impl Bus {
         self.serve(&subject::compose(), Some(COMPOSERS), answer).await
     }
 
+    /// As [`Bus::serve_compose`], with requests and answers as they travel, for an answerer that knows what it was asked
+    /// before by its bytes. `None` stays silent.
+    pub async fn serve_compose_bytes<F>(&self, compose: F) -> Result<Serving, BusError>
+    where
+        F: Fn(&Bytes) -> Option<Bytes> + Send + Sync + 'static,
+    {
+        let answer: Answer = Arc::new(move |message: Message| std::future::ready(compose(&message.payload)).boxed());
+        self.serve(&subject::compose(), Some(COMPOSERS), answer).await
+    }
+
     /// Answers requests on a subject until the guard is dropped.
     pub async fn serve(&self, subject: &Subject, queue: Option<&str>, answer: Answer) -> Result<Serving, BusError> {
         let requests = self.transport().subscribe(subject, queue).await?;

@@ -3,6 +3,7 @@
 //! It writes nothing, and what it holds it has read from files: any number of replicas share the requests on `ai_rpc.prompt.compose`.
 
 pub mod agents;
+pub mod answers;
 pub mod compose;
 mod composer;
 pub mod features;
@@ -96,11 +97,11 @@ impl Composer {
         let book = Book::follow(config, readiness.clone())?;
         tasks.spawn("files", book.clone().follow(tasks.token()));
         let serving = bus
-            .serve_compose(move |request| {
+            .serve_compose_bytes(move |request| {
                 let began = Instant::now();
-                let reply = book.get().answer(&request);
+                let reply = book.get().answer_bytes(request);
                 telemetry::metric::compose_duration(began.elapsed());
-                Box::pin(std::future::ready(reply))
+                reply
             })
             .await?;
         readiness.set(true);
