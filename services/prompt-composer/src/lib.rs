@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bus::{Bus, BusError, Serving};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use service::config::{ConfigError, Settings};
 use service::files::Pass;
@@ -29,8 +30,9 @@ pub const SECTION: &str = "composer";
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// The `composer` section of the configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "composer")]
 pub struct Config {
     /// The model of agents that name none, in place of the one in `models.yaml`.
     pub default_model: Option<String>,

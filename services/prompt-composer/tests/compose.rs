@@ -294,7 +294,8 @@ fn an_answer_that_was_given_before_is_the_answer_that_would_be_given() {
         }
     }
     // What one of them switched on is not in the next one.
-    let prompt = |request: &ComposeRequest| String::from_utf8(book.answer_bytes(&bytes(request)).unwrap().to_vec()).unwrap();
+    let prompt =
+        |request: &ComposeRequest| String::from_utf8(book.answer_bytes(&bytes(request)).unwrap().to_vec()).unwrap();
     assert!(prompt(&asked[3]).contains("APE INSTRUCTIONS") && !prompt(&asked[0]).contains("APE INSTRUCTIONS"));
     assert!(prompt(&asked[0]).contains("ZOO INSTRUCTIONS") && !prompt(&asked[4]).contains("ZOO INSTRUCTIONS"));
 
