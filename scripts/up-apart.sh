@@ -105,7 +105,8 @@ start composer composer composer "AILOOP__COMPOSER__DEFAULT_MODEL=${MODEL:-rehea
 start gateway gateway gateway "${keys[@]}"
 start executor executor executor \
     AILOOP__EXECUTOR__BUILTIN__ROOT="$ROOT" AILOOP__EXECUTOR__BUILTIN__OUT="$here/out" \
-    AILOOP__EXECUTOR__BUILTIN_USER=files AILOOP__EXECUTOR__BUILTIN_PASSWORD="$(password_of files)"
+    AILOOP__EXECUTOR__BUILTIN_USER=files AILOOP__EXECUTOR__BUILTIN_PASSWORD="$(password_of files)" \
+    AILOOP__EXECUTOR__MAIL__USER=mail AILOOP__EXECUTOR__MAIL__PASSWORD="$(password_of mail)"
 for n in $(seq "$ORCHESTRATORS"); do start "orchestrator-$n" orchestrator orchestrator; done
 start edge edge edge \
     AILOOP__EDGE__WS__LISTEN="127.0.0.1:$WS_PORT" AILOOP__EDGE__GRPC__LISTEN="127.0.0.1:$GRPC_PORT"

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use ailoop_tests::fleet::{eventually, key, soon};
 use ailoop_tests::nats::NatsServer;
-use bus::{Bus, BusError, Inbox, Read};
+use bus::{Bus, BusError, Inbox, Mailbox, Read};
+use contract::mail::{Mail, MailEntry};
 use contract::streams::Stream;
-use contract::subject;
-use contract::{TenantId, ToolName};
+use contract::subject::{self, MailboxKey};
+use contract::{AgentId, MailId, TenantId, Timestamp, ToolName};
 use futures::{FutureExt, StreamExt};
 
 use crate::probe::Probe;
@@ -47,6 +48,55 @@ async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
     let Inbox::Messages(inbox) = orchestrator.inbox(&key("s")?).await? else { anyhow::bail!("the inbox is full") };
     assert!(inbox.is_empty(), "{inbox:?}");
     assert!(orchestrator.head(&key("s")?, Read::Leader).await?.is_none());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_serves_the_mail_tools_reads_and_writes_no_mailbox() -> anyhow::Result<()> {
+    let server = NatsServer::start_guarded().await?;
+    let executor = Bus::connect(&server.config_of("executor")).await?;
+    let mut tool = Probe::of(&server, "mail").await?;
+    let mut heard = Vec::new();
+    for filter in [">", "ai_mail.>", "ai_mail.default.>", "ai_mail.*.*.*", "ai_loop.>", "_INBOX_executor.>", "_INBOX.>"]
+    {
+        heard.push(tool.client.subscribe(filter).await?);
+    }
+    heard.push(tool.client.queue_subscribe("ai_tool.default.check_mail", "tools".to_owned()).await?);
+    tool.round_trip().await?;
+
+    // A mail of its own tenant and one of another: neither is heard, read, forged or removed.
+    let mailbox = |tenant| Ok::<_, anyhow::Error>(MailboxKey { tenant, agent: AgentId::new("e")? });
+    let mailboxes = [mailbox(TenantId::default())?, mailbox(TenantId::new("other")?)?];
+    let (from, id) = (AgentId::new("p")?, MailId::sent_by("s-c1-1-1"));
+    let (call, subject, text) = ("s-c1-1-1".to_owned(), "Plan".to_owned(), "private".to_owned());
+    let mail = Mail { v: 1, call, from, subject, text, sent: Timestamp::default(), answers: None };
+    for at in &mailboxes {
+        executor.post_mail(at, &id, &mail).await?;
+    }
+    let written = subject::mail(&mailboxes[0], &id).to_string();
+    for tried in [
+        written.as_str(),
+        "ai_mail.other.e.forged",
+        "ai_loop.control.provide_tool_result.default.s.forged",
+        "ai_loop.control.send_user_message.default.s.forged",
+        "$JS.API.DIRECT.GET.AI_LOOP_MAIL",
+        "$JS.API.STREAM.MSG.GET.AI_LOOP_MAIL",
+        "$JS.API.STREAM.PURGE.AI_LOOP_MAIL",
+        "$JS.API.CONSUMER.CREATE.AI_LOOP_MAIL.x.ai_mail.other.>",
+    ] {
+        assert!(!tool.may_publish(tried).await?, "{tried}");
+    }
+    for at in &mailboxes {
+        let wanted = Mailbox::Entries(vec![(id.clone(), MailEntry::Open(mail.clone()))]);
+        assert_eq!(executor.mailbox(at).await?, wanted, "{at}");
+    }
+    let check = subject::tool(&TenantId::default(), &ToolName::new("check_mail")?);
+    let _asked = executor.transport().request_many(&check, Vec::new(), "{}".into()).await?;
+    let mut heard = futures::stream::select_all(heard);
+    let first = soon("the call", heard.next()).await?;
+    let all = first.into_iter().chain(std::iter::from_fn(|| heard.next().now_or_never().flatten()));
+    let subjects: BTreeSet<String> = all.map(|message| message.subject.to_string()).collect();
+    assert_eq!(subjects, BTreeSet::from([check.to_string()]));
     Ok(())
 }
 

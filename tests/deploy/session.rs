@@ -26,10 +26,13 @@ async fn a_whole_session_needs_nothing_that_is_refused() -> anyhow::Result<()> {
     let model = ModelServer::with_replies(vec![
         Reply::text("I look.").and_gate(&gate).and_calls(&[("read_file", json!({"path": "a.txt"}))]),
         Reply::text("I write.").and_calls(&[("write_file", json!({"path": "b.txt", "content": "three"}))]),
+        Reply::text("I tell.")
+            .and_calls(&[("send_mail", json!({"to": "eamonn", "subject": "b", "text": "It is there."}))]),
+        Reply::text("I look for answers.").and_calls(&[("check_mail", json!({}))]),
         Reply::signal("done", "TERMINATE"),
     ])
     .await?;
-    let files_password = password("files");
+    let (files_password, mail_password) = (password("files"), password("mail"));
     let crowd = Crowd::guarded(
         &[("test", &model.base_url())],
         &[
@@ -37,13 +40,15 @@ async fn a_whole_session_needs_nothing_that_is_refused() -> anyhow::Result<()> {
             ("AILOOP__EXECUTOR__BUILTIN__OUT", &out),
             ("AILOOP__EXECUTOR__BUILTIN_USER", "files"),
             ("AILOOP__EXECUTOR__BUILTIN_PASSWORD", &files_password),
+            ("AILOOP__EXECUTOR__MAIL__USER", "mail"),
+            ("AILOOP__EXECUTOR__MAIL__PASSWORD", &mail_password),
         ],
     )
     .await?;
     let mut first = crowd.spawn("orchestrator").await?;
     let _others = (crowd.spawn("orchestrator").await?, crowd.spawn("gateway").await?, crowd.spawn("executor").await?);
     let edge = crowd.edge().await?;
-    crowd.knows(&["read_file", "write_file"]).await?;
+    crowd.knows(&["read_file", "write_file", "send_mail", "check_mail", "reply_mail"]).await?;
     let client = edge.client().await?;
 
     // So large that inputs, items and commits travel by reference.
@@ -58,7 +63,10 @@ async fn a_whole_session_needs_nothing_that_is_refused() -> anyhow::Result<()> {
     judge::seqs(&seen)?;
     judge::log(&crowd.bus, &key("s")?, 10).await?;
     let ok = |seen: &&Seen| seen.topic == "tool_call.result_processed" && seen.data["outcome"] == "ok";
-    assert_eq!(seen.iter().filter(ok).count(), 2, "{seen:?}");
+    assert_eq!(seen.iter().filter(ok).count(), 4, "{seen:?}");
+    let mails =
+        seen.iter().find(|seen| seen.topic == "tool_call.result_processed" && seen.data["tool"] == "check_mail");
+    assert!(mails.is_some_and(|seen| seen.data["content"].to_string().contains("It is there.")), "{mails:?}");
     assert_eq!(std::fs::read_to_string(files.path().join("out/b.txt"))?, "three");
     assert_eq!(violations(&crowd.nats.log()), Vec::<&str>::new());
     Ok(())

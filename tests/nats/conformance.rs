@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ailoop_tests::nats::NatsServer;
 use anyhow::ensure;
-use bus::transport::{Ack, Appended, ReadMany};
+use bus::transport::{Ack, Appended, EXPECTED_LAST, ReadMany};
 use bus::{Bus, BusError, Delivery, MemoryServer, Read, Stored};
-use bytes::Bytes;
 use contract::Timestamp;
 use contract::command::Verb;
 use contract::ids::{CallAttempt, CallId};
 use contract::streams::{Bucket, Objects, Queue, Stream};
-use contract::subject::{self, SessionKey, Subject};
+use contract::subject::{self, MailboxKey, SessionKey, Subject};
+use contract::{AgentId, MailId};
 use futures::TryStreamExt;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -32,6 +32,12 @@ enum Act {
     Append {
         at: Place,
         create: bool,
+        body: u8,
+    },
+    /// Appends over what the leader shows, or over something else.
+    Replace {
+        at: Place,
+        stale: bool,
         body: u8,
     },
     Last {
@@ -96,6 +102,10 @@ struct Place {
     nth: u8,
 }
 
+fn mailbox(n: u8) -> MailboxKey {
+    MailboxKey { tenant: session(n).tenant, agent: AgentId::new(&format!("a{n}")).unwrap() }
+}
+
 fn session(n: u8) -> SessionKey {
     key(&format!("s{n}")).unwrap()
 }
@@ -111,6 +121,7 @@ impl Place {
             Stream::Control => subject::control(&key, Verb::Pause, &id(&format!("c{}", self.nth)).unwrap()),
             Stream::Log => subject::log_slot(&key, u64::from(self.nth) * 40),
             Stream::Model => subject::model_item(&key, &self.call()),
+            Stream::Mail => subject::mail(&mailbox(self.session), &MailId::sent_by(&format!("c{}", self.nth))),
             Stream::Tool | Stream::Timer | Stream::Dead => {
                 subject::dead(&key, "control", &id(&format!("c{}", self.nth)).unwrap())
             }
@@ -122,6 +133,7 @@ impl Place {
         match self.stream {
             Stream::Control => subject::control_inbox(&key),
             Stream::Log => subject::log_session(&key),
+            Stream::Mail => subject::mailbox(&mailbox(self.session)),
             Stream::Model | Stream::Tool | Stream::Timer | Stream::Dead => self.subject(),
         }
     }
@@ -129,13 +141,14 @@ impl Place {
     fn read_from(self) -> Stream {
         match self.stream {
             Stream::Tool | Stream::Timer | Stream::Dead => Stream::Dead,
-            Stream::Control | Stream::Log | Stream::Model => self.stream,
+            Stream::Control | Stream::Log | Stream::Model | Stream::Mail => self.stream,
         }
     }
 }
 
 fn places() -> impl Strategy<Value = Place> {
-    let stream = prop::sample::select(vec![Stream::Control, Stream::Control, Stream::Log, Stream::Model, Stream::Dead]);
+    let streams = [Stream::Control, Stream::Control, Stream::Log, Stream::Model, Stream::Mail, Stream::Dead];
+    let stream = prop::sample::select(streams.to_vec());
     (stream, 0..2_u8, 0..4_u8).prop_map(|(stream, session, nth)| Place { stream, session, nth })
 }
 
@@ -161,6 +174,7 @@ fn acts() -> impl Strategy<Value = Act> {
     let ack = prop::sample::select(vec![Ack::Done, Ack::Done, Ack::Progress, Ack::Retry(Duration::ZERO)]);
     prop_oneof![
         8 => (places(), any::<bool>(), any::<u8>()).prop_map(|(at, create, body)| Act::Append { at, create, body }),
+        2 => (places(), any::<bool>(), any::<u8>()).prop_map(|(at, stale, body)| Act::Replace { at, stale, body }),
         3 => (places(), any::<bool>()).prop_map(|(at, leader)| Act::Last { at, leader }),
         3 => (places(), any::<bool>()).prop_map(|(at, whole)| Act::LastMany { at, whole }),
         1 => places().prop_map(|at| Act::Purge { at }),
@@ -200,12 +214,13 @@ impl Side {
         let bus = self.bus.transport();
         Ok(match act {
             Act::Append { at, create, body } => {
-                let body = Bytes::from(vec![*body; 3]);
-                match bus.append(&at.subject(), *create, Vec::new(), body).await? {
-                    Appended::Stored(seq) => format!("stored {seq}"),
-                    // Only the code is the same everywhere.
-                    Appended::Doubtful(why) => why.split(':').next().unwrap_or_default().to_owned(),
-                }
+                show_append(bus.append(&at.subject(), *create, Vec::new(), vec![*body; 3].into()).await?)
+            }
+            Act::Replace { at, stale, body } => {
+                let last = bus.last(at.read_from(), &at.subject(), Read::Leader).await?;
+                let seq = last.map_or(0, |last| last.seq) + u64::from(*stale);
+                let headers = vec![(EXPECTED_LAST.to_owned(), seq.to_string())];
+                show_append(bus.append(&at.subject(), false, headers, vec![*body; 3].into()).await?)
             }
             Act::Last { at, leader } => {
                 let read = if *leader { Read::Leader } else { Read::Any };
@@ -286,6 +301,14 @@ impl Side {
                 "cancelled".to_owned()
             }
         })
+    }
+}
+
+fn show_append(appended: Appended) -> String {
+    match appended {
+        Appended::Stored(seq) => format!("stored {seq}"),
+        // Only the code is the same everywhere.
+        Appended::Doubtful(why) => why.split(':').next().unwrap_or_default().to_owned(),
     }
 }
 

@@ -7,6 +7,7 @@ mod connect;
 mod core;
 mod keys;
 mod log;
+mod mail;
 mod queue;
 mod timer;
 mod world;
@@ -41,6 +42,9 @@ on_one_node! {
     timer::an_overdue_timer_fires_after_a_restart,
     keys::one_owner_gets_the_claim,
     keys::lists_are_whole_and_sorted,
+    mail::a_mail_is_stored_once_and_closed_once,
+    mail::mailboxes_survive_a_restart,
+    mail::a_closed_mail_is_forgotten_before_an_open_one,
     core::requests_find_their_answers,
     core::a_reconnect_is_a_gap,
 }
@@ -59,7 +63,9 @@ async fn on_three_nodes() -> anyhow::Result<()> {
     queue::what_fails_for_good_is_a_dead_letter(world).await?;
     timer::timers_fire_move_and_stop(world).await?;
     keys::one_owner_gets_the_claim(world).await?;
+    mail::a_mail_is_stored_once_and_closed_once(world).await?;
     core::requests_find_their_answers(world).await?;
+    mail::mailboxes_survive_a_restart(world).await?;
     log::commits_survive_changes_of_leader(world).await?;
     log::commits_survive_a_restart(world).await
 }

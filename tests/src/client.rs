@@ -282,6 +282,23 @@ impl Ws {
         }
     }
 
+    /// As [`Ws::until`], with the notifications of another method that came before it.
+    pub async fn until_counting(&mut self, method: &str, other: &str) -> anyhow::Result<(Value, Vec<Value>)> {
+        let mut others = Vec::new();
+        loop {
+            let heard = match self.heard.pop_front() {
+                Some(heard) => heard,
+                None => self.frame().await?,
+            };
+            if heard["method"] == method {
+                return Ok((heard, others));
+            }
+            if heard["method"] == other {
+                others.push(heard);
+            }
+        }
+    }
+
     async fn frame(&mut self) -> anyhow::Result<Value> {
         loop {
             match soon("a frame", self.socket.next()).await?.context("the connection was closed")?? {

@@ -46,6 +46,11 @@ pub struct EdgeReplica {
 }
 
 impl Crowd {
+    /// The process that every crowd has from its beginning.
+    pub fn composer(&self) -> anyhow::Result<&Replica> {
+        self.composer.as_ref().context("a crowd has a composer")
+    }
+
     /// Starts the nats-server and one prompt-composer; models are served at these addresses.
     pub async fn start(models: &[(&str, &str)]) -> anyhow::Result<Self> {
         Self::with(models, &[]).await

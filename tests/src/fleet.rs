@@ -90,6 +90,12 @@ impl Fleet {
         Self::launch(models, None, &std::fs::read_to_string(shipped)?).await
     }
 
+    /// As [`Fleet::as_shipped`], with the file tools over a directory.
+    pub async fn shipped_with_files(models: &[(&str, &str)], root: &Path, out: &Path) -> anyhow::Result<Self> {
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/agents.yaml");
+        Self::launch(models, Some((root.to_owned(), out.to_owned())), &std::fs::read_to_string(shipped)?).await
+    }
+
     /// As [`Fleet::start`], with agents of the test's own.
     pub async fn with_agents(models: &[(&str, &str)], agents: &str) -> anyhow::Result<Self> {
         Self::launch(models, None, agents).await

@@ -47,6 +47,14 @@ pub enum Command {
     Stop(ControlArgs),
     /// Begin a session with the transcript of another one, as far as it is given; the other one stays as it is
     Fork(ForkArgs),
+    /// Change settings of a session that runs: model, features, limits
+    Configure(ConfigureArgs),
+    /// Fold a session's whole log again: its slots, its state after one of them, and whether both agree
+    Replay(ReplayArgs),
+    /// List every decision of a session about going on: what made it, and why
+    Decisions(DecisionsArgs),
+    /// Count how turns went, by agent and model
+    Stats(StatsArgs),
     /// Answer a tool call that waits for approval
     Answer(AnswerArgs),
     /// List the tools that are announced
@@ -102,6 +110,8 @@ pub struct AgentArgs {
 pub enum PatternsCommand {
     /// Say whether the loop would go on after a reply, what decided it and why; needs no fleet
     Test(PatternsTestArgs),
+    /// Propose patterns from replies after which a user had to ask to go on; applies none
+    Suggest(PatternsSuggestArgs),
 }
 
 /// `ailoop patterns test`
@@ -118,6 +128,103 @@ pub struct PatternsTestArgs {
     /// Print one line of JSON for each
     #[arg(long)]
     pub json: bool,
+}
+
+/// `ailoop patterns suggest`
+#[derive(Debug, Clone, Args)]
+pub struct PatternsSuggestArgs {
+    /// Whose replies; the newest 200 sessions are read.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+    /// Print one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop configure`
+#[derive(Debug, Clone, Args)]
+pub struct ConfigureArgs {
+    /// The session
+    pub session: String,
+    /// The model of the calls that open from now on
+    #[arg(long, short)]
+    pub model: Option<String>,
+    /// Whether the loop goes on by itself
+    #[arg(long, value_name = "on|off")]
+    pub continuation: Option<SwitchArg>,
+    /// Steps of a turn
+    #[arg(long, value_name = "N")]
+    pub max_iterations: Option<u32>,
+    /// Time of a turn, such as 90, 90s or 5m
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    pub timeout: Option<Duration>,
+    /// Switch a feature on; may be repeated
+    #[arg(long, value_name = "FEATURE")]
+    pub feature: Vec<String>,
+    /// Switch a feature off; may be repeated
+    #[arg(long, value_name = "FEATURE")]
+    pub without: Vec<String>,
+    /// Further continuation settings as a JSON object, such as {"limits": {"tokens": 50000}}
+    #[arg(long, value_name = "JSON")]
+    pub set: Option<String>,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SwitchArg {
+    /// On
+    On,
+    /// Off
+    Off,
+}
+
+/// `ailoop replay`
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArgs {
+    /// The session
+    pub session: String,
+    /// Print the state after this slot
+    #[arg(long, value_name = "SLOT")]
+    pub at: Option<u64>,
+    /// Print everything as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop decisions`
+#[derive(Debug, Clone, Args)]
+pub struct DecisionsArgs {
+    /// The session
+    pub session: String,
+    /// Print one line of JSON for each
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop stats`
+#[derive(Debug, Clone, Args)]
+pub struct StatsArgs {
+    /// Only sessions that began at or after this instant, such as 2026-01-15T10:30:45Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
 }
 
 /// `ailoop config`

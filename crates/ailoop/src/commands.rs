@@ -5,15 +5,17 @@ mod control;
 mod converse;
 mod desk;
 mod lists;
+mod log;
 mod run;
 mod serve;
+mod stats;
 mod up;
 mod watch;
 
 use clap::CommandFactory as _;
 use contract::ErrorCode;
 
-use crate::args::{Cli, Command, Target};
+use crate::args::{Cli, Command, PatternsCommand, Target};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::instance::Home;
@@ -32,8 +34,16 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Stop(args) => control::control(control::Verb::Stop, &args, terminal).await,
         Command::Fork(args) => control::fork(&args, terminal).await,
         Command::Answer(args) => control::answer(&args, terminal).await,
+        Command::Configure(args) => control::configure(&args, terminal).await,
+        Command::Replay(args) => log::replay(&args, terminal).await,
+        Command::Decisions(args) => log::decisions(&args, terminal).await,
+        Command::Stats(args) => stats::stats(&args, terminal).await,
         Command::Tools(args) => lists::tools(&args, terminal).await,
-        Command::Patterns(command) => desk::patterns(&command, terminal),
+        Command::Patterns(PatternsCommand::Test(args)) => desk::test(&args, terminal),
+        Command::Patterns(PatternsCommand::Suggest(args)) => {
+            let (agent, settings) = desk::settings(&args.agent)?;
+            stats::suggest(&args, &settings, &agent, terminal).await
+        }
         Command::Config(command) => desk::config(&command, terminal),
         Command::Prompt(command) => desk::prompt(&command, terminal),
         Command::Completion { shell } => Ok(completion(shell, terminal)),

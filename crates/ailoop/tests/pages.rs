@@ -1,24 +1,49 @@
-//! The page of the command line says what the command says of itself.
+//! The page of the command line says what the command says of itself. `UPDATE_PAGES=1` writes what it shows anew.
 
 use std::path::Path;
 use std::process::Command;
 
+fn help(arguments: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_ailoop")).args(arguments.split(' ')).env_clear().output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let said: Vec<&str> = said.trim_end().lines().map(str::trim_end).collect();
+    said.join("\n")
+}
+
+/// The commands that a help text lists.
+fn listed(help: &str) -> Vec<String> {
+    let lines = help.split("Commands:\n").nth(1).unwrap_or_default().lines().take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
 #[test]
 fn every_help_is_on_its_page() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cli.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let blocks: Vec<&str> = text.split("```text\n").skip(1).filter_map(|rest| rest.split("\n```").next()).collect();
-    for block in &blocks {
-        let (command, shown) = block.split_once('\n').unwrap();
-        let arguments = command.strip_prefix("$ ailoop ").unwrap().split(' ');
-        let output = Command::new(env!("CARGO_BIN_EXE_ailoop")).args(arguments).env_clear().output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        let said: Vec<&str> = said.trim_end().lines().map(str::trim_end).collect();
-        assert_eq!(said.join("\n"), shown, "docs/reference/cli.md shows another `{command}`");
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    let mut wanted = vec![String::new()];
+    for command in listed(&help("--help")) {
+        wanted.push(format!("{command} "));
+        wanted.extend(listed(&help(&format!("{command} --help"))).iter().map(|sub| format!("{command} {sub} ")));
     }
-    let listed = blocks[0].split("Commands:\n").nth(1).unwrap().lines().take_while(|line| !line.is_empty());
-    let commands = listed.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
-    for name in commands {
-        assert!(text.contains(&format!("$ ailoop {name} --help\n")), "{name} is missing from docs/reference/cli.md");
+    let section = |command: &str| {
+        let said = help(&format!("{command}--help"));
+        format!("## ailoop{}{}\n\n```text\n$ ailoop {command}--help\n{said}\n```\n", pad(command), command.trim_end())
+    };
+    if std::env::var_os("UPDATE_PAGES").is_some() {
+        let head = text.split("\n## ailoop\n").next().unwrap().to_owned();
+        let sections: Vec<String> = wanted.iter().map(|command| section(command)).collect();
+        text = format!("{head}\n{}", sections.join("\n"));
+        std::fs::write(&path, &text).unwrap();
     }
+    for command in &wanted {
+        assert!(
+            text.contains(&section(command)),
+            "docs/reference/cli.md shows another `ailoop {command}--help`, or none; UPDATE_PAGES=1 writes it anew"
+        );
+    }
+}
+
+fn pad(command: &str) -> &'static str {
+    if command.is_empty() { "" } else { " " }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use contract::compose::{ComposeReply, ComposeRequest};
+use contract::TenantId;
+use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest, KnownAgent};
 use contract::ids::{CallAttempt, CallId};
 use contract::model::View;
 use contract::subject::{self, SessionKey, Subject};
@@ -129,6 +130,32 @@ impl Bus {
     {
         let answer: Answer = Arc::new(move |message: Message| std::future::ready(compose(&message.payload)).boxed());
         self.serve(&subject::compose(), Some(COMPOSERS), answer).await
+    }
+
+    /// Asks the composer which agents there are.
+    pub async fn agents(&self, tenant: &TenantId) -> Result<Vec<KnownAgent>, BusError> {
+        let body = encode(&AgentsRequest { tenant: tenant.clone() })?;
+        let answer = self.transport().request(&subject::agents(), Vec::new(), body, COMPOSE_MAX).await?;
+        parse::<AgentsReply>(&answer.payload).map(|reply| reply.agents)
+    }
+
+    /// Answers which agents there are, shared among all composers, until the guard is dropped. A request that is not
+    /// what the contract says stays without an answer.
+    pub async fn serve_agents<F>(&self, agents: F) -> Result<Serving, BusError>
+    where
+        F: Fn(AgentsRequest) -> AgentsReply + Send + Sync + 'static,
+    {
+        let answer: Answer = Arc::new(move |message: Message| {
+            let reply = match parse(&message.payload) {
+                Ok(request) => encode(&agents(request)).ok(),
+                Err(error) => {
+                    tracing::warn!(%error, "a question for agents cannot be read");
+                    None
+                }
+            };
+            std::future::ready(reply).boxed()
+        });
+        self.serve(&subject::agents(), Some(COMPOSERS), answer).await
     }
 
     /// Answers requests on a subject until the guard is dropped.

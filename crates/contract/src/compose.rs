@@ -1,11 +1,12 @@
-//! `ai_rpc.prompt.compose`: what a session is made of, asked of the prompt-composer.
+//! `ai_rpc.prompt.compose` and `ai_rpc.prompt.agents`: what a session is made of, and who there is, asked of the
+//! prompt-composer.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ErrorCode;
 use crate::command::Features;
 use crate::ids::{AgentId, TenantId};
-use crate::settings::{AgentSettings, ModelSettings};
+use crate::settings::{AgentSettings, ModelSettings, ToolFilter};
 use crate::tool::ToolSpec;
 
 /// What is asked.
@@ -86,4 +87,33 @@ pub struct Component {
     pub sha256: String,
     /// Bytes of its text.
     pub bytes: usize,
+}
+
+/// `ai_rpc.prompt.agents`: which agents there are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentsRequest {
+    /// For whom.
+    pub tenant: TenantId,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentsReply {
+    /// Every agent, by key.
+    pub agents: Vec<KnownAgent>,
+}
+
+/// An agent, as others address it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownAgent {
+    /// Its key.
+    pub id: AgentId,
+    /// Its name, as people read it.
+    pub name: String,
+    /// What it may be called beside its key.
+    #[serde(default)]
+    pub aliases: Vec<AgentId>,
+    /// What it may use: whether it reads mail, for example.
+    #[serde(default)]
+    pub tools: ToolFilter,
 }

@@ -107,6 +107,11 @@ id!(
     AgentId, "agent", 32, true
 );
 
+id!(
+    /// A mail, unique within its mailbox. `[A-Za-z0-9_-]{1,64}`.
+    MailId, "mail id", 64, false
+);
+
 impl Default for TenantId {
     fn default() -> Self {
         Self("default".into())
@@ -141,6 +146,25 @@ impl SessionId {
 /// Hexadecimal digits that tell one child session from another.
 const CHILD_DIGITS: usize = 32;
 
+impl MailId {
+    /// Hex digits: few enough for a model to copy, and enough that no two mails of a mailbox meet.
+    const DIGITS: usize = 16;
+
+    /// The id of the mail that a call sends, by the call's id in the fleet: the same for every try.
+    pub fn sent_by(call: &str) -> Self {
+        Self::hashed(&format!("sent {call}"))
+    }
+
+    /// The id of the one answer that an agent can give to a mail in its mailbox.
+    pub fn answer_to(agent: &AgentId, mail: &Self) -> Self {
+        Self::hashed(&format!("answer {agent} {mail}"))
+    }
+
+    fn hashed(text: &str) -> Self {
+        Self(crate::tool::sha256_hex(text.as_bytes())[..Self::DIGITS].into())
+    }
+}
+
 /// One try of a call, written `<call>.<attempt>` in a commit's list of open calls.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallAttempt {
@@ -170,5 +194,16 @@ mod tests {
         assert!(TenantId::new("Upper").is_err());
         assert_eq!(SessionId::new("S_1-x").unwrap().as_str(), "S_1-x");
         assert!(serde_json::from_str::<ToolName>("\"a.b\"").is_err());
+    }
+
+    #[test]
+    fn a_mails_id_comes_from_its_call_or_from_what_it_answers() {
+        let (p, e) = (AgentId::new("p").unwrap(), AgentId::new("e").unwrap());
+        let sent = MailId::sent_by("s1-c1-1-1");
+        assert_eq!(sent, MailId::sent_by("s1-c1-1-1"));
+        assert!(MailId::new(sent.as_str()).is_ok());
+        let others = [MailId::sent_by("s1-c1-1-2"), MailId::answer_to(&p, &sent), MailId::answer_to(&e, &sent)];
+        let all: std::collections::BTreeSet<_> = others.iter().chain([&sent]).collect();
+        assert_eq!(all.len(), 4);
     }
 }

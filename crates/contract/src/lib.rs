@@ -11,6 +11,7 @@ pub mod event;
 pub mod ids;
 pub mod json;
 pub mod limits;
+pub mod mail;
 pub mod model;
 pub mod progress;
 pub mod settings;
@@ -20,6 +21,6 @@ pub mod timestamp;
 pub mod tool;
 
 pub use error::ErrorCode;
-pub use ids::{AgentId, CallId, CommandId, SessionId, TenantId, ToolName};
+pub use ids::{AgentId, CallId, CommandId, MailId, SessionId, TenantId, ToolName};
 pub use json::Json;
 pub use timestamp::Timestamp;

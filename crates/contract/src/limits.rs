@@ -76,3 +76,17 @@ pub const CLAIM_AGE_MAX: Duration = Duration::from_hours(7 * 24);
 pub const CLIENT_QUEUE_MAX: usize = 1_024;
 /// How long a catalogue entry lives without being refreshed.
 pub const CATALOGUE_AGE_MAX: Duration = Duration::from_secs(30);
+/// Bytes of a mail's text, as JSON writes them.
+pub const MAIL_TEXT_BYTES_MAX: usize = 32 << 10;
+/// Bytes of a mail's subject, as JSON writes them.
+pub const MAIL_SUBJECT_BYTES_MAX: usize = 1 << 10;
+/// Mails that may wait in one mailbox; more are refused.
+pub const MAILBOX_OPEN_MAX: usize = 100;
+/// Closed mails that one mailbox may still remember; while there are more, new ones are refused.
+pub const MAILBOX_CLOSED_MAX: usize = 512;
+/// Mails that one look into a mailbox shows.
+pub const MAILS_SHOWN_MAX: usize = 20;
+/// How long a mail waits to be answered or closed.
+pub const MAIL_AGE_MAX: Duration = Duration::from_hours(30 * 24);
+/// How long a closed mail is remembered: no tool call is made again later.
+pub const MAIL_CLOSED_AGE_MAX: Duration = Duration::from_hours(1);

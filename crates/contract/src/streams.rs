@@ -17,6 +17,8 @@ pub enum Stream {
     Tool,
     /// Timers, set and due.
     Timer,
+    /// Mail between agents.
+    Mail,
     /// What failed for good.
     Dead,
 }
@@ -30,13 +32,16 @@ pub enum Kind {
     Slots,
     /// Scheduled messages; the newest per subject wins.
     Schedule,
-    /// Kept for a time.
+    /// Kept for a time; the newest per subject wins.
     Kept(Duration),
+    /// As [`Kind::Kept`], and a message may name a shorter life of its own.
+    Fading(Duration),
 }
 
 impl Stream {
     /// Every stream.
-    pub const ALL: &'static [Self] = &[Self::Control, Self::Log, Self::Model, Self::Tool, Self::Timer, Self::Dead];
+    pub const ALL: &'static [Self] =
+        &[Self::Control, Self::Log, Self::Model, Self::Tool, Self::Timer, Self::Mail, Self::Dead];
 
     /// Its name on the server.
     pub const fn name(self) -> &'static str {
@@ -46,6 +51,7 @@ impl Stream {
             Self::Model => "AI_LOOP_MODEL",
             Self::Tool => "AI_LOOP_TOOL",
             Self::Timer => "AI_LOOP_TIMER",
+            Self::Mail => "AI_LOOP_MAIL",
             Self::Dead => "AI_LOOP_DEAD",
         }
     }
@@ -58,6 +64,7 @@ impl Stream {
             Self::Model => &["ai_loop.model.call.*.*.*.*"],
             Self::Tool => &["ai_loop.tool.call.*.*.*.*.*"],
             Self::Timer => &["ai_timer.set.*.*.*", "ai_timer.due.*.*.*"],
+            Self::Mail => &["ai_mail.*.*.*"],
             Self::Dead => &["ai_dead.>"],
         }
     }
@@ -68,6 +75,7 @@ impl Stream {
             Self::Control | Self::Model | Self::Tool => Kind::Queue,
             Self::Log => Kind::Slots,
             Self::Timer => Kind::Schedule,
+            Self::Mail => Kind::Fading(limits::MAIL_AGE_MAX),
             Self::Dead => Kind::Kept(Duration::from_hours(30 * 24)),
         }
     }

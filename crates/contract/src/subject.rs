@@ -1,7 +1,7 @@
 //! The only place where subjects are built and read (I6).
 //!
-//! Public topics live under `ai_loop.`; requests, tools, timers, archives and dead letters under other roots, so that
-//! no viewer's filter matches them and hides "no responders".
+//! Public topics live under `ai_loop.`; requests, tools, timers, mail, archives and dead letters under other roots, so
+//! that no viewer's filter matches them and hides "no responders".
 
 pub mod every;
 
@@ -9,7 +9,7 @@ use std::fmt;
 
 use crate::command::Verb;
 use crate::event::Topic;
-use crate::ids::{CallAttempt, CallId, CommandId, SessionId, TenantId, ToolName};
+use crate::ids::{AgentId, CallAttempt, CallId, CommandId, MailId, SessionId, TenantId, ToolName};
 
 /// A complete subject or a filter. There is no way to make one from a text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,6 +46,21 @@ pub struct SessionKey {
 impl fmt::Display for SessionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.tenant, self.session)
+    }
+}
+
+/// Whose mailbox.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MailboxKey {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The agent, by its key.
+    pub agent: AgentId,
+}
+
+impl fmt::Display for MailboxKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.tenant, self.agent)
     }
 }
 
@@ -145,6 +160,21 @@ pub fn view(key: &SessionKey) -> Subject {
 /// The composer's request subject.
 pub fn compose() -> Subject {
     Subject("ai_rpc.prompt.compose".to_owned())
+}
+
+/// Where the composer tells which agents there are.
+pub fn agents() -> Subject {
+    Subject("ai_rpc.prompt.agents".to_owned())
+}
+
+/// `ai_mail.<tenant>.<agent>.<mail>`
+pub fn mail(at: &MailboxKey, mail: &MailId) -> Subject {
+    Subject(format!("ai_mail.{}.{}.{mail}", at.tenant, at.agent))
+}
+
+/// Every mail in one mailbox.
+pub fn mailbox(at: &MailboxKey) -> Subject {
+    Subject(format!("ai_mail.{}.{}.*", at.tenant, at.agent))
 }
 
 /// Where a tool says that it came, changed or went.
@@ -260,6 +290,14 @@ pub fn parse_timer(subject: &str) -> Option<SessionKey> {
     (t.next()? == "wake" && t.next().is_none()).then_some(key)
 }
 
+/// Reads a mail's subject; `None` when it is not one.
+pub fn parse_mail(subject: &str) -> Option<(MailboxKey, MailId)> {
+    let mut t = subject.strip_prefix("ai_mail.")?.split('.');
+    let (tenant, agent, mail) = (t.next()?, t.next()?, t.next()?);
+    let at = MailboxKey { tenant: TenantId::new(tenant).ok()?, agent: AgentId::new(agent).ok()? };
+    t.next().is_none().then_some((at, MailId::new(mail).ok()?))
+}
+
 /// Reads the session of a cancel, holder or view request.
 pub fn parse_session_rpc(subject: &str) -> Option<SessionKey> {
     let mut t = subject.strip_prefix("ai_rpc.")?.split('.').skip(1);
@@ -296,6 +334,10 @@ mod tests {
         key("acme", "s1").unwrap()
     }
 
+    fn mailbox_of(key: &SessionKey) -> MailboxKey {
+        MailboxKey { tenant: key.tenant.clone(), agent: AgentId::new("e").unwrap() }
+    }
+
     #[test]
     fn what_is_built_can_be_read() {
         let key = sample();
@@ -313,6 +355,9 @@ mod tests {
         let item = parse_item(model_item(&key, &call).as_str()).unwrap();
         assert_eq!(item, ItemSubject { key: key.clone(), call, tool: None });
         assert_eq!(parse_timer(timer_due(&key).as_str()).unwrap(), key);
+        let (at, id) = (mailbox_of(&key), MailId::sent_by("s1-c1-1-1"));
+        assert_eq!(parse_mail(mail(&at, &id).as_str()).unwrap(), (at.clone(), id.clone()));
+        assert!(matches(mailbox(&at).as_str(), mail(&at, &id).as_str()));
         for topic in Topic::ALL {
             assert_eq!(parse_event(event(&key, *topic).as_str()).unwrap(), (*topic, key.clone()));
         }
@@ -336,6 +381,8 @@ mod tests {
             call_holder(&key, &call.call),
             view(&key),
             compose(),
+            agents(),
+            mail(&mailbox_of(&key), &MailId::sent_by("s1-c1-1-1")),
             tool_announce(),
             tool(&key.tenant, &tool_name),
             tool_cancel(&key.tenant, &tool_name),

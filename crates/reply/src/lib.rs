@@ -12,9 +12,11 @@ mod read;
 mod response;
 mod schema;
 mod split;
+mod suggest;
 
 pub use nudge::is_nudge;
 pub use patterns::{Heard, PATTERNS_MAX, PatternError, Patterns, TEMPLATES, Template, template};
 pub use read::{NextAction, Reading, Signal, Status, is_signal, read};
 pub use schema::{definition, envelope, response_format};
 pub use split::{Found, Splitter};
+pub use suggest::{Suggestion, suggest};

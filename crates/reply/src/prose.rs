@@ -167,6 +167,15 @@ impl Prose {
     }
 }
 
+/// The sentence that a text ends with; empty where it holds no word.
+pub(crate) fn last_sentence(text: &str) -> String {
+    let prose = Prose::of(text.trim_end());
+    let whole = prose.text.trim_end();
+    let ends = boundaries(whole).filter(|at| *at < whole.len());
+    let begin = ends.last().unwrap_or(0);
+    whole[begin..].trim().to_owned()
+}
+
 /// Where sentences end.
 fn boundaries(text: &str) -> impl Iterator<Item = usize> {
     let ends = |at: usize, c: char| {

@@ -35,9 +35,42 @@ pub struct Verdict {
     pub nudge: Option<String>,
 }
 
-/// Decides. The order of the questions is the order of precedence.
+/// A question that may decide whether another step follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Tools that were asked for are run, and the model reads what they say.
+    ToolCalls,
+    /// The user said something that the model has not seen.
+    Message,
+    /// Continuation is switched off.
+    Switch,
+    /// The model's own signal.
+    Signal,
+    /// A reply that was cut at the output limit goes on.
+    Length,
+    /// Without a signal there is no other step, where the agent requires one.
+    Required,
+    /// What the text says.
+    Patterns,
+}
+
+impl Rule {
+    /// The order of precedence: the first that knows, decides.
+    pub const ORDER: &'static [Self] =
+        &[Self::ToolCalls, Self::Message, Self::Switch, Self::Signal, Self::Length, Self::Required, Self::Patterns];
+}
+
+/// Decides.
 pub fn decide(settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> Verdict {
-    let verdict = without_limits(settings, patterns, facts);
+    decide_in(Rule::ORDER, settings, patterns, facts)
+}
+
+/// Decides in another order than [`Rule::ORDER`]: for tests, which prove that the order matters.
+pub fn decide_in(order: &[Rule], settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> Verdict {
+    let verdict = order
+        .iter()
+        .find_map(|rule| rule.ask(settings, patterns, facts))
+        .unwrap_or_else(|| verdict(false, DecisionSource::Default, "neither a signal nor a pattern"));
     match facts.limit {
         Some(limit) if verdict.continues => Verdict {
             continues: false,
@@ -64,47 +97,57 @@ fn used_up(settings: &ContinuationSettings, limit: StopReason) -> String {
     }
 }
 
-fn without_limits(settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> Verdict {
-    let verdict =
-        |continues, source, reason: &str| Verdict { continues, source, reason: reason.to_owned(), nudge: None };
-    if facts.has_calls {
-        return verdict(true, DecisionSource::ToolCalls, "the model asks for tools");
-    }
-    if facts.unseen {
-        return verdict(true, DecisionSource::Message, "the user said something that the model has not seen");
-    }
-    if !settings.enabled {
-        return verdict(false, DecisionSource::Default, "continuation is switched off");
-    }
-    if let Some(signal) = facts.signal {
-        return match signal.status {
-            Status::Continue => {
-                Verdict { nudge: Some(signal.nudge()), ..verdict(true, DecisionSource::Explicit, &signal.reason) }
+fn verdict(continues: bool, source: DecisionSource, reason: &str) -> Verdict {
+    Verdict { continues, source, reason: reason.to_owned(), nudge: None }
+}
+
+impl Rule {
+    /// The decision, if this question knows it.
+    fn ask(self, settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> Option<Verdict> {
+        match self {
+            Self::ToolCalls => {
+                facts.has_calls.then(|| verdict(true, DecisionSource::ToolCalls, "the model asks for tools"))
             }
-            Status::Terminate if signal.is_known() => verdict(false, DecisionSource::Explicit, &signal.reason),
-            Status::Terminate => {
-                let word: String = signal.word.chars().take(40).collect();
-                let reason = format!("the status {word:?} is neither CONTINUE nor TERMINATE, and ends the turn");
-                verdict(false, DecisionSource::Explicit, &reason)
+            Self::Message => facts
+                .unseen
+                .then(|| verdict(true, DecisionSource::Message, "the user said something that the model has not seen")),
+            Self::Switch => {
+                (!settings.enabled).then(|| verdict(false, DecisionSource::Default, "continuation is switched off"))
             }
-        };
+            Self::Signal => facts.signal.map(signalled),
+            Self::Length => (facts.finish == FinishReason::Length && settings.continue_on_length).then(|| {
+                let nudge = "Your reply was cut at the output limit. Go on exactly where it broke off.".to_owned();
+                let cut = verdict(true, DecisionSource::Length, "the reply was cut at the output limit");
+                Verdict { nudge: Some(nudge), ..cut }
+            }),
+            Self::Required => settings
+                .require_explicit_signal
+                .then(|| verdict(false, DecisionSource::Default, "no signal, and this agent requires one to go on")),
+            Self::Patterns => patterns.hear(facts.text).map(heard),
+        }
     }
-    if facts.finish == FinishReason::Length && settings.continue_on_length {
-        let nudge = Some("Your reply was cut at the output limit. Go on exactly where it broke off.".to_owned());
-        return Verdict { nudge, ..verdict(true, DecisionSource::Length, "the reply was cut at the output limit") };
+}
+
+fn signalled(signal: &Signal) -> Verdict {
+    match signal.status {
+        Status::Continue => {
+            Verdict { nudge: Some(signal.nudge()), ..verdict(true, DecisionSource::Explicit, &signal.reason) }
+        }
+        Status::Terminate if signal.is_known() => verdict(false, DecisionSource::Explicit, &signal.reason),
+        Status::Terminate => {
+            let word: String = signal.word.chars().take(40).collect();
+            let reason = format!("the status {word:?} is neither CONTINUE nor TERMINATE, and ends the turn");
+            verdict(false, DecisionSource::Explicit, &reason)
+        }
     }
-    if settings.require_explicit_signal {
-        return verdict(false, DecisionSource::Default, "no signal, and this agent requires one to go on");
-    }
-    let heard = patterns.hear(facts.text);
-    if let Some(Heard { continues: false, pattern }) = heard {
-        let source = DecisionSource::Pattern(format!("termination:{pattern}"));
-        return verdict(false, source, "the text says that it is done");
-    }
-    if let Some(Heard { continues: true, pattern }) = heard {
-        let nudge = Some("Go on.".to_owned());
+}
+
+fn heard(heard: Heard<'_>) -> Verdict {
+    let pattern = heard.pattern;
+    if heard.continues {
         let source = DecisionSource::Pattern(format!("continuation:{pattern}"));
-        return Verdict { nudge, ..verdict(true, source, "the text announces a next step") };
+        let announced = verdict(true, source, "the text announces a next step");
+        return Verdict { nudge: Some("Go on.".to_owned()), ..announced };
     }
-    verdict(false, DecisionSource::Default, "neither a signal nor a pattern")
+    verdict(false, DecisionSource::Pattern(format!("termination:{pattern}")), "the text says that it is done")
 }

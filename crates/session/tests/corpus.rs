@@ -8,7 +8,7 @@ use contract::model::{FinishReason, ToolCall};
 use contract::settings::ContinuationSettings;
 use reply::Patterns;
 use serde::Deserialize;
-use session::continuation::{Facts, decide};
+use session::continuation::{Facts, Rule, decide_in};
 
 /// Percent of the held-out replies that must be decided as they are labelled.
 const HELD_OUT_PERCENT_MIN: usize = 97;
@@ -27,6 +27,8 @@ struct Row {
     finish: Option<FinishReason>,
     #[serde(default)]
     unseen: bool,
+    #[serde(default = "yes")]
+    enabled: bool,
     #[serde(default = "first")]
     step: u32,
     #[serde(default = "ten")]
@@ -46,6 +48,10 @@ struct Call {
     arguments: String,
 }
 
+fn yes() -> bool {
+    true
+}
+
 fn first() -> u32 {
     1
 }
@@ -60,16 +66,22 @@ fn rows(text: &str) -> Vec<Row> {
 
 /// What differs from the label; none when all agrees.
 fn differs(row: &Row) -> Option<String> {
+    differs_in(Rule::ORDER, row)
+}
+
+/// The same with another order of precedence.
+fn differs_in(order: &[Rule], row: &Row) -> Option<String> {
     let base = match row.agent.as_str() {
         "explicit" => ContinuationSettings::default(),
         "patterns" => reply::template("plain_words").unwrap(),
         other => panic!("{other}"),
     };
-    let settings = ContinuationSettings { max_iterations: row.max_iterations, ..base };
+    let settings = ContinuationSettings { max_iterations: row.max_iterations, enabled: row.enabled, ..base };
     let calls: Vec<ToolCall> = row.calls.iter().map(|call| ToolCall::new("", &call.name, &call.arguments)).collect();
     let reading = reply::read(&row.text, &calls);
     let runs = calls.iter().filter(|call| !reply::is_signal(call)).count() + reading.calls.len();
-    let verdict = decide(
+    let verdict = decide_in(
+        order,
         &settings,
         &Patterns::compile(&settings).unwrap(),
         Facts {
@@ -111,4 +123,20 @@ fn held_out_replies_are_decided_as_labelled_with_few_exceptions() {
     let right = rows.iter().filter(|row| differs(row).is_none()).count();
     eprintln!("held out: {right} of {} replies decided as labelled", rows.len());
     assert!(right * 100 >= HELD_OUT_PERCENT_MIN * rows.len(), "{right} of {}", rows.len());
+}
+
+#[test]
+fn each_rule_and_its_place_matter() {
+    let rows = rows(include_str!("corpus/replies.jsonl"));
+    let fails = |order: &[Rule]| rows.iter().any(|row| differs_in(order, row).is_some());
+    for place in 0..Rule::ORDER.len() {
+        let mut without = Rule::ORDER.to_vec();
+        let rule = without.remove(place);
+        assert!(fails(&without), "no row notices that {rule:?} is missing");
+        if place + 1 < Rule::ORDER.len() {
+            let mut swapped = Rule::ORDER.to_vec();
+            swapped.swap(place, place + 1);
+            assert!(fails(&swapped), "no row notices {:?} before {rule:?}", swapped[place]);
+        }
+    }
 }

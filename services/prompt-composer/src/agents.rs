@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::command::Features;
+use contract::compose::KnownAgent;
 use contract::ids::{AgentId, ToolName};
 use contract::settings::{AgentSettings, ToolFilter};
 use schemars::JsonSchema;
@@ -180,6 +181,16 @@ impl Agents {
     /// Every agent, by key.
     pub fn all(&self) -> impl Iterator<Item = &Agent> {
         self.by_id.values()
+    }
+
+    /// Every agent, as others address it.
+    pub fn addresses(&self) -> Vec<KnownAgent> {
+        let known = |Agent { id, name, tools, .. }: &Agent| {
+            let aliases = self.aliases.iter().filter(|(alias, of)| *of == id && *alias != id);
+            let aliases = aliases.map(|(alias, _)| alias.clone()).collect();
+            KnownAgent { id: id.clone(), name: name.clone(), aliases, tools: tools.clone() }
+        };
+        self.all().map(known).collect()
     }
 
     fn known(&self) -> String {

@@ -29,6 +29,8 @@ pub struct Prompt {
     pub components: Vec<Component>,
     /// What was odd.
     pub warnings: Vec<String>,
+    /// Whether the feature `continuation` is on: who was not told how to signal is not waited for.
+    pub continues: bool,
 }
 
 /// What a prompt is made for.
@@ -54,6 +56,7 @@ pub fn compose(library: &Library, order: &Order<'_>) -> Prompt {
     if order.request.include_shared {
         let switches = [&order.agent.features, &order.request.features];
         let on = features::switched(library, order.features, &switches, &mut parts.warnings);
+        parts.continues = on.contains(CONTINUATION);
         parts.shared(&on);
     } else {
         parts.tools(None);
@@ -69,6 +72,7 @@ struct Parts<'a> {
     text: String,
     components: Vec<Component>,
     warnings: Vec<String>,
+    continues: bool,
 }
 
 impl<'a> Parts<'a> {
@@ -78,7 +82,7 @@ impl<'a> Parts<'a> {
         values.entry("agent_id".to_owned()).or_insert_with(|| agent.id.to_string());
         values.entry("agent_name".to_owned()).or_insert_with(|| agent.name.clone());
         let (unknown, text, components, warnings) = (BTreeSet::new(), String::new(), Vec::new(), Vec::new());
-        Self { library, order, values, unknown, text, components, warnings }
+        Self { library, order, values, unknown, text, components, warnings, continues: true }
     }
 
     fn agent(&mut self) {
@@ -164,6 +168,7 @@ impl<'a> Parts<'a> {
             text: self.text,
             components: self.components,
             warnings: self.warnings,
+            continues: self.continues,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use contract::ErrorCode;
-use contract::compose::{ComposeReply, ComposeRequest, Composed};
+use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed};
 use service::config::ConfigError;
 use service::files::Pass;
 use service::health::Readiness;
@@ -103,6 +103,11 @@ impl Book {
         Some(body)
     }
 
+    /// Every agent, as others address it.
+    pub fn known(&self) -> AgentsReply {
+        AgentsReply { agents: self.agents.addresses() }
+    }
+
     /// Answers a request; a refusal says what to do.
     pub fn answer(&self, request: &ComposeRequest) -> ComposeReply {
         let span = telemetry::span::compose(named(request));
@@ -131,6 +136,9 @@ impl Book {
             let why = format!("the prompt has {} bytes, {PROMPT_BYTES_MAX} are allowed", prompt.text.len());
             return Err((ErrorCode::TooLarge, why));
         }
+        // Whoever is not told how to go on does not go on by itself.
+        let mut settings = settings;
+        settings.continuation.enabled &= prompt.continues;
         Ok(Composed {
             prompt: prompt.text,
             fingerprint: prompt.fingerprint,

@@ -1,6 +1,7 @@
 //! The prompt-composer: resolves agents and models, and composes system prompts out of tested parts.
 //!
-//! It writes nothing, and what it holds it has read from files: any number of replicas share the requests on `ai_rpc.prompt.compose`.
+//! It writes nothing, and what it holds it has read from files: any number of replicas share the requests on
+//! `ai_rpc.prompt.compose` and `ai_rpc.prompt.agents`.
 
 pub mod agents;
 pub mod answers;
@@ -88,7 +89,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Composer {
     readiness: Readiness,
-    serving: Serving,
+    serving: [Serving; 2],
     tasks: Tasks,
 }
 
@@ -98,7 +99,9 @@ impl Composer {
         let (readiness, tasks) = (Readiness::new(SECTION), Tasks::new());
         let book = Book::follow(config, readiness.clone())?;
         tasks.spawn("files", book.clone().follow(tasks.token()));
-        let serving = bus
+        let known = book.clone();
+        let agents = bus.serve_agents(move |_| known.get().known()).await?;
+        let compose = bus
             .serve_compose_bytes(move |request| {
                 let began = Instant::now();
                 let reply = book.get().answer_bytes(request);
@@ -107,7 +110,7 @@ impl Composer {
             })
             .await?;
         readiness.set(true);
-        Ok(Self { readiness, serving, tasks })
+        Ok(Self { readiness, serving: [compose, agents], tasks })
     }
 
     /// Whether it answers.

@@ -79,8 +79,38 @@ fn shipped_agents_are_as_designed() {
     assert_eq!(agents.find(None).unwrap().id.as_str(), "a");
     assert_eq!(agents.find(Some(&AgentId::new("eamonn").unwrap())).unwrap().id.as_str(), "e");
     for agent in agents.all() {
-        assert_eq!(agent.tools.allow, ["list_files", "read_file", "search_text", "write_file"]);
+        let (files, mail) =
+            (["list_files", "read_file", "search_text", "write_file"], ["check_mail", "reply_mail", "send_mail"]);
+        let mut tools: Vec<&str> = files.into_iter().chain(mail).chain(["delegate"]).collect();
+        tools.sort_unstable();
+        assert_eq!(agent.tools.allow, tools);
+        // Whoever can be written to must know what a mailbox is.
+        assert_eq!(agent.features.enable, ["mailbox"], "{}", agent.id);
     }
+}
+
+#[test]
+fn every_agent_is_known_by_its_key_its_alias_and_its_name() {
+    let agents = parse(include_str!("../../../config/agents.yaml")).unwrap();
+    let known: Vec<_> = agents
+        .addresses()
+        .into_iter()
+        .map(|agent| (agent.id.to_string(), agent.name, agent.aliases.iter().map(ToString::to_string).collect()))
+        .collect();
+    let row = |id: &str, name: &str, alias: &str| (id.to_owned(), name.to_owned(), vec![alias.to_owned()]);
+    assert_eq!(
+        known,
+        [
+            row("a", "Alice the Assistant", "alice"),
+            row("d", "Debbie the Debugger", "debbie"),
+            row("e", "Eamonn the Executioner", "eamonn"),
+            row("p", "Patricia the Planner", "patricia"),
+            row("t", "Tessa the Tester", "tessa"),
+        ]
+    );
+    let plain = parse("agents: {zed: {name: Zed, prompt_file: x.md, tools: {allow: ['*'], deny: [rm]}}}").unwrap();
+    let [zed] = plain.addresses().try_into().unwrap();
+    assert_eq!((zed.aliases.len(), zed.tools.deny), (0, vec!["rm".to_owned()]));
 }
 
 #[test]

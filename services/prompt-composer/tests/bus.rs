@@ -35,6 +35,9 @@ async fn answers_until_it_is_drained() {
         ComposeReply::Refused { code: ErrorCode::UnknownModel, .. }
     ));
 
+    let known = asking.agents(&TenantId::default()).await.unwrap();
+    assert_eq!(known.iter().map(|agent| agent.id.as_str()).collect::<String>(), "adept");
+
     let readiness = first.readiness();
     first.drain(Duration::from_secs(1)).await;
     assert!(!readiness.is_ready());
@@ -46,6 +49,7 @@ async fn answers_until_it_is_drained() {
     assert!(answers >= 2, "the other replica goes on");
     second.drain(Duration::from_secs(1)).await;
     assert!(asking.compose(&request(Some("rehearsal"))).await.is_err());
+    assert!(asking.agents(&TenantId::default()).await.is_err());
 }
 
 /// The whole way: a file is written, and after a while whoever asks gets what it says.

@@ -3,6 +3,9 @@
 mod builtin;
 mod call;
 mod catalogue;
+mod connect;
+mod fit;
+pub mod mail;
 mod schema;
 
 use std::sync::Arc;
@@ -18,6 +21,7 @@ use service::tasks::Tasks;
 
 pub use builtin::{BuiltinConfig, BuiltinError, BuiltinTools};
 use call::{Calls, Cancels};
+use mail::{MailConfig, MailTools, PostOffice};
 use schema::Schemas;
 pub use service::clock::{Clock, SystemClock};
 
@@ -34,6 +38,8 @@ pub struct Config {
     pub builtin_user: Option<String>,
     /// Its password.
     pub builtin_password: Option<Secret>,
+    /// The mail tools; not served when absent.
+    pub mail: Option<MailConfig>,
     /// How the built-in tools reach NATS: the process's `nats` section, since tools have a connection of their own.
     #[serde(skip)]
     pub nats: NatsConfig,
@@ -42,16 +48,13 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let nats = NatsConfig::default();
-        Self { concurrency: 64, builtin: None, builtin_user: None, builtin_password: None, nats }
+        Self { concurrency: 64, builtin: None, builtin_user: None, builtin_password: None, mail: None, nats }
     }
 }
 
 impl Config {
     fn builtin_nats(&self) -> NatsConfig {
-        let nats = self.nats.clone();
-        let Some(user) = self.builtin_user.clone() else { return nats };
-        let password = self.builtin_password.as_ref().map(|password| password.expose().to_owned());
-        NatsConfig { user: Some(user), password, ..nats }
+        connect::as_user(&self.nats, self.builtin_user.as_ref(), self.builtin_password.as_ref())
     }
 }
 
@@ -60,7 +63,9 @@ impl Config {
 pub struct Executor {
     worker: Worker,
     tasks: Tasks,
-    builtin: Option<BuiltinTools>,
+    /// Boxed, as the next one: an executor may serve tools itself, and need not.
+    builtin: Option<Box<BuiltinTools>>,
+    mail: Option<Box<MailTools>>,
     readiness: Readiness,
 }
 
@@ -73,17 +78,25 @@ impl Executor {
     /// As [`Executor::start`], with a clock of the caller's.
     pub async fn with_clock(config: Config, bus: Bus, clock: Arc<dyn Clock>) -> Result<Self, BuiltinError> {
         let builtin = match &config.builtin {
-            Some(wanted) => Some(BuiltinTools::start(wanted, &config.builtin_nats()).await?),
+            Some(wanted) => Some(Box::new(BuiltinTools::start(wanted, &config.builtin_nats()).await?)),
+            None => None,
+        };
+        let mail = match &config.mail {
+            Some(wanted) => {
+                let office = PostOffice::new(bus.clone(), wanted.tenant.clone(), clock.clone());
+                Some(Box::new(MailTools::start(wanted, &config.nats, office).await?))
+            }
             None => None,
         };
         let (tasks, readiness) = (Tasks::new(), Readiness::new("executor"));
         let (cancels, schemas) = (Cancels::default(), Schemas::default());
-        let own = config.builtin.iter().flat_map(BuiltinTools::names).collect();
+        let own = config.builtin.iter().flat_map(BuiltinTools::names);
+        let own = own.chain(config.mail.iter().flat_map(MailTools::names)).collect();
         tasks.spawn("catalogue", catalogue::run(bus.clone(), schemas.clone(), own, tasks.token(), readiness.clone()));
         tasks.spawn("cancels", cancels.clone().listen(bus.clone(), tasks.token()));
         let calls = Calls::new(bus.clone(), clock, cancels, schemas);
         let worker = Worker::start(bus, Queue::Tool, config.concurrency, Arc::new(calls));
-        Ok(Self { worker, tasks, builtin, readiness })
+        Ok(Self { worker, tasks, builtin, mail, readiness })
     }
 
     /// Ready when the catalogue has been written once.
@@ -95,9 +108,17 @@ impl Executor {
     pub async fn drain(self, timeout: Duration) {
         self.readiness.set(false);
         self.worker.drain(timeout).await;
-        if let Some(builtin) = self.builtin {
-            builtin.stop(timeout).await;
-        }
+        let builtin = async {
+            if let Some(builtin) = self.builtin {
+                builtin.stop(timeout).await;
+            }
+        };
+        let mail = async {
+            if let Some(mail) = self.mail {
+                mail.stop(timeout).await;
+            }
+        };
+        tokio::join!(builtin, mail);
         self.tasks.end(timeout).await;
     }
 }

@@ -270,7 +270,7 @@ impl World {
 
     /// A model, often with too small a window.
     fn model(&mut self) -> ModelSettings {
-        let context_window = self.rng.chance(50).then(|| 800 + self.rng.below(700));
+        let context_window = self.rng.chance(50).then(|| 600 + self.rng.below(600));
         ModelSettings { id: "sim".to_owned(), context_window, max_output: Some(100), ..ModelSettings::default() }
     }
 

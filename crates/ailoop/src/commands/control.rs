@@ -1,8 +1,11 @@
 //! `ailoop send`, `pause`, `resume`, `stop`, `fork` and `answer`.
 
-use proto::{AnswerRequest, CommandReply, ControlRequest, SendRequest, StartRequest};
+use contract::ErrorCode;
+use proto::{AnswerRequest, CommandReply, ConfigureRequest, ControlRequest, SendRequest, StartRequest};
 
-use crate::args::{AnswerArgs, ControlArgs, ForkArgs, SendArgs};
+use serde_json::{Map, Value, json};
+
+use crate::args::{AnswerArgs, ConfigureArgs, ControlArgs, ForkArgs, SendArgs, SwitchArg};
 use crate::client::{self, bounded, command_id};
 use crate::failure::{Exit, Failure};
 use crate::prompt;
@@ -82,6 +85,46 @@ pub(super) async fn fork(args: &ForkArgs, terminal: &Terminal) -> Result<Exit, F
     let next = if args.prompt.is_some() { "watch" } else { "send" };
     terminal.note(Style::Good, &format!("session {session_id} goes on from {from}; now: ailoop {next} {session_id}"));
     Ok(super::finish(terminal.data(&format!("{session_id}\n"))))
+}
+
+/// Changes settings of a session that runs.
+pub(super) async fn configure(args: &ConfigureArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let session_id = client::session_id(&args.session)?;
+    let wrong = |why: String| Failure::usage(ErrorCode::BadRequest, why);
+    let mut continuation: Map<String, Value> = match &args.set {
+        Some(text) => serde_json::from_str(text).map_err(|error| wrong(format!("--set is no JSON object: {error}")))?,
+        None => Map::new(),
+    };
+    if let Some(switch) = args.continuation {
+        continuation.insert("enabled".to_owned(), Value::Bool(switch == SwitchArg::On));
+    }
+    if let Some(steps) = args.max_iterations {
+        continuation.insert("max_iterations".to_owned(), steps.into());
+    }
+    if let Some(timeout) = args.timeout {
+        continuation.insert("timeout".to_owned(), timeout.as_secs().into());
+    }
+    let mut options = Map::new();
+    if !continuation.is_empty() {
+        options.insert("continuation".to_owned(), Value::Object(continuation));
+    }
+    if !args.feature.is_empty() || !args.without.is_empty() {
+        options.insert("features".to_owned(), json!({"enable": args.feature, "disable": args.without}));
+    }
+    if options.is_empty() && args.model.is_none() {
+        return Err(wrong("nothing to change: give --model, --max-iterations, --timeout or another option".to_owned()));
+    }
+    let client = super::connect(&args.target).await?;
+    let request = bounded(ConfigureRequest {
+        session_id,
+        command_id: command_id(),
+        model: args.model.clone().unwrap_or_default(),
+        options_json: Value::Object(options).to_string(),
+        no_wait: false,
+    });
+    let reply = client.sessions().configure(request).await.map_err(|status| client.failure(&status))?;
+    tell(terminal, &args.session, "configured", reply.get_ref());
+    Ok(Exit::Done)
 }
 
 /// A command that is only stored will be handled; that it was is not yet known.

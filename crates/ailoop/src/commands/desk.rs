@@ -15,18 +15,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use session::continuation::{Facts, Verdict, decide};
 
-use crate::args::{
-    AgentArgs, ConfigCommand, PatternsCommand, PatternsTestArgs, PromptCommand, PromptShowArgs, SchemaArgs,
-};
+use crate::args::{AgentArgs, ConfigCommand, PatternsTestArgs, PromptCommand, PromptShowArgs, SchemaArgs};
 use crate::failure::{Exit, Failure};
 use crate::schemas::ConfigFile;
 use crate::terminal::{Style, Terminal};
 
-/// `ailoop patterns`
-pub(super) fn patterns(command: &PatternsCommand, terminal: &Terminal) -> Result<Exit, Failure> {
-    match command {
-        PatternsCommand::Test(args) => test(args, terminal),
-    }
+/// An agent's id, and the settings that its sessions begin with.
+pub(super) fn settings(of: &AgentArgs) -> Result<(String, ContinuationSettings), Failure> {
+    let composed = compose(&book()?, of, Features::default())?;
+    Ok((composed.agent.id.to_string(), composed.agent.continuation))
 }
 
 /// `ailoop config`
@@ -177,7 +174,8 @@ struct SampleCall {
     arguments: String,
 }
 
-fn test(args: &PatternsTestArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+/// `ailoop patterns test`
+pub(super) fn test(args: &PatternsTestArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let composed = compose(&book()?, &args.agent, Features::default())?;
     let settings = composed.agent.continuation;
     let bad = |error: reply::PatternError| Failure::new(ErrorCode::BadConfig, error.to_string());

@@ -101,7 +101,7 @@ fn short(text: &str) -> String {
 }
 
 /// Columns as wide as their widest cell; the last one is not padded.
-fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let cells =
         || std::iter::once(head.to_vec()).chain(rows.iter().map(|row| row.iter().map(String::as_str).collect()));
     let width = |column: usize| cells().map(|row: Vec<&str>| row[column].chars().count()).max().unwrap_or_default();

@@ -7,6 +7,7 @@ use contract::ErrorCode;
 use service::config::{Common, ConfigError, Settings, env};
 use service::models;
 use tool_executor::BuiltinConfig;
+use tool_executor::mail::MailConfig;
 
 use crate::args::{Files, UpArgs};
 use crate::choose::{self, Choice, Offers};
@@ -111,6 +112,8 @@ impl Plan {
         let mut edge: edge::Config = settings.section("edge")?;
         listen.apply(&mut edge);
         let tenant = edge.tenant.clone();
+        let mail = executor.mail.take().unwrap_or_default();
+        executor.mail = Some(MailConfig { tenant: tenant.clone(), ..mail });
         executor.builtin = Some(BuiltinConfig { root: root.clone(), out: Some(out.clone()), tenant });
 
         let models = models::load(settings.paths())?;

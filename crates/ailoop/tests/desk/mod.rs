@@ -77,7 +77,7 @@ fn a_prompt_is_shown_and_what_a_feature_changes() {
     let shown = world.ailoop(&["prompt", "show", "--agent", "alice"]).output().unwrap();
     assert!(text(&shown.stdout).starts_with("You are Alice"), "{}", text(&shown.stdout));
     let changed =
-        world.ailoop(&["prompt", "show", "--agent", "alice", "--feature", "mailbox", "--diff"]).output().unwrap();
+        world.ailoop(&["prompt", "show", "--agent", "alice", "--without", "mailbox", "--diff"]).output().unwrap();
     let lines = text(&changed.stdout);
-    assert!(lines.contains("+## MAILBOX PROTOCOL\n") && lines.lines().all(|line| line.starts_with('+')), "{lines}");
+    assert!(lines.contains("-## MAILBOX PROTOCOL\n") && lines.lines().all(|line| line.starts_with('-')), "{lines}");
 }

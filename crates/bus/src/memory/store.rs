@@ -1,6 +1,7 @@
 //! One stream: at most one message per subject, its consumer, its timers, and its recent past for stale reads.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use contract::Timestamp;
@@ -8,6 +9,7 @@ use contract::streams::{Kind, Queue, Stream};
 use contract::subject::matches;
 
 use super::consumer::Consumer;
+use crate::mail::TTL;
 use crate::timer::{SCHEDULE, SCHEDULE_TARGET};
 use crate::transport::{EXPECTED_LAST, ReadMany, header};
 use crate::{Headers, Stored};
@@ -28,6 +30,8 @@ struct Entry {
     at: Timestamp,
     /// The stream's change that added it.
     added: u64,
+    /// When it is too old to be kept.
+    until: Option<Timestamp>,
 }
 
 /// A stream.
@@ -43,6 +47,8 @@ pub(super) struct Store {
     past: VecDeque<(u64, Entry)>,
     /// When a scheduled message is due.
     schedules: BTreeMap<(Timestamp, String), String>,
+    /// When each message that does not live for ever ends.
+    ends: BTreeSet<(Timestamp, u64)>,
     pub(super) consumer: Consumer,
 }
 
@@ -57,6 +63,7 @@ impl Store {
             changes: 0,
             past: VecDeque::new(),
             schedules: BTreeMap::new(),
+            ends: BTreeSet::new(),
             consumer: Consumer::default(),
         }
     }
@@ -78,7 +85,7 @@ impl Store {
         if last > 0 {
             match self.kind {
                 Kind::Queue | Kind::Slots => return Err(MAXIMUM_EXCEEDED),
-                Kind::Schedule | Kind::Kept(_) => self.remove(subject),
+                Kind::Schedule | Kind::Kept(_) | Kind::Fading(_) => self.remove(subject),
             }
         }
         if let (Kind::Schedule, Some(at)) = (self.kind, header(&headers, SCHEDULE)) {
@@ -93,13 +100,33 @@ impl Store {
             self.consumer.add(seq);
         }
         self.subjects.insert(seq, stored_as.clone());
+        let until = self.life(&headers).map(|life| now.after(life));
+        self.ends.extend(until.map(|until| (until, seq)));
         let stored = Stored { subject: stored_as.clone(), seq, headers, payload };
-        self.by_subject.insert(stored_as, Entry { stored, at: now, added: self.changes });
+        self.by_subject.insert(stored_as, Entry { stored, at: now, added: self.changes, until });
         Ok(seq)
     }
 
-    /// Lets every due message arrive.
+    /// How long a message with these headers is kept.
+    fn life(&self, headers: &Headers) -> Option<Duration> {
+        let own = || header(headers, TTL).and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+        match self.kind {
+            Kind::Queue | Kind::Slots | Kind::Schedule => None,
+            Kind::Kept(age) => Some(age),
+            Kind::Fading(age) => Some(own().unwrap_or(age).min(age)),
+        }
+    }
+
+    /// Lets every due message arrive, and removes what is too old.
     pub(super) fn fire(&mut self, now: Timestamp) {
+        while let Some((until, seq)) = self.ends.first().copied()
+            && until <= now
+        {
+            self.ends.remove(&(until, seq));
+            if let Some(subject) = self.subjects.get(&seq).cloned() {
+                self.remove(&subject);
+            }
+        }
         while let Some(entry) = self.schedules.first_entry() {
             let (at, subject) = entry.key().clone();
             if at > now {
@@ -171,6 +198,9 @@ impl Store {
         let Some(entry) = self.by_subject.remove(subject) else { return };
         self.subjects.remove(&entry.stored.seq);
         self.consumer.remove(entry.stored.seq);
+        if let Some(until) = entry.until {
+            self.ends.remove(&(until, entry.stored.seq));
+        }
         self.schedules.retain(|(_, scheduled), _| scheduled != subject);
         self.changes += 1;
         self.past.push_back((self.changes, entry));

@@ -22,7 +22,7 @@ fn stream_settings(stream: Stream) -> Settings {
         Kind::Queue => ("workqueue", "new", None),
         Kind::Slots => ("limits", "new", None),
         Kind::Schedule => ("workqueue", "old", None),
-        Kind::Kept(age) => ("limits", "old", Some(age)),
+        Kind::Kept(age) | Kind::Fading(age) => ("limits", "old", Some(age)),
     };
     settings(json!({
         "subjects": stream.subjects(),
@@ -36,6 +36,7 @@ fn stream_settings(stream: Stream) -> Settings {
         "storage": "file",
         "allow_direct": true,
         "allow_msg_schedules": stream.kind() == Kind::Schedule,
+        "allow_msg_ttl": matches!(stream.kind(), Kind::Fading(_)),
     }))
 }
 

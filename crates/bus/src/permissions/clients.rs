@@ -30,6 +30,12 @@ const KINDS: &[Kind] = &[
         timeout: TOOL_TIMEOUT_DEFAULT,
     },
     Kind {
+        user: "mail",
+        about: "Serves the mail tools of the tool-executor, which keeps the mailboxes itself.",
+        tools: &["check_mail", "reply_mail", "send_mail"],
+        timeout: TOOL_TIMEOUT_DEFAULT,
+    },
+    Kind {
         user: "word_count",
         about: "Serves examples/tools/python/word_count.py: the pattern for a tool of yours.",
         tools: &["word_count"],

@@ -77,9 +77,11 @@ fn executor() -> User {
         .publish([every::tool(), every::tool_cancel(), subject::services_info()].map(|subject| text(&subject)))
         .publish([keys_list(Bucket::Tools), keys_put(Bucket::Tools)])
         .publish([keys_get(Bucket::Claims), keys_put(Bucket::Claims)])
+        // Mailboxes: only this user writes and reads them. Nothing is purged: marks take the place of mails.
+        .publish([text(&every::mail()), read_any(Stream::Mail), read_leader(Stream::Mail), text(&subject::agents())])
         .subscribe([text(&subject::tool_announce())])
         .answers()
-        .user("executor", "Runs tool calls and keeps the catalogue.")
+        .user("executor", "Runs tool calls, keeps the catalogue and the mailboxes.")
 }
 
 /// What both kinds of workers do: take items, look whether they are still wanted, ask each other, report.
@@ -95,9 +97,9 @@ fn worker(queue: Queue) -> Lists {
 
 fn composer() -> User {
     Lists::default()
-        .subscribe([format!("{} {}", subject::compose(), crate::rpc::COMPOSERS)])
+        .subscribe([subject::compose(), subject::agents()].map(|asked| format!("{asked} {}", crate::rpc::COMPOSERS)))
         .answers()
-        .user("composer", "Composes prompts: answers one request, and reads nothing.")
+        .user("composer", "Composes prompts and tells who there is: answers two requests, and reads nothing.")
 }
 
 fn edge() -> User {

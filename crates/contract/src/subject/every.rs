@@ -64,6 +64,11 @@ pub fn tool_cancel() -> Subject {
     Subject("ai_tool_cancel.*.*".to_owned())
 }
 
+/// Every mail.
+pub fn mail() -> Subject {
+    Subject("ai_mail.*.*.*".to_owned())
+}
+
 /// Every dead letter.
 pub fn dead() -> Subject {
     Subject("ai_dead.*.*.*.*".to_owned())
@@ -72,14 +77,19 @@ pub fn dead() -> Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{CallAttempt, CallId, CommandId, SessionId, TenantId, ToolName};
-    use crate::subject::{self, SessionKey, matches};
+    use crate::ids::{AgentId, CallAttempt, CallId, CommandId, MailId, SessionId, TenantId, ToolName};
+    use crate::subject::{self, MailboxKey, SessionKey, matches};
+
+    fn mailbox() -> MailboxKey {
+        MailboxKey { tenant: TenantId::default(), agent: AgentId::new("default").unwrap() }
+    }
 
     #[test]
     fn each_filter_takes_in_what_its_builder_builds_and_nothing_else() {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() };
         let (id, tool_name) = (CommandId::new("c").unwrap(), ToolName::new("t").unwrap());
         let call = CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 };
+        let (mailbox, mail_id) = (mailbox(), MailId::sent_by("s1-c1-1-1"));
         let mut rows = vec![
             (log_slot(), subject::log_slot(&key, 70)),
             (model_item(), subject::model_item(&key, &call)),
@@ -90,6 +100,7 @@ mod tests {
             (view(), subject::view(&key)),
             (tool(), subject::tool(&key.tenant, &tool_name)),
             (tool_cancel(), subject::tool_cancel(&key.tenant, &tool_name)),
+            (mail(), subject::mail(&mailbox, &mail_id)),
             (dead(), subject::dead(&key, "control", &id)),
         ];
         rows.extend(Verb::ALL.iter().map(|verb| (control(*verb), subject::control(&key, *verb, &id))));
@@ -115,6 +126,7 @@ mod tests {
             subject::tool_item(&key, &ToolName::new("default").unwrap(), &call),
             subject::done(&id, &id),
             subject::cancel(&key),
+            subject::mail(&mailbox(), &MailId::sent_by("default-c1-1-1")),
         ];
         assert!(!private.iter().any(taken));
     }

@@ -2,15 +2,17 @@
 
 use contract::command::{Command, CommandMeta, Done, Features, Mode, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, CommitMeta, FOLD, Phase, VERSION};
-use contract::compose::ComposeRequest;
+use contract::compose::{AgentsReply, ComposeRequest, KnownAgent};
 use contract::event::{Event, InputHandled, InputKind, InputRef, ModelCallOpened, Topic, TurnStarted, UserProcessed};
+use contract::mail::{Answered, ClosedMail, Mail, MailEntry};
 use contract::model::{
     Channel, Chunk, Content, FailureKind, FinishReason, ItemMeta, Message, ModelFailed, ModelFinished, ModelItem,
     ResultMeta, Streaming, ToolCall, ToolDefinition, Usage, View,
 };
+use contract::settings::ToolFilter;
 use contract::subject::SessionKey;
 use contract::tool::{Approval, EffectClass, Outcome, ToolItem, ToolResult, ToolSpec};
-use contract::{AgentId, CallId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
+use contract::{AgentId, CallId, CommandId, Json, MailId, SessionId, TenantId, Timestamp, ToolName};
 use serde::Serialize;
 use serde_json::json;
 
@@ -48,7 +50,10 @@ fn all() -> Vec<(&'static str, String)> {
         ("tool_item", pretty(&tool_item())),
         ("provide_tool_result", pretty(&tool_result())),
         ("tool", pretty(&tool_spec())),
+        ("mail", pretty(&MailEntry::Open(mail()))),
+        ("closed_mail", pretty(&MailEntry::Closed(closed_mail()))),
         ("compose", pretty(&compose())),
+        ("agents", pretty(&agents())),
     ]
 }
 
@@ -260,4 +265,33 @@ fn compose() -> ComposeRequest {
         tools: Vec::new(),
         parameters: std::collections::BTreeMap::new(),
     }
+}
+
+fn agent(id: &str) -> AgentId {
+    AgentId::new(id).unwrap()
+}
+
+fn mail() -> Mail {
+    let (subject, excerpt) = ("The migration plan".to_owned(), "Please carry out plans/migration.md …".to_owned());
+    let asked = MailId::sent_by("s1-c1-1-1");
+    Mail {
+        v: VERSION,
+        call: "s2-c1-4-1".to_owned(),
+        from: agent("e"),
+        subject: format!("Re: {subject}"),
+        text: "Steps 1 to 4 are done; step 5 needs a date.".to_owned(),
+        sent: at(),
+        answers: Some(Answered { id: asked, subject, excerpt }),
+    }
+}
+
+fn closed_mail() -> ClosedMail {
+    let Mail { v, call: sent_by, from, .. } = mail();
+    ClosedMail { v, sent_by, closed_by: "s3-c1-2-1".to_owned(), from, at: later() }
+}
+
+fn agents() -> AgentsReply {
+    let tools = ToolFilter { allow: vec!["check_mail".to_owned(), "send_mail".to_owned()], deny: Vec::new() };
+    let name = "Eamonn the Executioner".to_owned();
+    AgentsReply { agents: vec![KnownAgent { id: agent("e"), name, aliases: vec![agent("eamonn")], tools }] }
 }

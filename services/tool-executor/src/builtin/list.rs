@@ -8,9 +8,9 @@ use ailoop_tool::ToolError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fit::fitting;
 use super::root::Root;
 use super::walk;
+use crate::fit::fitting;
 
 /// Files that are listed where nothing is said.
 const FILES_DEFAULT: usize = 500;

@@ -1,6 +1,5 @@
 //! The built-in file tools: ordinary NATS tools that this process serves itself, confined to one directory.
 
-mod fit;
 mod list;
 mod read;
 mod root;
@@ -14,7 +13,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ailoop_tool::async_nats::{self, Client, ConnectOptions};
 use ailoop_tool::{Call, Effect, Reply, ServeError, Serving, Tool, ToolError, Tools};
 use bus::NatsConfig;
 use contract::{ErrorCode, TenantId, ToolName};
@@ -23,6 +21,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::connect::connect;
 use root::Root;
 use write::Out;
 
@@ -47,7 +46,7 @@ pub struct BuiltinConfig {
     pub tenant: TenantId,
 }
 
-/// Why the file tools cannot be served.
+/// Why the tools of this process, the mail tools included, cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum BuiltinError {
     /// A directory is not there or may not be used. Correct the configuration.
@@ -90,7 +89,8 @@ impl BuiltinTools {
         };
         let root = Arc::new(Root::open(&config.root).map_err(directory("root", &config.root))?);
         let out = config.out.as_ref().map(|path| Out::open(path).map_err(directory("out", path))).transpose()?;
-        let tools = Tools::new(connect(nats).await?).tenant(config.tenant.as_str()).concurrency(CONCURRENCY);
+        let tools =
+            Tools::new(connect(nats, "file tools").await?).tenant(config.tenant.as_str()).concurrency(CONCURRENCY);
         let tools = [list_files(&root), read_file(&root), search_text(&root)].into_iter().fold(tools, Tools::tool);
         let tools = out.into_iter().map(|out| write_file(&Arc::new(out))).fold(tools, Tools::tool);
         Ok(Self { serving: tools.serve().await? })
@@ -113,15 +113,6 @@ impl std::fmt::Debug for BuiltinTools {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("BuiltinTools")
     }
-}
-
-async fn connect(nats: &NatsConfig) -> Result<Client, ServeError> {
-    let mut options = ConnectOptions::new().name(format!("{} file tools", nats.name));
-    if let (Some(user), Some(password)) = (&nats.user, &nats.password) {
-        options = options.user_and_password(user.clone(), password.clone());
-    }
-    let servers: Vec<&str> = nats.url.split(',').map(str::trim).collect();
-    Ok(async_nats::connect_with_options(servers.as_slice(), options).await?)
 }
 
 /// A tool whose work is done by a blocking function.

@@ -8,10 +8,10 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fit::fitting;
 use super::read::text;
 use super::root::Root;
 use super::walk::{self, File};
+use crate::fit::fitting;
 
 /// Matches that are shown where nothing is said.
 const MATCHES_DEFAULT: usize = 100;

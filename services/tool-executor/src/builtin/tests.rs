@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::root::Root;
 use super::write::Out;
-use super::{BuiltinConfig, BuiltinError, BuiltinTools, fit, list, read, search, write};
+use super::{BuiltinConfig, BuiltinError, BuiltinTools, list, read, search, write};
+use crate::fit;
 
 /// A project with what is listed, what is left out, and links that lead out.
 struct Project {

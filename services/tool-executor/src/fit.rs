@@ -4,10 +4,10 @@ use contract::limits::TOOL_OUTPUT_BYTES_MAX;
 use serde_json::Value;
 
 /// Bytes of JSON that lists and contents may take; the rest is for what stands around them.
-pub(super) const ROOM: usize = TOOL_OUTPUT_BYTES_MAX - (8 << 10);
+pub(crate) const ROOM: usize = TOOL_OUTPUT_BYTES_MAX - (8 << 10);
 
 /// The first values that fit together into [`ROOM`] bytes of JSON.
-pub(super) fn fitting(values: impl IntoIterator<Item = Value>) -> Vec<Value> {
+pub(crate) fn fitting(values: impl IntoIterator<Item = Value>) -> Vec<Value> {
     let mut room = ROOM;
     let fits = |value: &Value| {
         let left = room.checked_sub(value.to_string().len() + 1);
@@ -18,7 +18,7 @@ pub(super) fn fitting(values: impl IntoIterator<Item = Value>) -> Vec<Value> {
 }
 
 /// Bytes of a text within JSON.
-pub(super) fn escaped_len(text: &str) -> usize {
+pub(crate) fn escaped_len(text: &str) -> usize {
     let more = |c: char| match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 1,
         c if u32::from(c) < 0x20 => 5,

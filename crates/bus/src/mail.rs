@@ -1,0 +1,136 @@
+//! Mailboxes of agents: one message for each mail, stored once, and replaced by a mark when it is closed.
+
+use bytes::Bytes;
+use contract::ids::MailId;
+use contract::limits::MAIL_CLOSED_AGE_MAX;
+use contract::mail::{ClosedMail, Mail, MailEntry};
+use contract::streams::Stream;
+use contract::subject::{self, MailboxKey, Subject};
+
+use crate::log::{encode, is_final, parse, trace_headers};
+use crate::transport::{Appended, EXPECTED_LAST, ReadMany};
+use crate::{Bus, BusError, Headers, Read, retry};
+
+/// Header that says how long a message lives, in seconds, where its stream would keep it longer.
+pub(crate) const TTL: &str = "Nats-TTL";
+
+/// What lies in a mailbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mailbox {
+    /// Mails and marks in the order in which they were stored. From any replica: the newest change may be missing.
+    Entries(Vec<(MailId, MailEntry)>),
+    /// More than 1,024.
+    TooMany,
+}
+
+/// How a mail came into its mailbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Posted {
+    /// It is stored.
+    Stored,
+    /// There is or was one under this id already, perhaps this very one: [`MailEntry::sent_by`] tells.
+    There(MailEntry),
+}
+
+impl Bus {
+    /// Everything in a mailbox. An entry that cannot be read is left out.
+    pub async fn mailbox(&self, at: &MailboxKey) -> Result<Mailbox, BusError> {
+        let ReadMany::Messages(found) = self.transport().last_many(Stream::Mail, &subject::mailbox(at)).await? else {
+            return Ok(Mailbox::TooMany);
+        };
+        let mut entries = Vec::new();
+        for stored in found {
+            let id = subject::parse_mail(&stored.subject).map(|(_, id)| id);
+            match (id, parse(&stored.payload)) {
+                (Some(id), Ok(entry)) => entries.push((id, entry)),
+                // A newer writer's entry must not hide the others.
+                (_, entry) => {
+                    let error = entry.err().map(|error| error.to_string());
+                    tracing::warn!(subject = stored.subject, error, "mail left out");
+                }
+            }
+        }
+        Ok(Mailbox::Entries(entries))
+    }
+
+    /// What stands under a mail's id, as the leader knows it, with its sequence for [`Bus::close_mail`].
+    pub async fn mail(&self, at: &MailboxKey, id: &MailId) -> Result<Option<(u64, MailEntry)>, BusError> {
+        self.mail_at(&subject::mail(at, id)).await
+    }
+
+    /// Stores a mail unless its id is taken. Whatever the server says, the mailbox itself tells.
+    pub async fn post_mail(&self, at: &MailboxKey, id: &MailId, mail: &Mail) -> Result<Posted, BusError> {
+        let (subject, body) = (subject::mail(at, id), encode(&MailEntry::Open(mail.clone()))?);
+        let mut doubt = BusError::Timeout { what: subject.to_string() };
+        for round in 1..=retry::ROUNDS_MAX {
+            match self.put_mail(&subject, 0, trace_headers(), body.clone()).await {
+                Ok(None) => return Ok(Posted::Stored),
+                Ok(Some(why)) => doubt = BusError::Full(why),
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => doubt = error,
+            }
+            match self.mail_at(&subject).await {
+                Ok(Some((_, MailEntry::Open(found)))) if found == *mail => return Ok(Posted::Stored),
+                Ok(Some((_, entry))) => return Ok(Posted::There(entry)),
+                // The same body may be offered again: at most one copy of it will ever stand there.
+                Ok(None) => {}
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => doubt = error,
+            }
+            retry::wait(round, subject.as_str()).await;
+        }
+        Err(doubt)
+    }
+
+    /// Puts a mark in the place of the mail with sequence `seq`. Returns whether the mark that stands there now is of
+    /// the same call; if not, another call was faster, or the mail is gone.
+    pub async fn close_mail(
+        &self,
+        at: &MailboxKey,
+        id: &MailId,
+        seq: u64,
+        mark: &ClosedMail,
+    ) -> Result<bool, BusError> {
+        let (subject, body) = (subject::mail(at, id), encode(&MailEntry::Closed(mark.clone()))?);
+        let mut headers = trace_headers();
+        headers.push((TTL.to_owned(), MAIL_CLOSED_AGE_MAX.as_secs().to_string()));
+        let mut doubt = BusError::Timeout { what: subject.to_string() };
+        for round in 1..=retry::ROUNDS_MAX {
+            match self.put_mail(&subject, seq, headers.clone(), body.clone()).await {
+                Ok(None) => return Ok(true),
+                Ok(Some(why)) => doubt = BusError::Full(why),
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => doubt = error,
+            }
+            match self.mail_at(&subject).await {
+                Ok(Some((_, MailEntry::Closed(found)))) => return Ok(found.closed_by == mark.closed_by),
+                Ok(Some((found, MailEntry::Open(_)))) if found == seq => {}
+                Ok(Some(_) | None) => return Ok(false),
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => doubt = error,
+            }
+            retry::wait(round, subject.as_str()).await;
+        }
+        Err(doubt)
+    }
+
+    async fn mail_at(&self, subject: &Subject) -> Result<Option<(u64, MailEntry)>, BusError> {
+        let Some(stored) = self.transport().last(Stream::Mail, subject, Read::Leader).await? else { return Ok(None) };
+        Ok(Some((stored.seq, parse(&stored.payload)?)))
+    }
+
+    /// Appends over the entry of this sequence, 0 for none; the reason where nobody knows whether it is stored.
+    async fn put_mail(
+        &self,
+        subject: &Subject,
+        over: u64,
+        mut headers: Headers,
+        body: Bytes,
+    ) -> Result<Option<String>, BusError> {
+        headers.push((EXPECTED_LAST.to_owned(), over.to_string()));
+        match self.transport().append(subject, false, headers, body).await? {
+            Appended::Stored(_) => Ok(None),
+            Appended::Doubtful(why) => Ok(Some(why)),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Patterns that would have heard what users had to say instead: "go on".
+//!
+//! Of each reply only the last sentence counts. A sequence of words is proposed when replies end with it after which
+//! the user had to nudge, and no reply does after which nobody had to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::patterns::{Heard, Patterns};
+use crate::prose::last_sentence;
+
+/// Words of a proposed pattern.
+const WORDS: std::ops::RangeInclusive<usize> = 2..=4;
+/// Patterns that are proposed.
+const SUGGESTIONS_MAX: usize = 8;
+/// Words that say nothing by themselves.
+const SMALL: &[&str] = &[
+    "a", "an", "the", "of", "to", "in", "on", "at", "for", "and", "or", "is", "are", "was", "be", "it", "this", "that",
+    "these", "with", "as", "by", "from", "i", "you", "we", "my", "your", "our", "will", "has", "have", "had",
+];
+
+/// A pattern that nobody has yet, and what speaks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suggestion {
+    /// The pattern.
+    pub pattern: String,
+    /// In how many of the replies it would have been heard, those left out that an earlier suggestion hears.
+    pub replies: usize,
+    /// The last sentence of one of them.
+    pub example: String,
+}
+
+/// Proposes continuation patterns. `nudged`: replies after which the user had to ask to go on; `ended`: replies that
+/// were an end; `known`: what is heard already.
+pub fn suggest(nudged: &[String], ended: &[String], known: &Patterns) -> Vec<Suggestion> {
+    let goes_on = |text: &&String| matches!(known.hear(text), Some(Heard { continues: true, .. }));
+    let mut open: Vec<Sentence> = nudged.iter().filter(|text| !goes_on(text)).map(|text| Sentence::of(text)).collect();
+    let ends: BTreeSet<String> = ended.iter().flat_map(|text| Sentence::of(text).phrases()).collect();
+    let mut found = Vec::new();
+    while found.len() < SUGGESTIONS_MAX {
+        let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        for sentence in &open {
+            for (place, phrase) in sentence.phrases().into_iter().enumerate().filter(|(_, p)| !ends.contains(p)) {
+                let entry = counts.entry(phrase).or_insert((0, place));
+                entry.0 += 1;
+            }
+        }
+        // The most often heard; of those the one that stands first, where announcements are made; then the longer one.
+        let best = counts
+            .into_iter()
+            .max_by_key(|(phrase, (replies, place))| (*replies, std::cmp::Reverse(*place), phrase.split(' ').count()));
+        let Some((phrase, (replies, _))) = best else { break };
+        let (heard, rest): (Vec<Sentence>, Vec<Sentence>) =
+            open.into_iter().partition(|sentence| sentence.phrases().contains(&phrase));
+        open = rest;
+        let words: Vec<String> = phrase.split(' ').map(regex::escape).collect();
+        let pattern = format!(r"\b{}\b", words.join(r"\W+"));
+        found.push(Suggestion { pattern, replies, example: heard.first().map(|s| s.text.clone()).unwrap_or_default() });
+    }
+    found
+}
+
+/// The sentence that a reply ends with.
+struct Sentence {
+    text: String,
+    words: Vec<String>,
+}
+
+impl Sentence {
+    fn of(reply: &str) -> Self {
+        let text = last_sentence(reply);
+        let lower = text.to_lowercase();
+        let words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty());
+        Self { words: words.map(str::to_owned).collect(), text }
+    }
+
+    /// Its sequences of words that say something, those that begin first coming first.
+    fn phrases(&self) -> Vec<String> {
+        let mut phrases = Vec::new();
+        for begin in 0..self.words.len() {
+            for count in WORDS.rev() {
+                let Some(words) = self.words.get(begin..begin + count) else { continue };
+                let says = words.iter().any(|word| !SMALL.contains(&word.as_str()) && word.parse::<f64>().is_err());
+                let phrase = words.join(" ");
+                if says && !phrases.contains(&phrase) {
+                    phrases.push(phrase);
+                }
+            }
+        }
+        phrases
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::settings::ContinuationSettings;
+
+    use super::*;
+
+    fn owned(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    fn none() -> Patterns {
+        Patterns::default()
+    }
+
+    #[test]
+    fn what_is_heard_again_and_again_is_proposed_once() {
+        let nudged = owned(&[
+            "The files are listed. On to the tests with fresh eyes.",
+            "Done with one. On to the tests of the parser.",
+            "Shall see. My plan of attack: look at the lexer.",
+        ]);
+        let ended = owned(&["The tests of the parser are all green.", "That was the plan of attack."]);
+        let found = suggest(&nudged, &ended, &none());
+        let told: Vec<(&str, usize)> = found.iter().map(|s| (s.pattern.as_str(), s.replies)).collect();
+        assert_eq!(told, [(r"\bon\W+to\W+the\W+tests\b", 2), (r"\bmy\W+plan\W+of\W+attack\b", 1)]);
+        assert!(found[0].example.starts_with("On to the tests"));
+        // What is proposed would be heard, and in no reply that was an end.
+        let settings = ContinuationSettings {
+            continuation_patterns: found.iter().map(|s| s.pattern.clone()).collect(),
+            termination_patterns: Vec::new(),
+            ..ContinuationSettings::default()
+        };
+        let patterns = Patterns::compile(&settings).unwrap();
+        assert!(nudged.iter().all(|text| patterns.hear(text).is_some()));
+        assert!(ended.iter().all(|text| patterns.hear(text).is_none()));
+    }
+
+    #[test]
+    fn what_is_heard_already_or_stands_in_ends_too_is_not_proposed() {
+        let settings = ContinuationSettings {
+            continuation_patterns: vec!["now I'll".to_owned()],
+            ..ContinuationSettings::default()
+        };
+        let known = Patterns::compile(&settings).unwrap();
+        assert_eq!(suggest(&owned(&["Now I'll look."]), &[], &known), []);
+        let same = owned(&["Here is the report."]);
+        assert_eq!(suggest(&same, &same, &none()), []);
+        assert_eq!(suggest(&owned(&["", "   ", "..."]), &[], &none()), []);
+    }
+}

@@ -1,0 +1,169 @@
+//! A tenant's mailboxes on the in-memory bus, a composer that the test plays, and offices that die on demand.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use bus::memory::{Action, Fault, Faults, Life, Op};
+use bus::{Bus, Mailbox, MemoryServer, Serving};
+use contract::compose::{AgentsReply, KnownAgent};
+use contract::mail::MailEntry;
+use contract::settings::ToolFilter;
+use contract::subject::MailboxKey;
+use contract::{AgentId, TenantId, Timestamp};
+use serde_json::Value;
+use tool_executor::Clock;
+use tool_executor::mail::{Caller, PostOffice, ReplyMail, SendMail};
+
+struct ServerClock(MemoryServer);
+
+impl Clock for ServerClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+/// Faults for the next operations of their kinds, and for the one that a client dies in.
+#[derive(Default)]
+struct Plan {
+    next: Mutex<VecDeque<(Action, Fault)>>,
+    death: Mutex<Option<Death>>,
+}
+
+struct Death {
+    client: String,
+    /// Operations until then.
+    left: usize,
+    done: bool,
+}
+
+impl Faults for Plan {
+    fn on(&self, op: Op<'_>) -> Fault {
+        if let Some(death) = &mut *self.death.lock().unwrap()
+            && death.client == op.client
+        {
+            if death.left == 0 {
+                return Fault::Crash { done: death.done };
+            }
+            death.left -= 1;
+        }
+        let mut next = self.next.lock().unwrap();
+        match next.front() {
+            Some((action, fault)) if *action == op.action => {
+                let fault = *fault;
+                next.pop_front();
+                fault
+            }
+            _ => Fault::None,
+        }
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) server: MemoryServer,
+    bus: Bus,
+    plan: Arc<Plan>,
+    composer: Mutex<Option<Serving>>,
+}
+
+/// An office as one executor has it; answers and errors are what the model reads.
+pub(crate) struct Office {
+    office: PostOffice,
+    pub(crate) life: Life,
+}
+
+/// When the server's clock begins.
+pub(crate) const EPOCH: Timestamp = Timestamp::from_millis(1_768_473_045_123);
+
+fn agent(id: &str, name: &str, alias: &str, tools: &[&str]) -> KnownAgent {
+    KnownAgent {
+        id: AgentId::new(id).unwrap(),
+        name: name.to_owned(),
+        aliases: vec![AgentId::new(alias).unwrap()],
+        tools: ToolFilter { allow: tools.iter().map(ToString::to_string).collect(), deny: Vec::new() },
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let plan = Arc::new(Plan::default());
+        let server = MemoryServer::simulated(EPOCH, plan.clone());
+        let bus = server.bus();
+        let agents = vec![
+            agent("a", "Alice the Assistant", "alice", &["read_file"]),
+            agent("d", "Debbie the Debugger", "debbie", &["check_mail"]),
+            agent("e", "Eamonn the Executioner", "eamonn", &["*"]),
+            agent("p", "Patricia the Planner", "patricia", &["*"]),
+        ];
+        let composer = bus.serve_agents(move |_| AgentsReply { agents: agents.clone() }).await.unwrap();
+        Self { server, bus, plan, composer: Mutex::new(Some(composer)) }
+    }
+
+    pub(crate) fn office(&self, client: &str) -> Office {
+        self.office_of(client, &TenantId::default())
+    }
+
+    pub(crate) fn office_of(&self, client: &str, tenant: &TenantId) -> Office {
+        let (bus, life) = self.server.client(client);
+        let clock = Arc::new(ServerClock(self.server.clone()));
+        Office { office: PostOffice::new(bus, tenant.clone(), clock), life }
+    }
+
+    /// What happens to the next operation of a kind.
+    pub(crate) fn next(&self, action: Action, fault: Fault) {
+        self.plan.next.lock().unwrap().push_back((action, fault));
+    }
+
+    /// Lets a client die in an operation, counted from now and from 0, after or before it is done.
+    pub(crate) fn die(&self, client: &str, at: usize, done: bool) {
+        *self.plan.death.lock().unwrap() = Some(Death { client: client.to_owned(), left: at, done });
+    }
+
+    pub(crate) fn end_composer(&self) {
+        drop(self.composer.lock().unwrap().take());
+    }
+
+    async fn entries(&self, agent: &str) -> Vec<(String, MailEntry)> {
+        let at = MailboxKey { tenant: TenantId::default(), agent: AgentId::new(agent).unwrap() };
+        match self.bus.mailbox(&at).await.unwrap() {
+            Mailbox::Entries(entries) => entries.into_iter().map(|(id, entry)| (id.to_string(), entry)).collect(),
+            Mailbox::TooMany => panic!("too many"),
+        }
+    }
+
+    /// The calls whose mails wait in a mailbox.
+    pub(crate) async fn open(&self, agent: &str) -> Vec<String> {
+        let open = |(_, entry): &(String, MailEntry)| matches!(entry, MailEntry::Open(_));
+        self.entries(agent).await.iter().filter(|entry| open(entry)).map(|(_, e)| e.sent_by().to_owned()).collect()
+    }
+
+    /// The ids of everything in a mailbox, marks included.
+    pub(crate) async fn ids(&self, agent: &str) -> Vec<String> {
+        self.entries(agent).await.into_iter().map(|(id, _)| id).collect()
+    }
+}
+
+impl Office {
+    pub(crate) async fn send(
+        &self,
+        agent: &str,
+        call: &str,
+        to: &str,
+        subject: &str,
+        text: &str,
+    ) -> Result<Value, String> {
+        let asked = SendMail { to: to.to_owned(), subject: subject.to_owned(), text: text.to_owned() };
+        let caller = Caller::new(agent, call).unwrap();
+        self.office.send(&caller, &asked).await.map_err(|error| error.message().to_owned())
+    }
+
+    pub(crate) async fn check(&self, agent: &str) -> Result<Value, String> {
+        let caller = Caller::new(agent, "looks").unwrap();
+        self.office.check(&caller).await.map_err(|error| error.message().to_owned())
+    }
+
+    pub(crate) async fn reply(&self, agent: &str, call: &str, id: &str, text: &str) -> Result<Value, String> {
+        let asked = ReplyMail { id: id.to_owned(), text: text.to_owned() };
+        let caller = Caller::new(agent, call).unwrap();
+        self.office.reply(&caller, &asked).await.map_err(|error| error.message().to_owned())
+    }
+}
