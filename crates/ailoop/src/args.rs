@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::schemas::ConfigFile;
+
 const EXITS: &str = "\
 Exit codes:
   0    done
@@ -232,6 +234,15 @@ pub enum ConfigCommand {
     Check,
     /// Print what a session of an agent would begin with: settings, model and parts of the prompt
     Explain(AgentArgs),
+    /// Print the JSON Schema of a configuration file, for editors
+    Schema(SchemaArgs),
+}
+
+/// `ailoop config schema`
+#[derive(Debug, Clone, Args)]
+pub struct SchemaArgs {
+    /// Which file; without one an object that holds the schemas of all
+    pub file: Option<ConfigFile>,
 }
 
 /// `ailoop prompt`

@@ -14,6 +14,7 @@ pub mod nats_binary;
 pub mod nats_server;
 pub mod prompt;
 pub mod render;
+pub mod schemas;
 pub mod signals;
 pub mod stream;
 pub mod terminal;

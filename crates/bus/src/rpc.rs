@@ -122,6 +122,16 @@ impl Bus {
         self.serve(&subject::compose(), Some(COMPOSERS), answer).await
     }
 
+    /// As [`Bus::serve_compose`], with requests and answers as they travel, for an answerer that knows what it was asked
+    /// before by its bytes. `None` stays silent.
+    pub async fn serve_compose_bytes<F>(&self, compose: F) -> Result<Serving, BusError>
+    where
+        F: Fn(&Bytes) -> Option<Bytes> + Send + Sync + 'static,
+    {
+        let answer: Answer = Arc::new(move |message: Message| std::future::ready(compose(&message.payload)).boxed());
+        self.serve(&subject::compose(), Some(COMPOSERS), answer).await
+    }
+
     /// Asks the composer which agents there are.
     pub async fn agents(&self, tenant: &TenantId) -> Result<Vec<KnownAgent>, BusError> {
         let body = encode(&AgentsRequest { tenant: tenant.clone() })?;

@@ -19,7 +19,7 @@ pub const FILE: &str = "ailoop.yaml";
 /// Begins the name of every environment variable that overrides a field.
 const PREFIX: &str = "AILOOP";
 /// Every section and field of the file's top level; another one is refused.
-const SECTIONS: &[&str] =
+pub const SECTIONS: &[&str] =
     &["nats", "telemetry", "health", "drain_timeout", "composer", "orchestrator", "gateway", "executor", "edge"];
 
 /// Why the configuration cannot be used. Correct what it names; trying again will not help.

@@ -3,12 +3,14 @@
 use contract::limits::ITERATIONS_MAX;
 use contract::settings::{ContinuationSettings, Limits, OnError, OnLimit, Prune};
 use reply::Patterns;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use crate::config::ConfigError;
 use crate::paths::TextFile;
-use crate::yaml;
+use crate::{schema, yaml};
 
 /// Outside of these a number of steps is odd.
 const ITERATIONS_USUAL: std::ops::RangeInclusive<u32> = 1..=20;
@@ -16,32 +18,80 @@ const ITERATIONS_USUAL: std::ops::RangeInclusive<u32> = 1..=20;
 const TIMEOUT_USUAL: std::ops::RangeInclusive<u64> = 60..=3_600;
 
 /// As it stands in a file.
-#[derive(Debug, Deserialize, Default)]
+#[derive(Debug, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(
+    rename = "continuation_config",
+    description = "How the loop goes on. What is left out is as the layer below has it.",
+    transform = with_alias
+)]
 pub struct ContinuationEntry {
+    /// A named bundle of settings, in place of what is built in.
+    #[schemars(schema_with = "templates")]
     template: Option<Spanned<String>>,
+    /// Whether the loop goes on by itself at all; otherwise a reply without tool calls ends its turn.
     enabled: Option<bool>,
+    /// Whether a reply without tool calls and without a signal ends the turn, patterns unread.
     require_explicit_signal: Option<bool>,
+    /// Steps of a turn.
+    #[schemars(with = "Option<u32>", range(min = 1, max = ITERATIONS_MAX))]
     max_iterations: Option<Spanned<u32>>,
+    /// Seconds of a turn, pauses not counted.
+    #[schemars(with = "Option<u64>", range(min = 1))]
     timeout: Option<Spanned<u64>>,
+    /// Whether a reply that was cut at the output limit is continued.
     continue_on_length: Option<bool>,
+    /// Regular expressions, case-insensitive, that mean "go on"; [] means none.
     #[serde(alias = "patterns")]
+    #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     continuation_patterns: Option<Spanned<Vec<Spanned<String>>>>,
+    /// Regular expressions, case-insensitive, that mean "done"; they are tried first, and [] means none.
+    #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     termination_patterns: Option<Spanned<Vec<Spanned<String>>>>,
+    /// What a turn may use besides.
     limits: Option<LimitsEntry>,
+    /// What happens at a limit: the turn ends, or a person is asked.
+    #[schemars(schema_with = "schema::words_or_none::<OnLimit>")]
     on_limit: Option<OnLimit>,
+    /// What happens when a model call has failed for good.
+    #[schemars(schema_with = "schema::words_or_none::<OnError>")]
     on_error: Option<OnError>,
+    /// What happens to the oldest turns when the transcript outgrows the model's window.
+    #[schemars(schema_with = "schema::words_or_none::<Prune>")]
     prune: Option<Prune>,
 }
 
+fn templates(_: &mut SchemaGenerator) -> Schema {
+    let names = reply::TEMPLATES.iter().map(|template| Value::from(template.name)).chain([Value::Null]);
+    json_schema!({"enum": names.collect::<Vec<_>>()})
+}
+
+/// What is read under another name too is not seen by the derived code.
+fn with_alias(schema: &mut Schema) {
+    if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut)
+        && let Some(patterns) = fields.get("continuation_patterns").cloned()
+    {
+        fields.insert("patterns".to_owned(), patterns);
+    }
+}
+
 /// Each limit by itself, so that an agent that changes one does not take off those of its model. `null` takes one off.
-#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "limits", description = "Each counts by itself; null takes one off that the model sets.")]
 struct LimitsEntry {
+    /// Tokens, in and out together.
+    #[schemars(with = "Option<u64>")]
     tokens: Cap<u64>,
+    /// US dollars.
+    #[schemars(with = "Option<f64>")]
     cost_usd: Cap<f64>,
+    /// Tool calls.
+    #[schemars(with = "Option<u32>")]
     tool_calls: Cap<u32>,
+    /// How often the same call with the same arguments may be made; 0: as often as the model likes.
     repetition: Option<u32>,
+    /// Steps in a row that may bring nothing new; 0: as many as the model likes.
     no_progress: Option<u32>,
 }
 

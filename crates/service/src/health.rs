@@ -10,6 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use contract::ErrorCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::tasks::Tasks;
@@ -18,8 +19,9 @@ use crate::tasks::Tasks;
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// The `health` section of the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "health")]
 pub struct Config {
     /// Where to listen; nowhere when absent. Port 0 takes a free one.
     pub listen: Option<SocketAddr>,

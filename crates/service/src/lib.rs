@@ -9,6 +9,7 @@ pub mod models;
 pub mod paths;
 pub mod process;
 pub mod reload;
+pub mod schema;
 pub mod secret;
 pub mod shipped;
 pub mod shutdown;

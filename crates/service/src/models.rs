@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use contract::settings::ModelSettings;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::Secret;
 use crate::config::{ConfigError, env};
 use crate::continuation::Layer;
 use crate::paths::Paths;
-pub use file::parse;
+pub use file::{parse, schema};
 
 /// The file's name.
 pub const FILE: &str = "models.yaml";
@@ -31,7 +32,7 @@ pub struct ModelsFile {
 }
 
 /// How a provider is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderKind {
     /// `POST <base_url>/chat/completions`, as many servers understand it.
@@ -77,7 +78,7 @@ pub struct ModelEntry {
 }
 
 /// US dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Prices {
     /// Tokens of requests.

@@ -1,10 +1,12 @@
 //! The `telemetry` section of the configuration.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How logs are written and where traces go.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "telemetry")]
 pub struct Config {
     /// How a line of log looks.
     pub log: LogFormat,
@@ -13,6 +15,7 @@ pub struct Config {
     /// The collector that takes traces and metrics by OTLP over gRPC; nothing is sent where none is given.
     pub otlp_endpoint: Option<String>,
     /// The share of traces that is sent, 0 to 1; a trace that came in is kept or left as its sender decided.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub sample_ratio: f64,
 }
 
@@ -28,7 +31,7 @@ impl Default for Config {
 }
 
 /// How a line of log looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people; in colours on a terminal.

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use contract::limits::CLIENT_QUEUE_MAX;
 use contract::{ErrorCode, TenantId};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use service::Secret;
 
 /// How the door is opened.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "edge")]
 pub struct Config {
     /// WebSocket JSON-RPC and plain HTTP; 127.0.0.1:7070.
     pub ws: Listen,
@@ -19,6 +21,7 @@ pub struct Config {
     /// What clients must show as `Authorization: Bearer <token>`. Without one the edge listens on loopback only.
     pub token: Option<Secret>,
     /// The tenant of every client.
+    #[schemars(with = "String")]
     pub tenant: TenantId,
     /// Origins of web pages that may connect beside the edge's own: `https://console.example.org`.
     pub allowed_origins: Vec<String>,
@@ -31,8 +34,9 @@ pub struct Config {
 }
 
 /// One listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "listen")]
 pub struct Listen {
     /// Where; port 0 takes a free one.
     pub listen: SocketAddr,

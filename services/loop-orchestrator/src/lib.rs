@@ -17,14 +17,16 @@ use std::time::Duration;
 use bus::Bus;
 use bus::work::Worker;
 use contract::streams::Queue;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use service::health::Readiness;
 
 pub use service::clock::{Clock, SystemClock};
 
 /// The `orchestrator` section of the configuration.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "orchestrator")]
 pub struct Config {
     /// Inputs that are worked on at the same time.
     pub concurrency: usize,

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use bus::{Bus, Worker};
 use contract::streams::Queue;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use service::health::Readiness;
 use service::reload::Reload;
@@ -34,8 +35,9 @@ pub use provider::Providers;
 pub use service::clock::{Clock, SystemClock};
 
 /// The `gateway` section of the configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "gateway")]
 pub struct Config {
     /// Calls that run at the same time; 64.
     pub concurrency: usize,

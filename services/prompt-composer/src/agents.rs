@@ -6,6 +6,7 @@ use contract::command::Features;
 use contract::compose::KnownAgent;
 use contract::ids::{AgentId, ToolName};
 use contract::settings::{AgentSettings, ToolFilter};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 use service::config::ConfigError;
@@ -16,37 +17,80 @@ use service::yaml;
 /// The file's name.
 pub const FILE: &str = "agents.yaml";
 
-#[derive(Deserialize)]
+/// Agents: who they are, what they may use, and how they go on.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "agents.yaml")]
 struct AgentsFile {
+    /// The agent of sessions that name none: a key or an alias.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     default_agent: Option<Spanned<String>>,
+    /// Lists of tools by name, so that agents can share them.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, Vec<String>>")]
     tool_sets: BTreeMap<String, Vec<Spanned<String>>>,
+    /// By key, in lower case; the first word of a name is an alias.
     agents: BTreeMap<String, AgentEntry>,
 }
 
-#[derive(Deserialize)]
+/// One agent.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "agent")]
 struct AgentEntry {
+    /// As people read it.
+    #[schemars(with = "String")]
     name: Spanned<String>,
+    /// Its prompt, below prompts/agents.
+    #[schemars(with = "String", regex(pattern = r"^[A-Za-z0-9_-]{1,64}\.md$"))]
     prompt_file: Spanned<String>,
+    /// A model id of models.yaml, or provider/name; the default model where none is given.
     #[serde(default)]
     model: Option<String>,
+    /// What it may use; what no rule permits is refused.
     #[serde(default)]
     tools: ToolsEntry,
+    /// Prompt features, beside those of all agents.
     #[serde(default)]
+    #[schemars(with = "FeaturesShape")]
     features: Features,
+    /// How it goes on, where it differs from what its model, or a template, or ailoop says.
     #[serde(default)]
     continuation_config: ContinuationEntry,
 }
 
-#[derive(Deserialize, Default)]
+/// Which tools.
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "tools")]
 struct ToolsEntry {
+    /// Names of `tool_sets`.
+    #[schemars(with = "Vec<String>")]
     sets: Vec<Spanned<String>>,
+    /// Names of tools, or "*" for every tool of the tenant.
+    #[schemars(with = "Vec<String>")]
     allow: Vec<Spanned<String>>,
+    /// Names that are refused whatever else is said.
+    #[schemars(with = "Vec<String>")]
     deny: Vec<Spanned<String>>,
+}
+
+/// [`Features`] for the schema, since the contract knows nothing of schemas; a test holds their fields together.
+#[derive(Deserialize, Default, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "features")]
+#[allow(dead_code, reason = "only its shape is used")]
+struct FeaturesShape {
+    /// Switched on.
+    enable: Vec<String>,
+    /// Switched off.
+    disable: Vec<String>,
+}
+
+/// The file's JSON Schema.
+pub fn schema() -> serde_json::Value {
+    service::schema::of::<AgentsFile>("agents.yaml of ailoop")
 }
 
 /// An agent as the composer needs it. What a session commits of it depends on its model too.
@@ -220,4 +264,15 @@ fn prompt_name(file: &str) -> Option<String> {
 
 fn refuse<T>(file: &TextFile, place: &Spanned<T>, message: impl std::fmt::Display) -> ConfigError {
     yaml::at(file, place.referenced, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_have_the_shape_that_the_schema_tells() {
+        use service::schema::names_of;
+        assert_eq!(names_of::<FeaturesShape>(), names_of::<Features>());
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use contract::ErrorCode;
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed};
 use service::config::ConfigError;
@@ -13,6 +14,7 @@ use service::reload::Reload;
 
 use crate::Config;
 use crate::agents::{self, Agent, Agents};
+use crate::answers::{Answer, Answers};
 use crate::compose::{Order, compose};
 use crate::library::Library;
 
@@ -27,6 +29,7 @@ pub struct Book {
     library: Library,
     features: Vec<String>,
     default_model: Option<String>,
+    answers: Answers,
 }
 
 impl Book {
@@ -48,7 +51,7 @@ impl Book {
         let (agents, models) = (agents::parse(&agents)?, models::parse(&models)?);
         let default_model = config.default_model.clone().filter(|model| !model.is_empty());
         let default_model = default_model.or_else(|| models.default.clone());
-        let book = Self { agents, models, library, features, default_model };
+        let book = Self { agents, models, library, features, default_model, answers: Answers::default() };
         for warning in book.warnings() {
             tracing::warn!(warning, "odd, but used");
         }
@@ -70,6 +73,36 @@ impl Book {
         self.agents.warnings.iter().chain(&self.models.warnings).map(String::as_str)
     }
 
+    /// Answers a request as it came with an answer as it goes; one that came before with the answer of then. None where
+    /// the answer cannot be written.
+    pub fn answer_bytes(&self, request: &Bytes) -> Option<Bytes> {
+        if let Some(kept) = self.answers.get(request) {
+            let span = telemetry::span::compose(&kept.agent);
+            telemetry::span::composed(&span, &kept.fingerprint, kept.prompt_bytes, kept.components);
+            return Some(kept.body);
+        }
+        let parsed: ComposeRequest = match serde_json::from_slice(request) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                let refused = ComposeReply::Refused { code: ErrorCode::BadRequest, message: error.to_string() };
+                return serde_json::to_vec(&refused).ok().map(Bytes::from);
+            }
+        };
+        let reply = self.answer(&parsed);
+        let body = Bytes::from(serde_json::to_vec(&reply).ok()?);
+        if let ComposeReply::Composed(composed) = reply {
+            let answer = Answer {
+                body: body.clone(),
+                agent: named(&parsed).to_owned(),
+                fingerprint: composed.fingerprint,
+                prompt_bytes: composed.prompt.len(),
+                components: composed.components.len(),
+            };
+            self.answers.keep(request, answer);
+        }
+        Some(body)
+    }
+
     /// Every agent, as others address it.
     pub fn known(&self) -> AgentsReply {
         AgentsReply { agents: self.agents.addresses() }
@@ -77,16 +110,12 @@ impl Book {
 
     /// Answers a request; a refusal says what to do.
     pub fn answer(&self, request: &ComposeRequest) -> ComposeReply {
-        let span = telemetry::span::compose(request.agent.as_ref().map_or("default", |agent| agent.as_str()));
+        let span = telemetry::span::compose(named(request));
         let _entered = span.enter();
         match self.composed(request) {
             Ok(composed) => {
-                telemetry::span::composed(
-                    &span,
-                    &composed.fingerprint,
-                    composed.prompt.len(),
-                    composed.components.len(),
-                );
+                let Composed { fingerprint, prompt, components, .. } = &composed;
+                telemetry::span::composed(&span, fingerprint, prompt.len(), components.len());
                 ComposeReply::Composed(Box::new(composed))
             }
             Err((code, message)) => {
@@ -131,4 +160,9 @@ impl Book {
         };
         self.models.resolve(id).map_err(|unknown| unknown.to_string())
     }
+}
+
+/// The agent, in the words of the request.
+fn named(request: &ComposeRequest) -> &str {
+    request.agent.as_ref().map_or("default", |agent| agent.as_str())
 }

@@ -4,6 +4,7 @@
 //! `ai_rpc.prompt.compose` and `ai_rpc.prompt.agents`.
 
 pub mod agents;
+pub mod answers;
 pub mod compose;
 mod composer;
 pub mod features;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bus::{Bus, BusError, Serving};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use service::config::{ConfigError, Settings};
 use service::files::Pass;
@@ -29,8 +31,9 @@ pub const SECTION: &str = "composer";
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// The `composer` section of the configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "composer")]
 pub struct Config {
     /// The model of agents that name none, in place of the one in `models.yaml`.
     pub default_model: Option<String>,
@@ -99,11 +102,11 @@ impl Composer {
         let known = book.clone();
         let agents = bus.serve_agents(move |_| known.get().known()).await?;
         let compose = bus
-            .serve_compose(move |request| {
+            .serve_compose_bytes(move |request| {
                 let began = Instant::now();
-                let reply = book.get().answer(&request);
+                let reply = book.get().answer_bytes(request);
                 telemetry::metric::compose_duration(began.elapsed());
-                Box::pin(std::future::ready(reply))
+                reply
             })
             .await?;
         readiness.set(true);

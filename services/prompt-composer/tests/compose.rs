@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use bytes::Bytes;
 use contract::ErrorCode;
 use contract::command::Features;
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
@@ -249,4 +250,59 @@ fn what_is_shipped_is_enough() {
         assert!(matches!(shipped.answer(&request(agent, Some("rehearsal"))), ComposeReply::Composed(_)), "{agent:?}");
     }
     assert!(!Path::new("agents.yaml").exists(), "nothing but what is shipped");
+}
+
+/// The bytes of a request, as the bus brings them.
+fn bytes(request: &ComposeRequest) -> Bytes {
+    serde_json::to_vec(request).unwrap().into()
+}
+
+#[test]
+fn an_answer_that_was_given_before_is_the_answer_that_would_be_given() {
+    let world = World::new();
+    let book = Book::read(&world.config).unwrap();
+    let tool = |name: &str, version: &str| {
+        serde_json::from_value(serde_json::json!({
+            "name": name, "description": "d", "parameters": {}, "effect": "pure", "approval": "never", "version": version
+        }))
+        .unwrap()
+    };
+    let base = request(Some("x"), Some("big"));
+    let with = |change: &dyn Fn(&mut ComposeRequest)| {
+        let mut asked = base.clone();
+        change(&mut asked);
+        asked
+    };
+    // Everything that goes in, changed by itself.
+    let asked = [
+        base.clone(),
+        with(&|r| r.agent = Some(AgentId::new("y").unwrap())),
+        with(&|r| r.model = Some("p/any".to_owned())),
+        with(&|r| r.features = features(&["ape"], &[])),
+        with(&|r| r.features = features(&[], &["zoo"])),
+        with(&|r| r.include_shared = false),
+        with(&|r| r.tools = vec![tool("one", "1"), tool("two", "1")]),
+        with(&|r| r.tools = vec![tool("one", "1"), tool("six", "1")]),
+        with(&|r| (r.tools, r.include_tools) = (vec![tool("one", "1"), tool("two", "1")], false)),
+        with(&|r| r.parameters.clear()),
+        with(&|r| r.tenant = TenantId::new("other").unwrap()),
+    ];
+    for _ in 0..3 {
+        for request in &asked {
+            let answer: ComposeReply = serde_json::from_slice(&book.answer_bytes(&bytes(request)).unwrap()).unwrap();
+            assert_eq!(answer, book.answer(request), "{request:?}");
+        }
+    }
+    // What one of them switched on is not in the next one.
+    let prompt =
+        |request: &ComposeRequest| String::from_utf8(book.answer_bytes(&bytes(request)).unwrap().to_vec()).unwrap();
+    assert!(prompt(&asked[3]).contains("APE INSTRUCTIONS") && !prompt(&asked[0]).contains("APE INSTRUCTIONS"));
+    assert!(prompt(&asked[0]).contains("ZOO INSTRUCTIONS") && !prompt(&asked[4]).contains("ZOO INSTRUCTIONS"));
+
+    // The same bytes are the same answer, without a copy; nonsense is refused each time.
+    let (first, again) = (book.answer_bytes(&bytes(&base)).unwrap(), book.answer_bytes(&bytes(&base)).unwrap());
+    assert!(std::ptr::eq(first.as_ptr(), again.as_ptr()));
+    let refused = book.answer_bytes(&Bytes::from_static(b"{")).unwrap();
+    let refused: ComposeReply = serde_json::from_slice(&refused).unwrap();
+    assert!(matches!(refused, ComposeReply::Refused { code: ErrorCode::BadRequest, .. }));
 }

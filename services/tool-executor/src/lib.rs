@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bus::{Bus, NatsConfig, Worker};
 use contract::streams::Queue;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use service::Secret;
 use service::health::Readiness;
@@ -25,8 +26,9 @@ use schema::Schemas;
 pub use service::clock::{Clock, SystemClock};
 
 /// The `executor` section of the configuration.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "executor")]
 pub struct Config {
     /// Tool calls that run in this process at the same time.
     pub concurrency: usize,

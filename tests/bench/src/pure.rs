@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use bytes::Bytes;
 use contract::command::{Features, Start, Verb};
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::event::{InputKind, InputRef, StopReason};
@@ -203,24 +204,53 @@ fn reading() -> anyhow::Result<Vec<Timed>> {
     Ok(figures)
 }
 
-/// Composing a prompt of an agent that may use forty tools.
+/// An agent that may use every tool, so that all of them are described.
+const AGENTS: &str = "agents: {e: {name: Eamonn, prompt_file: eamonn_executioner.md, tools: {allow: ['*']}}}";
+
+/// Composing a prompt of eight parts, forty tools among them.
 fn composing() -> anyhow::Result<Vec<Timed>> {
-    let config = prompt_composer::Config { default_model: Some("rehearsal".to_owned()), ..Default::default() };
+    let dir = tempfile::tempdir()?;
+    std::fs::write(dir.path().join("agents.yaml"), AGENTS)?;
+    std::fs::create_dir_all(dir.path().join("prompts/shared"))?;
+    std::fs::write(dir.path().join("prompts/shared/house_rules.md"), "Be kind to {{{agent_name}}}.\n".repeat(20))?;
+    let config = prompt_composer::Config {
+        default_model: Some("rehearsal".to_owned()),
+        config_dir: Some(dir.path().to_owned()),
+        ..Default::default()
+    };
     let book = Book::read(&config)?;
     let request = ComposeRequest {
         tenant: TenantId::default(),
         agent: Some(AgentId::new("e")?),
         model: None,
-        features: Features { enable: vec!["mailbox".to_owned()], disable: Vec::new() },
+        features: Features { enable: vec!["mailbox".to_owned(), "house_rules".to_owned()], disable: Vec::new() },
         include_tools: true,
         include_shared: true,
         tools: (0..TOOLS).map(|n| spec(&format!("look_{n}"))).collect::<Result<_, _>>()?,
         parameters: BTreeMap::new(),
     };
-    let composed = |reply: &ComposeReply| matches!(reply, ComposeReply::Composed(_));
-    ensure!(composed(&book.answer(&request)), "the prompt is refused");
+    let whole = |reply: &ComposeReply| matches!(reply, ComposeReply::Composed(of) if of.components.len() == 8);
+    ensure!(whole(&book.answer(&request)), "the prompt has not its eight parts");
     let (p50, p99) = time(|| {
         black_box(book.answer(black_box(&request)));
     });
-    Ok(vec![("core.compose_us_p50", p50), ("core.compose_us_p99", p99)])
+    // As the service does it: from the bytes of a request to those of its answer, without the bus.
+    let body = Bytes::from(serde_json::to_vec(&request)?);
+    let (wire50, wire99) = time(|| {
+        let request: Result<ComposeRequest, _> = serde_json::from_slice(black_box(&body));
+        black_box(request.map(|request| serde_json::to_vec(&book.answer(&request))).is_ok());
+    });
+    let first = book.answer_bytes(&body).context("no answer")?;
+    ensure!(first == serde_json::to_vec(&book.answer(&request))?, "the bytes say something else");
+    let (cached50, cached99) = time(|| {
+        black_box(book.answer_bytes(black_box(&body)));
+    });
+    Ok(vec![
+        ("core.compose_us_p50", p50),
+        ("core.compose_us_p99", p99),
+        ("core.compose_wire_us_p50", wire50),
+        ("core.compose_wire_us_p99", wire99),
+        ("core.compose_cached_us_p50", cached50),
+        ("core.compose_cached_us_p99", cached99),
+    ])
 }

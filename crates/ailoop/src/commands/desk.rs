@@ -15,8 +15,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use session::continuation::{Facts, Verdict, decide};
 
-use crate::args::{AgentArgs, ConfigCommand, PatternsTestArgs, PromptCommand, PromptShowArgs};
+use crate::args::{AgentArgs, ConfigCommand, PatternsTestArgs, PromptCommand, PromptShowArgs, SchemaArgs};
 use crate::failure::{Exit, Failure};
+use crate::schemas::ConfigFile;
 use crate::terminal::{Style, Terminal};
 
 /// An agent's id, and the settings that its sessions begin with.
@@ -30,6 +31,7 @@ pub(super) fn config(command: &ConfigCommand, terminal: &Terminal) -> Result<Exi
     match command {
         ConfigCommand::Check => check(terminal),
         ConfigCommand::Explain(args) => explain(args, terminal),
+        ConfigCommand::Schema(args) => Ok(schema(args, terminal)),
     }
 }
 
@@ -87,6 +89,14 @@ fn check(terminal: &Terminal) -> Result<Exit, Failure> {
         terminal.note(Style::Warn, &format!("warning: {warning}"));
     }
     Ok(super::finish(terminal.data(&format!("ok: {agents} agents, their prompts and the models can be used\n"))))
+}
+
+fn schema(args: &SchemaArgs, terminal: &Terminal) -> Exit {
+    let told = match args.file {
+        Some(file) => file.schema(),
+        None => ConfigFile::ALL.iter().map(|file| (file.to_string(), file.schema())).collect(),
+    };
+    super::finish(terminal.data(&format!("{}\n", serde_json::to_string_pretty(&told).unwrap_or_default())))
 }
 
 fn explain(args: &AgentArgs, terminal: &Terminal) -> Result<Exit, Failure> {

@@ -46,6 +46,12 @@ fn the_configuration_is_checked_and_explained() {
     let told: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
     assert_eq!((&told["agent"]["id"], &told["agent"]["continuation"]["max_iterations"]), (&"e".into(), &10.into()));
 
+    let printed = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&world.ailoop(&[&["config", "schema"], args].concat()).output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(printed(&["models"])["title"], "models.yaml of ailoop");
+    assert_eq!(printed(&[])["agents"], printed(&["agents"]));
+
     fs::create_dir(world.path("config")).unwrap();
     let models = "providers: {p: {kind: scripted, script: scripts/rehearsal.yaml}}\nmodels:\n  \
                     m: {provider: p, fallbacks: [p/n], continuation_config: {max_iterations: 7, timeout: 900}}\n";

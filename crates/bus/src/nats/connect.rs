@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr, jetstream};
 use contract::ErrorCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::broadcast;
 
@@ -23,8 +24,9 @@ const RECONNECT_MAX: Duration = Duration::from_secs(2);
 const GAPS_MAX: usize = 16;
 
 /// How to reach NATS.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "nats")]
 pub struct NatsConfig {
     /// Addresses, separated by commas.
     pub url: String,

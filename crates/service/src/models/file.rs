@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use contract::limits::FALLBACKS_MAX;
 use contract::settings::ModelSettings;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_saphyr::{Location, Spanned};
 
@@ -14,56 +15,102 @@ use crate::continuation::ContinuationEntry;
 use crate::paths::TextFile;
 use crate::{Secret, yaml};
 
-#[derive(Deserialize, Default)]
+/// Models and who serves them. Keys come from the environment or from a file, never from here.
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "models.yaml")]
 struct FileShape {
+    /// The model of agents that name none.
+    #[schemars(with = "Option<String>")]
     default: Option<Spanned<String>>,
+    /// Who serves models.
     providers: BTreeMap<String, ProviderShape>,
+    /// What is known of models. A key also stands for the ids that begin with it.
     models: BTreeMap<String, ModelShape>,
 }
 
-#[derive(Deserialize)]
+/// Who serves models.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "provider", extend("allOf" = [needs("openai_chat", "base_url"), needs("scripted", "script")]))]
 struct ProviderShape {
+    /// How it is spoken to.
+    #[schemars(with = "ProviderKind")]
     kind: Spanned<ProviderKind>,
+    /// Where it is; needed by `openai_chat`.
     #[serde(default)]
+    #[schemars(with = "Option<String>", regex(pattern = "^https?://"))]
     base_url: Option<Spanned<String>>,
+    /// The environment variable that holds its key.
     #[serde(default)]
     api_key_env: Option<String>,
+    /// A file that holds its key; it is read for each call.
     #[serde(default)]
     api_key_file: Option<PathBuf>,
+    /// Headers beside the key's.
     #[serde(default)]
     headers: BTreeMap<String, Secret>,
+    /// The script, below the configuration directory; needed by `scripted`.
     #[serde(default)]
     script: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// What is known of a model.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "model")]
 struct ModelShape {
+    /// Who serves it: a key of `providers`.
+    #[schemars(with = "String")]
     provider: Spanned<String>,
+    /// Its name in the provider's words; the id that was asked for where none is given.
     #[serde(default)]
     model: Option<String>,
+    /// Whether it takes several tools in one request and calls several in one reply.
     #[serde(default)]
     multi_tool: bool,
+    /// Calls of one reply that run at once.
     #[serde(default)]
+    #[schemars(with = "Option<u32>", range(min = 1))]
     max_parallel_tools: Option<Spanned<u32>>,
+    /// Whether it answers in a given JSON Schema.
     #[serde(default)]
     structured_output: bool,
+    /// Whether it reasons before it answers.
     #[serde(default)]
     reasoning: bool,
+    /// Tokens of a request and its reply together.
     #[serde(default)]
     context_window: Option<u64>,
+    /// Tokens of one reply.
     #[serde(default)]
     max_output: Option<u64>,
+    /// Which variant of prompts it gets: `<name>.<prompt_variant>.md`.
     #[serde(default)]
     prompt_variant: Option<String>,
+    /// What it costs.
     #[serde(default)]
     prices: Option<Prices>,
+    /// Ids of the models that take its place when it fails, in order; theirs are not followed.
     #[serde(default)]
+    #[schemars(with = "Vec<String>", length(max = FALLBACKS_MAX), extend("uniqueItems" = true))]
     fallbacks: Vec<Spanned<String>>,
+    /// How agents go on with it, where they do not say so themselves.
     #[serde(default)]
     continuation_config: ContinuationEntry,
+}
+
+/// What a kind of provider cannot do without, in a schema's words.
+fn needs(kind: &str, field: &str) -> serde_json::Value {
+    serde_json::json!({
+        "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
+        "then": {"properties": {field: {"type": "string"}}, "required": [field]}
+    })
+}
+
+/// The file's JSON Schema.
+pub fn schema() -> serde_json::Value {
+    crate::schema::of::<FileShape>("models.yaml of ailoop")
 }
 
 /// Checks a text.

@@ -16,6 +16,7 @@ use std::time::Duration;
 use ailoop_tool::{Call, Effect, Reply, ServeError, Serving, Tool, ToolError, Tools};
 use bus::NatsConfig;
 use contract::{ErrorCode, TenantId, ToolName};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -30,8 +31,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const CONCURRENCY: usize = 8;
 
 /// Which directory the file tools may read, and where they may write.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "builtin")]
 pub struct BuiltinConfig {
     /// The directory that may be read.
     pub root: PathBuf,
@@ -40,6 +42,7 @@ pub struct BuiltinConfig {
     pub out: Option<PathBuf>,
     /// Whose sessions may use the tools.
     #[serde(default)]
+    #[schemars(with = "String")]
     pub tenant: TenantId,
 }
 

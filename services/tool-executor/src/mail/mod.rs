@@ -12,6 +12,7 @@ use std::time::Duration;
 use ailoop_tool::{Call, Effect, Reply, ServeError, Serving, Tool, ToolError, Tools};
 use bus::NatsConfig;
 use contract::{TenantId, ToolName};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use service::Secret;
@@ -30,10 +31,12 @@ const SEND: &str = "send_mail";
 const REPLY: &str = "reply_mail";
 
 /// Whose agents may write to each other, and as which NATS user the tools are served.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "mail")]
 pub struct MailConfig {
     /// Whose sessions may use the tools.
+    #[schemars(with = "String")]
     pub tenant: TenantId,
     /// The NATS user of the tools, where tools and executors are different users.
     pub user: Option<String>,
