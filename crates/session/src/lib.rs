@@ -99,6 +99,7 @@ impl Session {
         for (slot, commit) in commits {
             if let Some(snapshot) = &commit.snapshot {
                 session = serde_json::from_str(snapshot.get())?;
+                session.transcript.settle(session.core.turns);
             }
             session.fold(*slot, commit.meta.time, &commit.events);
         }

@@ -454,3 +454,18 @@ impl Turn {
         self.calls().iter().find(|state| state.call == *call)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_of_the_second_fold_is_read() {
+        let old = r#"{"Asking":{"gate":"limit-1-1","limit":"max_iterations","expires":"2026-01-15T10:30:45.123Z"}}"#;
+        let asking: Activity = serde_json::from_str(old).unwrap();
+        assert!(matches!(asking, Activity::Asking { question: Question::Limit(StopReason::MaxIterations), .. }));
+        let failed = Question::Failed { kind: FailureKind::Auth };
+        let text = serde_json::to_string(&failed).unwrap();
+        assert_eq!(serde_json::from_str::<Question>(&text).unwrap(), failed);
+    }
+}

@@ -16,7 +16,7 @@ use crate::prune::{self, Measured};
 pub(crate) struct Transcript {
     system: Option<Json>,
     messages: Vec<Json>,
-    /// Where each of them stands; missing ones, of an older fold, are the first.
+    /// Where each of them stands. An older fold had none: [`Transcript::settle`].
     #[serde(default)]
     places: Vec<Place>,
     /// The turn and step that are told of now.
@@ -182,8 +182,7 @@ impl Transcript {
         self.places.push(Place { turn, step, kind });
     }
 
-    /// Leaves out what an event says; a summary takes its place. Where a place is not known, of an older fold, it is as
-    /// if it were before the first turn.
+    /// Leaves out what an event says; a summary takes its place.
     pub(crate) fn prune(&mut self, pruned: &ContextPruned) {
         let goes = |place: &Place| {
             let older = place.turn == pruned.turn && place.step < pruned.before_step;
@@ -213,6 +212,24 @@ impl Transcript {
         }
     }
 
+    /// Gives places to messages of an older fold, which had none: those from the last user message on belong to the turn
+    /// that runs, or ran last.
+    pub(crate) fn settle(&mut self, turn: u32) {
+        let unknown = self.messages.len().saturating_sub(self.places.len());
+        let role = |message: &Json| message.get().split('"').nth(3).unwrap_or_default().to_owned();
+        let asked = self.messages[..unknown].iter().rposition(|message| role(message) == "user").unwrap_or(0);
+        let place = |(index, message): (usize, &Json)| {
+            let kind = match role(message).as_str() {
+                "assistant" => Kind::Reply,
+                "tool" => Kind::Result,
+                _ => Kind::Said,
+            };
+            if index < asked { Place { turn: 0, step: 0, kind } } else { Place { turn, step: 1, kind } }
+        };
+        let places: Vec<Place> = self.messages[..unknown].iter().enumerate().map(place).collect();
+        self.places.splice(0..0, places);
+    }
+
     pub(crate) fn system(&self) -> Option<&Json> {
         self.system.as_ref()
     }
@@ -223,9 +240,7 @@ impl Transcript {
     }
 
     pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
-        let unknown = self.messages.len().saturating_sub(self.places.len());
-        let before = Place { turn: 0, step: 0, kind: Kind::Said };
-        std::iter::repeat_n(before, unknown).chain(self.places.iter().copied())
+        self.places.iter().copied()
     }
 
     /// Bytes of all that a request would hold now.

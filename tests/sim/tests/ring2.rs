@@ -12,7 +12,7 @@ fn no_life_breaks_a_rule() {
             Err(why) => panic!("{why}"),
         }
     }
-    assert!(seen.least() >= 100, "a world in which something never happens proves nothing about it: {seen:?}");
+    assert!(seen.least() >= 20, "a world in which something never happens proves nothing about it: {seen:?}");
 }
 
 #[test]

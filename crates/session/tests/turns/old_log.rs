@@ -2,7 +2,7 @@
 //! never written again.
 
 use contract::commit::{Commit, FOLD, Phase, SessionSummary, Tally};
-use contract::event::Event;
+use contract::event::{ContextPruned, Event, Spent};
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
 use contract::{Json, SessionId, TenantId};
@@ -48,6 +48,26 @@ fn a_log_of_the_first_fold_still_folds() {
         let uncounted = |session: &Session| SessionSummary { tally: Tally::default(), ..session.summary() };
         assert_eq!(uncounted(&session), uncounted(&whole), "page {page}");
     }
+
+    // Places in the transcript were not known then: what a snapshot shows can be pruned all the same.
+    let page: Vec<(u64, Commit)> = commits.iter().filter(|(slot, _)| *slot == SLOTS_PER_PAGE).cloned().collect();
+    let mut session = Session::replay(key(), &page).unwrap();
+    let before = session.messages().len();
+    let pruned = ContextPruned {
+        turn: session.summary().turn,
+        cut: Vec::new(),
+        keep_bytes: 0,
+        before_turn: 1,
+        before_step: 0,
+        summary: None,
+        tokens_before: 0,
+        tokens_after: 0,
+        spent: Spent::default(),
+    };
+    session.fold(SLOTS_PER_PAGE + 1, session.summary().updated, &[Event::ContextPruned(pruned)]);
+    let roles: Vec<String> =
+        values(&session.messages()).iter().map(|message| message["role"].as_str().unwrap().to_owned()).collect();
+    assert!(roles.len() < before && roles[..2] == ["system", "user"], "{roles:?}");
 
     // And at each slot the state is that of the log, whatever the page.
     let mut live = Session::new(key());
