@@ -146,6 +146,12 @@ impl ToolFilter {
         let named = |list: &[String]| list.iter().any(|name| name == "*" || name == tool.as_str());
         named(&self.allow) && !named(&self.deny)
     }
+
+    /// Whether there may be a tool that it permits.
+    pub fn permits_any(&self) -> bool {
+        let denied = |name: &String| self.deny.iter().any(|denied| denied == "*" || denied == name);
+        self.allow.iter().any(|name| !denied(name))
+    }
 }
 
 /// An agent, resolved from `agents.yaml`.
@@ -212,5 +218,14 @@ mod tests {
         assert!(filter(&["rm"], &["cp"]).permits(&tool));
         assert!(!filter(&["*"], &["rm"]).permits(&tool));
         assert!(!filter(&["*"], &["*"]).permits(&tool));
+        for (allow, deny, any) in [
+            (&[] as &[&str], &[] as &[&str], false),
+            (&["*"], &["rm"], true),
+            (&["*"], &["*"], false),
+            (&["rm"], &["rm"], false),
+            (&["rm", "cp"], &["rm"], true),
+        ] {
+            assert_eq!(filter(allow, deny).permits_any(), any, "{allow:?} {deny:?}");
+        }
     }
 }

@@ -23,9 +23,11 @@ const PROMPTS: &[(&str, &str)] = files!["prompts":
     "shared/continuation_protocol.md",
     "shared/continuation_protocol.multi.md",
     "shared/continuation_protocol.patterns.md",
+    "shared/continuation_protocol.structured.md",
     "shared/core.md",
     "shared/mailbox_protocol.md",
     "shared/output_format.md",
+    "shared/output_format.structured.md",
     "shared/tool_guidelines.multi.md",
     "shared/tool_guidelines.single.md",
 ];

@@ -55,13 +55,46 @@ pub fn compose(library: &Library, order: &Order<'_>) -> Prompt {
     parts.agent();
     if order.request.include_shared {
         let switches = [&order.agent.features, &order.request.features];
-        let on = features::switched(library, order.features, &switches, &mut parts.warnings);
+        let mut on = features::switched(library, order.features, &switches, &mut parts.warnings);
+        // Where the loop does not go on by itself, nobody is told how to signal.
+        if !order.settings.continuation.enabled {
+            on.remove(CONTINUATION);
+        }
         parts.continues = on.contains(CONTINUATION);
         parts.shared(&on);
     } else {
         parts.tools(None);
     }
     parts.finish()
+}
+
+/// Which wording of the parts fits.
+struct Flavours {
+    /// `multi` or `single`: how many tools the model calls at once.
+    tools: &'static str,
+    /// How it signals: as the loop asks it to.
+    signal: &'static str,
+    /// What its reply is.
+    output: &'static str,
+}
+
+impl Flavours {
+    /// The loop asks models with structured output for the envelope, and offers the pseudo-tool to others that take several
+    /// tools; neither to an agent without tools, who signals in prose if at all. The envelope goes before patterns: its text
+    /// would be heard too, but a signal beside it speaks first.
+    fn of(order: &Order<'_>, continues: bool) -> Self {
+        let tools = if order.model.multi_tool { "multi" } else { "single" };
+        let asked = continues && order.agent.tools.permits_any();
+        if asked && order.model.structured_output {
+            return Self { tools, signal: "structured", output: "structured" };
+        }
+        let signal = match order.settings.continuation.require_explicit_signal {
+            false => "patterns",
+            true if asked => tools,
+            true => "single",
+        };
+        Self { tools, signal, output: tools }
+    }
 }
 
 struct Parts<'a> {
@@ -99,18 +132,17 @@ impl<'a> Parts<'a> {
     }
 
     fn shared(&mut self, on: &BTreeSet<String>) {
-        let tools = if self.order.model.multi_tool { "multi" } else { "single" };
-        let explicit = self.order.settings.continuation.require_explicit_signal;
+        let Flavours { tools, signal, output } = Flavours::of(self.order, self.continues);
         self.part(on, CORE, "CORE INSTRUCTIONS", tools);
         let placed = [CORE, CONTINUATION, MAILBOX, TOOL_GUIDELINES, OUTPUT_FORMAT];
         for name in on.iter().filter(|name| !placed.contains(&name.as_str())) {
             let heading = format!("{} INSTRUCTIONS", name.to_uppercase().replace(['_', '-'], " "));
             self.part(on, name, &heading, tools);
         }
-        self.part(on, CONTINUATION, "CONTINUATION PROTOCOL", if explicit { tools } else { "patterns" });
+        self.part(on, CONTINUATION, "CONTINUATION PROTOCOL", signal);
         self.part(on, MAILBOX, "MAILBOX PROTOCOL", tools);
         self.tools(Some((on, tools)));
-        self.part(on, OUTPUT_FORMAT, "OUTPUT FORMAT INSTRUCTIONS", tools);
+        self.part(on, OUTPUT_FORMAT, "OUTPUT FORMAT INSTRUCTIONS", output);
     }
 
     /// One shared part, where it is switched on.
@@ -148,8 +180,13 @@ impl<'a> Parts<'a> {
         substitute(&text.replace("\r\n", "\n"), &self.values, &mut self.unknown)
     }
 
+    /// Adds a part, which may turn out to be empty: then there is nothing to put a heading over.
     fn add(&mut self, heading: Option<&str>, name: String, text: &str) {
         let text = text.trim();
+        if text.is_empty() {
+            self.warnings.push(format!("{name} is empty, and left out"));
+            return;
+        }
         if !self.text.is_empty() {
             self.text.push_str("\n\n");
         }

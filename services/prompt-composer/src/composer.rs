@@ -114,8 +114,11 @@ impl Book {
         let _entered = span.enter();
         match self.composed(request) {
             Ok(composed) => {
-                let Composed { fingerprint, prompt, components, .. } = &composed;
+                let Composed { fingerprint, prompt, components, warnings, .. } = &composed;
                 telemetry::span::composed(&span, fingerprint, prompt.len(), components.len());
+                for warning in warnings {
+                    tracing::warn!(agent = %composed.agent.id, warning, "odd in a prompt");
+                }
                 ComposeReply::Composed(Box::new(composed))
             }
             Err((code, message)) => {

@@ -48,8 +48,12 @@ fn request(agent: &str, model: &str) -> ComposeRequest {
 }
 
 fn check(name: &str, request: &ComposeRequest) {
+    check_in(&Path::new(ROOT).join("../../config"), name, request);
+}
+
+fn check_in(config: &Path, name: &str, request: &ComposeRequest) {
     let config = Config {
-        config_dir: Some(Path::new(ROOT).join("../../config")),
+        config_dir: Some(config.to_owned()),
         prompts_dir: Some(Path::new(ROOT).join("../../prompts")),
         ..Config::default()
     };
@@ -75,6 +79,15 @@ fn shipped_agents() {
 #[test]
 fn a_single_tool_model() {
     check("alice.single", &request("a", "ollama/some-model"));
+}
+
+#[test]
+fn a_model_with_structured_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let models = "providers: {p: {kind: scripted, script: s}}\nmodels: {m: {provider: p, structured_output: true, multi_tool: true}}";
+    std::fs::write(dir.path().join("models.yaml"), models).unwrap();
+    check_in(dir.path(), "alice.structured", &request("a", "m"));
+    check_in(dir.path(), "eamonn.structured", &request("e", "m"));
 }
 
 #[test]
