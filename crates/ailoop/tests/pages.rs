@@ -1,5 +1,7 @@
 //! The page of the command line says what the command says of itself. `UPDATE_PAGES=1` writes what it shows anew.
 
+#![allow(clippy::unwrap_used, reason = "tests may")]
+
 use std::path::Path;
 use std::process::Command;
 

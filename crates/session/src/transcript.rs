@@ -247,8 +247,7 @@ impl Transcript {
     pub(crate) fn bytes(&self) -> usize {
         const FRAME: usize = 64;
         let texts: usize = self.system.iter().chain(&self.messages).map(|message| message.get().len()).sum();
-        let results: usize =
-            self.results.iter().map(|r| FRAME + r.content.as_ref().map_or(0, |content| content.len())).sum();
+        let results: usize = self.results.iter().map(|r| FRAME + r.content.as_ref().map_or(0, String::len)).sum();
         let waiting: usize = self.waiting.iter().map(|unplaced| unplaced.message.get().len()).sum();
         let nudge = self.nudge.as_ref().map_or(0, |nudge| FRAME + nudge.len());
         texts + results + waiting + nudge + self.tools

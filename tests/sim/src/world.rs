@@ -64,16 +64,30 @@ pub struct Seen {
 
 impl Seen {
     fn event(&mut self, event: &Event) {
-        let counter = match event {
-            Event::ContextPruned(_) => &mut self.pruned,
-            Event::SummaryOpened(_) => &mut self.summaries,
-            Event::ModelFellBack(_) => &mut self.fallbacks,
-            Event::ToolCallOpened(opened) if opened.child.is_some() => &mut self.children,
-            Event::ChildTold(_) => &mut self.words,
-            Event::GateOpened(gate) if gate.kind != GateKind::Approval => &mut self.questions,
-            Event::Configured(_) => &mut self.configured,
-            Event::TurnCompleted(turn) if turn.stop_reason.is_limit() => &mut self.limits,
-            _ => return,
+        let counter = if let Event::ContextPruned(_) = event {
+            &mut self.pruned
+        } else if let Event::SummaryOpened(_) = event {
+            &mut self.summaries
+        } else if let Event::ModelFellBack(_) = event {
+            &mut self.fallbacks
+        } else if let Event::ToolCallOpened(opened) = event
+            && opened.child.is_some()
+        {
+            &mut self.children
+        } else if let Event::ChildTold(_) = event {
+            &mut self.words
+        } else if let Event::GateOpened(gate) = event
+            && gate.kind != GateKind::Approval
+        {
+            &mut self.questions
+        } else if let Event::Configured(_) = event {
+            &mut self.configured
+        } else if let Event::TurnCompleted(turn) = event
+            && turn.stop_reason.is_limit()
+        {
+            &mut self.limits
+        } else {
+            return;
         };
         *counter += 1;
     }

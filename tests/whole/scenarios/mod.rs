@@ -3,6 +3,8 @@
 //!
 //! The model is scripted, its habits are not ideal: see [`script`]. What is measured is the loop, not a model.
 
+#![allow(clippy::print_stderr, reason = "the rates are told")]
+
 mod script;
 
 use std::sync::Arc;

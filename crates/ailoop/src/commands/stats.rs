@@ -122,8 +122,8 @@ impl Replies {
             } else if let Event::UserProcessed(message) = &event
                 && let Some(reply) = last.take()
             {
-                let list = if reply::is_nudge(&message.content.text()) { &mut self.nudged } else { &mut self.ended };
-                list.push(reply);
+                let kind = if reply::is_nudge(&message.content.text()) { &mut self.nudged } else { &mut self.ended };
+                kind.push(reply);
             }
         }
         self.ended.extend(last);
@@ -171,7 +171,7 @@ pub(super) async fn suggest(
     for suggestion in &found {
         let example: String = suggestion.example.chars().take(100).collect();
         let quoted = suggestion.pattern.replace('\'', "''");
-        text += &format!("  - '{quoted}' # {}: {example}\n", replies_of(suggestion.replies));
+        text.extend([format!("  - '{quoted}' # {}: {example}\n", replies_of(suggestion.replies))]);
     }
     if known.require_explicit_signal {
         terminal.note(

@@ -80,7 +80,7 @@ fn another_model_answers_from_the_next_call_on_and_own_settings_stay() {
         (recompose.model.as_str(), recompose.features.enable.as_slice()),
         ("other", &["mailbox".to_owned()][..])
     );
-    talk.configure(configure, Some(Cast { model, continuation, ..Cast::default() }));
+    talk.configure(configure, Some(Cast { continuation, model, ..Cast::default() }));
     talk.reply(GO_ON, &[]);
     let item = talk.item();
     assert_eq!(item.model, "other");

@@ -182,5 +182,5 @@ fn what_the_provider_counts_corrects_what_we_guess() {
     let bytes = shown(&talk).concat().len() as u64 + 3_000;
     talk.reply_that_cost("Answer", &[], Usage { input: bytes, ..Usage::default() }, 0.0);
     talk.say("Question", Mode::Steer);
-    assert!(!pruned(&talk).is_empty(), "{} bytes", bytes);
+    assert!(!pruned(&talk).is_empty(), "{bytes} bytes");
 }

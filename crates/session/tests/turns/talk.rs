@@ -236,15 +236,15 @@ impl Talk {
     /// The first model call's reply, by one of its attempts.
     pub(crate) fn reply_of(&mut self, attempt: u32, text: &str) {
         let call = CallAttempt { call: contract::CallId::model(1, 1), attempt };
-        self.finish(call, text, &[], Usage::default(), 0.0);
+        self.finish(&call, text, &[], Usage::default(), 0.0);
     }
 
     pub(crate) fn reply_that_cost(&mut self, text: &str, calls: &[&str], usage: Usage, cost_usd: f64) {
         let call = self.model_call();
-        self.finish(call, text, calls, usage, cost_usd);
+        self.finish(&call, text, calls, usage, cost_usd);
     }
 
-    fn finish(&mut self, call: CallAttempt, text: &str, calls: &[&str], usage: Usage, cost_usd: f64) {
+    fn finish(&mut self, call: &CallAttempt, text: &str, calls: &[&str], usage: Usage, cost_usd: f64) {
         let finished = ModelFinished {
             meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
             text: text.to_owned(),
