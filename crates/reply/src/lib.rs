@@ -5,6 +5,7 @@
 //! later; both use the one [`Splitter`], so that what was streamed is what was said, however the reply was cut.
 
 mod json;
+mod object;
 mod patterns;
 mod prose;
 mod read;
