@@ -5,13 +5,22 @@
 //! later; both use the one [`Splitter`], so that what was streamed is what was said, however the reply was cut.
 
 mod json;
+mod needs;
 mod object;
+mod pattern;
 mod patterns;
+#[cfg(test)]
+mod plain;
 mod prose;
 mod read;
 mod response;
+mod shape;
+mod sieve;
 mod split;
+mod templates;
+mod windows;
 
-pub use patterns::{Heard, PatternError, Patterns, TEMPLATES, Template, template};
+pub use patterns::{Heard, PatternError, Patterns};
 pub use read::{NextAction, Reading, Signal, Status, definition, is_signal, read};
 pub use split::{Found, Splitter};
+pub use templates::{TEMPLATES, Template, template};
