@@ -20,7 +20,7 @@ mod split;
 mod templates;
 mod windows;
 
-pub use patterns::{Heard, PatternError, Patterns};
+pub use patterns::{Heard, PATTERNS_MAX, PatternError, Patterns};
 pub use read::{NextAction, Reading, Signal, Status, definition, is_signal, read};
 pub use split::{Found, Splitter};
 pub use templates::{TEMPLATES, Template, template};

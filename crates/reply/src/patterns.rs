@@ -12,7 +12,7 @@ use crate::prose::Prose;
 use crate::sieve::{Sieve, Where};
 
 /// Patterns of one list.
-const PATTERNS_MAX: usize = 32;
+pub const PATTERNS_MAX: usize = 32;
 /// Compiled lists that are kept for the sessions to come.
 const SHARED_MAX: usize = 256;
 

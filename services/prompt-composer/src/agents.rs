@@ -1,6 +1,6 @@
 //! `agents.yaml`: its shape, and what makes it refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use contract::command::Features;
 use contract::ids::{AgentId, ToolName};
@@ -81,11 +81,13 @@ pub struct Agent {
 }
 
 /// All agents.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Agents {
     by_id: BTreeMap<AgentId, Agent>,
     aliases: BTreeMap<AgentId, AgentId>,
     default: Option<AgentId>,
+    /// Patterns that can be used.
+    patterns: BTreeSet<String>,
     /// What is odd but not refused.
     pub warnings: Vec<String>,
 }
@@ -93,7 +95,7 @@ pub struct Agents {
 /// Reads and checks the file.
 pub fn parse(file: &TextFile) -> Result<Agents, ConfigError> {
     let read: AgentsFile = yaml::parse(file)?;
-    let mut checked = Agents { by_id: BTreeMap::new(), aliases: BTreeMap::new(), default: None, warnings: Vec::new() };
+    let mut checked = Agents::default();
     for tool in read.tool_sets.values().flatten() {
         check_tool(file, tool)?;
     }
@@ -194,10 +196,10 @@ impl Agents {
         settings.on_limit = entry.on_limit.unwrap_or(settings.on_limit);
         settings.continue_on_length = entry.continue_on_length.unwrap_or(settings.continue_on_length);
         if let Some(list) = entry.continuation_patterns {
-            settings.continuation_patterns = checked_patterns(file, list)?;
+            settings.continuation_patterns = checked_patterns(file, list, &mut self.patterns)?;
         }
         if let Some(list) = entry.termination_patterns {
-            settings.termination_patterns = checked_patterns(file, list)?;
+            settings.termination_patterns = checked_patterns(file, list, &mut self.patterns)?;
         }
         Ok(settings)
     }
@@ -207,12 +209,23 @@ impl Agents {
     }
 }
 
-fn checked_patterns(file: &TextFile, list: Vec<Spanned<String>>) -> Result<Vec<String>, ConfigError> {
-    let check = |pattern: Spanned<String>| match reply::Patterns::check(&pattern.value) {
-        Ok(()) => Ok(pattern.value),
-        Err(error) => Err(refuse(file, &pattern, error)),
-    };
-    list.into_iter().map(check).collect()
+/// Checks each pattern once, however often an alias repeats it: compiling one takes milliseconds.
+fn checked_patterns(
+    file: &TextFile,
+    list: Vec<Spanned<String>>,
+    known: &mut BTreeSet<String>,
+) -> Result<Vec<String>, ConfigError> {
+    let max = reply::PATTERNS_MAX;
+    if let Some(pattern) = list.get(max) {
+        return Err(refuse(file, pattern, format!("at most {max} patterns in one list")));
+    }
+    for pattern in &list {
+        if !known.contains(&pattern.value) {
+            reply::Patterns::check(&pattern.value).map_err(|error| refuse(file, pattern, error))?;
+            known.insert(pattern.value.clone());
+        }
+    }
+    Ok(list.into_iter().map(|pattern| pattern.value).collect())
 }
 
 fn filter(

@@ -106,6 +106,11 @@ fn refused_with_file_line_and_column() {
         &agent("    continuation_config:\n      patterns:\n        - fine\n        - 'a('\n"),
         "agents.yaml:8:11: pattern \"a(\" cannot be used: unclosed group at its character 2",
     );
+    let many = "x, ".repeat(32);
+    check(
+        &agent(&format!("    continuation_config:\n      patterns: [{many}one-too-many]\n")),
+        "agents.yaml:6:114: at most 32 patterns in one list",
+    );
     check(&agent("    continuation_config: {template: t}\n"), "agents.yaml:5:37: there is no template \"t\"");
     check(&agent("    tools: {sets: [s]}\n"), "agents.yaml:5:20: there is no tool set \"s\"");
     check(&agent("    tools: {allow: ['a.b']}\n"), "agents.yaml:5:21: tool name must be");
