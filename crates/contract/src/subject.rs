@@ -6,6 +6,7 @@
 pub mod every;
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::command::Verb;
 use crate::event::Topic;
@@ -245,6 +246,11 @@ fn key(tenant: &str, session: &str) -> Option<SessionKey> {
     Some(SessionKey { tenant: TenantId::new(tenant).ok()?, session: SessionId::new(session).ok()? })
 }
 
+/// Reads a number that is written as we write it: one number, one subject.
+fn number<T: FromStr + ToString>(text: &str) -> Option<T> {
+    text.parse().ok().filter(|number: &T| number.to_string() == text)
+}
+
 /// Reads a control subject; `None` when it is not one.
 pub fn parse_control(subject: &str) -> Option<ControlSubject> {
     let mut t = subject.strip_prefix("ai_loop.control.")?.split('.');
@@ -262,14 +268,15 @@ pub fn parse_control_key(subject: &str) -> Option<SessionKey> {
 /// Reads a log subject; `None` when it is not one.
 pub fn parse_log(subject: &str) -> Option<LogSubject> {
     let mut t = subject.strip_prefix("ai_loop.log.")?.split('.');
-    let (tenant, session, _page, slot) = (t.next()?, t.next()?, t.next()?, t.next()?);
-    t.next().is_none().then_some(LogSubject { key: key(tenant, session)?, slot: slot.parse().ok()? })
+    let (tenant, session, page, slot) = (t.next()?, t.next()?, number::<u64>(t.next()?)?, number::<u64>(t.next()?)?);
+    let is_one = page == slot / crate::limits::SLOTS_PER_PAGE && t.next().is_none();
+    is_one.then_some(LogSubject { key: key(tenant, session)?, slot })
 }
 
 /// Reads a model or tool item's subject; `None` when it is neither.
 pub fn parse_item(subject: &str) -> Option<ItemSubject> {
     let attempt =
-        |call: &str, attempt: &str| Some(CallAttempt { call: CallId::new(call).ok()?, attempt: attempt.parse().ok()? });
+        |call: &str, attempt: &str| Some(CallAttempt { call: CallId::new(call).ok()?, attempt: number(attempt)? });
     if let Some(rest) = subject.strip_prefix("ai_loop.model.call.") {
         let mut t = rest.split('.');
         let key = key(t.next()?, t.next()?)?;
@@ -360,6 +367,23 @@ mod tests {
         assert!(matches(mailbox(&at).as_str(), mail(&at, &id).as_str()));
         for topic in Topic::ALL {
             assert_eq!(parse_event(event(&key, *topic).as_str()).unwrap(), (*topic, key.clone()));
+        }
+    }
+
+    #[test]
+    fn i6_only_what_is_built_is_read() {
+        for odd in [
+            "ai_loop.log.acme.s1.2.+130",
+            "ai_loop.log.acme.s1.2.0130",
+            "ai_loop.log.acme.s1.1.130",
+            "ai_loop.log.acme.s1.x.130",
+            "ai_loop.log.acme.s1.*.130",
+            "ai_loop.log.acme.s1.2.18446744073709551616",
+            "ai_loop.model.call.acme.s1.m1-1.+1",
+            "ai_loop.model.call.acme.s1.m1-1.01",
+            "ai_loop.tool.call.acme.read_file.s1.c1-1-1.+1",
+        ] {
+            assert!(parse_log(odd).is_none() && parse_item(odd).is_none(), "{odd}");
         }
     }
 

@@ -5,18 +5,28 @@
 //! later; both use the one [`Splitter`], so that what was streamed is what was said, however the reply was cut.
 
 mod json;
+mod needs;
 mod nudge;
+mod object;
+mod pattern;
 mod patterns;
+#[cfg(test)]
+mod plain;
 mod prose;
 mod read;
 mod response;
 mod schema;
+mod shape;
+mod sieve;
 mod split;
 mod suggest;
+mod templates;
+mod windows;
 
 pub use nudge::is_nudge;
-pub use patterns::{Heard, PATTERNS_MAX, PatternError, Patterns, TEMPLATES, Template, template};
+pub use patterns::{Heard, PATTERNS_MAX, PatternError, Patterns};
 pub use read::{NextAction, Reading, Signal, Status, is_signal, read};
 pub use schema::{definition, envelope, response_format};
 pub use split::{Found, Splitter};
 pub use suggest::{Suggestion, suggest};
+pub use templates::{TEMPLATES, Template, template};

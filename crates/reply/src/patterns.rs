@@ -1,17 +1,16 @@
 //! Patterns that speak for going on or for being done, compiled once and bounded in size.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use contract::settings::ContinuationSettings;
-use regex::{Match, Regex, RegexBuilder};
 
+use crate::pattern::Pattern;
 use crate::prose::Prose;
+use crate::sieve::{Sieve, Where};
 
-/// Bytes of a compiled pattern.
-const COMPILED_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a pattern's text.
-const PATTERN_BYTES_MAX: usize = 2 << 10;
 /// Patterns of one list.
 pub const PATTERNS_MAX: usize = 32;
 /// Compiled lists that are kept for the sessions to come.
@@ -22,83 +21,6 @@ type Shared = HashMap<(Vec<String>, Vec<String>), Arc<Patterns>>;
 
 /// Agents are few and sessions many; compiling costs more time and memory than all else of a session.
 static SHARED: LazyLock<Mutex<Shared>> = LazyLock::new(Mutex::default);
-
-/// A named bundle of settings that an agent may begin with.
-#[derive(Debug, Clone, Copy)]
-pub struct Template {
-    /// Its name in `agents.yaml`.
-    pub name: &'static str,
-    continuation: &'static [&'static str],
-    termination: &'static [&'static str],
-}
-
-/// The templates that there are.
-pub const TEMPLATES: &[Template] = &[
-    Template {
-        name: "multi_step_tool_work",
-        continuation: &["now I'll", "next,? I'll", "let me.*proceed", "continuing with", "moving on to"],
-        termination: &["task.*complete", "all done", "finished.*successfully", "completed.*all.*steps"],
-    },
-    PLAIN_WORDS,
-];
-
-/// The settings of a template.
-pub fn template(name: &str) -> Option<ContinuationSettings> {
-    let owned = |list: &[&str]| list.iter().map(|pattern| (*pattern).to_owned()).collect();
-    TEMPLATES.iter().find(|template| template.name == name).map(|template| ContinuationSettings {
-        require_explicit_signal: false,
-        continuation_patterns: owned(template.continuation),
-        termination_patterns: owned(template.termination),
-        ..ContinuationSettings::default()
-    })
-}
-
-/// How models say in everyday words that they go on, or are done.
-const PLAIN_WORDS: Template = Template {
-    name: "plain_words",
-    continuation: &[
-        r"\b(?:I|we)(?:'ll| will| shall|'m going to|'re going to| am going to| are going to|'m about to)(?: now| next| also| then| first| just| again|,)* [a-z]{2,}",
-        r"\blet(?: me|'s| us)(?: now| next| also| then| first| just| quickly|,)* [a-z]{2,}",
-        r"\bI(?:'m| am)(?: now| also| currently)? [a-z]{2,}ing\b",
-        r"\bI (?:should (?:now|next|also|first)|(?:still|now|first|also) (?:need|have) to|(?:need|have|want) to (?:check|find|look|read|see|verify|do|fix))\b",
-        r"\bI'd better [a-z]{2,}",
-        r"\bwe (?:(?:now|still|next) (?:need|have) to|(?:now |then |next )?(?:proceed|continue|move on))\b",
-        r"(?:^|[.!?:,;\u{2013}\u{2014}-]\s+|\b(?:now|so|and|then) )(?:moving|proceeding|continuing|carrying|going|turning|switching|jumping|heading|returning|back|on|onwards?)(?: on| over| back| ahead| now)? (?:to|with)\b",
-        r"(?:^|[.!?,:\u{2014}]\s+)(?:proceeding|continuing|resuming|moving on|on it|onwards?)\s*(?:[.!:,\u{2026}]|$)",
-        r"(?:^|[.!?:\u{2026}]\s+)(?:now|next),? [a-z]{2,}ing\b",
-        r"(?:^|[.!?:\u{2026}]\s+)\W*[a-z]{2,}ing\b[^.!?\n]*(?:\b(?:now|next|first|again)\s*(?:[.!:\u{2026}]|$)|(?:\.\.\.|\u{2026})\s*$)",
-        r"(?:^|[.!?:\u{2026}]\s+)\W*(?:re-?)?(?:trying|checking|looking|opening|fetching|searching|starting|beginning|pulling|updating|applying|inspecting|scanning|querying|kicking off|working on|writing (?:it|the)|reading (?:it|the)|running (?:it|the))\b",
-        r"\b(?:next up|up next|starting now)\b",
-        r"(?:^|[.!?]\s+)\W*(?:my |the )?next(?: steps?| action| task| move| item)?(?: for me)?(?::|\s*$)",
-        r"\b(?:the|my) next (?:step|thing|action|item|task|move)(?: I'll do| for me)? is to\b",
-        r"(?:^|[.!?:]\s+)(?:now |so )?(?:it's )?time (?:for me )?to [a-z]{2,}",
-        r"(?:^|[.!?:]\s+)now (?:for|on to|onto|the same for|to) ",
-        r"(?:^|[.!?:]\s+)here I [a-z]{2,}",
-        r"\bthere(?:'s| is| are) (?:still )?(?:more to do|more work|work left)\b",
-        r"\b(?:one|a|just a) (?:moment|second|minute) while I\b",
-        r"\bI(?:'m| am) not (?:quite |yet )?(?:finished|done)\b",
-    ],
-    termination: &[
-        r"\b(?:is|are|was|were|been|considered?|'s)(?: now| all| fully| finally| successfully)* (?:done|complete|completed|finished|accomplished|implemented|resolved|set up|carried out)(?: as well| and [a-z]+)?(?: (?:successfully|now|with|at|in full|as requested)\b|\s*[.,;:!)]|\s*$|\s*\u{2705})",
-        r"(?:^|[.!?:]\s+)\W*(?:[a-z-]+ )?(?:complete|completed|done|finished)\b\W*(?:[.!:,\u{2705}\u{2014}\u{2013}]|$)",
-        r"\b(?:task|job|work|plan|processing|clean-?up|migration|implementation|deployment|rollout)s?(?: is| was| has been)?(?: now)? complete[d]?\b(?:\s*[.,;:!)]|\s*$| successfully| and)",
-        r"\b(?:all|both|every|everything)\b[^.!?\n]{0,70}\b(?:done|complete|completed|finished|carried out|converted|in place|implemented|achieved|met|added|made|set up|ready|working|checks out)\b",
-        r"\b(?:you're )?(?:all set|good to go|all done)\b",
-        r"\bthat(?:'s| is| was) (?:everything|it|all|the last)\b",
-        r"\b(?:that|this|which) (?:concludes|completes|finishes|wraps up|should do it)\b",
-        r"\b(?:mission accomplished|voil\u{e0}|job done)\b",
-        r"\bI(?:'ve| have)(?: now| just| successfully| also)* (?:finished|completed|wrapped|implemented|created|added|made|updated|fixed|applied)\b",
-        r"\bI(?: successfully)? (?:finished|completed) (?:all|everything|both|the|your)\b",
-        r"\b(?:no (?:further|more|other|remaining)|nothing (?:else|more|further|left|remains)|no [a-z]+ (?:remain|left))\b",
-        r"\b(?:we|I)(?:'re|'m| are| am)(?: all)? (?:done|finished)\b",
-        r"\b(?:RFC|plan|report|document|summary|file|changes?|spreadsheet)\b[^.!?\n]{0,40}\b(?:has been|have(?: all)? been|was|is) (?:created|ready|written|made|saved|generated)\b",
-        r"\b(?:finished|completed|through) successfully\b",
-        r"(?:^|[.!?]\s+)\W*successfully [a-z]+ed\b",
-        r"\b(?:fully|successfully) (?:implemented|completed|finished|set up|created)\b",
-        r"\bsummary of (?:what was done|the changes|changes|my work)\b",
-        r"\bthe last (?:open |missing |remaining )?(?:point|item|file|rule|step|piece|task)\b",
-    ],
-};
 
 /// A pattern that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,8 +51,11 @@ pub struct Heard<'a> {
 /// Both lists, compiled.
 #[derive(Debug, Clone, Default)]
 pub struct Patterns {
-    continuation: Vec<Regex>,
-    termination: Vec<Regex>,
+    /// Those that say that all is done, then those that announce a next step.
+    pub(crate) all: Vec<Pattern>,
+    /// How many say that all is done.
+    done: usize,
+    pub(crate) sieve: Sieve,
 }
 
 impl Patterns {
@@ -141,7 +66,7 @@ impl Patterns {
         if let Some(known) = shared().get(&lists) {
             return Ok(known.clone());
         }
-        let patterns = Arc::new(Self { continuation: compile(&lists.0)?, termination: compile(&lists.1)? });
+        let patterns = Arc::new(Self::of(&lists.0, &lists.1)?);
         let mut shared = shared();
         if shared.len() >= SHARED_MAX {
             shared.clear();
@@ -150,61 +75,44 @@ impl Patterns {
         Ok(patterns)
     }
 
+    pub(crate) fn of(continuation: &[String], termination: &[String]) -> Result<Self, PatternError> {
+        for list in [continuation, termination] {
+            if list.len() > PATTERNS_MAX {
+                let why = format!("{} patterns in one list; at most {PATTERNS_MAX}", list.len());
+                return Err(PatternError { pattern: String::new(), why });
+            }
+        }
+        let compiled = termination.iter().chain(continuation).map(|pattern| Pattern::compile(pattern));
+        let (all, needs) = compiled.collect::<Result<_, _>>()?;
+        Ok(Self { all, done: termination.len(), sieve: Sieve::of(needs) })
+    }
+
     /// Whether one pattern can be used.
     pub fn check(pattern: &str) -> Result<(), PatternError> {
-        regex(pattern).map(drop)
+        Pattern::compile(pattern).map(drop)
     }
 
     /// What a text says of going on; none when it says nothing. A text that says that it is done is believed, unless it
-    /// announces a next step after that.
+    /// announces a next step after that. So it is the match that ends last; of those that end at the same place it is the
+    /// one whose pattern comes first.
     pub fn hear(&self, text: &str) -> Option<Heard<'_>> {
         let prose = Prose::of(text);
-        let done = last(&self.termination, &prose, |found| !prose.is_negated(found));
-        let more = last(&self.continuation, &prose, |found| !prose.is_asked(found));
-        let heard = |(pattern, _), continues| Heard { continues, pattern };
-        match (done, more) {
-            (Some(done), Some(more)) if more.1 > done.1 => Some(heard(more, true)),
-            (Some(done), _) => Some(heard(done, false)),
-            (None, more) => more.map(|more| heard(more, true)),
+        let places = self.sieve.sift(&prose.text);
+        let mut order: Vec<usize> = (0..self.all.len()).filter(|at| places[*at] != Where::Nowhere).collect();
+        // Those first that can match late: behind the best match there is little left to search for the others.
+        order.sort_by_key(|at| Reverse(places[*at].last()));
+        let mut best: Option<(usize, usize)> = None;
+        for at in order {
+            let least = best.map_or(0, |(end, by)| end + usize::from(at > by));
+            let counts = |found: &Range<usize>| {
+                !prose.is_quoted(found)
+                    && !(if at < self.done { prose.is_negated(found) } else { prose.is_asked(found) })
+            };
+            let end = self.all[at].last(&prose, &places[at], least, counts);
+            best = end.map(|end| (end, at)).or(best);
         }
+        best.map(|(_, at)| Heard { continues: at >= self.done, pattern: self.all[at].as_str() })
     }
-}
-
-/// The pattern whose match ends last among those that count, and where it ends.
-fn last<'a>(list: &'a [Regex], prose: &Prose, counts: impl Fn(&Match<'_>) -> bool) -> Option<(&'a str, usize)> {
-    let ends = list.iter().filter_map(|regex| {
-        let matches = regex.find_iter(&prose.text).filter(|found| !prose.is_quoted(found) && counts(found));
-        matches.last().map(|found| (regex.as_str(), found.end()))
-    });
-    // Of those that end at the same place the first in the list.
-    ends.reduce(|best, next| if next.1 > best.1 { next } else { best })
-}
-
-fn compile(list: &[String]) -> Result<Vec<Regex>, PatternError> {
-    if list.len() > PATTERNS_MAX {
-        let why = format!("{} patterns in one list; at most {PATTERNS_MAX}", list.len());
-        return Err(PatternError { pattern: String::new(), why });
-    }
-    list.iter().map(|pattern| regex(pattern)).collect()
-}
-
-fn regex(pattern: &str) -> Result<Regex, PatternError> {
-    let refuse = |why| PatternError { pattern: pattern.chars().take(80).collect(), why };
-    if pattern.len() > PATTERN_BYTES_MAX {
-        return Err(refuse(format!("{} bytes; at most {PATTERN_BYTES_MAX}", pattern.len())));
-    }
-    let built =
-        RegexBuilder::new(pattern).case_insensitive(true).multi_line(true).size_limit(COMPILED_BYTES_MAX).build();
-    built.map_err(|error| refuse(in_a_line(&error.to_string())))
-}
-
-/// The parser's words without its drawing: what is wrong, and at which character.
-fn in_a_line(error: &str) -> String {
-    // It draws a caret below the pattern, both indented by four blanks.
-    let caret = error.lines().find_map(|line| line.strip_prefix("    ").filter(|line| line.trim_end().ends_with('^')));
-    let place = caret.and_then(|line| line.find('^')).map(|at| format!(" at its character {}", at + 1));
-    let reason = error.lines().rev().find_map(|line| line.strip_prefix("error: ")).unwrap_or(error);
-    format!("{reason}{}", place.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -1,18 +1,17 @@
 //! A reply's prose: what of it the model says itself, and in which sentence.
 
+use std::cell::Cell;
 use std::ops::Range;
 
-use regex::Match;
-
 /// Bytes of a reply that are read, from its end: what a model says about going on stands there.
-const TEXT_BYTES_MAX: usize = 64 << 10;
+pub(crate) const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Words after which nothing in the same sentence says that all is done.
-const NEGATIONS: &[&str] =
+pub(crate) const NEGATIONS: &[&str] =
     &["not", "never", "almost", "nearly", "once", "until", "before", "when", "if", "unless", "cannot"];
 /// The same, of several words.
-const NEGATING_PHRASES: &[&str] = &["yet to", "as soon as", "far from", "how ", "whether "];
+pub(crate) const NEGATING_PHRASES: &[&str] = &["yet to", "as soon as", "far from", "how ", "whether "];
 /// Words before an announcement that make it an offer, or depend on the user.
-const CONDITIONS: &[&str] = &[
+pub(crate) const CONDITIONS: &[&str] = &[
     "if you",
     "once you",
     "when you",
@@ -40,7 +39,7 @@ const CONDITIONS: &[&str] = &[
     "please",
 ];
 /// Words that announce no work: waiting, asking, explaining.
-const IDLE: &[&str] = &[
+pub(crate) const IDLE: &[&str] = &[
     "i'll need",
     "i will need",
     "i'll wait",
@@ -87,18 +86,24 @@ const IDLE: &[&str] = &[
 ];
 
 /// The end of a text, with plain apostrophes and quotes, and where it quotes.
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct Prose {
     pub(crate) text: String,
+    /// In order.
     quoted: Vec<Range<usize>>,
+    /// Ends of matches that are known to be negated. Without it a long sentence is read for each of its matches.
+    negated: Cell<Range<usize>>,
+    /// The same for what asks or waits: the ends for which it is known, and what.
+    asked: Cell<(Range<usize>, bool)>,
 }
 
 impl Prose {
     pub(crate) fn of(text: &str) -> Self {
         let from = text.ceil_char_boundary(text.len().saturating_sub(TEXT_BYTES_MAX));
-        let mut prose = Self { text: String::with_capacity(text.len() - from), quoted: Vec::new() };
+        let text = &text[from..];
+        let mut prose = Self { text: String::with_capacity(text.len()), ..Self::default() };
         let mut fenced = false;
-        for line in text[from..].split_inclusive('\n') {
+        for line in text.split_inclusive('\n') {
             let fence = line.trim_start().starts_with("```");
             if fenced || fence || line.trim_start().starts_with('>') {
                 let begin = prose.text.len();
@@ -115,55 +120,90 @@ impl Prose {
     /// A line of prose. A quotation does not go beyond it.
     fn line(&mut self, line: &str) {
         let mut quote: Option<(usize, usize)> = None;
-        for (at, c) in line.char_indices() {
-            if quote.is_none()
-                && let Some(end) = closing(line, at, c)
-            {
-                quote = Some((self.text.len() + 1, end));
-            } else if let Some((begin, end)) = quote
-                && end == at
-            {
-                self.quoted.push(begin..self.text.len());
-                quote = None;
+        // Characters that would begin a quotation, had it an end in this line.
+        let mut endless = String::new();
+        let mut at = 0;
+        while let Some(run) = line[at..].bytes().position(|byte| matches!(byte, b'"' | b'`' | 0x80..)) {
+            self.text.push_str(&line[at..at + run]);
+            at += run;
+            let Some(c) = line[at..].chars().next() else { break };
+            if let Some((begin, end)) = quote {
+                if end == at {
+                    self.quoted.push(begin..self.text.len());
+                    quote = None;
+                }
+            } else if let Some(ends) = closing(c).filter(|_| !endless.contains(c)) {
+                match end_of(line, at, c, ends) {
+                    Some(end) => quote = Some((self.text.len() + 1, end)),
+                    None => endless.push(c),
+                }
             }
+            at += c.len_utf8();
             self.text.push(plain(c));
         }
+        self.text.push_str(&line[at..]);
     }
 
     /// Whether somebody else says it.
-    pub(crate) fn is_quoted(&self, found: &Match<'_>) -> bool {
+    pub(crate) fn is_quoted(&self, found: &Range<usize>) -> bool {
         // A pattern may begin at the end of the sentence before, or be about quotes itself.
-        let lead = found.as_str().find(|c: char| c.is_alphanumeric() || c == '"').unwrap_or(0);
-        let at = found.start() + lead;
-        self.quoted.iter().any(|range| range.contains(&at))
+        let lead = self.text[found.clone()].find(|c: char| c.is_alphanumeric() || c == '"').unwrap_or(0);
+        let at = found.start + lead;
+        let next = self.quoted.partition_point(|range| range.end <= at);
+        self.quoted.get(next).is_some_and(|range| range.contains(&at))
     }
 
     /// Whether a negation stands in the sentence, before the end of what was found.
-    pub(crate) fn is_negated(&self, found: &Match<'_>) -> bool {
-        let lower = self.sentence_before(found.end()).to_lowercase();
-        let mut words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
-        NEGATING_PHRASES.iter().any(|phrase| lower.contains(phrase))
-            || words.any(|word| NEGATIONS.contains(&word) || word.ends_with("n't"))
+    pub(crate) fn is_negated(&self, found: &Range<usize>) -> bool {
+        let known = self.negated.take();
+        let is_known = known.contains(&found.end);
+        self.negated.set(known);
+        if is_known {
+            return true;
+        }
+        let begin = self.sentence_of(found.end);
+        let from = negated_from(&self.text[begin..found.end]);
+        // The same negation stands before whatever else was found behind it.
+        self.negated.set(from.map_or(0..0, |from| begin + from..found.end + 1));
+        from.is_some()
     }
 
     /// Whether it is a question, an offer, or waits for the user.
-    pub(crate) fn is_asked(&self, found: &Match<'_>) -> bool {
-        let after = &self.text[found.end()..];
-        let end = boundaries(after).next();
-        if end.is_some_and(|end| after[..end].ends_with('?')) {
-            return true;
+    pub(crate) fn is_asked(&self, found: &Range<usize>) -> bool {
+        let (known, asked) = self.asked.take();
+        let (known, asked) = if known.contains(&found.end) { (known, asked) } else { self.asked(found.end) };
+        self.asked.set((known, asked));
+        asked || {
+            let said = self.text[found.clone()].to_lowercase();
+            IDLE.iter().any(|idle| said.contains(idle))
         }
-        let whole = self.sentence_before(found.end()).len() + end.unwrap_or(after.len());
-        let begin = found.end() - self.sentence_before(found.end()).len();
-        let lower = self.text[begin..begin + whole].to_lowercase();
-        let said = found.as_str().to_lowercase();
-        CONDITIONS.iter().any(|condition| lower.contains(condition)) || IDLE.iter().any(|idle| said.contains(idle))
     }
 
-    /// The sentence in which a place is, up to it.
-    fn sentence_before(&self, end: usize) -> &str {
-        let before = &self.text[..end];
-        boundaries(before).filter(|at| *at < end).last().map_or(before, |at| &before[at..])
+    /// Whether the sentence that goes on at a place, or ends there, asks or waits; and which places that holds for.
+    fn asked(&self, place: usize) -> (Range<usize>, bool) {
+        let begin = self.sentence_of(place);
+        let rest = &self.text[place..];
+        let end = rest.char_indices().find(|(at, c)| ends_sentence(*c, rest[at + c.len_utf8()..].chars().next()));
+        let after = end.map_or(self.text.len(), |(at, c)| place + at + c.len_utf8());
+        let asked = end.is_some_and(|(_, c)| c == '?') || {
+            let lower = self.text[begin..after].to_lowercase();
+            CONDITIONS.iter().any(|condition| lower.contains(condition))
+        };
+        // Where a sentence ends just here, another one goes on.
+        let ends = self.text[..place].chars().next_back().is_none_or(|c| ends_sentence(c, rest.chars().next()));
+        (if ends { place } else { begin + 1 }..place + 1, asked)
+    }
+
+    /// Where the sentence begins that goes on at a place, or ends there.
+    fn sentence_of(&self, place: usize) -> usize {
+        let mut next = None;
+        for (at, c) in self.text[..place].char_indices().rev() {
+            if next.is_some() && ends_sentence(c, next) {
+                return at + c.len_utf8();
+            }
+            next = Some(c);
+        }
+        0
     }
 }
 
@@ -171,33 +211,51 @@ impl Prose {
 pub(crate) fn last_sentence(text: &str) -> String {
     let prose = Prose::of(text.trim_end());
     let whole = prose.text.trim_end();
-    let ends = boundaries(whole).filter(|at| *at < whole.len());
-    let begin = ends.last().unwrap_or(0);
-    whole[begin..].trim().to_owned()
+    whole[prose.sentence_of(whole.len())..].trim().to_owned()
 }
 
-/// Where sentences end.
-fn boundaries(text: &str) -> impl Iterator<Item = usize> {
-    let ends = |at: usize, c: char| {
-        let rest = &text[at + c.len_utf8()..];
-        c == '\n'
-            || (matches!(c, '.' | '!' | '?' | ';' | '\u{2026}') && rest.chars().next().is_none_or(char::is_whitespace))
-    };
-    text.char_indices().filter(move |(at, c)| ends(*at, *c)).map(|(at, c)| at + c.len_utf8())
+/// Whether a sentence ends with a character, by what follows it.
+fn ends_sentence(c: char, next: Option<char>) -> bool {
+    c == '\n' || (matches!(c, '.' | '!' | '?' | ';' | '\u{2026}') && next.is_none_or(char::is_whitespace))
 }
 
-/// Where the quotation ends that begins with this character; none when it begins none.
-fn closing(line: &str, at: usize, c: char) -> Option<usize> {
+/// From where on a sentence is negated: behind the first word or phrase that does it.
+fn negated_from(sentence: &str) -> Option<usize> {
+    let lower = sentence.to_lowercase();
+    let phrase = NEGATING_PHRASES.iter().filter_map(|phrase| Some(lower.find(phrase)? + phrase.len())).min();
+    let is_between = |c: char| !c.is_alphanumeric() && c != '\'';
+    let mut end = 0;
+    let word = lower.split_inclusive(is_between).find_map(|word| {
+        end += word.len();
+        let alone = word.strip_suffix(is_between).unwrap_or(word);
+        let negates = NEGATIONS.contains(&alone) || alone.ends_with("n't");
+        negates.then_some(end - word.len() + alone.len())
+    });
+    let from = phrase.into_iter().chain(word).min()?;
+    // Another case may take more or fewer bytes.
+    let mut lower = 0;
+    sentence.char_indices().find_map(|(at, c)| {
+        lower += c.to_lowercase().map(char::len_utf8).sum::<usize>();
+        (lower >= from).then_some(at + c.len_utf8())
+    })
+}
+
+/// What ends a quotation that a character begins; none when it begins none.
+fn closing(c: char) -> Option<&'static [char]> {
+    match c {
+        '"' => Some(&['"']),
+        '`' => Some(&['`']),
+        '\u{201C}' => Some(&['\u{201D}']),
+        '\u{201E}' => Some(&['\u{201C}', '\u{201D}']),
+        '\u{AB}' => Some(&['\u{BB}']),
+        '\u{2018}' => Some(&['\u{2019}']),
+        _ => None,
+    }
+}
+
+/// Where a quotation ends that begins with a character of a line.
+fn end_of(line: &str, at: usize, c: char, ends: &[char]) -> Option<usize> {
     let rest = &line[at + c.len_utf8()..];
-    let ends: &[char] = match c {
-        '"' => &['"'],
-        '`' => &['`'],
-        '\u{201C}' => &['\u{201D}'],
-        '\u{201E}' => &['\u{201C}', '\u{201D}'],
-        '\u{AB}' => &['\u{BB}'],
-        '\u{2018}' => &['\u{2019}'],
-        _ => return None,
-    };
     let is_end = |(at, found): (usize, char)| {
         // A closing single quote is an apostrophe where a letter follows.
         let follows = rest[at + found.len_utf8()..].chars().next();
@@ -207,7 +265,7 @@ fn closing(line: &str, at: usize, c: char) -> Option<usize> {
     Some(at + c.len_utf8() + found.0)
 }
 
-fn plain(c: char) -> char {
+pub(crate) fn plain(c: char) -> char {
     match c {
         '\u{2018}' | '\u{2019}' | '\u{02BC}' => '\'',
         '\u{201C}' | '\u{201D}' | '\u{201E}' => '"',

@@ -25,6 +25,7 @@ fn start_of(parent: &Talk) -> (String, Start) {
     assert!(parent.session.outstanding().contains(&Effect::StartChild(call.clone())));
     let word = parent.session.child_start(&call).unwrap();
     assert_eq!((word.verb, word.id.as_str()), (Verb::Start, "start"));
+    assert!(word.body.body.agent.is_some());
     (word.to.session.to_string(), word.body.body)
 }
 
@@ -55,6 +56,7 @@ fn outcome(talk: &Talk) -> (Outcome, String) {
 fn the_child_s_end_is_the_call_s_result() {
     let (mut parent, mut child) = pair(Limits::default());
     assert!(child.item().messages[1].get().contains("Plan it."));
+    assert_eq!(start_of(&parent).1.agent.unwrap().as_str(), "p");
     assert_eq!(child.session.summary().parent.unwrap().as_str(), "s");
     child.reply_that_cost("The plan.", &[], Usage { input: 7, output: 3, ..Usage::default() }, 0.25);
     assert_eq!(child.session.phase(), Phase::Ended);
@@ -158,6 +160,44 @@ fn stop_and_pause_go_down_and_late_words_undo_nothing() {
     assert_eq!(late.body.outcome, Outcome::Cancelled);
     parent.hear_result(late);
     assert!(!parent.session.outstanding().contains(&Effect::TellChild(call)), "it has answered");
+}
+
+#[test]
+fn of_three_words_the_last_one_counts_in_whatever_order_they_come() {
+    let (mut parent, mut child) = pair(Limits::default());
+    let call = parent.open()[0].call.clone();
+    let mut words = Vec::new();
+    for pauses in [true, false, true] {
+        if pauses {
+            parent.pause();
+        } else {
+            parent.resume();
+        }
+        words.push(parent.session.child_word(&call).unwrap());
+    }
+    let [first, second, third] = <[_; 3]>::try_from(words).unwrap();
+    for word in [first, third, second] {
+        child.hear(word);
+    }
+    assert_eq!(child.session.phase(), Phase::Paused);
+}
+
+#[test]
+fn only_children_are_told_and_only_tools_are_cancelled() {
+    let mut talk = parent(Limits::default());
+    talk.reply("", &["{}", ASK]);
+    talk.pause();
+    talk.stop();
+    let told: Vec<String> = talk
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::ChildTold(told) => Some(format!("{} {}", told.verb, told.call)),
+            Event::CallCancelled(cancelled) => Some(format!("cancelled {}", cancelled.call)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, ["pause c1-1-2", "cancelled c1-1-1", "stop c1-1-2"]);
 }
 
 #[test]

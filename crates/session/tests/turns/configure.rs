@@ -2,7 +2,8 @@
 
 use contract::command::{Configure, ContinuationOverride, Features, Mode};
 use contract::event::Event;
-use contract::settings::{ContinuationSettings, Limits, ModelSettings};
+use contract::model::FailureKind;
+use contract::settings::{ContinuationSettings, Limits, ModelSettings, OnError};
 
 use crate::talk::{Cast, Talk};
 
@@ -91,6 +92,26 @@ fn another_model_answers_from_the_next_call_on_and_own_settings_stay() {
     });
     let continuation = configured.unwrap().agent.continuation;
     assert_eq!((continuation.max_iterations, continuation.limits.tool_calls), (3, Some(9)));
+}
+
+#[test]
+fn a_fallback_answers_on_until_another_model_is_asked_for() {
+    let model = |id: &str| ModelSettings { id: id.to_owned(), ..ModelSettings::default() };
+    let cast = |first: &str| Cast {
+        continuation: ContinuationSettings { on_error: OnError::Fallback, ..ContinuationSettings::default() },
+        model: model(first),
+        fallbacks: vec![model("second")],
+        ..Cast::default()
+    };
+    let mut talk = Talk::cast(cast("first"));
+    talk.fail(FailureKind::Auth);
+    assert_eq!(talk.item().model, "second");
+    talk.configure(settings(ContinuationOverride { max_iterations: Some(9), ..ContinuationOverride::default() }), None);
+    talk.reply(GO_ON, &[]);
+    assert_eq!(talk.item().model, "second", "limits change no model");
+    talk.configure(Configure { model: Some("third".to_owned()), ..Configure::default() }, Some(cast("third")));
+    talk.reply(GO_ON, &[]);
+    assert_eq!(talk.item().model, "third");
 }
 
 #[test]

@@ -1,0 +1,377 @@
+//! The plain way of hearing patterns: each over the whole text, each match weighed where it is found. The fast way must
+//! never hear anything else.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use regex::{Match, Regex, RegexBuilder};
+
+use crate::prose::{CONDITIONS, IDLE, NEGATING_PHRASES, NEGATIONS, Prose, TEXT_BYTES_MAX, plain};
+use crate::{Patterns, TEMPLATES, template};
+
+struct Plain {
+    text: String,
+    quoted: Vec<Range<usize>>,
+}
+
+impl Plain {
+    fn of(text: &str) -> Self {
+        let from = text.ceil_char_boundary(text.len().saturating_sub(TEXT_BYTES_MAX));
+        let mut prose = Self { text: String::new(), quoted: Vec::new() };
+        let mut fenced = false;
+        for line in text[from..].split_inclusive('\n') {
+            let fence = line.trim_start().starts_with("```");
+            if fenced || fence || line.trim_start().starts_with('>') {
+                let begin = prose.text.len();
+                prose.text.push_str(line);
+                prose.quoted.push(begin..prose.text.len());
+            } else {
+                prose.line(line);
+            }
+            fenced ^= fence;
+        }
+        prose
+    }
+
+    fn line(&mut self, line: &str) {
+        let mut quote: Option<(usize, usize)> = None;
+        for (at, c) in line.char_indices() {
+            if let Some((begin, end)) = quote {
+                if end == at {
+                    self.quoted.push(begin..self.text.len());
+                    quote = None;
+                }
+            } else if let Some(end) = closing(line, at, c) {
+                quote = Some((self.text.len() + 1, end));
+            }
+            self.text.push(plain(c));
+        }
+    }
+
+    fn is_quoted(&self, found: &Match<'_>) -> bool {
+        let lead = found.as_str().find(|c: char| c.is_alphanumeric() || c == '"').unwrap_or(0);
+        let at = found.start() + lead;
+        self.quoted.iter().any(|range| range.contains(&at))
+    }
+
+    fn is_negated(&self, found: &Match<'_>) -> bool {
+        let lower = self.sentence_before(found.end()).to_lowercase();
+        let mut words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
+        NEGATING_PHRASES.iter().any(|phrase| lower.contains(phrase))
+            || words.any(|word| NEGATIONS.contains(&word) || word.ends_with("n't"))
+    }
+
+    fn is_asked(&self, found: &Match<'_>) -> bool {
+        let after = &self.text[found.end()..];
+        let end = boundaries(after).next();
+        if end.is_some_and(|end| after[..end].ends_with('?')) {
+            return true;
+        }
+        let whole = self.sentence_before(found.end()).len() + end.unwrap_or(after.len());
+        let begin = found.end() - self.sentence_before(found.end()).len();
+        let lower = self.text[begin..begin + whole].to_lowercase();
+        let said = found.as_str().to_lowercase();
+        CONDITIONS.iter().any(|condition| lower.contains(condition)) || IDLE.iter().any(|idle| said.contains(idle))
+    }
+
+    fn sentence_before(&self, end: usize) -> &str {
+        let before = &self.text[..end];
+        boundaries(before).filter(|at| *at < end).last().map_or(before, |at| &before[at..])
+    }
+
+    /// The pattern whose match ends last among those that count, and where it ends.
+    fn last<'a>(&self, list: &'a [Regex], counts: impl Fn(&Match<'_>) -> bool) -> Option<(&'a str, usize)> {
+        let ends = list.iter().filter_map(|regex| {
+            let matches = regex.find_iter(&self.text).filter(|found| !self.is_quoted(found) && counts(found));
+            matches.last().map(|found| (regex.as_str(), found.end()))
+        });
+        ends.reduce(|best, next| if next.1 > best.1 { next } else { best })
+    }
+}
+
+fn boundaries(text: &str) -> impl Iterator<Item = usize> {
+    let ends = |at: usize, c: char| {
+        let rest = &text[at + c.len_utf8()..];
+        c == '\n'
+            || (matches!(c, '.' | '!' | '?' | ';' | '\u{2026}') && rest.chars().next().is_none_or(char::is_whitespace))
+    };
+    text.char_indices().filter(move |(at, c)| ends(*at, *c)).map(|(at, c)| at + c.len_utf8())
+}
+
+fn closing(line: &str, at: usize, c: char) -> Option<usize> {
+    let rest = &line[at + c.len_utf8()..];
+    let ends: &[char] = match c {
+        '"' => &['"'],
+        '`' => &['`'],
+        '\u{201C}' => &['\u{201D}'],
+        '\u{201E}' => &['\u{201C}', '\u{201D}'],
+        '\u{AB}' => &['\u{BB}'],
+        '\u{2018}' => &['\u{2019}'],
+        _ => return None,
+    };
+    let is_end = |(at, found): (usize, char)| {
+        let follows = rest[at + found.len_utf8()..].chars().next();
+        ends.contains(&found) && (c != '\u{2018}' || !follows.is_some_and(char::is_alphanumeric))
+    };
+    rest.char_indices().find(|place| is_end(*place)).map(|(found, _)| at + c.len_utf8() + found)
+}
+
+/// Both lists, compiled in both ways.
+struct Both {
+    quick: Patterns,
+    continuation: Vec<Regex>,
+    termination: Vec<Regex>,
+}
+
+impl Both {
+    fn of(continuation: &[String], termination: &[String]) -> Self {
+        let build = |pattern: &String| RegexBuilder::new(pattern).case_insensitive(true).multi_line(true).build();
+        let compiled = |list: &[String]| list.iter().map(|pattern| build(pattern).unwrap()).collect();
+        Self {
+            quick: Patterns::of(continuation, termination).unwrap(),
+            continuation: compiled(continuation),
+            termination: compiled(termination),
+        }
+    }
+
+    fn check(&self, text: &str) -> Result<(), TestCaseError> {
+        let prose = Plain::of(text);
+        let done = prose.last(&self.termination, |found| !prose.is_negated(found));
+        let more = prose.last(&self.continuation, |found| !prose.is_asked(found));
+        let plainly = match (done, more) {
+            (Some(done), Some(more)) if more.1 > done.1 => Some((true, more.0)),
+            (Some(done), _) => Some((false, done.0)),
+            (None, more) => more.map(|more| (true, more.0)),
+        };
+        let quickly = self.quick.hear(text).map(|heard| (heard.continues, heard.pattern));
+        prop_assert_eq!(quickly, plainly, "{:?} {:?}", text, self.quick);
+        Ok(())
+    }
+}
+
+/// The templates, compiled once.
+static TEMPLATED: LazyLock<Vec<Both>> = LazyLock::new(|| {
+    let settings = TEMPLATES.iter().filter_map(|known| template(known.name));
+    settings.map(|settings| Both::of(&settings.continuation_patterns, &settings.termination_patterns)).collect()
+});
+
+/// Every match is offered, in the same order, with only those lines looked at in which one can be.
+fn every_match(both: &Both, text: &str) -> Result<(), TestCaseError> {
+    let prose = Prose::of(text);
+    let places = both.quick.sieve.sift(&prose.text);
+    for ((quick, plain), place) in
+        both.quick.all.iter().zip(both.termination.iter().chain(&both.continuation)).zip(places)
+    {
+        let offered = RefCell::new(Vec::new());
+        let refuse = |found: &Range<usize>| {
+            offered.borrow_mut().push(found.clone());
+            false
+        };
+        quick.last(&prose, &place, 0, refuse);
+        let mut offered = offered.into_inner();
+        offered.reverse();
+        let plainly: Vec<Range<usize>> = plain.find_iter(&prose.text).map(|found| found.range()).collect();
+        prop_assert_eq!(&offered, &plainly, "{} in {:?}, {:?}", plain, prose.text, place);
+    }
+    Ok(())
+}
+
+/// Phrases that the templates look for, with all that can come between.
+fn replies() -> impl Strategy<Value = String> {
+    let phrase = prop::sample::select(vec![
+        "now I'll read",
+        "I\u{2019}m going to look",
+        "let me check",
+        "let me proceed",
+        "next",
+        "Next step:",
+        "next, reading it now",
+        "checking",
+        "all",
+        "done",
+        "all done",
+        "finished",
+        "is done",
+        "is complete",
+        "completed successfully",
+        "successfully added",
+        "task",
+        "every",
+        "not",
+        "once",
+        "If you like",
+        "please",
+        "isn't",
+        "everything is in place",
+        "no further",
+        "I'll wait",
+        "the next step is to",
+        "that's it",
+        "I've finished",
+        "plan is ready",
+        "summary of changes",
+        "now for ",
+        "here I go",
+    ]);
+    let between = prop::sample::select(BETWEEN.to_vec());
+    let pieces = prop::collection::vec(prop_oneof![phrase, between], 0..24);
+    pieces.prop_map(|pieces| pieces.concat())
+}
+
+/// What comes between words.
+const BETWEEN: &[&str] = &[
+    " ",
+    " ",
+    " ",
+    ", ",
+    ". ",
+    ".",
+    "!",
+    "? ",
+    "; ",
+    ": ",
+    "\u{2026} ",
+    "... ",
+    "\n",
+    "\n",
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\n- ",
+    "\n* **",
+    "**",
+    "\n> ",
+    "\n```\n",
+    "```",
+    "`",
+    "\"",
+    "\u{201C}",
+    "\u{201D}",
+    "\u{201E}",
+    "\u{2018}",
+    "\u{2019}",
+    "\u{AB}",
+    "\u{BB}",
+    "\u{2014}",
+    " \u{2013} ",
+    "\u{2705}",
+    "\u{E9}",
+    "\u{17F}",
+    "\u{212A}",
+    "\u{130}",
+    "\u{1F980}",
+    "\u{FE0F}",
+    "\t",
+    "_",
+    "'",
+    "-",
+    "",
+    "\u{A0}",
+    "\u{2028}",
+];
+
+/// Words that are the same for patterns and texts, so that many match.
+const WORDS: &[&str] = &["all", "done", "alldone", "ask", "k. ", ".al", "...", "x", "sss", "a"];
+
+fn texts() -> impl Strategy<Value = String> {
+    let ends = prop::sample::select(vec![
+        "\n", "\n", "\n", " ", ".\n", "\n.\n", ". ", ".", "\n- ", "\u{17F}", "\u{212A}", "\r\n", "\u{2014}", "S",
+        "\u{E9}",
+    ]);
+    let word = prop::sample::select(WORDS.to_vec());
+    prop::collection::vec(prop_oneof![word, ends], 0..16).prop_map(|pieces| pieces.concat())
+}
+
+/// Patterns of all that the syntax has.
+fn patterns() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(WORDS.to_vec()).prop_map(str::to_owned);
+    let other = prop::sample::select(vec![
+        r"\b",
+        "^",
+        "$",
+        r"\A",
+        r"\z",
+        r"\B",
+        r"\b{start}",
+        r"\b{end-half}",
+        r"\w+",
+        r"\w",
+        ".",
+        ".*",
+        ".+?",
+        ".?",
+        "[a-z]{2,}",
+        "[^.!?]*",
+        "[ab]",
+        "[^a]",
+        r"[^\n]{0,9}",
+        "[kK]",
+        " ",
+        " ",
+        "(?s:.)",
+        "(?s:.*)",
+        "(?-i:K)",
+        "(?i:S)",
+        "(?R:$)",
+        "(?-m:^)",
+        "(?-m:$)",
+        "(?-u:\\b)",
+        "\u{E9}",
+        "\u{17F}",
+        "\u{2014}",
+        "(?:)",
+        "[a&&b]",
+        "(?i:all|done)",
+    ]);
+    let around = prop::sample::select(vec![
+        r"\s+",
+        r"\s*",
+        r"\s",
+        r"\W*",
+        r"\W",
+        "\n",
+        r"\n*",
+        r"[.!?:]\s+",
+        r"\W+",
+        r"(?:^|[.]\s+)",
+        r"(?:\s*$|\.)",
+    ]);
+    let leaf = prop_oneof![4 => word, 2 => other.prop_map(str::to_owned), 3 => around.prop_map(str::to_owned)];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            4 => prop::collection::vec(inner.clone(), 1..5).prop_map(|parts| parts.concat()),
+            2 => prop::collection::vec(inner.clone(), 2..4).prop_map(|parts| format!("(?:{})", parts.join("|"))),
+            1 => (inner, prop::sample::select(vec!["?", "*", "+", "+?", "{2}", "{1,3}", "{0,2}", "{1}"]))
+                .prop_map(|(part, times)| format!("({part}){times}")),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn templates_hear_what_they_hear_plainly(text in replies()) {
+        for both in TEMPLATED.iter() {
+            both.check(&text)?;
+        }
+    }
+
+    #[test]
+    fn no_match_is_missed_and_none_is_added(
+        texts in prop::collection::vec(texts(), 1..8),
+        continuation in prop::collection::vec(patterns(), 1..3),
+        termination in prop::collection::vec(patterns(), 0..2),
+    ) {
+        let usable = |list: Vec<String>| -> Vec<String> {
+            list.into_iter().filter(|one| Patterns::check(one).is_ok()).collect()
+        };
+        let both = Both::of(&usable(continuation), &usable(termination));
+        for text in texts {
+            every_match(&both, &text)?;
+            both.check(&text)?;
+        }
+    }
+}
