@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use contract::event::Event;
+use contract::limits::COMMAND_AGE_MAX;
 use contract::settings::ContinuationSettings;
 
 use crate::talk::Talk;
@@ -41,4 +42,22 @@ fn a_whole_reply_of_an_older_attempt_is_taken() {
     talk.reply_of(2, "Done twice.");
     let replies = talk.events.iter().filter(|event| matches!(event, Event::AiFullReceived(_))).count();
     assert_eq!(replies, 1);
+}
+
+#[test]
+fn a_command_that_is_too_old_changes_nothing() {
+    for (age, refused) in [(COMMAND_AGE_MAX, None), (COMMAND_AGE_MAX + Duration::from_millis(1), Some("stale_command"))]
+    {
+        let mut talk = Talk::begin(ContinuationSettings::default());
+        let sent = talk.now;
+        talk.now += u64::try_from(age.as_millis()).unwrap();
+        talk.sent = Some(contract::Timestamp::from_millis(sent));
+        talk.stop();
+        let told = talk.events.iter().find_map(|event| match event {
+            Event::InputIgnored(ignored) => Some(ignored.refusal.clone()),
+            _ => None,
+        });
+        assert_eq!(told.as_ref().map(|refusal| refusal.code.as_str()), refused, "{age:?}");
+        assert!(told.is_none_or(|refusal| refusal.message.contains("12 hours")));
+    }
 }

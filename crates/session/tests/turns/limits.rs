@@ -149,3 +149,16 @@ fn a_stop_and_a_pause_while_a_person_is_asked() {
     talk.resume();
     assert!(talk.call().is_some());
 }
+
+#[test]
+fn a_call_that_was_not_made_before_is_progress_whatever_comes_of_it() {
+    let mut talk = Talk::begin(settings(Limits { no_progress: 1, ..Limits::default() }));
+    talk.reply("", &[r#"{"a":1}"#]);
+    talk.results("ok");
+    talk.reply("", &[r#"{"a":2}"#, r#"{"a":2}"#]);
+    talk.results("ok");
+    assert_eq!(talk.stop_reason(), None, "a new call, and the same again");
+    talk.reply("", &[r#"{"a":2}"#]);
+    talk.results("ok");
+    assert_eq!(talk.stop_reason(), Some("repetition"));
+}

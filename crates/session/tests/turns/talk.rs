@@ -28,6 +28,8 @@ pub(crate) struct Talk {
     pub(crate) now: u64,
     inputs: u64,
     told: Option<u64>,
+    /// When the edge took the next command in.
+    pub(crate) sent: Option<Timestamp>,
 }
 
 /// Who talks, and how.
@@ -92,6 +94,7 @@ impl Talk {
             now: 1_000_000,
             inputs: 0,
             told: None,
+            sent: None,
         }
     }
 
@@ -168,7 +171,7 @@ impl Talk {
             told: self.told,
             reference: InputRef { kind, id: CommandId::new(id).unwrap() },
             control_seq: client.then_some(self.inputs),
-            sent: None,
+            sent: self.sent,
             by: None,
             traceparent: None,
             tools: Some(Arc::new(vec![tool, session::delegate_spec()])),
