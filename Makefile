@@ -8,8 +8,9 @@ CARGO ?= cargo
 
 .DEFAULT_GOAL := help
 FAULTS ?= 100
+FUZZ_SECONDS ?= 600
 
-.PHONY: help setup run up up-apart test check deploy-check sim chaos bench clean
+.PHONY: help setup run up up-apart test check deploy-check sim fuzz chaos bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -40,6 +41,9 @@ deploy-check: setup ## The image's files, manifests and NATS permissions, withou
 
 sim: ## Simulate sessions in virtual time: many seeds, then planted bugs; LONG=1: ten million inputs
 	$(CARGO) run --quiet --profile sim --locked --package simulation --bin sim $(if $(LONG),-- --inputs 10000000 --fleets 5000)
+
+fuzz: ## Feed what reads foreign bytes with random ones, FUZZ_SECONDS (600) for each target; needs nightly and cargo-fuzz
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 bench: setup ## Measure the loop, next to what as many raw messages cost; about two minutes
 	@$(CARGO) run --quiet --release --locked --package bench

@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("edge", &["bus", "contract", "proto", "service", "session", "telemetry"]),
 ];
 /// What stands above all of them and may know any: the command, and what measures and tests.
-const ABOVE: &[&str] = &["ailoop", "ailoop-tests", "bench", "simulation"];
+const ABOVE: &[&str] = &["ailoop", "ailoop-tests", "bench", "properties", "simulation"];
 /// What has no place where nothing waits, nothing is timed and nothing is random.
 const IMPURE: &[&str] = &[
     "async-nats",

@@ -5,6 +5,7 @@
 mod anatomy;
 mod floor;
 mod load;
+mod memory;
 mod model;
 mod nats;
 mod process;
@@ -12,6 +13,7 @@ mod pure;
 mod report;
 mod run;
 mod stage;
+mod talk;
 mod tool;
 
 use std::process::ExitCode;
@@ -38,6 +40,12 @@ enum Part {
     },
     /// The pure core alone, in seconds: prints `core.*` and writes nothing.
     Core,
+    /// Sessions in memory.
+    #[command(hide = true)]
+    Memory {
+        /// Bytes of a transcript.
+        bytes: usize,
+    },
     /// The model server.
     #[command(hide = true)]
     Model,
@@ -72,6 +80,7 @@ async fn play(part: Option<Part>, plan: &run::Plan) -> anyhow::Result<()> {
     match part {
         None => run::run(plan).await,
         Some(Part::Core) => report::core(),
+        Some(Part::Memory { bytes }) => memory::say(bytes),
         Some(Part::Model) => model::serve().await,
         Some(Part::Tool { nats }) => tool::serve(&nats).await,
         Some(Part::Raw(raw)) => floor::raw(raw).await,

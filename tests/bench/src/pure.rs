@@ -2,26 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
-use contract::command::{Features, Start, Verb};
-use contract::compose::{ComposeReply, ComposeRequest, Composed};
-use contract::event::{InputKind, InputRef, StopReason};
-use contract::ids::CallId;
-use contract::model::{Content, FinishReason, ModelFinished, ResultMeta, ToolCall, Usage};
-use contract::settings::{AgentSettings, ContinuationSettings, Limits, ModelSettings, ToolFilter};
-use contract::subject::SessionKey;
-use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
-use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
+use contract::command::Features;
+use contract::compose::{ComposeReply, ComposeRequest};
+use contract::event::StopReason;
+use contract::model::FinishReason;
+use contract::{AgentId, TenantId};
 use prompt_composer::Book;
 use reply::Patterns;
 use session::continuation::{Facts, decide};
-use session::{Body, Input, Session, StartInput};
 
 use crate::load::percentile;
+use crate::memory;
+use crate::talk::{NOW, Talk, spec};
 
 /// Calls of each kind that are timed.
 const ROUNDS: usize = 5_000;
@@ -32,15 +28,15 @@ const REPLY_BYTES: usize = 4 << 10;
 /// Tools of the prompt that is composed.
 const TOOLS: usize = 40;
 
-/// A figure: its name, microseconds.
+/// A figure: its name and value, in microseconds unless it is said otherwise.
 pub(crate) type Timed = (&'static str, f64);
 
-/// Measures everything.
-pub(crate) fn measure() -> anyhow::Result<Vec<Timed>> {
+/// Measures everything: what takes time, and what takes memory, each as a multiple.
+pub(crate) fn measure() -> anyhow::Result<(Vec<Timed>, Vec<Timed>)> {
     let mut figures = deciding()?;
     figures.extend(reading()?);
     figures.extend(composing()?);
-    Ok(figures)
+    Ok((figures, memory::measure()?))
 }
 
 /// Median and 99th percentile of one call, in microseconds.
@@ -56,109 +52,9 @@ fn time(mut call: impl FnMut()) -> (f64, f64) {
     (percentile(&took, 50), percentile(&took, 99))
 }
 
-fn spec(name: &str) -> anyhow::Result<ToolSpec> {
-    Ok(ToolSpec {
-        name: ToolName::new(name)?,
-        description: "Looks something up and says what it found.".to_owned(),
-        parameters: Json::parse(r#"{"type":"object","properties":{"query":{"type":"string"}},"required":["query"]}"#)?,
-        effect: EffectClass::Pure,
-        approval: Approval::Never,
-        timeout_ms: None,
-        max_output: None,
-        instructions: Some("Use it before you guess.".to_owned()),
-        version: "1.0.0".to_owned(),
-    })
-}
-
-/// A session in which time stands still.
-struct Talk {
-    session: Session,
-    tools: Arc<Vec<ToolSpec>>,
-}
-
-impl Talk {
-    fn begin() -> anyhow::Result<Self> {
-        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s")? };
-        let mut talk = Self { session: Session::new(key), tools: Arc::new(vec![spec("look")?]) };
-        let limits = Limits { repetition: 0, no_progress: 0, ..Limits::default() };
-        let continuation = ContinuationSettings { max_iterations: 200, limits, ..ContinuationSettings::default() };
-        let composed = Composed {
-            prompt: "You are measured.".to_owned(),
-            fingerprint: String::new(),
-            components: Vec::new(),
-            warnings: Vec::new(),
-            fallbacks: Vec::new(),
-            agent: AgentSettings {
-                id: AgentId::new("e")?,
-                name: "E".to_owned(),
-                continuation,
-                tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
-            },
-            model: ModelSettings { multi_tool: true, max_parallel_tools: 4, ..ModelSettings::default() },
-        };
-        let start = Start { prompt: Some(Content::Text("Measure.".to_owned())), ..Start::default() };
-        let body = Body::Start(Box::new(StartInput { start, history: Vec::new(), composed: Ok(Box::new(composed)) }));
-        talk.fold(&talk.input(Verb::Start, "begin", body)?);
-        Ok(talk)
-    }
-
-    fn input(&self, verb: Verb, id: &str, body: Body) -> anyhow::Result<Input> {
-        Ok(Input {
-            told: None,
-            reference: InputRef { kind: InputKind::Control(verb), id: CommandId::new(id)? },
-            control_seq: None,
-            sent: None,
-            by: None,
-            traceparent: None,
-            tools: Some(self.tools.clone()),
-            body,
-        })
-    }
-
-    fn fold(&mut self, input: &Input) {
-        let decision = self.session.decide(Timestamp::from_millis(1_000_000), std::slice::from_ref(input));
-        self.session.fold(self.session.next_slot(), decision.at, &decision.events);
-    }
-
-    /// The reply to the open model call.
-    fn reply(&self, text: &str, calls: bool) -> anyhow::Result<Input> {
-        let open = self.session.open_calls();
-        let call = open.first().and_then(|call| call.strip_suffix(".1")).context("no call is open")?;
-        let tool_calls = if calls { vec![ToolCall::new("x", "look", r#"{"query":"a"}"#)] } else { Vec::new() };
-        let finished = ModelFinished {
-            meta: ResultMeta { v: 1, slot: 0, call: CallId::new(call)?, attempt: 1 },
-            text: text.to_owned(),
-            reasoning: String::new(),
-            tool_calls,
-            finish_reason: FinishReason::Stop,
-            raw_finish_reason: String::new(),
-            usage: Usage::default(),
-            cost_usd: 0.0,
-            provider: String::new(),
-            model: String::new(),
-            latency_ms: 1,
-        };
-        self.input(Verb::ModelFinished, &format!("{call}-1"), Body::ModelFinished(Box::new(finished)))
-    }
-
-    fn result(&self, content: &str) -> anyhow::Result<Input> {
-        let open = self.session.open_calls();
-        let call = open.first().and_then(|call| call.strip_suffix(".1")).context("no call is open")?;
-        let result = ToolResult {
-            used: None,
-            meta: ResultMeta { v: 1, slot: 0, call: CallId::new(call)?, attempt: 1 },
-            outcome: Outcome::Ok,
-            content: content.to_owned(),
-            code: None,
-            duration_ms: 1,
-        };
-        self.input(Verb::ProvideToolResult, &format!("{call}-1"), Body::ToolResult(result))
-    }
-}
-
 /// One decision about a reply with a tool call, after a long conversation.
 fn deciding() -> anyhow::Result<Vec<Timed>> {
-    let mut talk = Talk::begin()?;
+    let (mut talk, _) = Talk::begin()?;
     while talk.session.messages().len() < MESSAGES {
         talk.fold(&talk.reply("I look further, since the last result did not tell.", true)?);
         talk.fold(&talk.result(&"a line of what was found\n".repeat(20))?);
@@ -166,23 +62,27 @@ fn deciding() -> anyhow::Result<Vec<Timed>> {
     let input = talk.reply("I look once more.", true)?;
     let inputs = std::slice::from_ref(&input);
     let (p50, p99) = time(|| {
-        black_box(talk.session.decide(Timestamp::from_millis(1_000_001), black_box(inputs)));
+        black_box(talk.session.decide(NOW, black_box(inputs)));
     });
     Ok(vec![("core.decide_us_p50", p50), ("core.decide_us_p99", p99)])
 }
 
-/// Reading a reply of 4 KiB and hearing its patterns: prose with an envelope at its end, and prose alone.
+/// Reading a reply of 4 KiB and hearing its patterns: prose alone, prose in which every line nearly says what patterns look
+/// for, and prose with an envelope at its end.
 fn reading() -> anyhow::Result<Vec<Timed>> {
     let settings = reply::template("plain_words").context("no template")?;
     let patterns = Patterns::compile(&settings)?;
     let prose =
         "The parser accepts trailing commas in arrays, but not in objects; the tests say so. ".repeat(REPLY_BYTES / 84);
-    let plain = format!("{prose}\n\nNext, I'll write the fix.");
+    let announced = |prose: &str| format!("{prose}\n\nNext, I'll write the fix.");
+    let line = "- Read the caf\u{e9} module \u{2014} it\u{2019}s not done until every test is green; what\u{2019}s next is yours\u{2026}\n";
+    let (plain, phrases) = (announced(&prose), announced(&line.repeat(REPLY_BYTES / line.len())));
     let signalled =
         format!("{prose}\n```json\n{{\"continuation\":{{\"status\":\"CONTINUE\",\"reason\":\"more\"}}}}\n```");
     let mut figures = Vec::new();
     for (name, name99, text) in [
         ("core.read_pattern_us_p50", "core.read_pattern_us_p99", &plain),
+        ("core.read_phrases_us_p50", "core.read_phrases_us_p99", &phrases),
         ("core.read_signal_us_p50", "core.read_signal_us_p99", &signalled),
     ] {
         let mut continues = true;

@@ -60,9 +60,11 @@ pub(crate) fn core() -> anyhow::Result<()> {
 
 fn pure_figures() -> anyhow::Result<Vec<Figure>> {
     note("the pure core");
-    let figure =
-        |(name, us): pure::Timed| Figure { name: name.to_owned(), value: rounded(us), unit: "us", floor: None };
-    Ok(pure::measure()?.into_iter().map(figure).collect())
+    let (times, ratios) = pure::measure()?;
+    let figure = |unit| {
+        move |(name, value): pure::Timed| Figure { name: name.to_owned(), value: rounded(value), unit, floor: None }
+    };
+    Ok(times.into_iter().map(figure("us")).chain(ratios.into_iter().map(figure("x"))).collect())
 }
 
 fn figures(level: &Level) -> Vec<Figure> {

@@ -1,0 +1,4 @@
+//! Agents.yaml: any bytes.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::agents(data));

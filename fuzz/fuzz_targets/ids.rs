@@ -1,0 +1,4 @@
+//! Ids and subjects: any bytes.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::ids(data));

@@ -1,0 +1,4 @@
+//! What a reply says: any bytes.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::signal(data));

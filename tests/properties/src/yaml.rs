@@ -1,0 +1,61 @@
+//! Whatever stands in a configuration file.
+
+use std::time::{Duration, Instant};
+
+use contract::{AgentId, limits};
+use prompt_composer::agents;
+use service::continuation::Layer;
+use service::models;
+use service::paths::TextFile;
+
+/// Longer than any file of this size takes, on a machine that does other things too, checked by sanitizers.
+const TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Reading agents is total and takes no longer than it should; whoever is taken has settings that sessions can use.
+pub fn agents(data: &[u8]) {
+    let file = file(data, agents::FILE);
+    let Ok(read) = in_time(|| agents::parse(&file)) else { return };
+    for agent in read.all() {
+        let settings = agent.settings(&Layer::default());
+        assert_eq!(read.find(Some(&settings.id)).ok(), Some(agent));
+        assert!((1..=limits::ITERATIONS_MAX).contains(&settings.continuation.max_iterations));
+        assert!(settings.continuation.timeout > 0);
+        let lists = [&settings.continuation.continuation_patterns, &settings.continuation.termination_patterns];
+        assert!(lists.iter().all(|list| list.len() <= reply::PATTERNS_MAX), "{settings:?}");
+        assert!(!agent.prompt.contains(['/', '\\']), "{:?}", agent.prompt);
+    }
+    for name in [None, AgentId::new("e").ok(), AgentId::new("nobody").ok()] {
+        if let Err(error) = read.find(name.as_ref()) {
+            assert!(!error.is_empty());
+        }
+    }
+}
+
+/// Reading models is total and takes no longer than it should; whatever is found has the provider that it names.
+pub fn models(data: &[u8]) {
+    let file = file(data, models::FILE);
+    let Ok(read) = in_time(|| models::parse(&file)) else { return };
+    let ids = read.models.keys().cloned().chain(["gpt-5".to_owned(), "local/any".to_owned(), String::new()]);
+    for id in ids {
+        match read.resolve(&id) {
+            Ok(resolved) => {
+                assert_eq!(read.providers.get(&resolved.provider), Some(&resolved.provider_entry));
+                assert!(resolved.settings().max_parallel_tools >= 1);
+            }
+            Err(unknown) => assert!(!read.models.contains_key(&id), "{unknown}"),
+        }
+    }
+}
+
+fn file(data: &[u8], name: &str) -> TextFile {
+    TextFile { origin: name.to_owned(), text: String::from_utf8_lossy(data).into_owned() }
+}
+
+/// Errors are shown to people, so showing them is part of it.
+#[allow(clippy::disallowed_methods, reason = "time is what is held here")]
+fn in_time<T, E: ToString>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+    let began = Instant::now();
+    let read = read().map_err(|error| error.to_string());
+    assert!(began.elapsed() < TIME_MAX, "it took {:?}", began.elapsed());
+    read
+}

@@ -1,0 +1,23 @@
+//! The inputs that the fuzzer kept, on a stable toolchain.
+
+#![allow(clippy::unwrap_used, reason = "tests may")]
+
+use std::fs;
+use std::path::Path;
+
+/// Beyond this a corpus is no longer small; `make fuzz` says how to make it smaller.
+const FILES_MAX: usize = 200;
+const BYTES_MAX: u64 = 4 << 10;
+
+#[test]
+fn what_holds_of_any_bytes_holds_of_those_that_are_kept() {
+    for (name, property) in properties::ALL {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+        let files: Vec<_> = fs::read_dir(&corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!((1..=FILES_MAX).contains(&files.len()), "{name} has {} files", files.len());
+        for file in files {
+            assert!(file.metadata().unwrap().len() <= BYTES_MAX, "{} is large", file.display());
+            property(&fs::read(&file).unwrap());
+        }
+    }
+}
