@@ -284,9 +284,9 @@ pub struct ContinuationOverride {
     /// Patterns that mean "done".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_patterns: Option<Vec<String>>,
-    /// What a turn may use besides.
+    /// What a turn may use besides, each limit by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub limits: Option<crate::settings::Limits>,
+    pub limits: Option<crate::settings::LimitsOverride>,
     /// What happens at a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_limit: Option<crate::settings::OnLimit>,
@@ -323,7 +323,7 @@ impl ContinuationOverride {
             continue_on_length: continue_on_length.unwrap_or(base.continue_on_length),
             continuation_patterns: continuation_patterns.unwrap_or_else(|| base.continuation_patterns.clone()),
             termination_patterns: termination_patterns.unwrap_or_else(|| base.termination_patterns.clone()),
-            limits: limits.unwrap_or(base.limits),
+            limits: limits.unwrap_or_default().over(base.limits),
             on_limit: on_limit.unwrap_or(base.on_limit),
             on_error: on_error.unwrap_or(base.on_error),
             prune: prune.unwrap_or(base.prune),
@@ -341,7 +341,10 @@ impl ContinuationOverride {
             continue_on_length: later.continue_on_length.or(self.continue_on_length),
             continuation_patterns: later.continuation_patterns.or(self.continuation_patterns),
             termination_patterns: later.termination_patterns.or(self.termination_patterns),
-            limits: later.limits.or(self.limits),
+            limits: match (self.limits, later.limits) {
+                (Some(limits), Some(later)) => Some(limits.and(later)),
+                (limits, later) => later.or(limits),
+            },
             on_limit: later.on_limit.or(self.on_limit),
             on_error: later.on_error.or(self.on_error),
             prune: later.prune.or(self.prune),

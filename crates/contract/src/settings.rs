@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ids::{AgentId, ToolName};
 
@@ -56,6 +57,103 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { tokens: None, cost_usd: None, tool_calls: None, repetition: 3, no_progress: 4 }
+    }
+}
+
+/// [`Limits`] as one layer of settings says them, each by itself: what is left out stays as the layer below has it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "limits", description = "Each counts by itself; null takes one off that the layer below sets.")]
+pub struct LimitsOverride {
+    /// Tokens, in and out together.
+    #[schemars(with = "Option<u64>")]
+    #[serde(skip_serializing_if = "Cap::is_unsaid")]
+    pub tokens: Cap<u64>,
+    /// US dollars.
+    #[schemars(with = "Option<f64>")]
+    #[serde(skip_serializing_if = "Cap::is_unsaid")]
+    pub cost_usd: Cap<f64>,
+    /// Tool calls.
+    #[schemars(with = "Option<u32>")]
+    #[serde(skip_serializing_if = "Cap::is_unsaid")]
+    pub tool_calls: Cap<u32>,
+    /// How often the same call with the same arguments may be made; 0: as often as the model likes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repetition: Option<u32>,
+    /// Steps in a row that may bring nothing new; 0: as many as the model likes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_progress: Option<u32>,
+}
+
+/// What a layer says of a limit that may be off.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Cap<T> {
+    /// Nothing.
+    #[default]
+    Unsaid,
+    /// `null`: as much as it takes.
+    Off,
+    /// As much as this.
+    At(T),
+}
+
+impl<T> Cap<T> {
+    /// Whether the layer says nothing of it.
+    pub const fn is_unsaid(&self) -> bool {
+        matches!(self, Self::Unsaid)
+    }
+
+    fn over(self, below: Option<T>) -> Option<T> {
+        match self {
+            Self::Unsaid => below,
+            Self::Off => None,
+            Self::At(value) => Some(value),
+        }
+    }
+
+    fn or(self, other: Self) -> Self {
+        if self.is_unsaid() { other } else { self }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Cap<T> {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(value)?.map_or(Self::Off, Self::At))
+    }
+}
+
+impl<T: Serialize> Serialize for Cap<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Unsaid | Self::Off => serializer.serialize_none(),
+            Self::At(value) => serializer.serialize_some(value),
+        }
+    }
+}
+
+impl LimitsOverride {
+    /// The limits with what this one replaces.
+    #[must_use]
+    pub fn over(self, below: Limits) -> Limits {
+        Limits {
+            tokens: self.tokens.over(below.tokens),
+            cost_usd: self.cost_usd.over(below.cost_usd),
+            tool_calls: self.tool_calls.over(below.tool_calls),
+            repetition: self.repetition.unwrap_or(below.repetition),
+            no_progress: self.no_progress.unwrap_or(below.no_progress),
+        }
+    }
+
+    /// Both, where the later one wins.
+    #[must_use]
+    pub fn and(self, later: Self) -> Self {
+        Self {
+            tokens: later.tokens.or(self.tokens),
+            cost_usd: later.cost_usd.or(self.cost_usd),
+            tool_calls: later.tool_calls.or(self.tool_calls),
+            repetition: later.repetition.or(self.repetition),
+            no_progress: later.no_progress.or(self.no_progress),
+        }
     }
 }
 

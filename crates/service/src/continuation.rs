@@ -1,10 +1,10 @@
 //! `continuation_config`, as an agent and a model may have it: one layer each, and what the layers come to.
 
 use contract::limits::ITERATIONS_MAX;
-use contract::settings::{ContinuationSettings, Limits, OnError, OnLimit, Prune};
+use contract::settings::{ContinuationSettings, LimitsOverride, OnError, OnLimit, Prune};
 use reply::Patterns;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
@@ -48,8 +48,8 @@ pub struct ContinuationEntry {
     /// Regular expressions, case-insensitive, that mean "done"; they are tried first, and [] means none.
     #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     termination_patterns: Option<Spanned<Vec<Spanned<String>>>>,
-    /// What a turn may use besides.
-    limits: Option<LimitsEntry>,
+    /// What a turn may use besides, each limit by itself: an agent that changes one does not take off those of its model.
+    limits: Option<LimitsOverride>,
     /// What happens at a limit: the turn ends, or a person is asked.
     #[schemars(schema_with = "schema::words_or_none::<OnLimit>")]
     on_limit: Option<OnLimit>,
@@ -75,51 +75,6 @@ fn with_alias(schema: &mut Schema) {
     }
 }
 
-/// Each limit by itself, so that an agent that changes one does not take off those of its model. `null` takes one off.
-#[derive(Debug, Clone, PartialEq, Deserialize, Default, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(rename = "limits", description = "Each counts by itself; null takes one off that the model sets.")]
-struct LimitsEntry {
-    /// Tokens, in and out together.
-    #[schemars(with = "Option<u64>")]
-    tokens: Cap<u64>,
-    /// US dollars.
-    #[schemars(with = "Option<f64>")]
-    cost_usd: Cap<f64>,
-    /// Tool calls.
-    #[schemars(with = "Option<u32>")]
-    tool_calls: Cap<u32>,
-    /// How often the same call with the same arguments may be made; 0: as often as the model likes.
-    repetition: Option<u32>,
-    /// Steps in a row that may bring nothing new; 0: as many as the model likes.
-    no_progress: Option<u32>,
-}
-
-/// What is said of a limit that may be off.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-enum Cap<T> {
-    #[default]
-    Unsaid,
-    Off,
-    At(T),
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Cap<T> {
-    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
-        Ok(Option::deserialize(value)?.map_or(Self::Off, Self::At))
-    }
-}
-
-impl<T> Cap<T> {
-    fn over(self, below: Option<T>) -> Option<T> {
-        match self {
-            Self::Unsaid => below,
-            Self::Off => None,
-            Self::At(value) => Some(value),
-        }
-    }
-}
-
 /// What an agent or a model says of its own; what it does not say is left to the layers below.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Layer {
@@ -131,7 +86,7 @@ pub struct Layer {
     continue_on_length: Option<bool>,
     continuation_patterns: Option<Vec<String>>,
     termination_patterns: Option<Vec<String>>,
-    limits: LimitsEntry,
+    limits: LimitsOverride,
     on_limit: Option<OnLimit>,
     on_error: Option<OnError>,
     prune: Option<Prune>,
@@ -164,18 +119,6 @@ impl Layer {
             on_limit: self.on_limit.unwrap_or(below.on_limit),
             on_error: self.on_error.unwrap_or(below.on_error),
             prune: self.prune.unwrap_or(below.prune),
-        }
-    }
-}
-
-impl LimitsEntry {
-    fn over(&self, below: Limits) -> Limits {
-        Limits {
-            tokens: self.tokens.over(below.tokens),
-            cost_usd: self.cost_usd.over(below.cost_usd),
-            tool_calls: self.tool_calls.over(below.tool_calls),
-            repetition: self.repetition.unwrap_or(below.repetition),
-            no_progress: self.no_progress.unwrap_or(below.no_progress),
         }
     }
 }

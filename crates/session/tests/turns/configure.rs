@@ -44,6 +44,34 @@ fn the_clock_of_a_running_turn_is_set_anew() {
     assert_eq!(talk.stop_reason(), Some("timeout"));
 }
 
+/// The settings that the last change came to.
+fn configured(talk: &Talk) -> ContinuationSettings {
+    let found = talk.events.iter().rev().find_map(|event| match event {
+        Event::Configured(configured) => Some(configured.agent.continuation.clone()),
+        _ => None,
+    });
+    found.unwrap()
+}
+
+#[test]
+fn each_limit_is_changed_by_itself_and_null_takes_one_off() {
+    let limits = Limits { tokens: Some(900), tool_calls: Some(7), ..Limits::default() };
+    let mut talk = Talk::begin(ContinuationSettings { limits, ..ContinuationSettings::default() });
+    for (said, wanted) in [
+        (r#"{"cost_usd": 0.5}"#, Limits { cost_usd: Some(0.5), ..limits }),
+        (r#"{"tokens": null, "repetition": 0}"#, Limits { tokens: None, cost_usd: Some(0.5), repetition: 0, ..limits }),
+    ] {
+        let limits = Some(serde_json::from_str(said).unwrap());
+        talk.configure(settings(ContinuationOverride { limits, ..ContinuationOverride::default() }), None);
+        assert_eq!(configured(&talk).limits, wanted, "{said}");
+    }
+    // What the session has said of its own stays when it is composed anew.
+    let model = Configure { model: Some("other".to_owned()), ..Configure::default() };
+    talk.configure(model, Some(Cast { continuation: ContinuationSettings::default(), ..Cast::default() }));
+    let own = Limits { tokens: None, cost_usd: Some(0.5), repetition: 0, ..Limits::default() };
+    assert_eq!(configured(&talk).limits, own);
+}
+
 #[test]
 fn continuation_is_switched_off_and_on() {
     let mut talk = Talk::begin(ContinuationSettings::default());
@@ -86,11 +114,7 @@ fn another_model_answers_from_the_next_call_on_and_own_settings_stay() {
     let item = talk.item();
     assert_eq!(item.model, "other");
     assert!(item.response_format.is_some_and(|format| format.get().contains("json_schema")), "it signals by its form");
-    let configured = talk.events.iter().rev().find_map(|event| match event {
-        Event::Configured(configured) => Some(configured.clone()),
-        _ => None,
-    });
-    let continuation = configured.unwrap().agent.continuation;
+    let continuation = configured(&talk);
     assert_eq!((continuation.max_iterations, continuation.limits.tool_calls), (3, Some(9)));
 }
 

@@ -14,4 +14,6 @@ mod context;
 mod limits;
 mod model_errors;
 mod old_log;
+mod stories;
 mod talk;
+mod telling;

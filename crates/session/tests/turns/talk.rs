@@ -1,11 +1,13 @@
 //! A conversation with the loop in which time, model and tools do what the test says.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::command::{
     Answer, AnswerDecision, Because, Command, Configure, Mode, Refusal, SendUserMessage, Start, Verb,
 };
+use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::Composed;
 use contract::event::{Event, InputKind, InputRef};
 use contract::ids::CallAttempt;
@@ -20,6 +22,7 @@ use session::{Body, ConfigureInput, Effect, Input, Session, StartInput, Word};
 
 /// One session.
 pub(crate) struct Talk {
+    key: SessionKey,
     pub(crate) session: Session,
     /// Everything that was committed.
     pub(crate) events: Vec<Event>,
@@ -30,6 +33,10 @@ pub(crate) struct Talk {
     told: Option<u64>,
     /// When the edge took the next command in.
     pub(crate) sent: Option<Timestamp>,
+    /// The log, as its writer writes it.
+    pub(crate) log: Vec<(u64, Commit)>,
+    /// What a reader is told of all that: see [`Talk::story`].
+    story: String,
 }
 
 /// Who talks, and how.
@@ -88,13 +95,16 @@ impl Talk {
     pub(crate) fn unborn(session: &str) -> Self {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new(session).unwrap() };
         Self {
-            session: Session::new(key),
+            session: Session::new(key.clone()),
+            key,
             events: Vec::new(),
             effects: Vec::new(),
             now: 1_000_000,
             inputs: 0,
             told: None,
             sent: None,
+            log: Vec::new(),
+            story: String::new(),
         }
     }
 
@@ -156,32 +166,75 @@ impl Talk {
     fn input(&mut self, kind: InputKind, id: &str, body: Body) {
         let client = matches!(kind, InputKind::Control(verb) if verb.is_client());
         self.inputs += 1;
-        let tool = ToolSpec {
-            name: ToolName::new("look").unwrap(),
-            description: String::new(),
-            parameters: Json::parse("{}").unwrap(),
-            effect: EffectClass::Pure,
-            approval: Approval::Never,
-            timeout_ms: None,
-            max_output: None,
-            instructions: None,
-            version: String::new(),
-        };
+        let look = tool("look", EffectClass::Pure, Approval::Never);
+        let act = tool("act", EffectClass::AtMostOnce, Approval::Always);
         let input = Input {
             told: self.told,
             reference: InputRef { kind, id: CommandId::new(id).unwrap() },
             control_seq: client.then_some(self.inputs),
             sent: self.sent,
             by: None,
-            traceparent: None,
-            tools: Some(Arc::new(vec![tool, session::delegate_spec()])),
+            traceparent: client.then(|| format!("00-{:032x}-{:016x}-01", self.inputs, self.inputs)),
+            tools: Some(Arc::new(vec![look, act, session::delegate_spec()])),
             body,
         };
+        assert_eq!(self.session.handled(&input.reference), None, "a test says everything once");
+        let reference = input.reference.clone();
+        let before = self.session.snapshot();
         let decision = self.session.decide(Timestamp::from_millis(self.now), &[input]);
         let slot = self.session.next_slot();
+        let seq = self.session.seq() + 1;
         self.session.fold(slot, decision.at, &decision.events);
-        self.events.extend(decision.events);
+        let meta = CommitMeta {
+            v: VERSION,
+            commit: slot.to_string(),
+            fold: FOLD,
+            phase: self.session.phase(),
+            open: self.session.open_calls(),
+            control_seq: self.session.control_seq(),
+            seq,
+            time: decision.at,
+            trace_id: String::new(),
+        };
+        // More often than a page begins: every slot is a place to begin from.
+        let snapshot = slot.is_multiple_of(3).then_some(before);
+        self.log.push((slot, Commit { meta, snapshot, events: decision.events.clone() }));
         self.effects = decision.effects;
+        self.tell(&reference, &decision.events);
+        self.events.extend(decision.events);
+        assert_eq!(self.session.handled(&reference), Some(slot), "it is remembered");
+        self.holds();
+    }
+
+    /// The log says what the state is, and so does the state as it is stored; at every slot.
+    fn holds(&self) {
+        let audit = session::audit::audit(self.key.clone(), &self.log, None);
+        assert_eq!(audit.differs, []);
+        let stored: Session = serde_json::from_str(self.session.snapshot().get()).unwrap();
+        for read in [audit.session, stored] {
+            assert_eq!(read.snapshot(), self.session.snapshot());
+            assert_eq!(read.outstanding(), self.session.outstanding());
+        }
+    }
+
+    fn tell(&mut self, input: &InputRef, events: &[Event]) {
+        let kind = match input.kind {
+            InputKind::Control(verb) => verb.as_str(),
+            InputKind::Timer => "timer",
+        };
+        let _ = writeln!(self.story, "\n{kind} {}", input.id);
+        for event in events {
+            let _ = writeln!(self.story, "  {}", serde_json::to_string(event).unwrap());
+        }
+        let _ = writeln!(self.story, "  performs {}", effects(&self.effects));
+        let owed = effects(&self.session.outstanding());
+        let _ = writeln!(self.story, "  then {:?}, owes {owed}", self.session.phase());
+    }
+
+    /// What was said and what came of it, for people: an input, the events of its commit, what they ask of the world, and
+    /// what is owed after it to whoever loads the session.
+    pub(crate) fn story(&self) -> &str {
+        self.story.trim_start()
     }
 
     fn command(&mut self, verb: Verb, body: Body) {
@@ -331,5 +384,40 @@ impl Talk {
 }
 
 fn tool_of(arguments: &str) -> &'static str {
-    if arguments.contains("\"agent\"") { contract::tool::DELEGATE } else { "look" }
+    match arguments {
+        arguments if arguments.contains("\"agent\"") => contract::tool::DELEGATE,
+        arguments if arguments.contains("\"act\"") => "act",
+        _ => "look",
+    }
+}
+
+fn tool(name: &str, effect: EffectClass, approval: Approval) -> ToolSpec {
+    ToolSpec {
+        name: ToolName::new(name).unwrap(),
+        description: String::new(),
+        parameters: Json::parse("{}").unwrap(),
+        effect,
+        approval,
+        timeout_ms: None,
+        max_output: None,
+        instructions: None,
+        version: String::new(),
+    }
+}
+
+fn effects(effects: &[Effect]) -> String {
+    let one = |effect: &Effect| match effect {
+        Effect::CallModel(call) => format!("model {call}"),
+        Effect::CallTool(call) => format!("tool {call}"),
+        Effect::Cancel { call, tool } => {
+            format!("cancel {call}{}", tool.as_ref().map(|tool| format!(" of {tool}")).unwrap_or_default())
+        }
+        Effect::SetTimer { number, at } => format!("timer {number} at {at}"),
+        Effect::StartChild(call) => format!("child {call}"),
+        Effect::TellChild(call) => format!("word to {call}"),
+        Effect::TellParent => "word to parent".to_owned(),
+        Effect::CancelTimer => "no timer".to_owned(),
+        Effect::Index => "index".to_owned(),
+    };
+    if effects.is_empty() { "nothing".to_owned() } else { effects.iter().map(one).collect::<Vec<_>>().join(", ") }
 }

@@ -1,0 +1,169 @@
+//! Whole sessions, told: `stories/<name>.txt` holds every input with the events of its commit, what it asks of the world
+//! and what is owed after it. A log is read by other versions, so a change of what is written should be seen and meant;
+//! `UPDATE_STORIES=1` tells them anew.
+
+use std::path::Path;
+use std::time::Duration;
+
+use contract::command::{AnswerDecision, Mode, Start};
+use contract::model::{Content, FailureKind, Usage};
+use contract::settings::{ContinuationSettings, Limits, ModelSettings, OnError, OnLimit, Prune};
+
+use crate::talk::{Cast, Talk};
+
+const GO_ON: &str = r#"Reading. {"continuation": {"status": "CONTINUE", "reason": "half of it is read", "progress": {"current_step": 1, "total_steps": 2, "completion_percentage": 50}}}"#;
+
+/// Holds a story against what was told before.
+fn told(name: &str, parts: &[&Talk]) {
+    let stories: Vec<&str> = parts.iter().map(|talk| talk.story()).collect();
+    let story = stories.join("\n----\n\n");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/turns/stories/{name}.txt"));
+    if std::env::var_os("UPDATE_STORIES").is_some() {
+        std::fs::write(&path, &story).unwrap();
+    }
+    let known = std::fs::read_to_string(&path).unwrap_or_default();
+    for (number, (now, then)) in story.lines().zip(known.lines()).enumerate() {
+        assert_eq!(now, then, "line {} of {}", number + 1, path.display());
+    }
+    assert_eq!(story.lines().count(), known.lines().count(), "{}", path.display());
+}
+
+fn usage() -> Usage {
+    Usage { input: 100, output: 20, ..Usage::default() }
+}
+
+#[test]
+fn alone() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.reply_that_cost(GO_ON, &[], usage(), 0.5);
+    talk.reply_that_cost("", &[r#"{"path":"a"}"#, r#"{"path":"b"}"#], usage(), 0.25);
+    talk.say("And c, please.", Mode::Steer);
+    talk.say("Later d.", Mode::Queue);
+    talk.pause();
+    talk.results("found");
+    talk.wait(Duration::from_mins(10));
+    talk.resume();
+    talk.fail(FailureKind::RateLimited);
+    talk.wait(Duration::from_secs(30));
+    talk.reply("", &[]);
+    talk.wait(Duration::from_secs(30));
+    talk.reply("All is read.", &[]);
+    talk.say("Stop that.", Mode::Interrupt);
+    talk.wait(Duration::from_secs(30));
+    talk.reply("Done with d.", &[]);
+    talk.say("continue", Mode::Steer);
+    talk.reply("", &[r#"{"path":"d"}"#]);
+    talk.stop();
+    talk.say("Anybody there?", Mode::Steer);
+    told("alone", &[&talk]);
+    let summary = talk.session.summary();
+    assert_eq!((summary.turn, summary.tally.premature, summary.tally.tool_calls), (3, 1, 3));
+}
+
+#[test]
+fn with_people() {
+    let continuation = ContinuationSettings {
+        max_iterations: 2,
+        timeout: 600,
+        limits: Limits { tool_calls: Some(3), ..Limits::default() },
+        on_limit: OnLimit::Ask,
+        on_error: OnError::Ask,
+        ..ContinuationSettings::default()
+    };
+    let mut talk = Talk::begin(continuation);
+    talk.reply("", &[r#"{"act":"write"}"#, r#"{"path":"a"}"#]);
+    talk.results("found");
+    talk.wait(Duration::from_mins(20));
+    talk.answer(AnswerDecision::Approve);
+    talk.results("written");
+    talk.reply("", &[r#"{"act":"remove"}"#]);
+    talk.answer(AnswerDecision::Deny);
+    talk.wait(Duration::from_mins(1));
+    // Both limits are reached, and each is asked about.
+    talk.answer(AnswerDecision::Approve);
+    talk.answer(AnswerDecision::Approve);
+    talk.fail(FailureKind::Auth);
+    talk.answer(AnswerDecision::Approve);
+    talk.fail(FailureKind::Auth);
+    talk.answer(AnswerDecision::Deny);
+    talk.say("Once more.", Mode::Steer);
+    talk.reply("", &[r#"{"act":"again"}"#]);
+    talk.wait(Duration::from_hours(24));
+    talk.reply("Nobody said yes.", &[]);
+    talk.wait(Duration::from_hours(24 * 8));
+    told("with-people", &[&talk]);
+}
+
+#[test]
+fn with_a_child() {
+    let shared = Limits { tokens: Some(10_000), cost_usd: Some(2.0), tool_calls: Some(9), ..Limits::default() };
+    let mut parent =
+        Talk::begin(ContinuationSettings { timeout: 600, limits: shared, ..ContinuationSettings::default() });
+    parent.reply("", &[r#"{"agent":"p","task":"Plan it."}"#]);
+    let call = parent.open()[0].clone();
+    let word = parent.session.child_start(&call).unwrap();
+    let mut child = Talk::unborn(word.to.session.as_str());
+    child.now = parent.now;
+    let start: Start = word.body.body;
+    child.start("start", start, Ok(Cast { agent: "p", ..Cast::default() }));
+    child.reply_that_cost("", &[r#"{"path":"a"}"#], usage(), 0.25);
+    parent.pause();
+    child.hear(parent.session.child_word(&call.call).unwrap());
+    child.results("found");
+    parent.wait(Duration::from_mins(3));
+    child.wait(Duration::from_mins(3));
+    parent.resume();
+    child.hear(parent.session.child_word(&call.call).unwrap());
+    child.reply_that_cost("The plan.", &[], usage(), 0.25);
+    parent.hear_result(child.session.word_to_parent().unwrap());
+    parent.reply("", &[r#"{"agent":"p","task":"Plan more."}"#]);
+    parent.stop();
+    told("with-a-child", &[&parent, &child]);
+}
+
+#[test]
+fn in_a_small_window() {
+    let limits = Limits { no_progress: 0, ..Limits::default() };
+    let model = |id: &str| ModelSettings {
+        id: id.to_owned(),
+        multi_tool: true,
+        max_parallel_tools: 1,
+        context_window: Some(1_200),
+        max_output: Some(100),
+        ..ModelSettings::default()
+    };
+    let continuation = ContinuationSettings {
+        max_iterations: 9,
+        prune: Prune::Summarise,
+        on_error: OnError::Fallback,
+        limits,
+        ..ContinuationSettings::default()
+    };
+    let mut talk =
+        Talk::cast(Cast { continuation, model: model("first"), fallbacks: vec![model("second")], ..Cast::default() });
+    for turn in 0..3 {
+        talk.reply(&format!("Answer {turn}: {}", "word ".repeat(200)), &[]);
+        talk.say(&format!("Question {turn}"), Mode::Steer);
+    }
+    talk.reply_that_cost("They talked.", &[], usage(), 0.25);
+    talk.reply("", &[r#"{"path":"a"}"#, r#"{"path":"b"}"#]);
+    talk.results(&"x".repeat(3_000));
+    talk.results("found");
+    talk.fail(FailureKind::ContextLength);
+    talk.wait(Duration::from_secs(1));
+    talk.fail(FailureKind::Quota);
+    talk.wait(Duration::from_secs(1));
+    talk.reply("Done.", &[]);
+    told("in-a-small-window", &[&talk]);
+}
+
+#[test]
+fn of_a_late_start() {
+    let start = || Start { prompt: Some(Content::Text("Do it.".to_owned())), ..Start::default() };
+    let mut talk = Talk::unborn("s");
+    talk.stop();
+    talk.start("start", start(), Ok(Cast::default()));
+    talk.start("again", start(), Ok(Cast::default()));
+    talk.reply("Done.", &[]);
+    told("of-a-late-start", &[&talk]);
+}
