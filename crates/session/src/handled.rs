@@ -53,3 +53,33 @@ impl From<Handled> for Vec<(InputRef, u64)> {
         order.into_iter().filter_map(|input| slots.get(&input).copied().map(|slot| (input, slot))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use contract::CommandId;
+    use contract::event::InputKind;
+
+    use super::*;
+
+    #[test]
+    fn the_last_ones_are_remembered_and_no_others() {
+        let input = |n: usize| InputRef { kind: InputKind::Timer, id: CommandId::new(&n.to_string()).unwrap() };
+        let mut handled = Handled::default();
+        for n in 0..HANDLED_IDS_MAX {
+            handled.remember(input(n), n as u64);
+        }
+        assert_eq!(handled.slot(&input(0)), Some(0));
+        handled.remember(input(1), 7);
+        assert_eq!((handled.slot(&input(0)), handled.slot(&input(1))), (Some(0), Some(7)), "it was known");
+        for n in HANDLED_IDS_MAX..HANDLED_IDS_MAX + 2 {
+            handled.remember(input(n), n as u64);
+        }
+        assert_eq!((handled.slot(&input(0)), handled.slot(&input(1))), (None, None));
+        let last = HANDLED_IDS_MAX + 1;
+        assert_eq!((handled.slot(&input(2)), handled.slot(&input(last))), (Some(2), Some(last as u64)));
+        let stored = serde_json::to_string(&handled).unwrap();
+        let mut read: Handled = serde_json::from_str(&stored).unwrap();
+        read.remember(input(last + 1), 0);
+        assert_eq!((read.slot(&input(2)), read.slot(&input(3))), (None, Some(3)), "in their order");
+    }
+}

@@ -199,3 +199,46 @@ fn bytes_of(event: &Event) -> usize {
         FRAME
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use contract::model::Usage;
+
+    use super::*;
+
+    #[test]
+    fn room_is_what_the_window_leaves_beside_the_reply() {
+        for (window, max_output, most, wanted) in [
+            (8_000, Some(1_000), 7_000, 5_250),
+            (8_000, None, 6_000, 4_500),
+            // A reply never takes more than half of it, whatever the model is said to write.
+            (8_000, Some(7_000), 4_000, 3_000),
+        ] {
+            assert_eq!(Room::of(window, max_output), Room { most, wanted });
+        }
+        assert_eq!(Room::half_of(9_001), Room { most: 4_500, wanted: 4_500 });
+    }
+
+    #[test]
+    fn tokens_are_guessed_until_the_provider_has_counted() {
+        let counted = |input| Spent { usage: Usage { input, ..Usage::default() }, ..Spent::default() };
+        assert_eq!(Measured::tokens(None, 3_600), 1_000);
+        assert_eq!(Measured::tokens(None, 3_601), 1_001, "rounded up");
+        assert_eq!(Measured::new(4_000, counted(0)), None);
+        let measured = Measured::new(4_000, counted(2_000));
+        assert_eq!(measured, Some(Measured { bytes: 4_000, tokens: 2_000 }));
+        assert_eq!((Measured::tokens(measured, 6_000), Measured::tokens(measured, 6_001)), (3_000, 3_001));
+        // A provider that counts nonsense is believed within limits: a token is one byte to twelve.
+        assert_eq!(Measured::new(4_800, counted(1)), Some(Measured { bytes: 4_800, tokens: 400 }));
+        assert_eq!(Measured::new(4_800, counted(9_000)), Some(Measured { bytes: 4_800, tokens: 4_800 }));
+        assert_eq!(Measured::new(11, counted(1)), Some(Measured { bytes: 11, tokens: 1 }));
+        assert_eq!(Measured::new(0, counted(1)), None);
+    }
+
+    #[test]
+    fn head_and_tail_are_whole_characters() {
+        assert_eq!(shorten("abcdef", 6), None);
+        assert_eq!(shorten("abcdefg", 6).as_deref(), Some("abc\n[1 bytes left out]\nefg"));
+        assert_eq!(shorten("\u{e4}\u{f6}\u{fc}\u{df}", 6).as_deref(), Some("\u{e4}\n[4 bytes left out]\n\u{df}"));
+    }
+}

@@ -8,5 +8,6 @@ pub mod oracle;
 pub mod plant;
 pub mod replies;
 pub mod rng;
+pub mod seeds;
 pub mod shell;
 pub mod world;

@@ -1,27 +1,23 @@
 //! Ring 3: many lives of a small fleet, and the proof that planted mistakes are found.
 
+use simulation::seeds::over_cores;
 use simulation::shell::{Mistake, live};
 
 #[test]
 fn no_fleet_breaks_a_rule() {
-    let (mut tools, mut children) = (0, 0);
-    for seed in 0..60 {
-        match live(seed, Mistake::None) {
-            Ok(life) => {
-                tools += life.tools;
-                children += life.children;
-            }
-            Err(why) => panic!("{why}"),
-        }
+    let lives = over_cores(0..120, || true, |seed| live(seed, Mistake::None));
+    if let Some((_, why)) = lives.bad {
+        panic!("{why}");
     }
     // A script that asks for no tool would keep every rule.
-    assert!(tools > 300 && children > 50, "only {tools} tool calls and {children} children ran");
+    let (tools, children) = lives.good.iter().fold((0, 0), |sum, life| (sum.0 + life.tools, sum.1 + life.children));
+    assert!(tools > 600 && children > 100, "only {tools} tool calls and {children} children ran");
 }
 
 #[test]
 fn every_planted_mistake_is_found() {
     for mistake in Mistake::ALL {
-        let found = (0..300).any(|seed| live(seed, *mistake).is_err());
+        let found = over_cores(0..300, || true, |seed| live(seed, *mistake)).bad.is_some();
         assert!(found, "{mistake:?} was not found");
     }
 }

@@ -162,3 +162,18 @@ fn a_call_that_was_not_made_before_is_progress_whatever_comes_of_it() {
     talk.results("ok");
     assert_eq!(talk.stop_reason(), Some("repetition"));
 }
+
+#[test]
+fn the_same_call_with_another_result_is_progress() {
+    let mut talk = Talk::begin(settings(Limits { repetition: 0, no_progress: 2, ..Limits::default() }));
+    for n in 0..8 {
+        talk.reply("", &["{}"]);
+        talk.results(&format!("{n} of 8"));
+    }
+    assert_eq!(talk.stop_reason(), None);
+    for _ in 0..2 {
+        talk.reply("", &["{}"]);
+        talk.results("7 of 8");
+    }
+    assert_eq!(talk.stop_reason(), Some("no_progress"));
+}

@@ -15,7 +15,11 @@ const GO_ON: &str = r#"Reading. {"continuation": {"status": "CONTINUE", "reason"
 
 /// Holds a story against what was told before.
 fn told(name: &str, parts: &[&Talk]) {
-    let stories: Vec<&str> = parts.iter().map(|talk| talk.story()).collect();
+    let story = |talk: &&Talk| {
+        let summary = serde_json::to_string_pretty(&talk.session.summary()).unwrap();
+        format!("{}\nin the index {summary}\n", talk.story())
+    };
+    let stories: Vec<String> = parts.iter().map(story).collect();
     let story = stories.join("\n----\n\n");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/turns/stories/{name}.txt"));
     if std::env::var_os("UPDATE_STORIES").is_some() {
@@ -119,6 +123,37 @@ fn with_a_child() {
     parent.reply("", &[r#"{"agent":"p","task":"Plan more."}"#]);
     parent.stop();
     told("with-a-child", &[&parent, &child]);
+}
+
+#[test]
+fn with_clocks_and_money() {
+    let continuation = ContinuationSettings {
+        max_iterations: 9,
+        timeout: 100,
+        limits: Limits { tokens: Some(250), cost_usd: Some(1.0), repetition: 2, no_progress: 0, ..Limits::default() },
+        on_limit: OnLimit::Ask,
+        ..ContinuationSettings::default()
+    };
+    let mut talk = Talk::begin(continuation);
+    talk.reply_that_cost("", &[r#"{"path":"a"}"#], usage(), 0.75);
+    talk.wait(Duration::from_secs(40));
+    talk.results("found");
+    talk.reply_that_cost("", &[r#"{"path":"a"}"#], usage(), 0.5);
+    talk.results("found");
+    // Money and repetition.
+    talk.answer(AnswerDecision::Approve);
+    talk.answer(AnswerDecision::Approve);
+    talk.reply_that_cost("", &[r#"{"path":"b"}"#], usage(), 0.5);
+    talk.results("found");
+    talk.answer(AnswerDecision::Approve);
+    talk.reply_that_cost("", &[r#"{"path":"c"}"#], usage(), 0.1);
+    // The timer is late: the result is there before it, and time is asked for like tokens.
+    talk.now += 60_000;
+    talk.results("found");
+    talk.answer(AnswerDecision::Approve);
+    // The next call hangs.
+    talk.wait(Duration::from_mins(5));
+    told("with-clocks-and-money", &[&talk]);
 }
 
 #[test]

@@ -213,6 +213,13 @@ impl Talk {
         let stored: Session = serde_json::from_str(self.session.snapshot().get()).unwrap();
         for read in [audit.session, stored] {
             assert_eq!(read.snapshot(), self.session.snapshot());
+            for (_, commit) in &self.log {
+                for event in &commit.events {
+                    if let Event::InputHandled(handled) = event {
+                        assert_eq!(read.handled(&handled.input), self.session.handled(&handled.input));
+                    }
+                }
+            }
             assert_eq!(read.outstanding(), self.session.outstanding());
         }
     }
@@ -227,8 +234,24 @@ impl Talk {
             let _ = writeln!(self.story, "  {}", serde_json::to_string(event).unwrap());
         }
         let _ = writeln!(self.story, "  performs {}", effects(&self.effects));
+        let items: Vec<_> = self.effects.iter().filter_map(|effect| self.sends(effect)).collect();
+        for item in items {
+            let _ = writeln!(self.story, "    {item}");
+        }
         let owed = effects(&self.session.outstanding());
         let _ = writeln!(self.story, "  then {:?}, owes {owed}", self.session.phase());
+    }
+
+    /// What goes to a worker, its texts shortened.
+    fn sends(&self, effect: &Effect) -> Option<serde_json::Value> {
+        let item = match effect {
+            Effect::CallModel(call) => serde_json::to_value(self.session.model_item(call)?),
+            Effect::CallTool(call) => serde_json::to_value(self.session.tool_item(call)?),
+            _ => return None,
+        };
+        let mut item = item.unwrap();
+        shorten(&mut item);
+        Some(item)
     }
 
     /// What was said and what came of it, for people: an input, the events of its commit, what they ask of the world, and
@@ -388,6 +411,19 @@ fn tool_of(arguments: &str) -> &'static str {
         arguments if arguments.contains("\"agent\"") => contract::tool::DELEGATE,
         arguments if arguments.contains("\"act\"") => "act",
         _ => "look",
+    }
+}
+
+/// The beginning of each long text, and how long it was.
+fn shorten(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) if text.len() > 60 => {
+            let beginning: String = text.chars().take(40).collect();
+            *text = format!("{beginning}... ({} bytes)", text.len());
+        }
+        serde_json::Value::Array(list) => list.iter_mut().for_each(shorten),
+        serde_json::Value::Object(fields) => fields.values_mut().for_each(shorten),
+        _ => {}
     }
 }
 

@@ -133,6 +133,9 @@ fn an_audit_names_what_differs_and_where() {
         commit.meta.fold = FOLD - 1;
     };
     assert_eq!(differs(&older, None), []);
+    // Three commands came, the last of them in the third slot.
+    let control_seqs: Vec<u64> = talk.log.iter().map(|(_, commit)| commit.meta.control_seq).collect();
+    assert_eq!(control_seqs, [1, 1, 3, 3, 3]);
     let at = audit(key(), &talk.log, Some(1)).session;
     assert_eq!((at.next_slot(), Session::new(key()).next_slot()), (2, 0));
 }

@@ -4,11 +4,12 @@
 #![allow(clippy::print_stdout, reason = "it is a command")]
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use simulation::plant::Bug;
+use simulation::seeds::over_cores;
 use simulation::shell::{self, Mistake};
 use simulation::world::{Figures, Seen, live};
 
@@ -59,29 +60,17 @@ fn main() -> ExitCode {
 }
 
 fn lives(args: &Args) -> bool {
-    let (next, delivered, failed) = (AtomicU64::new(args.from), AtomicU64::new(0), AtomicBool::new(false));
+    let delivered = AtomicU64::new(0);
     let began = Instant::now();
-    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    let work = || {
-        let mut figures: Vec<Figures> = Vec::new();
-        while delivered.load(Ordering::Relaxed) < args.inputs && !failed.load(Ordering::Relaxed) {
-            match live(next.fetch_add(1, Ordering::Relaxed), Bug::None) {
-                Ok(life) => {
-                    delivered.fetch_add(life.inputs, Ordering::Relaxed);
-                    figures.push(life);
-                }
-                Err(why) => {
-                    println!("{why}");
-                    failed.store(true, Ordering::Relaxed);
-                }
-            }
-        }
-        figures
-    };
-    let figures: Vec<Figures> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
-    });
+    let lives = over_cores(
+        args.from..u64::MAX,
+        || delivered.load(Ordering::Relaxed) < args.inputs,
+        |seed| live(seed, Bug::None).inspect(|life| _ = delivered.fetch_add(life.inputs, Ordering::Relaxed)),
+    );
+    if let Some((_, why)) = &lives.bad {
+        println!("{why}");
+    }
+    let figures = lives.good;
     let median = |value: fn(&Figures) -> u64| {
         let mut list: Vec<u64> = figures.iter().map(value).collect();
         list.sort_unstable();
@@ -100,14 +89,14 @@ fn lives(args: &Args) -> bool {
     );
     let seen = figures.iter().fold(Seen::default(), |sum, life| sum.plus(life.seen));
     println!("ring 2: {seen:?}");
-    !failed.load(Ordering::Relaxed) && !figures.is_empty() && seen.least() > 0
+    lives.bad.is_none() && !figures.is_empty() && seen.least() > 0
 }
 
 /// Every planted bug must be found: an oracle that cannot fail proves nothing.
 fn bugs(seeds: u64) -> bool {
     let mut all = true;
     for bug in Bug::ALL {
-        let Some((seed, why)) = (0..seeds).find_map(|seed| live(seed, *bug).err().map(|why| (seed, why))) else {
+        let Some((seed, why)) = over_cores(0..seeds, || true, |seed| live(seed, *bug)).bad else {
             println!("planted {bug:?}: NOT FOUND in {seeds} seeds");
             all = false;
             continue;
@@ -120,40 +109,16 @@ fn bugs(seeds: u64) -> bool {
 }
 
 fn fleets(args: &Args) -> bool {
-    let (next, failed) = (AtomicU64::new(args.from), AtomicBool::new(false));
     let began = Instant::now();
-    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    let work = || {
-        let mut sum = (0, shell::Figures::default());
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= args.from + args.fleets || failed.load(Ordering::Relaxed) {
-                return sum;
-            }
-            match shell::live(seed, Mistake::None) {
-                Ok(life) => {
-                    sum.0 += 1;
-                    sum.1.commits += life.commits;
-                    sum.1.faults += life.faults;
-                    sum.1.deaths += life.deaths;
-                    sum.1.tools += life.tools;
-                    sum.1.children += life.children;
-                }
-                Err(why) => {
-                    println!("{why}");
-                    failed.store(true, Ordering::Relaxed);
-                }
-            }
-        }
-    };
-    let sums: Vec<(u64, shell::Figures)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
-    });
-    let total = |value: fn(&shell::Figures) -> u64| sums.iter().map(|(_, figures)| value(figures)).sum::<u64>();
+    let seeds = args.from..args.from + args.fleets;
+    let lives = over_cores(seeds, || true, |seed| shell::live(seed, Mistake::None));
+    if let Some((_, why)) = &lives.bad {
+        println!("{why}");
+    }
+    let total = |value: fn(&shell::Figures) -> u64| lives.good.iter().map(value).sum::<u64>();
     println!(
         "ring 3: {} lives of a fleet, {} commits, {} tool calls, {} children, {} faults, {} replicas died, {:.1} s",
-        sums.iter().map(|(lives, _)| lives).sum::<u64>(),
+        lives.good.len(),
         total(|f| f.commits),
         total(|f| f.tools),
         total(|f| f.children),
@@ -161,13 +126,13 @@ fn fleets(args: &Args) -> bool {
         total(|f| f.deaths),
         began.elapsed().as_secs_f64()
     );
-    !failed.load(Ordering::Relaxed) && sums.len() == cores
+    lives.bad.is_none()
 }
 
 fn mistakes(seeds: u64) -> bool {
     let mut all = true;
     for mistake in Mistake::ALL {
-        if let Some(why) = (0..seeds).find_map(|seed| shell::live(seed, *mistake).err()) {
+        if let Some((_, why)) = over_cores(0..seeds, || true, |seed| shell::live(seed, *mistake)).bad {
             println!("planted {why}");
         } else {
             println!("planted {mistake:?}: NOT FOUND in {seeds} seeds");
