@@ -236,6 +236,48 @@ mod tests {
     }
 
     #[test]
+    fn what_events_add_is_never_guessed_too_small_nor_by_far_too_large() {
+        let texts = ["", "short", &"long ".repeat(900), &"\"quoted\"\n".repeat(500), &"\u{e4}".repeat(2_000)];
+        for text in texts {
+            let quoted = serde_json::to_string(text).unwrap();
+            for event in [
+                format!(
+                    r#"{{"type":"message.user_processed","data":{{"message_id":"m","content":{quoted},"mode":"steer"}}}}"#
+                ),
+                format!(
+                    r#"{{"type":"message.ai_full_received","data":{{"call":"m1-1","turn":1,"step":1,"text":{quoted},
+                        "tool_calls":[{{"id":"c1-1-1","type":"function","function":{{"name":"look","arguments":{quoted}}}}}],
+                        "finish_reason":"stop","spent":{{"usage":{{"input":0,"output":0}},"cost_usd":0.0}},"latency_ms":1}}}}"#
+                ),
+                format!(
+                    r#"{{"type":"tool_call.result_processed","data":{{"call":"c1-1-1","tool":"look","outcome":"ok",
+                        "content":{quoted},"duration_ms":1}}}}"#
+                ),
+                format!(
+                    r#"{{"type":"continuation.progress","data":{{"agent_id":"e","turn":1,"iteration":1,"max_iterations":5,
+                        "progress":{{"current_step":1,"total_steps":null,"completion_percentage":null,"steps_completed":[],
+                        "steps_remaining":[]}},"current_tools":[],"continues":true,"source":"explicit","reason":"",
+                        "excerpt":"","status":"CONTINUE","call_ids":[],"nudge":{quoted}}}}}"#
+                ),
+            ] {
+                let event: Event = serde_json::from_str(&event).unwrap();
+                assert!(event != Event::Unknown);
+                let mut transcript = Transcript::default();
+                // The result belongs to a call of this reply.
+                let asked = r#"{"type":"message.ai_full_received","data":{"call":"m1-1","turn":1,"step":1,"text":"",
+                    "tool_calls":[{"id":"c1-1-1","type":"function","function":{"name":"look","arguments":"{}"}}],
+                    "finish_reason":"stop","spent":{"usage":{"input":0,"output":0},"cost_usd":0.0},"latency_ms":1}}"#;
+                transcript.apply(&serde_json::from_str(asked).unwrap());
+                let (before, guess) = (transcript.bytes(), transcript.tokens_at_most(std::slice::from_ref(&event)));
+                transcript.apply(&event);
+                assert!(guess >= transcript.tokens(), "{} bytes by {}", text.len(), event.name());
+                let more = transcript.bytes().saturating_sub(before);
+                assert!(bytes_of(&event) <= 3 * more + 1_024, "{more} bytes by {}", event.name());
+            }
+        }
+    }
+
+    #[test]
     fn head_and_tail_are_whole_characters() {
         assert_eq!(shorten("abcdef", 6), None);
         assert_eq!(shorten("abcdefg", 6).as_deref(), Some("abc\n[1 bytes left out]\nefg"));

@@ -324,3 +324,40 @@ fn as_read(result: &ToolCallResult) -> String {
     let code = result.code.as_ref().map(|code| format!(" {code}")).unwrap_or_default();
     format!("{word}{code}: {}", result.content)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_an_older_fold_get_places() {
+        let message = |text: &str| Json::parse(text).unwrap();
+        let mut transcript = Transcript::default();
+        for text in [
+            r#"{"role":"user","content":"One."}"#,
+            r#"{"role":"assistant","content":"1"}"#,
+            r#"{"role":"user","content":"Two."}"#,
+            r#"{"role":"assistant","tool_calls":[]}"#,
+            r#"{"role":"tool","tool_call_id":"c","content":"x"}"#,
+        ] {
+            transcript.messages.push(message(text));
+        }
+        // One that came since has its place already.
+        transcript.at = (7, 2);
+        transcript.push(message(r#"{"role":"assistant","content":"2"}"#), Kind::Reply);
+        transcript.settle(7);
+        let places: Vec<_> = transcript.places().map(|place| (place.turn, place.step, place.kind)).collect();
+        let wanted = [
+            (0, 0, Kind::Said),
+            (0, 0, Kind::Reply),
+            (7, 1, Kind::Said),
+            (7, 1, Kind::Reply),
+            (7, 1, Kind::Result),
+            (7, 2, Kind::Reply),
+        ];
+        assert_eq!(places, wanted);
+        let before = transcript.places.len();
+        transcript.settle(9);
+        assert_eq!(transcript.places.len(), before, "nothing is left to place");
+    }
+}

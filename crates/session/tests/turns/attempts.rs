@@ -45,6 +45,18 @@ fn a_whole_reply_of_an_older_attempt_is_taken() {
 }
 
 #[test]
+fn empty_replies_are_asked_for_again_and_not_for_ever() {
+    let mut talk = Talk::begin(ContinuationSettings { timeout: 3_000, ..ContinuationSettings::default() });
+    let mut replies = 0;
+    while talk.stop_reason().is_none() {
+        talk.reply("", &[]);
+        talk.wait(Duration::from_secs(20));
+        replies += 1;
+    }
+    assert_eq!((replies, talk.stop_reason()), (3, Some("error")));
+}
+
+#[test]
 fn a_command_that_is_too_old_changes_nothing() {
     for (age, refused) in [(COMMAND_AGE_MAX, None), (COMMAND_AGE_MAX + Duration::from_millis(1), Some("stale_command"))]
     {

@@ -48,12 +48,15 @@ fn alone() {
     talk.wait(Duration::from_mins(10));
     talk.resume();
     talk.fail(FailureKind::RateLimited);
+    // Its place is the next step, not the next attempt.
+    talk.say("Quickly.", Mode::Steer);
     talk.wait(Duration::from_secs(30));
     talk.reply("", &[]);
     talk.wait(Duration::from_secs(30));
     talk.reply("All is read.", &[]);
     talk.say("Stop that.", Mode::Interrupt);
     talk.wait(Duration::from_secs(30));
+    talk.reply("Quick enough.", &[]);
     talk.reply("Done with d.", &[]);
     talk.say("continue", Mode::Steer);
     talk.reply("", &[r#"{"path":"d"}"#]);
@@ -154,6 +157,49 @@ fn with_clocks_and_money() {
     // The next call hangs.
     talk.wait(Duration::from_mins(5));
     told("with-clocks-and-money", &[&talk]);
+}
+
+#[test]
+fn by_patterns() {
+    let mut talk = Talk::begin(ContinuationSettings {
+        require_explicit_signal: false,
+        continuation_patterns: vec!["next, I".to_owned()],
+        termination_patterns: vec!["all done".to_owned()],
+        ..ContinuationSettings::default()
+    });
+    talk.reply("Read it. Next, I will write.", &[]);
+    talk.reply_until_cut("Writing");
+    talk.reply("Written. All done.", &[]);
+    talk.say("And the rest?", Mode::Steer);
+    talk.reply(r#"{"response": "Hm.", "continuation": {"status": "MAYBE"}}"#, &[]);
+    talk.say("Decide.", Mode::Steer);
+    talk.reply("I did.", &[]);
+    told("by-patterns", &[&talk]);
+}
+
+#[test]
+fn dropping_what_is_old() {
+    let limits = Limits { no_progress: 0, repetition: 0, ..Limits::default() };
+    let continuation = ContinuationSettings { max_iterations: 20, limits, ..ContinuationSettings::default() };
+    let model = ModelSettings {
+        multi_tool: true,
+        max_parallel_tools: 2,
+        context_window: Some(3_000),
+        max_output: Some(200),
+        ..ModelSettings::default()
+    };
+    let mut talk = Talk::cast(Cast { continuation, model, ..Cast::default() });
+    talk.reply(&format!("First: {}", "word ".repeat(300)), &[]);
+    talk.say("Look around.", Mode::Steer);
+    for step in 0..7 {
+        talk.reply(&format!("Step {step}. {}", "word ".repeat(150)), &[r#"{"path":"a"}"#, r#"{"path":"b"}"#]);
+        // One large result, then one of just the length that is not worth cutting.
+        talk.results(&"x".repeat(if step % 2 == 0 { 4_000 } else { 2_400 }));
+    }
+    talk.fail(FailureKind::ContextLength);
+    talk.wait(Duration::from_secs(1));
+    talk.reply("Done.", &[]);
+    told("dropping-what-is-old", &[&talk]);
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub(crate) struct Talk {
     pub(crate) now: u64,
     inputs: u64,
     told: Option<u64>,
+    finish_reason: FinishReason,
     /// When the edge took the next command in.
     pub(crate) sent: Option<Timestamp>,
     /// The log, as its writer writes it.
@@ -93,7 +94,7 @@ impl Talk {
 
     /// A session that nobody has started.
     pub(crate) fn unborn(session: &str) -> Self {
-        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new(session).unwrap() };
+        let key = SessionKey { tenant: TenantId::new("acme").unwrap(), session: SessionId::new(session).unwrap() };
         Self {
             session: Session::new(key.clone()),
             key,
@@ -102,6 +103,7 @@ impl Talk {
             now: 1_000_000,
             inputs: 0,
             told: None,
+            finish_reason: FinishReason::Stop,
             sent: None,
             log: Vec::new(),
             story: String::new(),
@@ -312,6 +314,13 @@ impl Talk {
         self.reply_that_cost(text, calls, Usage::default(), 0.0);
     }
 
+    /// The reply is cut at the output limit.
+    pub(crate) fn reply_until_cut(&mut self, text: &str) {
+        self.finish_reason = FinishReason::Length;
+        self.reply(text, &[]);
+        self.finish_reason = FinishReason::Stop;
+    }
+
     /// The first model call's reply, by one of its attempts.
     pub(crate) fn reply_of(&mut self, attempt: u32, text: &str) {
         let call = CallAttempt { call: contract::CallId::model(1, 1), attempt };
@@ -329,7 +338,7 @@ impl Talk {
             text: text.to_owned(),
             reasoning: String::new(),
             tool_calls: calls.iter().map(|arguments| ToolCall::new("x", tool_of(arguments), arguments)).collect(),
-            finish_reason: FinishReason::Stop,
+            finish_reason: self.finish_reason,
             raw_finish_reason: String::new(),
             usage,
             cost_usd,

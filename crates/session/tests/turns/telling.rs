@@ -105,7 +105,7 @@ fn an_audit_names_what_differs_and_where() {
     talk.results("found");
     talk.reply("Done.", &[]);
     let key = || contract::subject::SessionKey {
-        tenant: contract::TenantId::default(),
+        tenant: contract::TenantId::new("acme").unwrap(),
         session: contract::SessionId::new("s").unwrap(),
     };
     let differs = |change: &dyn Fn(&mut contract::commit::Commit), at: Option<u64>| {
