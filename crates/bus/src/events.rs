@@ -18,14 +18,14 @@ impl Bus {
     /// Every public event of a session. Bodies are [`Envelope`]s; `contract::subject::parse_event` reads the topic.
     pub async fn events(&self, key: &SessionKey) -> Result<Subscription, BusError> {
         let [one, two] = subject::viewer(key);
-        let (one, two) =
-            futures::try_join!(self.transport().subscribe(&one, None), self.transport().subscribe(&two, None))?;
+        let one = self.transport().subscribe(&one, None).await?;
+        let two = self.listen(&two, None).await?;
         Ok(futures::stream::select(one, two).boxed())
     }
 
     /// One topic of every session of a tenant.
     pub async fn topic(&self, tenant: &TenantId, topic: Topic) -> Result<Subscription, BusError> {
-        self.transport().subscribe(&subject::tenant_topic(tenant, topic), None).await
+        self.listen(&subject::tenant_topic(tenant, topic), None).await
     }
 
     /// Tells an edge replica that a command's commit is in the log.
@@ -35,6 +35,6 @@ impl Bus {
 
     /// The notices for one edge replica; bodies are [`Done`]s.
     pub async fn dones(&self, edge: &CommandId) -> Result<Subscription, BusError> {
-        self.transport().subscribe(&subject::done_of(edge), None).await
+        self.listen(&subject::done_of(edge), None).await
     }
 }

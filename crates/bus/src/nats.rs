@@ -111,10 +111,7 @@ impl Transport for Nats {
 
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
         match ack {
-            Ack::Done => {
-                let body = Bytes::from_static(b"+ACK");
-                self.core_request(&delivery.ack, Headers::new(), body, JETSTREAM_MAX).await.map(drop)
-            }
+            Ack::Done => self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+ACK")).await,
             Ack::Progress => self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+WPI")).await,
             Ack::Retry(Duration::ZERO) => {
                 self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"-NAK")).await

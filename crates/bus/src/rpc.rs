@@ -51,14 +51,16 @@ impl Bus {
 
     /// Every cancel, for workers.
     pub async fn cancels(&self) -> Result<BoxStream<'static, (SessionKey, CallAttempt)>, BusError> {
-        let heard = self.transport().subscribe(&subject::cancel_all(), None).await?;
+        let heard = self.listen(&subject::cancel_all(), None).await?;
         Ok(heard.filter_map(|heard| std::future::ready(cancelled(heard))).boxed())
     }
 
-    /// Answers for a call that this worker runs, until the guard is dropped.
+    /// Answers for a call that this worker runs, until the guard is dropped. Nobody asks before an item is delivered
+    /// again, so that nobody needs to wait until the server knows.
     pub async fn hold_call(&self, key: &SessionKey, call: &CallId) -> Result<Serving, BusError> {
         let answer: Answer = Arc::new(|_| std::future::ready(Some(Bytes::from_static(b"{}"))).boxed());
-        self.serve(&subject::call_holder(key, call), None, answer).await
+        let requests = self.transport().subscribe(&subject::call_holder(key, call), None).await?;
+        Ok(self.answering(requests, answer))
     }
 
     /// Whether some worker runs this call now. Silence of one that subscribes counts as yes.
@@ -71,7 +73,8 @@ impl Bus {
         }
     }
 
-    /// Answers late viewers of a session's reply, until the guard is dropped.
+    /// Answers late viewers of a session's reply, until the guard is dropped. The server hears of it before any chunk
+    /// that is published later.
     pub async fn serve_view(
         &self,
         key: &SessionKey,
@@ -81,7 +84,8 @@ impl Bus {
             let body = view().and_then(|view| encode(&view).ok());
             std::future::ready(body).boxed()
         });
-        self.serve(&subject::view(key), None, answer).await
+        let requests = self.transport().subscribe(&subject::view(key), None).await?;
+        Ok(self.answering(requests, answer))
     }
 
     /// The reply of a session so far; `None` when nobody streams to it now.
@@ -160,10 +164,21 @@ impl Bus {
 
     /// Answers requests on a subject until the guard is dropped.
     pub async fn serve(&self, subject: &Subject, queue: Option<&str>, answer: Answer) -> Result<Serving, BusError> {
-        let requests = self.transport().subscribe(subject, queue).await?;
+        let requests = self.listen(subject, queue).await?;
+        Ok(self.answering(requests, answer))
+    }
+
+    fn answering(&self, requests: Subscription, answer: Answer) -> Serving {
         let mut task = JoinSet::new();
         task.spawn(serve_all(self.clone(), requests, answer));
-        Ok(Serving { _task: task })
+        Serving { _task: task }
+    }
+
+    /// Subscribes; returns when the server knows of it.
+    pub async fn listen(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError> {
+        let heard = self.transport().subscribe(subject, queue).await?;
+        self.transport().ping().await?;
+        Ok(heard)
     }
 }
 

@@ -159,7 +159,8 @@ pub trait Transport: Send + Sync + 'static {
     async fn request_many(&self, subject: &Subject, headers: Headers, payload: Bytes)
     -> Result<Subscription, BusError>;
 
-    /// Subscribes; returns when the server knows of it (a round trip).
+    /// Subscribes. What is sent through this connection afterwards comes after it; whoever needs to know that the
+    /// server has heard of it asks for a [`Transport::ping`].
     async fn subscribe(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError>;
 
     /// Appends to a stream. With `create`, only if its subject holds no message (expected-last-subject-sequence 0).
@@ -191,7 +192,7 @@ pub trait Transport: Send + Sync + 'static {
         stop: CancellationToken,
     ) -> Result<BoxStream<'static, Result<Delivery, BusError>>, BusError>;
 
-    /// Tells the server about a held item. `Done` awaits the server's confirmation.
+    /// Tells the server about a held item; returns when that is on its way. One that gets lost costs a redelivery.
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError>;
 
     /// Puts an entry; the newest wins.
@@ -219,7 +220,7 @@ pub trait Transport: Send + Sync + 'static {
     /// drifted is repaired, or an error that names it.
     async fn ensure(&self, drift: Drift) -> Result<(), BusError>;
 
-    /// Whether the server answers, for readiness.
+    /// A round trip: returns when the server has dealt with what came through this connection before.
     async fn ping(&self) -> Result<(), BusError>;
 
     /// Sends what is queued and closes.

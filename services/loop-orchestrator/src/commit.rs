@@ -24,11 +24,13 @@ struct Body<'a> {
     events: &'a [Event],
 }
 
-/// Folds the decision into a copy and serialises it. A page's first commit carries the state before it.
-pub(crate) fn prepare(before: &Session, decision: &Decision) -> Result<Prepared, serde_json::Error> {
-    let slot = before.next_slot();
-    let mut after = before.clone();
-    after.fold(slot, decision.at, &decision.events);
+/// Folds the decision into the state and serialises it. A page's first commit carries the state before it. The state is
+/// taken and not copied: should the commit lose its slot, the log must be read again anyway.
+pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepared, serde_json::Error> {
+    let (slot, seq) = (session.next_slot(), session.seq() + 1);
+    let snapshot = (slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE)).then(|| session.snapshot());
+    session.fold(slot, decision.at, &decision.events);
+    let after = session;
     let meta = CommitMeta {
         v: VERSION,
         commit: uuid::Uuid::now_v7().simple().to_string(),
@@ -36,11 +38,10 @@ pub(crate) fn prepare(before: &Session, decision: &Decision) -> Result<Prepared,
         phase: after.phase(),
         open: after.open_calls(),
         control_seq: after.control_seq(),
-        seq: before.seq() + 1,
+        seq,
         time: decision.at,
         trace_id: after.traceparent().and_then(telemetry::trace::trace_id).unwrap_or_default().to_owned(),
     };
-    let snapshot = (slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE)).then(|| before.snapshot());
     let body = serde_json::to_vec(&Body { meta: &meta, snapshot, events: &decision.events })?.into();
     Ok(Prepared { slot, meta, body, after })
 }

@@ -96,7 +96,7 @@ impl Shell {
                 return Err(Trouble::Split);
             }
             let decision = decided.unwrap_or_else(|| self.poison(&complete));
-            let prepared = prepare(&session, &decision).map_err(|error| Trouble::Internal(error.to_string()))?;
+            let prepared = prepare(session, &decision).map_err(|error| Trouble::Internal(error.to_string()))?;
             match self.bus.commit(key, prepared.slot, &prepared.meta.commit, prepared.body.clone()).await? {
                 Committed::Ours => {
                     let Prepared { slot, meta, after, .. } = prepared;

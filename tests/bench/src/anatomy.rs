@@ -89,7 +89,10 @@ const UNHEARD: &str = "round trip, view";
 /// Listens to sessions that run one after the other.
 pub(crate) async fn listen(stage: &Stage) -> anyhow::Result<Anatomy> {
     load::some(stage, 1).await?;
-    let client = async_nats::ConnectOptions::new().subscription_capacity(1 << 20).connect(&stage.nats.url).await?;
+    let client = async_nats::ConnectOptions::new()
+        .subscription_capacity(1 << 20)
+        .connect(stage.nats.url().split(',').collect::<Vec<_>>())
+        .await?;
     let mut everything = SelectAll::new();
     for subject in HEARD {
         everything.push(client.subscribe(*subject).await?);

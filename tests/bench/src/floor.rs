@@ -38,6 +38,7 @@ const ANSWERED_AT_ONCE: usize = 64;
 pub(crate) struct Raw {
     nats: String,
     concurrency: usize,
+    replicas: usize,
     warm_ms: u64,
     window_ms: u64,
     appends: usize,
@@ -74,12 +75,20 @@ pub(crate) struct Floor {
 
 /// The numbers of messages that stand for a step, rounded.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
-pub(crate) fn of(anatomy: &Anatomy, nats: &str, concurrency: usize, warm: Duration, window: Duration) -> Raw {
+pub(crate) fn of(
+    anatomy: &Anatomy,
+    nats: String,
+    replicas: usize,
+    concurrency: usize,
+    warm: Duration,
+    window: Duration,
+) -> Raw {
     let whole = |number: f64| number.round() as usize;
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     Raw {
-        nats: nats.to_owned(),
+        nats,
         concurrency,
+        replicas,
         warm_ms: millis(warm),
         window_ms: millis(window),
         appends: whole(anatomy.per_step(Kind::Append)),
@@ -95,6 +104,7 @@ pub(crate) fn of(anatomy: &Anatomy, nats: &str, concurrency: usize, warm: Durati
 pub(crate) async fn run(stage: &Stage, raw: &Raw) -> anyhow::Result<Floor> {
     let numbers = [
         u64::try_from(raw.concurrency)?,
+        u64::try_from(raw.replicas)?,
         raw.warm_ms,
         raw.window_ms,
         u64::try_from(raw.appends)?,
@@ -110,9 +120,9 @@ pub(crate) async fn run(stage: &Stage, raw: &Raw) -> anyhow::Result<Floor> {
     let id = child.id().context("the raw client ended at once")?;
     let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
     lines.next_line().await?.context("the raw client does not begin")?;
-    let before = (usage_of(id)?.cpu_s, stage.nats.process.usage()?.cpu_s);
+    let before = (usage_of(id)?.cpu_s, stage.nats.usage()?.cpu_s);
     let told = lines.next_line().await?.context("the raw client does not end")?;
-    let after = (usage_of(id)?.cpu_s, stage.nats.process.usage()?.cpu_s);
+    let after = (usage_of(id)?.cpu_s, stage.nats.usage()?.cpu_s);
     drop(child);
     let told: Told = serde_json::from_str(&told)?;
     ensure!(told.steps > 0, "the raw client did nothing");
@@ -143,6 +153,7 @@ pub(crate) async fn raw(raw: Raw) -> anyhow::Result<()> {
         subjects: vec![format!("{STREAM}.>")],
         max_messages_per_subject: 1,
         allow_direct: true,
+        num_replicas: raw.replicas,
         ..stream::Config::default()
     };
     context.get_or_create_stream(stream).await?;
@@ -189,7 +200,8 @@ pub(crate) async fn raw(raw: Raw) -> anyhow::Result<()> {
 }
 
 async fn connect(url: &str) -> anyhow::Result<Client> {
-    Ok(async_nats::ConnectOptions::new().subscription_capacity(1 << 20).connect(url).await?)
+    let servers: Vec<&str> = url.split(',').collect();
+    Ok(async_nats::ConnectOptions::new().subscription_capacity(1 << 20).connect(servers).await?)
 }
 
 /// Steps one after the other; within a step what is answered is awaited before the next, as a step's parts are.

@@ -18,7 +18,7 @@ use crate::nats::Traffic;
 use crate::stage::{Stage, Used};
 
 /// Sessions that share a connection to the edge.
-const PER_CONNECTION: usize = 32;
+const PER_CONNECTION: usize = 16;
 /// How long a session may take.
 const SESSION_MAX: Duration = Duration::from_mins(1);
 
@@ -52,6 +52,8 @@ pub(crate) struct Measured {
     pub(crate) step_ms_at: [Vec<f64>; STEPS],
     /// Milliseconds from asking for a session to the answer that its start is in the log, sorted; of the whole level.
     pub(crate) start_ms: Vec<f64>,
+    /// Sessions that had ended at the end of the window, the warm-up's included.
+    pub(crate) sessions: usize,
     /// What was used before and after.
     pub(crate) used: [Used; 2],
     /// What the nats-server had counted before and after.
@@ -70,7 +72,8 @@ pub(crate) async fn run(
     let mut channel = None;
     for n in 0..concurrency {
         if n % PER_CONNECTION == 0 {
-            channel = Some(SessionsClient::connect(stage.edge.clone()).await?);
+            let edge = &stage.edges[n / PER_CONNECTION % stage.edges.len()];
+            channel = Some(SessionsClient::connect(edge.clone()).await?);
         }
         let client = channel.clone().context("no connection")?;
         clients.spawn(sessions(client, record.clone()));
@@ -104,6 +107,7 @@ pub(crate) async fn run(
         window: ended - began,
         step_ms: sorted(None),
         step_ms_at: std::array::from_fn(|number| sorted(Some(number))),
+        sessions: steps.iter().filter(|step| step.at <= ended && step.number + 1 == STEPS).count(),
         start_ms: sorted_ms(starts.iter().copied()),
         used,
         traffic,
@@ -112,7 +116,7 @@ pub(crate) async fn run(
 
 /// So many sessions, one after the other.
 pub(crate) async fn some(stage: &Stage, count: usize) -> anyhow::Result<()> {
-    let (client, record) = (SessionsClient::connect(stage.edge.clone()).await?, Record::default());
+    let (client, record) = (SessionsClient::connect(stage.edges[0].clone()).await?, Record::default());
     for _ in 0..count {
         timeout(SESSION_MAX, session(&client, &record)).await.context("a session does not end")??;
     }

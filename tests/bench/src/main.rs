@@ -3,6 +3,7 @@
 //! This one binary plays every part in a process of its own, so that the costs of each can be told apart.
 
 mod anatomy;
+mod collector;
 mod floor;
 mod load;
 mod memory;
@@ -37,7 +38,13 @@ enum Part {
     Service {
         /// Which.
         name: String,
+        /// Its options.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
     },
+    /// A collector of traces that keeps none.
+    #[command(hide = true)]
+    Collector,
     /// The pure core alone, in seconds: prints `core.*` and writes nothing.
     Core,
     /// Sessions in memory.
@@ -62,8 +69,9 @@ enum Part {
 
 fn main() -> ExitCode {
     let Cli { part, plan } = Cli::parse();
-    if let Some(Part::Service { name }) = &part {
-        let command = ailoop::args::Cli::parse_from(["ailoop", name]);
+    if let Some(Part::Service { name, options }) = &part {
+        let words = ["ailoop", name].into_iter().chain(options.iter().map(String::as_str));
+        let command = ailoop::args::Cli::parse_from(words);
         return ailoop::run(command, &ailoop::terminal::Terminal::new());
     }
     match play(part, &plan) {
@@ -82,6 +90,7 @@ async fn play(part: Option<Part>, plan: &run::Plan) -> anyhow::Result<()> {
         Some(Part::Core) => report::core(),
         Some(Part::Memory { bytes }) => memory::say(bytes),
         Some(Part::Model) => model::serve().await,
+        Some(Part::Collector) => collector::serve().await,
         Some(Part::Tool { nats }) => tool::serve(&nats).await,
         Some(Part::Raw(raw)) => floor::raw(raw).await,
         // It was played before there was a runtime.

@@ -1,5 +1,6 @@
-//! The nats-server: configured as `ailoop up` does, and its own counts.
+//! The nats-servers, and their own counts.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,16 +10,47 @@ use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::process::Process;
+use crate::process::{Process, Usage};
 
-/// A running nats-server.
+/// One nats-server, or three that are a cluster.
 #[derive(Debug)]
 pub(crate) struct Nats {
-    /// The process.
-    pub(crate) process: Process,
-    /// Where clients connect.
-    pub(crate) url: String,
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    process: Process,
+    url: String,
     monitor: String,
+}
+
+/// How the servers keep what they are given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// One node that syncs every second: what `ailoop up` does.
+    One,
+    /// One node that syncs each message before it acknowledges it.
+    Always,
+    /// Three nodes, three copies of each message.
+    Three,
+}
+
+impl Keeping {
+    /// Copies of each message.
+    pub(crate) fn replicas(self) -> usize {
+        match self {
+            Self::One | Self::Always => 1,
+            Self::Three => 3,
+        }
+    }
+
+    fn sync(self) -> &'static str {
+        match self {
+            Self::One | Self::Three => "\"1s\"",
+            Self::Always => "always",
+        }
+    }
 }
 
 /// What the server has counted since its start.
@@ -38,7 +70,7 @@ struct Ports {
 
 impl Nats {
     /// Starts it with its data below `dir`.
-    pub(crate) async fn start(dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start(dir: &Path, keeping: Keeping) -> anyhow::Result<Self> {
         let env = service::config::env;
         let places = Places {
             named: env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(Into::into),
@@ -46,11 +78,57 @@ impl Nats {
             path: env("PATH").map(Into::into),
         };
         let binary = find(&places).await.map_err(|failure| anyhow::anyhow!("{failure}"))?;
+        let routes = free_ports(keeping.replicas())?;
+        let mut nodes = Vec::new();
+        for (n, own) in routes.iter().enumerate() {
+            let routes: Vec<String> = routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+            let cluster = match keeping {
+                Keeping::One | Keeping::Always => String::new(),
+                Keeping::Three => format!(
+                    "cluster {{\n  name: bench\n  listen: \"127.0.0.1:{own}\"\n  routes: [{}]\n}}\n",
+                    routes.join(", ")
+                ),
+            };
+            nodes.push(Node::start(&binary, &dir.join(format!("nats-{n}")), n, keeping.sync(), &cluster).await?);
+        }
+        Ok(Self { nodes })
+    }
+
+    /// Where clients connect: every node, separated by commas.
+    pub(crate) fn url(&self) -> String {
+        self.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",")
+    }
+
+    /// The processes.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = &Process> {
+        self.nodes.iter().map(|node| &node.process)
+    }
+
+    /// What all nodes use together.
+    pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
+        self.processes().try_fold(Usage::default(), |sum, process| Ok(sum.plus(process.usage()?)))
+    }
+
+    /// What all nodes have counted.
+    pub(crate) async fn traffic(&self) -> anyhow::Result<Traffic> {
+        let mut all = Traffic::default();
+        for node in &self.nodes {
+            let traffic = node.traffic().await?;
+            all.in_msgs += traffic.in_msgs;
+            all.out_msgs += traffic.out_msgs;
+        }
+        Ok(all)
+    }
+}
+
+impl Node {
+    async fn start(binary: &Path, dir: &Path, n: usize, sync: &str, cluster: &str) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(dir)?;
         let config = dir.join("nats.conf");
         let quoted = format!("{:?}", dir.display().to_string());
         let text = format!(
-            "server_name: bench\nhost: \"127.0.0.1\"\nport: -1\nhttp: \"127.0.0.1:-1\"\nports_file_dir: {quoted}\n\
-             jetstream {{\n  store_dir: {quoted}\n  sync_interval: \"1s\"\n}}\n"
+            "server_name: bench{n}\nhost: \"127.0.0.1\"\nport: -1\nhttp: \"127.0.0.1:-1\"\nports_file_dir: {quoted}\n\
+             jetstream {{\n  store_dir: {quoted}\n  sync_interval: {sync}\n}}\n{cluster}"
         );
         std::fs::write(&config, text)?;
         let mut command = Command::new(binary);
@@ -64,8 +142,7 @@ impl Nats {
         Ok(Self { process, url, monitor })
     }
 
-    /// What it has counted.
-    pub(crate) async fn traffic(&self) -> anyhow::Result<Traffic> {
+    async fn traffic(&self) -> anyhow::Result<Traffic> {
         let mut stream = TcpStream::connect(&self.monitor).await?;
         stream.write_all(b"GET /varz HTTP/1.0\r\n\r\n").await?;
         let mut answer = String::new();
@@ -73,4 +150,10 @@ impl Nats {
         let (_, body) = answer.split_once("\r\n\r\n").context("/varz")?;
         Ok(serde_json::from_str(body)?)
     }
+}
+
+/// Ports that are free now: routes have to be known before any node starts.
+fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
+    let listeners: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }

@@ -40,6 +40,17 @@ pub(crate) fn announce(line: &str) {
     println!("{line}");
 }
 
+impl Usage {
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_s: self.cpu_s + other.cpu_s,
+            rss_mb: self.rss_mb + other.rss_mb,
+            rss_mb_max: self.rss_mb_max + other.rss_mb_max,
+        }
+    }
+}
+
 impl Process {
     /// Starts a process; everything that it says goes to a file below `dir`.
     pub(crate) fn start(name: &str, mut command: Command, dir: &Path) -> anyhow::Result<Self> {
@@ -71,7 +82,7 @@ impl Process {
     pub(crate) async fn says<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> anyhow::Result<T> {
         let deadline = Instant::now() + START_MAX;
         loop {
-            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            let log = self.log();
             if let Some(found) = find(&log) {
                 return Ok(found);
             }
@@ -79,6 +90,11 @@ impl Process {
             ensure!(!ended && Instant::now() < deadline, "{} does not come up: {log}", self.name);
             sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// What it has said.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// What it uses.

@@ -10,7 +10,7 @@ use crate::load::{Measured, percentile};
 use crate::process::Usage;
 use crate::pure;
 use crate::run::Level;
-use crate::stage::{SERVICES, Used};
+use crate::stage::Used;
 
 /// A figure of `bench.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,13 +35,15 @@ pub(crate) fn fail(error: &anyhow::Error) {
 
 /// Prints the tables and writes `bench.json`.
 #[allow(clippy::print_stdout, reason = "this is what the bench is for")]
-pub(crate) fn report(anatomy: &Anatomy, levels: &[Level]) -> anyhow::Result<()> {
+pub(crate) fn report(anatomy: Option<&Anatomy>, levels: &[Level]) -> anyhow::Result<()> {
     let mut figures: Vec<Figure> = levels.iter().flat_map(figures).collect();
     figures.extend(pure_figures()?);
     let mut text = table(&figures);
     text += &parts(levels);
     text += &positions(levels);
-    text += &messages(anatomy);
+    if let Some(anatomy) = anatomy {
+        text += &messages(anatomy);
+    }
     println!("{text}");
     // Next to the profile's directory, in which this binary is: so that it follows CARGO_TARGET_DIR.
     let binary = std::env::current_exe()?;
@@ -68,8 +70,8 @@ fn pure_figures() -> anyhow::Result<Vec<Figure>> {
 }
 
 fn figures(level: &Level) -> Vec<Figure> {
-    let Level { measured, floor } = level;
-    let name = |what: &str| format!("loop.c{}.{what}", measured.concurrency);
+    let Level { row, measured, floor } = level;
+    let name = |what: &str| format!("{}.c{}.{what}", row.name(), measured.concurrency);
     let figure = |what: &str, value: f64, unit, floor: Option<f64>| Figure {
         name: name(what),
         value: rounded(value),
@@ -77,7 +79,7 @@ fn figures(level: &Level) -> Vec<Figure> {
         floor: floor.map(rounded),
     };
     let used = &measured.used[1];
-    let rss = used.services.iter().map(|usage| usage.rss_mb).sum();
+    let all = used.services.iter().fold(Usage::default(), |sum, (_, usage)| sum.plus(*usage));
     vec![
         figure("ms_per_step_p50", percentile(&measured.step_ms, 50), "ms", Some(floor.ms_per_step_p50)),
         figure("ms_per_step_p99", percentile(&measured.step_ms, 99), "ms", Some(floor.ms_per_step_p99)),
@@ -89,14 +91,15 @@ fn figures(level: &Level) -> Vec<Figure> {
             "s",
             Some(floor.nats_cpu_s_per_1000_steps),
         ),
-        figure("rss_mb", rss, "MiB", None),
+        figure("rss_mb", all.rss_mb, "MiB", None),
+        figure("rss_mb_peak", all.rss_mb_max, "MiB", None),
         figure("nats_rss_mb", used.nats.rss_mb, "MiB", None),
     ]
 }
 
 /// What counts as the cost of the loop: services and nats-server.
 fn counted(used: &Used) -> f64 {
-    used.services.iter().map(|usage| usage.cpu_s).sum::<f64>() + used.nats.cpu_s
+    used.services.iter().map(|(_, usage)| usage.cpu_s).sum::<f64>() + used.nats.cpu_s
 }
 
 /// CPU seconds of 1 000 steps.
@@ -143,50 +146,39 @@ fn table(figures: &[Figure]) -> String {
     text
 }
 
-/// One of the parts that run.
-type Part = fn(&Used) -> Usage;
-
 /// Where CPU and memory go, by process.
 fn parts(levels: &[Level]) -> String {
-    let mut text = format!("\n{:<16}", "process");
-    for level in levels {
-        let concurrency = level.measured.concurrency;
-        let _ = write!(text, " {:>13} {:>8} {:>8}", format!("c{concurrency} cpu/1000"), "rss MiB", "peak");
-    }
-    let services = SERVICES.iter().enumerate();
-    let mut row = |name: &str, of: &dyn Fn(&Used) -> Usage| {
-        let _ = write!(text, "\n{name:<16}");
-        for Level { measured, .. } in levels {
-            let now = of(&measured.used[1]);
-            let cpu = cpu(measured, |used| of(used).cpu_s);
-            let _ = write!(text, " {cpu:>13.3} {:>8.1} {:>8.1}", now.rss_mb, now.rss_mb_max);
+    let mut text = format!("\n{:<24} {:<16} {:>12} {:>9} {:>9}\n", "level", "process", "cpu s/1000", "rss MiB", "peak");
+    for Level { row, measured, .. } in levels {
+        let level = format!("{}.c{}", row.name(), measured.concurrency);
+        let [before, after] = &measured.used;
+        let others = |used: &Used| {
+            let Used { nats, model, tool, load, .. } = *used;
+            [("nats-server", nats), ("(model server)", model), ("(tool)", tool), ("(load)", load)]
+                .map(|(name, usage)| (name.to_owned(), usage))
+        };
+        let rows = |used: &Used| used.services.iter().cloned().chain(others(used)).collect::<Vec<_>>();
+        for ((name, before), (_, after)) in rows(before).into_iter().zip(rows(after)) {
+            let cpu = (after.cpu_s - before.cpu_s) * 1e3 / steps(measured);
+            let _ =
+                writeln!(text, "{level:<24} {name:<16} {cpu:>12.3} {:>9.1} {:>9.1}", after.rss_mb, after.rss_mb_max);
         }
-    };
-    for (n, name) in services {
-        row(name, &|used| used.services[n]);
     }
-    let others: [(&str, Part); 4] = [
-        ("nats-server", |used| used.nats),
-        ("(model server)", |used| used.model),
-        ("(tool)", |used| used.tool),
-        ("(load)", |used| used.load),
-    ];
-    for (name, of) in others {
-        row(name, &of);
-    }
-    text + "\n"
+    text
 }
 
 /// How a session goes, and what the nats-server counted.
 fn positions(levels: &[Level]) -> String {
     let mut text = String::new();
-    for Level { measured, .. } in levels {
+    for Level { row, measured, .. } in levels {
         let steps: Vec<String> = measured.step_ms_at.iter().map(|ms| short(percentile(ms, 50))).collect();
         let [before, after] = measured.traffic;
         let _ = write!(
             text,
-            "\nc{}: start p50 {} ms; steps 1 to {} p50 {} ms; nats-server {:.1} messages in and {:.1} out per step",
+            "\n{}.c{}: {} sessions so far; start p50 {} ms; steps 1 to {} p50 {} ms; nats-server {:.1} messages in and {:.1} out per step",
+            row.name(),
             measured.concurrency,
+            measured.sessions,
             short(percentile(&measured.start_ms, 50)),
             steps.len(),
             steps.join(", "),

@@ -2,18 +2,19 @@
 
 use std::process::Command;
 
-use anyhow::Context;
 use contract::TenantId;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use crate::nats::Nats;
+use crate::nats::{Keeping, Nats};
 use crate::process::{Process, Usage, own_usage};
 use crate::tool::TOOL;
 
 /// The services, in the order in which they start.
-pub(crate) const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", "edge"];
+const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", "edge"];
+/// All of them in one process.
+const TOGETHER: &str = "up";
 
 /// The agent: its turn goes on as long as there are tool calls.
 const AGENTS: &str = "
@@ -26,26 +27,38 @@ agents:
     continuation_config: {require_explicit_signal: true, max_iterations: 10, timeout: 120}
 ";
 
+/// How the fleet runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// How often each service runs, as a process of its own; none: all of them once in one process, as `ailoop up` does.
+    pub(crate) apart: Option<usize>,
+    /// Whether traces go to a collector, as many as by default.
+    pub(crate) traced: bool,
+    /// How NATS keeps what it is given.
+    pub(crate) keeping: Keeping,
+}
+
 /// The running parts. They end in the order of the fields: clients before their server.
 #[derive(Debug)]
 pub(crate) struct Stage {
     services: Vec<Process>,
     model: Process,
     tool: Process,
-    /// The nats-server.
+    collector: Option<Process>,
+    /// The nats-servers.
     pub(crate) nats: Nats,
-    /// Where clients find the edge.
-    pub(crate) edge: String,
+    /// Where clients find the edges.
+    pub(crate) edges: Vec<String>,
     /// Files of all of them.
-    dir: TempDir,
+    _dir: TempDir,
 }
 
 /// What each part has used.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Used {
-    /// Those of [`SERVICES`].
-    pub(crate) services: [Usage; SERVICES.len()],
-    /// The nats-server.
+    /// The processes of the fleet, by name.
+    pub(crate) services: Vec<(String, Usage)>,
+    /// The nats-servers.
     pub(crate) nats: Usage,
     /// The model server.
     pub(crate) model: Usage,
@@ -57,16 +70,23 @@ pub(crate) struct Used {
 
 impl Stage {
     /// Starts everything and returns when sessions can begin.
-    pub(crate) async fn start() -> anyhow::Result<Self> {
+    pub(crate) async fn start(shape: Shape) -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("ailoop-bench-")?;
-        let nats = Nats::start(dir.path()).await?;
-        let bus = bus::Bus::connect(&bus::NatsConfig { url: nats.url.clone(), ..Default::default() }).await?;
-        bus.ensure().await?;
+        let nats = Nats::start(dir.path(), shape.keeping).await?;
+        let replicas = shape.keeping.replicas();
+        let bus = ready(&bus::NatsConfig { url: nats.url(), replicas, ..Default::default() }).await?;
 
         let mut model = Process::start("model", Process::part(&["model"])?, dir.path())?;
         let models = model.says(|log| Some(log.lines().next()?.to_owned())).await?;
-        let mut tool = Process::start("tool", Process::part(&["tool", &nats.url])?, dir.path())?;
+        let mut tool = Process::start("tool", Process::part(&["tool", &nats.url()])?, dir.path())?;
         tool.says(|log| log.contains("serving").then_some(())).await?;
+        let mut collector = None;
+        let mut traces = None;
+        if shape.traced {
+            let mut process = Process::start("collector", Process::part(&["collector"])?, dir.path())?;
+            traces = Some(process.says(|log| Some(log.lines().next()?.to_owned())).await?);
+            collector = Some(process);
+        }
 
         let config = json!({
             "default": "bench",
@@ -75,59 +95,78 @@ impl Stage {
         });
         std::fs::write(dir.path().join("models.yaml"), config.to_string())?;
         std::fs::write(dir.path().join("agents.yaml"), AGENTS)?;
-        let mut services = Vec::new();
-        let mut edge = None;
-        for name in SERVICES {
-            let mut process = Process::start(name, service(name, &nats, &dir)?, dir.path())?;
-            process.says(|log| log.contains(" started").then_some(())).await?;
-            if name == "edge" {
-                edge = Some(process.says(grpc).await?);
+        let (mut services, mut edges) = (Vec::new(), Vec::new());
+        let names = match shape.apart {
+            None => vec![TOGETHER],
+            Some(times) => SERVICES.into_iter().flat_map(|name| std::iter::repeat_n(name, times)).collect(),
+        };
+        for (n, name) in names.into_iter().enumerate() {
+            let mut command = service(name, &nats, replicas, &dir)?;
+            if let Some(traces) = &traces {
+                command.env("AILOOP__TELEMETRY__OTLP_ENDPOINT", traces);
+            }
+            // Every replica writes a log of its own.
+            let home = dir.path().join(format!("{name}-{n}"));
+            std::fs::create_dir(&home)?;
+            let mut process = Process::start(name, command, &home)?;
+            match name {
+                TOGETHER => edges.push(process.says(up).await?),
+                "edge" => edges.push(process.says(grpc).await?),
+                _ => process.says(|log| log.contains(" started").then_some(())).await?,
             }
             services.push(process);
         }
         knows_tool(&bus).await?;
         bus.close().await;
-        let edge = edge.context("there is no edge")?;
-        Ok(Self { services, model, tool, nats, edge, dir })
+        anyhow::ensure!(!edges.is_empty(), "there is no edge");
+        Ok(Self { services, model, tool, collector, nats, edges, _dir: dir })
     }
 
-    /// What each part has used so far.
+    /// What each part has used so far. Replicas of a service are one.
     pub(crate) fn used(&self) -> anyhow::Result<Used> {
         let mut used = Used {
-            nats: self.nats.process.usage()?,
+            services: Vec::new(),
+            nats: self.nats.usage()?,
             model: self.model.usage()?,
             tool: self.tool.usage()?,
             load: own_usage()?,
-            ..Used::default()
         };
-        for (usage, process) in used.services.iter_mut().zip(&self.services) {
-            *usage = process.usage()?;
+        for process in &self.services {
+            let usage = process.usage()?;
+            match used.services.iter_mut().find(|(name, _)| name == process.name()) {
+                Some((_, sum)) => *sum = sum.plus(usage),
+                None => used.services.push((process.name().to_owned(), usage)),
+            }
         }
         Ok(used)
     }
 
     /// The ids of the services and of the nats-server, for whoever wants to look into them.
     pub(crate) fn ids(&self) -> String {
-        let all = self.services.iter().chain([&self.nats.process]);
+        let all = self.services.iter().chain(&self.collector).chain(self.nats.processes());
         all.map(|process| format!("{}={}", process.name(), process.id())).collect::<Vec<_>>().join(" ")
     }
 
     /// The first warnings of each service, for when something went wrong.
     pub(crate) fn warnings(&self) -> String {
-        let tail = |name: &str| {
-            let log = std::fs::read_to_string(self.dir.path().join(format!("{name}.log"))).unwrap_or_default();
+        let tail = |process: &Process| {
+            let log = process.log();
             let bad = log.lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
-            bad.take(5).map(|line| format!("{name}: {line}")).collect::<Vec<_>>()
+            bad.take(5).map(|line| format!("{}: {line}", process.name())).collect::<Vec<_>>()
         };
-        SERVICES.into_iter().flat_map(tail).collect::<Vec<_>>().join("\n")
+        self.services.iter().flat_map(tail).collect::<Vec<_>>().join("\n")
     }
 }
 
 /// A service as it runs anywhere: its defaults, but for addresses.
-fn service(name: &str, nats: &Nats, dir: &TempDir) -> anyhow::Result<Command> {
+fn service(name: &str, nats: &Nats, replicas: usize, dir: &TempDir) -> anyhow::Result<Command> {
     let mut command = Process::part(&["service", name])?;
+    if name == TOGETHER {
+        command.args(["--nats", &nats.url(), "--ws-port", "0", "--grpc-port", "0", "--model", "bench"]);
+    }
     command.current_dir(dir.path()).env_clear();
-    command.env("AILOOP_CONFIG", dir.path()).env("AILOOP__NATS__URL", &nats.url);
+    command.env("AILOOP_CONFIG", dir.path()).env("AILOOP__NATS__URL", nats.url());
+    command.env("AILOOP__NATS__REPLICAS", replicas.to_string());
     command.env("AILOOP__EDGE__WS__LISTEN", "127.0.0.1:0").env("AILOOP__EDGE__GRPC__LISTEN", "127.0.0.1:0");
     Ok(command)
 }
@@ -136,6 +175,29 @@ fn service(name: &str, nats: &Nats, dir: &TempDir) -> anyhow::Result<Command> {
 fn grpc(log: &str) -> Option<String> {
     let (_, rest) = log.split_once("grpc=")?;
     rest.split_whitespace().next().map(|address| format!("http://{address}"))
+}
+
+/// Where a fleet in one process says that its edge listens.
+fn up(log: &str) -> Option<String> {
+    log.contains("Ctrl-C").then_some(())?;
+    let line = log.lines().find_map(|line| line.trim().strip_prefix("gRPC"))?;
+    Some(line.trim().to_owned())
+}
+
+/// A connection to servers whose streams are there: a cluster needs a while to elect its leaders.
+async fn ready(config: &bus::NatsConfig) -> anyhow::Result<bus::Bus> {
+    let deadline = Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        let ready = async {
+            let bus = bus::Bus::connect(config).await?;
+            bus.ensure().await.map(|()| bus)
+        };
+        match ready.await {
+            Ok(bus) => return Ok(bus),
+            Err(error) if Instant::now() > deadline => return Err(error.into()),
+            Err(_) => sleep(std::time::Duration::from_millis(100)).await,
+        }
+    }
 }
 
 async fn knows_tool(bus: &bus::Bus) -> anyhow::Result<()> {

@@ -11,9 +11,6 @@ use super::Nats;
 use super::api::{header_map, headers_of, request_error};
 use crate::{BusError, Headers, Heard, Message, Subscription};
 
-/// How long a new subscription is awaited.
-const SUBSCRIBE_MAX: Duration = Duration::from_secs(5);
-
 impl Nats {
     pub(super) async fn core_publish(&self, subject: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
         let bytes = payload.len();
@@ -79,7 +76,6 @@ impl Nats {
             None => self.client.subscribe(subject.to_owned()).await,
         };
         let heard = subscribed.map_err(|e| closed(&e))?;
-        self.round_trip(SUBSCRIBE_MAX).await?;
         Ok(futures::stream::unfold((heard, gaps), next).boxed())
     }
 

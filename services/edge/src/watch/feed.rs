@@ -10,12 +10,12 @@ use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::{self, SessionKey};
 use futures::StreamExt;
 use service::tasks::Tasks;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::Instant;
 
 use super::merger::Merger;
 use super::notice::Notice;
-use super::pages;
+use super::pages::{self, Stretch};
 use crate::failure::Failure;
 
 /// Pause between looks at the head of a watched session: the last event has no successor that would show its loss.
@@ -45,7 +45,25 @@ pub struct Feeds {
 #[derive(Debug)]
 struct Open {
     sender: broadcast::Sender<Fed>,
-    ready: watch::Receiver<Option<Result<(), BusError>>>,
+    ready: watch::Receiver<Ready>,
+}
+
+/// Whether a feed hears; nothing as long as nobody knows.
+type Ready = Option<Result<(), BusError>>;
+
+struct Found {
+    feed: broadcast::Receiver<Fed>,
+    ready: watch::Receiver<Ready>,
+    page: Option<oneshot::Receiver<Stretch>>,
+}
+
+/// A feed that was joined.
+#[derive(Debug)]
+pub(super) struct Joined {
+    /// What is published from now on.
+    pub feed: broadcast::Receiver<Fed>,
+    /// For whoever made it: the head's page, with everything that was before.
+    pub page: Option<Stretch>,
 }
 
 impl Feeds {
@@ -55,11 +73,11 @@ impl Feeds {
     }
 
     /// Joins a session's feed; returns when what is published from now on will be heard.
-    pub async fn join(&self, key: &SessionKey) -> Result<broadcast::Receiver<Fed>, Failure> {
-        let (joined, mut ready) = self.find(key);
+    pub(super) async fn join(&self, key: &SessionKey) -> Result<Joined, Failure> {
+        let Found { feed, mut ready, page } = self.find(key);
         let state = ready.wait_for(Option::is_some).await;
         match state.as_deref() {
-            Ok(Some(Ok(()))) => Ok(joined),
+            Ok(Some(Ok(()))) => Ok(Joined { feed, page: page.and_then(|mut page| page.try_recv().ok()) }),
             Ok(Some(Err(error))) => Err(error.clone().into()),
             Ok(None) | Err(_) => Err(BusError::Unavailable("the edge is going down".to_owned()).into()),
         }
@@ -70,31 +88,33 @@ impl Feeds {
         self.lock().len()
     }
 
-    fn find(&self, key: &SessionKey) -> (broadcast::Receiver<Fed>, watch::Receiver<Option<Result<(), BusError>>>) {
+    fn find(&self, key: &SessionKey) -> Found {
         let mut feeds = self.lock();
         if let Some(open) = feeds.get(key) {
-            return (open.sender.subscribe(), open.ready.clone());
+            return Found { feed: open.sender.subscribe(), ready: open.ready.clone(), page: None };
         }
         let (sender, joined) = broadcast::channel(FEED_MAX);
         let (tell_ready, ready) = watch::channel(None);
+        let (give_page, page) = oneshot::channel();
         feeds.insert(key.clone(), Open { sender: sender.clone(), ready: ready.clone() });
         drop(feeds);
         let (ending, feeds, key) = (self.tasks.token(), self.clone(), key.clone());
         self.tasks.spawn("feed", async move {
             tokio::select! {
                 () = ending.cancelled() => {}
-                () = feeds.run(&key, &sender, tell_ready) => {}
+                () = feeds.run(&key, &sender, tell_ready, give_page) => {}
             }
             feeds.forget(&key, &sender);
         });
-        (joined, ready)
+        Found { feed: joined, ready, page: Some(page) }
     }
 
     async fn run(
         &self,
         key: &SessionKey,
         sender: &broadcast::Sender<Fed>,
-        ready: watch::Sender<Option<Result<(), BusError>>>,
+        ready: watch::Sender<Ready>,
+        give_page: oneshot::Sender<Stretch>,
     ) {
         match Feed::start(&self.bus, key).await {
             Err(error) => {
@@ -102,7 +122,9 @@ impl Feeds {
                 self.forget(key, sender);
                 ready.send_replace(Some(Err(error)));
             }
-            Ok(mut feed) => {
+            Ok((mut feed, page)) => {
+                // Whoever made the feed may be gone already.
+                let _ = give_page.send(page);
                 ready.send_replace(Some(Ok(())));
                 while feed.turn(sender).await && !self.is_left(key, sender) {}
             }
@@ -145,12 +167,12 @@ struct Feed {
 }
 
 impl Feed {
-    async fn start(bus: &Bus, key: &SessionKey) -> Result<Self, BusError> {
+    async fn start(bus: &Bus, key: &SessionKey) -> Result<(Self, Stretch), BusError> {
         let heard = bus.events(key).await?;
         let page = pages::head_page(bus, key).await?;
         let mut merger = Merger::new(page.last_seq + 1);
         merger.view(None, &mut Vec::new());
-        Ok(Self {
+        let feed = Self {
             bus: bus.clone(),
             key: key.clone(),
             heard,
@@ -159,7 +181,8 @@ impl Feed {
             look_at: Instant::now() + HEAD_EVERY,
             read_at: None,
             again: AGAIN_FIRST,
-        })
+        };
+        Ok((feed, page))
     }
 
     /// Waits for one thing to happen and passes on what comes of it; `false` after the session's end.

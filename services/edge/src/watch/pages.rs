@@ -12,7 +12,7 @@ use contract::subject::{self, SessionKey};
 use super::notice::{self, Notice};
 
 /// A stretch of the log.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Stretch {
     /// Its public events, in order.
     pub notices: Vec<Arc<Notice>>,
@@ -41,8 +41,8 @@ pub(super) async fn rest(bus: &Bus, key: &SessionKey, from_page: u64) -> Result<
 
 /// The head's page, as the leader has it.
 pub(super) async fn head_page(bus: &Bus, key: &SessionKey) -> Result<Stretch, BusError> {
-    let Some(head) = bus.head(key, Read::Leader).await? else { return Ok(Stretch::default()) };
-    Ok(Stretch::of(key, &bus.load_from(key, head.slot).await?.unwrap_or_default()))
+    let latest = bus.load_latest(key).await?;
+    Ok(latest.map(|(_, commits)| Stretch::of(key, &commits)).unwrap_or_default())
 }
 
 /// One finished page; none when this read does not show all of it.

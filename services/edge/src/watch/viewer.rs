@@ -50,6 +50,8 @@ pub struct Viewer {
     feed: Option<broadcast::Receiver<Fed>>,
     /// The last slot that was read.
     slot: u64,
+    /// The head's page as it was when the feed was joined, where all that is wanted is in it.
+    page: Option<Stretch>,
     again: Duration,
 }
 
@@ -59,8 +61,12 @@ impl Sessions {
         let key = SessionKey { tenant: caller.tenant.clone(), session: watch.session_id.clone() };
         let head = self.head(&key).await?.ok_or_else(|| Self::unknown(&key))?;
         let ended = head.meta.phase == Phase::Ended;
-        let feed = if ended { None } else { Some(self.feeds().join(&key).await?) };
-        let page = pages::head_page(self.bus(), &key).await?;
+        let joined = if ended { None } else { Some(self.feeds().join(&key).await?) };
+        let (feed, page) = joined.map(|joined| (joined.feed, joined.page)).unzip();
+        let page = match page.flatten() {
+            Some(page) => page,
+            None => pages::head_page(self.bus(), &key).await?,
+        };
         if ended && page.last_seq == 0 {
             return Err(Self::unknown(&key));
         }
@@ -77,13 +83,15 @@ impl Sessions {
         let last_page = page.last_slot.unwrap_or(0) / SLOTS_PER_PAGE;
         let first_page = pages::page_of(self.bus(), &key, from, last_page).await?;
         let watching = Watching { session_id: key.session.clone(), seq: page.last_seq, phase: head.meta.phase };
+        let slot = first_page * SLOTS_PER_PAGE;
         let viewer = Viewer {
             sessions: self.clone(),
             key,
             chunks: !watch.no_chunks,
             merger: Merger::new(from),
             feed,
-            slot: first_page * SLOTS_PER_PAGE,
+            slot,
+            page: (first_page == last_page).then_some(page),
             again: AGAIN_FIRST,
         };
         Ok((watching, viewer))
@@ -98,7 +106,14 @@ impl Viewer {
 
     /// Fills a client's queue until the session or the queue ends. An error says why it cannot go on.
     pub async fn run(mut self, queue: &ClientQueue) -> Result<(), Failure> {
-        if !self.catch_up(queue).await? {
+        let goes_on = match self.page.take() {
+            Some(page) => {
+                self.slot = page.last_slot.unwrap_or(self.slot);
+                self.give(&page, queue).await?
+            }
+            None => self.catch_up(queue).await?,
+        };
+        if !goes_on {
             return Ok(());
         }
         // Asked for while events go on: whoever streams the reply may be at its end, and then nobody answers.
@@ -122,7 +137,7 @@ impl Viewer {
                         if !self.catch_up(queue).await? || self.merger.ended() {
                             return Ok(());
                         }
-                        self.feed = Some(self.sessions.feeds().join(&self.key).await?);
+                        self.feed = Some(self.sessions.feeds().join(&self.key).await?.feed);
                         read_at = Some(Instant::now());
                     }
                 },

@@ -57,7 +57,7 @@ impl Catalogue {
         loop {
             let began = Instant::now();
             if announced.is_none() {
-                announced = self.bus.transport().subscribe(&subject::tool_announce(), None).await.ok();
+                announced = self.bus.listen(&subject::tool_announce(), None).await.ok();
             }
             let polled = async {
                 if !inherited {

@@ -20,7 +20,7 @@ async fn play(server: &MemoryServer, schema: &str) -> (AbortHandle, impl Future<
         "description": null, "metadata": {}, "endpoints": [{"name": "act", "subject": "ai_tool.default.act",
         "queue_group": "tools", "metadata": {"ailoop.tool": "act", "ailoop.parameters": schema}}]});
     let info = Bytes::from(info.to_string());
-    let mut questions = bus.transport().subscribe(&subject::services_info(), None).await.unwrap();
+    let mut questions = bus.listen(&subject::services_info(), None).await.unwrap();
     let (playing, handle) = futures::future::abortable(async move {
         while let Some(heard) = questions.next().await {
             let Heard::Message(question) = heard else { continue };

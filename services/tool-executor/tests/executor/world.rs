@@ -111,9 +111,8 @@ impl World {
     pub(crate) async fn tool(&self) -> Tool {
         let bus = self.server.bus();
         let tenant = &self.key.tenant;
-        let calls =
-            bus.transport().subscribe(&subject::tool(tenant, &name()), Some(subject::TOOL_QUEUE)).await.unwrap();
-        let cancels = bus.transport().subscribe(&subject::tool_cancel(tenant, &name()), None).await.unwrap();
+        let calls = bus.listen(&subject::tool(tenant, &name()), Some(subject::TOOL_QUEUE)).await.unwrap();
+        let cancels = bus.listen(&subject::tool_cancel(tenant, &name()), None).await.unwrap();
         Tool { bus, calls, cancels }
     }
 

@@ -75,7 +75,7 @@ impl Witness {
 pub(super) async fn serve(server: &MemoryServer, seed: u64) -> Result<Witness, BusError> {
     let (bus, tasks) = (server.client("tools").0, Tasks::new());
     let witnessed: Arc<Mutex<Seen>> = Arc::default();
-    let mut info = bus.transport().subscribe(&subject::services_info(), None).await?;
+    let mut info = bus.listen(&subject::services_info(), None).await?;
     let replier = bus.clone();
     tasks.spawn("discovery", async move {
         while let Some(Heard::Message(message)) = info.next().await {
@@ -87,7 +87,7 @@ pub(super) async fn serve(server: &MemoryServer, seed: u64) -> Result<Witness, B
     for (index, (tool, _)) in TOOLS.iter().enumerate() {
         let name = ToolName::new(tool).map_err(|error| BusError::Malformed(error.to_string()))?;
         let subject = subject::tool(&TenantId::default(), &name);
-        let mut calls = bus.transport().subscribe(&subject, Some(subject::TOOL_QUEUE)).await?;
+        let mut calls = bus.listen(&subject, Some(subject::TOOL_QUEUE)).await?;
         let (bus, witnessed, pool) = (bus.clone(), witnessed.clone(), tasks.clone());
         let mut rng = Rng::new(seed + index as u64);
         tasks.spawn("tool", async move {
