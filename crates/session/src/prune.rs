@@ -268,13 +268,33 @@ mod tests {
                     "tool_calls":[{"id":"c1-1-1","type":"function","function":{"name":"look","arguments":"{}"}}],
                     "finish_reason":"stop","spent":{"usage":{"input":0,"output":0},"cost_usd":0.0},"latency_ms":1}}"#;
                 transcript.apply(&serde_json::from_str(asked).unwrap());
-                let (before, guess) = (transcript.bytes(), transcript.tokens_at_most(std::slice::from_ref(&event)));
-                transcript.apply(&event);
-                assert!(guess >= transcript.tokens(), "{} bytes by {}", text.len(), event.name());
+                let opened = r#"{"type":"model_call_opened","data":{"call":"m1-2","attempt":1,"turn":1,"step":2,
+                    "deadline":"2026-01-15T10:30:45Z"}}"#;
+                let events = [event, serde_json::from_str(opened).unwrap()];
+                let (before, guess) = (transcript.bytes(), transcript.tokens_at_most(&events));
+                events.iter().for_each(|event| transcript.apply(event));
+                assert!(guess >= transcript.tokens(), "{} bytes by {}", text.len(), events[0].name());
                 let more = transcript.bytes().saturating_sub(before);
-                assert!(bytes_of(&event) <= 3 * more + 1_024, "{more} bytes by {}", event.name());
+                assert!(bytes_of(&events[0]) <= 3 * more + 1_024, "{more} bytes by {}", events[0].name());
+                assert!(guess <= Measured::tokens(None, before + 3 * more + 2_048), "{guess} tokens");
             }
         }
+    }
+
+    #[test]
+    fn a_transcript_knows_whether_there_is_anything_before_a_turn() {
+        let mut transcript = Transcript::default();
+        assert!(!transcript.has_before(3));
+        let user = |id: &str| {
+            format!(
+                r#"{{"type":"message.user_processed","data":{{"message_id":"{id}","content":"x","mode":"queue"}}}}"#
+            )
+        };
+        let turn = |n: u32, id: &str| format!(r#"{{"type":"turn_started","data":{{"turn":{n},"messages":["{id}"]}}}}"#);
+        for event in [user("a"), turn(2, "a")] {
+            transcript.apply(&serde_json::from_str(&event).unwrap());
+        }
+        assert_eq!([1, 2, 3, 4].map(|turn| transcript.has_before(turn)), [false, false, true, true]);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use contract::ErrorCode;
-use contract::command::{Refusal, Start, Verb};
+use contract::command::{AnswerDecision, Refusal, Start, Verb};
 use contract::commit::Phase;
 use contract::event::{Event, Spent};
 use contract::model::Usage;
-use contract::settings::{ContinuationSettings, Limits};
+use contract::settings::{ContinuationSettings, Limits, OnLimit};
 use contract::tool::Outcome;
 use session::Effect;
 
@@ -279,4 +279,17 @@ fn a_pause_moves_the_deadline_of_a_child() {
     child.reply("The plan.", &[]);
     parent.hear_result(child.session.word_to_parent().unwrap());
     assert_eq!(outcome(&parent).0, Outcome::Ok);
+}
+
+#[test]
+fn what_a_person_grants_is_shared_too() {
+    let limits = Limits { cost_usd: Some(1.0), ..Limits::default() };
+    let asking =
+        ContinuationSettings { timeout: 600, limits, on_limit: OnLimit::Ask, ..ContinuationSettings::default() };
+    let mut talk = Talk::begin(asking);
+    talk.reply_that_cost("", &["{}"], Usage::default(), 1.25);
+    talk.results("found");
+    talk.answer(AnswerDecision::Approve);
+    talk.reply("", &[ASK]);
+    assert_eq!(start_of(&talk).1.parent.unwrap().share.cost_usd, Some(0.75));
 }

@@ -9,6 +9,7 @@
 
 mod attempts;
 mod children;
+mod commands;
 mod configure;
 mod context;
 mod limits;

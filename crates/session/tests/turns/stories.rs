@@ -60,11 +60,15 @@ fn alone() {
     talk.reply("Done with d.", &[]);
     talk.say("continue", Mode::Steer);
     talk.reply("", &[r#"{"path":"d"}"#]);
+    talk.results("found");
+    talk.say("No, e.", Mode::Interrupt);
+    talk.reply_to(contract::CallId::model(3, 2), "I was about to");
+    talk.reply("", &[r#"{"path":"e"}"#]);
     talk.stop();
     talk.say("Anybody there?", Mode::Steer);
     told("alone", &[&talk]);
     let summary = talk.session.summary();
-    assert_eq!((summary.turn, summary.tally.premature, summary.tally.tool_calls), (3, 1, 3));
+    assert_eq!((summary.turn, summary.tally.premature, summary.tally.tool_calls), (3, 1, 4));
 }
 
 #[test]
@@ -173,7 +177,7 @@ fn by_patterns() {
     talk.say("And the rest?", Mode::Steer);
     talk.reply(r#"{"response": "Hm.", "continuation": {"status": "MAYBE"}}"#, &[]);
     talk.say("Decide.", Mode::Steer);
-    talk.reply("I did.", &[]);
+    talk.reply(r#"{"response": "I did.", "continuation": {"status": "TERMINATE", "reason": "all is told"}}"#, &[]);
     told("by-patterns", &[&talk]);
 }
 
@@ -189,7 +193,11 @@ fn dropping_what_is_old() {
         ..ModelSettings::default()
     };
     let mut talk = Talk::cast(Cast { continuation, model, ..Cast::default() });
-    talk.reply(&format!("First: {}", "word ".repeat(300)), &[]);
+    for step in 0..3 {
+        talk.reply(&format!("First {step}: {}", "word ".repeat(100)), &[r#"{"path":"0"}"#]);
+        talk.results("found");
+    }
+    talk.reply("That was the first turn.", &[]);
     talk.say("Look around.", Mode::Steer);
     for step in 0..7 {
         talk.reply(&format!("Step {step}. {}", "word ".repeat(150)), &[r#"{"path":"a"}"#, r#"{"path":"b"}"#]);

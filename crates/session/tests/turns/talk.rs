@@ -241,7 +241,8 @@ impl Talk {
             let _ = writeln!(self.story, "    {item}");
         }
         let owed = effects(&self.session.outstanding());
-        let _ = writeln!(self.story, "  then {:?}, owes {owed}", self.session.phase());
+        let open = self.session.open_calls().join(" ");
+        let _ = writeln!(self.story, "  then {:?}, open [{open}], owes {owed}", self.session.phase());
     }
 
     /// What goes to a worker, its texts shortened.
@@ -319,6 +320,25 @@ impl Talk {
         self.finish_reason = FinishReason::Length;
         self.reply(text, &[]);
         self.finish_reason = FinishReason::Stop;
+    }
+
+    /// A reply to any call, awaited or not.
+    pub(crate) fn reply_to(&mut self, call: contract::CallId, text: &str) {
+        self.finish(&CallAttempt { call, attempt: 1 }, text, &[], Usage::default(), 0.0);
+    }
+
+    /// Forgets the transcript.
+    pub(crate) fn clear(&mut self) {
+        self.command(Verb::ClearHistory, Body::Clear(Because::default()));
+    }
+
+    /// Why the last input changed nothing.
+    pub(crate) fn refused(&self) -> Option<&str> {
+        let last = self.log.last()?;
+        last.1.events.iter().find_map(|event| match event {
+            Event::InputIgnored(ignored) => Some(ignored.refusal.code.as_str()),
+            _ => None,
+        })
     }
 
     /// The first model call's reply, by one of its attempts.

@@ -83,7 +83,7 @@ fn the_composer_is_asked_for_another_model_or_other_features_only() {
 #[test]
 fn an_item_and_a_transcript_for_others() {
     let mut talk = Talk::begin(ContinuationSettings::default());
-    talk.reply("I look.", &[r#"{"path":"a"}"#]);
+    talk.reply("I look.", &[r#"{"path":"a"}"#, r#"{"path":"b"}"#]);
     let open = talk.open()[0].clone();
     let item = talk.session.tool_item(&open).unwrap();
     assert_eq!((item.tool.as_str(), item.arguments.get()), ("look", r#"{"path":"a"}"#));
@@ -92,8 +92,10 @@ fn an_item_and_a_transcript_for_others() {
     // Taken over while a call is open: the call is answered there, under an id that is not ours.
     let taken = serde_json::to_value(talk.session.taken_over()).unwrap();
     let roles: Vec<&str> = taken.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["user", "assistant", "tool"]);
+    assert_eq!(roles, ["user", "assistant", "tool", "tool"]);
     assert_eq!(taken[1]["tool_calls"][0]["id"], taken[2]["tool_call_id"]);
+    assert_eq!(taken[1]["tool_calls"][1]["id"], taken[3]["tool_call_id"]);
+    assert_ne!(taken[2]["tool_call_id"], taken[3]["tool_call_id"]);
     assert_ne!(taken[2]["tool_call_id"], open.call.as_str());
 }
 

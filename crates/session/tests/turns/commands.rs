@@ -1,0 +1,112 @@
+//! What a user may do to a session at any time, and what is late.
+
+use std::time::Duration;
+
+use contract::CallId;
+use contract::command::Mode;
+use contract::event::Event;
+use contract::limits::MESSAGE_BYTES_MAX;
+use contract::model::FailureKind;
+use contract::settings::{ContinuationSettings, Limits, ModelSettings, Prune};
+
+use crate::talk::{Cast, Talk};
+
+#[test]
+fn a_message_has_a_size() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    for (bytes, refused) in
+        [(MESSAGE_BYTES_MAX, None), (MESSAGE_BYTES_MAX + 1, Some("too_large")), (0, Some("empty_message"))]
+    {
+        talk.say(&"x".repeat(bytes), Mode::Queue);
+        assert_eq!(talk.refused(), refused, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_task_for_a_child_has_a_size() {
+    for (bytes, refused) in [(MESSAGE_BYTES_MAX, false), (MESSAGE_BYTES_MAX + 1, true)] {
+        let mut talk = Talk::begin(ContinuationSettings::default());
+        talk.reply("", &[&format!(r#"{{"agent":"p","task":"{}"}}"#, "x".repeat(bytes))]);
+        let result = talk.events.iter().find_map(|event| match event {
+            Event::ToolCallResult(result) => result.code.clone(),
+            _ => None,
+        });
+        assert_eq!(result.as_ref().map(|code| code.as_str()), refused.then_some("too_large"));
+    }
+}
+
+#[test]
+fn the_transcript_is_forgotten_between_turns_only() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.clear();
+    assert_eq!((talk.refused(), talk.roles().len()), (Some("not_now"), 2));
+    talk.reply("Done.", &[]);
+    talk.clear();
+    assert_eq!((talk.refused(), talk.roles()), (None, vec!["system".to_owned()]));
+    talk.say("Again.", Mode::Steer);
+    assert_eq!(talk.item().messages.len(), 2, "it begins anew");
+}
+
+#[test]
+fn the_user_takes_the_floor() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.say("Stop, c instead.", Mode::Interrupt);
+    assert_eq!(talk.open(), [], "nobody starts the call any more");
+    talk.reply_of(1, "I was about to");
+    assert_eq!(talk.roles(), ["system", "user", "assistant", "user"], "what was said stays");
+    assert_eq!(talk.model_call().call.as_str(), "m1-2");
+
+    // The gateway does not answer: the loop goes on without what was said.
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.say("Stop.", Mode::Interrupt);
+    talk.wait(Duration::from_secs(30));
+    assert_eq!(
+        (talk.roles(), talk.model_call().call.as_str()),
+        (vec!["system".into(), "user".into(), "user".into()], "m1-2")
+    );
+
+    // Nothing runs while a failed call waits for its next attempt: the step ends there.
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.fail(FailureKind::RateLimited);
+    talk.say("Never mind.", Mode::Interrupt);
+    assert_eq!(talk.model_call().call.as_str(), "m1-2");
+}
+
+#[test]
+fn a_reply_that_nobody_awaits_changes_nothing() {
+    let late = |talk: &mut Talk, step: u32| {
+        let (before, turn) = (talk.open(), talk.session.position().1);
+        talk.reply_to(CallId::model(turn, step), "Done.");
+        assert_eq!((talk.refused(), talk.open()), (Some("not_now"), before));
+    };
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    late(&mut talk, 9);
+    talk.fail(FailureKind::RateLimited);
+    late(&mut talk, 8);
+    // What was paid for is taken all the same, although the call is about to be made again.
+    talk.reply_to(CallId::model(1, 1), "Done.");
+    assert_eq!(talk.stop_reason(), Some("completed"));
+    late(&mut talk, 7);
+
+    let model = ModelSettings { context_window: Some(1_200), max_output: Some(100), ..ModelSettings::default() };
+    let limits = Limits { no_progress: 0, ..Limits::default() };
+    let continuation = ContinuationSettings { prune: Prune::Summarise, limits, ..ContinuationSettings::default() };
+    let mut talk = Talk::cast(Cast { model, continuation, ..Cast::default() });
+    while !talk.model_call().call.as_str().starts_with('s') {
+        talk.reply(&"word ".repeat(200), &[]);
+        talk.say("More.", Mode::Steer);
+    }
+    late(&mut talk, 6);
+}
+
+#[test]
+fn nothing_is_woken_in_a_pause_that_stands_still_too() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.fail(FailureKind::RateLimited);
+    let inputs = talk.log.len();
+    talk.pause();
+    talk.wait(Duration::from_hours(1));
+    assert!(talk.log.len() <= inputs + 2, "at most one timer more: {}", talk.log.len() - inputs);
+    talk.resume();
+    assert!(talk.call().is_some(), "its time had come long ago");
+}
