@@ -113,13 +113,13 @@ impl MemoryServer {
         (Bus::new(Arc::new(client)), life)
     }
 
-    /// Restarts the server: every held item comes again, pulls break off, subscriptions hear of a gap.
+    /// Restarts the server: every held item comes again a second later, pulls break off, subscriptions hear of a gap.
     pub fn restart(&self) {
         let mut state = self.lock();
         state.restarts += 1;
         state.core.gaps();
         for store in state.streams.values_mut() {
-            store.consumer.redeliver();
+            store.consumer.redeliver(Instant::now());
         }
         drop(state);
         for changed in self.inner.changed.values() {

@@ -2,9 +2,11 @@
 
 mod api;
 mod connect;
+mod copies;
 mod core;
 mod ensure;
 mod keys;
+mod many;
 mod objects;
 mod pull;
 mod read;
@@ -23,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::connect::NatsConfig;
 pub(crate) use self::connect::inbox_prefix;
+use self::copies::Copies;
+use self::many::Many;
 use self::objects::Stores;
 use crate::transport::{Ack, Appended, Drift, ReadMany, Transport};
 use crate::{BusError, Delivery, Headers, Message, Read, Stored, Subscription};
@@ -39,6 +43,8 @@ pub struct Nats {
     /// Told whenever messages of core NATS may have been lost.
     gaps: broadcast::Sender<()>,
     stores: Stores,
+    copies: Copies,
+    many: Many,
 }
 
 #[async_trait]
@@ -87,6 +93,10 @@ impl Transport for Nats {
     async fn last(&self, stream: Stream, filter: &Subject, read: Read) -> Result<Option<Stored>, BusError> {
         match read {
             Read::Any => self.direct_last(stream.name(), filter.as_str()).await,
+            // Where there is one copy, whoever answers has it.
+            Read::Leader if stream == Stream::Log && self.copies.is_one(self, stream.name()).await => {
+                self.direct_last(stream.name(), filter.as_str()).await
+            }
             Read::Leader => self.leader_last(stream.name(), filter.as_str()).await,
         }
     }

@@ -16,10 +16,12 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::log::{encode, parse};
-use crate::{Bus, BusError, Heard, Message, Subscription};
+use crate::{Bus, BusError, Heard, Message, Subscription, retry};
 
 /// How long a worker's or gateway's answer is awaited.
 const ASK_MAX: Duration = Duration::from_secs(1);
+/// When a worker says of a call that it holds it: long before its item can come again.
+const HOLD_AFTER: Duration = Duration::from_millis(500);
 /// How long the composer's answer is awaited.
 const COMPOSE_MAX: Duration = Duration::from_secs(5);
 /// Requests that one replica answers at the same time.
@@ -55,12 +57,23 @@ impl Bus {
         Ok(heard.filter_map(|heard| std::future::ready(cancelled(heard))).boxed())
     }
 
-    /// Answers for a call that this worker runs, until the guard is dropped. Nobody asks before an item is delivered
-    /// again, so that nobody needs to wait until the server knows.
-    pub async fn hold_call(&self, key: &SessionKey, call: &CallId) -> Result<Serving, BusError> {
+    /// Answers for a call that this worker runs, from [`HOLD_AFTER`] on until the guard is dropped. Nobody asks before an
+    /// item is delivered again, and most calls are over by then.
+    pub fn hold_call(&self, key: &SessionKey, call: &CallId) -> Serving {
         let answer: Answer = Arc::new(|_| std::future::ready(Some(Bytes::from_static(b"{}"))).boxed());
-        let requests = self.transport().subscribe(&subject::call_holder(key, call), None).await?;
-        Ok(self.answering(requests, answer))
+        let (bus, subject) = (self.clone(), subject::call_holder(key, call));
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            tokio::time::sleep(HOLD_AFTER).await;
+            for round in 1.. {
+                match bus.transport().subscribe(&subject, None).await {
+                    Ok(requests) => return serve_all(bus, requests, answer).await,
+                    Err(error) => tracing::debug!(%subject, %error, "nobody can ask for the call yet"),
+                }
+                retry::wait(round, subject.as_str()).await;
+            }
+        });
+        Serving { _task: task }
     }
 
     /// Whether some worker runs this call now. Silence of one that subscribes counts as yes.

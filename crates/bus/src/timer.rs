@@ -30,6 +30,10 @@ impl Bus {
         headers.push((SCHEDULE.to_owned(), format!("@at {at}")));
         headers.push((SCHEDULE_TARGET.to_owned(), subject::timer_due(key).to_string()));
         let (subject, body) = (subject::timer_set(key), encode(&Due { number })?);
+        // Before the first setting there is nothing to look at, as a rule.
+        if number == 1 && matches!(self.append_over(&subject, 0, &headers, &body).await, Ok(None)) {
+            return Ok(());
+        }
         let mut doubt = BusError::Timeout { what: subject.to_string() };
         for round in 1..=retry::ROUNDS_MAX {
             match self.set_over(&subject, number, &headers, &body).await {
@@ -58,6 +62,16 @@ impl Bus {
         {
             return Ok(None);
         }
+        self.append_over(subject, seq, headers, body).await
+    }
+
+    async fn append_over(
+        &self,
+        subject: &Subject,
+        seq: u64,
+        headers: &Headers,
+        body: &Bytes,
+    ) -> Result<Option<String>, BusError> {
         let expected = (EXPECTED_LAST.to_owned(), seq.to_string());
         let headers = headers.iter().cloned().chain([expected]).collect();
         match self.transport().append(subject, false, headers, body.clone()).await? {

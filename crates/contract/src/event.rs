@@ -218,11 +218,37 @@ impl Event {
 
     /// Its own fields, without the tag.
     pub fn data(&self) -> Json {
-        #[derive(Deserialize)]
-        struct Tagged {
-            data: Json,
+        match self {
+            Self::InputHandled(data) => Json::of(data),
+            Self::InputIgnored(data) => Json::of(data),
+            Self::SessionStarted(data) => Json::of(data),
+            Self::SessionEnded(data) => Json::of(data),
+            Self::UserProcessed(data) => Json::of(data),
+            Self::TurnStarted(data) => Json::of(data),
+            Self::ToolsResolved(data) => Json::of(data),
+            Self::ModelCallOpened(data) => Json::of(data),
+            Self::ModelCallFailed(data) => Json::of(data),
+            Self::CallCancelled(data) => Json::of(data),
+            Self::ModelCallInterrupted(data) => Json::of(data),
+            Self::AiFullReceived(data) => Json::of(data),
+            Self::ToolCallIdentified(data) => Json::of(data),
+            Self::ToolCallOpened(data) => Json::of(data),
+            Self::ToolCallResult(data) => Json::of(data),
+            Self::StatusPaused(data) | Self::StatusResumed(data) => Json::of(data),
+            Self::ContinuationProgress(data) => Json::of(data),
+            Self::TurnCompleted(data) => Json::of(data),
+            Self::GateOpened(data) => Json::of(data),
+            Self::GateClosed(data) => Json::of(data),
+            Self::Configured(data) => Json::of(data),
+            Self::ModelFellBack(data) => Json::of(data),
+            Self::SummaryOpened(data) => Json::of(data),
+            Self::ContextPruned(data) => Json::of(data),
+            Self::ChildTold(data) => Json::of(data),
+            Self::ContextCleared(data) => Json::of(data),
+            Self::TimerSet(data) => Json::of(data),
+            Self::Error(data) => Json::of(data),
+            Self::Unknown => Json::default(),
         }
-        serde_json::from_str::<Tagged>(Json::of(self).get()).map(|tagged| tagged.data).unwrap_or_default()
     }
 
     /// Its public topic; none for bookkeeping.

@@ -1,5 +1,7 @@
 //! The forms in which a model may signal: the pseudo-tool's arguments, and the envelope around a whole reply.
 
+use std::sync::LazyLock;
+
 use contract::Json;
 use contract::model::ToolDefinition;
 use serde_json::{Value, json};
@@ -8,12 +10,15 @@ use crate::read::NAME;
 
 /// The pseudo-tool as it is offered to models that take several tools and have no structured output.
 pub fn definition() -> Json {
-    Json::of(&ToolDefinition {
-        name: NAME.to_owned(),
-        description: "Says whether you go on working (CONTINUE) or are done (TERMINATE). The user never sees it."
-            .to_owned(),
-        parameters: Json::of(&continuation()),
-    })
+    static DEFINITION: LazyLock<Json> = LazyLock::new(|| {
+        Json::of(&ToolDefinition {
+            name: NAME.to_owned(),
+            description: "Says whether you go on working (CONTINUE) or are done (TERMINATE). The user never sees it."
+                .to_owned(),
+            parameters: Json::of(&continuation()),
+        })
+    });
+    DEFINITION.clone()
 }
 
 /// The envelope's JSON Schema, as in `docs/reference/continuation.schema.json`.
@@ -54,6 +59,11 @@ pub fn envelope() -> Value {
 /// What is sent as `response_format` to models with structured output. Not strict: arguments of a next action may be
 /// any object.
 pub fn response_format() -> Json {
+    static FORMAT: LazyLock<Json> = LazyLock::new(loose_format);
+    FORMAT.clone()
+}
+
+fn loose_format() -> Json {
     let mut schema = envelope();
     if let Some(fields) = schema.as_object_mut() {
         fields.remove("$schema");

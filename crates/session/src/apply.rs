@@ -13,7 +13,8 @@ use contract::tool::{Approval, Outcome, Used};
 use crate::clock::Clock;
 use crate::guard::Guard;
 use crate::state::{
-    Activity, Core, Life, ModelCall, Question, Report, Setup, Stage, Told, ToolCallState, ToolRequest, Turn, Waiting,
+    Activity, Core, Life, ModelCall, Offered, Question, Report, Setup, Stage, Told, ToolCallState, ToolRequest, Turn,
+    Waiting,
 };
 
 impl Core {
@@ -108,7 +109,7 @@ impl Core {
                     squeezed: 0,
                 });
             }
-            Event::ToolsResolved(tools) => self.tools = Arc::new(tools.clone()),
+            Event::ToolsResolved(tools) => self.tools = Arc::new(Offered::new(tools.clone())),
             Event::ModelCallOpened(opened) => self.model_call_opened(opened),
             Event::ModelCallFailed(failed) => self.model_call_failed(failed),
             Event::CallCancelled(cancelled) => {

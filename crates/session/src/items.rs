@@ -25,8 +25,8 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
     }
     let mut tools: Vec<Json> = Vec::new();
     let mut response_format = None;
-    if summarised.is_none() && !core.tools.tools.is_empty() {
-        tools.extend(core.tools.tools.iter().map(definition));
+    if summarised.is_none() && !core.tools.resolved.tools.is_empty() {
+        tools.extend_from_slice(core.tools.definitions());
         // Without tools no signal is needed: a reply ends the turn.
         match setup.agent.continuation.enabled.then_some((model.structured_output, model.multi_tool)) {
             Some((true, _)) => response_format = Some(reply::response_format()),
@@ -61,7 +61,7 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
     })
 }
 
-fn definition(spec: &contract::tool::ToolSpec) -> Json {
+pub(crate) fn definition(spec: &contract::tool::ToolSpec) -> Json {
     Json::of(&ToolDefinition {
         name: spec.name.to_string(),
         description: spec.description.clone(),

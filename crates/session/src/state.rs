@@ -30,7 +30,7 @@ pub(crate) struct Core {
     pub(crate) life: Life,
     pub(crate) paused: bool,
     pub(crate) setup: Option<Arc<Setup>>,
-    pub(crate) tools: Arc<ToolsResolved>,
+    pub(crate) tools: Arc<Offered>,
     pub(crate) turns: u32,
     pub(crate) turn: Option<Turn>,
     /// User messages that the model has not seen, in order.
@@ -64,6 +64,26 @@ pub(crate) struct Core {
     /// Since when it is paused.
     #[serde(default)]
     pub(crate) paused_at: Option<Timestamp>,
+}
+
+/// The tools that a session may use.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Offered {
+    pub(crate) resolved: ToolsResolved,
+    /// As models are told of them; made once, since each step sends them.
+    #[serde(skip)]
+    definitions: OnceLock<Vec<Json>>,
+}
+
+impl Offered {
+    pub(crate) fn new(resolved: ToolsResolved) -> Self {
+        Self { resolved, definitions: OnceLock::new() }
+    }
+
+    pub(crate) fn definitions(&self) -> &[Json] {
+        self.definitions.get_or_init(|| self.resolved.tools.iter().map(crate::items::definition).collect())
+    }
 }
 
 /// A word from a parent to a child.
@@ -315,7 +335,7 @@ impl Core {
             life: Life::Unborn,
             paused: false,
             setup: None,
-            tools: Arc::new(ToolsResolved { sha256: String::new(), tools: Vec::new() }),
+            tools: Arc::new(Offered::new(ToolsResolved { sha256: String::new(), tools: Vec::new() })),
             turns: 0,
             turn: None,
             waiting: Vec::new(),

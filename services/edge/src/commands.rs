@@ -184,7 +184,9 @@ enum Standing {
 impl Sessions {
     /// Refuses commands to an ended session, but a repeated one gets the answer that it got before the end.
     async fn standing(&self, key: &SessionKey, verb: Verb, id: &CommandId) -> Result<Standing, Failure> {
-        match self.head(key).await? {
+        // Of a session that begins there is nothing to see as a rule, and only the leader proves that.
+        let head = if verb == Verb::Start { self.bus().head(key, Read::Leader).await? } else { self.head(key).await? };
+        match head {
             None => return Ok(Standing::New),
             Some(head) if head.meta.phase != Phase::Ended => return Ok(Standing::Alive),
             Some(_) => {}

@@ -117,7 +117,7 @@ impl Calls {
         let view = Shared::new(job);
         let late = view.clone();
         // Guards: whoever asks is answered as long as they live.
-        let _held = self.bus.hold_call(&job.key, &job.call.call).await?;
+        let _held = self.bus.hold_call(&job.key, &job.call.call);
         let _viewed = self.bus.serve_view(&job.key, move || Some(late.get())).await?;
         let (session, call) = (job.key.session.as_str(), job.call.call.as_str());
         let span = telemetry::span::chat(session, call, &job.attempt, &resolved.id, asked.provider);

@@ -23,7 +23,7 @@ agents:
   e:
     name: Eamonn the Executioner
     prompt_file: eamonn_executioner.md
-    tools: {allow: [\"*\"]}
+    tools: {allow: [word_count]}
     continuation_config: {require_explicit_signal: true, max_iterations: 10, timeout: 120}
 ";
 

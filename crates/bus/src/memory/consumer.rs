@@ -6,6 +6,10 @@ use std::time::Duration;
 use contract::limits;
 use tokio::time::Instant;
 
+/// When what was held comes again after a restart, whoever still works on it. The real server was seen to take two
+/// seconds at least.
+const RESTARTED: Duration = Duration::from_secs(1);
+
 /// The consumer of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Consumer {
@@ -13,6 +17,8 @@ pub(super) struct Consumer {
     fresh: BTreeSet<u64>,
     /// Delivered and not acknowledged, each with its next deadline; past it the item comes again.
     held: BTreeMap<u64, Instant>,
+    /// Of what is held, what comes again whether or not its holder says that it is at it.
+    returning: BTreeMap<u64, Instant>,
     /// To be delivered again, before any fresh one.
     again: VecDeque<u64>,
     deliveries: BTreeMap<u64, u64>,
@@ -28,6 +34,7 @@ impl Consumer {
     pub(super) fn remove(&mut self, seq: u64) {
         self.fresh.remove(&seq);
         self.held.remove(&seq);
+        self.returning.remove(&seq);
         self.again.retain(|waiting| *waiting != seq);
         self.deliveries.remove(&seq);
     }
@@ -45,7 +52,7 @@ impl Consumer {
 
     /// When the next held item comes again by itself.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.held.values().min().copied()
+        self.held.values().chain(self.returning.values()).min().copied()
     }
 
     /// Whether an acknowledgement of this item means something: it is held, or was and waits to come again.
@@ -70,11 +77,16 @@ impl Consumer {
     }
 
     /// Everything that is held comes again.
-    pub(super) fn redeliver(&mut self) {
-        self.again.extend(std::mem::take(&mut self.held).into_keys());
+    pub(super) fn redeliver(&mut self, now: Instant) {
+        self.returning.extend(self.held.keys().map(|seq| (*seq, now + RESTARTED)));
     }
 
     fn expire(&mut self, now: Instant) {
+        for (seq, _) in self.returning.extract_if(.., |_, deadline| *deadline <= now) {
+            if self.held.remove(&seq).is_some() {
+                self.again.push_back(seq);
+            }
+        }
         self.again.extend(self.held.extract_if(.., |_, deadline| *deadline <= now).map(|(seq, _)| seq));
     }
 }

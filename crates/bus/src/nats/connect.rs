@@ -8,6 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::broadcast;
 
+use super::copies::Copies;
+use super::many::Many;
 use super::objects::Stores;
 use super::{JETSTREAM_MAX, Nats};
 use crate::{BusError, retry};
@@ -102,7 +104,9 @@ impl Nats {
             return Err(BusError::Unusable { code: ErrorCode::NatsTooOld, message });
         }
         let jetstream = jetstream::ContextBuilder::new().timeout(JETSTREAM_MAX).build(client.clone());
-        let nats = Self { client, jetstream, replicas: config.replicas.max(1), gaps, stores: Stores::default() };
+        let replicas = config.replicas.max(1);
+        let (stores, copies, many) = (Stores::default(), Copies::default(), Many::default());
+        let nats = Self { client, jetstream, replicas, gaps, stores, copies, many };
         nats.has_jetstream(config).await?;
         Ok(nats)
     }

@@ -46,7 +46,8 @@ impl Nats {
     ) -> Result<Subscription, BusError> {
         // Before the question, so that no gap between it and its answers goes unheard.
         let gaps = self.gaps.subscribe();
-        let answers = self.ask_many(subject, headers, payload).await?;
+        let (address, answers) = self.many.open(&self.client, &self.gaps).await?;
+        self.ask(subject, address, headers, payload).await?;
         let answers = answers.take_while(|answer| std::future::ready(answer.status != Some(StatusCode::NO_RESPONDERS)));
         Ok(futures::stream::unfold((answers, gaps), next).boxed())
     }
@@ -58,15 +59,20 @@ impl Nats {
         headers: Headers,
         payload: Bytes,
     ) -> Result<Subscriber, BusError> {
-        let (inbox, bytes) = (self.client.new_inbox(), payload.len());
+        let inbox = self.client.new_inbox();
         let answers = self.client.subscribe(inbox.clone()).await.map_err(|e| closed(&e))?;
+        self.ask(subject, inbox, headers, payload).await?;
+        Ok(answers)
+    }
+
+    async fn ask(&self, subject: &str, inbox: String, headers: Headers, payload: Bytes) -> Result<(), BusError> {
+        let bytes = payload.len();
         let asked = if headers.is_empty() {
             self.client.publish_with_reply(subject.to_owned(), inbox, payload).await
         } else {
             self.client.publish_with_reply_and_headers(subject.to_owned(), inbox, header_map(headers)?, payload).await
         };
-        asked.map_err(|error| self.publish_error(&error, subject, bytes))?;
-        Ok(answers)
+        asked.map_err(|error| self.publish_error(&error, subject, bytes))
     }
 
     pub(super) async fn core_subscribe(&self, subject: &str, queue: Option<&str>) -> Result<Subscription, BusError> {

@@ -70,7 +70,7 @@ impl Draft<'_> {
             .collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         let sha256 = sha256_hex(contract::Json::of(&tools).get().as_bytes());
-        if sha256 != self.core.tools.sha256 {
+        if sha256 != self.core.tools.resolved.sha256 {
             self.emit(Event::ToolsResolved(ToolsResolved { sha256, tools }));
         }
     }

@@ -30,9 +30,9 @@ impl Draft<'_> {
             return Err((ErrorCode::TooLarge, message));
         }
         let name = &call.function.name;
-        let spec = self.core.tools.tools.iter().find(|spec| spec.name.as_str() == name);
+        let spec = self.core.tools.resolved.tools.iter().find(|spec| spec.name.as_str() == name);
         let Some(spec) = spec else {
-            let known: Vec<&str> = self.core.tools.tools.iter().map(|spec| spec.name.as_str()).collect();
+            let known: Vec<&str> = self.core.tools.resolved.tools.iter().map(|spec| spec.name.as_str()).collect();
             let message = format!("there is no tool {name:?}; there are: {}", known.join(", "));
             return Err((ErrorCode::UnknownTool, message));
         };

@@ -20,6 +20,9 @@ use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
 use session::{Body, ConfigureInput, Effect, Input, Session, StartInput, Word};
 
+/// More inputs, and more waits, than any test needs.
+const EVER: usize = 200;
+
 /// One session.
 pub(crate) struct Talk {
     key: SessionKey,
@@ -32,6 +35,7 @@ pub(crate) struct Talk {
     inputs: u64,
     told: Option<u64>,
     finish_reason: FinishReason,
+    waits: usize,
     /// When the edge took the next command in.
     pub(crate) sent: Option<Timestamp>,
     /// The log, as its writer writes it.
@@ -104,6 +108,7 @@ impl Talk {
             inputs: 0,
             told: None,
             finish_reason: FinishReason::Stop,
+            waits: 0,
             sent: None,
             log: Vec::new(),
             story: String::new(),
@@ -181,6 +186,7 @@ impl Talk {
             body,
         };
         assert_eq!(self.session.handled(&input.reference), None, "a test says everything once");
+        assert!(self.log.len() < EVER, "it goes on for ever");
         let reference = input.reference.clone();
         let before = self.session.snapshot();
         let decision = self.session.decide(Timestamp::from_millis(self.now), &[input]);
@@ -388,6 +394,8 @@ impl Talk {
 
     /// Time passes, and the timer fires if it is set for then.
     pub(crate) fn wait(&mut self, time: Duration) {
+        self.waits += 1;
+        assert!(self.waits < EVER, "what is waited for never comes");
         let end = self.now + u64::try_from(time.as_millis()).unwrap();
         loop {
             let set = self.events.iter().rev().find_map(|event| match event {

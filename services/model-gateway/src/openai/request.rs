@@ -2,7 +2,7 @@
 
 use contract::Json;
 use contract::model::{FailureKind, Message, ModelItem, ToolCall, ToolDefinition};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ struct Body<'a> {
     messages: Vec<Json>,
     stream: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Value>,
+    tools: Vec<Tool>,
     #[serde(flatten)]
     options: Map<String, Value>,
 }
@@ -54,11 +54,34 @@ fn options(item: &ModelItem, stream: bool) -> Map<String, Value> {
     options
 }
 
+#[derive(Serialize)]
+struct Tool {
+    r#type: &'static str,
+    function: ToolDefinition,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
 /// Every role but the assistant's has the protocol's own shape, so that its bytes are passed on as they are.
 fn message(raw: &Json) -> Result<Json, Failure> {
-    match serde_json::from_str(raw.get()).map_err(|error| unreadable("a message", &error))? {
-        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => Ok(raw.clone()),
-        Message::Assistant { content, reasoning: _, tool_calls } => Ok(assistant(&content, &tool_calls)),
+    #[derive(Deserialize)]
+    struct Said {
+        role: Role,
+    }
+    let unreadable = |error| unreadable("a message", &error);
+    match serde_json::from_str::<Said>(raw.get()).map_err(unreadable)?.role {
+        Role::System | Role::User | Role::Tool => Ok(raw.clone()),
+        Role::Assistant => match serde_json::from_str(raw.get()).map_err(unreadable)? {
+            Message::Assistant { content, reasoning: _, tool_calls } => Ok(assistant(&content, &tool_calls)),
+            Message::System { .. } | Message::User { .. } | Message::Tool { .. } => Ok(raw.clone()),
+        },
     }
 }
 
@@ -90,14 +113,12 @@ fn name(name: &str) -> String {
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-fn tool(raw: &Json) -> Result<Value, Failure> {
-    let tool: ToolDefinition = serde_json::from_str(raw.get()).map_err(|error| unreadable("a tool", &error))?;
-    let parameters: Value = serde_json::from_str(tool.parameters.get()).unwrap_or_default();
-    let parameters = if parameters.is_object() { parameters } else { json!({"type": "object", "properties": {}}) };
-    Ok(json!({
-        "type": "function",
-        "function": {"name": tool.name, "description": tool.description, "parameters": parameters},
-    }))
+fn tool(raw: &Json) -> Result<Tool, Failure> {
+    let mut function: ToolDefinition = serde_json::from_str(raw.get()).map_err(|error| unreadable("a tool", &error))?;
+    if !function.parameters.get().starts_with('{') {
+        function.parameters = Json::of(&json!({"type": "object", "properties": {}}));
+    }
+    Ok(Tool { r#type: "function", function })
 }
 
 /// The error says where, but not what stands there (I9).

@@ -93,7 +93,7 @@ impl Calls {
                 return Ok(settle);
             }
         }
-        let _held = self.bus.hold_call(key, &call.call).await?;
+        let _held = self.bus.hold_call(key, &call.call);
         let attempt = format!("{}.{}", call.attempt, delivery.delivered);
         let span =
             telemetry::span::execute_tool(key.session.as_str(), call.call.as_str(), &attempt, item.tool.as_str());
