@@ -272,7 +272,9 @@ mod tests {
                     "deadline":"2026-01-15T10:30:45Z"}}"#;
                 let events = [event, serde_json::from_str(opened).unwrap()];
                 let (before, guess) = (transcript.bytes(), transcript.tokens_at_most(&events));
-                events.iter().for_each(|event| transcript.apply(event));
+                for event in &events {
+                    transcript.apply(event);
+                }
                 assert!(guess >= transcript.tokens(), "{} bytes by {}", text.len(), events[0].name());
                 let more = transcript.bytes().saturating_sub(before);
                 assert!(bytes_of(&events[0]) <= 3 * more + 1_024, "{more} bytes by {}", events[0].name());

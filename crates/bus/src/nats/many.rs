@@ -30,7 +30,7 @@ pub(super) struct Many {
 /// The answers to one question, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Answers {
-    answers: mpsc::Receiver<Message>,
+    heard: mpsc::Receiver<Message>,
     name: String,
     routes: Routes,
 }
@@ -53,9 +53,9 @@ impl Many {
         let (inbox, _) = self.inbox.get_or_try_init(listen).await?;
         let name = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
         let address = format!("{inbox}.{name}");
-        let (send, answers) = mpsc::channel(ANSWERS_MAX);
+        let (send, heard) = mpsc::channel(ANSWERS_MAX);
         lock(&self.routes).insert(name.clone(), send);
-        Ok((address, Answers { answers, name, routes: self.routes.clone() }))
+        Ok((address, Answers { heard, name, routes: self.routes.clone() }))
     }
 }
 
@@ -83,7 +83,7 @@ impl Stream for Answers {
     type Item = Message;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message>> {
-        self.answers.poll_recv(context)
+        self.heard.poll_recv(context)
     }
 }
 

@@ -31,7 +31,7 @@ fn a_task_for_a_child_has_a_size() {
             Event::ToolCallResult(result) => result.code.clone(),
             _ => None,
         });
-        assert_eq!(result.as_ref().map(|code| code.as_str()), refused.then_some("too_large"));
+        assert_eq!(result.as_ref().map(contract::ErrorCode::as_str), refused.then_some("too_large"));
     }
 }
 
@@ -91,7 +91,7 @@ fn a_reply_that_nobody_awaits_changes_nothing() {
     let model = ModelSettings { context_window: Some(1_200), max_output: Some(100), ..ModelSettings::default() };
     let limits = Limits { no_progress: 0, ..Limits::default() };
     let continuation = ContinuationSettings { prune: Prune::Summarise, limits, ..ContinuationSettings::default() };
-    let mut talk = Talk::cast(Cast { model, continuation, ..Cast::default() });
+    let mut talk = Talk::cast(Cast { continuation, model, ..Cast::default() });
     while !talk.model_call().call.as_str().starts_with('s') {
         talk.reply(&"word ".repeat(200), &[]);
         talk.say("More.", Mode::Steer);

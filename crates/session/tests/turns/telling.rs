@@ -101,6 +101,7 @@ fn an_item_and_a_transcript_for_others() {
 
 #[test]
 fn an_audit_names_what_differs_and_where() {
+    type Change = fn(&mut contract::commit::Commit);
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply("", &["{}"]);
     talk.say("and more", Mode::Steer);
@@ -116,7 +117,6 @@ fn an_audit_names_what_differs_and_where() {
         audit(key(), &log, at).differs
     };
     assert_eq!(differs(&|_| {}, None), []);
-    type Change = fn(&mut contract::commit::Commit);
     let changes: [(&str, Change); 5] = [
         ("phase", |commit| commit.meta.phase = Phase::Paused),
         ("open", |commit| commit.meta.open.clear()),
