@@ -264,6 +264,8 @@ impl Side {
                 let Some(nth) = nth.checked_rem(self.handed_back.len()) else { return Ok("nothing".to_owned()) };
                 let delivery = self.handed_back.remove(nth);
                 bus.ack(&delivery, Ack::Done).await?;
+                bus.ping().await?;
+                self.settled(&delivery).await?;
                 format!("late {}#{}", delivery.subject, delivery.seq)
             }
             Act::Put { key, value } => {
