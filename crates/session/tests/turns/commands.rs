@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::CallId;
 use contract::command::Mode;
 use contract::event::Event;
-use contract::limits::MESSAGE_BYTES_MAX;
+use contract::limits::{MESSAGE_BYTES_MAX, TOOL_TIMEOUT_MAX};
 use contract::model::FailureKind;
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, Prune};
 
@@ -97,6 +97,47 @@ fn a_reply_that_nobody_awaits_changes_nothing() {
         talk.say("More.", Mode::Steer);
     }
     late(&mut talk, 6);
+}
+
+#[test]
+fn of_a_reply_s_calls_no_more_run_at_once_than_the_model_takes() {
+    let model = ModelSettings { multi_tool: true, max_parallel_tools: 2, ..ModelSettings::default() };
+    let mut talk = Talk::cast(Cast { model, ..Cast::default() });
+    talk.reply("", &[r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":3}"#]);
+    assert_eq!(talk.open().len(), 2);
+    // Whatever else happens meanwhile.
+    talk.say("And that.", Mode::Steer);
+    assert_eq!(talk.open().len(), 2);
+    talk.results("found");
+    assert_eq!(talk.session.open_calls(), ["c1-1-3.1"]);
+}
+
+#[test]
+fn a_summary_that_is_too_long_is_not_asked_for_again_in_its_step() {
+    let model = ModelSettings { context_window: Some(1_200), max_output: Some(100), ..ModelSettings::default() };
+    let limits = Limits { no_progress: 0, ..Limits::default() };
+    let continuation = ContinuationSettings { prune: Prune::Summarise, limits, ..ContinuationSettings::default() };
+    let mut talk = Talk::cast(Cast { continuation, model, ..Cast::default() });
+    while !talk.model_call().call.as_str().starts_with('s') {
+        talk.reply(&"word ".repeat(200), &[]);
+        talk.say("More.", Mode::Steer);
+    }
+    talk.reply(&"sum ".repeat(2_000), &[]);
+    assert!(talk.call().is_some(), "{:?}", talk.open());
+}
+
+#[test]
+fn a_child_s_call_wakes_nobody_in_a_pause() {
+    let mut talk = Talk::begin(ContinuationSettings { timeout: 30_000, ..ContinuationSettings::default() });
+    talk.reply("", &[r#"{"agent":"p","task":"Plan it."}"#]);
+    talk.pause();
+    let inputs = talk.log.len();
+    talk.wait(Duration::from_hours(24 * 3));
+    assert!(talk.log.len() <= inputs + 1, "{} timers fired", talk.log.len() - inputs);
+    // Its time goes on with the session's, and ends before the turn's.
+    talk.resume();
+    talk.wait(TOOL_TIMEOUT_MAX + Duration::from_mins(1));
+    assert!(talk.call().is_some() && talk.stop_reason().is_none(), "the model reads that the child is late");
 }
 
 #[test]
