@@ -10,7 +10,7 @@ CARGO ?= cargo
 FAULTS ?= 100
 FUZZ_SECONDS ?= 600
 
-.PHONY: help setup run up up-apart test check deploy-check sim fuzz chaos bench clean
+.PHONY: help setup run up up-apart test check deploy-check sim fuzz chaos drain bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -50,6 +50,9 @@ bench: setup ## Measure the loop, next to what as many raw messages cost; about 
 
 chaos: setup ## Kill, freeze and restart real processes at random, under load; FAULTS=... how often
 	AILOOP_CHAOS_FAULTS=$(FAULTS) $(CARGO) test --quiet --locked --package ailoop-tests --test chaos -- --nocapture
+
+drain: setup ## Restart every replica in turn under load: 100 sessions, one replica every 20 s
+	AILOOP_DRAIN_SESSIONS=100 AILOOP_DRAIN_EVERY=20 $(CARGO) test --quiet --locked --package ailoop-tests --test drain -- --nocapture
 
 clean: ## Remove what was built and what sessions left in .ailoop/; .tools/ stays
 	$(CARGO) clean

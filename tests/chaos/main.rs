@@ -5,7 +5,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ailoop_tests::client::{Client, Control};
@@ -13,8 +12,8 @@ use ailoop_tests::crowd::{Crowd, Replica};
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
 use ailoop_tests::model::{Asked, ModelServer, Reply};
-use ailoop_tests::workshop::{Answer, Plan, Workshop};
-use ailoop_tool::{Effect, Tool, async_nats};
+use ailoop_tests::workshop::{EFFECTS, Workshop};
+use ailoop_tool::{Effect, async_nats};
 use anyhow::{Context, ensure};
 use contract::commit::Commit;
 use serde_json::{Value, json};
@@ -31,8 +30,6 @@ const FILTER: &str = "info,bus=debug,loop_orchestrator=debug,model_gateway=debug
 const STEPS_MAX: u32 = 10;
 /// How long a session may take to come to rest once nothing goes wrong any more.
 const REST_MAX: Duration = Duration::from_secs(100);
-/// Every effect class, by the name of its tool.
-const EFFECTS: [Effect; 3] = [Effect::Pure, Effect::Idempotent, Effect::AtMostOnce];
 /// The services of which two run.
 const SERVICES: [&str; 3] = ["orchestrator", "gateway", "executor"];
 
@@ -61,15 +58,6 @@ fn moody(seed: u64, asked: &Asked) -> Reply {
         7 => Reply::text("broken ").and_delay(delay).and_break(),
         _ => Reply::text("That ").and_delay(delay).and_text("is all."),
     }
-}
-
-async fn tools(nats: &str) -> anyhow::Result<Workshop> {
-    let mut plan = Plan::at(nats).await?;
-    for effect in EFFECTS {
-        let tool = Tool::new(effect.as_str()).effect(effect).timeout(Duration::from_secs(15));
-        plan = plan.with(tool, |call| Answer::Json(call.arguments.clone()));
-    }
-    plan.open().await
 }
 
 /// Repeats a command under its id until it was heard. What the session refuses was heard, too.
@@ -205,7 +193,7 @@ async fn storm(seed: u64, faults: u64) -> anyhow::Result<()> {
     let model = ModelServer::start(move |asked| moody(seed, asked)).await?;
     let filter = ("AILOOP__TELEMETRY__FILTER", FILTER);
     let mut crowd = Crowd::with(&[("test", &model.base_url())], &[filter]).await?;
-    let workshop = tools(&crowd.nats.url()).await?;
+    let workshop = Workshop::of_every_effect(&crowd.nats.url()).await?;
     let mut replicas = Vec::new();
     for service in SERVICES.repeat(2) {
         replicas.push(crowd.spawn(service).await?);
@@ -228,23 +216,5 @@ async fn storm(seed: u64, faults: u64) -> anyhow::Result<()> {
         settle(&crowd, &client, session).await?;
     }
     judge::requests(&model.asked())?;
-    once(&workshop)
-}
-
-/// No mark ran under two ids, and none twice that must not.
-fn once(workshop: &Workshop) -> anyhow::Result<()> {
-    let mut ids: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for call in workshop.calls() {
-        let id = format!("{}/{}", call.session, call.arguments["mark"]);
-        ids.entry((call.tool, call.call)).or_default().push(id);
-    }
-    for ((tool, call), marks) in ids {
-        ensure!(marks.iter().all(|mark| *mark == marks[0]), "{tool}: call {call} is several calls: {marks:?}");
-        ensure!(
-            tool != Effect::AtMostOnce.as_str() || marks.len() == 1,
-            "{tool}: call {call} ran {} times",
-            marks.len()
-        );
-    }
-    Ok(())
+    workshop.ran_once()
 }

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bus::Bus;
 use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, Ws};
 use crate::fleet::{configuration, eventually};
@@ -159,6 +161,21 @@ impl Replica {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
+    }
+
+    /// Tells it to end, as whoever restarts a service does, and returns when it has; an error when it is not in time or
+    /// does not end well.
+    pub async fn terminate(&mut self, within: Duration) -> anyhow::Result<()> {
+        self.signal("-TERM")?;
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                ensure!(status.success(), "{} ended with {status}: {}", self.service, self.log()?);
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "{} does not end: {}", self.service, self.log()?);
+            sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Stops it in the middle of whatever it does, until it is thawed.

@@ -1,13 +1,18 @@
 //! Tools that the test serves itself, over NATS like anybody's: they answer as told and keep a record of every call.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ailoop_tool::{Call, Effect, Reply, Serving, Tool, ToolError, Tools};
+use anyhow::ensure;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::model::Gate;
+
+/// Every effect class.
+pub const EFFECTS: [Effect; 3] = [Effect::Pure, Effect::Idempotent, Effect::AtMostOnce];
 
 /// One try of a call, as the tool saw it.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,6 +130,31 @@ async fn give(answer: Answer) -> Result<Reply, ToolError> {
 }
 
 impl Workshop {
+    /// A tool of every effect class, by its name, that answers with its arguments. Each call has a `mark` of its own.
+    pub async fn of_every_effect(nats: &str) -> anyhow::Result<Self> {
+        let mut plan = Plan::at(nats).await?;
+        for effect in EFFECTS {
+            let tool = Tool::new(effect.as_str()).effect(effect).timeout(Duration::from_secs(15));
+            plan = plan.with(tool, |call| Answer::Json(call.arguments.clone()));
+        }
+        plan.open().await
+    }
+
+    /// Judges what [`Workshop::of_every_effect`] saw: no mark ran under two ids, and none twice that must not.
+    pub fn ran_once(&self) -> anyhow::Result<()> {
+        let mut ids: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+        for call in self.calls() {
+            let id = format!("{}/{}", call.session, call.arguments["mark"]);
+            ids.entry((call.tool, call.call)).or_default().push(id);
+        }
+        for ((tool, call), marks) in ids {
+            ensure!(marks.iter().all(|mark| *mark == marks[0]), "{tool}: call {call} is several calls: {marks:?}");
+            let twice = tool == Effect::AtMostOnce.as_str() && marks.len() > 1;
+            ensure!(!twice, "{tool}: call {call} ran {} times", marks.len());
+        }
+        Ok(())
+    }
+
     /// Tools `echo` (pure) and `mark` (idempotent) that answer with their arguments.
     pub async fn plain(nats: &str) -> anyhow::Result<Self> {
         let same = |call: &Witnessed| Answer::Json(json!({"got": call.arguments}));
