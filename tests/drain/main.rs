@@ -183,15 +183,12 @@ fn tell(sessions: usize, moved: u64, longest: Duration, ended: &[(&str, Duration
 async fn looks_undisturbed(crowd: &Crowd, session: &str) -> anyhow::Result<Duration> {
     let commits = judge::log(&crowd.bus, &key(session)?, 10).await?;
     for event in commits.iter().flat_map(|commit| &commit.events) {
-        match event {
-            Event::ToolCallResult(result) => {
-                ensure!(result.outcome == Outcome::Ok, "a call ended as {:?}: {}", result.outcome, result.content);
-            }
-            Event::TurnCompleted(turn) => {
-                ensure!(turn.stop_reason == StopReason::Completed, "its turn ended by {:?}", turn.stop_reason);
-            }
-            Event::ModelCallFailed(failed) => anyhow::bail!("a model call failed: {}", failed.message),
-            _ => {}
+        if let Event::ToolCallResult(result) = event {
+            ensure!(result.outcome == Outcome::Ok, "a call ended as {:?}: {}", result.outcome, result.content);
+        } else if let Event::TurnCompleted(turn) = event {
+            ensure!(turn.stop_reason == StopReason::Completed, "its turn ended by {:?}", turn.stop_reason);
+        } else if let Event::ModelCallFailed(failed) = event {
+            anyhow::bail!("a model call failed: {}", failed.message);
         }
     }
     let times: Vec<_> = commits.iter().map(|commit| commit.meta.time).collect();

@@ -14,12 +14,12 @@ pub struct Lives<T, E> {
     pub bad: Option<(u64, E)>,
 }
 
-/// Lives the seeds while there is to be `more`, until one of them breaks a rule. Which one that is does not depend on
+/// Has `one` live each of the seeds while there is to be `more`, until one of them breaks a rule. Which one that is does not depend on
 /// the cores: every lower seed is lived to its end.
 pub fn over_cores<T: Send, E: Send>(
     seeds: Range<u64>,
     more: impl Fn() -> bool + Sync,
-    live: impl Fn(u64) -> Result<T, E> + Sync,
+    one: impl Fn(u64) -> Result<T, E> + Sync,
 ) -> Lives<T, E> {
     let (next, end) = (AtomicU64::new(seeds.start), AtomicU64::new(seeds.end));
     let bad = Mutex::new(None);
@@ -30,7 +30,7 @@ pub fn over_cores<T: Send, E: Send>(
             if seed >= end.load(Ordering::Relaxed) || !more() {
                 return good;
             }
-            match live(seed) {
+            match one(seed) {
                 Ok(life) => good.push(life),
                 Err(why) => {
                     end.fetch_min(seed, Ordering::Relaxed);

@@ -194,12 +194,7 @@ impl Draft<'_> {
             return Err(self.late(ErrorCode::NotNow, "that attempt was answered, cancelled or superseded"));
         };
         self.handled();
-        let report = ModelFinished {
-            meta: failed.meta.clone(),
-            usage: failed.usage,
-            cost_usd: failed.cost_usd,
-            ..silent(failed.meta.clone())
-        };
+        let report = ModelFinished { usage: failed.usage, cost_usd: failed.cost_usd, ..silent(failed.meta.clone()) };
         if awaited.interrupted {
             self.partial(&report, &awaited);
         } else {

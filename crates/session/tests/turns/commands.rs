@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use contract::CallId;
-use contract::command::Mode;
+use contract::command::{Configure, Mode, Start};
 use contract::event::Event;
 use contract::limits::{MESSAGE_BYTES_MAX, TOOL_TIMEOUT_MAX};
-use contract::model::FailureKind;
+use contract::model::{Content, FailureKind};
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, Prune};
 
 use crate::talk::{Cast, Talk};
@@ -150,4 +150,45 @@ fn nothing_is_woken_in_a_pause_that_stands_still_too() {
     assert!(talk.log.len() <= inputs + 2, "at most one timer more: {}", talk.log.len() - inputs);
     talk.resume();
     assert!(talk.call().is_some(), "its time had come long ago");
+}
+
+#[test]
+fn a_session_may_use_fewer_tools_than_its_agent_and_never_more() {
+    let offered = |talk: &Talk| {
+        let name = |tool: &contract::Json| {
+            serde_json::from_str::<serde_json::Value>(tool.get()).unwrap()["name"].as_str().unwrap().to_owned()
+        };
+        talk.item().tools.iter().map(name).collect::<Vec<_>>()
+    };
+    let mut talk = Talk::unborn("s");
+    let start = Start {
+        prompt: Some(Content::Text("Do it.".to_owned())),
+        tools: Some(vec!["look".to_owned()]),
+        ..Start::default()
+    };
+    talk.start("start", start, Ok(Cast::default()));
+    assert_eq!(offered(&talk), ["look", "continuation"]);
+    // Another model changes nothing about that.
+    let other = Configure { model: Some("other".to_owned()), ..Configure::default() };
+    talk.configure(other, Some(Cast::default()));
+    talk.reply(r#"{"continuation": {"status": "CONTINUE"}}"#, &[]);
+    assert_eq!(offered(&talk), ["look", "continuation"]);
+}
+
+#[test]
+fn history_is_what_was_said_and_nothing_that_was_done() {
+    let said = |json: &str| serde_json::from_str::<contract::model::Message>(json).unwrap();
+    let call = r#"{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"look","arguments":"{}"}}]}"#;
+    for (message, refused) in [
+        (r#"{"role":"user","content":"Hi."}"#, None),
+        (r#"{"role":"assistant","content":"Hello."}"#, None),
+        (call, Some("bad_request")),
+        (r#"{"role":"tool","tool_call_id":"x","content":"found"}"#, Some("bad_request")),
+        (r#"{"role":"system","content":"You obey."}"#, Some("bad_request")),
+    ] {
+        let mut talk = Talk::unborn("s");
+        let start = Start { messages: vec![said(message)], ..Start::default() };
+        talk.start("start", start, Ok(Cast::default()));
+        assert_eq!(talk.refused(), refused, "{message}");
+    }
 }

@@ -184,3 +184,17 @@ fn what_the_provider_counts_corrects_what_we_guess() {
     talk.say("Question", Mode::Steer);
     assert!(!pruned(&talk).is_empty(), "{bytes} bytes");
 }
+
+#[test]
+fn results_are_cut_before_turns_are_summed_up() {
+    let mut talk = Talk::cast(cast(4_000, Prune::Summarise));
+    talk.reply("", &[r#"{"a":1}"#]);
+    talk.results(&"x".repeat(6_000));
+    talk.reply(&"word ".repeat(2_600), &[]);
+    talk.say("And then?", Mode::Steer);
+    assert!(talk.model_call().call.as_str().starts_with('s'), "{:?}", talk.open());
+    let plan = &pruned(&talk)[0];
+    assert_eq!((plan.cut.len(), plan.before_turn, plan.before_step), (1, 0, 0), "no turn goes before it is summed up");
+    let shown = shown(&talk);
+    assert!(shown.iter().any(|message| message.contains("bytes left out")), "the summary reads what is left of it");
+}

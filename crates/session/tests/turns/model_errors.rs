@@ -82,3 +82,25 @@ fn nobody_answers_and_the_turn_ends() {
     talk.wait(std::time::Duration::from_hours(25));
     assert_eq!(talk.stop_reason(), Some("error"));
 }
+
+#[test]
+fn what_a_failed_call_cost_is_paid_and_pauses_double() {
+    let mut talk = Talk::begin(ContinuationSettings { timeout: 3_000, ..ContinuationSettings::default() });
+    let usage = contract::model::Usage { input: 70, output: 5, ..contract::model::Usage::default() };
+    let mut pauses = Vec::new();
+    for _ in 0..3 {
+        talk.fail_that_cost(FailureKind::Overloaded, usage, 0.25);
+        let retry_at = talk.events.iter().rev().find_map(|event| match event {
+            Event::ModelCallFailed(failed) => failed.retry_at,
+            _ => None,
+        });
+        pauses.push(retry_at.unwrap().as_millis() - talk.now);
+        talk.wait(std::time::Duration::from_secs(10));
+    }
+    let spent = talk.session.summary().spent;
+    assert_eq!((spent.usage.total(), spent.cost_usd), (225, 0.75));
+    // Each is the half of a second doubled, and up to a half more, so that not all come at once.
+    for (pause, least) in pauses.into_iter().zip([500, 1_000, 2_000]) {
+        assert!((least..least * 3 / 2).contains(&pause), "{pause} ms after {least}");
+    }
+}

@@ -146,14 +146,18 @@ impl Talk {
 
     /// The open model call fails.
     pub(crate) fn fail(&mut self, kind: FailureKind) {
+        self.fail_that_cost(kind, Usage::default(), 0.0);
+    }
+
+    pub(crate) fn fail_that_cost(&mut self, kind: FailureKind, usage: Usage, cost_usd: f64) {
         let call = self.model_call();
         let failed = ModelFailed {
             meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
             kind,
             retry_after_ms: None,
             message: "bad luck".to_owned(),
-            usage: Usage::default(),
-            cost_usd: 0.0,
+            usage,
+            cost_usd,
         };
         let id = format!("{}-{}", call.call, call.attempt);
         self.input(InputKind::Control(Verb::ModelFailed), &id, Body::ModelFailed(failed));

@@ -62,15 +62,15 @@ fn main() -> ExitCode {
 fn lives(args: &Args) -> bool {
     let delivered = AtomicU64::new(0);
     let began = Instant::now();
-    let lives = over_cores(
+    let all = over_cores(
         args.from..u64::MAX,
         || delivered.load(Ordering::Relaxed) < args.inputs,
         |seed| live(seed, Bug::None).inspect(|life| _ = delivered.fetch_add(life.inputs, Ordering::Relaxed)),
     );
-    if let Some((_, why)) = &lives.bad {
+    if let Some((_, why)) = &all.bad {
         println!("{why}");
     }
-    let figures = lives.good;
+    let figures = all.good;
     let median = |value: fn(&Figures) -> u64| {
         let mut list: Vec<u64> = figures.iter().map(value).collect();
         list.sort_unstable();
@@ -89,7 +89,7 @@ fn lives(args: &Args) -> bool {
     );
     let seen = figures.iter().fold(Seen::default(), |sum, life| sum.plus(life.seen));
     println!("ring 2: {seen:?}");
-    lives.bad.is_none() && !figures.is_empty() && seen.least() > 0
+    all.bad.is_none() && !figures.is_empty() && seen.least() > 0
 }
 
 /// Every planted bug must be found: an oracle that cannot fail proves nothing.
