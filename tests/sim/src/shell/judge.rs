@@ -55,7 +55,8 @@ async fn calls_of_children(client: &Bus, key: &SessionKey) -> Result<Vec<(CallId
     Ok(opened.collect())
 }
 
-/// Each child has reported to its parent, once.
+/// Each child has reported to its parent, once; one that never began has not. It may be that nobody was left to start it:
+/// who opened the call died, and the parent was stopped before anybody made up for that. Then its stop is all that it hears.
 pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String> {
     let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
     for (call, child) in calls_of_children(client, key).await? {
@@ -72,7 +73,25 @@ pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String
             }
         });
         let reports = reports.count();
-        if reports != 1 {
+        let of = SessionKey { tenant: key.tenant.clone(), session: child.session_id.clone() };
+        let heard = client.history(&of, 0).await.map_err(|error| error.to_string())?;
+        let began = heard.iter().flat_map(|(_, commit)| &commit.events).any(|event| {
+            if let Event::InputHandled(handled) = event {
+                handled.input.kind == InputKind::Control(Verb::Start)
+            } else if let Event::InputIgnored(ignored) = event {
+                ignored.input.kind == InputKind::Control(Verb::Start)
+            } else {
+                false
+            }
+        });
+        let called_off = commits
+            .iter()
+            .flat_map(|(_, commit)| &commit.events)
+            .any(|event| matches!(event, Event::ChildTold(told) if told.call == call && told.verb == Verb::Stop));
+        if !began && !called_off {
+            return Err(format!("{} of {key} never began", child.session_id));
+        }
+        if reports != usize::from(began) {
             return Err(format!("{} of {key} has reported {reports} times", child.session_id));
         }
     }
