@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use contract::CallId;
 use contract::command::{Configure, Mode, Start};
+use contract::commit::Phase;
 use contract::event::Event;
 use contract::limits::{MESSAGE_BYTES_MAX, TOOL_TIMEOUT_MAX};
 use contract::model::{Content, FailureKind};
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, Prune};
+use contract::tool::Outcome;
 
 use crate::talk::{Cast, Talk};
 
@@ -162,6 +164,7 @@ fn a_session_may_use_fewer_tools_than_its_agent_and_never_more() {
     };
     let mut talk = Talk::unborn("s");
     let start = Start {
+        interactive: true,
         prompt: Some(Content::Text("Do it.".to_owned())),
         tools: Some(vec!["look".to_owned()]),
         ..Start::default()
@@ -172,6 +175,9 @@ fn a_session_may_use_fewer_tools_than_its_agent_and_never_more() {
     let other = Configure { model: Some("other".to_owned()), ..Configure::default() };
     talk.configure(other, Some(Cast::default()));
     talk.reply(r#"{"continuation": {"status": "CONTINUE"}}"#, &[]);
+    assert_eq!(offered(&talk), ["look", "continuation"]);
+    talk.reply("Done.", &[]);
+    talk.say("More.", Mode::Steer);
     assert_eq!(offered(&talk), ["look", "continuation"]);
 }
 
@@ -191,4 +197,35 @@ fn history_is_what_was_said_and_nothing_that_was_done() {
         talk.start("start", start, Ok(Cast::default()));
         assert_eq!(talk.refused(), refused, "{message}");
     }
+}
+
+#[test]
+fn the_truth_about_a_call_that_was_given_up_replaces_the_guess() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    // The second call waits for a person, so that the step goes on.
+    talk.reply("", &[r#"{"path":"a"}"#, r#"{"act":"write"}"#]);
+    let call = talk.open()[0].clone();
+    talk.wait(Duration::from_mins(2));
+    assert_eq!(talk.open(), [], "nobody answered in time");
+    talk.result_of("late-error", call.clone(), Outcome::Error, "broken");
+    assert_eq!(talk.refused(), Some("not_now"));
+    talk.result_of("late-ok", call, Outcome::Ok, "found");
+    assert_eq!(talk.refused(), None);
+    let last = talk.events.iter().rev().find_map(|event| match event {
+        Event::ToolCallResult(result) => Some((result.replaces, result.content.clone())),
+        _ => None,
+    });
+    assert_eq!(last, Some((true, "found".to_owned())));
+}
+
+#[test]
+fn what_waits_begins_a_turn_before_the_session_ends_with_its_last_one() {
+    let mut talk = Talk::unborn("s");
+    let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), ..Start::default() };
+    talk.start("start", start, Ok(Cast::default()));
+    talk.say("And that.", Mode::Queue);
+    talk.reply("Done.", &[]);
+    assert_eq!(talk.model_call().call.as_str(), "m2-1");
+    talk.reply("Done.", &[]);
+    assert_eq!(talk.session.phase(), Phase::Ended);
 }

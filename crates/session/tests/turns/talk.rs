@@ -384,16 +384,21 @@ impl Talk {
     pub(crate) fn results(&mut self, content: &str) {
         for call in self.open().into_iter().filter(|call| call.call.as_str().starts_with('c')) {
             let id = format!("{}-{}", call.call, call.attempt);
-            let result = ToolResult {
-                used: None,
-                meta: ResultMeta { v: 1, slot: 0, call: call.call, attempt: call.attempt },
-                outcome: Outcome::Ok,
-                content: content.to_owned(),
-                code: None,
-                duration_ms: 1,
-            };
-            self.input(InputKind::Control(Verb::ProvideToolResult), &id, Body::ToolResult(result));
+            self.result_of(&id, call, Outcome::Ok, content);
         }
+    }
+
+    /// A tool call's result, awaited or not.
+    pub(crate) fn result_of(&mut self, id: &str, call: CallAttempt, outcome: Outcome, content: &str) {
+        let result = ToolResult {
+            used: None,
+            meta: ResultMeta { v: 1, slot: 0, call: call.call, attempt: call.attempt },
+            outcome,
+            content: content.to_owned(),
+            code: None,
+            duration_ms: 1,
+        };
+        self.input(InputKind::Control(Verb::ProvideToolResult), id, Body::ToolResult(result));
     }
 
     /// Time passes, and the timer fires if it is set for then.
