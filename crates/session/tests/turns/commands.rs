@@ -132,10 +132,13 @@ fn a_summary_that_is_too_long_is_not_asked_for_again_in_its_step() {
 fn a_child_s_call_wakes_nobody_in_a_pause() {
     let mut talk = Talk::begin(ContinuationSettings { timeout: 30_000, ..ContinuationSettings::default() });
     talk.reply("", &[r#"{"agent":"p","task":"Plan it."}"#]);
+    // By then the timer is set for the child's deadline.
+    talk.wait(Duration::from_mins(15));
     talk.pause();
     let inputs = talk.log.len();
     talk.wait(Duration::from_hours(24 * 3));
     assert!(talk.log.len() <= inputs + 1, "{} timers fired", talk.log.len() - inputs);
+    assert_eq!(talk.open().len(), 1, "it is not given up: it stands still as well");
     // Its time goes on with the session's, and ends before the turn's.
     talk.resume();
     talk.wait(TOOL_TIMEOUT_MAX + Duration::from_mins(1));
@@ -228,4 +231,31 @@ fn what_waits_begins_a_turn_before_the_session_ends_with_its_last_one() {
     assert_eq!(talk.model_call().call.as_str(), "m2-1");
     talk.reply("Done.", &[]);
     assert_eq!(talk.session.phase(), Phase::Ended);
+}
+
+#[test]
+fn a_timer_that_was_set_for_something_else_ends_nothing() {
+    // The first call's watchdog is set, and fires while the second one runs.
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.reply("", &[r#"{"path":"a"}"#]);
+    talk.results("found");
+    talk.wait(Duration::from_secs(30));
+    talk.reply("", &[r#"{"path":"b"}"#]);
+    talk.wait(Duration::from_secs(50));
+    assert_eq!(talk.session.open_calls(), ["c1-2-1.1"]);
+
+    // The same while a summary is made.
+    let model = ModelSettings { context_window: Some(2_000), max_output: Some(100), ..ModelSettings::default() };
+    let limits = Limits { no_progress: 0, ..Limits::default() };
+    let continuation = ContinuationSettings { prune: Prune::Summarise, limits, ..ContinuationSettings::default() };
+    let mut talk = Talk::cast(Cast { continuation, model, ..Cast::default() });
+    talk.reply("", &[r#"{"path":"a"}"#]);
+    talk.results("found");
+    talk.reply(&"word ".repeat(1_200), &[]);
+    talk.wait(Duration::from_secs(30));
+    talk.say("More.", Mode::Steer);
+    let summary = talk.model_call();
+    assert!(summary.call.as_str().starts_with('s'), "{summary}");
+    talk.wait(Duration::from_secs(50));
+    assert_eq!(talk.model_call(), summary);
 }
