@@ -59,6 +59,9 @@ pub enum Command {
     Answer(AnswerArgs),
     /// List the tools that are announced
     Tools(ToolsArgs),
+    /// Look at what failed for good, send commands among it again, throw it away
+    #[command(subcommand)]
+    Dead(DeadCommand),
     /// Try what an agent's patterns and signals make of a reply
     #[command(subcommand)]
     Patterns(PatternsCommand),
@@ -222,6 +225,43 @@ pub struct StatsArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop dead`
+#[derive(Debug, Clone, Subcommand)]
+pub enum DeadCommand {
+    /// List dead letters, the oldest first
+    List(DeadListArgs),
+    /// Print one with its contents, as JSON
+    Show(DeadArgs),
+    /// Send a client's command once more, under a new id, and remove the letter
+    Retry(DeadArgs),
+    /// Throw one away
+    Drop(DeadArgs),
+}
+
+/// `ailoop dead list`
+#[derive(Debug, Clone, Args)]
+pub struct DeadListArgs {
+    /// Only those of this session
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop dead show`, `retry` and `drop`
+#[derive(Debug, Clone, Args)]
+pub struct DeadArgs {
+    /// Which one, as the list shows it: <session>/<kind>/<id>
+    pub letter: String,
     /// Where the fleet is.
     #[command(flatten)]
     pub target: Target,

@@ -1,14 +1,15 @@
 //! Dead letters: what failed for good, with the reason and the original.
 
 use bytes::Bytes;
-use contract::ids::CommandId;
-use contract::subject::{self, Subject};
-use contract::{ErrorCode, Json};
+use contract::ids::{CommandId, TenantId};
+use contract::streams::Stream;
+use contract::subject::{self, DeadKind, DeadSubject, SessionKey, Subject};
+use contract::{ErrorCode, Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::log::{encode, is_final, trace_headers};
-use crate::transport::Appended;
-use crate::{Bus, BusError, Delivery, retry};
+use crate::log::{encode, is_final, parse, trace_headers};
+use crate::transport::{Appended, ReadMany};
+use crate::{Bus, BusError, Delivery, Read, retry};
 
 /// The body of a dead letter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub struct DeadLetter {
     pub seq: u64,
     /// How often it was delivered.
     pub delivered: u64,
+    /// When the original was stored.
+    #[serde(default)]
+    pub stored_at: Timestamp,
     /// The original's body; text that is not JSON stands as a JSON string.
     pub body: Json,
 }
@@ -36,6 +40,7 @@ impl Bus {
             subject: delivery.subject.clone(),
             seq: delivery.seq,
             delivered: delivery.delivered,
+            stored_at: delivery.stored_at,
             body: body_of(&delivery.payload),
         };
         let (subject, body) = (dead_subject(delivery)?, encode(&letter)?);
@@ -53,6 +58,43 @@ impl Bus {
     }
 }
 
+impl Bus {
+    /// The dead letters of a tenant, or of one of its sessions, the oldest original first; `None` when there are more than
+    /// 1,024 of them.
+    pub async fn dead_letters(
+        &self,
+        tenant: &TenantId,
+        session: Option<&SessionKey>,
+    ) -> Result<Option<Vec<(DeadSubject, DeadLetter)>>, BusError> {
+        let filter = session.map_or_else(|| subject::dead_of(tenant), subject::dead_of_session);
+        let ReadMany::Messages(messages) = self.transport().last_many(Stream::Dead, &filter).await? else {
+            return Ok(None);
+        };
+        let read = |stored: crate::Stored| {
+            let at = subject::parse_dead(&stored.subject)?;
+            Some(parse(&stored.payload).map(|letter| (at, letter)))
+        };
+        let mut letters = messages.into_iter().filter_map(read).collect::<Result<Vec<(_, DeadLetter)>, _>>()?;
+        letters.sort_by_key(|(_, letter)| letter.stored_at);
+        Ok(Some(letters))
+    }
+
+    /// One dead letter.
+    pub async fn dead_letter(&self, at: &DeadSubject) -> Result<Option<DeadLetter>, BusError> {
+        let stored = self.transport().last(Stream::Dead, &place(at), Read::Leader).await?;
+        stored.map(|stored| parse(&stored.payload)).transpose()
+    }
+
+    /// Removes a dead letter; `false` when there is none.
+    pub async fn drop_dead(&self, at: &DeadSubject) -> Result<bool, BusError> {
+        self.transport().purge(Stream::Dead, &place(at)).await.map(|removed| removed > 0)
+    }
+}
+
+fn place(at: &DeadSubject) -> Subject {
+    subject::dead(&at.key, at.kind, &at.id)
+}
+
 fn body_of(payload: &Bytes) -> Json {
     let text = String::from_utf8_lossy(payload);
     Json::parse(&text).unwrap_or_else(|_| Json::of(&*text))
@@ -62,18 +104,18 @@ fn dead_subject(delivery: &Delivery) -> Result<Subject, BusError> {
     let id = |text: String| CommandId::new(&text).map_err(|e| BusError::Malformed(e.to_string()));
     let by_seq = id(format!("seq-{}", delivery.seq))?;
     if let Some(control) = subject::parse_control(&delivery.subject) {
-        return Ok(subject::dead(&control.key, "control", &control.id));
+        return Ok(subject::dead(&control.key, DeadKind::Control, &control.id));
     }
     if let Some(item) = subject::parse_item(&delivery.subject) {
         // A call's id may be so long that its attempt does not fit behind it.
         let id = id(format!("{}-{}", item.call.call, item.call.attempt)).unwrap_or(by_seq);
-        return Ok(subject::dead(&item.key, if item.tool.is_some() { "tool" } else { "model" }, &id));
+        return Ok(subject::dead(&item.key, if item.tool.is_some() { DeadKind::Tool } else { DeadKind::Model }, &id));
     }
     if let Some(key) = subject::parse_timer(&delivery.subject) {
-        return Ok(subject::dead(&key, "timer", &by_seq));
+        return Ok(subject::dead(&key, DeadKind::Timer, &by_seq));
     }
     Ok(match subject::parse_control_key(&delivery.subject) {
-        Some(key) => subject::dead(&key, "control", &by_seq),
-        None => subject::dead_unknown("item", &by_seq),
+        Some(key) => subject::dead(&key, DeadKind::Control, &by_seq),
+        None => subject::dead_unknown(&by_seq),
     })
 }

@@ -24,6 +24,7 @@ pub mod work;
 use std::sync::Arc;
 
 pub use control::{Inbox, Sent};
+pub use dead::DeadLetter;
 pub use error::BusError;
 pub use kv::Claim;
 pub use log::{Committed, Head};

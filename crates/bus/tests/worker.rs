@@ -116,7 +116,7 @@ async fn retries_come_back_and_poison_is_buried() {
     }
     until(&bus, 0).await;
     assert_eq!(clerk.handled.lock().unwrap().get("twice"), Some(&2));
-    let at = subject::dead(&key(), "control", &CommandId::new("panics").unwrap());
+    let at = subject::dead(&key(), subject::DeadKind::Control, &CommandId::new("panics").unwrap());
     assert_eq!(letter(&bus, &at).await.code, ErrorCode::Poison);
     worker.drain(Duration::ZERO).await;
 }

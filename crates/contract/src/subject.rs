@@ -8,6 +8,8 @@ pub mod every;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::command::Verb;
 use crate::event::Topic;
 use crate::ids::{AgentId, CallAttempt, CallId, CommandId, MailId, SessionId, TenantId, ToolName};
@@ -202,13 +204,79 @@ pub fn services_info() -> Subject {
 }
 
 /// `ai_dead.<tenant>.<session>.<kind>.<id>`: an input or item that failed for good.
-pub fn dead(key: &SessionKey, kind: &'static str, id: &CommandId) -> Subject {
+pub fn dead(key: &SessionKey, kind: DeadKind, id: &CommandId) -> Subject {
     Subject(format!("ai_dead.{}.{}.{kind}.{id}", key.tenant, key.session))
 }
 
-/// `ai_dead.unknown.unknown.<kind>.<id>`: a dead letter whose session cannot be told.
-pub fn dead_unknown(kind: &'static str, id: &CommandId) -> Subject {
-    Subject(format!("ai_dead.unknown.unknown.{kind}.{id}"))
+/// `ai_dead.unknown.unknown.item.<id>`: a dead letter whose session cannot be told.
+pub fn dead_unknown(id: &CommandId) -> Subject {
+    Subject(format!("ai_dead.unknown.unknown.{}.{id}", DeadKind::Item))
+}
+
+/// Every dead letter of a tenant.
+pub fn dead_of(tenant: &TenantId) -> Subject {
+    Subject(format!("ai_dead.{tenant}.*.*.*"))
+}
+
+/// Every dead letter of a session.
+pub fn dead_of_session(key: &SessionKey) -> Subject {
+    Subject(format!("ai_dead.{}.{}.*.*", key.tenant, key.session))
+}
+
+/// What a dead letter was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadKind {
+    /// An input of a session: a client's command, or a worker's report.
+    Control,
+    /// A model call.
+    Model,
+    /// A tool call.
+    Tool,
+    /// A due timer.
+    Timer,
+    /// Nobody can tell.
+    Item,
+}
+
+impl DeadKind {
+    const ALL: [Self; 5] = [Self::Control, Self::Model, Self::Tool, Self::Timer, Self::Item];
+
+    /// As in a subject.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Control => "control",
+            Self::Model => "model",
+            Self::Tool => "tool",
+            Self::Timer => "timer",
+            Self::Item => "item",
+        }
+    }
+}
+
+impl fmt::Display for DeadKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a dead letter's subject says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadSubject {
+    /// Which session.
+    pub key: SessionKey,
+    /// What it was.
+    pub kind: DeadKind,
+    /// The command's id, `<call>-<attempt>` of a call, or `seq-<sequence>`.
+    pub id: CommandId,
+}
+
+/// Reads a dead letter's subject; `None` when it is not one, or its session cannot be told.
+pub fn parse_dead(subject: &str) -> Option<DeadSubject> {
+    let mut t = subject.strip_prefix("ai_dead.")?.split('.');
+    let (tenant, session, kind, id) = (t.next()?, t.next()?, t.next()?, t.next()?);
+    let kind = DeadKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
+    t.next().is_none().then_some(DeadSubject { key: key(tenant, session)?, kind, id: CommandId::new(id).ok()? })
 }
 
 /// What a control subject says.
@@ -410,7 +478,7 @@ mod tests {
             tool_announce(),
             tool(&key.tenant, &tool_name),
             tool_cancel(&key.tenant, &tool_name),
-            dead(&key, "control", &id),
+            dead(&key, DeadKind::Control, &id),
         ];
         for filter in viewer(&key).into_iter().chain(Topic::ALL.iter().map(|t| tenant_topic(&key.tenant, *t))) {
             for subject in &private {

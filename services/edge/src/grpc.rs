@@ -217,6 +217,50 @@ impl Service for Door {
         .await
     }
 
+    async fn list_dead(
+        &self,
+        request: Request<proto::ListDeadRequest>,
+    ) -> Result<Response<proto::ListDeadReply>, Status> {
+        let given = request.get_ref();
+        self.call("dead.list", &given.session_id, &request, async |sessions, caller| {
+            let session_id = match given.session_id.as_str() {
+                "" => None,
+                text => Some(params::session_id(text)?),
+            };
+            let dead = sessions.dead(caller, &params::DeadList { session_id }).await?;
+            Ok(proto::ListDeadReply { json: json(&dead)? })
+        })
+        .await
+    }
+
+    async fn show_dead(&self, request: Request<proto::DeadRequest>) -> Result<Response<proto::DeadReply>, Status> {
+        self.call("dead.show", &request.get_ref().session_id, &request, async |sessions, caller| {
+            let letter = sessions.dead_letter(caller, dead(request.get_ref())?).await?;
+            Ok(proto::DeadReply { json: json(&letter)? })
+        })
+        .await
+    }
+
+    async fn retry_dead(
+        &self,
+        request: Request<proto::DeadRequest>,
+    ) -> Result<Response<proto::RetryDeadReply>, Status> {
+        self.call("dead.retry", &request.get_ref().session_id, &request, async |sessions, caller| {
+            let retried = sessions.retry_dead(caller, dead(request.get_ref())?).await?;
+            let (session_id, command_id) = (retried.session_id.to_string(), retried.command_id.to_string());
+            Ok(proto::RetryDeadReply { session_id, command_id })
+        })
+        .await
+    }
+
+    async fn drop_dead(&self, request: Request<proto::DeadRequest>) -> Result<Response<proto::DeadReply>, Status> {
+        self.call("dead.drop", &request.get_ref().session_id, &request, async |sessions, caller| {
+            let letter = sessions.drop_dead(caller, dead(request.get_ref())?).await?;
+            Ok(proto::DeadReply { json: json(&letter)? })
+        })
+        .await
+    }
+
     type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::Notification, Status>> + Send>>;
 
     async fn watch(&self, request: Request<proto::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
@@ -251,6 +295,15 @@ impl Service for Door {
         })
         .await
     }
+}
+
+fn dead(given: &proto::DeadRequest) -> Result<params::DeadOne, Failure> {
+    let fields = serde_json::json!({"session_id": given.session_id, "kind": given.kind, "id": given.id});
+    serde_json::from_value(fields).map_err(Failure::bad_request_of)
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))
 }
 
 /// A failure as a status with the stable code in its metadata.

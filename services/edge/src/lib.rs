@@ -4,6 +4,7 @@ pub mod board;
 mod clock;
 pub mod commands;
 pub mod config;
+mod dead;
 pub mod failure;
 pub mod grpc;
 pub mod guard;

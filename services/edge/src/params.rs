@@ -7,6 +7,7 @@ use contract::command::{Answer, Because, Configure, ContinuationOverride, SendUs
 use contract::commit::Phase;
 use contract::limits::{ITERATIONS_MAX, MESSAGE_BYTES_MAX};
 use contract::model::{Content, Message};
+use contract::subject::DeadKind;
 use contract::{CommandId, ErrorCode, SessionId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -175,6 +176,26 @@ pub struct Replay {
     /// The last slot that counts; the log's end where none is given.
     #[serde(default)]
     pub at: Option<u64>,
+}
+
+/// Whose dead letters.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeadList {
+    /// Only those of this session.
+    pub session_id: Option<SessionId>,
+}
+
+/// Which dead letter.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeadOne {
+    /// Its session.
+    pub session_id: SessionId,
+    /// What it was.
+    pub kind: DeadKind,
+    /// Its id, as the list shows it.
+    pub id: CommandId,
 }
 
 /// Whose statistics.

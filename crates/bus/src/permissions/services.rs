@@ -110,6 +110,8 @@ fn edge() -> User {
         .publish(objects_put(Objects::Work))
         .publish([read_any(Stream::Log), read_leader(Stream::Log)])
         .publish(objects_get(Objects::Blobs))
+        // Dead letters: operators look at them, throw them away, and have commands sent again.
+        .publish([read_any(Stream::Dead), read_leader(Stream::Dead), purge(Stream::Dead)])
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])
         .publish([text(&every::view()), text(&subject::compose())])
         // Wide, since viewers come and go: see `clients::viewer` for what nats-server makes of it.

@@ -101,7 +101,7 @@ mod tests {
             (tool(), subject::tool(&key.tenant, &tool_name)),
             (tool_cancel(), subject::tool_cancel(&key.tenant, &tool_name)),
             (mail(), subject::mail(&mailbox, &mail_id)),
-            (dead(), subject::dead(&key, "control", &id)),
+            (dead(), subject::dead(&key, subject::DeadKind::Control, &id)),
         ];
         rows.extend(Verb::ALL.iter().map(|verb| (control(*verb), subject::control(&key, *verb, &id))));
         rows.extend(Topic::ALL.iter().map(|topic| (event(*topic), subject::event(&key, *topic))));

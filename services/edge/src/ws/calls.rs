@@ -36,6 +36,10 @@ const METHODS: &[&str] = &[
     "session.watch",
     "session.unwatch",
     "tools.list",
+    "dead.list",
+    "dead.show",
+    "dead.retry",
+    "dead.drop",
 ];
 
 /// What a call comes to: a result, and what the connection must do after it was sent.
@@ -133,6 +137,23 @@ async fn route(
             let list: params::List = params::from_object(params)?;
             async move { told(sessions.list(&caller, &list).await.map(|found| serde_json::json!({"sessions": found}))) }
                 .boxed()
+        }
+        "dead.list" => {
+            let wanted: params::DeadList = params::from_object(params)?;
+            async move { told(sessions.dead(&caller, &wanted).await.map(|dead| serde_json::json!({"dead": dead}))) }
+                .boxed()
+        }
+        "dead.show" => {
+            let wanted: params::DeadOne = params::from_object(params)?;
+            async move { told(sessions.dead_letter(&caller, wanted).await) }.boxed()
+        }
+        "dead.retry" => {
+            let wanted: params::DeadOne = params::from_object(params)?;
+            async move { told(sessions.retry_dead(&caller, wanted).await) }.boxed()
+        }
+        "dead.drop" => {
+            let wanted: params::DeadOne = params::from_object(params)?;
+            async move { told(sessions.drop_dead(&caller, wanted).await) }.boxed()
         }
         _ => {
             let params::Nothing {} = params::from_object(params)?;

@@ -1,0 +1,132 @@
+//! Dead letters: what failed for good, for those who operate the fleet.
+
+use contract::command::Verb;
+use contract::subject::{self, DeadKind, DeadSubject, SessionKey};
+use contract::{CommandId, ErrorCode, Json, SessionId, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::clock;
+use crate::failure::Failure;
+use crate::guard::Caller;
+use crate::params;
+use crate::sessions::Sessions;
+
+/// A dead letter in a list: everything but its contents.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Letter {
+    /// The session that it belongs to.
+    pub session_id: SessionId,
+    /// What it was.
+    pub kind: DeadKind,
+    /// Its id among those of the session and kind.
+    pub id: CommandId,
+    /// Stable: why.
+    pub code: ErrorCode,
+    /// Why, for people.
+    pub reason: String,
+    /// How often the original was delivered.
+    pub delivered: u64,
+    /// When the original was stored.
+    pub stored_at: Timestamp,
+    /// The original's subject.
+    pub subject: String,
+    /// Its body, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<Json>,
+}
+
+/// What became of a dead letter that was sent again.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Retried {
+    /// The session.
+    pub session_id: SessionId,
+    /// The new id of the command.
+    pub command_id: CommandId,
+}
+
+impl Sessions {
+    /// The tenant's dead letters, or those of one session.
+    pub async fn dead(&self, caller: &Caller, wanted: &params::DeadList) -> Result<Vec<Letter>, Failure> {
+        let session = wanted.session_id.clone().map(|session| SessionKey { tenant: caller.tenant.clone(), session });
+        let letters = self.bus().dead_letters(&caller.tenant, session.as_ref()).await?;
+        let letters = letters.ok_or_else(|| {
+            Failure::new(ErrorCode::TooLarge, "there are more than 1,024 dead letters: ask for those of one session")
+        })?;
+        Ok(letters.into_iter().map(|(at, letter)| show(at, letter, false)).collect())
+    }
+
+    /// One dead letter with its contents.
+    pub async fn dead_letter(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Letter, Failure> {
+        let at = at(caller, wanted);
+        let letter = self.bus().dead_letter(&at).await?.ok_or_else(|| none(&at))?;
+        Ok(show(at, letter, true))
+    }
+
+    /// Sends a client's command once more, under a new id and as of now, and removes the letter. Nothing else can be
+    /// sent again: the loop has long given the call of a lost item its result, and sets its timers itself.
+    pub async fn retry_dead(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Retried, Failure> {
+        let at = at(caller, wanted);
+        let letter = self.bus().dead_letter(&at).await?.ok_or_else(|| none(&at))?;
+        let cannot = |why: &str| Failure::new(ErrorCode::NotNow, format!("{} cannot be sent again: {why}", name(&at)));
+        let control = subject::parse_control(&letter.subject).filter(|control| control.verb.is_client());
+        let Some(control) = control else {
+            return Err(cannot("it is no command of a client, and the loop has made up for it by itself; drop it"));
+        };
+        if control.verb == Verb::Start {
+            return Err(cannot("a session starts once; start another one"));
+        }
+        let mut body: Value = serde_json::from_str(letter.body.get()).unwrap_or_default();
+        let Some(meta) = body.get_mut("meta").and_then(Value::as_object_mut) else {
+            return Err(cannot("its body cannot be read, so that it would fail again; drop it"));
+        };
+        // Whoever sent it waits no more, and it is not as old as it looks.
+        meta.remove("edge");
+        meta.insert("time".to_owned(), serde_json::json!(clock::now()));
+        let command_id: CommandId = params::fresh()?;
+        let body = serde_json::to_vec(&body).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
+        self.bus().send_control(&at.key, control.verb, &command_id, body.into()).await?;
+        self.bus().drop_dead(&at).await?;
+        Ok(Retried { session_id: at.key.session, command_id })
+    }
+
+    /// Throws a dead letter away.
+    pub async fn drop_dead(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Letter, Failure> {
+        let at = at(caller, wanted);
+        let letter = self.bus().dead_letter(&at).await?.ok_or_else(|| none(&at))?;
+        self.bus().drop_dead(&at).await?;
+        Ok(show(at, letter, false))
+    }
+}
+
+fn at(caller: &Caller, wanted: params::DeadOne) -> DeadSubject {
+    let params::DeadOne { session_id: session, kind, id } = wanted;
+    DeadSubject { key: SessionKey { tenant: caller.tenant.clone(), session }, kind, id }
+}
+
+fn name(at: &DeadSubject) -> String {
+    format!("dead letter {}/{}/{}", at.key.session, at.kind, at.id)
+}
+
+fn none(at: &DeadSubject) -> Failure {
+    Failure::new(
+        ErrorCode::BadRequest,
+        format!("there is no {}; `ailoop dead list` shows those that there are", name(at)),
+    )
+}
+
+fn show(at: DeadSubject, letter: bus::DeadLetter, whole: bool) -> Letter {
+    let bus::DeadLetter { code, reason, subject, seq: _, delivered, stored_at, body } = letter;
+    let DeadSubject { key, kind, id } = at;
+    Letter {
+        session_id: key.session,
+        kind,
+        id,
+        code,
+        reason,
+        delivered,
+        stored_at,
+        subject,
+        body: whole.then_some(body),
+    }
+}

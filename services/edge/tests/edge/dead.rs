@@ -1,0 +1,103 @@
+//! Dead letters, seen and dealt with through the edge.
+
+use bus::Delivery;
+use contract::subject::{self, SessionKey};
+use contract::{CommandId, ErrorCode, TenantId, Timestamp};
+use proto::{DeadRequest, ListDeadRequest};
+use serde_json::{Value, json};
+
+use crate::support::{World, code_of, eventually, key};
+
+/// Buries what was sent to a subject.
+async fn bury(world: &World, at: &subject::Subject, body: &str, code: ErrorCode) {
+    let delivery = Delivery {
+        subject: at.to_string(),
+        seq: 7,
+        delivered: 3,
+        stored_at: Timestamp::from_millis(1_767_225_600_000),
+        headers: Vec::new(),
+        payload: body.to_owned().into(),
+        ack: String::new(),
+    };
+    world.bus.bury(&delivery, code, "it could not be handled").await.unwrap();
+}
+
+fn message(text: &str) -> String {
+    let meta = json!({"v": 1, "time": "2026-01-01T00:00:00.000Z", "edge": "somebody"});
+    json!({"meta": meta, "content": text, "mode": "steer"}).to_string()
+}
+
+fn control(key: &SessionKey, id: &str) -> subject::Subject {
+    subject::control(key, contract::command::Verb::SendUserMessage, &CommandId::new(id).unwrap())
+}
+
+fn letter(kind: &str, id: &str) -> DeadRequest {
+    DeadRequest { session_id: "s".to_owned(), kind: kind.to_owned(), id: id.to_owned() }
+}
+
+#[tokio::test]
+async fn a_command_is_seen_sent_again_and_gone() {
+    let world = World::new().await;
+    let mut client = world.grpc().await.0;
+    client
+        .start(proto::StartRequest {
+            session_id: "s".to_owned(),
+            prompt: "go".to_owned(),
+            interactive: true,
+            ..Default::default()
+        })
+        .await
+        .unwrap();
+    bury(&world, &control(&key("s"), "lost"), &message("once more"), ErrorCode::Poison).await;
+    bury(&world, &control(&key("other"), "lost"), &message("not mine"), ErrorCode::Poison).await;
+
+    let listed = |json: &str| serde_json::from_str::<Vec<Value>>(json).unwrap();
+    let all = listed(&client.list_dead(ListDeadRequest::default()).await.unwrap().into_inner().json);
+    assert_eq!(all.len(), 2);
+    let own = client.list_dead(ListDeadRequest { session_id: "s".to_owned() }).await.unwrap().into_inner();
+    let own = listed(&own.json);
+    assert_eq!(own.len(), 1);
+    assert_eq!(
+        (&own[0]["kind"], &own[0]["id"], &own[0]["code"]),
+        (&json!("control"), &json!("lost"), &json!("poison"))
+    );
+    assert_eq!(own[0].get("body"), None, "a list shows no contents");
+    let shown = client.show_dead(letter("control", "lost")).await.unwrap().into_inner();
+    assert!(shown.json.contains("once more"));
+
+    let retried = client.retry_dead(letter("control", "lost")).await.unwrap().into_inner();
+    assert_ne!(retried.command_id, "lost", "its old id may be known as handled");
+    eventually("the message is in the log", async || {
+        let log = world.bus.history(&key("s"), 0).await.unwrap();
+        format!("{log:?}").contains("once more")
+    })
+    .await;
+    let gone = client.retry_dead(letter("control", "lost")).await.unwrap_err();
+    assert!(gone.message().contains("there is no dead letter s/control/lost"), "{}", gone.message());
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_again_says_why_and_can_be_dropped() {
+    let world = World::new().await;
+    let mut client = world.grpc().await.0;
+    let call = contract::ids::CallAttempt { call: contract::CallId::model(1, 1), attempt: 1 };
+    bury(&world, &subject::model_item(&key("s"), &call), "{}", ErrorCode::TooManyDeliveries).await;
+    bury(&world, &control(&key("s"), "garbage"), "{not json", ErrorCode::BadRequest).await;
+    for (kind, id, why) in [("model", "m1-1-1", "made up for it by itself"), ("control", "garbage", "cannot be read")] {
+        let refused = client.retry_dead(letter(kind, id)).await.unwrap_err();
+        assert_eq!(code_of(&refused), "not_now");
+        assert!(refused.message().contains(why), "{}", refused.message());
+        client.drop_dead(letter(kind, id)).await.unwrap();
+        assert_eq!(code_of(&client.drop_dead(letter(kind, id)).await.unwrap_err()), "bad_request", "it is gone");
+    }
+
+    // By JSON-RPC as well, and never another tenant's.
+    let other = SessionKey { tenant: TenantId::new("other").unwrap(), session: key("s").session };
+    bury(&world, &control(&other, "theirs"), &message("x"), ErrorCode::Poison).await;
+    let mut ws = world.ws().await;
+    assert_eq!(ws.ok("dead.list", json!({})).await["dead"], json!([]));
+    let params = json!({"session_id": "s", "kind": "control", "id": "theirs"});
+    assert_eq!(ws.code("dead.show", params.clone()).await, "bad_request");
+    assert_eq!(ws.code("dead.drop", params).await, "bad_request");
+    assert_eq!(ws.code("dead.show", json!({"session_id": "s", "kind": "wish", "id": "x"})).await, "bad_request");
+}
