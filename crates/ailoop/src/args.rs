@@ -59,6 +59,8 @@ pub enum Command {
     Answer(AnswerArgs),
     /// List the tools that are announced
     Tools(ToolsArgs),
+    /// Show what waits in the fleet
+    Queues(QueuesArgs),
     /// Look at what failed for good, send commands among it again, throw it away
     #[command(subcommand)]
     Dead(DeadCommand),
@@ -222,6 +224,17 @@ pub struct StatsArgs {
     /// Only sessions that began at or after this instant, such as 2026-01-15T10:30:45Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop queues`
+#[derive(Debug, Clone, Args)]
+pub struct QueuesArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -38,6 +38,7 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Configure(args) => control::configure(&args, terminal).await,
         Command::Replay(args) => log::replay(&args, terminal).await,
         Command::Decisions(args) => log::decisions(&args, terminal).await,
+        Command::Queues(args) => lists::queues(&args, terminal).await,
         Command::Dead(command) => dead::dead(&command, terminal).await,
         Command::Stats(args) => stats::stats(&args, terminal).await,
         Command::Tools(args) => lists::tools(&args, terminal).await,

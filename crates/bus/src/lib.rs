@@ -33,7 +33,7 @@ pub use memory::MemoryServer;
 pub use nats::NatsConfig;
 pub use rpc::Serving;
 pub use standing::Standing;
-pub use transport::{Delivery, Drift, Headers, Heard, Message, Read, Stored, Subscription, Transport};
+pub use transport::{Delivery, Depth, Drift, Headers, Heard, Message, Read, Stored, Subscription, Transport};
 pub use work::{Handler, Settle, Worker};
 
 /// A connection to the bus; cheap to clone.

@@ -29,7 +29,7 @@ use self::copies::Copies;
 use self::many::Many;
 use self::objects::Stores;
 use crate::transport::{Ack, Appended, Drift, ReadMany, Transport};
-use crate::{BusError, Delivery, Headers, Message, Read, Stored, Subscription};
+use crate::{BusError, Delivery, Depth, Headers, Message, Read, Stored, Subscription};
 
 /// How long an answer of JetStream is awaited.
 const JETSTREAM_MAX: Duration = Duration::from_secs(5);
@@ -163,6 +163,10 @@ impl Transport for Nats {
 
     async fn ensure(&self, drift: Drift) -> Result<(), BusError> {
         self.ensure_all(drift).await
+    }
+
+    async fn depth(&self, queue: Queue) -> Result<Depth, BusError> {
+        self.js_depth(queue).await
     }
 
     async fn ping(&self) -> Result<(), BusError> {

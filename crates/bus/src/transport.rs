@@ -8,6 +8,7 @@ use contract::Timestamp;
 use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::Subject;
 use futures::stream::BoxStream;
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::BusError;
@@ -137,6 +138,15 @@ pub enum Drift {
     Repair,
 }
 
+/// What is in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Depth {
+    /// Items that nobody has.
+    pub waiting: u64,
+    /// Items that somebody has and has not settled, and those that come again after a while.
+    pub held: u64,
+}
+
 /// A server, or what plays one.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
@@ -219,6 +229,9 @@ pub trait Transport: Send + Sync + 'static {
     /// Creates or verifies the streams, consumers, buckets and stores of [`contract::streams`]. A setting that
     /// drifted is repaired, or an error that names it.
     async fn ensure(&self, drift: Drift) -> Result<(), BusError>;
+
+    /// How much waits in a queue, and is held.
+    async fn depth(&self, queue: Queue) -> Result<Depth, BusError>;
 
     /// A round trip: returns when the server has dealt with what came through this connection before.
     async fn ping(&self) -> Result<(), BusError>;

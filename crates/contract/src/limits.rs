@@ -30,6 +30,8 @@ pub const COMMAND_AGE_MAX: Duration = Duration::from_hours(12);
 pub const SLOTS_PER_PAGE: u64 = 64;
 /// Model attempts for a failure that may pass (rate limited, overloaded, hung, truncated), within a turn.
 pub const MODEL_RETRIES_MAX: u32 = 3;
+/// Model calls that may wait for a gateway before the edge refuses new turns, where the configuration says nothing else.
+pub const WAITING_CALLS_MAX: u64 = 2_000;
 /// Attempts for an empty reply, within a step.
 pub const EMPTY_REPLIES_MAX: u32 = 3;
 /// Steps of a turn that no configuration can exceed.

@@ -154,6 +154,9 @@ impl Sessions {
             return Err(Failure::new(ErrorCode::TooManyWaiting, message).retry_after(WAITING_RETRY));
         }
 
+        if matches!(verb, Verb::Start | Verb::SendUserMessage) {
+            self.admission().admit(&bus).await?;
+        }
         let edge = wait.then(|| self.me().clone());
         let meta = CommandMeta { v: VERSION, time: clock::now(), by: Some(caller.by.clone()), edge, told: None };
         let body = serde_json::to_vec(&Command { meta, body })

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use contract::limits::CLIENT_QUEUE_MAX;
+use contract::limits::{CLIENT_QUEUE_MAX, WAITING_CALLS_MAX};
 use contract::{ErrorCode, TenantId};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -31,6 +31,8 @@ pub struct Config {
     pub command_wait: u64,
     /// Notifications that one client may fall behind; 1 024.
     pub client_queue: usize,
+    /// Model calls that may wait for a gateway before new turns are refused as `overloaded`; 2 000.
+    pub waiting_calls_max: u64,
 }
 
 /// One listener.
@@ -54,6 +56,7 @@ impl Default for Config {
             allowed_hosts: Vec::new(),
             command_wait: 30,
             client_queue: CLIENT_QUEUE_MAX,
+            waiting_calls_max: WAITING_CALLS_MAX,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bus::Depth;
 use contract::ErrorCode;
 use contract::command::{Answer, AnswerDecision, Because, Configure, Mode, SendUserMessage, Start};
 use contract::commit::{Phase, SessionSummary};
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
+use crate::admission::QueueDepth;
 use crate::commands::{CommandReply, Pending};
 use crate::failure::Failure;
 use crate::guard::{Caller, Guard, Knock};
@@ -213,6 +215,17 @@ impl Service for Door {
             let json =
                 serde_json::to_string(&stats).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
             Ok(proto::StatsReply { json })
+        })
+        .await
+    }
+
+    async fn queues(&self, request: Request<proto::QueuesRequest>) -> Result<Response<proto::QueuesReply>, Status> {
+        self.call("fleet.queues", "", &request, async |sessions, caller| {
+            let found = sessions.queues(caller).await?;
+            let queues = found.queues.into_iter().map(|QueueDepth { queue, depth: Depth { waiting, held } }| {
+                proto::Queue { queue: queue.to_owned(), waiting, held }
+            });
+            Ok(proto::QueuesReply { queues: queues.collect(), waiting_calls_max: found.waiting_calls_max })
         })
         .await
     }

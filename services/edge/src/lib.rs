@@ -1,5 +1,6 @@
 //! The client door: sessions over WebSocket JSON-RPC and gRPC, the same calls through the same code.
 
+pub mod admission;
 pub mod board;
 mod clock;
 pub mod commands;

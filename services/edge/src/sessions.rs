@@ -16,6 +16,7 @@ use session::Session;
 use session::audit::Difference;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::Admission;
 use crate::board::Board;
 use crate::commands::replay;
 use crate::config::{Config, StartError};
@@ -45,6 +46,7 @@ struct Inner {
     draining: CancellationToken,
     command_wait: Duration,
     client_queue: usize,
+    admission: Admission,
 }
 
 /// The transcript of a session.
@@ -116,6 +118,7 @@ impl Sessions {
                 draining,
                 command_wait,
                 client_queue: config.client_queue,
+                admission: Admission::new(config.waiting_calls_max),
             }),
         })
     }
@@ -205,6 +208,10 @@ impl Sessions {
 
     pub(crate) fn bus(&self) -> &Bus {
         &self.inner.bus
+    }
+
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.inner.admission
     }
 
     pub(crate) fn me(&self) -> &CommandId {

@@ -13,6 +13,8 @@ use crate::tool::TOOL;
 
 /// The services, in the order in which they start.
 const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", "edge"];
+/// Variables that services are given as they are.
+const TRIED: [&str; 2] = ["TOKIO_", "MIMALLOC_"];
 /// All of them in one process.
 const TOGETHER: &str = "up";
 
@@ -166,6 +168,10 @@ fn service(name: &str, nats: &Nats, replicas: usize, dir: &TempDir) -> anyhow::R
     }
     command.current_dir(dir.path()).env_clear();
     command.env("AILOOP_CONFIG", dir.path()).env("AILOOP__NATS__URL", nats.url());
+    // For whoever tries settings out.
+    for (name, value) in std::env::vars().filter(|(name, _)| TRIED.iter().any(|prefix| name.starts_with(prefix))) {
+        command.env(name, value);
+    }
     command.env("AILOOP__NATS__REPLICAS", replicas.to_string());
     command.env("AILOOP__EDGE__WS__LISTEN", "127.0.0.1:0").env("AILOOP__EDGE__GRPC__LISTEN", "127.0.0.1:0");
     Ok(command)

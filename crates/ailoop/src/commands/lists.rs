@@ -1,9 +1,9 @@
-//! `ailoop sessions` and `ailoop tools`.
+//! `ailoop sessions`, `ailoop tools` and `ailoop queues`.
 
-use proto::{ListRequest, ListToolsRequest, SessionInfo, ToolInfo};
+use proto::{ListRequest, ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
 use serde_json::{Value, json};
 
-use crate::args::{PhaseArg, SessionsArgs, ToolsArgs};
+use crate::args::{PhaseArg, QueuesArgs, SessionsArgs, ToolsArgs};
 use crate::client::bounded;
 use crate::failure::{Exit, Failure};
 use crate::figures;
@@ -43,6 +43,24 @@ pub(super) async fn tools(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit,
     }
     let rows = tools.iter().map(tool_row).collect::<Vec<_>>();
     Ok(super::finish(terminal.data(&table(&["TOOL", "EFFECT", "APPROVAL", "TIMEOUT", "DESCRIPTION"], &rows))))
+}
+
+pub(super) async fn queues(args: &QueuesArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let client = super::connect(&args.target).await?;
+    let reply = client.sessions().queues(bounded(QueuesRequest {})).await;
+    let found = reply.map_err(|status| client.failure(&status))?.into_inner();
+    if args.json {
+        let queue = |queue: &Queue| json!({"queue": queue.queue, "waiting": queue.waiting, "held": queue.held});
+        let queues: Vec<Value> = found.queues.iter().map(queue).collect();
+        let all = json!({"queues": queues, "waiting_calls_max": found.waiting_calls_max});
+        return Ok(super::finish(terminal.data(&format!("{all}\n"))));
+    }
+    let row = |queue: &Queue| vec![queue.queue.clone(), queue.waiting.to_string(), queue.held.to_string()];
+    let rows: Vec<Vec<String>> = found.queues.iter().map(row).collect();
+    let printed = terminal.data(&table(&["QUEUE", "WAITING", "HELD"], &rows));
+    let max = found.waiting_calls_max;
+    terminal.note(Style::Faint, &format!("new turns are refused as `overloaded` while {max} model calls wait"));
+    Ok(super::finish(printed))
 }
 
 fn session_row(session: &SessionInfo) -> Vec<String> {

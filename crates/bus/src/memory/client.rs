@@ -17,7 +17,7 @@ use super::life::{Life, Shared};
 use super::pull::Pull;
 use super::{Action, Aged, Fault, MemoryServer};
 use crate::transport::{Ack, Appended, Drift, ReadMany, Transport};
-use crate::{BusError, Delivery, Headers, Heard, Message, Read, Stored, Subscription};
+use crate::{BusError, Delivery, Depth, Headers, Heard, Message, Read, Stored, Subscription};
 
 /// How long an answer is awaited that never comes.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -346,6 +346,15 @@ impl Transport for Client {
 
     async fn ensure(&self, _drift: Drift) -> Result<(), BusError> {
         Ok(())
+    }
+
+    async fn depth(&self, queue: Queue) -> Result<Depth, BusError> {
+        let shared = &self.shared;
+        self.run(Action::Ping, queue.durable(), |_| {
+            let depth = shared.server.stream(queue.stream(), |store| store.consumer.depth());
+            Ok(depth.unwrap_or_default())
+        })
+        .await
     }
 
     async fn ping(&self) -> Result<(), BusError> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use contract::limits;
 use tokio::time::Instant;
 
+use crate::Depth;
+
 /// When what was held comes again after a restart, whoever still works on it. The real server was seen to take two
 /// seconds at least.
 const RESTARTED: Duration = Duration::from_secs(1);
@@ -48,6 +50,11 @@ impl Consumer {
         let delivered = self.deliveries.entry(seq).or_default();
         *delivered += 1;
         Some((seq, *delivered))
+    }
+
+    /// What is in it.
+    pub(super) fn depth(&self) -> Depth {
+        Depth { waiting: self.fresh.len() as u64, held: (self.held.len() + self.again.len()) as u64 }
     }
 
     /// When the next held item comes again by itself.

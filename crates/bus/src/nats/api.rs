@@ -5,13 +5,14 @@ use std::fmt;
 use async_nats::{HeaderMap, HeaderName, HeaderValue, RequestErrorKind};
 use bytes::Bytes;
 use contract::ErrorCode;
+use contract::streams::Queue;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{JETSTREAM_MAX, Nats};
 use crate::transport::{Appended, EXPECTED_LAST};
-use crate::{BusError, Headers};
+use crate::{BusError, Depth, Headers};
 
 /// The server's codes that mean "there is or may be a message already, or another one was faster".
 const DOUBTS: [u32; 4] = [10_071, 10_164, 10_158, 10_077];
@@ -64,11 +65,21 @@ enum Answer<T> {
     Given(T),
 }
 
+/// What every append is answered with, in one look: there are many of them.
 #[derive(Deserialize)]
 struct Published {
+    #[serde(default)]
+    error: Option<Refusal>,
+    #[serde(default)]
     seq: u64,
     #[serde(default)]
     duplicate: bool,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    num_pending: u64,
+    num_ack_pending: u64,
 }
 
 #[derive(Deserialize)]
@@ -101,15 +112,24 @@ impl Nats {
         }
         let bytes = payload.len();
         let answer = self.js_raw(subject, headers, payload).await?;
-        match read_answer::<Published>(&answer)? {
-            Ok(Published { seq, duplicate: false }) => Ok(Appended::Stored(seq)),
-            Ok(Published { seq, duplicate: true }) => Ok(Appended::Doubtful(format!("duplicate of {seq}"))),
-            Err(refusal) if DOUBTS.contains(&refusal.err_code) => Ok(Appended::Doubtful(refusal.to_string())),
-            Err(refusal) if refusal.err_code == TOO_LARGE => {
+        let Published { error, seq, duplicate } = crate::log::parse(&answer)?;
+        match error {
+            None if seq == 0 => Err(BusError::Malformed("an append was answered without a sequence".to_owned())),
+            None if duplicate => Ok(Appended::Doubtful(format!("duplicate of {seq}"))),
+            None => Ok(Appended::Stored(seq)),
+            Some(refusal) if DOUBTS.contains(&refusal.err_code) => Ok(Appended::Doubtful(refusal.to_string())),
+            Some(refusal) if refusal.err_code == TOO_LARGE => {
                 Err(BusError::TooLarge { bytes, max: self.client.max_payload() })
             }
-            Err(refusal) => Err(refusal.into_error()),
+            Some(refusal) => Err(refusal.into_error()),
         }
+    }
+
+    /// What a consumer has before it, and what it has given away.
+    pub(super) async fn js_depth(&self, queue: Queue) -> Result<Depth, BusError> {
+        let subject = format!("$JS.API.CONSUMER.INFO.{}.{}", queue.stream().name(), queue.durable());
+        let told = self.js_request::<Told>(&subject, None).await?.map_err(Refusal::into_error)?;
+        Ok(Depth { waiting: told.num_pending, held: told.num_ack_pending })
     }
 
     /// Removes what matches `filter`.

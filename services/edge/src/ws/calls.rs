@@ -36,6 +36,7 @@ const METHODS: &[&str] = &[
     "session.watch",
     "session.unwatch",
     "tools.list",
+    "fleet.queues",
     "dead.list",
     "dead.show",
     "dead.retry",
@@ -137,6 +138,10 @@ async fn route(
             let list: params::List = params::from_object(params)?;
             async move { told(sessions.list(&caller, &list).await.map(|found| serde_json::json!({"sessions": found}))) }
                 .boxed()
+        }
+        "fleet.queues" => {
+            let params::Nothing {} = params::from_object(params)?;
+            async move { told(sessions.queues(&caller).await) }.boxed()
         }
         "dead.list" => {
             let wanted: params::DeadList = params::from_object(params)?;

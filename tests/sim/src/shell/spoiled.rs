@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bus::transport::{Ack, Appended, Drift, Headers, Message, Read, ReadMany, Stored, Subscription, Transport};
-use bus::{Bus, BusError, Delivery};
+use bus::{Bus, BusError, Delivery, Depth};
 use bytes::Bytes;
 use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::Subject;
@@ -162,6 +162,10 @@ impl Transport for Spoiled {
 
     async fn ensure(&self, drift: Drift) -> Result<(), BusError> {
         self.bus.transport().ensure(drift).await
+    }
+
+    async fn depth(&self, queue: Queue) -> Result<Depth, BusError> {
+        self.bus.transport().depth(queue).await
     }
 
     async fn ping(&self) -> Result<(), BusError> {
