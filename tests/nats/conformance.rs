@@ -123,7 +123,7 @@ impl Place {
             Stream::Model => subject::model_item(&key, &self.call()),
             Stream::Mail => subject::mail(&mailbox(self.session), &MailId::sent_by(&format!("c{}", self.nth))),
             Stream::Tool | Stream::Timer | Stream::Dead => {
-                subject::dead(&key, "control", &id(&format!("c{}", self.nth)).unwrap())
+                subject::dead(&key, subject::DeadKind::Control, &id(&format!("c{}", self.nth)).unwrap())
             }
         }
     }

@@ -184,7 +184,7 @@ pub(crate) async fn what_fails_for_good_is_a_dead_letter(world: &mut World) -> a
     send(&world.bus, "dead", "panics").await?;
     let session = key("dead")?;
     for (name, code, delivered) in [("refused", ErrorCode::BadRequest, 1), ("panics", ErrorCode::Poison, 3)] {
-        let at = subject::dead(&session, "control", &id(name)?);
+        let at = subject::dead(&session, subject::DeadKind::Control, &id(name)?);
         let bus = &world.bus;
         eventually("a dead letter", || async {
             matches!(bus.transport().last(Stream::Dead, &at, Read::Leader).await, Ok(Some(_)))
