@@ -8,7 +8,7 @@ use anyhow::Context;
 use async_trait::async_trait;
 use bus::dead::DeadLetter;
 use bus::transport::Ack;
-use bus::{Bus, Delivery, Handler, Inbox, Read, Sent, Settle, Worker};
+use bus::{Bus, Delivery, Depth, Handler, Inbox, Read, Sent, Settle, Worker};
 use bytes::Bytes;
 use contract::ErrorCode;
 use contract::command::Verb;
@@ -30,12 +30,27 @@ async fn waits(bus: &Bus, session: &str, name: &str) -> anyhow::Result<bool> {
     Ok(bus.transport().last(Stream::Control, &at, Read::Leader).await?.is_some())
 }
 
+/// Settles an item, and waits until the server has forgotten it: an ack is on its way for a moment.
+async fn done(bus: &Bus, delivery: &Delivery) -> anyhow::Result<()> {
+    bus.transport().ack(delivery, Ack::Done).await?;
+    let at = subject::parse_control(&delivery.subject).context("an input")?;
+    let at = subject::control(&at.key, at.verb, &at.id);
+    eventually("the item is gone", || async {
+        let last = bus.transport().last(Stream::Control, &at, Read::Leader).await;
+        last.is_ok_and(|last| last.is_none_or(|last| last.seq != delivery.seq))
+    })
+    .await
+}
+
 /// Takes everything that waits, so that the next scenario on these servers finds nothing.
 async fn empty(bus: &Bus) -> anyhow::Result<()> {
     for delivery in pull(bus, Queue::Drive, 2_000, Duration::from_millis(600)).await? {
         bus.transport().ack(&delivery, Ack::Done).await?;
     }
-    Ok(())
+    eventually("everything is settled", || async {
+        bus.transport().depth(Queue::Drive).await.is_ok_and(|depth| depth == Depth::default())
+    })
+    .await
 }
 
 pub(crate) async fn an_input_is_stored_once(world: &mut World) -> anyhow::Result<()> {
@@ -46,7 +61,7 @@ pub(crate) async fn an_input_is_stored_once(world: &mut World) -> anyhow::Result
     let delivery = pull_one(bus, Queue::Drive, SOON * 5).await?;
     assert_eq!(Sent::Stored(delivery.seq), first);
     assert_eq!(send(bus, "once", "a").await?, Sent::AlreadyThere, "also while it is held");
-    bus.transport().ack(&delivery, Ack::Done).await?;
+    done(bus, &delivery).await?;
     assert!(matches!(send(bus, "once", "a").await?, Sent::Stored(_)), "the log knows that it was handled");
     let large = Bytes::from(format!(r#"{{"meta":{{"v":1}},"x":"{}"}}"#, "y".repeat(1 << 20)));
     bus.send_control(&key("once")?, Verb::Start, &id("large")?, large.clone()).await?;
@@ -57,7 +72,7 @@ async fn empty_of(bus: &Bus, large: &Bytes) -> anyhow::Result<()> {
     let mut found = false;
     for delivery in pull(bus, Queue::Drive, 10, Duration::from_millis(600)).await? {
         found |= bus.open(Objects::Work, delivery.payload.clone()).await? == *large;
-        bus.transport().ack(&delivery, Ack::Done).await?;
+        done(bus, &delivery).await?;
     }
     assert!(found, "a body over the inline limit arrives whole");
     Ok(())
@@ -142,7 +157,7 @@ pub(crate) async fn held_items_come_again_after_a_restart(world: &mut World) -> 
     // The holder lives and goes on sending in-progress acks; the server gives the item away all the same.
     // Which delivery it is may be forgotten: a server writes that down a little later, and this one was killed.
     let again = pull_one(&world.bus, Queue::Drive, Duration::from_secs(20)).await?;
-    world.bus.transport().ack(&again, Ack::Done).await?;
+    done(&world.bus, &again).await?;
     assert_eq!(holder.given.load(Ordering::SeqCst), 1);
     worker.drain(Duration::ZERO).await;
     Ok(())
@@ -160,7 +175,7 @@ pub(crate) async fn a_worker_that_drains_hands_back(world: &mut World) -> anyhow
     let mut seen = std::collections::BTreeSet::new();
     while seen.len() < 6 {
         let delivery = pull_one(&world.bus, Queue::Drive, SOON * 3).await?;
-        world.bus.transport().ack(&delivery, Ack::Done).await?;
+        done(&world.bus, &delivery).await?;
         seen.insert(delivery.seq);
     }
     assert!(from.elapsed() < Duration::from_secs(3), "not by the ack wait: {:?}", from.elapsed());
