@@ -57,7 +57,7 @@ impl Bus {
         Ok(heard.filter_map(|heard| std::future::ready(cancelled(heard))).boxed())
     }
 
-    /// Answers for a call that this worker runs, from [`HOLD_AFTER`] on until the guard is dropped. Nobody asks before an
+    /// Answers for a call that this worker runs, from half a second on until the guard is dropped. Nobody asks before an
     /// item is delivered again, and most calls are over by then.
     pub fn hold_call(&self, key: &SessionKey, call: &CallId) -> Serving {
         let answer: Answer = Arc::new(|_| std::future::ready(Some(Bytes::from_static(b"{}"))).boxed());
