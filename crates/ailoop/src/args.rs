@@ -273,7 +273,8 @@ pub struct DeadListArgs {
 /// `ailoop dead show`, `retry` and `drop`
 #[derive(Debug, Clone, Args)]
 pub struct DeadArgs {
-    /// Which one, as the list shows it: <session>/<kind>/<id>
+    /// Which one, as the list shows it
+    #[arg(value_name = "SESSION/KIND/ID")]
     pub letter: String,
     /// Where the fleet is.
     #[command(flatten)]
