@@ -53,11 +53,10 @@ impl Bus {
         self.page(key, head.slot / SLOTS_PER_PAGE, head.slot).await.map(Some)
     }
 
-    /// The head as the leader has it, with its page: one question less than both apart.
-    pub async fn load_latest(&self, key: &SessionKey) -> Result<Option<(Head, Vec<(u64, Commit)>)>, BusError> {
+    /// As [`Bus::load`], up to the head that the leader has now.
+    pub async fn load_latest(&self, key: &SessionKey) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let Some(head) = self.head(key, Read::Leader).await? else { return Ok(None) };
-        let commits = self.page(key, head.slot / SLOTS_PER_PAGE, head.slot).await?;
-        Ok(Some((head, commits)))
+        self.page(key, head.slot / SLOTS_PER_PAGE, head.slot).await.map(Some)
     }
 
     /// The page of slot `at`, or of the head where the log ends earlier or none is given, up to that slot: what a state

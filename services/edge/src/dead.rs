@@ -58,16 +58,14 @@ impl Sessions {
 
     /// One dead letter with its contents.
     pub async fn dead_letter(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Letter, Failure> {
-        let at = at(caller, wanted);
-        let letter = self.bus().dead_letter(&at).await?.ok_or_else(|| none(&at))?;
+        let (at, letter) = self.find_dead(caller, wanted).await?;
         Ok(show(at, letter, true))
     }
 
     /// Sends a client's command once more, under a new id and as of now, and removes the letter. Nothing else can be
     /// sent again: the loop has long given the call of a lost item its result, and sets its timers itself.
     pub async fn retry_dead(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Retried, Failure> {
-        let at = at(caller, wanted);
-        let letter = self.bus().dead_letter(&at).await?.ok_or_else(|| none(&at))?;
+        let (at, letter) = self.find_dead(caller, wanted).await?;
         let cannot = |why: &str| Failure::new(ErrorCode::NotNow, format!("{} cannot be sent again: {why}", name(&at)));
         let control = subject::parse_control(&letter.subject).filter(|control| control.verb.is_client());
         let Some(control) = control else {
@@ -92,27 +90,28 @@ impl Sessions {
 
     /// Throws a dead letter away.
     pub async fn drop_dead(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Letter, Failure> {
-        let at = at(caller, wanted);
-        let letter = self.bus().dead_letter(&at).await?.ok_or_else(|| none(&at))?;
+        let (at, letter) = self.find_dead(caller, wanted).await?;
         self.bus().drop_dead(&at).await?;
         Ok(show(at, letter, false))
     }
-}
 
-fn at(caller: &Caller, wanted: params::DeadOne) -> DeadSubject {
-    let params::DeadOne { session_id: session, kind, id } = wanted;
-    DeadSubject { key: SessionKey { tenant: caller.tenant.clone(), session }, kind, id }
+    async fn find_dead(
+        &self,
+        caller: &Caller,
+        wanted: params::DeadOne,
+    ) -> Result<(DeadSubject, bus::DeadLetter), Failure> {
+        let params::DeadOne { session_id: session, kind, id } = wanted;
+        let at = DeadSubject { key: SessionKey { tenant: caller.tenant.clone(), session }, kind, id };
+        let letter = self.bus().dead_letter(&at).await?.ok_or_else(|| {
+            let message = format!("there is no {}; `ailoop dead list` shows those that there are", name(&at));
+            Failure::new(ErrorCode::BadRequest, message)
+        })?;
+        Ok((at, letter))
+    }
 }
 
 fn name(at: &DeadSubject) -> String {
     format!("dead letter {}/{}/{}", at.key.session, at.kind, at.id)
-}
-
-fn none(at: &DeadSubject) -> Failure {
-    Failure::new(
-        ErrorCode::BadRequest,
-        format!("there is no {}; `ailoop dead list` shows those that there are", name(at)),
-    )
 }
 
 fn show(at: DeadSubject, letter: bus::DeadLetter, whole: bool) -> Letter {

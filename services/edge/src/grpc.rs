@@ -195,9 +195,8 @@ impl Service for Door {
         self.call("session.replay", &given.session_id, &request, async |sessions, caller| {
             let session_id = params::session_id(&given.session_id)?;
             let replayed = sessions.replay(caller, params::Replay { session_id, at: given.at }).await?;
-            let json = serde_json::to_string(&replayed)
-                .map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
-            Ok(proto::ReplayReply { json, slot: replayed.slot, differs: !replayed.differs.is_empty() })
+            let (slot, differs) = (replayed.slot, !replayed.differs.is_empty());
+            Ok(proto::ReplayReply { json: json(&replayed)?, slot, differs })
         })
         .await
     }
@@ -212,9 +211,7 @@ impl Service for Door {
                 })?),
             };
             let stats = sessions.stats(caller, &params::Stats { since }).await?;
-            let json =
-                serde_json::to_string(&stats).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
-            Ok(proto::StatsReply { json })
+            Ok(proto::StatsReply { json: json(&stats)? })
         })
         .await
     }

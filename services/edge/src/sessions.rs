@@ -190,8 +190,7 @@ impl Sessions {
     /// The session as it is now: what a caller was told is done is in it.
     async fn fold(&self, caller: &Caller, session: SessionId) -> Result<Session, Failure> {
         let key = SessionKey { tenant: caller.tenant.clone(), session };
-        let head = self.bus().head(&key, Read::Leader).await?.ok_or_else(|| Self::unknown(&key))?;
-        let commits = self.bus().load_from(&key, head.slot).await?.unwrap_or_default();
+        let commits = self.bus().load_latest(&key).await?.ok_or_else(|| Self::unknown(&key))?;
         let session = replay(&key, &commits)?;
         // A log may begin with refused commands: such a session never started.
         if session.seq() == 0 { Err(Self::unknown(&key)) } else { Ok(session) }

@@ -41,8 +41,7 @@ pub(super) async fn rest(bus: &Bus, key: &SessionKey, from_page: u64) -> Result<
 
 /// The head's page, as the leader has it.
 pub(super) async fn head_page(bus: &Bus, key: &SessionKey) -> Result<Stretch, BusError> {
-    let latest = bus.load_latest(key).await?;
-    Ok(latest.map(|(_, commits)| Stretch::of(key, &commits)).unwrap_or_default())
+    Ok(bus.load_latest(key).await?.map(|commits| Stretch::of(key, &commits)).unwrap_or_default())
 }
 
 /// One finished page; none when this read does not show all of it.
