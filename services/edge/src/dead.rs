@@ -2,6 +2,7 @@
 
 use contract::command::Verb;
 use contract::subject::{self, DeadKind, DeadSubject, SessionKey};
+use contract::tool::sha256_hex;
 use contract::{CommandId, ErrorCode, Json, SessionId, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
@@ -81,7 +82,7 @@ impl Sessions {
         // Whoever sent it waits no more, and it is not as old as it looks.
         meta.remove("edge");
         meta.insert("time".to_owned(), serde_json::json!(clock::now()));
-        let command_id: CommandId = params::fresh()?;
+        let command_id = new_id(&letter)?;
         let body = serde_json::to_vec(&body).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
         self.bus().send_control(&at.key, control.verb, &command_id, body.into()).await?;
         self.bus().drop_dead(&at).await?;
@@ -112,6 +113,14 @@ impl Sessions {
 
 fn name(at: &DeadSubject) -> String {
     format!("dead letter {}/{}/{}", at.key.session, at.kind, at.id)
+}
+
+/// The id under which a letter's command is sent again: its old one may be known as handled, and whoever repeats the
+/// retry must not make it two commands.
+fn new_id(letter: &bus::DeadLetter) -> Result<CommandId, Failure> {
+    let digest = sha256_hex(format!("{} {}", letter.subject, letter.seq).as_bytes());
+    CommandId::new(&format!("again-{}", &digest[..32]))
+        .map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))
 }
 
 fn show(at: DeadSubject, letter: bus::DeadLetter, whole: bool) -> Letter {

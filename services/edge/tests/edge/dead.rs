@@ -72,6 +72,10 @@ async fn a_command_is_seen_sent_again_and_gone() {
         format!("{log:?}").contains("once more")
     })
     .await;
+    // Whoever repeats it, since the answer was lost before the letter was removed, sends the same command.
+    bury(&world, &control(&key("s"), "lost"), &message("once more"), ErrorCode::Poison).await;
+    let again = client.retry_dead(letter("control", "lost")).await.unwrap().into_inner();
+    assert_eq!(again.command_id, retried.command_id);
     let gone = client.retry_dead(letter("control", "lost")).await.unwrap_err();
     assert!(gone.message().contains("there is no dead letter s/control/lost"), "{}", gone.message());
 }
