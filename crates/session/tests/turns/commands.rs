@@ -13,6 +13,14 @@ use contract::tool::Outcome;
 
 use crate::talk::{Cast, Talk};
 
+/// A session whose old turns are summed up when they outgrow a window of so many tokens.
+fn summarising(window: u64) -> Talk {
+    let model = ModelSettings { context_window: Some(window), max_output: Some(100), ..ModelSettings::default() };
+    let limits = Limits { no_progress: 0, ..Limits::default() };
+    let continuation = ContinuationSettings { prune: Prune::Summarise, limits, ..ContinuationSettings::default() };
+    Talk::cast(Cast { continuation, model, ..Cast::default() })
+}
+
 #[test]
 fn a_message_has_a_size() {
     let mut talk = Talk::begin(ContinuationSettings::default());
@@ -90,10 +98,7 @@ fn a_reply_that_nobody_awaits_changes_nothing() {
     assert_eq!(talk.stop_reason(), Some("completed"));
     late(&mut talk, 7);
 
-    let model = ModelSettings { context_window: Some(1_200), max_output: Some(100), ..ModelSettings::default() };
-    let limits = Limits { no_progress: 0, ..Limits::default() };
-    let continuation = ContinuationSettings { prune: Prune::Summarise, limits, ..ContinuationSettings::default() };
-    let mut talk = Talk::cast(Cast { continuation, model, ..Cast::default() });
+    let mut talk = summarising(1_200);
     while !talk.model_call().call.as_str().starts_with('s') {
         talk.reply(&"word ".repeat(200), &[]);
         talk.say("More.", Mode::Steer);
@@ -116,10 +121,7 @@ fn of_a_reply_s_calls_no_more_run_at_once_than_the_model_takes() {
 
 #[test]
 fn a_summary_that_is_too_long_is_not_asked_for_again_in_its_step() {
-    let model = ModelSettings { context_window: Some(1_200), max_output: Some(100), ..ModelSettings::default() };
-    let limits = Limits { no_progress: 0, ..Limits::default() };
-    let continuation = ContinuationSettings { prune: Prune::Summarise, limits, ..ContinuationSettings::default() };
-    let mut talk = Talk::cast(Cast { continuation, model, ..Cast::default() });
+    let mut talk = summarising(1_200);
     while !talk.model_call().call.as_str().starts_with('s') {
         talk.reply(&"word ".repeat(200), &[]);
         talk.say("More.", Mode::Steer);
@@ -223,9 +225,7 @@ fn the_truth_about_a_call_that_was_given_up_replaces_the_guess() {
 
 #[test]
 fn what_waits_begins_a_turn_before_the_session_ends_with_its_last_one() {
-    let mut talk = Talk::unborn("s");
-    let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), ..Start::default() };
-    talk.start("start", start, Ok(Cast::default()));
+    let mut talk = Talk::once(Cast::default());
     talk.say("And that.", Mode::Queue);
     talk.reply("Done.", &[]);
     assert_eq!(talk.model_call().call.as_str(), "m2-1");
@@ -245,10 +245,7 @@ fn a_timer_that_was_set_for_something_else_ends_nothing() {
     assert_eq!(talk.session.open_calls(), ["c1-2-1.1"]);
 
     // The same while a summary is made.
-    let model = ModelSettings { context_window: Some(2_000), max_output: Some(100), ..ModelSettings::default() };
-    let limits = Limits { no_progress: 0, ..Limits::default() };
-    let continuation = ContinuationSettings { prune: Prune::Summarise, limits, ..ContinuationSettings::default() };
-    let mut talk = Talk::cast(Cast { continuation, model, ..Cast::default() });
+    let mut talk = summarising(2_000);
     talk.reply("", &[r#"{"path":"a"}"#]);
     talk.results("found");
     talk.reply(&"word ".repeat(1_200), &[]);

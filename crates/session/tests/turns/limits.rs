@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use contract::command::{AnswerDecision, Mode, Start};
+use contract::command::{AnswerDecision, Mode};
 use contract::event::Event;
-use contract::model::{Content, Usage};
+use contract::model::Usage;
 use contract::settings::{ContinuationSettings, Limits, OnLimit};
 
 use crate::talk::{Cast, Talk};
@@ -168,10 +168,8 @@ fn a_call_that_was_not_made_before_is_progress_whatever_comes_of_it() {
 #[test]
 fn a_session_that_used_up_its_steps_says_so_in_a_word() {
     for (max_iterations, word) in [(1, Some("MAX_ITERATIONS_REACHED")), (2, None)] {
-        let mut talk = Talk::unborn("s");
-        let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), ..Start::default() };
         let continuation = ContinuationSettings { max_iterations, ..settings(Limits::default()) };
-        talk.start("start", start, Ok(Cast { continuation, ..Cast::default() }));
+        let mut talk = Talk::once(Cast { continuation, ..Cast::default() });
         talk.reply(GO_ON, &[]);
         if max_iterations > 1 {
             talk.reply("Done.", &[]);

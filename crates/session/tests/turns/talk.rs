@@ -96,6 +96,14 @@ impl Talk {
         talk
     }
 
+    /// The same, of a session that ends with its turn.
+    pub(crate) fn once(cast: Cast) -> Self {
+        let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), ..Start::default() };
+        let mut talk = Self::unborn("s");
+        talk.start("start", start, Ok(cast));
+        talk
+    }
+
     /// A session that nobody has started.
     pub(crate) fn unborn(session: &str) -> Self {
         let key = SessionKey { tenant: TenantId::new("acme").unwrap(), session: SessionId::new(session).unwrap() };
