@@ -32,8 +32,10 @@ const SESSIONS: u64 = 24;
 const EVERY: u64 = 1;
 /// Model calls of a session; all but the last one ask for a tool.
 const STEPS: usize = 5;
-/// How long a model thinks.
-const THINKS: Duration = Duration::from_millis(600);
+/// How long a model thinks: longer than a replica may take to end, so that calls are handed over in the middle.
+const THINKS: Duration = Duration::from_millis(1_500);
+/// Seconds that a replica may take to end its work before it hands it back.
+const DRAIN: &str = "1";
 /// How long the hand-over of a call may take, beyond what the call itself takes: far less than the ack wait of 5 s.
 const HAND_OVER_MAX: Duration = Duration::from_secs(2);
 /// How long a replica may take to end.
@@ -116,7 +118,7 @@ async fn a_rolling_restart_is_not_noticed() -> anyhow::Result<()> {
     let sessions = setting("AILOOP_DRAIN_SESSIONS").unwrap_or(SESSIONS);
     let every = Duration::from_secs(setting("AILOOP_DRAIN_EVERY").unwrap_or(EVERY));
     let model = ModelServer::start(thinking).await?;
-    let crowd = Crowd::start(&[("test", &model.base_url())]).await?;
+    let crowd = Crowd::with(&[("test", &model.base_url())], &[("AILOOP__DRAIN_TIMEOUT", DRAIN)]).await?;
     let workshop = Workshop::of_every_effect(&crowd.nats.url()).await?;
     let mut replicas: Vec<(&str, Replica)> = Vec::new();
     for service in SERVICES.repeat(2) {
