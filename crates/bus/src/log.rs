@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use contract::commit::{Commit, CommitHead, CommitMeta};
@@ -9,6 +10,7 @@ use contract::limits::SLOTS_PER_PAGE;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey};
 use contract::tool::header;
+use futures::future::try_join_all;
 
 use crate::transport::{Appended, ReadMany};
 use crate::{Bus, BusError, Read, Stored, retry};
@@ -68,6 +70,29 @@ impl Bus {
         // A page is read whole, also what came since.
         commits.retain(|(slot, _)| *slot <= last);
         Ok(Some(commits))
+    }
+
+    /// These slots, in their order; `None` when one of them is not there, which means that nobody wrote it yet or that it
+    /// left the log.
+    pub async fn slots(
+        &self,
+        key: &SessionKey,
+        slots: RangeInclusive<u64>,
+    ) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
+        let read = async |slot: u64| {
+            let subject = subject::log_slot(key, slot);
+            let any = self.transport().last(Stream::Log, &subject, Read::Any).await?;
+            let found = match any {
+                Some(stored) => Some(stored),
+                None => self.transport().last(Stream::Log, &subject, Read::Leader).await?,
+            };
+            match found {
+                Some(stored) => self.read_commit(stored).await.map(|commit| Some((slot, commit))),
+                None => Ok(None),
+            }
+        };
+        let found = try_join_all(slots.map(read)).await?;
+        Ok(found.into_iter().collect())
     }
 
     /// Every commit from page `from_page` to the head, without a hole; empty when there is no such session.

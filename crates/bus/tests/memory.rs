@@ -11,7 +11,7 @@ use bus::transport::{Ack, Appended};
 use bus::{Bus, BusError, Claim, Committed, Inbox, MemoryServer, Read, Sent};
 use bytes::Bytes;
 use contract::command::Verb;
-use contract::commit::Phase;
+use contract::commit::{Commit, Phase};
 use contract::ids::{CallId, CommandId, SessionId, TenantId};
 use contract::streams::{Queue, Stream};
 use contract::subject::{self, SessionKey};
@@ -113,6 +113,22 @@ async fn stale_reads_make_no_holes() {
         assert_eq!(found, (64..70).collect::<Vec<_>>(), "lag {lag}");
         assert!(bus.load(&key()).await.unwrap().is_some(), "not there is never believed of a replica");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_few_slots_are_read_without_their_page() {
+    let server = server(|action| matches!(action, Action::Last(Read::Any)), &[Fault::Stale(2); 2]);
+    let bus = server.bus();
+    for slot in 0..5 {
+        let id = format!("c{slot}");
+        assert_eq!(bus.commit(&key(), slot, &id, commit(&id)).await.unwrap(), Committed::Ours);
+    }
+    let named = |found: Option<Vec<(u64, Commit)>>| -> Option<Vec<(u64, String)>> {
+        Some(found?.into_iter().map(|(slot, commit)| (slot, commit.meta.commit)).collect())
+    };
+    let newest = bus.slots(&key(), 3..=4).await.unwrap();
+    assert_eq!(named(newest), Some(vec![(3, "c3".to_owned()), (4, "c4".to_owned())]), "a stale read is asked again");
+    assert_eq!(named(bus.slots(&key(), 4..=5).await.unwrap()), None, "nobody wrote the last one yet");
 }
 
 #[tokio::test(start_paused = true)]

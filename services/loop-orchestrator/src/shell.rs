@@ -20,6 +20,8 @@ use service::clock::Clock;
 
 /// Times that one input is decided again because another replica was faster, before it is handed back.
 const ROUNDS_MAX: u32 = 32;
+/// Slots that are read one by one to bring a cached state up to date; with more, the page is read.
+const CATCH_UP_MAX: u64 = 8;
 
 /// What all inputs of a replica share.
 pub(crate) struct Shell {
@@ -67,8 +69,8 @@ impl Shell {
         let mut at_least = inputs.iter().filter_map(|sent| sent.hint).max();
         for round in 0..ROUNDS_MAX {
             let session = match place.take() {
-                Some(session) if at_least.is_none_or(|slot| session.next_slot() > slot) => session,
-                Some(_) | None => self.load(key, at_least.unwrap_or(0)).await?,
+                Some(session) => self.at_least(key, session, at_least.unwrap_or(0)).await?,
+                None => self.load(key, at_least.unwrap_or(0)).await?,
             };
             let mut seen = BTreeSet::new();
             let new: Vec<&Sent> =
@@ -114,11 +116,27 @@ impl Shell {
         Err(Trouble::Busy)
     }
 
+    /// A cached state with slot `at_least` folded. Where another replica wrote the few slots that it lacks, these are
+    /// read and not the page: two replicas that take turns at a session would read it again at each turn.
+    async fn at_least(&self, key: &SessionKey, mut session: Session, at_least: u64) -> Result<Session, Trouble> {
+        let missing = session.next_slot()..=at_least;
+        if missing.is_empty() {
+            return Ok(session);
+        }
+        if at_least - missing.start() >= CATCH_UP_MAX {
+            return self.load(key, at_least).await;
+        }
+        let Some(commits) = self.bus.slots(key, missing).await? else { return self.load(key, at_least).await };
+        refuse_newer(&commits)?;
+        for (slot, commit) in &commits {
+            session.fold(*slot, commit.meta.time, &commit.events);
+        }
+        Ok(session)
+    }
+
     async fn load(&self, key: &SessionKey, at_least: u64) -> Result<Session, Trouble> {
         let commits = self.bus.load_from(key, at_least).await?.unwrap_or_default();
-        if let Some((_, commit)) = commits.iter().find(|(_, commit)| commit.is_newer()) {
-            return Err(Trouble::Newer { fold: commit.meta.fold });
-        }
+        refuse_newer(&commits)?;
         Session::replay(key.clone(), &commits).map_err(|error| Trouble::Internal(format!("snapshot: {error}")))
     }
 
@@ -156,6 +174,14 @@ impl Shell {
             Some(stored) => self.bus.read_commit(stored).await.map(Some),
             None => Ok(None),
         }
+    }
+}
+
+/// What a newer version wrote is not folded here.
+fn refuse_newer(commits: &[(u64, Commit)]) -> Result<(), Trouble> {
+    match commits.iter().find(|(_, commit)| commit.is_newer()) {
+        Some((_, commit)) => Err(Trouble::Newer { fold: commit.meta.fold }),
+        None => Ok(()),
     }
 }
 
