@@ -69,6 +69,9 @@ pub struct Stored {
 /// Header that lets a message in only when the last one of its subject has this sequence; 0: when there is none.
 pub const EXPECTED_LAST: &str = "Nats-Expected-Last-Subject-Sequence";
 
+/// Bytes of one object: a body of full size, with room for its JSON.
+pub(crate) const OBJECT_BYTES_MAX: usize = 64 << 20;
+
 /// How an append came out, when the server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Appended {

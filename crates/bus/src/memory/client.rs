@@ -16,7 +16,7 @@ use super::answers::{Answers, End};
 use super::life::{Life, Shared};
 use super::pull::Pull;
 use super::{Action, Aged, Fault, MemoryServer};
-use crate::transport::{Ack, Appended, Drift, ReadMany, Transport};
+use crate::transport::{Ack, Appended, Drift, OBJECT_BYTES_MAX, ReadMany, Transport};
 use crate::{BusError, Delivery, Depth, Headers, Heard, Message, Read, Stored, Subscription};
 
 /// How long an answer is awaited that never comes.
@@ -99,7 +99,7 @@ impl Client {
 
     /// Core NATS is told and forgotten: what is not done is lost without a word.
     async fn tell(&self, action: Action, message: Message) -> Result<(), BusError> {
-        fits(&message.payload)?;
+        fits(&message.payload, PAYLOAD_BYTES_MAX)?;
         let subject = message.subject.clone();
         let told = self.run(action, &subject, |_| {
             self.shared.server.lock().core.route(&message);
@@ -119,7 +119,7 @@ impl Client {
         headers: Headers,
         payload: Bytes,
     ) -> Result<Answers, BusError> {
-        fits(&payload)?;
+        fits(&payload, PAYLOAD_BYTES_MAX)?;
         let server = &self.shared.server;
         self.run(action, subject.as_str(), |_| {
             let mut state = server.lock();
@@ -196,7 +196,7 @@ impl Transport for Client {
         let server = &self.shared.server;
         let no_stream = || BusError::Unavailable(format!("no stream takes {subject}"));
         let stream = stream_of(subject.as_str()).ok_or_else(no_stream)?;
-        fits(&payload)?;
+        fits(&payload, PAYLOAD_BYTES_MAX)?;
         self.run(Action::Append, subject.as_str(), |twist| {
             if let Some((code, false)) = twist.doubt {
                 return Ok(doubtful(code));
@@ -259,11 +259,12 @@ impl Transport for Client {
         let server = &self.shared.server;
         let Some(stream) = stream_of(&delivery.subject) else { return Ok(()) };
         let (seq, now) = (delivery.seq, Instant::now());
+        let number = delivery.ack.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(0);
         let acked = self.run(Action::Ack(ack), &delivery.subject, |_| {
             server.stream(stream, |store| match ack {
                 Ack::Done => store.done(seq),
                 Ack::Progress => store.consumer.progress(seq, now),
-                Ack::Retry(after) => store.consumer.retry(seq, after, now),
+                Ack::Retry(after) => store.consumer.retry(seq, number, after, now),
             });
             Ok(())
         });
@@ -275,7 +276,7 @@ impl Transport for Client {
     }
 
     async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<(), BusError> {
-        fits(&value)?;
+        fits(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvPut, key, |_| {
             let entry = Aged::new(value, bucket.max_age());
             self.shared.server.lock().entries.insert((bucket, key.to_owned()), entry);
@@ -285,6 +286,7 @@ impl Transport for Client {
     }
 
     async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
+        fits(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvCreate, key, |_| {
             let name = (bucket, key.to_owned());
             let mut state = self.shared.server.lock();
@@ -327,6 +329,7 @@ impl Transport for Client {
     }
 
     async fn put_object(&self, store: Objects, sha256: &str, body: Bytes) -> Result<(), BusError> {
+        fits(&body, OBJECT_BYTES_MAX)?;
         self.run(Action::PutObject, sha256, |_| {
             let object = Aged::new(body, store.max_age());
             self.shared.server.lock().objects.insert((store, sha256.to_owned()), object);
@@ -370,9 +373,9 @@ fn doubtful(code: u16) -> Appended {
     Appended::Doubtful(if code == 0 { "duplicate".to_owned() } else { format!("error {code}") })
 }
 
-fn fits(payload: &Bytes) -> Result<(), BusError> {
+fn fits(payload: &Bytes, max: usize) -> Result<(), BusError> {
     let bytes = payload.len();
-    if bytes > PAYLOAD_BYTES_MAX { Err(BusError::TooLarge { bytes, max: PAYLOAD_BYTES_MAX }) } else { Ok(()) }
+    if bytes > max { Err(BusError::TooLarge { bytes, max }) } else { Ok(()) }
 }
 
 /// The stream that takes a subject.

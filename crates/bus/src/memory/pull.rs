@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::MemoryServer;
+use super::consumer::Given;
 use super::life::Shared;
 use crate::{BusError, Delivery};
 
@@ -84,10 +85,8 @@ impl Pull {
         }
         let Some(store) = state.streams.get_mut(&self.queue.stream()) else { return Look::Nothing(None) };
         store.fire(now);
-        if let Some((seq, delivered)) = store.consumer.next(Instant::now())
-            && let Some((stored, stored_at)) = store.get(seq)
-        {
-            let ack = format!("{}.{seq}.{delivered}", self.queue.durable());
+        if let Some((Given { seq, delivered, number }, stored, stored_at)) = store.give(Instant::now()) {
+            let ack = format!("{}.{seq}.{delivered}.{number}", self.queue.durable());
             let (subject, headers, payload) = (stored.subject, stored.headers, stored.payload);
             return Look::Item(Delivery { subject, seq, delivered, stored_at, headers, payload, ack });
         }

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use contract::Timestamp;
 use contract::streams::{Kind, Queue, Stream};
 use contract::subject::matches;
+use tokio::time::Instant;
 
-use super::consumer::Consumer;
+use super::consumer::{Consumer, Given};
 use crate::mail::TTL;
 use crate::timer::{SCHEDULE, SCHEDULE_TARGET};
 use crate::transport::{EXPECTED_LAST, ReadMany, header};
@@ -145,12 +146,6 @@ impl Store {
         self.schedules.keys().next().map(|(at, _)| *at)
     }
 
-    /// A message by its sequence, and when it was stored.
-    pub(super) fn get(&self, seq: u64) -> Option<(Stored, Timestamp)> {
-        let entry = self.by_subject.get(self.subjects.get(&seq)?)?;
-        Some((entry.stored.clone(), entry.at))
-    }
-
     /// The last message of a filter, as of `lag` changes ago.
     pub(super) fn last(&self, filter: &str, lag: u64) -> Option<Stored> {
         self.view(filter, lag).into_iter().max_by_key(|stored| stored.seq)
@@ -179,10 +174,23 @@ impl Store {
     /// Removes every message of a filter; returns how many.
     pub(super) fn purge(&mut self, filter: &str) -> u64 {
         let found = self.view(filter, 0);
-        for stored in &found {
-            self.remove(&stored.subject);
+        let purged: Vec<u64> = found.iter().filter_map(|stored| self.take(&stored.subject)).collect();
+        if self.filter.is_none_or(|taken| matches(taken, filter)) {
+            let first = self.subjects.keys().next().copied().unwrap_or(self.last_seq + 1);
+            self.consumer.purged(first, |seq| self.subjects.contains_key(&seq));
         }
-        found.len() as u64
+        // A single one is known by its sequence.
+        if let [seq] = purged[..] {
+            self.consumer.remove(seq);
+        }
+        purged.len() as u64
+    }
+
+    /// Gives the next item of its queue away.
+    pub(super) fn give(&mut self, now: Instant) -> Option<(Given, Stored, Timestamp)> {
+        let given = self.consumer.next(now, |seq| self.subjects.contains_key(&seq))?;
+        let entry = self.by_subject.get(self.subjects.get(&given.seq)?)?;
+        Some((given, entry.stored.clone(), entry.at))
     }
 
     /// Removes what was acknowledged.
@@ -190,14 +198,22 @@ impl Store {
         if self.consumer.is_pending(seq)
             && let Some(subject) = self.subjects.get(&seq).cloned()
         {
-            self.remove(&subject);
+            self.take(&subject);
         }
+        self.consumer.remove(seq);
     }
 
     fn remove(&mut self, subject: &str) {
-        let Some(entry) = self.by_subject.remove(subject) else { return };
-        self.subjects.remove(&entry.stored.seq);
-        self.consumer.remove(entry.stored.seq);
+        if let Some(seq) = self.take(subject) {
+            self.consumer.remove(seq);
+        }
+    }
+
+    /// Takes a message out of the stream, not out of its consumer.
+    fn take(&mut self, subject: &str) -> Option<u64> {
+        let entry = self.by_subject.remove(subject)?;
+        let seq = entry.stored.seq;
+        self.subjects.remove(&seq);
         if let Some(until) = entry.until {
             self.ends.remove(&(until, entry.stored.seq));
         }
@@ -207,5 +223,6 @@ impl Store {
         if self.past.len() > PAST_MAX {
             self.past.pop_front();
         }
+        Some(seq)
     }
 }

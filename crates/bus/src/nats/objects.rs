@@ -10,11 +10,10 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::OnceCell;
 
 use crate::BusError;
+use crate::transport::OBJECT_BYTES_MAX;
 
 /// How long one object may take.
 const OBJECT_MAX: Duration = Duration::from_secs(30);
-/// Bytes of one object: a body of full size, with room for its JSON.
-const OBJECT_BYTES_MAX: usize = 64 << 20;
 
 /// The stores, looked up once.
 #[derive(Default)]
