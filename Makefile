@@ -9,8 +9,9 @@ CARGO ?= cargo
 .DEFAULT_GOAL := help
 FAULTS ?= 100
 FUZZ_SECONDS ?= 600
+OPERATIONS ?= 100000
 
-.PHONY: help setup run up up-apart test check deploy-check sim fuzz chaos drain bench clean
+.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos drain bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -41,6 +42,9 @@ deploy-check: setup ## The image's files, manifests and NATS permissions, withou
 
 sim: ## Simulate sessions in virtual time: many seeds, then planted bugs; LONG=1: ten million inputs
 	$(CARGO) run --quiet --profile sim --locked --package simulation --bin sim $(if $(LONG),-- --inputs 10000000 --fleets 5000)
+
+conformance: setup ## The in-memory server against nats-server: OPERATIONS (100,000) random operations, two minutes on two cores
+	AILOOP_CONFORMANCE_OPERATIONS=$(OPERATIONS) $(CARGO) test --quiet --locked --package ailoop-tests --test nats conformance -- --nocapture
 
 fuzz: ## Feed what reads foreign bytes with random ones, FUZZ_SECONDS (600) for each target; needs nightly and cargo-fuzz
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

@@ -1,353 +1,210 @@
 //! The in-memory server against the real one: the same operations, the same answers.
+//!
+//! `AILOOP_CONFORMANCE_OPERATIONS` makes it longer: `make conformance` compares 100,000. `AILOOP_CONFORMANCE_SEED` says
+//! where its seeds begin.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod acts;
+mod rows;
+mod side;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use ailoop_tests::nats::NatsServer;
-use anyhow::ensure;
-use bus::transport::{Ack, Appended, EXPECTED_LAST, ReadMany};
-use bus::{Bus, BusError, Delivery, MemoryServer, Read, Stored};
-use contract::Timestamp;
-use contract::command::Verb;
-use contract::ids::{CallAttempt, CallId};
-use contract::streams::{Bucket, Objects, Queue, Stream};
-use contract::subject::{self, MailboxKey, SessionKey, Subject};
-use contract::{AgentId, MailId};
+use anyhow::{Context, bail, ensure};
+use bus::MemoryServer;
+use contract::limits::ACK_WAIT;
+use contract::streams::Queue;
 use futures::TryStreamExt;
-use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, RngSeed, TestRunner};
+use tokio::time::Instant;
 
-use crate::world::{id, key, pull};
+use self::acts::{Act, sequence};
+use self::side::Side;
 
-/// Sequences that are compared, each on new servers; half of them are about one queue alone.
+/// Sequences of a short run, each on new servers, and operations of each.
 const SEQUENCES: u64 = 32;
+const OPERATIONS: usize = 60;
+/// Operations of a sequence in a long run.
+const LONG_OPERATIONS: usize = 250;
 /// Sequences at the same time.
 const AT_ONCE: usize = 4;
-/// Operations of one sequence.
-const OPERATIONS: usize = 60;
+/// Operations between two reports of a long run.
+const REPORT_EVERY: usize = 5_000;
+/// How often it is said of what is held that it is: well within the ack wait, which would not end on both servers in
+/// the same instant.
+const TOUCH_EVERY: Duration = Duration::from_secs(1);
+/// Where it was not said for so long, nobody knows whether the ack wait is over.
+const TOUCH_LATE: Duration = Duration::from_secs(4);
+/// How often a sequence is begun again on a machine that is too slow.
+const TRIES: usize = 5;
 
-/// One operation; numbers choose among few subjects, so that they meet.
-#[derive(Debug, Clone)]
-enum Act {
-    Append {
-        at: Place,
-        create: bool,
-        body: u8,
-    },
-    /// Appends over what the leader shows, or over something else.
-    Replace {
-        at: Place,
-        stale: bool,
-        body: u8,
-    },
-    Last {
-        at: Place,
-        leader: bool,
-    },
-    LastMany {
-        at: Place,
-        whole: bool,
-    },
-    Purge {
-        at: Place,
-    },
-    Pull {
-        queue: Queue,
-        max: usize,
-    },
-    Settle {
-        nth: usize,
-        ack: Ack,
-    },
-    /// Done, says one who had handed the item back before.
-    Late {
-        nth: usize,
-    },
-    Put {
-        key: u8,
-        value: u8,
-    },
-    Create {
-        key: u8,
-        value: u8,
-    },
-    Get {
-        key: u8,
-    },
-    Delete {
-        key: u8,
-    },
-    List,
-    Store {
-        name: u8,
-    },
-    Fetch {
-        name: u8,
-    },
-    Timer {
-        session: u8,
-        number: u64,
-        past: bool,
-    },
-    Cancel {
-        session: u8,
-    },
+/// What is told of an operation that was not played.
+const LEFT_OUT: &str = "left out";
+
+/// Both servers.
+struct Pair {
+    real: Side,
+    twin: Side,
+    /// Whether the sequence was drawn at random; rows go where nothing is left to chance.
+    drawn: bool,
+    touched: Instant,
+    told: Vec<String>,
+    /// Kept, since it ends with the value.
+    _server: NatsServer,
 }
 
-/// A stream, a session and a number in it.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    stream: Stream,
-    session: u8,
-    nth: u8,
+/// How a sequence came out, where the servers did not part.
+#[derive(PartialEq, Eq)]
+enum Compared {
+    Alike,
+    TooSlow,
 }
 
-fn mailbox(n: u8) -> MailboxKey {
-    MailboxKey { tenant: session(n).tenant, agent: AgentId::new(&format!("a{n}")).unwrap() }
-}
-
-fn session(n: u8) -> SessionKey {
-    key(&format!("s{n}")).unwrap()
-}
-
-impl Place {
-    fn call(self) -> CallAttempt {
-        CallAttempt { call: CallId::model(1, u32::from(self.nth)), attempt: 1 }
+impl Pair {
+    async fn start(drawn: bool) -> anyhow::Result<Self> {
+        let server = NatsServer::start().await?;
+        let raw = async_nats::connect(server.url()).await?;
+        let real = Side::real(server.ready().await?, raw);
+        let twin = Side::twin(MemoryServer::new().bus());
+        Ok(Self { real, twin, drawn, touched: Instant::now(), told: Vec::new(), _server: server })
     }
 
-    fn subject(self) -> Subject {
-        let key = session(self.session);
-        match self.stream {
-            Stream::Control => subject::control(&key, Verb::Pause, &id(&format!("c{}", self.nth)).unwrap()),
-            Stream::Log => subject::log_slot(&key, u64::from(self.nth) * 40),
-            Stream::Model => subject::model_item(&key, &self.call()),
-            Stream::Mail => subject::mail(&mailbox(self.session), &MailId::sent_by(&format!("c{}", self.nth))),
-            Stream::Tool | Stream::Timer | Stream::Dead => {
-                subject::dead(&key, subject::DeadKind::Control, &id(&format!("c{}", self.nth)).unwrap())
-            }
-        }
-    }
-
-    fn all(self) -> Subject {
-        let key = session(self.session);
-        match self.stream {
-            Stream::Control => subject::control_inbox(&key),
-            Stream::Log => subject::log_session(&key),
-            Stream::Mail => subject::mailbox(&mailbox(self.session)),
-            Stream::Model | Stream::Tool | Stream::Timer | Stream::Dead => self.subject(),
-        }
-    }
-
-    fn read_from(self) -> Stream {
-        match self.stream {
-            Stream::Tool | Stream::Timer | Stream::Dead => Stream::Dead,
-            Stream::Control | Stream::Log | Stream::Model | Stream::Mail => self.stream,
-        }
-    }
-}
-
-fn places() -> impl Strategy<Value = Place> {
-    let streams = [Stream::Control, Stream::Control, Stream::Log, Stream::Model, Stream::Mail, Stream::Dead];
-    let stream = prop::sample::select(streams.to_vec());
-    (stream, 0..2_u8, 0..4_u8).prop_map(|(stream, session, nth)| Place { stream, session, nth })
-}
-
-/// One queue with few subjects, much pulled, and either handed back or purged. Not both: after a purge nats-server may
-/// pass over a hand-back of what was held before, and lets its ack wait pass instead.
-fn queue_acts(purged: bool) -> impl Strategy<Value = Act> {
-    let at = || (0..2_u8, 0..4_u8).prop_map(|(session, nth)| Place { stream: Stream::Control, session, nth });
-    let acks = [Ack::Done, Ack::Progress, Ack::Retry(Duration::ZERO), Ack::Retry(Duration::ZERO)];
-    let ack = prop::sample::select(acks[..if purged { 2 } else { 4 }].to_vec());
-    let late = (0..8_usize).prop_map(|nth| Act::Late { nth });
-    let purge = at().prop_map(|at| Act::Purge { at });
-    prop_oneof![
-        6 => (at(), any::<u8>()).prop_map(|(at, body)| Act::Append { at, create: false, body }),
-        1 => at().prop_map(|at| Act::LastMany { at, whole: true }),
-        3 => (1..4_usize).prop_map(|max| Act::Pull { queue: Queue::Drive, max }),
-        5 => (0..8_usize, ack).prop_map(|(nth, ack)| Act::Settle { nth, ack }),
-        1 => if purged { purge.boxed() } else { late.boxed() },
-    ]
-}
-
-fn acts() -> impl Strategy<Value = Act> {
-    let queue = prop::sample::select(vec![Queue::Drive, Queue::Drive, Queue::Model, Queue::Due]);
-    let ack = prop::sample::select(vec![Ack::Done, Ack::Done, Ack::Progress, Ack::Retry(Duration::ZERO)]);
-    prop_oneof![
-        8 => (places(), any::<bool>(), any::<u8>()).prop_map(|(at, create, body)| Act::Append { at, create, body }),
-        2 => (places(), any::<bool>(), any::<u8>()).prop_map(|(at, stale, body)| Act::Replace { at, stale, body }),
-        3 => (places(), any::<bool>()).prop_map(|(at, leader)| Act::Last { at, leader }),
-        3 => (places(), any::<bool>()).prop_map(|(at, whole)| Act::LastMany { at, whole }),
-        1 => places().prop_map(|at| Act::Purge { at }),
-        3 => (queue, 1..3_usize).prop_map(|(queue, max)| Act::Pull { queue, max }),
-        4 => (0..8_usize, ack).prop_map(|(nth, ack)| Act::Settle { nth, ack }),
-        1 => (0..3_u8, any::<u8>()).prop_map(|(key, value)| Act::Put { key, value }),
-        1 => (0..3_u8, any::<u8>()).prop_map(|(key, value)| Act::Create { key, value }),
-        1 => (0..3_u8).prop_map(|key| Act::Get { key }),
-        1 => (0..3_u8).prop_map(|key| Act::Delete { key }),
-        1 => Just(Act::List),
-        1 => (0..2_u8).prop_map(|name| Act::Store { name }),
-        1 => (0..2_u8).prop_map(|name| Act::Fetch { name }),
-        1 => (0..2_u8, 1..9_u64, any::<bool>()).prop_map(|(session, number, past)| Act::Timer { session, number, past }),
-        1 => (0..2_u8).prop_map(|session| Act::Cancel { session }),
-    ]
-}
-
-/// One of the two servers, and what its client holds.
-struct Side {
-    bus: Bus,
-    held: Vec<Delivery>,
-    handed_back: Vec<Delivery>,
-    /// The real server, asked without our bus between.
-    raw: Option<async_nats::Client>,
-}
-
-impl Side {
-    /// Waits until the consumer has dealt with what was told about an item: it deals with acks in turn and answers this one.
-    async fn settled(&self, delivery: &Delivery) -> Result<(), BusError> {
-        let Some(raw) = &self.raw else { return Ok(()) };
-        let asked = raw.request(delivery.ack.clone(), "+WPI".into()).await;
-        asked.map(drop).map_err(|error| BusError::Unavailable(error.to_string()))
-    }
-
-    /// Does one thing; the answer as text, without what may differ (times, addresses).
-    async fn act(&mut self, act: &Act) -> Result<String, BusError> {
-        let bus = self.bus.transport();
-        Ok(match act {
-            Act::Append { at, create, body } => {
-                show_append(bus.append(&at.subject(), *create, Vec::new(), vec![*body; 3].into()).await?)
-            }
-            Act::Replace { at, stale, body } => {
-                let last = bus.last(at.read_from(), &at.subject(), Read::Leader).await?;
-                let seq = last.map_or(0, |last| last.seq) + u64::from(*stale);
-                let headers = vec![(EXPECTED_LAST.to_owned(), seq.to_string())];
-                show_append(bus.append(&at.subject(), false, headers, vec![*body; 3].into()).await?)
-            }
-            Act::Last { at, leader } => {
-                let read = if *leader { Read::Leader } else { Read::Any };
-                let found = bus.last(at.read_from(), &at.all(), read).await?;
-                found.map_or_else(|| "none".to_owned(), |found| show(&found))
-            }
-            Act::LastMany { at, whole } => {
-                let filter = if *whole { at.all() } else { at.subject() };
-                match bus.last_many(at.read_from(), &filter).await? {
-                    ReadMany::Messages(found) => found.iter().map(show).collect::<Vec<_>>().join(" "),
-                    ReadMany::TooMany => "too many".to_owned(),
+    /// Plays a sequence on both; the error tells where they part.
+    async fn play(&mut self, acts: &[Act]) -> anyhow::Result<Compared> {
+        // In the end everything that can be had comes out.
+        let rest = Queue::ALL.iter().flat_map(|queue| {
+            let (queue, max) = (*queue, 64);
+            [Act::Depth { queue }, Act::Pull { queue, max }, Act::Depth { queue }]
+        });
+        for act in acts.iter().cloned().chain(rest) {
+            if self.touched.elapsed() > TOUCH_EVERY {
+                tokio::try_join!(self.real.touch(), self.twin.touch())?;
+                if self.touched.elapsed() > TOUCH_LATE {
+                    return Ok(Compared::TooSlow);
                 }
+                self.touched = Instant::now();
             }
-            Act::Purge { at } => format!("purged {}", bus.purge(at.read_from(), &at.all()).await?),
+            let (one, other) = self.act(&act).await?;
+            self.told.push(format!("{act:?} -> {one}"));
+            if one != other && self.touched.elapsed() > TOUCH_LATE {
+                return Ok(Compared::TooSlow);
+            }
+            ensure!(one == other, "{}\nnats-server: {one}\ntwin: {other}", self.told.join("\n"));
+        }
+        Ok(Compared::Alike)
+    }
+
+    /// What both say.
+    async fn act(&mut self, act: &Act) -> anyhow::Result<(String, String)> {
+        match act {
             Act::Pull { queue, max } => {
-                let pulled = pull(&self.bus, *queue, *max, Duration::from_millis(150)).await?;
-                let shown = pulled.iter().map(|d| format!("{}#{}x{}={:?}", d.subject, d.seq, d.delivered, d.payload));
-                let shown = shown.collect::<Vec<_>>().join(" ");
-                self.held.extend(pulled);
-                shown
+                let (other, there) = self.twin.pull(*queue, *max, Duration::ZERO).await?;
+                Ok((self.real.pull_like(*queue, *max, there).await?, other))
             }
-            Act::Settle { nth, ack } => {
-                if self.held.is_empty() {
-                    return Ok("nothing held".to_owned());
-                }
-                let nth = nth % self.held.len();
-                let delivery = match ack {
-                    Ack::Progress => self.held[nth].clone(),
-                    Ack::Done | Ack::Retry(_) => self.held.remove(nth),
-                };
-                bus.ack(&delivery, *ack).await?;
-                if let Ack::Retry(_) = ack {
-                    self.handed_back.push(delivery.clone());
-                }
-                // What was told on this connection is with the server, then with the consumer.
-                bus.ping().await?;
-                self.settled(&delivery).await?;
-                format!("{ack:?} {}#{}", delivery.subject, delivery.seq)
+            // nats-server takes it for purged and for acknowledged, in an order left to chance, and its floor follows.
+            Act::Purge { at } if self.drawn && self.twin.holds_alone(*at).await? => {
+                Ok((LEFT_OUT.into(), LEFT_OUT.into()))
             }
-            Act::Late { nth } => {
-                let Some(nth) = nth.checked_rem(self.handed_back.len()) else { return Ok("nothing".to_owned()) };
-                let delivery = self.handed_back.remove(nth);
-                bus.ack(&delivery, Ack::Done).await?;
-                bus.ping().await?;
-                self.settled(&delivery).await?;
-                format!("late {}#{}", delivery.subject, delivery.seq)
+            Act::Depth { queue } => {
+                let other = self.twin.act(act).await?;
+                Ok((self.real.depth_like(*queue, &other).await?, other))
             }
-            Act::Put { key, value } => {
-                bus.kv_put(Bucket::Sessions, &format!("t.k{key}"), vec![*value].into()).await?;
-                "put".to_owned()
+            Act::Await { .. } => {
+                let both = tokio::try_join!(self.real.act(act), self.twin.act(act))?;
+                self.touched = Instant::now();
+                Ok(both)
             }
-            Act::Create { key, value } => {
-                format!("{}", bus.kv_create(Bucket::Sessions, &format!("t.k{key}"), vec![*value].into()).await?)
-            }
-            Act::Get { key } => format!("{:?}", bus.kv_get(Bucket::Sessions, &format!("t.k{key}")).await?),
-            Act::Delete { key } => {
-                bus.kv_delete(Bucket::Sessions, &format!("t.k{key}")).await?;
-                "deleted".to_owned()
-            }
-            Act::List => format!("{:?}", bus.kv_list(Bucket::Sessions, "t.*").await?),
-            Act::Store { name } => {
-                bus.put_object(Objects::Work, &format!("o{name}"), vec![*name; 300_000].into()).await?;
-                "stored".to_owned()
-            }
-            Act::Fetch { name } => {
-                let found = bus.get_object(Objects::Work, &format!("o{name}")).await?;
-                format!("{:?}", found.map(|body| (body.len(), body.first().copied())))
-            }
-            Act::Timer { session: n, number, past } => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let later = Timestamp::default().after(now + Duration::from_hours(1));
-                let at = if *past { Timestamp::from_millis(1) } else { later };
-                self.bus.set_timer(&session(*n), *number, at).await?;
-                // A timer whose time is past is due at once, but by the server's own hand.
-                tokio::time::sleep(Duration::from_millis(if *past { 300 } else { 0 })).await;
-                "set".to_owned()
-            }
-            Act::Cancel { session: n } => {
-                self.bus.cancel_timer(&session(*n)).await?;
-                "cancelled".to_owned()
-            }
-        })
+            act => Ok((self.real.act(act).await?, self.twin.act(act).await?)),
+        }
     }
 }
 
-fn show_append(appended: Appended) -> String {
-    match appended {
-        Appended::Stored(seq) => format!("stored {seq}"),
-        // Only the code is the same everywhere.
-        Appended::Doubtful(why) => why.split(':').next().unwrap_or_default().to_owned(),
+/// Plays the sequence of a seed; returns what was compared.
+async fn compare(seed: u64, length: usize) -> anyhow::Result<Vec<&'static str>> {
+    let acts = sequence(seed, length)?;
+    for _ in 0..TRIES {
+        let mut pair = Pair::start(true).await?;
+        if pair.play(&acts).await.with_context(|| format!("seed {seed}"))? == Compared::Alike {
+            let told = acts.iter().zip(&pair.told);
+            return Ok(told.filter(|(_, told)| !told.ends_with(LEFT_OUT)).map(|(act, _)| act.kind()).collect());
+        }
+    }
+    bail!("this machine is too slow: more than {TOUCH_LATE:?} of {ACK_WAIT:?} went by between two operations")
+}
+
+/// What has been compared.
+#[derive(Default)]
+struct Tally {
+    operations: usize,
+    sequences: u64,
+    kinds: BTreeMap<&'static str, usize>,
+}
+
+impl Tally {
+    fn add(&mut self, kinds: &[&'static str]) {
+        self.operations += kinds.len();
+        self.sequences += 1;
+        for kind in kinds {
+            *self.kinds.entry(kind).or_default() += 1;
+        }
+    }
+
+    fn kinds(&self) -> String {
+        self.kinds.iter().map(|(kind, number)| format!("{kind} {number}")).collect::<Vec<_>>().join(", ")
     }
 }
 
-fn show(stored: &Stored) -> String {
-    format!("{}#{}={:?}", stored.subject, stored.seq, stored.payload)
+fn setting(name: &str) -> Option<u64> {
+    service::config::env(name)?.parse().ok()
 }
 
-impl Side {
-    fn new(bus: Bus, raw: Option<async_nats::Client>) -> Self {
-        Self { bus, held: Vec::new(), handed_back: Vec::new(), raw }
-    }
-}
-
-/// Plays one sequence on both; the error tells where they part.
-async fn compare(seed: u64) -> anyhow::Result<()> {
-    let server = NatsServer::start().await?;
-    let raw = async_nats::connect(server.url()).await?;
-    let (mut real, mut twin) =
-        (Side::new(server.ready().await?, Some(raw)), Side::new(MemoryServer::new().bus(), None));
-    let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() });
-    let each = match seed % 4 {
-        0 | 1 => acts().boxed(),
-        2 => queue_acts(true).boxed(),
-        _ => queue_acts(false).boxed(),
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_in_memory_server_does_what_the_real_one_does() -> anyhow::Result<()> {
+    let (first, begun) = (setting("AILOOP_CONFORMANCE_SEED").unwrap_or(0), Instant::now());
+    let wanted = setting("AILOOP_CONFORMANCE_OPERATIONS");
+    let (sequences, length) = match wanted {
+        Some(operations) => ((operations + operations / 50).div_ceil(LONG_OPERATIONS as u64), LONG_OPERATIONS),
+        None => (SEQUENCES, OPERATIONS),
     };
-    let tree = prop::collection::vec(each, OPERATIONS).new_tree(&mut runner).map_err(|e| anyhow::anyhow!("{e}"))?;
-    let mut told = Vec::new();
-    for act in tree.current() {
-        let (one, other) = (real.act(&act).await?, twin.act(&act).await?);
-        told.push(format!("{act:?} -> {one}"));
-        let told = || told.join("\n");
-        ensure!(one == other, "seed {seed}:\n{}\nnats-server: {one}\ntwin: {other}", told());
+    let tally = Mutex::new(Tally::default());
+    let seeds = futures::stream::iter((first..first + sequences).map(anyhow::Ok));
+    let played = seeds.try_for_each_concurrent(AT_ONCE, async |seed| {
+        let kinds = compare(seed, length).await?;
+        let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = tally.operations / REPORT_EVERY;
+        tally.add(&kinds);
+        if wanted.is_some() && tally.operations / REPORT_EVERY > before {
+            report(&format!("{} operations alike, {:?}", tally.operations, begun.elapsed()));
+        }
+        Ok(())
+    });
+    played.await?;
+    let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if wanted.is_some() {
+        report(&tally.kinds());
+        let (operations, last) = (tally.operations, first + sequences - 1);
+        let sequences = tally.sequences;
+        let took = begun.elapsed();
+        report(&format!(
+            "{operations} operations compared, none differed: {sequences} sequences of {length}, seeds {first} to {last}, {took:?}"
+        ));
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_in_memory_server_does_what_the_real_one_does() -> anyhow::Result<()> {
-    futures::stream::iter((0..SEQUENCES).map(anyhow::Ok)).try_for_each_concurrent(AT_ONCE, compare).await
+async fn where_they_parted_once_they_agree() -> anyhow::Result<()> {
+    let rows = futures::stream::iter(rows::rows().into_iter().map(anyhow::Ok));
+    let played = rows.try_for_each_concurrent(AT_ONCE, async |(name, acts)| {
+        let compared = Pair::start(false).await?.play(&acts).await.with_context(|| name)?;
+        ensure!(compared == Compared::Alike, "too slow: {name}");
+        Ok(())
+    });
+    played.await
+}
+
+#[allow(clippy::print_stderr, reason = "the figures of a long run")]
+fn report(line: &str) {
+    eprintln!("{line}");
 }

@@ -1,0 +1,242 @@
+//! What is done to both servers, and how a sequence of it is drawn.
+
+use std::time::Duration;
+
+use bus::transport::Ack;
+use contract::command::Verb;
+use contract::ids::{CallAttempt, CallId, ToolName};
+use contract::streams::{Queue, Stream};
+use contract::subject::{self, MailboxKey, SessionKey, Subject};
+use contract::{AgentId, MailId};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+use crate::world::{id, key};
+
+/// One operation; numbers choose among few subjects, so that they meet.
+#[derive(Debug, Clone)]
+pub(super) enum Act {
+    Append {
+        at: Place,
+        create: bool,
+        body: u8,
+    },
+    /// Appends over what the leader shows, or over something else.
+    Replace {
+        at: Place,
+        stale: bool,
+        body: u8,
+    },
+    Last {
+        at: Place,
+        leader: bool,
+    },
+    LastMany {
+        at: Place,
+        whole: bool,
+    },
+    Purge {
+        at: Place,
+    },
+    /// Takes what can be had now.
+    Pull {
+        queue: Queue,
+        max: usize,
+    },
+    /// Takes so many, also what comes by an ack wait only.
+    Await {
+        queue: Queue,
+        max: usize,
+    },
+    Depth {
+        queue: Queue,
+    },
+    Settle {
+        nth: usize,
+        ack: Ack,
+    },
+    /// Done, says one who had handed the item back before.
+    Late {
+        nth: usize,
+    },
+    Put {
+        key: u8,
+        value: u8,
+    },
+    Create {
+        key: u8,
+        value: u8,
+    },
+    Get {
+        key: u8,
+    },
+    Delete {
+        key: u8,
+    },
+    List,
+    Store {
+        name: u8,
+    },
+    Fetch {
+        name: u8,
+    },
+    Timer {
+        session: u8,
+        number: u64,
+        past: bool,
+    },
+    Cancel {
+        session: u8,
+    },
+    /// One byte more than is let in.
+    TooLarge {
+        door: Door,
+    },
+}
+
+impl Act {
+    /// What it is counted as.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Append { .. } => "append",
+            Self::Replace { .. } => "replace",
+            Self::Last { .. } => "last",
+            Self::LastMany { .. } => "last_many",
+            Self::Purge { .. } => "purge",
+            Self::Pull { .. } | Self::Await { .. } => "pull",
+            Self::Depth { .. } => "depth",
+            Self::Settle { ack: Ack::Done, .. } => "done",
+            Self::Settle { ack: Ack::Progress, .. } => "progress",
+            Self::Settle { ack: Ack::Retry(_), .. } => "retry",
+            Self::Late { .. } => "late_done",
+            Self::Put { .. } => "kv_put",
+            Self::Create { .. } => "kv_create",
+            Self::Get { .. } => "kv_get",
+            Self::Delete { .. } => "kv_delete",
+            Self::List => "kv_list",
+            Self::Store { .. } => "put_object",
+            Self::Fetch { .. } => "get_object",
+            Self::Timer { .. } => "set_timer",
+            Self::Cancel { .. } => "cancel_timer",
+            Self::TooLarge { .. } => "too_large",
+        }
+    }
+}
+
+/// Where a body comes in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Door {
+    Stream,
+    Key,
+    NewKey,
+    Object,
+}
+
+/// A stream, a session and a number in it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) stream: Stream,
+    pub(super) session: u8,
+    pub(super) nth: u8,
+}
+
+pub(super) fn session(n: u8) -> SessionKey {
+    key(&format!("s{n}")).unwrap()
+}
+
+fn mailbox(n: u8) -> MailboxKey {
+    MailboxKey { tenant: session(n).tenant, agent: AgentId::new(&format!("a{n}")).unwrap() }
+}
+
+impl Place {
+    fn call(self) -> CallAttempt {
+        CallAttempt { call: CallId::model(1, u32::from(self.nth)), attempt: 1 }
+    }
+
+    pub(super) fn subject(self) -> Subject {
+        let key = session(self.session);
+        match self.stream {
+            Stream::Control => subject::control(&key, Verb::Pause, &id(&format!("c{}", self.nth)).unwrap()),
+            Stream::Log => subject::log_slot(&key, u64::from(self.nth) * 40),
+            Stream::Model => subject::model_item(&key, &self.call()),
+            Stream::Tool => subject::tool_item(&key, &ToolName::new("w").unwrap(), &self.call()),
+            Stream::Mail => subject::mail(&mailbox(self.session), &MailId::sent_by(&format!("c{}", self.nth))),
+            Stream::Timer => subject::timer_due(&key),
+            Stream::Dead => subject::dead(&key, subject::DeadKind::Control, &id(&format!("c{}", self.nth)).unwrap()),
+        }
+    }
+
+    /// Everything of its session.
+    pub(super) fn all(self) -> Subject {
+        let key = session(self.session);
+        match self.stream {
+            Stream::Control => subject::control_inbox(&key),
+            Stream::Log => subject::log_session(&key),
+            Stream::Mail => subject::mailbox(&mailbox(self.session)),
+            Stream::Dead => subject::dead_of_session(&key),
+            Stream::Model | Stream::Tool | Stream::Timer => self.subject(),
+        }
+    }
+}
+
+fn places() -> impl Strategy<Value = Place> {
+    let streams =
+        [Stream::Control, Stream::Control, Stream::Log, Stream::Model, Stream::Tool, Stream::Mail, Stream::Dead];
+    let stream = prop::sample::select(streams.to_vec());
+    (stream, 0..2_u8, 0..4_u8).prop_map(|(stream, session, nth)| Place { stream, session, nth })
+}
+
+fn queues() -> impl Strategy<Value = Queue> {
+    prop::sample::select(vec![Queue::Drive, Queue::Drive, Queue::Model, Queue::Tool, Queue::Due])
+}
+
+/// One queue with few subjects, much pulled, handed back and purged.
+fn queue_acts(purged: u32) -> impl Strategy<Value = Act> {
+    let at = || (0..2_u8, 0..4_u8).prop_map(|(session, nth)| Place { stream: Stream::Control, session, nth });
+    let acks = [Ack::Done, Ack::Progress, Ack::Retry(Duration::ZERO), Ack::Retry(Duration::ZERO)];
+    prop_oneof![
+        24 => (at(), any::<u8>()).prop_map(|(at, body)| Act::Append { at, create: false, body }),
+        4 => at().prop_map(|at| Act::LastMany { at, whole: true }),
+        12 => (1..4_usize).prop_map(|max| Act::Pull { queue: Queue::Drive, max }),
+        4 => Just(Act::Depth { queue: Queue::Drive }),
+        20 => (0..8_usize, prop::sample::select(acks.to_vec())).prop_map(|(nth, ack)| Act::Settle { nth, ack }),
+        4 => (0..8_usize).prop_map(|nth| Act::Late { nth }),
+        purged => at().prop_map(|at| Act::Purge { at }),
+    ]
+}
+
+fn any_acts() -> impl Strategy<Value = Act> {
+    let ack = prop::sample::select(vec![Ack::Done, Ack::Done, Ack::Progress, Ack::Retry(Duration::ZERO)]);
+    prop_oneof![
+        8 => (places(), any::<bool>(), any::<u8>()).prop_map(|(at, create, body)| Act::Append { at, create, body }),
+        2 => (places(), any::<bool>(), any::<u8>()).prop_map(|(at, stale, body)| Act::Replace { at, stale, body }),
+        3 => (places(), any::<bool>()).prop_map(|(at, leader)| Act::Last { at, leader }),
+        3 => (places(), any::<bool>()).prop_map(|(at, whole)| Act::LastMany { at, whole }),
+        1 => places().prop_map(|at| Act::Purge { at }),
+        3 => (queues(), 1..3_usize).prop_map(|(queue, max)| Act::Pull { queue, max }),
+        1 => queues().prop_map(|queue| Act::Depth { queue }),
+        4 => (0..8_usize, ack).prop_map(|(nth, ack)| Act::Settle { nth, ack }),
+        1 => (0..3_u8, any::<u8>()).prop_map(|(key, value)| Act::Put { key, value }),
+        1 => (0..3_u8, any::<u8>()).prop_map(|(key, value)| Act::Create { key, value }),
+        1 => (0..3_u8).prop_map(|key| Act::Get { key }),
+        1 => (0..3_u8).prop_map(|key| Act::Delete { key }),
+        1 => Just(Act::List),
+        1 => (0..2_u8).prop_map(|name| Act::Store { name }),
+        1 => (0..2_u8).prop_map(|name| Act::Fetch { name }),
+        1 => (0..2_u8, 1..9_u64, any::<bool>()).prop_map(|(session, number, past)| Act::Timer { session, number, past }),
+        1 => (0..2_u8).prop_map(|session| Act::Cancel { session }),
+    ]
+}
+
+/// The sequence of a seed; half of them are about one queue alone.
+pub(super) fn sequence(seed: u64, length: usize) -> anyhow::Result<Vec<Act>> {
+    let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() });
+    let each = match seed % 4 {
+        0 | 1 => any_acts().boxed(),
+        2 => queue_acts(4).boxed(),
+        _ => queue_acts(1).boxed(),
+    };
+    let tree = prop::collection::vec(each, length).new_tree(&mut runner).map_err(|e| anyhow::anyhow!("{e}"))?;
+    Ok(tree.current())
+}
