@@ -33,6 +33,13 @@ pub fn command(dir: &Path) -> anyhow::Result<Command> {
     Ok(command)
 }
 
+/// Sends a process a signal, such as `-STOP`.
+pub fn signal(child: &std::process::Child, signal: &str) -> anyhow::Result<()> {
+    let status = std::process::Command::new("kill").arg(signal).arg(child.id().to_string()).status()?;
+    ensure!(status.success(), "kill {signal} failed");
+    Ok(())
+}
+
 /// A directory in which commands run.
 #[derive(Debug)]
 pub struct Desk {

@@ -4,26 +4,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
-use bus::Bus;
+use anyhow::{Context, ensure};
+use bus::{Bus, NatsConfig};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, Ws};
 use crate::fleet::{configuration, eventually};
-use crate::nats::{NatsServer, password};
+use crate::nats::NatsServer;
 use crate::{cli, fleet};
 
-/// A nats-server, a configuration, and what processes need to join.
+/// Where processes are started: their configuration, what they log, and variables for all of them.
+#[derive(Debug)]
+pub struct Site {
+    config: TempDir,
+    logs: TempDir,
+    environment: Vec<(String, String)>,
+}
+
+/// A nats-server, and what processes need to join.
 #[derive(Debug)]
 pub struct Crowd {
     /// The nats-server.
     pub nats: NatsServer,
     /// A connection to it.
     pub bus: Bus,
-    config: TempDir,
-    logs: TempDir,
-    environment: Vec<(String, String)>,
+    site: Site,
     /// Whether each service is a NATS user of its own.
     guarded: bool,
     /// It is asked by orchestrators and edges; it ends with the value.
@@ -45,6 +51,60 @@ pub struct EdgeReplica {
     pub replica: Replica,
     ws: String,
     grpc: String,
+}
+
+impl Site {
+    /// A site whose models are served at these addresses.
+    pub fn new(models: &[(&str, &str)], environment: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Ok(Self { config: configuration(models)?, logs: TempDir::with_prefix("ailoop-logs-")?, environment })
+    }
+
+    /// Starts a replica of a service that reaches NATS like this, and returns when it works.
+    pub async fn spawn(&self, service: &str, nats: &NatsConfig) -> anyhow::Result<Replica> {
+        let log = self.logs.path().join(format!("{service}-{}.log", uuid::Uuid::now_v7().simple()));
+        let mut command = Command::new(cli::binary()?);
+        command.arg(service).current_dir(self.logs.path()).env_clear();
+        command.env("AILOOP_CONFIG", self.config.path()).env("AILOOP__NATS__URL", &nats.url);
+        command.env("AILOOP__NATS__REPLICAS", nats.replicas.to_string());
+        command.env("AILOOP__EDGE__WS__LISTEN", "127.0.0.1:0").env("AILOOP__EDGE__GRPC__LISTEN", "127.0.0.1:0");
+        if let (Some(user), Some(password)) = (&nats.user, &nats.password) {
+            command.env("AILOOP__NATS__USER", user).env("AILOOP__NATS__PASSWORD", password);
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?);
+        let mut replica = Replica { service: service.to_owned(), child: command.spawn()?, log };
+        replica.started().await?;
+        Ok(replica)
+    }
+
+    /// Keeps what every process logged, for whoever looks into it later.
+    pub fn keep_logs(&self, to: &Path) -> anyhow::Result<()> {
+        std::fs::create_dir_all(to)?;
+        for entry in std::fs::read_dir(self.logs.path())? {
+            let path = entry?.path();
+            if let Some(name) = path.file_name() {
+                std::fs::copy(&path, to.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What every process logged about something, those that have ended included, in the order of time.
+    pub fn logged(&self, about: &str) -> anyhow::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        for entry in std::fs::read_dir(self.logs.path())? {
+            let path = entry?.path();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            if path.extension().is_some_and(|extension| extension == "log") {
+                let text = std::fs::read_to_string(&path)?;
+                let fits = text.lines().filter(|line| line.contains(about) || line.contains("WARN"));
+                lines.extend(fits.map(|line| format!("{line} ({name})")));
+            }
+        }
+        lines.sort();
+        Ok(lines)
+    }
 }
 
 impl Crowd {
@@ -79,56 +139,26 @@ impl Crowd {
         environment: &[(&str, &str)],
         guarded: bool,
     ) -> anyhow::Result<Self> {
-        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let (config, logs) = (configuration(models)?, TempDir::with_prefix("ailoop-logs-")?);
-        let mut crowd = Self { nats, bus, config, logs, environment, guarded, composer: None };
+        let site = Site::new(models, environment)?;
+        let mut crowd = Self { nats, bus, site, guarded, composer: None };
         crowd.composer = Some(crowd.spawn("composer").await?);
         Ok(crowd)
     }
 
     /// Starts one more replica of a service, and returns when it works.
     pub async fn spawn(&self, service: &str) -> anyhow::Result<Replica> {
-        let log = self.logs.path().join(format!("{service}-{}.log", uuid::Uuid::now_v7().simple()));
-        let mut command = Command::new(cli::binary()?);
-        command.arg(service).current_dir(self.logs.path()).env_clear();
-        command.env("AILOOP_CONFIG", self.config.path()).env("AILOOP__NATS__URL", self.nats.url());
-        command.env("AILOOP__EDGE__WS__LISTEN", "127.0.0.1:0").env("AILOOP__EDGE__GRPC__LISTEN", "127.0.0.1:0");
-        if self.guarded {
-            command.env("AILOOP__NATS__USER", service).env("AILOOP__NATS__PASSWORD", password(service));
-        }
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?);
-        let mut replica = Replica { service: service.to_owned(), child: command.spawn()?, log };
-        replica.started().await?;
-        Ok(replica)
+        let nats = if self.guarded { self.nats.config_of(service) } else { self.nats.config() };
+        self.site.spawn(service, &nats).await
     }
 
     /// Starts one more edge.
     pub async fn edge(&self) -> anyhow::Result<EdgeReplica> {
-        let replica = self.spawn("edge").await?;
-        let log = replica.log()?;
-        let told = |field: &str| {
-            let found = regex::Regex::new(&format!(r"\b{field}=(127\.0\.0\.1:\d+)"))?.captures(&log);
-            found.map(|found| found[1].to_owned()).with_context(|| format!("the edge does not tell {field}: {log}"))
-        };
-        let (ws, grpc) = (told("ws")?, told("grpc")?);
-        Ok(EdgeReplica { replica, ws, grpc })
+        EdgeReplica::of(self.spawn("edge").await?)
     }
 
-    /// What every process logged about something, those that have ended included, in the order of time.
+    /// As [`Site::logged`].
     pub fn logged(&self, about: &str) -> anyhow::Result<Vec<String>> {
-        let mut lines = Vec::new();
-        for entry in std::fs::read_dir(self.logs.path())? {
-            let path = entry?.path();
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            if path.extension().is_some_and(|extension| extension == "log") {
-                let text = std::fs::read_to_string(&path)?;
-                let fits = text.lines().filter(|line| line.contains(about) || line.contains("WARN"));
-                lines.extend(fits.map(|line| format!("{line} ({name})")));
-            }
-        }
-        lines.sort();
-        Ok(lines)
+        self.site.logged(about)
     }
 
     /// Returns when these tools are in the catalogue.
@@ -189,11 +219,7 @@ impl Replica {
     }
 
     fn signal(&self, signal: &str) -> anyhow::Result<()> {
-        let status = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status()?;
-        if !status.success() {
-            bail!("kill {signal} {} failed", self.service);
-        }
-        Ok(())
+        cli::signal(&self.child, signal).with_context(|| self.service.clone())
     }
 }
 
@@ -219,6 +245,17 @@ fn keep(log: &Path) {
 }
 
 impl EdgeReplica {
+    /// The edge that this process is.
+    pub fn of(replica: Replica) -> anyhow::Result<Self> {
+        let log = replica.log()?;
+        let told = |field: &str| {
+            let found = regex::Regex::new(&format!(r"\b{field}=(127\.0\.0\.1:\d+)"))?.captures(&log);
+            found.map(|found| found[1].to_owned()).with_context(|| format!("the edge does not tell {field}: {log}"))
+        };
+        let (ws, grpc) = (told("ws")?, told("grpc")?);
+        Ok(Self { replica, ws, grpc })
+    }
+
     /// A gRPC client.
     pub async fn client(&self) -> anyhow::Result<Client> {
         Client::connect(&self.url()).await

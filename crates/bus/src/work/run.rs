@@ -18,8 +18,9 @@ use super::settle::{deal, hand_back};
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, retry};
 
-/// How long one pull waits on the server.
-const PULL_WAIT: Duration = Duration::from_secs(30);
+/// How long one pull waits on the server: as long as an ack wait. An item that is given to a connection which carries
+/// nothing any more comes again after its ack wait, and must not be given to the same connection then.
+const PULL_WAIT: Duration = limits::ACK_WAIT;
 
 type Pulled = BoxStream<'static, Result<Delivery, BusError>>;
 

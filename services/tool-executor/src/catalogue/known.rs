@@ -8,14 +8,12 @@ use contract::tool::ToolSpec;
 use contract::{TenantId, ToolName};
 use tokio::time::Instant;
 
-/// Polls in a row that a tool may miss; one answer may come late, two do not.
-const MISSES_MAX: u32 = 2;
 /// When an unchanged entry is written again: half its life, so that one failed write loses nothing.
 const REFRESH_AFTER: Duration = Duration::from_secs(CATALOGUE_AGE_MAX.as_secs() / 2);
 
-/// How long after a start or a lost connection a silent tool is not taken for a gone one: clients reconnect within a
-/// few seconds.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// How long a tool may be silent before it is taken for a gone one. A client whose server died or froze finds out after two
+/// pings of 5 s and is back then; sessions that begin meanwhile know its tools.
+const SILENCE_MAX: Duration = Duration::from_secs(12);
 
 /// A tool of a tenant.
 pub(crate) type Key = (TenantId, ToolName);
@@ -29,8 +27,8 @@ struct Entry {
     spec: ToolSpec,
     /// None: not written yet, or not by us.
     written: Option<Instant>,
-    answered: Option<Instant>,
-    misses: u32,
+    /// When it answered last, or since when an answer is missed.
+    heard: Option<Instant>,
 }
 
 /// What must be done to the catalogue.
@@ -46,21 +44,17 @@ impl Known {
     /// Takes in an entry that another executor, or an earlier life of this one, wrote: it too goes when nobody answers.
     pub(crate) fn inherit(&mut self, tenant: TenantId, spec: ToolSpec) {
         let key = (tenant, spec.name.clone());
-        self.0.entry(key).or_insert(Entry { spec, written: None, answered: None, misses: 0 });
+        self.0.entry(key).or_insert(Entry { spec, written: None, heard: None });
     }
 
     /// Compares what answered this poll with what is known. `trouble` is when this process started or last lost its
-    /// connection: a tool that has not answered since then has [`PATIENCE`] to find back.
+    /// connection: what was missed before that is not held against a tool.
     pub(crate) fn observe(&mut self, found: &BTreeMap<Key, ToolSpec>, now: Instant, trouble: Instant) -> Vec<Change> {
         let mut changes = Vec::new();
         for (key, spec) in found {
-            let entry = self.0.entry(key.clone()).or_insert_with(|| Entry {
-                spec: spec.clone(),
-                written: None,
-                answered: None,
-                misses: 0,
-            });
-            (entry.answered, entry.misses) = (Some(now), 0);
+            let new = || Entry { spec: spec.clone(), written: None, heard: None };
+            let entry = self.0.entry(key.clone()).or_insert_with(new);
+            entry.heard = Some(now);
             let fresh = entry.written.is_some_and(|at| now.duration_since(at) < REFRESH_AFTER);
             if entry.spec != *spec || !fresh {
                 entry.spec = spec.clone();
@@ -68,9 +62,8 @@ impl Known {
             }
         }
         for (key, entry) in self.0.iter_mut().filter(|(key, _)| !found.contains_key(key)) {
-            let back = entry.answered.is_some_and(|at| at > trouble) || now.duration_since(trouble) > PATIENCE;
-            entry.misses += u32::from(back);
-            if entry.misses >= MISSES_MAX {
+            let heard = *entry.heard.get_or_insert(now);
+            if now.duration_since(heard.max(trouble)) > SILENCE_MAX {
                 changes.push(Change::Delete(key.0.clone(), key.1.clone()));
             }
         }
@@ -129,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn written_when_new_changed_or_old_and_deleted_when_missed_twice() {
+    fn written_when_new_changed_or_old_and_deleted_when_silent_for_long() {
         let (mut known, start) = (Known::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(poll(&mut known, &[spec("a", "1")], at(0)), ["a@1"]);
@@ -138,9 +131,10 @@ mod tests {
         assert!(poll(&mut known, &[spec("a", "2")], at(16)).is_empty());
         assert_eq!(poll(&mut known, &[spec("a", "2")], at(17)), ["a@2"]);
         assert!(poll(&mut known, &[], at(18)).is_empty());
-        assert!(poll(&mut known, &[spec("a", "2")], at(19)).is_empty());
-        assert!(poll(&mut known, &[], at(20)).is_empty());
-        assert_eq!(poll(&mut known, &[], at(21)), ["-a"]);
+        assert!(poll(&mut known, &[], at(29)).is_empty());
+        assert!(poll(&mut known, &[spec("a", "2")], at(29)).is_empty());
+        assert!(poll(&mut known, &[], at(41)).is_empty());
+        assert_eq!(poll(&mut known, &[], at(42)), ["-a"]);
         assert!(known.0.is_empty());
     }
 
@@ -149,17 +143,16 @@ mod tests {
     }
 
     #[test]
-    fn after_trouble_a_tool_that_answered_before_it_has_time_to_find_back() {
+    fn what_was_missed_before_trouble_is_not_held_against_a_tool() {
         let (mut known, start) = (Known::default(), Instant::now());
-        poll(&mut known, &[spec("before", "1"), spec("after", "1")], start);
+        poll(&mut known, &[spec("a", "1")], start);
         let at = |seconds| start + Duration::from_secs(seconds);
-        let observe = |known: &mut Known, specs: &[ToolSpec], now| known.observe(&found(specs), now, at(1));
-        assert!(observe(&mut known, &[spec("after", "1")], at(2)).is_empty());
-        assert!(observe(&mut known, &[], at(3)).is_empty());
-        let gone = |name| Change::Delete(TenantId::default(), ToolName::new(name).unwrap());
-        assert_eq!(observe(&mut known, &[], at(4)), [gone("after")]);
-        assert_eq!(observe(&mut known, &[], at(8)), [gone("after")]);
-        assert_eq!(observe(&mut known, &[], at(9)), [gone("after"), gone("before")]);
+        let silent = |known: &mut Known, now| known.observe(&found(&[]), now, at(10));
+        assert!(silent(&mut known, at(13)).is_empty());
+        assert!(silent(&mut known, at(22)).is_empty());
+        let gone = Change::Delete(TenantId::default(), ToolName::new("a").unwrap());
+        assert_eq!(silent(&mut known, at(23)), [gone.clone()]);
+        assert_eq!(silent(&mut known, at(24)), [gone], "until it is made");
     }
 
     #[test]
@@ -167,6 +160,7 @@ mod tests {
         let (mut known, now) = (Known::default(), Instant::now());
         known.inherit(TenantId::default(), spec("old", "1"));
         assert_eq!(known.observe(&found(&[spec("a", "1")]), now, long_ago(now)).len(), 1);
-        assert_eq!(poll(&mut known, &[spec("a", "1")], now), ["a@1", "-old"]);
+        assert_eq!(poll(&mut known, &[spec("a", "1")], now), ["a@1"]);
+        assert_eq!(poll(&mut known, &[spec("a", "1")], now + Duration::from_secs(13)), ["-old"]);
     }
 }

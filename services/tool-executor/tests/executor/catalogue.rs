@@ -57,7 +57,8 @@ async fn a_tool_is_found_within_two_seconds_and_forgotten_when_it_is_gone() {
     });
     assert!(found < Duration::from_secs(2), "{found:?}");
     let gone = until(&world, &[]).await;
-    assert!(gone < Duration::from_secs(4), "{gone:?}");
+    // A client finds a new server within two pings of 5 s: its tool stays known that long.
+    assert!((Duration::from_secs(11)..Duration::from_secs(15)).contains(&gone), "{gone:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,203 @@
+//! One fleet under load, struck again and again.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use ailoop_tests::workshop::EFFECTS;
+use ailoop_tests::{fleet as tests, judge};
+use ailoop_tool::Effect;
+use anyhow::{Context, ensure};
+use contract::subject;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::book::{Book, Cell, Row};
+use crate::life::{Trouble, User};
+use crate::oracle::{Witnesses, gap, resumed};
+use crate::proxy::Aim;
+use crate::stage::Stage;
+use crate::step::{Fault, Target};
+use crate::witness::{Effects, Model};
+
+/// Sessions that run beside the one that is struck.
+const OTHERS: usize = 3;
+/// How long the step may take to come.
+const REACHED_MAX: Duration = Duration::from_secs(20);
+/// How long mending may take.
+const MENDED_MAX: Duration = Duration::from_secs(90);
+/// A session that nobody held who was struck must not wait as long as for an ack wait (5 s).
+const OTHERS_GAP_MAX: Duration = Duration::from_secs(4);
+/// How long a session may take to go on after a SIGKILL, on a busy machine.
+const RESUME_MAX: Duration = Duration::from_secs(20);
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// Strikes until the book is full; a fleet in which something went wrong is replaced by a new one.
+pub(crate) async fn run(book: &Book, nodes: usize, failures: &Path) -> anyhow::Result<()> {
+    while let Some(cell) = book.next(nodes) {
+        let mut fleet = Fleet::start(nodes).await?;
+        let mut next = Some(cell);
+        while let Some(cell) = next {
+            let row = fleet.strike(cell).await;
+            let wrong = row.wrong.is_some();
+            if wrong {
+                keep(&fleet, failures)?;
+            }
+            tell(book.write(row.clone())?, &row);
+            next = if wrong { None } else { book.next(nodes) };
+        }
+        fleet.end();
+    }
+    Ok(())
+}
+
+fn keep(fleet: &Fleet, failures: &Path) -> anyhow::Result<()> {
+    fleet.stage.site.keep_logs(&failures.join(NUMBER.load(Ordering::Relaxed).to_string()))
+}
+
+#[allow(clippy::print_stderr, reason = "the progress of a long run")]
+fn tell((done, all): (usize, usize), row: &Row) {
+    let Row { nodes, service, step, target, fault, resumed_ms, .. } = row;
+    let came = row.wrong.as_deref().unwrap_or("ok");
+    eprintln!("{done}/{all} on {nodes}: {service}, {step}; {fault} {target}: {came}, {resumed_ms} ms");
+}
+
+struct Fleet {
+    stage: Stage,
+    model: Arc<Model>,
+    effects: Arc<Effects>,
+    troubles: Arc<Mutex<Vec<Trouble>>>,
+    stop: Arc<AtomicBool>,
+    others: JoinSet<anyhow::Result<Vec<String>>>,
+    _scratch: tempfile::TempDir,
+}
+
+impl Fleet {
+    async fn start(nodes: usize) -> anyhow::Result<Self> {
+        let scratch = tempfile::TempDir::with_prefix("ailoop-chaos-")?;
+        let model = Arc::new(Model::start().await?);
+        let stage = Stage::start(nodes, &model.server).await?;
+        let effects = Effects::serve(&stage.servers.urls().join(","), &scratch.path().join("effects")).await?;
+        tests::knows(&stage.bus, &EFFECTS.map(Effect::as_str)).await?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut others = JoinSet::new();
+        for _ in 0..OTHERS {
+            others.spawn(keep_busy(stage_user(&stage), stop.clone()));
+        }
+        let (effects, troubles) = (Arc::new(effects), Arc::default());
+        Ok(Self { stage, model, effects, troubles, stop, others, _scratch: scratch })
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn witnesses(&self) -> Witnesses<'_> {
+        Witnesses { bus: &self.stage.bus, wires: &self.stage.wires, effects: &self.effects, model: &self.model }
+    }
+
+    async fn strike(&mut self, cell: Cell) -> Row {
+        let mut row = Row {
+            nodes: cell.nodes,
+            service: cell.step.service.to_owned(),
+            step: cell.step.name.to_owned(),
+            target: cell.target.to_string(),
+            fault: cell.fault.to_string(),
+            wrong: None,
+            resumed_ms: 0,
+            others: 0,
+            others_gap_ms: 0,
+            paid_again: 0,
+        };
+        if let Err(error) = self.try_strike(cell, &mut row).await {
+            row.wrong = Some(format!("{error:#}"));
+        }
+        row
+    }
+
+    async fn try_strike(&mut self, cell: Cell, row: &mut Row) -> anyhow::Result<()> {
+        let session = format!("struck{:06}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let fired = self.stage.wires.arm(Aim { step: cell.step, session: session.clone() });
+        let user = stage_user(&self.stage);
+        let mut life = JoinSet::new();
+        life.spawn({
+            let session = session.clone();
+            async move { user.two_turns(&session).await }
+        });
+        let fired = timeout(REACHED_MAX, fired)
+            .await
+            .context("the step was not reached")?
+            .context("the step was not reached")?;
+        self.stage.proxy(cell.step.service, fired.number)?.note();
+        let strike = self.stage.strike(cell.target, cell.fault, cell.step.service, fired.number);
+        timeout(MENDED_MAX, strike).await.context("not mended in time")??;
+        life.join_next().await.context("a life")???;
+        let held = self.stage.proxy(cell.step.service, fired.number)?.noted();
+        let trouble = Trouble { from: fired.at, to: SystemTime::now(), held };
+
+        let commits = self.witnesses().judge(&session, 2).await.context(session.clone())?;
+        let time = resumed(&commits, fired.at);
+        row.resumed_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        if cell.fault == Fault::Kill {
+            ensure!(time < RESUME_MAX, "{session} went on after {time:?}");
+        }
+        row.paid_again = self.witnesses().paid_again(&session);
+        // One who was late had asked whether the call was open before the reply was stored.
+        let late = matches!(cell.fault, Fault::Freeze | Fault::Silence | Fault::Slow);
+        ensure!(late || row.paid_again == 0, "{session}: a reply that was stored was asked for again");
+        judge::requests(&self.model.server.asked())?;
+        self.judge_others(cell, &trouble, row).await
+    }
+
+    /// Lets the others end, judges them, and starts new ones.
+    async fn judge_others(&mut self, cell: Cell, trouble: &Trouble, row: &mut Row) -> anyhow::Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut lived = Vec::new();
+        while let Some(other) = self.others.join_next().await {
+            lived.extend(other??);
+        }
+        self.stop.store(false, Ordering::Relaxed);
+        for _ in 0..OTHERS {
+            self.others.spawn(keep_busy(stage_user(&self.stage), self.stop.clone()));
+        }
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).push(trouble.clone());
+        for session in lived {
+            let commits = self.witnesses().judge(&session, 1).await.with_context(|| session.clone())?;
+            let touched = trouble.held.iter().any(|item| of(item, &session));
+            // Everybody waits for a server; a request that dies with its composer or edge is not an item.
+            let apart = cell.target == Target::Service && !touched && !matches!(cell.step.service, "composer" | "edge");
+            if apart {
+                let longest = gap(&commits, trouble.from, trouble.to);
+                row.others += 1;
+                row.others_gap_ms = row.others_gap_ms.max(u64::try_from(longest.as_millis()).unwrap_or(u64::MAX));
+                ensure!(longest < OTHERS_GAP_MAX, "{session} stood still for {longest:?} and nobody held it");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stage_user(stage: &Stage) -> User {
+    User { doors: stage.doors.clone(), bus: stage.bus.clone() }
+}
+
+/// Whether an item is of this session.
+fn of(item: &str, session: &str) -> bool {
+    let key = subject::parse_control_key(item)
+        .or_else(|| subject::parse_item(item).map(|item| item.key))
+        .or_else(|| subject::parse_timer(item));
+    key.is_some_and(|key| key.session.as_str() == session)
+}
+
+/// One session after the other; returns their names.
+async fn keep_busy(user: User, stop: Arc<AtomicBool>) -> anyhow::Result<Vec<String>> {
+    let mut lived = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let session = format!("other{:06}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        user.one_turn(&session).await?;
+        lived.push(session);
+    }
+    Ok(lived)
+}

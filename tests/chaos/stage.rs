@@ -1,0 +1,249 @@
+//! A fleet of processes, two of each service, each behind a proxy of its own; and what a fault does to it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ailoop_tests::crowd::{EdgeReplica, Replica, Site};
+use ailoop_tests::model::ModelServer;
+use ailoop_tests::nats::{NatsCluster, NatsServer};
+use anyhow::Context;
+use bus::{Bus, NatsConfig};
+use contract::streams::Stream;
+use tokio::time::sleep;
+
+use crate::proxy::{Mode, Proxy, Wires};
+use crate::step::{Fault, Target};
+
+/// Two of each run.
+pub(crate) const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", "edge"];
+/// What processes log, for whoever has to find out why something stands still.
+const FILTER: &str = "info,bus=debug,loop_orchestrator=debug,model_gateway=debug,tool_executor=debug";
+/// How long a killed process stays away.
+const AWAY: Duration = Duration::from_millis(300);
+/// How long a service is frozen: longer than the ack wait of 5 s.
+const FROZEN: Duration = Duration::from_secs(7);
+/// How long a frozen nats-server is waited for: services must not notice, or connect again.
+const SERVER_FROZEN: Duration = Duration::from_secs(3);
+/// How long connections are refused.
+const CUT: Duration = Duration::from_secs(1);
+/// How long connections carry nothing: a client gives up after two pings of 5 s.
+const SILENT: Duration = Duration::from_secs(12);
+/// How long, and by how much, messages are late.
+const SLOW: Duration = Duration::from_secs(4);
+const LATE: Duration = Duration::from_millis(30);
+/// How long a process may take to end by itself.
+const END_MAX: Duration = Duration::from_secs(40);
+/// How long a server of three stays away: another one leads by then.
+const SERVER_AWAY: Duration = Duration::from_secs(2);
+
+/// nats-server.
+pub(crate) enum Servers {
+    One(Box<NatsServer>),
+    Three(NatsCluster),
+}
+
+impl Servers {
+    pub(crate) async fn start(nodes: usize) -> anyhow::Result<(Self, Bus)> {
+        Ok(if nodes == 1 {
+            let server = NatsServer::start().await?;
+            let bus = server.ready().await?;
+            (Self::One(Box::new(server)), bus)
+        } else {
+            let cluster = NatsCluster::start3().await?;
+            let bus = cluster.ready().await?;
+            (Self::Three(cluster), bus)
+        })
+    }
+
+    pub(crate) fn urls(&self) -> Vec<String> {
+        match self {
+            Self::One(server) => vec![server.url()],
+            Self::Three(cluster) => cluster.nodes.iter().map(NatsServer::url).collect(),
+        }
+    }
+
+    /// The one that leads the log.
+    async fn leader(&self) -> usize {
+        match self {
+            Self::One(_) => 0,
+            // Between two leaders any will do.
+            Self::Three(cluster) => cluster.leader(Stream::Log).await.ok().flatten().unwrap_or(0),
+        }
+    }
+
+    fn node(&mut self, n: usize) -> &mut NatsServer {
+        match self {
+            Self::One(server) => server,
+            Self::Three(cluster) => &mut cluster.nodes[n],
+        }
+    }
+
+    fn away(&self) -> Duration {
+        match self {
+            Self::One(_) => AWAY,
+            Self::Three(_) => SERVER_AWAY,
+        }
+    }
+}
+
+/// A process and what stands before it.
+struct Member {
+    service: &'static str,
+    number: usize,
+    proxy: Proxy,
+    replica: Replica,
+}
+
+/// Where clients find the edges now.
+#[derive(Clone, Default)]
+pub(crate) struct Doors(Arc<Mutex<[String; 2]>>);
+
+impl Doors {
+    fn set(&self, number: usize, url: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[number] = url;
+    }
+
+    pub(crate) fn get(&self, n: usize) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[n % 2].clone()
+    }
+}
+
+/// The fleet.
+pub(crate) struct Stage {
+    pub(crate) servers: Servers,
+    pub(crate) bus: Bus,
+    pub(crate) doors: Doors,
+    pub(crate) wires: Arc<Wires>,
+    pub(crate) site: Site,
+    members: Vec<Member>,
+}
+
+impl Stage {
+    pub(crate) async fn start(nodes: usize, model: &ModelServer) -> anyhow::Result<Self> {
+        let (servers, bus) = Servers::start(nodes).await?;
+        let site = Site::new(&[("test", &model.base_url())], &[("AILOOP__TELEMETRY__FILTER", FILTER)])?;
+        let (doors, wires) = (Doors::default(), Arc::default());
+        let mut stage = Self { servers, bus, doors, wires, site, members: Vec::new() };
+        for service in SERVICES {
+            for number in 0..2 {
+                let proxy = Proxy::start(service, number, &stage.servers.urls(), &stage.wires).await?;
+                let replica = stage.spawn(service, number, &proxy).await?;
+                stage.members.push(Member { service, number, proxy, replica });
+            }
+        }
+        Ok(stage)
+    }
+
+    /// How many copies the streams have, and nodes there are.
+    pub(crate) fn nodes(&self) -> usize {
+        self.servers.urls().len()
+    }
+
+    async fn spawn(&self, service: &'static str, number: usize, proxy: &Proxy) -> anyhow::Result<Replica> {
+        let nats = NatsConfig { url: proxy.url(), replicas: self.nodes(), ..NatsConfig::default() };
+        let replica = self.site.spawn(service, &nats).await?;
+        if service != "edge" {
+            return Ok(replica);
+        }
+        let edge = EdgeReplica::of(replica)?;
+        self.doors.set(number, edge.url());
+        Ok(edge.replica)
+    }
+
+    fn place(&self, service: &str, number: usize) -> anyhow::Result<usize> {
+        let found = self.members.iter().position(|member| member.service == service && member.number == number);
+        found.context("a process of the fleet")
+    }
+
+    /// The proxy of a replica.
+    pub(crate) fn proxy(&self, service: &str, number: usize) -> anyhow::Result<&Proxy> {
+        Ok(&self.members[self.place(service, number)?].proxy)
+    }
+
+    /// Does it, and mends it. The replica that took the step is silent since.
+    pub(crate) async fn strike(
+        &mut self,
+        target: Target,
+        fault: Fault,
+        service: &'static str,
+        number: usize,
+    ) -> anyhow::Result<()> {
+        let place = self.place(service, number)?;
+        match target {
+            Target::Service => self.strike_service(fault, place).await,
+            Target::Server => self.strike_server(fault, place).await,
+        }
+    }
+
+    async fn strike_service(&mut self, fault: Fault, place: usize) -> anyhow::Result<()> {
+        let member = &mut self.members[place];
+        match fault {
+            Fault::Kill => {
+                member.replica.kill()?;
+                member.proxy.set(Mode::Closed);
+                sleep(AWAY).await;
+            }
+            Fault::Freeze => {
+                member.replica.freeze()?;
+                sleep(FROZEN).await;
+                member.replica.thaw()?;
+            }
+            Fault::Restart => {
+                member.proxy.set(Mode::Open);
+                member.replica.terminate(END_MAX).await?;
+            }
+            Fault::Cut => {
+                member.proxy.set(Mode::Closed);
+                sleep(CUT).await;
+            }
+            Fault::Silence => sleep(SILENT).await,
+            Fault::Slow => {
+                member.proxy.set(Mode::Slow(LATE));
+                sleep(SLOW).await;
+            }
+        }
+        self.members[place].proxy.set(Mode::Open);
+        if matches!(fault, Fault::Kill | Fault::Restart) {
+            let Member { service, number, .. } = self.members[place];
+            let replica = self.spawn(service, number, &self.members[place].proxy).await?;
+            self.members[place].replica = replica;
+        }
+        Ok(())
+    }
+
+    async fn strike_server(&mut self, fault: Fault, place: usize) -> anyhow::Result<()> {
+        let leader = self.servers.leader().await;
+        let away = self.servers.away();
+        match fault {
+            Fault::Kill | Fault::Restart => {
+                if fault == Fault::Kill {
+                    self.servers.node(leader).kill();
+                    self.members[place].proxy.set(Mode::Open);
+                } else {
+                    self.members[place].proxy.set(Mode::Open);
+                    self.servers.node(leader).terminate().await?;
+                }
+                sleep(away).await;
+                self.servers.node(leader).resume().await?;
+            }
+            Fault::Freeze => {
+                self.servers.node(leader).freeze()?;
+                self.members[place].proxy.set(Mode::Open);
+                sleep(SERVER_FROZEN).await;
+                self.servers.node(leader).thaw()?;
+            }
+            Fault::Cut | Fault::Silence | Fault::Slow => {
+                for member in &self.members {
+                    member.proxy.set_link(leader, Mode::Closed);
+                }
+                self.members[place].proxy.set(Mode::Open);
+                self.members[place].proxy.set_link(leader, Mode::Closed);
+                sleep(CUT).await;
+                for member in &self.members {
+                    member.proxy.set_link(leader, Mode::Open);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! The steps of a session at which a fault may strike: each is a message that passes between a process and NATS.
+
+use std::fmt;
+
+/// From the process's point of view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    In,
+    Out,
+}
+
+/// When the fault strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// The message does not pass.
+    Before,
+    /// It has passed, and no answer to it has.
+    After,
+}
+
+/// A step.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// What happens.
+    pub(crate) name: &'static str,
+    /// Who does it.
+    pub(crate) service: &'static str,
+    pub(crate) way: Way,
+    pub(crate) moment: Moment,
+    /// How its message's name begins; `{s}` is the session. `ack …` is the acknowledgement of an item of that name.
+    pub(crate) message: &'static str,
+    /// The how manieth such message.
+    pub(crate) nth: u32,
+    /// The session's name stands in the body and not in the message's name.
+    pub(crate) by_body: bool,
+}
+
+const fn step(
+    service: &'static str,
+    name: &'static str,
+    (way, moment): (Way, Moment),
+    message: &'static str,
+    nth: u32,
+) -> Step {
+    Step { name, service, way, moment, message, nth, by_body: false }
+}
+
+const fn by_body(step: Step) -> Step {
+    Step { by_body: true, ..step }
+}
+
+const COMES: (Way, Moment) = (Way::In, Moment::Before);
+const LEAVES: (Way, Moment) = (Way::Out, Moment::Before);
+const HAS_LEFT: (Way, Moment) = (Way::Out, Moment::After);
+
+/// Every step, in the order of a session.
+pub(crate) const STEPS: &[Step] = &[
+    step("edge", "a command is to be stored", LEAVES, "ai_loop.control.start.default.{s}.", 1),
+    step("edge", "a command is stored, its client not answered", HAS_LEFT, "ai_loop.control.start.default.{s}.", 1),
+    by_body(step("edge", "word of a commit comes", COMES, "ai_rpc.done.", 1)),
+    step("orchestrator", "a command comes", COMES, "ai_loop.control.start.default.{s}.", 1),
+    step("composer", "a prompt is asked for", COMES, "ai_rpc.prompt.compose", 1),
+    step("orchestrator", "the first commit is to be written", LEAVES, "ai_loop.log.default.{s}.", 1),
+    step("orchestrator", "the first commit is written, unanswered", HAS_LEFT, "ai_loop.log.default.{s}.", 1),
+    step("orchestrator", "the first events are to be told", LEAVES, "ai_loop.message.user_processed.default.{s}", 1),
+    step("orchestrator", "a model call is to be asked for", LEAVES, "ai_loop.model.call.default.{s}.", 1),
+    step("orchestrator", "a model call is asked for, unanswered", HAS_LEFT, "ai_loop.model.call.default.{s}.", 1),
+    step("orchestrator", "the timer is to be set", LEAVES, "ai_timer.set.default.{s}.", 1),
+    by_body(step("orchestrator", "the edge is to be told", LEAVES, "ai_rpc.done.", 1)),
+    step("orchestrator", "a command is to be acknowledged", LEAVES, "ack ai_loop.control.start.default.{s}.", 1),
+    step("gateway", "a model call comes", COMES, "ai_loop.model.call.default.{s}.", 1),
+    by_body(step("gateway", "asks whether the call is open", LEAVES, "$JS.API.", 1)),
+    step("gateway", "the first chunk is to be told", LEAVES, "ai_loop.message.ai_chunk_received.default.{s}", 1),
+    step("gateway", "in the middle of a reply", HAS_LEFT, "ai_loop.message.ai_chunk_received.default.{s}", 3),
+    step("gateway", "a reply is to be stored", LEAVES, "ai_loop.control.model_finished.default.{s}.", 1),
+    step("gateway", "a reply is stored, unanswered", HAS_LEFT, "ai_loop.control.model_finished.default.{s}.", 1),
+    step("gateway", "a model call is to be acknowledged", LEAVES, "ack ai_loop.model.call.default.{s}.", 1),
+    step("orchestrator", "a reply comes", COMES, "ai_loop.control.model_finished.default.{s}.", 1),
+    step("orchestrator", "a reply is to be committed", LEAVES, "ai_loop.log.default.{s}.", 2),
+    step("orchestrator", "a reply is committed, unanswered", HAS_LEFT, "ai_loop.log.default.{s}.", 2),
+    step("orchestrator", "a tool call is to be asked for", LEAVES, "ai_loop.tool.call.default.pure.{s}.", 1),
+    step("orchestrator", "a tool call is asked for, unanswered", HAS_LEFT, "ai_loop.tool.call.default.pure.{s}.", 1),
+    step("orchestrator", "a reply is to be acknowledged", LEAVES, "ack ai_loop.control.model_finished.default.{s}.", 1),
+    step("executor", "a repeatable call comes", COMES, "ai_loop.tool.call.default.idempotent.{s}.", 1),
+    step("executor", "a call that may run once comes", COMES, "ai_loop.tool.call.default.at_most_once.{s}.", 1),
+    step("executor", "a call is to be claimed", LEAVES, "$KV.ai_loop_claims.default.{s}.", 1),
+    step("executor", "a call is claimed, unanswered", HAS_LEFT, "$KV.ai_loop_claims.default.{s}.", 1),
+    by_body(step("executor", "a repeatable call is to be made", LEAVES, "ai_tool.default.idempotent", 1)),
+    by_body(step("executor", "a repeatable call is made", HAS_LEFT, "ai_tool.default.idempotent", 1)),
+    by_body(step("executor", "a call that may run once is to be made", LEAVES, "ai_tool.default.at_most_once", 1)),
+    by_body(step("executor", "a call that may run once is made", HAS_LEFT, "ai_tool.default.at_most_once", 1)),
+    step("executor", "a result is to be stored", LEAVES, "ai_loop.control.provide_tool_result.default.{s}.", 1),
+    step("executor", "a result is stored, unanswered", HAS_LEFT, "ai_loop.control.provide_tool_result.default.{s}.", 1),
+    step("executor", "a tool call is to be acknowledged", LEAVES, "ack ai_loop.tool.call.default.at_most_once.{s}.", 1),
+    step("orchestrator", "a result comes", COMES, "ai_loop.control.provide_tool_result.default.{s}.", 1),
+    step("orchestrator", "a later commit is to be written", LEAVES, "ai_loop.log.default.{s}.", 4),
+    step("orchestrator", "a later commit is written, unanswered", HAS_LEFT, "ai_loop.log.default.{s}.", 4),
+    step(
+        "orchestrator",
+        "a result is to be acknowledged",
+        LEAVES,
+        "ack ai_loop.control.provide_tool_result.default.{s}.",
+        1,
+    ),
+    step(
+        "orchestrator",
+        "a message for an idle session comes",
+        COMES,
+        "ai_loop.control.send_user_message.default.{s}.",
+        1,
+    ),
+    step("orchestrator", "a stop comes", COMES, "ai_loop.control.stop.default.{s}.", 1),
+    step("orchestrator", "a stop is to be acknowledged", LEAVES, "ack ai_loop.control.stop.default.{s}.", 1),
+];
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// SIGKILL, and a new process.
+    Kill,
+    /// SIGSTOP, past the ack wait where it is a service, and SIGCONT.
+    Freeze,
+    /// SIGTERM, and a new process.
+    Restart,
+    /// Its connections break, and are refused for a while.
+    Cut,
+    /// Its connections stand and carry nothing, for longer than a client believes in them.
+    Silence,
+    /// Its connections carry one message after the other, each late.
+    Slow,
+}
+
+/// Whom it strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    /// The process that takes the step.
+    Service,
+    /// nats-server; of three, the one that leads the log.
+    Server,
+}
+
+/// What may be done to whom.
+pub(crate) const FAULTS: &[(Target, Fault)] = &[
+    (Target::Service, Fault::Kill),
+    (Target::Service, Fault::Freeze),
+    (Target::Service, Fault::Restart),
+    (Target::Service, Fault::Cut),
+    (Target::Service, Fault::Silence),
+    (Target::Service, Fault::Slow),
+    (Target::Server, Fault::Kill),
+    (Target::Server, Fault::Freeze),
+    (Target::Server, Fault::Restart),
+    (Target::Server, Fault::Cut),
+];
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kill => "kill",
+            Self::Freeze => "freeze",
+            Self::Restart => "restart",
+            Self::Cut => "cut",
+            Self::Silence => "silence",
+            Self::Slow => "slow",
+        })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Service => "service",
+            Self::Server => "nats-server",
+        })
+    }
+}
