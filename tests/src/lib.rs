@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod client;
 pub mod crowd;
+pub mod disk;
 pub mod fleet;
 pub mod judge;
 pub mod model;

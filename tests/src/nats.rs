@@ -8,8 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bus::{Bus, NatsConfig, permissions};
+use contract::streams::Stream;
 use tempfile::TempDir;
 use tokio::time::Instant;
+
+use crate::cli;
+use crate::disk::Disk;
 
 /// How long a server may take until it answers.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -20,10 +24,22 @@ struct Plan {
     name: String,
     port: u16,
     jetstream: bool,
+    limits: Limits,
     /// With the users of `bus::permissions`; without, everybody may do everything.
     guarded: bool,
     /// The node's own cluster port, and those of all nodes.
     cluster: Option<(u16, Vec<u16>)>,
+}
+
+/// What the streams of a server may take; without a number, as much as there is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits {
+    /// Bytes on the whole server.
+    pub server_bytes: Option<u64>,
+    /// Bytes of the account.
+    pub account_bytes: Option<u64>,
+    /// Bytes of a disk of its own.
+    pub disk_bytes: Option<u64>,
 }
 
 /// A running nats-server with a store of its own.
@@ -32,22 +48,59 @@ pub struct NatsServer {
     dir: TempDir,
     plan: Plan,
     child: Option<Child>,
+    disk: Option<Disk>,
 }
 
 impl NatsServer {
     /// Starts one node with JetStream, on a port that the system chooses.
     pub async fn start() -> anyhow::Result<Self> {
-        Self::launch(Plan { name: "one".to_owned(), port: 0, jetstream: true, guarded: false, cluster: None }).await
+        Self::launch(Plan {
+            name: "one".to_owned(),
+            port: 0,
+            jetstream: true,
+            limits: Limits::default(),
+            guarded: false,
+            cluster: None,
+        })
+        .await
     }
 
     /// Starts one node without JetStream.
     pub async fn start_without_jetstream() -> anyhow::Result<Self> {
-        Self::launch(Plan { name: "plain".to_owned(), port: 0, jetstream: false, guarded: false, cluster: None }).await
+        Self::launch(Plan {
+            name: "plain".to_owned(),
+            port: 0,
+            jetstream: false,
+            limits: Limits::default(),
+            guarded: false,
+            cluster: None,
+        })
+        .await
+    }
+
+    /// Starts one node whose streams may not take everything.
+    pub async fn start_limited(limits: Limits) -> anyhow::Result<Self> {
+        Self::launch(Plan {
+            name: "limited".to_owned(),
+            port: 0,
+            jetstream: true,
+            limits,
+            guarded: false,
+            cluster: None,
+        })
+        .await
     }
 
     /// Starts one node that lets in only the users of `bus::permissions`, with streams made by the one that may.
     pub async fn start_guarded() -> anyhow::Result<Self> {
-        let plan = Plan { name: "guarded".to_owned(), port: 0, jetstream: true, guarded: true, cluster: None };
+        let plan = Plan {
+            name: "guarded".to_owned(),
+            port: 0,
+            jetstream: true,
+            limits: Limits::default(),
+            guarded: true,
+            cluster: None,
+        };
         let server = Self::launch(plan).await?;
         let bus = connect(&server.config_of("bootstrap")).await?;
         bus.ensure().await?;
@@ -56,7 +109,9 @@ impl NatsServer {
     }
 
     async fn launch(plan: Plan) -> anyhow::Result<Self> {
-        let mut server = Self { dir: TempDir::with_prefix("ailoop-nats-")?, plan, child: None };
+        let dir = TempDir::with_prefix("ailoop-nats-")?;
+        let disk = plan.limits.disk_bytes.map(|bytes| Disk::mount(&dir.path().join("store"), bytes)).transpose()?;
+        let mut server = Self { dir, plan, child: None, disk };
         server.spawn().await?;
         Ok(server)
     }
@@ -102,6 +157,35 @@ impl NatsServer {
         }
     }
 
+    /// Tells it to end, as whoever restarts a service does, and returns when it has.
+    pub async fn terminate(&mut self) -> anyhow::Result<()> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        cli::signal(&child, "-TERM")?;
+        tokio::task::spawn_blocking(move || child.wait()).await??;
+        Ok(())
+    }
+
+    /// Stops it in the middle of whatever it does, until it is thawed.
+    pub fn freeze(&self) -> anyhow::Result<()> {
+        self.child.as_ref().map_or(Ok(()), |child| cli::signal(child, "-STOP"))
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) -> anyhow::Result<()> {
+        self.child.as_ref().map_or(Ok(()), |child| cli::signal(child, "-CONT"))
+    }
+
+    /// Its disk, where it has one of its own.
+    pub fn disk(&self) -> anyhow::Result<&Disk> {
+        self.disk.as_ref().context("it was started without a disk of its own")
+    }
+
+    /// Kills it and starts it again on the same port and store, with JetStream or without.
+    pub async fn restart_with_jetstream(&mut self, jetstream: bool) -> anyhow::Result<()> {
+        self.plan.jetstream = jetstream;
+        self.restart().await
+    }
+
     /// Starts it again on the same port and store.
     pub async fn resume(&mut self) -> anyhow::Result<()> {
         self.spawn().await
@@ -118,7 +202,8 @@ impl NatsServer {
         let config = dir.join("nats.conf");
         std::fs::write(&config, config_text(&self.plan, dir))?;
         let log = std::fs::File::create(dir.join("nats.log"))?;
-        let mut command = Command::new(binary()?);
+        let binary = binary()?;
+        let mut command = self.disk.as_ref().map_or_else(|| Command::new(&binary), |disk| disk.command(&binary));
         command.arg("-c").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         if self.plan.guarded {
             command.envs(permissions::users().iter().map(|user| (user.password_variable(), password(user.name))));
@@ -164,8 +249,15 @@ impl NatsCluster {
         for (n, own) in routes.iter().enumerate() {
             let cluster = Some((*own, routes.clone()));
             nodes.push(
-                NatsServer::launch(Plan { name: format!("n{n}"), port: 0, jetstream: true, guarded: false, cluster })
-                    .await?,
+                NatsServer::launch(Plan {
+                    name: format!("n{n}"),
+                    port: 0,
+                    jetstream: true,
+                    limits: Limits::default(),
+                    guarded: false,
+                    cluster,
+                })
+                .await?,
             );
         }
         Ok(Self { nodes })
@@ -190,6 +282,15 @@ impl NatsCluster {
         bus.ensure().await?;
         Ok(bus)
     }
+
+    /// The node that leads a stream now; `None` between two leaders.
+    pub async fn leader(&self, stream: Stream) -> anyhow::Result<Option<usize>> {
+        let client = async_nats::connect(self.config(0).url.split(',').collect::<Vec<_>>()).await?;
+        let asked = client.request(format!("$JS.API.STREAM.INFO.{}", stream.name()), "".into()).await?;
+        let info: serde_json::Value = serde_json::from_slice(&asked.payload)?;
+        let leader = info["cluster"]["leader"].as_str();
+        Ok(self.nodes.iter().position(|node| Some(node.plan.name.as_str()) == leader))
+    }
 }
 
 /// Connects, and is patient with a server that has just begun.
@@ -212,7 +313,13 @@ fn config_text(plan: &Plan, dir: &Path) -> String {
         dir.display()
     )];
     if plan.jetstream {
-        parts.push(format!("jetstream {{ store_dir: {:?}, sync_interval: \"1s\" }}\n", dir.join("store").display()));
+        let store = dir.join("store");
+        let most = plan.limits.server_bytes.map(|bytes| format!(", max_file_store: {bytes}")).unwrap_or_default();
+        parts.push(format!("jetstream {{ store_dir: {:?}, sync_interval: \"1s\"{most} }}\n", store.display()));
+    }
+    if let Some(bytes) = plan.limits.account_bytes {
+        let account = format!("jetstream: {{ max_file: {bytes} }}, users: [{{ user: a }}]");
+        parts.push(format!("accounts {{ A {{ {account} }} }}\nno_auth_user: a\n"));
     }
     if plan.guarded {
         parts.push(permissions::render(&permissions::users()));
@@ -220,7 +327,9 @@ fn config_text(plan: &Plan, dir: &Path) -> String {
     if let Some((own, all)) = &plan.cluster {
         let routes: Vec<String> = all.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
         let routes = routes.join(", ");
-        parts.push(format!("cluster {{ name: c, listen: \"127.0.0.1:{own}\", routes: [{routes}] }}\n"));
+        // Clients know the addresses that they were given and no others: a proxy between is not passed by.
+        let listen = format!("listen: \"127.0.0.1:{own}\", no_advertise: true");
+        parts.push(format!("cluster {{ name: c, {listen}, routes: [{routes}] }}\n"));
     }
     parts.concat()
 }
