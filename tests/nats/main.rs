@@ -9,6 +9,7 @@ mod keys;
 mod log;
 mod mail;
 mod queue;
+mod storage;
 mod timer;
 mod world;
 

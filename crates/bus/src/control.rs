@@ -6,7 +6,7 @@ use contract::command::Verb;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
 
-use crate::log::{is_final, trace_headers};
+use crate::log::{is_final, refused, trace_headers};
 use crate::transport::{Appended, ReadMany};
 use crate::{Bus, BusError, Read, Stored, retry};
 
@@ -51,15 +51,15 @@ impl Bus {
     }
 
     /// Appends to a stream that holds one message per subject. A refusal is believed only after the leader showed the
-    /// message; a refusal without one is tried again, since it may have been taken meanwhile, and is
-    /// [`BusError::Full`] in the end.
+    /// message; a refusal without one is tried again, since it may have been taken meanwhile; in
+    /// the end it is [`BusError::Full`] where the stream has no room.
     pub(crate) async fn send_once(&self, stream: Stream, subject: &Subject, body: Bytes) -> Result<Sent, BusError> {
         let headers = trace_headers();
         let mut doubt = BusError::Timeout { what: subject.to_string() };
         for round in 1..=retry::ROUNDS_MAX {
             match self.transport().append(subject, false, headers.clone(), body.clone()).await {
                 Ok(Appended::Stored(seq)) => return Ok(Sent::Stored(seq)),
-                Ok(Appended::Doubtful(why)) => doubt = BusError::Full(why),
+                Ok(Appended::Doubtful(why)) => doubt = refused(why),
                 Err(error) if is_final(&error) => return Err(error),
                 Err(error) => doubt = error,
             }

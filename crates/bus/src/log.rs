@@ -107,7 +107,8 @@ impl Bus {
     }
 
     /// Offers `body`, whose `meta.commit` is `commit_id`, for a slot. Whatever the server says, the slot itself tells
-    /// whose it is; [`BusError::Timeout`] and [`BusError::Unavailable`] mean that nobody could be asked: unknown.
+    /// whose it is; [`BusError::Timeout`] and [`BusError::Unavailable`] mean that nobody could be asked: unknown;
+    /// [`BusError::Full`] that the stream has no room for it.
     pub async fn commit(
         &self,
         key: &SessionKey,
@@ -122,7 +123,7 @@ impl Bus {
         for round in 1..=retry::ROUNDS_MAX {
             match self.transport().append(&subject, true, headers.clone(), body.clone()).await {
                 Ok(Appended::Stored(_)) => return Ok(Committed::Ours),
-                Ok(Appended::Doubtful(why)) => doubt = BusError::Unavailable(why),
+                Ok(Appended::Doubtful(why)) => doubt = refused(why),
                 Err(error) if is_final(&error) => return Err(error),
                 Err(error) => doubt = error,
             }
@@ -196,6 +197,12 @@ impl Bus {
 fn slot_of(stored: &Stored) -> Result<u64, BusError> {
     let parsed = subject::parse_log(&stored.subject);
     parsed.map(|s| s.slot).ok_or_else(|| BusError::Malformed(format!("{} is no slot", stored.subject)))
+}
+
+/// What a doubt means where nothing was stored: the stream is full, or a write is under way that nobody sees yet.
+pub(crate) fn refused(why: String) -> BusError {
+    let is_full = why.starts_with("error 10077") && !why.contains("per subject");
+    if is_full { BusError::Full(why) } else { BusError::Unavailable(why) }
 }
 
 /// Parses JSON; the error names the place, never the content.

@@ -16,8 +16,8 @@ use crate::{BusError, Depth, Headers};
 
 /// The server's codes that mean "there is or may be a message already, or another one was faster".
 const DOUBTS: [u32; 4] = [10_071, 10_164, 10_158, 10_077];
-/// Codes for "something is full".
-const FULL: [u32; 3] = [10_023, 10_047, 10_028];
+/// Codes for "something is full": the account; the server, three times.
+const FULL: [u32; 4] = [10_002, 10_023, 10_047, 10_028];
 /// The message is larger than the stream takes.
 const TOO_LARGE: u32 = 10_054;
 /// JetStream is not enabled, for the server and for the account.
@@ -37,7 +37,7 @@ pub(super) struct Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error {}: {}", self.err_code, self.description)
+        write!(f, "error {}: {}{}", self.err_code, self.description, advice(self.err_code, &self.description))
     }
 }
 
@@ -56,6 +56,25 @@ impl Refusal {
             BusError::Unusable { code: ErrorCode::Internal, message: format!("JetStream refuses: {self}") }
         }
     }
+}
+
+/// What to do about a refusal, where there is something to be done.
+fn advice(err_code: u32, description: &str) -> &'static str {
+    match err_code {
+        10_002 => " (the account's limit: raise its max_file, or make room)",
+        10_023 | 10_047 | 10_028 => " (nats-server's limit: raise max_file_store, or make room)",
+        // A message that is there already is refused with the same code.
+        10_077 if !description.contains("per subject") => " (somebody limited the stream: `ailoop bootstrap --fix`)",
+        _ => "",
+    }
+}
+
+/// The refusal that a text of async-nats tells of, as the caller's error.
+pub(super) fn full(text: &str) -> Option<BusError> {
+    let rest = text.split("error code ").nth(1)?;
+    let err_code = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+    let is_full = FULL.contains(&err_code) || DOUBTS.contains(&err_code);
+    is_full.then(|| BusError::Full(format!("error {err_code}: {text}{}", advice(err_code, text))))
 }
 
 #[derive(Deserialize)]
@@ -111,7 +130,12 @@ impl Nats {
             headers.push((EXPECTED_LAST.to_owned(), expected.to_string()));
         }
         let bytes = payload.len();
-        let answer = self.js_raw(subject, headers, payload).await?;
+        let answer = self.js_raw(subject, headers, payload).await.map_err(|error| match error {
+            BusError::Timeout { what } => {
+                BusError::Timeout { what: format!("{what} (nats-server's log may say why: a full disk, for example)") }
+            }
+            error => error,
+        })?;
         let Published { error, seq, duplicate } = crate::log::parse(&answer)?;
         match error {
             None if seq == 0 => Err(BusError::Malformed("an append was answered without a sequence".to_owned())),

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::Nats;
 use super::api::Refusal;
+use crate::log::refused;
 use crate::transport::{Appended, ReadMany, header};
 use crate::{BusError, Headers, Stored};
 
@@ -40,16 +41,21 @@ impl Nats {
 
     pub(super) async fn key_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
         let subject = subject(bucket, key);
-        match self.js_append(&subject, Some(0), Headers::new(), value.clone()).await? {
-            Appended::Stored(_) => return Ok(true),
-            Appended::Doubtful(_) => {}
+        let mut expected = 0;
+        // A deleted key is free as well: over its mark.
+        for _ in 0..2 {
+            let why = match self.js_append(&subject, Some(expected), Headers::new(), value.clone()).await? {
+                Appended::Stored(_) => return Ok(true),
+                Appended::Doubtful(why) => why,
+            };
+            match self.leader_last(&stream(bucket), &subject).await? {
+                Some(mark) if is_deleted(&mark) && mark.seq != expected => expected = mark.seq,
+                Some(found) if !is_deleted(&found) => return Ok(false),
+                // Nobody was faster that anybody can see.
+                Some(_) | None => return Err(refused(why)),
+            }
         }
-        // A deleted key is free as well.
-        let Some(mark) = self.leader_last(&stream(bucket), &subject).await?.filter(is_deleted) else {
-            return Ok(false);
-        };
-        let appended = self.js_append(&subject, Some(mark.seq), Headers::new(), value).await?;
-        Ok(matches!(appended, Appended::Stored(_)))
+        Ok(false)
     }
 
     pub(super) async fn key_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {

@@ -9,6 +9,7 @@ use contract::streams::Objects;
 use tokio::io::AsyncReadExt;
 use tokio::sync::OnceCell;
 
+use super::api::full;
 use crate::BusError;
 use crate::transport::OBJECT_BYTES_MAX;
 
@@ -40,7 +41,10 @@ impl Stores {
                 return Ok(());
             }
             let put = store.put(name, &mut &body[..]).await;
-            put.map(drop).map_err(|e| BusError::Unavailable(format!("object {name} not stored: {e}")))
+            put.map(drop).map_err(|e| {
+                let text = format!("JetStream did not store object {name}: {e}");
+                full(&text).unwrap_or(BusError::Unavailable(text))
+            })
         })
         .await
     }

@@ -138,7 +138,7 @@ fn refused(stream: &str, status: StatusCode, description: Option<String>) -> Bus
 
 fn not_responding(error: BusError, stream: &str) -> BusError {
     if let BusError::NoResponders { .. } = error {
-        return BusError::Unavailable(format!("nobody serves stream {stream} now"));
+        return BusError::Unavailable(format!("JetStream does not serve stream {stream} now"));
     }
     error
 }

@@ -1,0 +1,364 @@
+//! Storage that is full or away: what is written is refused in words that say what to do, nothing that was acknowledged is
+//! missing and nothing that was refused is there, and work goes on by itself once the cause is gone, on the same connection.
+
+use std::time::Duration;
+
+use ailoop_tests::nats::{Limits, NatsCluster, NatsServer};
+use anyhow::{Context, bail, ensure};
+use async_nats::Client;
+use bus::transport::Appended;
+use bus::{Bus, BusError, Claim, Committed, Inbox, Read};
+use bytes::Bytes;
+use contract::ids::{CallAttempt, CallId, ToolName};
+use contract::limits::INLINE_BYTES_MAX;
+use contract::model::ItemMeta;
+use contract::streams::{Bucket, Objects, Queue, Stream};
+use contract::subject::{self, SessionKey};
+use contract::tool::{EffectClass, ToolItem};
+use contract::{ErrorCode, Json, Timestamp};
+use serde_json::{Value, json};
+
+use crate::world::{commit, eventually, id, key, pull};
+
+/// Everything that services write, each to be refused or done as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Write {
+    Commit,
+    LargeCommit,
+    Command,
+    LargeCommand,
+    Item,
+    Entry,
+    NewEntry,
+    Claim,
+    Object,
+}
+
+use Write::{Claim as ClaimCall, Command, Commit, Entry, Item, LargeCommand, LargeCommit, NewEntry, Object};
+
+const ALL: [Write; 9] = [Commit, LargeCommit, Command, LargeCommand, Item, Entry, NewEntry, ClaimCall, Object];
+const LARGE: usize = INLINE_BYTES_MAX * 3;
+
+/// A body of its own for each session, so that no object is there before.
+fn large(session: &SessionKey) -> Bytes {
+    let text = format!("{}{}", session.session, "x".repeat(LARGE));
+    format!(r#"{{"meta":{{"v":1}},"text":"{text}"}}"#).into()
+}
+
+fn call() -> CallAttempt {
+    CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 }
+}
+
+fn item() -> anyhow::Result<ToolItem> {
+    let (call, deadline, agent) = (call().call, Timestamp::default(), "e".to_owned());
+    let meta = ItemMeta { v: 1, slot: 1, turn: 1, step: 1, call, attempt: 1, deadline, agent };
+    let (tool, arguments) = (ToolName::new("t")?, Json::parse("{}")?);
+    Ok(ToolItem { meta, tool, arguments, effect: EffectClass::Pure, max_output: 1_000 })
+}
+
+impl Write {
+    /// Does it, as services do.
+    async fn perform(self, bus: &Bus, session: &SessionKey) -> Result<(), BusError> {
+        let (transport, name) = (bus.transport(), format!("t.{}", session.session));
+        let malformed = |error: anyhow::Error| BusError::Malformed(error.to_string());
+        match self {
+            Commit => ours(bus.commit(session, 0, "c", commit("c", 0).map_err(malformed)?).await?),
+            LargeCommit => ours(bus.commit(session, 64, "l", commit("l", LARGE).map_err(malformed)?).await?),
+            Command => {
+                let id = id("small").map_err(malformed)?;
+                bus.send_control(session, contract::command::Verb::Pause, &id, "{}".into()).await.map(drop)
+            }
+            LargeCommand => {
+                let id = id("large").map_err(malformed)?;
+                bus.send_control(session, contract::command::Verb::Start, &id, large(session)).await.map(drop)
+            }
+            Item => bus.publish_tool_item(session, &item().map_err(malformed)?, Publication::First).await,
+            Entry => transport.kv_put(Bucket::Sessions, &name, "{}".into()).await,
+            NewEntry => match transport.kv_create(Bucket::Tools, &name, "{}".into()).await? {
+                true => Ok(()),
+                false => Err(BusError::Malformed("there is said to be an entry".to_owned())),
+            },
+            ClaimCall => match bus.claim(session, &call().call, "me").await? {
+                Claim::Mine => Ok(()),
+                Claim::Theirs => Err(BusError::Malformed("somebody else is said to hold it".to_owned())),
+            },
+            Object => transport.put_object(Objects::Blobs, session.session.as_str(), large(session)).await,
+        }
+    }
+
+    /// Whether it is there.
+    async fn is_there(self, bus: &Bus, session: &SessionKey) -> anyhow::Result<bool> {
+        let (transport, name) = (bus.transport(), format!("t.{}", session.session));
+        let waits = async |wanted: &str| -> anyhow::Result<bool> {
+            let Inbox::Messages(found) = bus.inbox(session).await? else { bail!("too many") };
+            Ok(found.iter().any(|stored| stored.subject.ends_with(wanted)))
+        };
+        Ok(match self {
+            Commit | LargeCommit => {
+                let at = subject::log_slot(session, if self == Commit { 0 } else { 64 });
+                match transport.last(Stream::Log, &at, Read::Leader).await? {
+                    Some(stored) => bus.read_commit(stored).await.map(|_| true)?,
+                    None => false,
+                }
+            }
+            Command => waits(".small").await?,
+            LargeCommand => waits(".large").await?,
+            Item => {
+                let at = subject::tool_item(session, &ToolName::new("t")?, &call());
+                transport.last(Stream::Tool, &at, Read::Leader).await?.is_some()
+            }
+            Entry => transport.kv_get(Bucket::Sessions, &name).await?.is_some(),
+            NewEntry => transport.kv_get(Bucket::Tools, &name).await?.is_some(),
+            ClaimCall => {
+                let name = format!("{}.{}.{}", session.tenant, session.session, call().call);
+                transport.kv_get(Bucket::Claims, &name).await?.is_some()
+            }
+            Object => transport.get_object(Objects::Blobs, session.session.as_str()).await? == Some(large(session)),
+        })
+    }
+}
+
+fn ours(committed: Committed) -> Result<(), BusError> {
+    match committed {
+        Committed::Ours => Ok(()),
+        Committed::Theirs => Err(BusError::Malformed("another's commit".to_owned())),
+    }
+}
+
+/// Does all of these for a session at the same time.
+async fn perform(bus: &Bus, writes: &[Write], session: &SessionKey) -> Vec<(Write, Result<(), BusError>)> {
+    let all = writes.iter().map(|write| async move { (*write, write.perform(bus, session).await) });
+    futures::future::join_all(all).await
+}
+
+/// Does all of these, and everything must be there.
+async fn works(bus: &Bus, writes: &[Write], session: &str) -> anyhow::Result<()> {
+    let session = key(session)?;
+    for (write, came) in perform(bus, writes, &session).await {
+        came.with_context(|| format!("{write:?}"))?;
+        ensure!(write.is_there(bus, &session).await?, "{write:?} was acknowledged and is not there");
+    }
+    Ok(())
+}
+
+/// Does all of these again and again until they are done, as services do; everything must be there then.
+async fn goes_on(bus: &Bus, writes: &[Write], session: &str) -> anyhow::Result<()> {
+    let session = &key(session)?;
+    futures::future::try_join_all(writes.iter().map(|write| async move {
+        eventually(&format!("{write:?} works"), || async { write.perform(bus, session).await.is_ok() }).await?;
+        ensure!(write.is_there(bus, session).await?, "{write:?} was acknowledged and is not there");
+        Ok(())
+    }))
+    .await
+    .map(drop)
+}
+
+/// Tries all of these: each is refused as full, with these words, and leaves nothing.
+async fn is_refused(bus: &Bus, writes: &[Write], session: &str, words: &[&str]) -> anyhow::Result<()> {
+    let session = key(session)?;
+    for (write, came) in perform(bus, writes, &session).await {
+        let Err(error) = came else { bail!("{write:?} was let in") };
+        ensure!(matches!(error, BusError::Full(_)), "{write:?}: {error:?}");
+        ensure!(error.code() == ErrorCode::Overloaded, "{write:?}: {error:?}");
+        let said = error.to_string();
+        ensure!(words.iter().all(|word| said.contains(word)), "{write:?}: {said}");
+        ensure!(!write.is_there(bus, &session).await?, "{write:?} was refused and is there");
+    }
+    Ok(())
+}
+
+async fn api(client: &Client, subject: &str, body: &Value) -> anyhow::Result<Value> {
+    let answer = client.request(format!("$JS.API.{subject}"), serde_json::to_vec(body)?.into()).await?;
+    Ok(serde_json::from_slice(&answer.payload)?)
+}
+
+/// Takes all the room there is with a stream of its own: down to messages that are smaller than anything we write.
+async fn take_all_room(client: &Client) -> anyhow::Result<()> {
+    let made = api(client, "STREAM.CREATE.FILLER", &json!({"name": "FILLER", "subjects": ["filler"]})).await?;
+    ensure!(made.get("error").is_none(), "{made}");
+    for bytes in [500_000_usize, 1_000, 1] {
+        loop {
+            let answer = client.request("filler", vec![b'x'; bytes].into()).await?;
+            let answer: Value = serde_json::from_slice(&answer.payload)?;
+            if answer.get("error").is_some() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A server or an account that is full, and has room again.
+async fn full_and_free_again(limits: Limits, words: &[&str]) -> anyhow::Result<()> {
+    let server = NatsServer::start_limited(limits).await?;
+    let (bus, client) = (server.ready().await?, async_nats::connect(server.url()).await?);
+    works(&bus, &ALL, "before").await?;
+    take_all_room(&client).await?;
+    is_refused(&bus, &ALL, "meanwhile", words).await?;
+    // What is there can be read, and finished.
+    let session = key("before")?;
+    for write in ALL {
+        ensure!(write.is_there(&bus, &session).await?, "{write:?} is gone");
+    }
+    let held = pull(&bus, Queue::Drive, 2, Duration::from_secs(2)).await?;
+    ensure!(held.len() == 2, "{held:?}");
+    for delivery in &held {
+        bus.transport().ack(delivery, bus::transport::Ack::Done).await?;
+    }
+    eventually("what is done makes room", || async {
+        matches!(bus.inbox(&session).await, Ok(Inbox::Messages(waiting)) if waiting.is_empty())
+    })
+    .await?;
+    api(&client, "STREAM.DELETE.FILLER", &json!({})).await?;
+    // What was refused can be done, by the same client.
+    works(&bus, &ALL, "meanwhile").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_refuses_and_goes_on() -> anyhow::Result<()> {
+    let limits = Limits { server_bytes: Some(8 << 20), ..Limits::default() };
+    full_and_free_again(limits, &["error 10023", "max_file_store"]).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_account_refuses_and_goes_on() -> anyhow::Result<()> {
+    let limits = Limits { account_bytes: Some(8 << 20), ..Limits::default() };
+    full_and_free_again(limits, &["error 10002", "account"]).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_stream_refuses_and_goes_on() -> anyhow::Result<()> {
+    let server = NatsServer::start().await?;
+    let (bus, client) = (server.ready().await?, async_nats::connect(server.url()).await?);
+    works(&bus, &ALL, "before").await?;
+    let streams = [
+        Stream::Control.name().to_owned(),
+        Stream::Log.name().to_owned(),
+        Stream::Tool.name().to_owned(),
+        format!("KV_{}", Bucket::Sessions.name()),
+        format!("KV_{}", Bucket::Tools.name()),
+        format!("KV_{}", Bucket::Claims.name()),
+        format!("OBJ_{}", Objects::Work.name()),
+        format!("OBJ_{}", Objects::Blobs.name()),
+    ];
+    for (limit, session, words) in [
+        ("max_bytes", "bytes", ["error 10077", "maximum bytes exceeded", "bootstrap --fix"]),
+        ("max_msgs", "messages", ["error 10077", "maximum messages exceeded", "bootstrap --fix"]),
+    ] {
+        for stream in &streams {
+            let info = api(&client, &format!("STREAM.INFO.{stream}"), &json!({})).await?;
+            let mut config = info["config"].clone();
+            let used = if limit == "max_bytes" { &info["state"]["bytes"] } else { &info["state"]["messages"] };
+            config[limit] = used.clone();
+            let updated = api(&client, &format!("STREAM.UPDATE.{stream}"), &config).await?;
+            ensure!(updated.get("error").is_none(), "{updated}");
+        }
+        is_refused(&bus, &ALL, session, &words).await?;
+        // The operator's remedy.
+        let Err(BusError::Unusable { code: ErrorCode::StreamDrift, message }) = bus.ensure().await else {
+            bail!("a limit is no drift")
+        };
+        ensure!(message.contains(limit), "{message}");
+        bus.repair().await?;
+        works(&bus, &ALL, session).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_acknowledges_nothing_and_a_restart_with_room_goes_on() -> anyhow::Result<()> {
+    let limits = Limits { disk_bytes: Some(16 << 20), ..Limits::default() };
+    let mut server = match NatsServer::start_limited(limits).await {
+        Ok(server) => server,
+        Err(error) => {
+            say(&format!("not checked on this system: {error:#}"));
+            return Ok(());
+        }
+    };
+    let bus = server.ready().await?;
+    works(&bus, &ALL, "before").await?;
+    server.disk()?.fill()?;
+    let session = key("meanwhile")?;
+    // Fills what nats-server had reserved before.
+    let mut acknowledged = Vec::new();
+    let refused = loop {
+        let slot = acknowledged.len() as u64;
+        let at = subject::log_slot(&session, 128 + slot);
+        match bus.transport().append(&at, true, Vec::new(), commit("c", 20_000)?).await {
+            Ok(Appended::Stored(_)) => acknowledged.push(at),
+            Ok(Appended::Doubtful(why)) => bail!("{why}"),
+            Err(error) => break error,
+        }
+    };
+    let said = refused.to_string();
+    ensure!(matches!(refused, BusError::Timeout { .. }) && said.contains("disk"), "{refused:?}");
+    ensure!(server.log().contains("no space left on device"), "{}", server.log());
+    // What is written now is done when there is room, without anybody's help but the operator's.
+    let (came, restarted) = tokio::join!(goes_on(&bus, &ALL, "meanwhile"), async {
+        server.disk()?.free()?;
+        server.restart().await
+    });
+    restarted?;
+    came?;
+    for at in acknowledged {
+        ensure!(bus.transport().last(Stream::Log, &at, Read::Leader).await?.is_some(), "{at} was acknowledged");
+    }
+    for write in ALL {
+        ensure!(write.is_there(&bus, &key("before")?).await?, "{write:?} is gone");
+    }
+    works(&bus, &ALL, "after").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_jetstream_nothing_is_acknowledged_until_it_is_back() -> anyhow::Result<()> {
+    let mut server = NatsServer::start().await?;
+    let bus = server.ready().await?;
+    works(&bus, &ALL, "before").await?;
+    server.restart_with_jetstream(false).await?;
+    eventually("the connection is back", || async { bus.ping().await.is_ok() }).await?;
+    let session = key("meanwhile")?;
+    for (write, came) in perform(&bus, &ALL, &session).await {
+        let Err(error) = came else { bail!("{write:?} was acknowledged by nobody") };
+        ensure!(matches!(error, BusError::Unavailable(_)), "{write:?}: {error:?}");
+        ensure!(error.to_string().contains("JetStream"), "{write:?}: {error}");
+    }
+    server.restart_with_jetstream(true).await?;
+    eventually("the connection is back", || async { bus.ping().await.is_ok() }).await?;
+    for write in ALL {
+        ensure!(!write.is_there(&bus, &session).await?, "{write:?} was refused and is there");
+        ensure!(write.is_there(&bus, &key("before")?).await?, "{write:?} is gone");
+    }
+    works(&bus, &ALL, "meanwhile").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_quorum_nothing_is_acknowledged_until_it_is_back() -> anyhow::Result<()> {
+    let mut cluster = NatsCluster::start3().await?;
+    cluster.ready().await?.close().await;
+    let bus = cluster.connect(2).await?;
+    works(&bus, &ALL, "before").await?;
+    cluster.nodes[0].kill();
+    cluster.nodes[1].kill();
+    let session = key("meanwhile")?;
+    let writes = [Commit, Command, Item, Entry, ClaimCall, Object];
+    for (write, came) in perform(&bus, &writes, &session).await {
+        let Err(error) = came else { bail!("{write:?} was acknowledged by one of three") };
+        ensure!(matches!(error, BusError::Unavailable(_) | BusError::Timeout { .. }), "{write:?}: {error:?}");
+        ensure!(error.code() == ErrorCode::Unavailable, "{write:?}: {error:?}");
+    }
+    cluster.nodes[0].resume().await?;
+    cluster.nodes[1].resume().await?;
+    let before = key("before")?;
+    for write in ALL {
+        eventually("it is served again", || async { write.is_there(&bus, &before).await.is_ok() }).await?;
+        ensure!(write.is_there(&bus, &before).await?, "{write:?} is gone");
+    }
+    // A write that nobody answered may have been taken: it is the same one then. Leaders may still change.
+    goes_on(&bus, &writes, "meanwhile").await?;
+    works(&bus, &ALL, "after").await
+}
+
+#[allow(clippy::print_stderr, reason = "what a test could not do")]
+fn say(line: &str) {
+    eprintln!("{line}");
+}
