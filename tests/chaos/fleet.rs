@@ -94,8 +94,10 @@ impl Fleet {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    fn witnesses(&self) -> Witnesses<'_> {
-        Witnesses { bus: &self.stage.bus, wires: &self.stage.wires, effects: &self.effects, model: &self.model }
+    fn witnesses(&self, cell: Cell) -> Witnesses<'_> {
+        let lossy = cell.target == Target::Server || matches!(cell.fault, Fault::Silence | Fault::Cut);
+        let Stage { bus, wires, .. } = &self.stage;
+        Witnesses { bus, wires, effects: &self.effects, model: &self.model, lossy }
     }
 
     async fn strike(&mut self, cell: Cell) -> Row {
@@ -137,13 +139,13 @@ impl Fleet {
         let held = self.stage.proxy(cell.step.service, fired.number)?.noted();
         let trouble = Trouble { from: fired.at, to: SystemTime::now(), held };
 
-        let commits = self.witnesses().judge(&session, 2).await.context(session.clone())?;
+        let commits = self.witnesses(cell).judge(&session, 2).await.context(session.clone())?;
         let time = resumed(&commits, fired.at);
         row.resumed_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         if cell.fault == Fault::Kill {
             ensure!(time < RESUME_MAX, "{session} went on after {time:?}");
         }
-        row.paid_again = self.witnesses().paid_again(&session);
+        row.paid_again = self.witnesses(cell).paid_again(&session);
         // One who was late had asked whether the call was open before the reply was stored.
         let late = matches!(cell.fault, Fault::Freeze | Fault::Silence | Fault::Slow);
         ensure!(late || row.paid_again == 0, "{session}: a reply that was stored was asked for again");
@@ -164,7 +166,7 @@ impl Fleet {
         }
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner).push(trouble.clone());
         for session in lived {
-            let commits = self.witnesses().judge(&session, 1).await.with_context(|| session.clone())?;
+            let commits = self.witnesses(cell).judge(&session, 1).await.with_context(|| session.clone())?;
             let touched = trouble.held.iter().any(|item| of(item, &session));
             // Everybody waits for a server; a request that dies with its composer or edge is not an item.
             let apart = cell.target == Target::Service && !touched && !matches!(cell.step.service, "composer" | "edge");

@@ -245,22 +245,29 @@ async fn connection(shared: Arc<Shared>, server: usize, client: TcpStream, upstr
     // Small messages are not held back.
     let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), upstream.into_split());
-    let mut pumps = JoinSet::new();
-    for (way, from, to) in [(Way::Out, from_client, to_server), (Way::In, from_server, to_client)] {
-        // What is read is known at once, also where it may not pass. The process's own limits bound it.
-        let (read, passes) = mpsc::unbounded_channel();
-        pumps.spawn(reading(shared.clone(), way, from, read));
-        pumps.spawn(writing(shared.clone(), server, passes, to));
-    }
+    // What is read is known at once, also where it may not pass. The process's own limits bound it.
+    let ((sent, to_pass), (came, to_take)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let (mut pumps, mut given) = (JoinSet::new(), JoinSet::new());
+    pumps.spawn(reading(shared.clone(), Way::Out, from_client, sent));
+    pumps.spawn(writing(shared.clone(), server, to_pass, to_server));
+    pumps.spawn(writing(shared.clone(), server, to_take, to_client));
+    given.spawn(reading(shared.clone(), Way::In, from_server, came));
     let closed = async {
         // The sender lives as long as the proxy.
         let _ = mode.wait_for(|mode| *mode == Mode::Closed).await;
     };
     tokio::select! {
         _ = pumps.join_next() => {}
+        _ = given.join_next() => {}
         () = closed => {}
     }
+    // What the server gave to this connection before it knew of its end was given, though nobody gets it.
+    pumps.shutdown().await;
+    let _ = tokio::time::timeout(LAST_WORDS, given.join_next()).await;
 }
+
+/// How long a server is heard to the end after its connection was closed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 type Passing = (Frame, Option<(Moment, oneshot::Sender<Fired>)>);
 
@@ -269,9 +276,8 @@ async fn reading(shared: Arc<Shared>, way: Way, from: OwnedReadHalf, read: mpsc:
     while let Ok(Some(frame)) = Frame::read(&mut from).await {
         let name = shared.see(way, &frame);
         let aimed = shared.wires.aimed(&shared, way, &name, &frame);
-        if read.send((frame, aimed)).is_err() {
-            return;
-        }
+        // Nobody takes it once the connection ends; it was seen all the same.
+        let _ = read.send((frame, aimed));
     }
 }
 

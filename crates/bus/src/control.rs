@@ -8,7 +8,7 @@ use contract::subject::{self, SessionKey, Subject};
 
 use crate::log::{is_final, refused, trace_headers};
 use crate::transport::{Appended, ReadMany};
-use crate::{Bus, BusError, Read, Stored, retry};
+use crate::{Bus, BusError, Headers, Read, Stored, retry};
 
 /// How a message came into a stream that holds one per subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,18 @@ impl Bus {
         body: Bytes,
     ) -> Result<Sent, BusError> {
         let body = self.seal(Objects::Work, body).await?;
-        self.send_once(Stream::Control, &subject::control(key, verb, id), body).await
+        self.send_once(Stream::Control, &subject::control(key, verb, id), trace_headers(), body).await
+    }
+
+    /// Whether one of these inputs of a session waits, as the leader knows it.
+    pub async fn waits(&self, key: &SessionKey, verbs: &[Verb], id: &CommandId) -> Result<bool, BusError> {
+        for verb in verbs {
+            let subject = subject::control(key, *verb, id);
+            if self.transport().last(Stream::Control, &subject, Read::Leader).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The waiting inputs of a session; bodies may be references.
@@ -53,8 +64,13 @@ impl Bus {
     /// Appends to a stream that holds one message per subject. A refusal is believed only after the leader showed the
     /// message; a refusal without one is tried again, since it may have been taken meanwhile; in
     /// the end it is [`BusError::Full`] where the stream has no room.
-    pub(crate) async fn send_once(&self, stream: Stream, subject: &Subject, body: Bytes) -> Result<Sent, BusError> {
-        let headers = trace_headers();
+    pub(crate) async fn send_once(
+        &self,
+        stream: Stream,
+        subject: &Subject,
+        headers: Headers,
+        body: Bytes,
+    ) -> Result<Sent, BusError> {
         let mut doubt = BusError::Timeout { what: subject.to_string() };
         for round in 1..=retry::ROUNDS_MAX {
             match self.transport().append(subject, false, headers.clone(), body.clone()).await {

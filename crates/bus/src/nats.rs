@@ -31,8 +31,10 @@ use self::objects::Stores;
 use crate::transport::{Ack, Appended, Drift, ReadMany, Transport};
 use crate::{BusError, Delivery, Depth, Headers, Message, Read, Stored, Subscription};
 
-/// How long an answer of JetStream is awaited.
+/// How long an answer of JetStream is awaited where streams are made and looked at.
 const JETSTREAM_MAX: Duration = Duration::from_secs(5);
+/// How long the answer to an append or a read is awaited: a leader that died gives none, and whoever asked asks again.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// A connection to NATS.
 #[derive(Debug)]

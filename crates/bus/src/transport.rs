@@ -100,6 +100,9 @@ pub enum ReadMany {
     TooMany,
 }
 
+/// What comes sooner than this comes for the first time: a server, or another leader, takes longer to come up.
+const FORGOTTEN_AFTER: Duration = Duration::from_millis(500);
+
 /// An item of a work queue, held until it is settled.
 #[derive(Debug, Clone)]
 pub struct Delivery {
@@ -109,14 +112,25 @@ pub struct Delivery {
     pub seq: u64,
     /// Which delivery this is, from 1.
     pub delivered: u64,
-    /// When it was stored.
+    /// When it was stored, by the server's clock.
     pub stored_at: Timestamp,
+    /// How long it had waited when it came, by the clock of whoever took it.
+    pub waited: Duration,
     /// Its headers.
     pub headers: Headers,
     /// Its body.
     pub payload: Bytes,
     /// Where acks go.
     pub ack: String,
+}
+
+impl Delivery {
+    /// Whether somebody may have held it before, or its like: it was delivered before, or published before, or it waited for
+    /// so long that a server may have died meanwhile and forgotten that.
+    pub fn may_have_been_held(&self) -> bool {
+        let again = header(&self.headers, contract::tool::header::AGAIN).is_some();
+        self.delivered > 1 || again || self.waited > FORGOTTEN_AFTER
+    }
 }
 
 /// What is told to the server about a held item.

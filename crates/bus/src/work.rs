@@ -14,12 +14,12 @@ use contract::ids::{CallAttempt, ToolName};
 use contract::model::{ItemMeta, ModelItem};
 use contract::streams::{Objects, Queue, Stream};
 use contract::subject::{self, SessionKey};
-use contract::tool::ToolItem;
+use contract::tool::{ToolItem, header};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::log::encode;
-use crate::{Bus, BusError, Delivery};
+use crate::log::{encode, trace_headers};
+use crate::{Bus, BusError, Delivery, Headers};
 
 /// What became of a delivered item.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,19 +72,45 @@ impl Worker {
     }
 }
 
+/// Whether an item may have been published before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Publication {
+    /// Its commit is this publisher's own, and new.
+    First,
+    /// It may have been taken and dealt with, and its result may wait for the loop.
+    Again,
+}
+
+impl Publication {
+    fn headers(self) -> Headers {
+        let again = (self == Self::Again).then(|| (header::AGAIN.to_owned(), "1".to_owned()));
+        trace_headers().into_iter().chain(again).collect()
+    }
+}
+
 impl Bus {
     /// Publishes a model call. One that waits there already is success.
-    pub async fn publish_model_item(&self, key: &SessionKey, item: &ModelItem) -> Result<(), BusError> {
+    pub async fn publish_model_item(
+        &self,
+        key: &SessionKey,
+        item: &ModelItem,
+        publication: Publication,
+    ) -> Result<(), BusError> {
         let body = self.seal(Objects::Work, encode(item)?).await?;
         let subject = subject::model_item(key, &call_of(&item.meta));
-        self.send_once(Stream::Model, &subject, body).await.map(drop)
+        self.send_once(Stream::Model, &subject, publication.headers(), body).await.map(drop)
     }
 
     /// Publishes a tool call. One that waits there already is success.
-    pub async fn publish_tool_item(&self, key: &SessionKey, item: &ToolItem) -> Result<(), BusError> {
+    pub async fn publish_tool_item(
+        &self,
+        key: &SessionKey,
+        item: &ToolItem,
+        publication: Publication,
+    ) -> Result<(), BusError> {
         let body = self.seal(Objects::Work, encode(item)?).await?;
         let subject = subject::tool_item(key, &item.tool, &call_of(&item.meta));
-        self.send_once(Stream::Tool, &subject, body).await.map(drop)
+        self.send_once(Stream::Tool, &subject, publication.headers(), body).await.map(drop)
     }
 
     /// Removes a call that is no longer wanted; `tool` is none for a model call. One that is held is removed too.

@@ -169,6 +169,8 @@ pub mod header {
     pub const AGENT: &str = "Ailoop-Agent";
     /// `<orchestrator's attempt>.<delivery>`.
     pub const ATTEMPT: &str = "Ailoop-Attempt";
+    /// On a work item: it was published before, and may have been dealt with.
+    pub const AGAIN: &str = "Ailoop-Again";
     /// RFC 3339; later the answer is no longer wanted.
     pub const DEADLINE: &str = "Ailoop-Deadline";
     /// On a reply: it is an error that the model reads.

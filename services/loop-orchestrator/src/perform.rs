@@ -1,5 +1,6 @@
 //! Performs what a commit asks of the world. Every effect may run twice: its key makes the second one harmless.
 
+use bus::work::Publication;
 use bus::{Bus, BusError};
 use contract::Json;
 use contract::command::{Done, Refusal, Verb};
@@ -32,7 +33,13 @@ impl Shell {
         let events = envelopes(meta, &decision.events, key, slot);
         futures::try_join!(
             publish_events(&self.bus, key, events),
-            try_join_all(decision.effects.iter().map(|effect| perform(&self.bus, key, after, effect))),
+            try_join_all(decision.effects.iter().map(|effect| perform(
+                &self.bus,
+                key,
+                after,
+                effect,
+                Publication::First
+            ))),
         )?;
         for sent in inputs {
             self.tell(key, sent, after, slot, &decision.events).await?;
@@ -49,7 +56,7 @@ impl Shell {
         inputs: &[Sent],
     ) -> Result<(), Trouble> {
         let owed = session.outstanding();
-        try_join_all(owed.iter().map(|effect| perform(&self.bus, key, session, effect))).await?;
+        try_join_all(owed.iter().map(|effect| perform(&self.bus, key, session, effect, Publication::Again))).await?;
         for sent in inputs {
             let Some(slot) = session.handled(&sent.reference) else { continue };
             let Some(commit) = self.commit_at(key, slot).await? else { continue };
@@ -105,14 +112,20 @@ async fn publish_events(bus: &Bus, key: &SessionKey, events: Vec<(Topic, Envelop
     Ok(())
 }
 
-async fn perform(bus: &Bus, key: &SessionKey, session: &Session, effect: &Effect) -> Result<(), BusError> {
+async fn perform(
+    bus: &Bus,
+    key: &SessionKey,
+    session: &Session,
+    effect: &Effect,
+    publication: Publication,
+) -> Result<(), BusError> {
     match effect {
         Effect::CallModel(call) => match session.model_item(call) {
-            Some(item) => bus.publish_model_item(key, &item).await,
+            Some(item) => bus.publish_model_item(key, &item, publication).await,
             None => Ok(()),
         },
         Effect::CallTool(call) => match session.tool_item(call) {
-            Some(item) => bus.publish_tool_item(key, &item).await,
+            Some(item) => bus.publish_tool_item(key, &item, publication).await,
             None => Ok(()),
         },
         Effect::Cancel { call, tool } => {

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use bus::{Bus, BusError, Read};
+use bus::{Bus, BusError};
 use contract::limits::WORKER_CHECK_EVERY;
-use contract::streams::Stream;
-use contract::subject;
 
 use crate::job::{Job, result_id};
 use contract::command::Verb;
@@ -25,13 +23,7 @@ pub async fn closed(bus: &Bus, job: &Job) {
 /// Whether a result of this attempt waits for the loop already: then the call was made and paid for.
 pub async fn is_answered(bus: &Bus, job: &Job) -> Result<bool, BusError> {
     let Some(id) = result_id(&job.call) else { return Ok(false) };
-    for verb in [Verb::ModelFinished, Verb::ModelFailed] {
-        let subject = subject::control(&job.key, verb, &id);
-        if bus.transport().last(Stream::Control, &subject, Read::Leader).await?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    bus.waits(&job.key, &[Verb::ModelFinished, Verb::ModelFailed], &id).await
 }
 
 /// How long a call of a paused session is laid aside: short at first, so that a short pause is over at once.

@@ -71,7 +71,7 @@ impl Calls {
         if let Some(settle) = self.not_now(delivery, &job).await? {
             return Ok(settle);
         }
-        if delivery.delivered > 1 {
+        if delivery.may_have_been_held() {
             if self.bus.call_is_held(&job.key, &job.call.call).await? {
                 return Ok(Settle::Retry(HELD_PAUSE));
             }

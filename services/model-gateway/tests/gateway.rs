@@ -117,7 +117,7 @@ impl World {
     }
 
     async fn ask(&self, item: &ModelItem) {
-        self.bus.publish_model_item(&self.key, item).await.unwrap();
+        self.bus.publish_model_item(&self.key, item, bus::work::Publication::First).await.unwrap();
     }
 
     fn call() -> CallAttempt {

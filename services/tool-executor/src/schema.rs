@@ -37,6 +37,11 @@ impl Schemas {
         Ok(())
     }
 
+    /// Whether the tool is in the catalogue now.
+    pub(crate) fn knows(&self, key: &Key) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    }
+
     /// Forgets a tool.
     pub(crate) fn forget(&self, key: &Key) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(key);

@@ -88,7 +88,8 @@ impl Pull {
         if let Some((Given { seq, delivered, number }, stored, stored_at)) = store.give(Instant::now()) {
             let ack = format!("{}.{seq}.{delivered}.{number}", self.queue.durable());
             let (subject, headers, payload) = (stored.subject, stored.headers, stored.payload);
-            return Look::Item(Delivery { subject, seq, delivered, stored_at, headers, payload, ack });
+            let waited = now.since(stored_at);
+            return Look::Item(Delivery { subject, seq, delivered, stored_at, waited, headers, payload, ack });
         }
         let due = store.next_due().map(|at| Instant::now() + at.since(now));
         Look::Nothing(due.into_iter().chain(store.consumer.next_deadline()).min())

@@ -1,6 +1,7 @@
 //! Requests to JetStream and what it answers.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_nats::{HeaderMap, HeaderName, HeaderValue, RequestErrorKind};
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{JETSTREAM_MAX, Nats};
+use super::{ANSWER_MAX, JETSTREAM_MAX, Nats};
 use crate::transport::{Appended, EXPECTED_LAST};
 use crate::{BusError, Depth, Headers};
 
@@ -114,7 +115,7 @@ impl Nats {
         body: Option<&Value>,
     ) -> Result<Result<T, Refusal>, BusError> {
         let body = body.map(crate::log::encode).transpose()?.unwrap_or_default();
-        let answer = self.js_raw(subject, Headers::new(), body).await?;
+        let answer = self.js_raw(subject, Headers::new(), body, JETSTREAM_MAX).await?;
         read_answer(&answer)
     }
 
@@ -130,7 +131,7 @@ impl Nats {
             headers.push((EXPECTED_LAST.to_owned(), expected.to_string()));
         }
         let bytes = payload.len();
-        let answer = self.js_raw(subject, headers, payload).await.map_err(|error| match error {
+        let answer = self.js_raw(subject, headers, payload, ANSWER_MAX).await.map_err(|error| match error {
             BusError::Timeout { what } => {
                 BusError::Timeout { what: format!("{what} (nats-server's log may say why: a full disk, for example)") }
             }
@@ -164,8 +165,14 @@ impl Nats {
     }
 
     /// A request that JetStream answers; nobody answering means that it has no leader, or is not there.
-    async fn js_raw(&self, subject: &str, headers: Headers, payload: Bytes) -> Result<Bytes, BusError> {
-        match self.core_request(subject, headers, payload, JETSTREAM_MAX).await {
+    async fn js_raw(
+        &self,
+        subject: &str,
+        headers: Headers,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<Bytes, BusError> {
+        match self.ask_server(subject, headers, payload, timeout).await {
             Ok(message) => Ok(message.payload),
             Err(BusError::NoResponders { subject }) => {
                 Err(BusError::Unavailable(format!("JetStream does not answer on {subject}")))

@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use super::copies::Copies;
 use super::many::Many;
 use super::objects::Stores;
-use super::{JETSTREAM_MAX, Nats};
+use super::{ANSWER_MAX, Nats};
 use crate::{BusError, retry};
 
 /// The oldest server that has every setting that the streams need.
@@ -103,7 +103,7 @@ impl Nats {
             );
             return Err(BusError::Unusable { code: ErrorCode::NatsTooOld, message });
         }
-        let jetstream = jetstream::ContextBuilder::new().timeout(JETSTREAM_MAX).build(client.clone());
+        let jetstream = jetstream::ContextBuilder::new().timeout(ANSWER_MAX).build(client.clone());
         let replicas = config.replicas.max(1);
         let (stores, copies, many) = (Stores::default(), Copies::default(), Many::default());
         let nats = Self { client, jetstream, replicas, gaps, stores, copies, many };

@@ -38,6 +38,22 @@ impl Nats {
         asked.map_err(|error| request_error(&error, subject, bytes, self.client.max_payload()))
     }
 
+    /// Asks the server itself. Its answer dies with the connection, and is not waited for then.
+    pub(super) async fn ask_server(
+        &self,
+        subject: &str,
+        headers: Headers,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<async_nats::Message, BusError> {
+        let mut gaps = self.gaps.subscribe();
+        tokio::select! {
+            biased;
+            answer = self.core_request(subject, headers, payload, timeout) => answer,
+            _ = gaps.recv() => Err(BusError::Unavailable("the connection broke".to_owned())),
+        }
+    }
+
     pub(super) async fn core_request_many(
         &self,
         subject: &str,

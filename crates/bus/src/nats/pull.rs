@@ -1,6 +1,6 @@
 //! Pulling from a durable consumer.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_nats::{StatusCode, Subscriber};
 use contract::Timestamp;
@@ -107,11 +107,13 @@ fn delivery(message: async_nats::Message) -> Result<Delivery, BusError> {
     let ack = message.reply.map(async_nats::Subject::into_string).unwrap_or_default();
     let (delivered, seq, stored_at) =
         read_ack(&ack).ok_or_else(|| BusError::Malformed(format!("{ack:?} is no address for acks")))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Delivery {
         subject: message.subject.into_string(),
         seq,
         delivered,
         stored_at,
+        waited: Timestamp::default().after(now).since(stored_at),
         headers: headers_of(message.headers.as_ref()),
         payload: message.payload,
         ack,

@@ -8,7 +8,7 @@ use contract::ErrorCode;
 use futures::StreamExt;
 
 use super::api::headers_of;
-use super::{JETSTREAM_MAX, Nats};
+use super::{ANSWER_MAX, Nats};
 use crate::transport::{ReadMany, header};
 use crate::{BusError, Headers, Stored};
 
@@ -20,13 +20,13 @@ const END: u16 = 204;
 const NOT_FOUND: u16 = 404;
 const TOO_MANY: u16 = 413;
 /// How long the next message of a read is awaited.
-const NEXT_MAX: Duration = JETSTREAM_MAX;
+const NEXT_MAX: Duration = ANSWER_MAX;
 
 impl Nats {
     /// The last message of a filter, from any replica.
     pub(super) async fn direct_last(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
         let body = crate::log::encode(&serde_json::json!({ "last_by_subj": filter }))?;
-        let answer = self.core_request(&direct(stream), Headers::new(), body, JETSTREAM_MAX).await;
+        let answer = self.ask_server(&direct(stream), Headers::new(), body, ANSWER_MAX).await;
         let answer = answer.map_err(|error| not_responding(error, stream))?;
         match answer.status {
             None => read_direct(&answer).map(Some),

@@ -1,10 +1,10 @@
 //! The one loop of a worker.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use contract::limits;
 use contract::streams::Queue;
-use contract::{Timestamp, limits};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
@@ -108,9 +108,7 @@ fn count(queue: Queue, delivery: &Delivery) {
         telemetry::metric::redelivery(queue.durable());
         return;
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let wait = Timestamp::default().after(now).since(delivery.stored_at);
-    telemetry::metric::queue_wait(queue.durable(), wait);
+    telemetry::metric::queue_wait(queue.durable(), delivery.waited);
 }
 
 /// Tells the server that these items are still worked on.

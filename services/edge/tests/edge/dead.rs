@@ -1,5 +1,7 @@
 //! Dead letters, seen and dealt with through the edge.
 
+use std::time::Duration;
+
 use bus::Delivery;
 use contract::subject::{self, SessionKey};
 use contract::{CommandId, ErrorCode, TenantId, Timestamp};
@@ -15,6 +17,7 @@ async fn bury(world: &World, at: &subject::Subject, body: &str, code: ErrorCode)
         seq: 7,
         delivered: 3,
         stored_at: Timestamp::from_millis(1_767_225_600_000),
+        waited: Duration::ZERO,
         headers: Vec::new(),
         payload: body.to_owned().into(),
         ack: String::new(),

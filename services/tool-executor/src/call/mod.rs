@@ -83,12 +83,16 @@ impl Calls {
         if let Some(settle) = self.not_now(&work).await? {
             return Ok(settle);
         }
-        if delivery.delivered > 1 {
+        if delivery.may_have_been_held() {
             if self.bus.call_is_held(key, &call.call).await? {
                 let deliveries = u32::try_from(delivery.delivered).unwrap_or(u32::MAX);
                 return Ok(Settle::Retry(HELD_AGAIN_AFTER.saturating_mul(deliveries)));
             }
-            // Nobody said so, which took a while: the log is asked again.
+            // Its result may wait for the loop.
+            if self.bus.waits(key, &[Verb::ProvideToolResult], &command_id(call)?).await? {
+                return Ok(Settle::Done);
+            }
+            // That took a while: the log is asked again.
             if let Some(settle) = self.not_now(&work).await? {
                 return Ok(settle);
             }
@@ -181,7 +185,8 @@ impl Calls {
             }
         }
         let Work { key, call, delivered, .. } = *work;
-        let dispatch = Dispatch { bus: &self.bus, key, call, item, delivered, timeout, cancelled };
+        let known = self.schemas.knows(&tool);
+        let dispatch = Dispatch { bus: &self.bus, key, call, item, delivered, timeout, known, cancelled };
         Ok(dispatch.run().await)
     }
 

@@ -96,6 +96,8 @@ impl Catalogue {
         for (key, value) in self.bus.transport().kv_list(Bucket::Tools, "*.*").await? {
             let tenant = key.split_once('.').and_then(|(tenant, _)| TenantId::new(tenant).ok());
             if let (Some(tenant), Ok(spec)) = (tenant, serde_json::from_slice::<ToolSpec>(&value)) {
+                // Whoever wrote it has compiled it; where that cannot be done again, the tool checks for itself.
+                let _unusable = self.schemas.learn(&(tenant.clone(), spec.name.clone()), &spec.parameters);
                 self.known.inherit(tenant, spec);
             }
         }
@@ -134,10 +136,20 @@ impl Catalogue {
         };
         let mut answers = answers.take(ANSWERS_MAX);
         let end = Instant::now() + GATHER;
-        while let Ok(Some(heard)) = timeout_at(end, answers.next()).await {
-            let Heard::Message(message) = heard else {
-                return Err(BusError::Unavailable("the connection was lost during a poll".to_owned()));
+        let mut heard_any = false;
+        loop {
+            let message = match timeout_at(end, answers.next()).await {
+                Ok(Some(Heard::Message(message))) => message,
+                Ok(Some(Heard::Gap)) => {
+                    return Err(BusError::Unavailable("the connection was lost during a poll".to_owned()));
+                }
+                // The server said that there is nobody, or nobody else.
+                Ok(None) => break,
+                Err(_) if heard_any => break,
+                // Neither an answer nor that there is none: perhaps this connection carries nothing any more.
+                Err(_) => return Err(BusError::Timeout { what: "poll of the tools".to_owned() }),
             };
+            heard_any = true;
             for described in describe::read(&message.payload) {
                 match described {
                     Described::Tool(tenant, spec) => {

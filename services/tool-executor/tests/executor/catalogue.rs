@@ -102,3 +102,31 @@ async fn arguments_that_do_not_fit_the_schema_reach_the_model_and_not_the_tool()
     assert!(result.content.ends_with("at /n: 1 is not of type \"string\""), "{}", result.content);
     assert!(asked.is_left_alone().await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_nobody_serves_just_now_is_waited_for() {
+    for comes_back in [true, false] {
+        let world = World::new().await;
+        let (executor, _life) = world.executor("a").await;
+        world.until(async || executor.readiness().is_ready().then_some(())).await;
+        let (playing, tool) = play(&world.server, "{\"type\":\"object\"}").await;
+        futures::join!(tool, async {
+            until(&world, &["act"]).await;
+            // In the catalogue, and nobody listens to its calls.
+            let began = Instant::now();
+            world.publish(&world.item(EffectClass::AtMostOnce)).await;
+            if comes_back {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                let mut back = world.tool().await;
+                let request = back.asked().await;
+                back.answer(&request, &[], b"done").await;
+                assert_eq!(world.result().await.outcome, Outcome::Ok);
+            } else {
+                let result = world.result().await;
+                assert_eq!((result.outcome, result.code), (Outcome::Error, Some(ErrorCode::NoToolAvailable)));
+                assert_eq!(began.elapsed().as_secs(), 5, "{:?}", began.elapsed());
+            }
+            playing.abort();
+        });
+    }
+}

@@ -105,7 +105,7 @@ impl World {
     }
 
     pub(crate) async fn publish(&self, item: &ToolItem) {
-        self.bus.publish_tool_item(&self.key, item).await.unwrap();
+        self.bus.publish_tool_item(&self.key, item, bus::work::Publication::First).await.unwrap();
     }
 
     pub(crate) async fn tool(&self) -> Tool {
