@@ -14,6 +14,7 @@ mod python_tool;
 mod reload;
 mod resume;
 mod scenarios;
+mod storage;
 mod survey;
 mod trace;
 mod workspace;
