@@ -97,26 +97,27 @@ impl Pair {
 
     /// What both say.
     async fn act(&mut self, act: &Act) -> anyhow::Result<(String, String)> {
-        match act {
-            Act::Pull { queue, max } => {
-                let (other, there) = self.twin.pull(*queue, *max, Duration::ZERO).await?;
-                Ok((self.real.pull_like(*queue, *max, there).await?, other))
-            }
-            // nats-server takes it for purged and for acknowledged, in an order left to chance, and its floor follows.
-            Act::Purge { at } if self.drawn && self.twin.holds_alone(*at).await? => {
-                Ok((LEFT_OUT.into(), LEFT_OUT.into()))
-            }
-            Act::Depth { queue } => {
-                let other = self.twin.act(act).await?;
-                Ok((self.real.depth_like(*queue, &other).await?, other))
-            }
-            Act::Await { .. } => {
-                let both = tokio::try_join!(self.real.act(act), self.twin.act(act))?;
-                self.touched = Instant::now();
-                Ok(both)
-            }
-            act => Ok((self.real.act(act).await?, self.twin.act(act).await?)),
+        if let Act::Pull { queue, max } = act {
+            let (other, there) = self.twin.pull(*queue, *max, Duration::ZERO).await?;
+            return Ok((self.real.pull_like(*queue, *max, there).await?, other));
         }
+        if let Act::Depth { queue } = act {
+            let other = self.twin.act(act).await?;
+            return Ok((self.real.depth_like(*queue, &other).await?, other));
+        }
+        if let Act::Await { .. } = act {
+            let both = tokio::try_join!(self.real.act(act), self.twin.act(act))?;
+            self.touched = Instant::now();
+            return Ok(both);
+        }
+        // nats-server takes it for purged and for acknowledged, in an order left to chance, and its floor follows.
+        if let Act::Purge { at } = act
+            && self.drawn
+            && self.twin.holds_alone(*at).await?
+        {
+            return Ok((LEFT_OUT.to_owned(), LEFT_OUT.to_owned()));
+        }
+        Ok((self.real.act(act).await?, self.twin.act(act).await?))
     }
 }
 

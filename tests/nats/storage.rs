@@ -7,6 +7,7 @@ use ailoop_tests::nats::{Limits, NatsCluster, NatsServer};
 use anyhow::{Context, bail, ensure};
 use async_nats::Client;
 use bus::transport::Appended;
+use bus::work::Publication;
 use bus::{Bus, BusError, Claim, Committed, Inbox, Read};
 use bytes::Bytes;
 use contract::ids::{CallAttempt, CallId, ToolName};
@@ -74,10 +75,8 @@ impl Write {
             }
             Item => bus.publish_tool_item(session, &item().map_err(malformed)?, Publication::First).await,
             Entry => transport.kv_put(Bucket::Sessions, &name, "{}".into()).await,
-            NewEntry => match transport.kv_create(Bucket::Tools, &name, "{}".into()).await? {
-                true => Ok(()),
-                false => Err(BusError::Malformed("there is said to be an entry".to_owned())),
-            },
+            NewEntry if transport.kv_create(Bucket::Tools, &name, "{}".into()).await? => Ok(()),
+            NewEntry => Err(BusError::Malformed("there is said to be an entry".to_owned())),
             ClaimCall => match bus.claim(session, &call().call, "me").await? {
                 Claim::Mine => Ok(()),
                 Claim::Theirs => Err(BusError::Malformed("somebody else is said to hold it".to_owned())),

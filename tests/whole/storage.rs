@@ -42,7 +42,7 @@ async fn a_session_whose_log_is_full_goes_on_when_there_is_room() -> anyhow::Res
         ensure!(fleet.bus.head(&key("other")?, Read::Leader).await?.is_none(), "a session without room for it");
         Ok(fleet.bus.repair().await?)
     };
-    let ((sent, started), mended) = soon("both are done", async { tokio::join!(asked, mend) }).await?;
+    let ((sent, started), mended) = soon("both are done", Box::pin(async { tokio::join!(asked, mend) })).await?;
     mended?;
     ensure!(sent?.done && started?.done);
     let turn = soon("the turn", watching.until("turn.completed", |data| data["turn"] == 2)).await??;
