@@ -7,6 +7,7 @@ mod connect;
 mod fit;
 pub mod mail;
 mod schema;
+mod trouble;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use call::{Calls, Cancels};
 use mail::{MailConfig, MailTools, PostOffice};
 use schema::Schemas;
 pub use service::clock::{Clock, SystemClock};
+use trouble::Trouble;
 
 /// The `executor` section of the configuration.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -89,12 +91,13 @@ impl Executor {
             None => None,
         };
         let (tasks, readiness) = (Tasks::new(), Readiness::new("executor"));
-        let (cancels, schemas) = (Cancels::default(), Schemas::default());
+        let (cancels, schemas, trouble) = (Cancels::default(), Schemas::default(), Trouble::default());
         let own = config.builtin.iter().flat_map(BuiltinTools::names);
         let own = own.chain(config.mail.iter().flat_map(MailTools::names)).collect();
-        tasks.spawn("catalogue", catalogue::run(bus.clone(), schemas.clone(), own, tasks.token(), readiness.clone()));
+        let (known, ending, ready) = (schemas.clone(), tasks.token(), readiness.clone());
+        tasks.spawn("catalogue", catalogue::run(bus.clone(), known, trouble.clone(), own, ending, ready));
         tasks.spawn("cancels", cancels.clone().listen(bus.clone(), tasks.token()));
-        let calls = Calls::new(bus.clone(), clock, cancels, schemas);
+        let calls = Calls::new(bus.clone(), clock, cancels, schemas, trouble);
         let worker = Worker::start(bus, Queue::Tool, config.concurrency, Arc::new(calls));
         Ok(Self { worker, tasks, builtin, mail, readiness })
     }

@@ -13,14 +13,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::reply::{Answer, Reply, read};
+use crate::trouble::Trouble;
 
 /// How often a call that may run again is sent once more after its answer may have been lost.
 const RESENDS_MAX: u32 = 3;
 /// Pause before that.
 const RESEND_AFTER: Duration = Duration::from_millis(200);
-/// How long a tool of the catalogue that nobody serves just now is waited for: a client is back within a few seconds after its
-/// server restarted, and so is a new process of it.
-const BACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// A call that may be dispatched.
 pub(crate) struct Dispatch<'a> {
@@ -32,8 +30,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) delivered: u64,
     /// How long the tool has.
     pub(crate) timeout: Duration,
-    /// Whether the catalogue knows the tool.
-    pub(crate) known: bool,
+    /// What tells how long a tool of the catalogue that nobody serves just now is worth waiting for.
+    pub(crate) trouble: Option<&'a Trouble>,
     pub(crate) cancelled: &'a CancellationToken,
 }
 
@@ -57,7 +55,7 @@ impl Dispatch<'_> {
     pub(crate) async fn run(&self) -> Option<Answer> {
         let deadline = Instant::now() + self.timeout;
         let mut resends = 0;
-        let mut back = None;
+        let mut missed = None;
         // Replies of an earlier try still count: a tool that takes effect once may answer either.
         let mut replies = futures::stream::SelectAll::new();
         loop {
@@ -79,7 +77,7 @@ impl Dispatch<'_> {
             match waited {
                 Waited::Answered(answer) => return Some(answer),
                 // The server says so: nobody has got the call, of whatever class it is.
-                Waited::NoTool if self.may_come_back(&mut back, deadline) => self.rest().await,
+                Waited::NoTool if self.may_come_back(&mut missed, deadline) => self.rest().await,
                 Waited::NoTool => return Some(no_tool(self.item.tool.as_str(), resends > 0)),
                 Waited::Lost if self.repeatable() && resends < RESENDS_MAX => {
                     resends += 1;
@@ -102,11 +100,12 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Whether a tool that nobody serves is worth waiting for. `back` is until when, from the first time on.
-    fn may_come_back(&self, back: &mut Option<Instant>, deadline: Instant) -> bool {
+    /// Whether a tool that nobody serves since `missed` is worth waiting for.
+    fn may_come_back(&self, missed: &mut Option<Instant>, deadline: Instant) -> bool {
         let now = Instant::now();
-        let until = *back.get_or_insert(now + BACK_WITHIN);
-        self.known && !self.cancelled.is_cancelled() && now < until.min(deadline)
+        let missed = *missed.get_or_insert(now);
+        let until = self.trouble.map_or(missed, |trouble| trouble.back_until(missed));
+        !self.cancelled.is_cancelled() && now < until.min(deadline)
     }
 
     async fn rest(&self) {

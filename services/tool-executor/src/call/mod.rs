@@ -28,6 +28,7 @@ use unsent::Unsent;
 
 use crate::Clock;
 use crate::schema::Schemas;
+use crate::trouble::Trouble;
 
 /// Pause before an item that the bus could not serve comes again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -46,6 +47,7 @@ pub(crate) struct Calls {
     clock: Arc<dyn Clock>,
     cancels: Cancels,
     schemas: Schemas,
+    trouble: Trouble,
     unsent: Unsent,
 }
 
@@ -58,8 +60,8 @@ struct Work<'a> {
 }
 
 impl Calls {
-    pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, cancels: Cancels, schemas: Schemas) -> Self {
-        Self { bus, clock, cancels, schemas, unsent: Unsent::default() }
+    pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, cancels: Cancels, schemas: Schemas, trouble: Trouble) -> Self {
+        Self { bus, clock, cancels, schemas, trouble, unsent: Unsent::default() }
     }
 
     async fn settle(&self, delivery: &Delivery) -> Result<Settle, BusError> {
@@ -185,8 +187,9 @@ impl Calls {
             }
         }
         let Work { key, call, delivered, .. } = *work;
-        let known = self.schemas.knows(&tool);
-        let dispatch = Dispatch { bus: &self.bus, key, call, item, delivered, timeout, known, cancelled };
+        // A tool that was never there will not come back.
+        let trouble = self.schemas.knows(&tool).then_some(&self.trouble);
+        let dispatch = Dispatch { bus: &self.bus, key, call, item, delivered, timeout, trouble, cancelled };
         Ok(dispatch.run().await)
     }
 

@@ -20,6 +20,7 @@ use describe::Described;
 use known::{Change, Key, Known};
 
 use crate::schema::Schemas;
+use crate::trouble::Trouble;
 
 /// Pause between polls: with [`GATHER`] it keeps "found within two seconds" also for a tool that may not announce itself.
 const POLL_EVERY: Duration = Duration::from_secs(1);
@@ -34,9 +35,16 @@ const COMPLAINTS_MAX: usize = 1_000;
 
 /// Keeps the catalogue until it is told to end. `ready` is set after the first poll that found the tools of this very
 /// process: their subscriptions may reach the server after the first question.
-pub(crate) async fn run(bus: Bus, schemas: Schemas, own: BTreeSet<Key>, ending: CancellationToken, ready: Readiness) {
-    let mut catalogue =
-        Catalogue { bus, known: Known::default(), schemas, own, complaints: BTreeSet::new(), trouble: Instant::now() };
+pub(crate) async fn run(
+    bus: Bus,
+    schemas: Schemas,
+    trouble: Trouble,
+    own: BTreeSet<Key>,
+    ending: CancellationToken,
+    ready: Readiness,
+) {
+    let (known, complaints, began) = (Known::default(), BTreeSet::new(), Instant::now());
+    let mut catalogue = Catalogue { bus, known, schemas, own, complaints, trouble, began };
     ending.run_until_cancelled(catalogue.keep(ready)).await;
 }
 
@@ -47,7 +55,8 @@ struct Catalogue {
     /// Tools of this process that were not found yet.
     own: BTreeSet<Key>,
     complaints: BTreeSet<(String, String)>,
-    trouble: Instant,
+    trouble: Trouble,
+    began: Instant,
 }
 
 impl Catalogue {
@@ -69,25 +78,40 @@ impl Catalogue {
             match polled.await {
                 Ok(()) if self.own.is_empty() => ready.set(true),
                 Ok(()) => {
-                    settle(&mut announced).await;
+                    self.settle(&mut announced).await;
                     continue;
                 }
                 Err(error) => {
-                    self.trouble = Instant::now();
+                    self.trouble.note();
                     tracing::warn!(%error, "tool catalogue not refreshed");
                 }
             }
             tokio::select! {
                 () = sleep_until(began + POLL_EVERY) => {}
                 heard = next(&mut announced) => match heard {
-                    Some(Heard::Message(_)) => settle(&mut announced).await,
-                    Some(Heard::Gap) => self.trouble = Instant::now(),
+                    Some(Heard::Message(_)) => self.settle(&mut announced).await,
+                    Some(Heard::Gap) => self.trouble.note(),
                     None => {
                         announced = None;
                         sleep_until(began + POLL_EVERY).await;
                     }
                 },
             }
+        }
+    }
+
+    /// Waits a moment and forgets the announcements that came meanwhile.
+    async fn settle(&self, announced: &mut Option<Subscription>) {
+        let forget = async {
+            while let Some(heard) = next(announced).await {
+                if matches!(heard, Heard::Gap) {
+                    self.trouble.note();
+                }
+            }
+        };
+        tokio::select! {
+            () = sleep(SETTLE) => {}
+            () = forget => {}
         }
     }
 
@@ -107,7 +131,8 @@ impl Catalogue {
     async fn poll(&mut self) -> Result<(), BusError> {
         let found = self.gather().await?;
         self.own.retain(|tool| !found.contains_key(tool));
-        for change in self.known.observe(&found, Instant::now(), self.trouble) {
+        let trouble = self.trouble.last().unwrap_or(self.began);
+        for change in self.known.observe(&found, Instant::now(), trouble) {
             match &change {
                 Change::Put(tenant, spec) => {
                     self.bus.put_tool(tenant, spec).await?;
@@ -197,13 +222,5 @@ async fn next(announced: &mut Option<Subscription>) -> Option<Heard> {
     match announced {
         Some(heard) => heard.next().await,
         None => std::future::pending().await,
-    }
-}
-
-/// Waits a moment and forgets the announcements that came meanwhile.
-async fn settle(announced: &mut Option<Subscription>) {
-    tokio::select! {
-        () = sleep(SETTLE) => {}
-        () = async { while next(announced).await.is_some() {} } => {}
     }
 }
