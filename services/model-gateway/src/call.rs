@@ -112,8 +112,8 @@ async fn take(
     for delta in deltas {
         reply.add(delta)?;
         first.get_or_insert_with(Instant::now);
-        viewers.show(delta).await;
     }
+    viewers.show(deltas).await;
     Ok(())
 }
 

@@ -24,6 +24,8 @@ pub struct Viewers<'a> {
     shown: Splitter,
     /// Names of the reply's calls by slot; none for those that viewers do not see.
     calls: Vec<Option<String>>,
+    /// A call whose name nobody was told yet.
+    unnamed: Option<u32>,
     view: Shared,
     /// Messages so far, chunks and partial calls.
     sent: u64,
@@ -60,7 +62,7 @@ impl<'a> Viewers<'a> {
     /// The viewers of one call.
     pub fn new(bus: &'a Bus, clock: &'a dyn Clock, job: &'a Job, view: Shared) -> Self {
         let chunker = Chunker::new(&job.item.streaming);
-        Self { bus, clock, job, chunker, shown: Splitter::default(), calls: Vec::new(), view, sent: 0 }
+        Self { bus, clock, job, chunker, shown: Splitter::default(), calls: Vec::new(), unnamed: None, view, sent: 0 }
     }
 
     /// When gathered pieces go out at the latest.
@@ -73,31 +75,46 @@ impl<'a> Viewers<'a> {
         self.sent
     }
 
-    /// Shows a delta, now or a little later. Without streaming nothing but the end is shown.
-    pub async fn show(&mut self, delta: &Delta) {
+    /// Shows deltas that came together, now or a little later. Without streaming nothing but the end is shown.
+    pub async fn show(&mut self, deltas: &[Delta]) {
         if !self.job.item.streaming.enabled {
             return;
         }
         let mut out = Vec::new();
+        for delta in deltas {
+            self.gather(delta, &mut out);
+        }
+        self.name(&mut out);
+        self.publish(out).await;
+    }
+
+    fn gather(&mut self, delta: &Delta, out: &mut Vec<(Lane, String)>) {
         match delta {
-            Delta::Text(text) => self.chunker.add(Lane::Text, &self.shown.push(text), &mut out),
-            Delta::Reasoning(text) => self.chunker.add(Lane::Reasoning, text, &mut out),
+            Delta::Text(text) => self.chunker.add(Lane::Text, &self.shown.push(text), out),
+            Delta::Reasoning(text) => self.chunker.add(Lane::Reasoning, text, out),
             Delta::Call(call) => {
                 let slot = call.slot as usize;
                 if self.calls.len() <= slot {
                     self.calls.resize(slot + 1, None);
                 }
                 if let (None, Some(name)) = (&self.calls[slot], &call.name) {
+                    self.name(out);
                     self.calls[slot] = Some(name.clone());
-                    // The name is news by itself, before any argument.
-                    self.chunker.flush(&mut out);
-                    out.push((Lane::Call(call.slot), String::new()));
+                    self.unnamed = Some(call.slot);
                 }
-                self.chunker.add(Lane::Call(call.slot), &call.arguments, &mut out);
+                self.chunker.add(Lane::Call(call.slot), &call.arguments, out);
             }
             Delta::Usage(_) | Delta::Model(_) | Delta::Finish { .. } => {}
         }
-        self.publish(out).await;
+    }
+
+    /// A call's name is news by itself: it goes out at once, with those of its arguments that came with it.
+    fn name(&mut self, out: &mut Vec<(Lane, String)>) {
+        let Some(slot) = self.unnamed.take() else { return };
+        self.chunker.flush(out);
+        if !out.iter().any(|(lane, _)| *lane == Lane::Call(slot)) {
+            out.push((Lane::Call(slot), String::new()));
+        }
     }
 
     /// Sends what was gathered.
@@ -112,8 +129,15 @@ impl<'a> Viewers<'a> {
         let mut out = Vec::new();
         self.chunker.add(Lane::Text, &std::mem::take(&mut self.shown).finish().0, &mut out);
         self.chunker.flush(&mut out);
+        let rest = match out.pop() {
+            Some((Lane::Text, rest)) => rest,
+            other => {
+                out.extend(other);
+                String::new()
+            }
+        };
         self.publish(out).await;
-        self.chunk(Channel::Text, String::new(), true).await;
+        self.chunk(Channel::Text, rest, true).await;
     }
 
     async fn publish(&mut self, out: Vec<(Lane, String)>) {
