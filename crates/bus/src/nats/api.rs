@@ -131,11 +131,12 @@ impl Nats {
             headers.push((EXPECTED_LAST.to_owned(), expected.to_string()));
         }
         let bytes = payload.len();
-        let answer = self.js_raw(subject, headers, payload, ANSWER_MAX).await.map_err(|error| match error {
-            BusError::Timeout { what } => {
-                BusError::Timeout { what: format!("{what} (nats-server's log may say why: a full disk, for example)") }
+        let answer = self.js_raw(subject, headers, payload, ANSWER_MAX).await.map_err(|error| {
+            if let BusError::Timeout { what } = error {
+                let what = format!("{what} (nats-server's log may say why: a full disk, for example)");
+                return BusError::Timeout { what };
             }
-            error => error,
+            error
         })?;
         let Published { error, seq, duplicate } = crate::log::parse(&answer)?;
         match error {
