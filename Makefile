@@ -7,11 +7,11 @@ PROMPT ?= Survey this directory and write a report
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-FAULTS ?= 100
+FAULTS ?= $(if $(HOURS),1000000,1000)
 FUZZ_SECONDS ?= 600
 OPERATIONS ?= 100000
 
-.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos drain bench clean
+.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm drain bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -52,8 +52,15 @@ fuzz: ## Feed what reads foreign bytes with random ones, FUZZ_SECONDS (600) for 
 bench: setup ## Measure the loop, next to what as many raw messages cost; about two minutes
 	@$(CARGO) run --quiet --release --locked --package bench
 
-chaos: setup ## Kill, freeze and restart real processes at random, under load; FAULTS=... how often
-	AILOOP_CHAOS_FAULTS=$(FAULTS) $(CARGO) test --quiet --locked --package ailoop-tests --test chaos -- --nocapture
+chaos: setup ## Every fault at every step, on one nats-server and on three: FAULTS=1000 in all, or HOURS=8; goes on where it ended
+	AILOOP_CHAOS_FAULTS=$(FAULTS) AILOOP_CHAOS_FLEETS=4 AILOOP_CHAOS_NODES=1,3 AILOOP_CHAOS_FILE=$(CURDIR)/target/chaos/rows.jsonl \
+	$(if $(HOURS),AILOOP_CHAOS_HOURS=$(HOURS)) $(CARGO) test --quiet --locked --package ailoop-tests --test chaos every_step -- --nocapture
+
+leaders: setup ## Kill the leader of a stream every 10 s for five minutes, on three nats-servers under load
+	AILOOP_LEADERS_SECONDS=300 $(CARGO) test --quiet --locked --package ailoop-tests --test chaos leaders -- --nocapture
+
+storm: setup ## Users who interfere, models that fail, processes that die at random: 100 faults
+	AILOOP_STORM_FAULTS=100 $(CARGO) test --quiet --locked --package ailoop-tests --test storm -- --nocapture
 
 drain: setup ## Restart every replica in turn under load: 100 sessions, one replica every 20 s
 	AILOOP_DRAIN_SESSIONS=100 AILOOP_DRAIN_EVERY=20 $(CARGO) test --quiet --locked --package ailoop-tests --test drain -- --nocapture

@@ -34,8 +34,10 @@ pub(crate) struct Row {
     pub(crate) wrong: Option<String>,
     /// From the fault to the session's next commit, milliseconds.
     pub(crate) resumed_ms: u64,
-    /// Sessions that nobody held who was struck, and the longest time between two of their commits, milliseconds.
+    /// Sessions of which nothing was held by who was struck; those that waited as long as for an ack wait all the same; and
+    /// the longest time between two of their commits, milliseconds.
     pub(crate) others: usize,
+    pub(crate) others_waited: usize,
     pub(crate) others_gap_ms: u64,
     /// Replies that were asked for again although they were stored: only one who was late may do this.
     pub(crate) paid_again: usize,
@@ -165,8 +167,11 @@ pub(crate) fn report(rows: &[Row]) -> anyhow::Result<String> {
 }
 
 fn by_fault(page: &mut String, rows: &[&Row]) -> anyhow::Result<()> {
-    writeln!(page, "| what | how often | wrong | p50 | p99 | longest | others: longest pause | paid again |")?;
-    writeln!(page, "|---|--:|--:|--:|--:|--:|--:|--:|")?;
+    writeln!(
+        page,
+        "| what | how often | wrong | p50 | p99 | longest | others that waited | their longest pause | paid again |"
+    )?;
+    writeln!(page, "|---|--:|--:|--:|--:|--:|--:|--:|--:|")?;
     for (target, fault) in FAULTS {
         let of = |row: &&&Row| row.target == target.to_string() && row.fault == fault.to_string();
         let rows: Vec<&&Row> = rows.iter().filter(of).collect();
@@ -175,11 +180,15 @@ fn by_fault(page: &mut String, rows: &[&Row]) -> anyhow::Result<()> {
         }
         let times: Vec<u64> = rows.iter().map(|row| row.resumed_ms).collect();
         let wrong = rows.iter().filter(|row| row.wrong.is_some()).count();
+        let sum = |of: fn(&Row) -> usize| rows.iter().map(|row| of(row)).sum::<usize>();
         let others = match target {
-            Target::Service => seconds(rows.iter().map(|row| row.others_gap_ms).max().unwrap_or_default()),
-            Target::Server => "-".to_owned(),
+            Target::Service => {
+                let longest = seconds(rows.iter().map(|row| row.others_gap_ms).max().unwrap_or_default());
+                format!("{} of {} | {longest}", sum(|row| row.others_waited), sum(|row| row.others))
+            }
+            Target::Server => "- | -".to_owned(),
         };
-        let again: usize = rows.iter().map(|row| row.paid_again).sum();
+        let again = sum(|row| row.paid_again);
         writeln!(
             page,
             "| {target}: {fault} | {} | {wrong} | {} | {} | {} | {others} | {again} |",

@@ -9,9 +9,10 @@ use ailoop_tests::workshop::EFFECTS;
 use ailoop_tests::{fleet as tests, judge};
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
+use contract::streams::Stream;
 use contract::subject;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::book::{Book, Cell, Row};
 use crate::life::{Trouble, User};
@@ -27,17 +28,25 @@ const OTHERS: usize = 3;
 const REACHED_MAX: Duration = Duration::from_secs(20);
 /// How long mending may take.
 const MENDED_MAX: Duration = Duration::from_secs(90);
-/// A session that nobody held who was struck must not wait as long as for an ack wait (5 s).
-const OTHERS_GAP_MAX: Duration = Duration::from_secs(4);
+/// A session of whose items none was held by who was struck goes on, unless an item of it was on its way to it just then and
+/// waits for its ack wait of 5 s. So does a pause count that is nearly as long,
+const WAITED: Duration = Duration::from_secs(4);
+/// and a longer one has another cause.
+const OTHERS_GAP_MAX: Duration = Duration::from_secs(7);
 /// How long a session may take to go on after a SIGKILL, on a busy machine.
 const RESUME_MAX: Duration = Duration::from_secs(20);
+
+/// Sessions that run while leaders are killed.
+const LEADERLESS: usize = 8;
+/// The streams whose leaders are killed, in turn.
+const LED: [Stream; 4] = [Stream::Log, Stream::Control, Stream::Model, Stream::Tool];
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Strikes until the book is full; a fleet in which something went wrong is replaced by a new one.
 pub(crate) async fn run(book: &Book, nodes: usize, failures: &Path) -> anyhow::Result<()> {
     while let Some(cell) = book.next(nodes) {
-        let mut fleet = Fleet::start(nodes).await?;
+        let mut fleet = Fleet::start(nodes, OTHERS).await?;
         let mut next = Some(cell);
         while let Some(cell) = next {
             let row = fleet.strike(cell).await;
@@ -75,7 +84,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    async fn start(nodes: usize) -> anyhow::Result<Self> {
+    async fn start(nodes: usize, busy: usize) -> anyhow::Result<Self> {
         let scratch = tempfile::TempDir::with_prefix("ailoop-chaos-")?;
         let model = Arc::new(Model::start().await?);
         let stage = Stage::start(nodes, &model.server).await?;
@@ -83,7 +92,7 @@ impl Fleet {
         tests::knows(&stage.bus, &EFFECTS.map(Effect::as_str)).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let mut others = JoinSet::new();
-        for _ in 0..OTHERS {
+        for _ in 0..busy {
             others.spawn(keep_busy(stage_user(&stage), stop.clone()));
         }
         let (effects, troubles) = (Arc::new(effects), Arc::default());
@@ -94,8 +103,8 @@ impl Fleet {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    fn witnesses(&self, cell: Cell) -> Witnesses<'_> {
-        let lossy = cell.target == Target::Server || matches!(cell.fault, Fault::Silence | Fault::Cut);
+    fn witnesses(&self, target: Target, fault: Fault) -> Witnesses<'_> {
+        let lossy = target == Target::Server || matches!(fault, Fault::Silence | Fault::Cut);
         let Stage { bus, wires, .. } = &self.stage;
         Witnesses { bus, wires, effects: &self.effects, model: &self.model, lossy }
     }
@@ -110,6 +119,7 @@ impl Fleet {
             wrong: None,
             resumed_ms: 0,
             others: 0,
+            others_waited: 0,
             others_gap_ms: 0,
             paid_again: 0,
         };
@@ -139,13 +149,13 @@ impl Fleet {
         let held = self.stage.proxy(cell.step.service, fired.number)?.noted();
         let trouble = Trouble { from: fired.at, to: SystemTime::now(), held };
 
-        let commits = self.witnesses(cell).judge(&session, 2).await.context(session.clone())?;
+        let commits = self.witnesses(cell.target, cell.fault).judge(&session, 2).await.context(session.clone())?;
         let time = resumed(&commits, fired.at);
         row.resumed_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         if cell.fault == Fault::Kill {
             ensure!(time < RESUME_MAX, "{session} went on after {time:?}");
         }
-        row.paid_again = self.witnesses(cell).paid_again(&session);
+        row.paid_again = self.witnesses(cell.target, cell.fault).paid_again(&session);
         // One who was late had asked whether the call was open before the reply was stored.
         let late = matches!(cell.fault, Fault::Freeze | Fault::Silence | Fault::Slow);
         ensure!(late || row.paid_again == 0, "{session}: a reply that was stored was asked for again");
@@ -153,32 +163,74 @@ impl Fleet {
         self.judge_others(cell, &trouble, row).await
     }
 
-    /// Lets the others end, judges them, and starts new ones.
-    async fn judge_others(&mut self, cell: Cell, trouble: &Trouble, row: &mut Row) -> anyhow::Result<()> {
+    /// Lets the others end; returns the sessions that they had.
+    async fn rest(&mut self) -> anyhow::Result<Vec<String>> {
         self.stop.store(true, Ordering::Relaxed);
         let mut lived = Vec::new();
         while let Some(other) = self.others.join_next().await {
             lived.extend(other??);
         }
+        Ok(lived)
+    }
+
+    /// Lets the others end, judges them, and starts new ones.
+    async fn judge_others(&mut self, cell: Cell, trouble: &Trouble, row: &mut Row) -> anyhow::Result<()> {
+        let lived = self.rest().await?;
         self.stop.store(false, Ordering::Relaxed);
         for _ in 0..OTHERS {
             self.others.spawn(keep_busy(stage_user(&self.stage), self.stop.clone()));
         }
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner).push(trouble.clone());
         for session in lived {
-            let commits = self.witnesses(cell).judge(&session, 1).await.with_context(|| session.clone())?;
+            let commits =
+                self.witnesses(cell.target, cell.fault).judge(&session, 1).await.with_context(|| session.clone())?;
             let touched = trouble.held.iter().any(|item| of(item, &session));
             // Everybody waits for a server; a request that dies with its composer or edge is not an item.
             let apart = cell.target == Target::Service && !touched && !matches!(cell.step.service, "composer" | "edge");
             if apart {
                 let longest = gap(&commits, trouble.from, trouble.to);
                 row.others += 1;
+                row.others_waited += usize::from(longest > WAITED);
                 row.others_gap_ms = row.others_gap_ms.max(u64::try_from(longest.as_millis()).unwrap_or(u64::MAX));
                 ensure!(longest < OTHERS_GAP_MAX, "{session} stood still for {longest:?} and nobody held it");
             }
         }
         Ok(())
     }
+}
+
+/// Kills the leader of one stream after the other, each `every`, for so long, on three servers under load.
+pub(crate) async fn kill_leaders(length: Duration, every: Duration) -> anyhow::Result<()> {
+    let mut fleet = Fleet::start(3, LEADERLESS).await?;
+    let began = Instant::now();
+    let mut kills = 0;
+    for stream in LED.into_iter().cycle() {
+        if began.elapsed() + every > length {
+            break;
+        }
+        let next = Instant::now() + every;
+        fleet.stage.kill_leader(stream).await?;
+        kills += 1;
+        sleep_until(next).await;
+    }
+    let lived = fleet.rest().await?;
+    let mut longest = Duration::ZERO;
+    for session in &lived {
+        let commits = fleet.witnesses(Target::Server, Fault::Kill).judge(session, 1).await;
+        let commits = commits.with_context(|| session.clone())?;
+        let to = SystemTime::now();
+        longest = longest.max(gap(&commits, SystemTime::UNIX_EPOCH, to));
+    }
+    judge::requests(&fleet.model.server.asked())?;
+    #[allow(clippy::print_stderr, reason = "the figures of a long run")]
+    {
+        let (sessions, took) = (lived.len(), began.elapsed());
+        eprintln!(
+            "{kills} leaders killed in {took:?}: {sessions} sessions, all as they should be; longest pause {longest:?}"
+        );
+    }
+    ensure!(lived.len() >= LEADERLESS, "only {} sessions came to their end", lived.len());
+    Ok(())
 }
 
 fn stage_user(stage: &Stage) -> User {

@@ -34,6 +34,10 @@ const FAULTS: usize = 12;
 /// Fleets at the same time.
 const FLEETS: usize = 2;
 
+/// How long leaders of streams are killed in a short run, and how often.
+const LEADERS_SECONDS: u64 = 30;
+const LEADERS_EVERY: Duration = Duration::from_secs(10);
+
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
     service::config::env(name)?.parse().ok()
 }
@@ -64,6 +68,12 @@ async fn every_step_survives_every_fault() -> anyhow::Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaders_die_one_after_the_other() -> anyhow::Result<()> {
+    let length = setting("AILOOP_LEADERS_SECONDS").unwrap_or(LEADERS_SECONDS);
+    fleet::kill_leaders(Duration::from_secs(length), LEADERS_EVERY).await
+}
+
 #[test]
 fn a_report_names_what_is_wrong() -> anyhow::Result<()> {
     let row = |fault: &str, wrong: Option<&str>, resumed_ms| Row {
@@ -75,13 +85,14 @@ fn a_report_names_what_is_wrong() -> anyhow::Result<()> {
         wrong: wrong.map(str::to_owned),
         resumed_ms,
         others: 1,
+        others_waited: 0,
         others_gap_ms: 400,
         paid_again: 0,
     };
     let page = report(&[row("kill", None, 5_400), row("kill", Some("input lost"), 100), row("cut", None, 1_000)])?;
     let line = page.lines().find(|line| line.starts_with("| gateway | a model call comes")).context("its line")?;
     assert!(line.contains("| **1 of 2 wrong** |") && line.contains("| 1.0 |"), "{line}");
-    assert!(page.contains("| service: kill | 2 | 1 | 0.1 | 5.4 | 5.4 | 0.4 | 0 |"), "{page}");
+    assert!(page.contains("| service: kill | 2 | 1 | 0.1 | 5.4 | 5.4 | 0 of 2 | 0.4 | 0 |"), "{page}");
     assert!(page.contains("input lost"), "{page}");
     Ok(())
 }

@@ -62,12 +62,12 @@ impl Servers {
         }
     }
 
-    /// The one that leads the log.
-    async fn leader(&self) -> usize {
+    /// The one that leads a stream.
+    async fn leader(&self, stream: Stream) -> usize {
         match self {
             Self::One(_) => 0,
             // Between two leaders any will do.
-            Self::Three(cluster) => cluster.leader(Stream::Log).await.ok().flatten().unwrap_or(0),
+            Self::Three(cluster) => cluster.leader(stream).await.ok().flatten().unwrap_or(0),
         }
     }
 
@@ -175,6 +175,14 @@ impl Stage {
         }
     }
 
+    /// Kills the server that leads a stream, and starts it again when another one leads.
+    pub(crate) async fn kill_leader(&mut self, stream: Stream) -> anyhow::Result<()> {
+        let leader = self.servers.leader(stream).await;
+        self.servers.node(leader).kill();
+        sleep(self.servers.away()).await;
+        self.servers.node(leader).resume().await
+    }
+
     async fn strike_service(&mut self, fault: Fault, place: usize) -> anyhow::Result<()> {
         let member = &mut self.members[place];
         match fault {
@@ -212,7 +220,7 @@ impl Stage {
     }
 
     async fn strike_server(&mut self, fault: Fault, place: usize) -> anyhow::Result<()> {
-        let leader = self.servers.leader().await;
+        let leader = self.servers.leader(Stream::Log).await;
         let away = self.servers.away();
         match fault {
             Fault::Kill | Fault::Restart => {
