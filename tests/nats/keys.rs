@@ -45,7 +45,7 @@ pub(crate) async fn lists_are_whole_and_sorted(world: &mut World) -> anyhow::Res
     bus.put_tool(&other, &tools[0]).await?;
     bus.delete_tool(&tenant, &ToolName::new("t00007")?).await?;
     // A newer writer's entry hides no other one.
-    bus.transport().kv_put(Bucket::Tools, "acme.newer", r#"{"shape":"unknown"}"#.into()).await?;
+    bus.transport().kv_put(Bucket::Tools, "acme.newer", r#"{"shape":"unknown"}"#.into(), None).await?;
     eventually("the list is whole", || async {
         let listed = bus.tools(&tenant).await.unwrap_or_default();
         let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();

@@ -74,7 +74,7 @@ impl Write {
                 bus.send_control(session, contract::command::Verb::Start, &id, large(session)).await.map(drop)
             }
             Item => bus.publish_tool_item(session, &item().map_err(malformed)?, Publication::First).await,
-            Entry => transport.kv_put(Bucket::Sessions, &name, "{}".into()).await,
+            Entry => transport.kv_put(Bucket::Sessions, &name, "{}".into(), None).await,
             NewEntry if transport.kv_create(Bucket::Tools, &name, "{}".into()).await? => Ok(()),
             NewEntry => Err(BusError::Malformed("there is said to be an entry".to_owned())),
             ClaimCall => match bus.claim(session, &call().call, "me").await? {

@@ -114,6 +114,8 @@ impl Render {
             | Event::SummaryOpened(_)
             | Event::ChildTold(_)
             | Event::TimerSet(_)
+            | Event::SessionArchived(_)
+            | Event::SessionImported(_)
             | Event::Unknown => Vec::new(),
         }
     }

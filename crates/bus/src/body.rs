@@ -49,15 +49,20 @@ impl Bus {
     /// Returns the body itself, also where a reference came. A blob that is not there (yet) is
     /// [`BusError::Unavailable`]: try again.
     pub async fn open(&self, store: Objects, body: Bytes) -> Result<Bytes, BusError> {
+        self.open_in(&[store], body).await
+    }
+
+    /// As [`Bus::open`], for a body that may have moved from one store to the next one.
+    pub(crate) async fn open_in(&self, stores: &[Objects], body: Bytes) -> Result<Bytes, BusError> {
         let Some((blob, bytes)) = reference(&body) else { return Ok(body) };
-        let mut found = self.transport().get_object(store, &blob).await?;
+        let mut found = self.find(stores, &blob).await?;
         for round in 1..=LATE_ROUNDS {
             if found.is_some() {
                 break;
             }
             // It was stored before its reference; a replica may be late.
             retry::wait(round, &blob).await;
-            found = self.transport().get_object(store, &blob).await?;
+            found = self.find(stores, &blob).await?;
         }
         let found = found.ok_or_else(|| BusError::Unavailable(format!("blob {blob} is not there yet")))?;
         if found.len() != bytes {
@@ -65,6 +70,21 @@ impl Bus {
         }
         Ok(found)
     }
+
+    /// Looks for a blob in one store after the other.
+    pub(crate) async fn find(&self, stores: &[Objects], blob: &str) -> Result<Option<Bytes>, BusError> {
+        for store in stores {
+            if let Some(found) = self.transport().get_object(*store, blob).await? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The name of what is elsewhere; `None` for a body that is whole.
+pub(crate) fn blob(body: &[u8]) -> Option<String> {
+    reference(body).map(|(blob, _)| blob)
 }
 
 /// Reads a reference; `None` for a body that is whole. Only top-level keys count, so that no content can look like one.

@@ -1,5 +1,7 @@
 //! Small facts by key: the tool catalogue, the index of sessions, claims.
 
+use std::time::Duration;
+
 use contract::commit::SessionSummary;
 use contract::ids::{CallId, TenantId, ToolName};
 use contract::streams::Bucket;
@@ -27,7 +29,7 @@ impl Bus {
 
     /// Puts a tool into the catalogue, or refreshes it.
     pub async fn put_tool(&self, tenant: &TenantId, tool: &ToolSpec) -> Result<(), BusError> {
-        self.transport().kv_put(Bucket::Tools, &format!("{tenant}.{}", tool.name), encode(tool)?).await
+        self.transport().kv_put(Bucket::Tools, &format!("{tenant}.{}", tool.name), encode(tool)?, None).await
     }
 
     /// Takes a tool out of the catalogue.
@@ -37,8 +39,13 @@ impl Bus {
 
     /// Writes a session's line of the index.
     pub async fn put_summary(&self, summary: &SessionSummary) -> Result<(), BusError> {
+        self.put_summary_for(summary, None).await
+    }
+
+    /// As [`Bus::put_summary`], for a time: an archived session's line goes with what is left of it.
+    pub async fn put_summary_for(&self, summary: &SessionSummary, life: Option<Duration>) -> Result<(), BusError> {
         let key = format!("{}.{}", summary.tenant, summary.session_id);
-        self.transport().kv_put(Bucket::Sessions, &key, encode(summary)?).await
+        self.transport().kv_put(Bucket::Sessions, &key, encode(summary)?, life).await
     }
 
     /// A session's line of the index.

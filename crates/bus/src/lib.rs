@@ -3,6 +3,7 @@
 //! Services see [`Bus`] and the modules beside it; only `nats` knows async-nats. The in-memory twin plays what a
 //! replicated server may do, and a test holds it against the real one.
 
+pub mod archive;
 pub mod body;
 pub mod control;
 pub mod dead;
@@ -17,6 +18,7 @@ pub mod permissions;
 mod retry;
 pub mod rpc;
 pub mod standing;
+mod tails;
 pub mod timer;
 pub mod transport;
 pub mod work;
@@ -36,16 +38,19 @@ pub use standing::Standing;
 pub use transport::{Delivery, Depth, Drift, Headers, Heard, Message, Read, Stored, Subscription, Transport};
 pub use work::{Handler, Settle, Worker};
 
+use self::tails::Tails;
+
 /// A connection to the bus; cheap to clone.
 #[derive(Clone)]
 pub struct Bus {
     transport: Arc<dyn Transport>,
+    tails: Arc<Tails>,
 }
 
 impl Bus {
     /// A bus over any transport.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
-        Self { transport }
+        Self { transport, tails: Arc::default() }
     }
 
     /// Connects to NATS; [`BusError::Unusable`] where the server is missing, too old or has no JetStream.

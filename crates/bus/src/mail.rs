@@ -8,11 +8,8 @@ use contract::streams::Stream;
 use contract::subject::{self, MailboxKey, Subject};
 
 use crate::log::{encode, is_final, parse, trace_headers};
-use crate::transport::{Appended, EXPECTED_LAST, ReadMany};
+use crate::transport::{Appended, EXPECTED_LAST, ReadMany, ttl};
 use crate::{Bus, BusError, Headers, Read, retry};
-
-/// Header that says how long a message lives, in seconds, where its stream would keep it longer.
-pub(crate) const TTL: &str = "Nats-TTL";
 
 /// What lies in a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +90,7 @@ impl Bus {
     ) -> Result<bool, BusError> {
         let (subject, body) = (subject::mail(at, id), encode(&MailEntry::Closed(mark.clone()))?);
         let mut headers = trace_headers();
-        headers.push((TTL.to_owned(), MAIL_CLOSED_AGE_MAX.as_secs().to_string()));
+        headers.push(ttl(MAIL_CLOSED_AGE_MAX));
         let mut doubt = BusError::Timeout { what: subject.to_string() };
         for round in 1..=retry::ROUNDS_MAX {
             match self.put_mail(&subject, seq, headers.clone(), body.clone()).await {

@@ -42,6 +42,7 @@ pub struct Nats {
     client: Client,
     jetstream: jetstream::Context,
     replicas: usize,
+    retention: Duration,
     /// Told whenever messages of core NATS may have been lost.
     gaps: broadcast::Sender<()>,
     stores: Stores,
@@ -111,6 +112,10 @@ impl Transport for Nats {
         self.js_purge(stream.name(), filter.as_str()).await
     }
 
+    async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError> {
+        self.js_delete(stream.name(), seq).await
+    }
+
     async fn pull(
         &self,
         queue: Queue,
@@ -135,8 +140,8 @@ impl Transport for Nats {
         }
     }
 
-    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<(), BusError> {
-        self.key_put(bucket, key, value).await
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, life: Option<Duration>) -> Result<(), BusError> {
+        self.key_put(bucket, key, value, life).await
     }
 
     async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
@@ -161,6 +166,18 @@ impl Transport for Nats {
 
     async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError> {
         self.stores.get(&self.jetstream, store, sha256).await
+    }
+
+    async fn delete_object(&self, store: Objects, sha256: &str) -> Result<(), BusError> {
+        let Some(subjects) = self.stores.subjects(&self.jetstream, store, sha256).await? else { return Ok(()) };
+        for subject in subjects {
+            self.js_purge(&format!("OBJ_{}", store.name()), &subject).await?;
+        }
+        Ok(())
+    }
+
+    fn retention(&self) -> Duration {
+        self.retention
     }
 
     async fn ensure(&self, drift: Drift) -> Result<(), BusError> {

@@ -72,6 +72,17 @@ pub const EXPECTED_LAST: &str = "Nats-Expected-Last-Subject-Sequence";
 /// Bytes of one object: a body of full size, with room for its JSON.
 pub(crate) const OBJECT_BYTES_MAX: usize = 64 << 20;
 
+/// Header that has [`EXPECTED_LAST`] asked of another subject or filter than the message's own.
+pub const EXPECTED_OF: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
+
+/// Header that says how long a message lives, in seconds: where its stream would keep it longer.
+pub const TTL: &str = "Nats-TTL";
+
+/// The header that gives a message a life; whole seconds, at least one.
+pub fn ttl(life: Duration) -> (String, String) {
+    (TTL.to_owned(), life.as_secs().max(1).to_string())
+}
+
 /// How an append came out, when the server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Appended {
@@ -208,6 +219,9 @@ pub trait Transport: Send + Sync + 'static {
     /// Removes every message whose subject matches; returns how many.
     async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError>;
 
+    /// Removes one message by its sequence; one that is not there any more is fine.
+    async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError>;
+
     /// Pulls up to `max` items, waiting up to `wait` for the first and the following ones. The stream ends when
     /// `max` came or `wait` is over; a lost server ends it early with an error. After `stop` it yields what is on its
     /// way already and ends, so that nothing is left to the ack wait.
@@ -222,8 +236,8 @@ pub trait Transport: Send + Sync + 'static {
     /// Tells the server about a held item; returns when that is on its way. One that gets lost costs a redelivery.
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError>;
 
-    /// Puts an entry; the newest wins.
-    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<(), BusError>;
+    /// Puts an entry; the newest wins. Where a life is given it ends after that.
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, life: Option<Duration>) -> Result<(), BusError>;
 
     /// Creates an entry; `false` when there is one.
     async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError>;
@@ -242,6 +256,12 @@ pub trait Transport: Send + Sync + 'static {
 
     /// Reads a body; `None` when it is not (or not yet) there.
     async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError>;
+
+    /// Removes a body; one that is not there any more is fine.
+    async fn delete_object(&self, store: Objects, sha256: &str) -> Result<(), BusError>;
+
+    /// How long the archive keeps what it has.
+    fn retention(&self) -> Duration;
 
     /// Creates or verifies the streams, consumers, buckets and stores of [`contract::streams`]. A setting that
     /// drifted is repaired, or an error that names it.

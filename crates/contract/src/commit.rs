@@ -34,9 +34,18 @@ pub struct CommitMeta {
     /// The turn's trace, 32 hex digits; empty where nothing is traced.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
+    /// The slot before which all was in the archive when a commit last began a log of its own: that of a session that
+    /// was archived, or imported. It carries a snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<u64>,
 }
 
 impl CommitMeta {
+    /// Whether the session was archived: each of its commits then stands alone, with a snapshot, and has an end.
+    pub fn is_archived(&self) -> bool {
+        self.phase == Phase::Ended && self.archived.is_some()
+    }
+
     /// Whether this try of this call may run.
     pub fn is_open(&self, call: &crate::ids::CallAttempt) -> bool {
         let name = call.to_string();
@@ -63,7 +72,7 @@ pub enum Phase {
 pub struct Commit {
     /// What workers and viewers need.
     pub meta: CommitMeta,
-    /// On a page's first slot: the state before this commit.
+    /// On a page's first slot, and where the log begins anew: the state before this commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Json>,
     /// What happened, in order. Events of a newer version are read as [`Event::Unknown`].

@@ -172,6 +172,12 @@ pub enum Event {
     /// The session's one timer was set.
     #[serde(rename = "timer_set")]
     TimerSet(TimerSet),
+    /// All that was before left the log; what is left of an ended session is what others ask of it.
+    #[serde(rename = "session_archived")]
+    SessionArchived(SessionArchived),
+    /// The session came here from a file; all that was before is in the archive.
+    #[serde(rename = "session_imported")]
+    SessionImported(SessionImported),
     /// `error`
     #[serde(rename = "error")]
     Error(ErrorEvent),
@@ -246,6 +252,8 @@ impl Event {
             Self::ChildTold(data) => Json::of(data),
             Self::ContextCleared(data) => Json::of(data),
             Self::TimerSet(data) => Json::of(data),
+            Self::SessionArchived(data) => Json::of(data),
+            Self::SessionImported(data) => Json::of(data),
             Self::Error(data) => Json::of(data),
             Self::Unknown => Json::default(),
         }
@@ -267,6 +275,8 @@ impl Event {
             | Self::SummaryOpened(_)
             | Self::ChildTold(_)
             | Self::TimerSet(_)
+            | Self::SessionArchived(_)
+            | Self::SessionImported(_)
             | Self::Unknown => None,
             Self::SessionStarted(_) => Some(Topic::SessionStarted),
             Self::SessionEnded(_) => Some(Topic::SessionEnded),
@@ -307,6 +317,22 @@ pub struct Envelope {
     pub trace_id: String,
     /// The event's own fields.
     pub data: Json,
+}
+
+/// The session left the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionArchived {
+    /// The slots before this one are in the archive.
+    pub slots: u64,
+}
+
+/// The session came from a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionImported {
+    /// The slots before this one are in the archive.
+    pub slots: u64,
+    /// When the file was written.
+    pub exported: Timestamp,
 }
 
 /// Which input was handled.

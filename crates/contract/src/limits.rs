@@ -28,6 +28,14 @@ pub const HANDLED_IDS_MAX: usize = 1_024;
 pub const COMMAND_AGE_MAX: Duration = Duration::from_hours(12);
 /// Slots of one page of the log; a page begins with a snapshot.
 pub const SLOTS_PER_PAGE: u64 = 64;
+/// How long what a session was stays readable after it left the log, where the configuration says nothing else.
+pub const RETENTION: Duration = Duration::from_hours(30 * 24);
+/// How long bodies in the archive outlive what refers to them: they are stored first.
+pub const RETENTION_MARGIN: Duration = Duration::from_hours(24);
+/// Time from a session's end to its leaving the log, where the configuration says nothing else.
+pub const ARCHIVE_AFTER: Duration = Duration::from_hours(1);
+/// Finished pages that stay in the log of a session that lives, before the one that is written to.
+pub const PAGES_BEHIND_MAX: u64 = 1;
 /// Model attempts for a failure that may pass (rate limited, overloaded, hung, truncated), within a turn.
 pub const MODEL_RETRIES_MAX: u32 = 3;
 /// Model calls that may wait for a gateway before the edge refuses new turns, where the configuration says nothing else.

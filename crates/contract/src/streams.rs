@@ -11,6 +11,8 @@ pub enum Stream {
     Control,
     /// The sessions themselves.
     Log,
+    /// What they were: pages that left the log.
+    Archive,
     /// Model calls.
     Model,
     /// Tool calls.
@@ -28,7 +30,7 @@ pub enum Stream {
 pub enum Kind {
     /// Kept until acknowledged; one message per subject, a second one is refused.
     Queue,
-    /// Kept for ever; one message per subject, a second one is refused.
+    /// Kept until removed, or for the time that a message names; one message per subject, a second one is refused.
     Slots,
     /// Scheduled messages; the newest per subject wins.
     Schedule,
@@ -41,13 +43,14 @@ pub enum Kind {
 impl Stream {
     /// Every stream.
     pub const ALL: &'static [Self] =
-        &[Self::Control, Self::Log, Self::Model, Self::Tool, Self::Timer, Self::Mail, Self::Dead];
+        &[Self::Control, Self::Log, Self::Archive, Self::Model, Self::Tool, Self::Timer, Self::Mail, Self::Dead];
 
     /// Its name on the server.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Control => "AI_LOOP_CONTROL",
             Self::Log => "AI_LOOP_LOG",
+            Self::Archive => "AI_LOOP_ARCHIVE",
             Self::Model => "AI_LOOP_MODEL",
             Self::Tool => "AI_LOOP_TOOL",
             Self::Timer => "AI_LOOP_TIMER",
@@ -61,6 +64,7 @@ impl Stream {
         match self {
             Self::Control => &["ai_loop.control.*.*.*.*"],
             Self::Log => &["ai_loop.log.*.*.*.*"],
+            Self::Archive => &["ai_archive.*.*.*"],
             Self::Model => &["ai_loop.model.call.*.*.*.*"],
             Self::Tool => &["ai_loop.tool.call.*.*.*.*.*"],
             Self::Timer => &["ai_timer.set.*.*.*", "ai_timer.due.*.*.*"],
@@ -74,6 +78,7 @@ impl Stream {
         match self {
             Self::Control | Self::Model | Self::Tool => Kind::Queue,
             Self::Log => Kind::Slots,
+            Self::Archive => Kind::Kept(limits::RETENTION),
             Self::Timer => Kind::Schedule,
             Self::Mail => Kind::Fading(limits::MAIL_AGE_MAX),
             Self::Dead => Kind::Kept(Duration::from_hours(30 * 24)),
@@ -132,7 +137,7 @@ impl Queue {
 pub enum Bucket {
     /// The tool catalogue: `<tenant>.<tool>`; entries expire unless refreshed.
     Tools,
-    /// The index for lists: `<tenant>.<session>`; never the truth.
+    /// The index for lists: `<tenant>.<session>`; never the truth. An archived session's entry goes with it.
     Sessions,
     /// Claims of `at_most_once` calls: `<tenant>.<session>.<call>`, create-only.
     Claims,
@@ -166,19 +171,22 @@ impl Bucket {
 pub enum Objects {
     /// Bodies of inputs and work items; a day.
     Work,
-    /// Bodies of commits; as long as the session.
+    /// Bodies of commits; as long as they are in the log.
     Blobs,
+    /// Bodies of archived pages and of what is in them; a little longer than these.
+    Archive,
 }
 
 impl Objects {
     /// Every object store.
-    pub const ALL: &'static [Self] = &[Self::Work, Self::Blobs];
+    pub const ALL: &'static [Self] = &[Self::Work, Self::Blobs, Self::Archive];
 
     /// Its name; the stream behind it is `OBJ_<name>`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Work => "ai_loop_work",
             Self::Blobs => "ai_loop_blobs",
+            Self::Archive => "ai_loop_archive",
         }
     }
 
@@ -187,6 +195,7 @@ impl Objects {
         match self {
             Self::Work => Some(Duration::from_hours(24)),
             Self::Blobs => None,
+            Self::Archive => Some(limits::RETENTION.saturating_add(limits::RETENTION_MARGIN)),
         }
     }
 }

@@ -92,6 +92,16 @@ pub fn log_session(key: &SessionKey) -> Subject {
     Subject(format!("ai_loop.log.{}.{}.>", key.tenant, key.session))
 }
 
+/// `ai_archive.<tenant>.<session>.<page>`: a page that left the log.
+pub fn archive_page(key: &SessionKey, page: u64) -> Subject {
+    Subject(format!("ai_archive.{}.{}.{page}", key.tenant, key.session))
+}
+
+/// Every archived page of one session.
+pub fn archive_session(key: &SessionKey) -> Subject {
+    Subject(format!("ai_archive.{}.{}.*", key.tenant, key.session))
+}
+
 /// `ai_loop.model.call.<tenant>.<session>.<call>.<attempt>`
 pub fn model_item(key: &SessionKey, call: &CallAttempt) -> Subject {
     Subject(format!("ai_loop.model.call.{}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))

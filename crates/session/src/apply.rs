@@ -250,6 +250,15 @@ impl Core {
                 self.timers = timer.number;
                 self.timer = Some(timer.clone());
             }
+            Event::SessionArchived(archived) => {
+                self.archived = Some(archived.slots);
+                self.lighten();
+            }
+            Event::SessionImported(imported) => {
+                self.archived = Some(imported.slots);
+                // Those of another control stream say nothing here.
+                self.control_seq = 0;
+            }
         }
         self.run_clock(at);
     }

@@ -19,7 +19,7 @@ pub struct Audit {
 pub struct Difference {
     /// The slot.
     pub slot: u64,
-    /// What differs: `phase`, `open`, `seq`, `control_seq` or `snapshot`.
+    /// What differs: `phase`, `open`, `seq`, `control_seq`, `archived` or `snapshot`.
     pub what: &'static str,
 }
 
@@ -28,22 +28,49 @@ pub struct Difference {
 /// No snapshot is used: each is compared with the state that the fold has come to. Those of an older fold are not, since
 /// a state of today may hold more than was known then.
 pub fn audit(key: SessionKey, commits: &[(u64, Commit)], at: Option<u64>) -> Audit {
-    let (mut session, mut differs) = (Session::new(key), Vec::new());
+    let mut audit = Audit { session: Session::new(key), differs: Vec::new() };
     for (slot, commit) in commits.iter().take_while(|(slot, _)| at.is_none_or(|at| *slot <= at)) {
-        let mut compare = |what, same: bool| {
-            if !same {
-                differs.push(Difference { slot: *slot, what });
-            }
-        };
-        let meta = &commit.meta;
-        if let Some(snapshot) = commit.snapshot.as_ref().filter(|_| meta.fold == FOLD) {
-            compare("snapshot", session.snapshot() == *snapshot);
-        }
-        compare("seq", session.seq() + 1 == meta.seq);
-        session.fold(*slot, meta.time, &commit.events);
-        compare("phase", session.phase() == meta.phase);
-        compare("open", session.open_calls() == meta.open);
-        compare("control_seq", session.control_seq() == meta.control_seq);
+        audit.next(*slot, commit);
     }
-    Audit { session, differs }
+    audit
+}
+
+impl Audit {
+    /// A log of which nothing is folded yet.
+    pub fn new(key: SessionKey) -> Self {
+        Self { session: Session::new(key), differs: Vec::new() }
+    }
+
+    /// Folds one more commit; whether it is as its writer saw it. A log whose beginning is gone begins with a page, and
+    /// its snapshot is believed.
+    pub fn next(&mut self, slot: u64, commit: &Commit) -> bool {
+        let before = self.differs.len();
+        let meta = &commit.meta;
+        let gone = self.session.next_slot() == 0 && slot > 0;
+        if let Some(snapshot) = &commit.snapshot {
+            if gone {
+                match Session::replay(self.session.key(), &[(slot, Commit { events: Vec::new(), ..commit.clone() })]) {
+                    Ok(session) => self.session = session,
+                    Err(_) => self.compare(slot, "snapshot", false),
+                }
+            } else if meta.fold == FOLD {
+                let archived = meta.is_archived();
+                let expected = if archived { self.session.remains() } else { self.session.snapshot() };
+                self.compare(slot, "snapshot", expected == *snapshot);
+            }
+        }
+        self.compare(slot, "seq", self.session.seq() + 1 == meta.seq);
+        self.session.fold(slot, meta.time, &commit.events);
+        self.compare(slot, "phase", self.session.phase() == meta.phase);
+        self.compare(slot, "open", self.session.open_calls() == meta.open);
+        self.compare(slot, "control_seq", self.session.control_seq() == meta.control_seq);
+        self.compare(slot, "archived", self.session.archived() == meta.archived);
+        self.differs.len() == before
+    }
+
+    fn compare(&mut self, slot: u64, what: &'static str, same: bool) {
+        if !same {
+            self.differs.push(Difference { slot, what });
+        }
+    }
 }

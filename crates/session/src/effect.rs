@@ -3,6 +3,7 @@
 use contract::Timestamp;
 use contract::event::{CallCancelled, Event};
 use contract::ids::{CallAttempt, CallId, ToolName};
+use contract::limits::{PAGES_BEHIND_MAX, SLOTS_PER_PAGE};
 
 use crate::state::{Activity, Core, Life, Stage};
 
@@ -37,6 +38,11 @@ pub enum Effect {
     CancelTimer,
     /// Write the session's line in the index.
     Index,
+    /// Move the slots before this one from the log to the archive, if they are still there.
+    Archive {
+        /// The first slot that stays.
+        below: u64,
+    },
 }
 
 /// What one event asks of the world.
@@ -60,8 +66,10 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
             tool: None,
         }],
         Event::TimerSet(timer) => vec![Effect::SetTimer { number: timer.number, at: timer.at }],
-        Event::SessionEnded(_) => vec![Effect::CancelTimer, Effect::Index],
+        Event::SessionArchived(archived) => vec![Effect::Archive { below: archived.slots }, Effect::Index],
         Event::SessionStarted(_)
+        | Event::SessionEnded(_)
+        | Event::SessionImported(_)
         | Event::TurnStarted(_)
         | Event::TurnCompleted(_)
         | Event::StatusPaused(_)
@@ -97,6 +105,10 @@ pub(crate) fn of_all(core: &Core, events: &[Event]) -> Vec<Effect> {
     if core.report.is_some() && events.iter().any(|event| matches!(event, Event::SessionEnded(_))) {
         effects.push(Effect::TellParent);
     }
+    let finished = finished(core);
+    if core.slot().is_multiple_of(SLOTS_PER_PAGE) && !core.is_archived() {
+        effects.extend(finished);
+    }
     // Several settings of one commit: the last one counts.
     let last = effects.iter().rposition(|effect| matches!(effect, Effect::SetTimer { .. }));
     let mut position = 0;
@@ -105,6 +117,13 @@ pub(crate) fn of_all(core: &Core, events: &[Event]) -> Vec<Effect> {
         !matches!(effect, Effect::SetTimer { .. }) || Some(position - 1) == last
     });
     effects
+}
+
+/// The pages that a session which goes on has left behind; the last one of them stays for those who are late.
+fn finished(core: &Core) -> Option<Effect> {
+    let page = core.slot() / SLOTS_PER_PAGE;
+    let below = page.saturating_sub(PAGES_BEHIND_MAX) * SLOTS_PER_PAGE;
+    (below > 0).then_some(Effect::Archive { below })
 }
 
 fn cancel(cancelled: &CallCancelled) -> Effect {
@@ -119,7 +138,12 @@ pub(crate) fn outstanding(core: &Core) -> Vec<Effect> {
     match core.life {
         Life::Unborn => return effects,
         Life::Ended => {
-            effects.push(Effect::CancelTimer);
+            effects.push(match (core.archived, &core.timer) {
+                (Some(below), _) if core.is_archived() => Effect::Archive { below },
+                (_, Some(timer)) => Effect::SetTimer { number: timer.number, at: timer.at },
+                // An older version ended it, and set none.
+                (_, None) => Effect::CancelTimer,
+            });
             effects.push(Effect::Index);
             return effects;
         }
@@ -146,6 +170,7 @@ pub(crate) fn outstanding(core: &Core) -> Vec<Effect> {
     if let Some(timer) = &core.timer {
         effects.push(Effect::SetTimer { number: timer.number, at: timer.at });
     }
+    effects.extend(finished(core));
     effects.push(Effect::Index);
     effects
 }

@@ -1,6 +1,7 @@
 //! What can be fed to `decide`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::Timestamp;
 use contract::command::{Answer, Because, Configure, Refusal, SendUserMessage, Start};
@@ -26,6 +27,8 @@ pub struct Input {
     pub traceparent: Option<String>,
     /// Every tool of the tenant, where a turn may begin; `None`: the session keeps those that it has.
     pub tools: Option<Arc<Vec<ToolSpec>>>,
+    /// How long the session stays as it is when it ends with this.
+    pub archive_after: Duration,
     /// What it says.
     pub body: Body,
 }

@@ -89,6 +89,9 @@ impl Session {
 
     fn apply(&mut self, at: Timestamp, event: &Event) {
         self.handled.apply(self.core.slot(), event);
+        if let Event::SessionArchived(_) = event {
+            self.transcript = Transcript::default();
+        }
         self.transcript.apply(event);
         self.core.apply(at, event);
     }
@@ -104,6 +107,11 @@ impl Session {
             session.fold(*slot, commit.meta.time, &commit.events);
         }
         Ok(session)
+    }
+
+    /// Which session this is.
+    pub fn key(&self) -> SessionKey {
+        SessionKey { tenant: self.core.tenant().clone(), session: self.core.session().clone() }
     }
 
     /// What is still owed to the world: for a reload, when nobody knows what of it was performed. Of an ended
@@ -221,6 +229,24 @@ impl Session {
     /// The state as JSON, for a page's first commit.
     pub fn snapshot(&self) -> contract::Json {
         contract::Json::of(self)
+    }
+
+    /// What of the state a commit carries where the log begins anew with it: of a session that is archived the least,
+    /// so that whoever is late finds an answer.
+    pub fn remains(&self) -> contract::Json {
+        let mut core = self.core.clone();
+        core.lighten();
+        contract::Json::of(&Self { core, handled: self.handled.clone(), transcript: Transcript::default() })
+    }
+
+    /// The slot with which its log began anew: what was before it is in the archive.
+    pub fn archived(&self) -> Option<u64> {
+        self.core.archived
+    }
+
+    /// Whether it was archived: each of its commits then stands alone, and has an end.
+    pub fn is_archived(&self) -> bool {
+        self.core.is_archived()
     }
 
     /// The model call's work item; `None` when it is not open.

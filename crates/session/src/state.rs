@@ -64,6 +64,9 @@ pub(crate) struct Core {
     /// Since when it is paused.
     #[serde(default)]
     pub(crate) paused_at: Option<Timestamp>,
+    /// The slot with which its log began anew; what was before is in the archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) archived: Option<u64>,
 }
 
 /// The tools that a session may use.
@@ -355,6 +358,7 @@ impl Core {
             report: None,
             tally: Tally::default(),
             paused_at: None,
+            archived: None,
         }
     }
 
@@ -402,6 +406,17 @@ impl Core {
         let number = self.turn.as_ref().map_or(0, |turn| turn.fallback);
         let fallback = usize::try_from(number).ok().and_then(|number| setup.fallbacks.get(number.checked_sub(1)?));
         Some(fallback.unwrap_or(&setup.model))
+    }
+
+    /// Whether it was archived: what others may still ask of it is all that is left.
+    pub(crate) fn is_archived(&self) -> bool {
+        self.life == Life::Ended && self.archived.is_some()
+    }
+
+    /// Lets go of what nobody asks of a session that is archived.
+    pub(crate) fn lighten(&mut self) {
+        self.tools = Arc::new(Offered::new(ToolsResolved { sha256: String::new(), tools: Vec::new() }));
+        self.timer = None;
     }
 
     pub(crate) fn tenant(&self) -> &contract::TenantId {

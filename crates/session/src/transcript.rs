@@ -144,6 +144,8 @@ impl Transcript {
             | Event::GateOpened(_)
             | Event::GateClosed(_)
             | Event::TimerSet(_)
+            | Event::SessionArchived(_)
+            | Event::SessionImported(_)
             | Event::Error(_)
             | Event::Unknown => {}
         }

@@ -7,7 +7,7 @@ use contract::command::{Answer, Because, Command, CommandMeta, Configure, Refusa
 use contract::commit::{Commit, Phase, VERSION};
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::{Event, InputKind, InputRef};
-use contract::limits::{SLOTS_PER_PAGE, WAITING_COMMANDS_MAX};
+use contract::limits::WAITING_COMMANDS_MAX;
 use contract::subject::{self, SessionKey};
 use contract::{CommandId, ErrorCode, SessionId};
 use serde::Serialize;
@@ -304,13 +304,11 @@ async fn find(bus: &Bus, key: &SessionKey, verb: Verb, id: &CommandId) -> Result
     let input = InputRef { kind: InputKind::Control(verb), id: id.clone() };
     let Some(commits) = bus.load(key).await? else { return Ok(None) };
     let Some(slot) = replay(key, &commits)?.handled(&input) else { return Ok(None) };
-    let holds = |commits: &[(u64, Commit)]| {
-        commits.iter().find(|(at, _)| *at == slot).and_then(|(_, commit)| handled(commit, &input))
+    let commit = match commits.into_iter().find(|(at, _)| *at == slot) {
+        Some((_, commit)) => Some(commit),
+        None => bus.commit_at(key, slot).await?,
     };
-    match holds(&commits) {
-        Some(handled) => Ok(Some(handled)),
-        None => Ok(holds(&bus.history(key, slot / SLOTS_PER_PAGE).await?)),
-    }
+    Ok(commit.and_then(|commit| handled(&commit, &input)))
 }
 
 fn handled(commit: &Commit, wanted: &InputRef) -> Option<Handled> {

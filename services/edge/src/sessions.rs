@@ -125,7 +125,13 @@ impl Sessions {
 
     /// The transcript.
     pub async fn history(&self, caller: &Caller, session: SessionId) -> Result<History, Failure> {
-        let session = self.fold(caller, session).await?;
+        let mut session = self.fold(caller, session).await?;
+        if session.is_archived() {
+            // What is left of it has no transcript: that is where the rest is.
+            let key = session.key();
+            let commits = self.bus().load_until(&key, None).await?.ok_or_else(|| Self::gone(&key))?;
+            session = replay(&key, &commits)?;
+        }
         let summary = session.summary();
         Ok(History { session_id: summary.session_id, messages: session.messages(), seq: session.seq() })
     }
@@ -203,6 +209,11 @@ impl Sessions {
 
     pub(crate) fn unknown(key: &SessionKey) -> Failure {
         Failure::new(ErrorCode::UnknownSession, format!("there is no session {}", key.session))
+    }
+
+    fn gone(key: &SessionKey) -> Failure {
+        let message = format!("session {} was archived so long ago that its history is gone", key.session);
+        Failure::new(ErrorCode::Resync, message)
     }
 
     pub(crate) fn bus(&self) -> &Bus {

@@ -14,6 +14,8 @@ pub(crate) struct Prepared {
     pub(crate) meta: CommitMeta,
     pub(crate) body: Bytes,
     pub(crate) after: Session,
+    /// Whether it has an end: of an archived session nothing is left in the log for ever.
+    pub(crate) fades: bool,
 }
 
 #[derive(Serialize)]
@@ -24,11 +26,17 @@ struct Body<'a> {
     events: &'a [Event],
 }
 
-/// Folds the decision into the state and serialises it. A page's first commit carries the state before it. The state is
-/// taken and not copied: should the commit lose its slot, the log must be read again anyway.
+/// Folds the decision into the state and serialises it. A page's first commit carries the state before it, and each one
+/// of an archived session what is left of it, so that it needs no other. The state is taken and not copied: should the commit lose its slot, the log must be read again anyway.
 pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepared, serde_json::Error> {
     let (slot, seq) = (session.next_slot(), session.seq() + 1);
-    let snapshot = (slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE)).then(|| session.snapshot());
+    let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
+    let fades = archives || session.is_archived();
+    let snapshot = if fades {
+        Some(session.remains())
+    } else {
+        (slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE)).then(|| session.snapshot())
+    };
     session.fold(slot, decision.at, &decision.events);
     let after = session;
     let meta = CommitMeta {
@@ -41,7 +49,8 @@ pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepa
         seq,
         time: decision.at,
         trace_id: after.traceparent().and_then(telemetry::trace::trace_id).unwrap_or_default().to_owned(),
+        archived: after.archived(),
     };
     let body = serde_json::to_vec(&Body { meta: &meta, snapshot, events: &decision.events })?.into();
-    Ok(Prepared { slot, meta, body, after })
+    Ok(Prepared { slot, meta, body, after, fades })
 }

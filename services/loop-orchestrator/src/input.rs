@@ -1,6 +1,6 @@
 //! From a delivered message to an input of the loop: parsed once, at the border.
 
-use bus::{Bus, BusError, Stored};
+use bus::{Bus, BusError, Read, Stored};
 use contract::command::{Answer, Because, CommandMeta, Configure, Refusal, SendUserMessage, Start, Verb};
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::{InputKind, InputRef};
@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use session::{Body, ConfigureInput, Input, Recompose, StartInput};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An input as it was sent: everything but what must be read for it.
 #[derive(Debug, Clone)]
@@ -157,7 +158,12 @@ impl Sent {
     }
 
     /// Reads what the decision needs: the composed prompt of a start, the tools where a turn may begin.
-    pub(crate) async fn complete(&self, bus: &Bus, session: &session::Session) -> Result<Input, BusError> {
+    pub(crate) async fn complete(
+        &self,
+        bus: &Bus,
+        session: &session::Session,
+        archive_after: Duration,
+    ) -> Result<Input, BusError> {
         let tenant = &self.key.tenant;
         let (body, tools) = match &self.body {
             SentBody::Start(start) => {
@@ -193,6 +199,7 @@ impl Sent {
             told: self.told,
             traceparent: self.is_client().then(|| self.trace()),
             tools: tools.map(Arc::new),
+            archive_after,
             body,
         })
     }
@@ -204,6 +211,10 @@ async fn history(bus: &Bus, tenant: &TenantId, start: &Start) -> Result<Result<V
     let key = SessionKey { tenant: tenant.clone(), session: from.session_id.clone() };
     let refuse = |code, message| Ok(Err(Refusal { code, message }));
     let Some(commits) = bus.load_until(&key, from.at).await? else {
+        if bus.head(&key, Read::Leader).await?.is_some() {
+            let message = format!("what session {} was then is gone from the archive", from.session_id);
+            return refuse(ErrorCode::Resync, message);
+        }
         return refuse(ErrorCode::UnknownSession, format!("there is no session {} to resume from", from.session_id));
     };
     if commits.iter().any(|(_, commit)| commit.is_newer()) {

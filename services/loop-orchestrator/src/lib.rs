@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bus::Bus;
 use bus::work::Worker;
+use contract::limits::ARCHIVE_AFTER;
 use contract::streams::Queue;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -32,11 +33,13 @@ pub struct Config {
     pub concurrency: usize,
     /// Sessions that are kept in memory.
     pub cached_sessions: usize,
+    /// Seconds after its end in which a session leaves the log for the archive.
+    pub archive_after: u64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { concurrency: 512, cached_sessions: 10_000 }
+        Self { concurrency: 512, cached_sessions: 10_000, archive_after: ARCHIVE_AFTER.as_secs() }
     }
 }
 
@@ -58,7 +61,7 @@ impl Orchestrator {
     #[allow(clippy::unused_async, reason = "every service starts the same way")]
     pub async fn with_clock(config: Config, bus: Bus, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
         let readiness = Readiness::new("orchestrator");
-        let shell = Arc::new(shell::Shell::new(bus.clone(), clock, config.cached_sessions));
+        let shell = Arc::new(shell::Shell::new(bus.clone(), clock, &config));
         let drive =
             Worker::start(bus.clone(), Queue::Drive, config.concurrency, Arc::new(drive::Drive::new(shell.clone())));
         let due = Worker::start(bus, Queue::Due, config.concurrency, Arc::new(drive::Due(shell)));

@@ -59,7 +59,7 @@ impl Shell {
         try_join_all(owed.iter().map(|effect| perform(&self.bus, key, session, effect, Publication::Again))).await?;
         for sent in inputs {
             let Some(slot) = session.handled(&sent.reference) else { continue };
-            let Some(commit) = self.commit_at(key, slot).await? else { continue };
+            let Some(commit) = self.bus.commit_at(key, slot).await? else { continue };
             publish_events(&self.bus, key, commit.envelopes(key, slot)).await?;
             self.tell(key, sent, session, slot, &commit.events).await?;
         }
@@ -104,7 +104,8 @@ async fn publish_events(bus: &Bus, key: &SessionKey, events: Vec<(Topic, Envelop
         if bytes > INLINE_BYTES_MAX {
             let sha256 = sha256_hex(envelope.data.get().as_bytes());
             let body = envelope.data.get().as_bytes().to_vec().into();
-            bus.transport().put_object(Objects::Blobs, &sha256, body).await?;
+            // For whoever hears of it now: the commit has it for longer.
+            bus.transport().put_object(Objects::Work, &sha256, body).await?;
             envelope.data = Json::of(&serde_json::json!({"$blob": sha256, "bytes": bytes}));
         }
         bus.publish_event(key, topic, &envelope).await?;
@@ -141,12 +142,28 @@ async fn perform(
         Effect::CancelTimer => bus.cancel_timer(key).await,
         Effect::Index => {
             // The index is for lists and never the truth: a session does not wait for it.
-            if let Err(error) = bus.put_summary(&session.summary()).await {
+            let life = session.is_archived().then(|| bus.transport().retention());
+            if let Err(error) = bus.put_summary_for(&session.summary(), life).await {
                 tracing::warn!(session = %key, %error, "the session's line in the index is old");
             }
             Ok(())
         }
+        Effect::Archive { below } => archive(bus, key, *below, session.is_archived()).await,
     }
+}
+
+/// A session that goes on does not wait for the archive: what is not done now is done with its next page, or at its end.
+async fn archive(bus: &Bus, key: &SessionKey, below: u64, waits: bool) -> Result<(), BusError> {
+    let Err(error) = bus.archive(key, below).await else { return Ok(()) };
+    let may_pass = match error {
+        BusError::NoResponders { .. } | BusError::Timeout { .. } | BusError::Unavailable(_) | BusError::Full(_) => true,
+        BusError::TooLarge { .. } | BusError::Unusable { .. } | BusError::Malformed(_) => false,
+    };
+    if waits && may_pass {
+        return Err(error);
+    }
+    tracing::warn!(session = %key, below, %error, "a page stays in the log");
+    Ok(())
 }
 
 /// Puts a word into another session's inbox. Sent twice it is stored once while it waits, and folded once after that.

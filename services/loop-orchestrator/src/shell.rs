@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bus::log::Committed;
 use bus::{Bus, BusError, Read};
-use contract::commit::{Commit, Phase};
+use contract::commit::Phase;
 use contract::event::{Event, InputIgnored};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, command::Refusal};
 use session::{Decision, Input, Session};
 
+use crate::Config;
 use crate::cache::Cache;
 use crate::commit::{Prepared, prepare};
 use crate::input::Sent;
@@ -28,6 +29,7 @@ pub(crate) struct Shell {
     pub(crate) bus: Bus,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cache: Cache,
+    pub(crate) archive_after: Duration,
 }
 
 /// Why an input is not done.
@@ -54,8 +56,9 @@ impl From<BusError> for Trouble {
 }
 
 impl Shell {
-    pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, cached_sessions: usize) -> Self {
-        Self { bus, clock, cache: Cache::new(cached_sessions) }
+    pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, config: &Config) -> Self {
+        let archive_after = Duration::from_secs(config.archive_after);
+        Self { bus, clock, cache: Cache::new(config.cached_sessions), archive_after }
     }
 
     /// Handles inputs of one session so that each of them is in the log when this returns, and everything that they
@@ -89,7 +92,7 @@ impl Shell {
             }
             let mut complete = Vec::with_capacity(new.len());
             for sent in &new {
-                complete.push(sent.complete(&self.bus, &session).await?);
+                complete.push(sent.complete(&self.bus, &session, self.archive_after).await?);
             }
             let decided = self.decide(&session, &complete);
             let poisoned = decided.is_none();
@@ -99,7 +102,8 @@ impl Shell {
             }
             let decision = decided.unwrap_or_else(|| self.poison(&complete));
             let prepared = prepare(session, &decision).map_err(|error| Trouble::Internal(error.to_string()))?;
-            match self.bus.commit(key, prepared.slot, &prepared.meta.commit, prepared.body.clone()).await? {
+            let life = prepared.fades.then(|| self.bus.transport().retention());
+            match self.bus.commit_for(key, prepared.slot, &prepared.meta.commit, prepared.body.clone(), life).await? {
                 Committed::Ours => {
                     let Prepared { slot, meta, after, .. } = prepared;
                     let result = self.perform(key, &after, slot, &meta, &decision, inputs).await;
@@ -164,16 +168,6 @@ impl Shell {
             })
         };
         Decision { at: self.clock.now(), events: inputs.iter().map(ignored).collect(), effects: Vec::new() }
-    }
-
-    /// The commit of a slot, for publishing its events again.
-    pub(crate) async fn commit_at(&self, key: &SessionKey, slot: u64) -> Result<Option<Commit>, BusError> {
-        let subject = contract::subject::log_slot(key, slot);
-        let read = self.bus.transport().last(contract::streams::Stream::Log, &subject, Read::Any).await?;
-        match read {
-            Some(stored) => self.bus.read_commit(stored).await.map(Some),
-            None => Ok(None),
-        }
     }
 }
 

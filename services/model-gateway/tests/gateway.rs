@@ -87,6 +87,7 @@ impl World {
             seq: 1,
             time: self.server.now(),
             trace_id: String::new(),
+            archived: None,
         };
         let body = serde_json::to_vec(&Commit { meta, snapshot: None, events: vec![] }).unwrap();
         self.bus.commit(&self.key, slot, &id, Bytes::from(body)).await.unwrap();

@@ -44,6 +44,7 @@ fn committed(says: Says<'_>) -> ContinuationSettings {
         by: None,
         traceparent: None,
         tools: None,
+        archive_after: contract::limits::ARCHIVE_AFTER,
         body: Body::Start(Box::new(StartInput { start, history: Vec::new(), composed: Ok(composed) })),
     };
     let session = Session::new(SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() });

@@ -84,6 +84,7 @@ fn commits(bytes: usize) -> anyhow::Result<Vec<String>> {
         seq: 0,
         time: NOW,
         trace_id: String::new(),
+        archived: None,
     };
     let body = |events| serde_json::to_string(&Commit { meta: meta.clone(), snapshot: None, events });
     Ok(all.into_iter().map(body).collect::<Result<_, _>>()?)

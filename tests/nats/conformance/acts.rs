@@ -163,6 +163,7 @@ impl Place {
             Stream::Tool => subject::tool_item(&key, &ToolName::new("w").unwrap(), &self.call()),
             Stream::Mail => subject::mail(&mailbox(self.session), &MailId::sent_by(&format!("c{}", self.nth))),
             Stream::Timer => subject::timer_due(&key),
+            Stream::Archive => subject::archive_page(&key, u64::from(self.nth)),
             Stream::Dead => subject::dead(&key, subject::DeadKind::Control, &id(&format!("c{}", self.nth)).unwrap()),
         }
     }
@@ -175,6 +176,7 @@ impl Place {
             Stream::Log => subject::log_session(&key),
             Stream::Mail => subject::mailbox(&mailbox(self.session)),
             Stream::Dead => subject::dead_of_session(&key),
+            Stream::Archive => subject::archive_session(&key),
             Stream::Model | Stream::Tool | Stream::Timer => self.subject(),
         }
     }

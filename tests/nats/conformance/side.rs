@@ -168,7 +168,7 @@ impl Side {
                 format!("late {}#{}", delivery.subject, delivery.seq)
             }
             Act::Put { key, value } => {
-                bus.kv_put(Bucket::Sessions, &format!("t.k{key}"), vec![*value].into()).await?;
+                bus.kv_put(Bucket::Sessions, &format!("t.k{key}"), vec![*value].into(), None).await?;
                 "put".to_owned()
             }
             Act::Create { key, value } => {
@@ -204,7 +204,7 @@ impl Side {
                         let at = Place { stream: Stream::Log, session: 0, nth: 0 };
                         drop(bus.append(&at.subject(), true, Vec::new(), message).await?);
                     }
-                    Door::Key => bus.kv_put(Bucket::Sessions, "t.large", message).await?,
+                    Door::Key => bus.kv_put(Bucket::Sessions, "t.large", message, None).await?,
                     Door::NewKey => drop(bus.kv_create(Bucket::Sessions, "t.large", message).await?),
                     Door::Object => bus.put_object(Objects::Work, "large", object).await?,
                 }

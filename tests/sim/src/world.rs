@@ -378,6 +378,7 @@ impl World {
             by: None,
             traceparent: None,
             tools: Some(CATALOGUE.clone()),
+            archive_after: contract::limits::ARCHIVE_AFTER,
             body,
         });
         let index = self.inputs.len() - 1;
@@ -610,7 +611,7 @@ impl World {
                 }
                 Effect::TellParent => return Err("nobody asked for this session".to_owned()),
                 Effect::CancelTimer => self.timer = None,
-                Effect::Index => {}
+                Effect::Index | Effect::Archive { .. } => {}
             }
         }
         Ok(())

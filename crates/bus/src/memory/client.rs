@@ -240,6 +240,15 @@ impl Transport for Client {
         .await
     }
 
+    async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError> {
+        let server = &self.shared.server;
+        self.run(Action::Delete, stream.name(), |_| {
+            server.stream(stream, |store| store.delete(seq));
+            Ok(())
+        })
+        .await
+    }
+
     async fn pull(
         &self,
         queue: Queue,
@@ -275,10 +284,10 @@ impl Transport for Client {
         }
     }
 
-    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<(), BusError> {
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, life: Option<Duration>) -> Result<(), BusError> {
         fits(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvPut, key, |_| {
-            let entry = Aged::new(value, bucket.max_age());
+            let entry = Aged::new(value, life.or(bucket.max_age()));
             self.shared.server.lock().entries.insert((bucket, key.to_owned()), entry);
             Ok(())
         })
@@ -345,6 +354,18 @@ impl Transport for Client {
             Ok(found.map(|object| object.value.clone()))
         })
         .await
+    }
+
+    async fn delete_object(&self, store: Objects, sha256: &str) -> Result<(), BusError> {
+        self.run(Action::DeleteObject, sha256, |_| {
+            self.shared.server.lock().objects.remove(&(store, sha256.to_owned()));
+            Ok(())
+        })
+        .await
+    }
+
+    fn retention(&self) -> Duration {
+        contract::limits::RETENTION
     }
 
     async fn ensure(&self, _drift: Drift) -> Result<(), BusError> {

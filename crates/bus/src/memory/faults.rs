@@ -28,6 +28,7 @@ pub enum Action {
     Last(Read),
     LastMany,
     Purge,
+    Delete,
     Pull,
     Ack(Ack),
     KvPut,
@@ -37,6 +38,7 @@ pub enum Action {
     KvList,
     PutObject,
     GetObject,
+    DeleteObject,
     Ping,
 }
 

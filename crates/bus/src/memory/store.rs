@@ -10,9 +10,8 @@ use contract::subject::matches;
 use tokio::time::Instant;
 
 use super::consumer::{Consumer, Given};
-use crate::mail::TTL;
 use crate::timer::{SCHEDULE, SCHEDULE_TARGET};
-use crate::transport::{EXPECTED_LAST, ReadMany, header};
+use crate::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, TTL, header};
 use crate::{Headers, Stored};
 
 /// Subjects of one read, as on a nats-server.
@@ -80,7 +79,9 @@ impl Store {
     ) -> Result<u64, u16> {
         let expected = header(&headers, EXPECTED_LAST).and_then(|seq| seq.parse().ok()).or(create.then_some(0));
         let last = self.by_subject.get(subject).map_or(0, |entry| entry.stored.seq);
-        if expected.is_some_and(|expected: u64| expected != last) {
+        let asked =
+            header(&headers, EXPECTED_OF).map_or(last, |filter| self.last(filter, 0).map_or(0, |last| last.seq));
+        if expected.is_some_and(|expected: u64| expected != asked) {
             return Err(WRONG_LAST_SEQUENCE);
         }
         if last > 0 {
@@ -112,7 +113,8 @@ impl Store {
     fn life(&self, headers: &Headers) -> Option<Duration> {
         let own = || header(headers, TTL).and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
         match self.kind {
-            Kind::Queue | Kind::Slots | Kind::Schedule => None,
+            Kind::Queue | Kind::Schedule => None,
+            Kind::Slots => own(),
             Kind::Kept(age) => Some(age),
             Kind::Fading(age) => Some(own().unwrap_or(age).min(age)),
         }
@@ -191,6 +193,13 @@ impl Store {
         let given = self.consumer.next(now, |seq| self.subjects.contains_key(&seq))?;
         let entry = self.by_subject.get(self.subjects.get(&given.seq)?)?;
         Some((given, entry.stored.clone(), entry.at))
+    }
+
+    /// Removes one message.
+    pub(super) fn delete(&mut self, seq: u64) {
+        if let Some(subject) = self.subjects.get(&seq).cloned() {
+            self.remove(&subject);
+        }
     }
 
     /// Removes what was acknowledged.

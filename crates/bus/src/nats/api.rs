@@ -21,6 +21,9 @@ const DOUBTS: [u32; 4] = [10_071, 10_164, 10_158, 10_077];
 const FULL: [u32; 4] = [10_002, 10_023, 10_047, 10_028];
 /// The message is larger than the stream takes.
 const TOO_LARGE: u32 = 10_054;
+/// A message is not deleted, and what is said of one that is not there.
+const NOT_DELETED: u32 = 10_057;
+const GONE: [&str; 2] = ["no message found", "stream store EOF"];
 /// JetStream is not enabled, for the server and for the account.
 const NOT_ENABLED: [u32; 2] = [10_076, 10_039];
 
@@ -163,6 +166,18 @@ impl Nats {
         let body = serde_json::json!({ "filter": filter });
         let answer = self.js_request::<Purged>(&format!("$JS.API.STREAM.PURGE.{stream}"), Some(&body)).await?;
         answer.map(|purged| purged.purged).map_err(Refusal::into_error)
+    }
+
+    /// Removes a message; that it is gone already is success as well.
+    pub(super) async fn js_delete(&self, stream: &str, seq: u64) -> Result<(), BusError> {
+        let body = serde_json::json!({ "seq": seq, "no_erase": true });
+        let subject = format!("$JS.API.STREAM.MSG.DELETE.{stream}");
+        match self.js_request::<serde::de::IgnoredAny>(&subject, Some(&body)).await? {
+            Ok(_) => Ok(()),
+            // One code for every reason; there is no other way to tell this one.
+            Err(refusal) if refusal.err_code == NOT_DELETED && GONE.contains(&refusal.description.as_str()) => Ok(()),
+            Err(refusal) => Err(refusal.into_error()),
+        }
     }
 
     /// A request that JetStream answers; nobody answering means that it has no leader, or is not there.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr, jetstream};
 use contract::ErrorCode;
+use contract::limits::RETENTION;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::broadcast;
@@ -40,6 +41,15 @@ pub struct NatsConfig {
     pub name: String,
     /// Copies of each stream where it is created: 1 on one server, 3 in a cluster.
     pub replicas: usize,
+    /// Days for which the archive keeps pages that left the log, and what is left of an archived session.
+    pub retention_days: u32,
+}
+
+impl NatsConfig {
+    /// How long the archive keeps what it has.
+    pub(super) fn retention(&self) -> Duration {
+        Duration::from_hours(24 * u64::from(self.retention_days.max(1)))
+    }
 }
 
 impl std::fmt::Debug for NatsConfig {
@@ -52,6 +62,7 @@ impl std::fmt::Debug for NatsConfig {
             .field("password", &password)
             .field("name", &self.name)
             .field("replicas", &self.replicas)
+            .field("retention_days", &self.retention_days)
             .finish()
     }
 }
@@ -64,6 +75,7 @@ impl Default for NatsConfig {
             password: None,
             name: "ailoop".to_owned(),
             replicas: 1,
+            retention_days: u32::try_from(RETENTION.as_secs() / 86_400).unwrap_or(u32::MAX),
         }
     }
 }
@@ -104,9 +116,9 @@ impl Nats {
             return Err(BusError::Unusable { code: ErrorCode::NatsTooOld, message });
         }
         let jetstream = jetstream::ContextBuilder::new().timeout(ANSWER_MAX).build(client.clone());
-        let replicas = config.replicas.max(1);
+        let (replicas, retention) = (config.replicas.max(1), config.retention());
         let (stores, copies, many) = (Stores::default(), Copies::default(), Many::default());
-        let nats = Self { client, jetstream, replicas, gaps, stores, copies, many };
+        let nats = Self { client, jetstream, replicas, retention, gaps, stores, copies, many };
         nats.has_jetstream(config).await?;
         Ok(nats)
     }

@@ -35,7 +35,7 @@ struct Thing {
 
 impl Nats {
     pub(super) async fn ensure_all(&self, drift: Drift) -> Result<(), BusError> {
-        for (name, wanted) in settings::streams() {
+        for (name, wanted) in settings::streams(self.retention) {
             self.ensure_thing(drift, stream(&name, wanted, self.replicas)).await?;
         }
         for queue in Queue::ALL {

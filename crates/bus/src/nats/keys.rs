@@ -1,5 +1,7 @@
 //! Key-value buckets, as every NATS client writes and reads them: a stream `KV_<bucket>` with one message per key.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use contract::streams::Bucket;
 use serde::Deserialize;
@@ -7,7 +9,7 @@ use serde::Deserialize;
 use super::Nats;
 use super::api::Refusal;
 use crate::log::refused;
-use crate::transport::{Appended, ReadMany, header};
+use crate::transport::{Appended, ReadMany, header, ttl};
 use crate::{BusError, Headers, Stored};
 
 /// Header on the mark that a deleted key leaves.
@@ -30,8 +32,14 @@ struct KeysState {
 }
 
 impl Nats {
-    pub(super) async fn key_put(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<(), BusError> {
-        self.key_write(bucket, key, Headers::new(), value).await
+    pub(super) async fn key_put(
+        &self,
+        bucket: Bucket,
+        key: &str,
+        value: Bytes,
+        life: Option<Duration>,
+    ) -> Result<(), BusError> {
+        self.key_write(bucket, key, life.map(ttl).into_iter().collect(), value).await
     }
 
     pub(super) async fn key_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {

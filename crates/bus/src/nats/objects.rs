@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::Context;
-use async_nats::jetstream::object_store::{GetErrorKind, ObjectStore};
+use async_nats::jetstream::object_store::{GetErrorKind, InfoErrorKind, ObjectStore};
 use bytes::Bytes;
 use contract::streams::Objects;
 use tokio::io::AsyncReadExt;
@@ -21,6 +21,7 @@ const OBJECT_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Stores {
     work: OnceCell<ObjectStore>,
     blobs: OnceCell<ObjectStore>,
+    archive: OnceCell<ObjectStore>,
 }
 
 impl std::fmt::Debug for Stores {
@@ -71,14 +72,50 @@ impl Stores {
         .await
     }
 
+    /// Where an object's chunks are, then what describes it; `None` when there is no such object.
+    pub(super) async fn subjects(
+        &self,
+        js: &Context,
+        of: Objects,
+        name: &str,
+    ) -> Result<Option<[String; 2]>, BusError> {
+        in_time(name, async {
+            let bucket = of.name();
+            match self.store(js, of).await?.info(name).await {
+                Ok(info) => {
+                    let about = format!("$O.{bucket}.M.{}", encoded(name));
+                    Ok(Some([format!("$O.{bucket}.C.{}", info.nuid), about]))
+                }
+                Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(None),
+                Err(error) => Err(unread(name, &error)),
+            }
+        })
+        .await
+    }
+
     async fn store(&self, js: &Context, of: Objects) -> Result<&ObjectStore, BusError> {
         let cell = match of {
             Objects::Work => &self.work,
             Objects::Blobs => &self.blobs,
+            Objects::Archive => &self.archive,
         };
         let open = || js.get_object_store(of.name());
         cell.get_or_try_init(open).await.map_err(|e| BusError::Unavailable(format!("store {}: {e}", of.name())))
     }
+}
+
+/// A name as it stands in a subject: base64 for URLs, as every client writes it.
+fn encoded(name: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::with_capacity(name.len().div_ceil(3) * 4);
+    for some in name.as_bytes().chunks(3) {
+        let bits = some.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - some.len()));
+        for digit in 0..4 {
+            let at = usize::try_from(bits >> (18 - 6 * digit) & 63).unwrap_or(0);
+            text.push(if digit > some.len() { '=' } else { char::from(DIGITS[at]) });
+        }
+    }
+    text
 }
 
 fn unread(name: &str, error: &impl std::fmt::Display) -> BusError {
@@ -88,4 +125,18 @@ fn unread(name: &str, error: &impl std::fmt::Display) -> BusError {
 async fn in_time<T>(name: &str, work: impl Future<Output = Result<T, BusError>>) -> Result<T, BusError> {
     let late = |_| Err(BusError::Timeout { what: format!("object {name}") });
     tokio::time::timeout(OBJECT_MAX, work).await.unwrap_or_else(late)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_encoded_as_every_client_does() {
+        for (name, text) in
+            [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj"), ("?>~", "Pz5-"), ("0f3a", "MGYzYQ==")]
+        {
+            assert_eq!(encoded(name), text);
+        }
+    }
 }

@@ -10,18 +10,20 @@ use serde_json::{Map, Value, json};
 pub(super) type Settings = Map<String, Value>;
 
 /// Everything by name: the streams, then what stands behind buckets and object stores.
-pub(super) fn streams() -> Vec<(String, Settings)> {
-    let streams = Stream::ALL.iter().map(|stream| (stream.name().to_owned(), stream_settings(*stream)));
+pub(super) fn streams(retention: Duration) -> Vec<(String, Settings)> {
+    let streams = Stream::ALL.iter().map(|stream| (stream.name().to_owned(), stream_settings(*stream, retention)));
     let buckets = Bucket::ALL.iter().map(|bucket| (format!("KV_{}", bucket.name()), bucket_settings(*bucket)));
-    let objects = Objects::ALL.iter().map(|store| (format!("OBJ_{}", store.name()), object_settings(*store)));
+    let objects =
+        Objects::ALL.iter().map(|store| (format!("OBJ_{}", store.name()), object_settings(*store, retention)));
     streams.chain(buckets).chain(objects).collect()
 }
 
-fn stream_settings(stream: Stream) -> Settings {
+fn stream_settings(stream: Stream, kept: Duration) -> Settings {
     let (retention, discard, max_age) = match stream.kind() {
         Kind::Queue => ("workqueue", "new", None),
         Kind::Slots => ("limits", "new", None),
         Kind::Schedule => ("workqueue", "old", None),
+        Kind::Kept(_) if stream == Stream::Archive => ("limits", "old", Some(kept)),
         Kind::Kept(age) | Kind::Fading(age) => ("limits", "old", Some(age)),
     };
     settings(json!({
@@ -36,7 +38,8 @@ fn stream_settings(stream: Stream) -> Settings {
         "storage": "file",
         "allow_direct": true,
         "allow_msg_schedules": stream.kind() == Kind::Schedule,
-        "allow_msg_ttl": matches!(stream.kind(), Kind::Fading(_)),
+        "allow_msg_ttl": matches!(stream.kind(), Kind::Fading(_) | Kind::Slots),
+        "compression": if stream == Stream::Archive { "s2" } else { "none" },
     }))
 }
 
@@ -53,20 +56,26 @@ fn bucket_settings(bucket: Bucket) -> Settings {
         "allow_direct": true,
         "allow_rollup_hdrs": true,
         "deny_delete": true,
+        "allow_msg_ttl": bucket == Bucket::Sessions,
     }))
 }
 
-fn object_settings(store: Objects) -> Settings {
+fn object_settings(store: Objects, kept: Duration) -> Settings {
+    let max_age = match store {
+        Objects::Archive => Some(kept.saturating_add(limits::RETENTION_MARGIN)),
+        Objects::Work | Objects::Blobs => store.max_age(),
+    };
     settings(json!({
         "subjects": [format!("$O.{}.C.>", store.name()), format!("$O.{}.M.>", store.name())],
         "retention": "limits",
         "discard": "new",
         "max_msgs": -1,
         "max_bytes": -1,
-        "max_age": nanos(store.max_age()),
+        "max_age": nanos(max_age),
         "storage": "file",
         "allow_direct": true,
         "allow_rollup_hdrs": true,
+        "compression": if store == Objects::Archive { "s2" } else { "none" },
     }))
 }
 
@@ -101,7 +110,8 @@ pub(super) fn drift(wanted: &Settings, found: &Settings) -> Option<(String, Valu
     let plain = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
         Value::Number(number) => number.as_u64() == Some(0),
-        Value::String(text) => text.is_empty(),
+        // Of compression.
+        Value::String(text) => text.is_empty() || text == "none",
         Value::Array(values) => values.is_empty(),
         Value::Bool(true) | Value::Object(_) => false,
     };

@@ -38,6 +38,11 @@ pub(super) fn purge(stream: Stream) -> String {
     format!("$JS.API.STREAM.PURGE.{}", stream.name())
 }
 
+/// Removing messages of a stream by their sequence.
+pub(super) fn delete(stream: Stream) -> String {
+    format!("$JS.API.STREAM.MSG.DELETE.{}", stream.name())
+}
+
 /// Taking items of a queue, and settling them.
 pub(super) fn take(queue: Queue) -> [String; 2] {
     let consumer = consumer(queue);

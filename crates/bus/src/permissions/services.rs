@@ -8,7 +8,8 @@ use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::{self, Subject, every};
 
 use super::jetstream::{
-    create, info, keys_get, keys_list, keys_put, objects_get, objects_put, purge, read_any, read_leader, take, verify,
+    create, delete, info, keys_get, keys_list, keys_put, objects_get, objects_put, purge, read_any, read_leader, take,
+    verify,
 };
 use super::{Answers, User, inbox};
 
@@ -42,6 +43,11 @@ fn orchestrator() -> User {
         .publish([text(&every::log_slot()), read_any(Stream::Log), read_leader(Stream::Log)])
         .publish(objects_get(Objects::Blobs))
         .publish(objects_put(Objects::Blobs))
+        // What leaves the log goes to the archive first.
+        .publish([text(&every::archive_page()), read_any(Stream::Archive), read_leader(Stream::Archive)])
+        .publish(objects_get(Objects::Archive))
+        .publish(objects_put(Objects::Archive))
+        .publish([delete(Stream::Log)])
         // Calls, timers and cancels go out.
         .publish([text(&every::model_item()), read_leader(Stream::Model), purge(Stream::Model)])
         .publish([text(&every::tool_item()), read_leader(Stream::Tool), purge(Stream::Tool)])
@@ -110,6 +116,8 @@ fn edge() -> User {
         .publish(objects_put(Objects::Work))
         .publish([read_any(Stream::Log), read_leader(Stream::Log)])
         .publish(objects_get(Objects::Blobs))
+        .publish([read_any(Stream::Archive), read_leader(Stream::Archive)])
+        .publish(objects_get(Objects::Archive))
         // Dead letters: operators look at them, throw them away, and have commands sent again.
         .publish([read_any(Stream::Dead), read_leader(Stream::Dead), purge(Stream::Dead)])
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])

@@ -14,6 +14,11 @@ pub fn log_slot() -> Subject {
     Subject("ai_loop.log.*.*.*.*".to_owned())
 }
 
+/// Every archived page.
+pub fn archive_page() -> Subject {
+    Subject("ai_archive.*.*.*".to_owned())
+}
+
 /// Every model call.
 pub fn model_item() -> Subject {
     Subject("ai_loop.model.call.*.*.*.*".to_owned())
@@ -92,6 +97,7 @@ mod tests {
         let (mailbox, mail_id) = (mailbox(), MailId::sent_by("s1-c1-1-1"));
         let mut rows = vec![
             (log_slot(), subject::log_slot(&key, 70)),
+            (archive_page(), subject::archive_page(&key, 1)),
             (model_item(), subject::model_item(&key, &call)),
             (tool_item(), subject::tool_item(&key, &tool_name, &call)),
             (timer_set(), subject::timer_set(&key)),
@@ -122,6 +128,7 @@ mod tests {
         let private = [
             subject::control(&key, Verb::Start, &id),
             subject::log_slot(&key, 0),
+            subject::archive_page(&key, 0),
             subject::model_item(&key, &call),
             subject::tool_item(&key, &ToolName::new("default").unwrap(), &call),
             subject::done(&id, &id),

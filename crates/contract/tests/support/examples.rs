@@ -112,6 +112,7 @@ fn commit() -> Commit {
         seq: 2,
         time: at(),
         trace_id: String::new(),
+        archived: None,
     };
     let message = UserProcessed { message_id: input.id.clone(), content: Content::from("Hello"), mode: Mode::Steer };
     let turn = TurnStarted { premature: false, turn: 1, traceparent: None, messages: vec![input.id.clone()] };

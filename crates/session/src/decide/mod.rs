@@ -89,7 +89,7 @@ impl Draft<'_> {
     /// An older setting that is due may have come to the server late and have taken the place of the one that counts:
     /// that one is set again, under its own number, so that it fires once.
     fn keep_timer(&mut self) {
-        if let (Body::Timer, Life::Alive, Some(timer)) = (&self.input.body, self.core.life, self.core.timer.clone()) {
+        if let (Body::Timer, Some(timer)) = (&self.input.body, self.core.timer.clone()) {
             self.emit(Event::TimerSet(timer));
         }
     }
@@ -132,6 +132,8 @@ impl Draft<'_> {
         let starts = matches!(self.input.body, Body::Start(_));
         match (self.core.life, starts) {
             (Life::Alive, false) | (Life::Unborn, true) => Ok(()),
+            // Its last timer: it leaves the log.
+            (Life::Ended, false) if matches!(self.input.body, Body::Timer) => Ok(()),
             (Life::Alive, true) => Err(Ignored::because(ErrorCode::SessionExists, "the session is running already")),
             (Life::Ended, _) => Err(self.late(ErrorCode::SessionEnded, "the session has ended")),
             (Life::Unborn, false) => Err(self.late(ErrorCode::UnknownSession, "no such session")),

@@ -1,14 +1,14 @@
 //! The session's timer: what is due is done, in the order of its weight.
 
 use contract::command::AnswerDecision;
-use contract::event::{EndReason, StopReason};
+use contract::event::{EndReason, Event, SessionArchived, StopReason};
 use contract::limits::TOOL_CALL_GRACE;
 use contract::tool::{EffectClass, Outcome};
 use contract::{ErrorCode, Timestamp};
 
 use super::turn::UNKNOWN;
 use super::{Draft, Ignored};
-use crate::state::{Activity, Stage, ToolCallState};
+use crate::state::{Activity, Life, Stage, ToolCallState};
 
 impl Draft<'_> {
     pub(super) fn timer(&mut self) -> Result<(), Ignored> {
@@ -19,7 +19,11 @@ impl Draft<'_> {
         // The server's clock may be ahead of ours: what it calls due is due.
         self.at = self.at.max(set.at);
         self.handled();
-        self.due();
+        match self.core.life {
+            Life::Alive => self.due(),
+            Life::Ended => self.emit(Event::SessionArchived(SessionArchived { slots: self.core.slot() })),
+            Life::Unborn => {}
+        }
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use contract::command::AnswerDecision;
 use contract::event::{
-    CallCancelled, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, SessionEnded, StopReason,
+    CallCancelled, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, SessionEnded, StopReason, TimerSet,
     ToolCallResult, TurnCompleted,
 };
 use contract::ids::ToolName;
@@ -107,6 +107,9 @@ impl Draft<'_> {
             iterations,
             spent: self.core.spent,
         }));
+        // It stays as it is for a while, for those who are late; then it leaves the log.
+        let (number, at) = (self.core.timers + 1, self.at.after(self.input.archive_after));
+        self.emit(Event::TimerSet(TimerSet { number, at }));
     }
 
     /// Says that something went wrong.

@@ -7,6 +7,7 @@
     reason = "tests may, and look for one event"
 )]
 
+mod archive;
 mod attempts;
 mod children;
 mod commands;

@@ -195,12 +195,13 @@ impl Talk {
             by: None,
             traceparent: client.then(|| format!("00-{:032x}-{:016x}-01", self.inputs, self.inputs)),
             tools: Some(Arc::new(vec![look, act, session::delegate_spec()])),
+            archive_after: contract::limits::ARCHIVE_AFTER,
             body,
         };
         assert_eq!(self.session.handled(&input.reference), None, "a test says everything once");
         assert!(self.log.len() < EVER, "it goes on for ever");
         let reference = input.reference.clone();
-        let before = self.session.snapshot();
+        let (before, remains) = (self.session.snapshot(), self.session.remains());
         let decision = self.session.decide(Timestamp::from_millis(self.now), &[input]);
         let slot = self.session.next_slot();
         let seq = self.session.seq() + 1;
@@ -215,9 +216,10 @@ impl Talk {
             seq,
             time: decision.at,
             trace_id: String::new(),
+            archived: self.session.archived(),
         };
-        // More often than a page begins: every slot is a place to begin from.
-        let snapshot = slot.is_multiple_of(3).then_some(before);
+        // More often than a page begins: every slot is a place to begin from. What is archived stands alone.
+        let snapshot = if meta.is_archived() { Some(remains) } else { slot.is_multiple_of(3).then_some(before) };
         self.log.push((slot, Commit { meta, snapshot, events: decision.events.clone() }));
         self.effects = decision.effects;
         self.tell(&reference, &decision.events);
@@ -508,6 +510,7 @@ fn effects(effects: &[Effect]) -> String {
         Effect::TellParent => "word to parent".to_owned(),
         Effect::CancelTimer => "no timer".to_owned(),
         Effect::Index => "index".to_owned(),
+        Effect::Archive { below } => format!("archive below {below}"),
     };
     if effects.is_empty() { "nothing".to_owned() } else { effects.iter().map(one).collect::<Vec<_>>().join(", ") }
 }

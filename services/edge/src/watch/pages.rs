@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use bus::transport::ReadMany;
-use bus::{Bus, BusError, Read};
-use contract::commit::{Commit, CommitHead};
-use contract::limits::SLOTS_PER_PAGE;
-use contract::streams::Stream;
-use contract::subject::{self, SessionKey};
+use bus::{Bus, BusError};
+use contract::commit::Commit;
+use contract::subject::SessionKey;
 
 use super::notice::{self, Notice};
 
@@ -41,21 +38,12 @@ pub(super) async fn rest(bus: &Bus, key: &SessionKey, from_page: u64) -> Result<
 
 /// The head's page, as the leader has it.
 pub(super) async fn head_page(bus: &Bus, key: &SessionKey) -> Result<Stretch, BusError> {
-    Ok(bus.load_latest(key).await?.map(|commits| Stretch::of(key, &commits)).unwrap_or_default())
+    Ok(Stretch::of(key, &bus.head_page(key).await?))
 }
 
-/// One finished page; none when this read does not show all of it.
+/// One finished page; none when it is gone.
 pub(super) async fn finished(bus: &Bus, key: &SessionKey, page: u64) -> Result<Option<Stretch>, BusError> {
-    let read = bus.transport().last_many(Stream::Log, &subject::log_page(key, page)).await?;
-    let ReadMany::Messages(messages) = read else { return Ok(None) };
-    let mut commits = Vec::new();
-    for stored in messages {
-        let Some(log) = subject::parse_log(&stored.subject) else { continue };
-        commits.push((log.slot, bus.read_commit(stored).await?));
-    }
-    commits.sort_by_key(|(slot, _)| *slot);
-    let whole = (page * SLOTS_PER_PAGE..(page + 1) * SLOTS_PER_PAGE).eq(commits.iter().map(|(slot, _)| *slot));
-    Ok(whole.then(|| Stretch::of(key, &commits)))
+    Ok(bus.page(key, page).await?.map(|commits| Stretch::of(key, &commits)))
 }
 
 /// The last page that begins at or before a `seq`, looking no further than page `last`.
@@ -63,11 +51,8 @@ pub(super) async fn page_of(bus: &Bus, key: &SessionKey, seq: u64, last: u64) ->
     let (mut low, mut high) = (0, last);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
-        let first = subject::log_slot(key, middle * SLOTS_PER_PAGE);
-        let stored = bus.transport().last(Stream::Log, &first, Read::Any).await?;
-        let begins = stored.and_then(|stored| serde_json::from_slice::<CommitHead>(&stored.payload).ok());
-        match begins {
-            Some(head) if head.meta.seq <= seq => low = middle,
+        match bus.page_seq(key, middle).await? {
+            Some(begins) if begins <= seq => low = middle,
             // Later, or not to be seen: an earlier page is never wrong.
             Some(_) | None => high = middle - 1,
         }

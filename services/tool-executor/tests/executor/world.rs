@@ -78,6 +78,7 @@ impl World {
             seq: 0,
             time: self.server.now(),
             trace_id: String::new(),
+            archived: None,
         };
         let (commit, id) = (Commit { meta, snapshot: None, events: Vec::new() }, format!("commit-{}", self.slot));
         let body = Bytes::from(serde_json::to_vec(&commit).unwrap());

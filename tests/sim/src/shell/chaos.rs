@@ -76,13 +76,15 @@ impl Chaos {
             | Action::Reply
             | Action::Request
             | Action::Purge
+            | Action::Delete
             | Action::Ack(Ack::Progress | Ack::Retry(_))
             | Action::KvPut
             | Action::KvGet
             | Action::KvDelete
             | Action::KvList
             | Action::PutObject
-            | Action::GetObject => &[Fault::NotDone, Fault::Delay(soon), Fault::Lag(soon)],
+            | Action::GetObject
+            | Action::DeleteObject => &[Fault::NotDone, Fault::Delay(soon), Fault::Lag(soon)],
             Action::KvCreate => &[Fault::NotDone, Fault::AckLost, Fault::Delay(soon)],
             // Between a worker's look at the log and its call nothing may pass, or no witness could tell what is right.
             Action::RequestMany | Action::Subscribe | Action::Ping => &[Fault::None],

@@ -113,6 +113,10 @@ impl Transport for Spoiled {
         self.bus.transport().purge(stream, filter).await
     }
 
+    async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError> {
+        self.bus.transport().delete(stream, seq).await
+    }
+
     async fn pull(
         &self,
         queue: Queue,
@@ -131,8 +135,8 @@ impl Transport for Spoiled {
         self.bus.transport().ack(delivery, ack).await
     }
 
-    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<(), BusError> {
-        self.bus.transport().kv_put(bucket, key, value).await
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, life: Option<Duration>) -> Result<(), BusError> {
+        self.bus.transport().kv_put(bucket, key, value, life).await
     }
 
     async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
@@ -158,6 +162,14 @@ impl Transport for Spoiled {
 
     async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError> {
         self.bus.transport().get_object(store, sha256).await
+    }
+
+    async fn delete_object(&self, store: Objects, sha256: &str) -> Result<(), BusError> {
+        self.bus.transport().delete_object(store, sha256).await
+    }
+
+    fn retention(&self) -> Duration {
+        self.bus.transport().retention()
     }
 
     async fn ensure(&self, drift: Drift) -> Result<(), BusError> {

@@ -229,6 +229,7 @@ impl Inner {
             seq,
             time,
             trace_id: String::new(),
+            archived: session.archived(),
         };
         let commit = Commit { meta, snapshot, events };
         let body = serde_json::to_vec(&commit).unwrap();

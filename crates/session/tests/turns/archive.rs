@@ -1,0 +1,86 @@
+//! When a session leaves the log: page by page while it lives, and for good some time after its end.
+
+use std::time::Duration;
+
+use contract::command::Mode;
+use contract::commit::Phase;
+use contract::event::{Event, SessionImported};
+use contract::limits::{ARCHIVE_AFTER, SLOTS_PER_PAGE};
+use contract::settings::ContinuationSettings;
+use contract::{ErrorCode, Timestamp};
+use session::Effect;
+
+use crate::talk::{Cast, Talk};
+
+fn refusals(talk: &Talk) -> Vec<ErrorCode> {
+    let code = |event: &Event| match event {
+        Event::InputIgnored(ignored) => Some(ignored.refusal.code.clone()),
+        _ => None,
+    };
+    talk.events.iter().filter_map(code).collect()
+}
+
+#[test]
+fn an_ended_session_leaves_the_log_by_its_own_timer() {
+    let mut talk = Talk::once(Cast::default());
+    talk.reply("Done.", &[]);
+    assert_eq!(talk.session.phase(), Phase::Ended);
+    let set = talk.effects.iter().any(|effect| matches!(effect, Effect::SetTimer { .. }));
+    assert!(set && !talk.effects.contains(&Effect::CancelTimer));
+    assert!(
+        talk.session.outstanding().iter().any(|effect| matches!(effect, Effect::SetTimer { .. })),
+        "also after a reload"
+    );
+    let (slots, summary, messages) = (talk.session.next_slot(), talk.session.summary(), talk.session.messages());
+
+    talk.wait(ARCHIVE_AFTER - Duration::from_millis(1));
+    assert_eq!((talk.session.is_archived(), talk.session.messages()), (false, messages));
+    talk.wait(Duration::from_millis(1));
+    let owed = vec![Effect::Archive { below: slots }, Effect::Index];
+    assert_eq!((talk.session.archived(), &talk.effects), (Some(slots), &owed));
+    assert_eq!(talk.session.outstanding(), owed);
+    assert!(talk.session.messages().is_empty() && talk.session.snapshot().get().len() < 4_000);
+    let left = talk.session.summary();
+    assert_eq!((left.title, left.spent, left.seq), (summary.title, summary.spent, summary.seq));
+
+    // Whoever comes late is told, and what is left stays as little.
+    talk.say("Are you there?", Mode::Queue);
+    assert_eq!(refusals(&talk), [ErrorCode::SessionEnded]);
+    talk.wait(ARCHIVE_AFTER * 50);
+    assert_eq!((talk.session.archived(), talk.session.next_slot()), (Some(slots), slots + 2));
+}
+
+#[test]
+fn a_session_that_goes_on_leaves_its_pages_behind() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    let mut left = Vec::new();
+    while talk.session.next_slot() <= 3 * SLOTS_PER_PAGE {
+        talk.reply("Done.", &[]);
+        left.extend(archived(&talk.effects).map(|below| (talk.session.next_slot() - 1, below)));
+        talk.say("And again.", Mode::Queue);
+        left.extend(archived(&talk.effects).map(|below| (talk.session.next_slot() - 1, below)));
+    }
+    let page = SLOTS_PER_PAGE;
+    assert_eq!(left, [(2 * page, page), (3 * page, 2 * page)]);
+    let owed = talk.session.outstanding();
+    assert_eq!(archived(&owed).collect::<Vec<_>>(), [2 * page], "what was not done is owed");
+}
+
+fn archived(effects: &[Effect]) -> impl Iterator<Item = u64> {
+    effects.iter().filter_map(|effect| match effect {
+        Effect::Archive { below } => Some(*below),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_session_from_elsewhere_hears_commands_of_this_place() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.reply("Done.", &[]);
+    let (slot, messages) = (talk.session.next_slot(), talk.session.messages());
+    assert!(talk.session.control_seq() > 0);
+    let imported = SessionImported { slots: slot, exported: Timestamp::from_millis(1) };
+    talk.session.fold(slot, Timestamp::from_millis(2_000_000), &[Event::SessionImported(imported)]);
+    assert_eq!((talk.session.control_seq(), talk.session.archived()), (0, Some(slot)));
+    assert_eq!((talk.session.phase(), talk.session.messages()), (Phase::Idle, messages));
+}
