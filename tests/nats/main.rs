@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod archive;
 mod conformance;
 mod connect;
 mod core;
@@ -32,6 +33,9 @@ on_one_node! {
     log::a_commit_is_seen_by_whoever_knows_of_it,
     log::large_commits_come_back_whole,
     log::commits_survive_a_restart,
+    archive::a_page_leaves_the_log_and_is_read_as_before,
+    archive::what_is_left_of_a_session_fades,
+    archive::archived_pages_survive_a_restart,
     queue::an_input_is_stored_once,
     queue::the_inbox_is_in_stream_order,
     queue::a_silent_holder_loses_its_item,
@@ -58,6 +62,8 @@ async fn on_three_nodes() -> anyhow::Result<()> {
     log::every_slot_has_one_winner(world).await?;
     log::a_commit_is_seen_by_whoever_knows_of_it(world).await?;
     log::large_commits_come_back_whole(world).await?;
+    archive::a_page_leaves_the_log_and_is_read_as_before(world).await?;
+    archive::what_is_left_of_a_session_fades(world).await?;
     queue::an_input_is_stored_once(world).await?;
     queue::the_inbox_is_in_stream_order(world).await?;
     queue::a_worker_that_drains_hands_back(world).await?;
@@ -67,6 +73,7 @@ async fn on_three_nodes() -> anyhow::Result<()> {
     mail::a_mail_is_stored_once_and_closed_once(world).await?;
     core::requests_find_their_answers(world).await?;
     mail::mailboxes_survive_a_restart(world).await?;
+    archive::archived_pages_survive_a_restart(world).await?;
     log::commits_survive_changes_of_leader(world).await?;
     log::commits_survive_a_restart(world).await
 }

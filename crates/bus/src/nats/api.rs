@@ -21,7 +21,9 @@ const DOUBTS: [u32; 4] = [10_071, 10_164, 10_158, 10_077];
 const FULL: [u32; 4] = [10_002, 10_023, 10_047, 10_028];
 /// The message is larger than the stream takes.
 const TOO_LARGE: u32 = 10_054;
-/// A message is not deleted, and what is said of one that is not there.
+/// There is no message of this sequence: what a cluster says.
+const NO_SEQUENCE: u32 = 10_043;
+/// A message is not deleted; and what a single server says of one that is not there.
 const NOT_DELETED: u32 = 10_057;
 const GONE: [&str; 2] = ["no message found", "stream store EOF"];
 /// JetStream is not enabled, for the server and for the account.
@@ -174,6 +176,7 @@ impl Nats {
         let subject = format!("$JS.API.STREAM.MSG.DELETE.{stream}");
         match self.js_request::<serde::de::IgnoredAny>(&subject, Some(&body)).await? {
             Ok(_) => Ok(()),
+            Err(refusal) if refusal.err_code == NO_SEQUENCE => Ok(()),
             // One code for every reason; there is no other way to tell this one.
             Err(refusal) if refusal.err_code == NOT_DELETED && GONE.contains(&refusal.description.as_str()) => Ok(()),
             Err(refusal) => Err(refusal.into_error()),

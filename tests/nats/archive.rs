@@ -1,0 +1,98 @@
+//! Pages that leave the log of real servers.
+
+use std::time::Duration;
+
+use bus::transport::ReadMany;
+use bus::{Bus, Committed, Read};
+use bytes::Bytes;
+use contract::limits::{INLINE_BYTES_MAX, SLOTS_PER_PAGE};
+use contract::streams::{Objects, Stream};
+use contract::subject::{self, SessionKey};
+use contract::tool::sha256_hex;
+
+use crate::world::{World, commit, eventually, key};
+
+const END: u64 = 2 * SLOTS_PER_PAGE + 5;
+
+fn body(slot: u64) -> anyhow::Result<Bytes> {
+    commit(&format!("c{slot}"), if slot % 50 == 7 { 3 * INLINE_BYTES_MAX } else { 10 })
+}
+
+async fn write(bus: &Bus, key: &SessionKey, slots: std::ops::Range<u64>) -> anyhow::Result<()> {
+    for slot in slots {
+        assert_eq!(bus.commit(key, slot, &format!("c{slot}"), body(slot)?).await?, Committed::Ours);
+    }
+    Ok(())
+}
+
+async fn in_log(bus: &Bus, key: &SessionKey) -> anyhow::Result<Vec<u64>> {
+    match bus.transport().last_many(Stream::Log, &subject::log_session(key)).await? {
+        ReadMany::Messages(found) => {
+            Ok(found.iter().filter_map(|stored| Some(subject::parse_log(&stored.subject)?.slot)).collect())
+        }
+        ReadMany::TooMany => anyhow::bail!("too many"),
+    }
+}
+
+async fn holds(bus: &Bus, key: &SessionKey, end: u64) -> anyhow::Result<()> {
+    let history = bus.history(key, 0).await?;
+    let found: Vec<_> = history.iter().map(|(slot, commit)| (*slot, commit.meta.commit.clone())).collect();
+    assert_eq!(found, (0..end).map(|slot| (slot, format!("c{slot}"))).collect::<Vec<_>>());
+    let bytes = history.iter().filter_map(|(_, commit)| commit.snapshot.as_ref()).map(|s| s.get().len()).max();
+    assert_eq!(bytes, Some(3 * INLINE_BYTES_MAX + 2), "large ones are whole");
+    Ok(())
+}
+
+/// A page leaves the log and is read from the archive, and nobody can write where it was.
+pub(crate) async fn a_page_leaves_the_log_and_is_read_as_before(world: &mut World) -> anyhow::Result<()> {
+    let key = key("paged")?;
+    let (bus, other, late) = (world.connect(0).await?, world.connect(1).await?, world.connect(2).await?);
+    write(&bus, &key, 0..10).await?;
+    late.load_from(&key, 9).await?;
+    write(&bus, &key, 10..END).await?;
+    // Two at once.
+    let (one, two) = tokio::join!(bus.archive(&key, SLOTS_PER_PAGE), other.archive(&key, SLOTS_PER_PAGE));
+    one?;
+    two?;
+    eventually("the page is gone everywhere", async || {
+        in_log(&other, &key).await.is_ok_and(|slots| slots.into_iter().eq(SLOTS_PER_PAGE..END))
+    })
+    .await?;
+    for bus in [&bus, &other, &late] {
+        holds(bus, &key, END).await?;
+    }
+    let blob = sha256_hex(&body(7)?);
+    assert!(bus.transport().get_object(Objects::Blobs, &blob).await?.is_none());
+    assert!(bus.transport().get_object(Objects::Archive, &blob).await?.is_some());
+    for (writer, slot) in [(&late, 10), (&world.connect(0).await?, 0), (&world.connect(1).await?, 11)] {
+        assert_eq!(writer.commit(&key, slot, "late", commit("late", 0)?).await?, Committed::Theirs, "{slot}");
+    }
+    bus.archive(&key, SLOTS_PER_PAGE).await?;
+    holds(&other, &key, END).await
+}
+
+/// A session ends in a commit that fades, and then there is none of that id.
+pub(crate) async fn what_is_left_of_a_session_fades(world: &mut World) -> anyhow::Result<()> {
+    let (bus, key) = (world.bus.clone(), key("faded")?);
+    write(&bus, &key, 0..20).await?;
+    let life = Some(Duration::from_secs(2));
+    let last = commit("c20", 0)?;
+    assert_eq!(bus.commit_for(&key, 20, "c20", last, life).await?, Committed::Ours);
+    bus.archive(&key, 20).await?;
+    assert_eq!(in_log(&bus, &key).await?, [20]);
+    assert_eq!(bus.commit_at(&key, 3).await?.map(|commit| commit.meta.commit), Some("c3".to_owned()));
+    eventually("it is forgotten", async || matches!(bus.head(&key, Read::Leader).await, Ok(None))).await?;
+    write(&bus, &key, 0..1).await
+}
+
+/// The archive and what left the log for it outlive a server that is killed.
+pub(crate) async fn archived_pages_survive_a_restart(world: &mut World) -> anyhow::Result<()> {
+    let (bus, key) = (world.bus.clone(), key("kept")?);
+    write(&bus, &key, 0..END).await?;
+    bus.archive(&key, SLOTS_PER_PAGE).await?;
+    world.restart().await?;
+    // A node that comes back takes its time.
+    eventually("all is read again", async || bus.history(&key, 0).await.is_ok_and(|all| all.len() as u64 == END)).await?;
+    holds(&bus, &key, END).await?;
+    write(&bus, &key, END..END + 1).await
+}
