@@ -57,6 +57,11 @@ fn item() -> anyhow::Result<ToolItem> {
     Ok(ToolItem { meta, tool, arguments, effect: EffectClass::Pure, max_output: 1_000 })
 }
 
+/// Another session, which goes by this one.
+fn beside(session: &SessionKey) -> anyhow::Result<SessionKey> {
+    key(&format!("{}-large", session.session))
+}
+
 impl Write {
     /// Does it, as services do.
     async fn perform(self, bus: &Bus, session: &SessionKey) -> Result<(), BusError> {
@@ -64,7 +69,7 @@ impl Write {
         let malformed = |error: anyhow::Error| BusError::Malformed(error.to_string());
         match self {
             Commit => ours(bus.commit(session, 0, "c", commit("c", 0).map_err(malformed)?).await?),
-            LargeCommit => ours(bus.commit(session, 64, "l", commit("l", LARGE).map_err(malformed)?).await?),
+            LargeCommit => ours(bus.commit(&beside(session).map_err(malformed)?, 0, "l", commit("l", LARGE).map_err(malformed)?).await?),
             Command => {
                 let id = id("small").map_err(malformed)?;
                 bus.send_control(session, contract::command::Verb::Pause, &id, "{}".into()).await.map(drop)
@@ -94,7 +99,8 @@ impl Write {
         };
         Ok(match self {
             Commit | LargeCommit => {
-                let at = subject::log_slot(session, if self == Commit { 0 } else { 64 });
+                let at = if self == Commit { session.clone() } else { beside(session)? };
+                let at = subject::log_slot(&at, 0);
                 match transport.last(Stream::Log, &at, Read::Leader).await? {
                     Some(stored) => bus.read_commit(stored).await.map(|_| true)?,
                     None => false,

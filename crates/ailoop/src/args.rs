@@ -51,6 +51,10 @@ pub enum Command {
     Configure(ConfigureArgs),
     /// Fold a session's whole log again: its slots, its state after one of them, and whether both agree
     Replay(ReplayArgs),
+    /// Write a session to a file, a line for each commit, from the archive and the log; asks NATS itself
+    Export(ExportArgs),
+    /// Take in a session from a file that `ailoop export` wrote; writes to NATS itself
+    Import(ImportArgs),
     /// List every decision of a session about going on: what made it, and why
     Decisions(DecisionsArgs),
     /// Count how turns went, by agent and model
@@ -203,6 +207,32 @@ pub struct ReplayArgs {
     /// Where the fleet is.
     #[command(flatten)]
     pub target: Target,
+}
+
+/// `ailoop export`
+#[derive(Debug, Clone, Args)]
+pub struct ExportArgs {
+    /// The session
+    pub session: String,
+    /// Write to this file, which is whole where it is there; else to standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Whose session it is
+    #[arg(long, default_value = "default")]
+    pub tenant: String,
+    /// The address of NATS, such as <nats://127.0.0.1:4222>; else .ailoop/run.json tells, else the configuration
+    #[arg(long, value_name = "URL")]
+    pub nats: Option<String>,
+}
+
+/// `ailoop import`
+#[derive(Debug, Clone, Args)]
+pub struct ImportArgs {
+    /// The file
+    pub file: PathBuf,
+    /// The address of NATS, such as <nats://127.0.0.1:4222>; else .ailoop/run.json tells, else the configuration
+    #[arg(long, value_name = "URL")]
+    pub nats: Option<String>,
 }
 
 /// `ailoop decisions`

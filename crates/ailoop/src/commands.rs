@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod bootstrap;
+mod carry;
 mod control;
 mod converse;
 mod dead;
@@ -37,6 +38,8 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Answer(args) => control::answer(&args, terminal).await,
         Command::Configure(args) => control::configure(&args, terminal).await,
         Command::Replay(args) => log::replay(&args, terminal).await,
+        Command::Export(args) => carry::export(&args, terminal).await,
+        Command::Import(args) => carry::import(&args, terminal).await,
         Command::Decisions(args) => log::decisions(&args, terminal).await,
         Command::Queues(args) => lists::queues(&args, terminal).await,
         Command::Dead(command) => dead::dead(&command, terminal).await,

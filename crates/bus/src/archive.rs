@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use contract::Json;
+use contract::{ErrorCode, Json};
 use contract::commit::CommitHead;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::streams::{Objects, Stream};
@@ -38,6 +38,15 @@ struct PageHead {
     meta: PageMeta,
 }
 
+/// Who has the session whose page is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// The log.
+    Log,
+    /// Nobody yet: it comes from elsewhere.
+    Nobody,
+}
+
 impl Bus {
     /// Moves what the log still has of a session below slot `below` to the archive: a page is written there, and only
     /// when it is proven to stand there do its messages leave the log, the oldest first. Doing it twice, or by two at
@@ -55,14 +64,14 @@ impl Bus {
         Ok(())
     }
 
-    /// Writes a page that was never in this server's log to the archive; one that stands there already, and says the
-    /// same, is fine. `bodies` are commits as they were written, from the page's first slot on.
+    /// Writes a page that was never in this server's log to the archive, of a session that is not in it either: one that
+    /// is, is [`ErrorCode::SessionExists`]. `bodies` are commits as they were written, from the page's first slot on.
     pub async fn put_archived(&self, key: &SessionKey, page: u64, bodies: Vec<Bytes>) -> Result<(), BusError> {
         let mut sealed = Vec::with_capacity(bodies.len());
         for body in bodies {
             sealed.push(self.seal(Objects::Archive, body).await?);
         }
-        self.write_page(key, page, &sealed).await
+        self.write_page(key, page, &sealed, Owner::Nobody).await
     }
 
     /// The messages of an archived page by slot; `None` where there is none.
@@ -123,7 +132,7 @@ impl Bus {
                 return Err(BusError::Unavailable(why));
             }
         }
-        self.write_page(key, page, &messages).await?;
+        self.write_page(key, page, &messages, Owner::Log).await?;
         for stored in held.values() {
             if let Some(blob) = body::blob(&stored.payload) {
                 self.transport().delete_object(Objects::Blobs, &blob).await?;
@@ -172,8 +181,14 @@ impl Bus {
     }
 
     /// Writes a page so that it is proven to stand in the archive. Another one in its place is of a session that had this
-    /// id before: whoever calls this has the page itself.
-    async fn write_page(&self, key: &SessionKey, page: u64, messages: &[Bytes]) -> Result<(), BusError> {
+    /// id before: the log has the page itself, or has no such session.
+    async fn write_page(
+        &self,
+        key: &SessionKey,
+        page: u64,
+        messages: &[Bytes],
+        owner: Owner,
+    ) -> Result<(), BusError> {
         let commits = messages.iter().map(|message| parse::<Json>(message)).collect::<Result<Vec<_>, _>>()?;
         let head: CommitHead = match messages.first() {
             Some(message) => parse(message)?,
@@ -185,6 +200,10 @@ impl Bus {
         let mut expected = 0;
         let mut doubt = BusError::Timeout { what: subject.to_string() };
         for round in 1..=retry::ROUNDS_MAX {
+            if owner == Owner::Nobody && self.head(key, Read::Leader).await?.is_some() {
+                let message = format!("there is a session {} already", key.session);
+                return Err(BusError::Unusable { code: ErrorCode::SessionExists, message });
+            }
             let headers = vec![(EXPECTED_LAST.to_owned(), expected.to_string())];
             match self.transport().append(&subject, false, headers, body.clone()).await {
                 Ok(Appended::Stored(_)) => return Ok(()),

@@ -52,7 +52,7 @@ impl User {
 
 /// Every user.
 pub fn users() -> Vec<User> {
-    let mut users = vec![services::bootstrap()];
+    let mut users = vec![services::bootstrap(), services::archivist()];
     users.extend(services::services());
     users.extend(clients::tools());
     users.push(clients::viewer());

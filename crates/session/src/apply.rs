@@ -258,6 +258,7 @@ impl Core {
                 self.archived = Some(imported.slots);
                 // Those of another control stream say nothing here.
                 self.control_seq = 0;
+                self.touched = at;
             }
         }
         self.run_clock(at);

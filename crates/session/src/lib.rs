@@ -13,6 +13,7 @@ mod decide;
 mod effect;
 mod guard;
 mod handled;
+mod import;
 mod input;
 mod items;
 mod prune;

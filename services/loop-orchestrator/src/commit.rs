@@ -32,10 +32,11 @@ pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepa
     let (slot, seq) = (session.next_slot(), session.seq() + 1);
     let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
     let fades = archives || session.is_archived();
+    let begins = decision.events.iter().any(|event| matches!(event, Event::SessionImported(_)));
     let snapshot = if fades {
         Some(session.remains())
     } else {
-        (slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE)).then(|| session.snapshot())
+        (begins || slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE)).then(|| session.snapshot())
     };
     session.fold(slot, decision.at, &decision.events);
     let after = session;

@@ -3,6 +3,7 @@
 //! Any number of replicas work side by side. Nobody owns a session: a commit is a create-only write to the next slot,
 //! and whoever loses it reloads and decides again.
 
+mod adopt;
 mod cache;
 mod commit;
 mod drive;
@@ -22,6 +23,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use service::health::Readiness;
 
+pub use self::adopt::{Adopted, adopt};
 pub use service::clock::{Clock, SystemClock};
 
 /// The `orchestrator` section of the configuration.

@@ -113,7 +113,7 @@ async fn publish_events(bus: &Bus, key: &SessionKey, events: Vec<(Topic, Envelop
     Ok(())
 }
 
-async fn perform(
+pub(crate) async fn perform(
     bus: &Bus,
     key: &SessionKey,
     session: &Session,

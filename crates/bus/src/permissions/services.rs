@@ -27,6 +27,22 @@ pub(super) fn bootstrap() -> User {
     lists.user("bootstrap", "Makes and repairs the streams: `ailoop bootstrap`.")
 }
 
+/// Carries sessions from one fleet to another: whoever writes a history writes what was said and done, so this is for
+/// operators, and no client of the edge can ask for it.
+pub(super) fn archivist() -> User {
+    Lists::default()
+        .publish([read_any(Stream::Log), read_leader(Stream::Log)])
+        .publish([read_any(Stream::Archive), read_leader(Stream::Archive)])
+        .publish(objects_get(Objects::Blobs))
+        .publish(objects_get(Objects::Archive))
+        // An import.
+        .publish([text(&every::log_slot()), text(&every::archive_page())])
+        .publish(objects_put(Objects::Blobs))
+        .publish(objects_put(Objects::Archive))
+        .publish([text(&every::timer_set()), read_leader(Stream::Timer), keys_put(Bucket::Sessions)])
+        .user("archivist", "Carries sessions from one fleet to another: `ailoop export`, `ailoop import`.")
+}
+
 /// The five services.
 pub(super) fn services() -> [User; 5] {
     [orchestrator(), gateway(), executor(), composer(), edge()]

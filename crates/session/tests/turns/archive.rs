@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use contract::command::Mode;
 use contract::commit::Phase;
-use contract::event::{Event, SessionImported};
-use contract::limits::{ARCHIVE_AFTER, SLOTS_PER_PAGE};
+use contract::event::Event;
+use contract::limits::{ARCHIVE_AFTER, IDLE_MAX, SLOTS_PER_PAGE};
 use contract::settings::ContinuationSettings;
 use contract::{ErrorCode, Timestamp};
 use session::Effect;
@@ -79,8 +79,27 @@ fn a_session_from_elsewhere_hears_commands_of_this_place() {
     talk.reply("Done.", &[]);
     let (slot, messages) = (talk.session.next_slot(), talk.session.messages());
     assert!(talk.session.control_seq() > 0);
-    let imported = SessionImported { slots: slot, exported: Timestamp::from_millis(1) };
-    talk.session.fold(slot, Timestamp::from_millis(2_000_000), &[Event::SessionImported(imported)]);
+    assert!(talk.session.import(Timestamp::default(), Timestamp::default()).is_some());
+    let decision = talk.session.import(Timestamp::from_millis(9_000_000), Timestamp::from_millis(1)).unwrap();
+    let set = Effect::SetTimer { number: 3, at: Timestamp::from_millis(9_000_000).after(IDLE_MAX) };
+    assert_eq!(decision.effects, [Effect::Index, set], "it may be idle for as long as any");
+    talk.session.fold(slot, decision.at, &decision.events);
     assert_eq!((talk.session.control_seq(), talk.session.archived()), (0, Some(slot)));
     assert_eq!((talk.session.phase(), talk.session.messages()), (Phase::Idle, messages));
+
+    talk.say("Here?", Mode::Queue);
+    assert!(talk.session.import(Timestamp::default(), Timestamp::default()).is_none(), "in a turn");
+    assert!(Talk::unborn("u").session.import(Timestamp::default(), Timestamp::default()).is_none());
+}
+
+#[test]
+fn an_ended_session_from_elsewhere_is_archived_at_once() {
+    let mut talk = Talk::once(Cast::default());
+    talk.reply("Done.", &[]);
+    let (slot, title) = (talk.session.next_slot(), talk.session.summary().title);
+    let decision = talk.session.import(Timestamp::from_millis(9_000_000), Timestamp::default()).unwrap();
+    assert_eq!(decision.effects, [Effect::Index, Effect::Archive { below: slot }]);
+    talk.session.fold(slot, decision.at, &decision.events);
+    assert!(talk.session.is_archived() && talk.session.messages().is_empty());
+    assert_eq!(talk.session.summary().title, title);
 }
