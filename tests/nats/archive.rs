@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bus::transport::ReadMany;
-use bus::{Bus, Committed, Read};
+use bus::{Bus, BusError, Committed, Read};
 use bytes::Bytes;
 use contract::limits::{INLINE_BYTES_MAX, SLOTS_PER_PAGE};
 use contract::streams::{Objects, Stream};
@@ -95,4 +95,18 @@ pub(crate) async fn archived_pages_survive_a_restart(world: &mut World) -> anyho
     eventually("all is read again", async || bus.history(&key, 0).await.is_ok_and(|all| all.len() as u64 == END)).await?;
     holds(&bus, &key, END).await?;
     write(&bus, &key, END..END + 1).await
+}
+
+/// The largest states that there are go along whole; what is larger is refused, and says so.
+pub(crate) async fn a_state_of_fifty_megabytes_goes_along(world: &mut World) -> anyhow::Result<()> {
+    let (bus, key) = (world.bus.clone(), key("huge")?);
+    let large = commit("c0", 50 << 20)?;
+    assert_eq!(bus.commit(&key, 0, "c0", large.clone()).await?, Committed::Ours);
+    bus.archive(&key, 1).await?;
+    assert_eq!(in_log(&bus, &key).await?, Vec::<u64>::new());
+    let there = bus.transport().get_object(Objects::Archive, &sha256_hex(&large)).await?;
+    assert!(there.is_some_and(|there| there == large));
+    let refused = bus.commit_first(&key, 1, "c1", commit("c1", 65 << 20)?, None).await;
+    assert!(matches!(refused, Err(BusError::TooLarge { .. })), "{refused:?}");
+    Ok(())
 }

@@ -36,6 +36,7 @@ on_one_node! {
     archive::a_page_leaves_the_log_and_is_read_as_before,
     archive::what_is_left_of_a_session_fades,
     archive::archived_pages_survive_a_restart,
+    archive::a_state_of_fifty_megabytes_goes_along,
     queue::an_input_is_stored_once,
     queue::the_inbox_is_in_stream_order,
     queue::a_silent_holder_loses_its_item,

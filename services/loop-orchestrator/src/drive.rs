@@ -193,6 +193,10 @@ pub(crate) fn settle(key: &SessionKey, delivered: u64, result: Result<(), Troubl
             }
             Settle::Reject { code: ErrorCode::TooManyDeliveries, reason: why }
         }
+        Err(Trouble::Bus(error @ BusError::TooLarge { .. })) => {
+            tracing::error!(session = %key, %error, "an input cannot be written");
+            Settle::Reject { code: ErrorCode::TooLarge, reason: error.to_string() }
+        }
         Err(Trouble::Bus(error)) => {
             tracing::warn!(session = %key, %error, "an input waits for the bus");
             Settle::Retry(pause)
