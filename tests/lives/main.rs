@@ -42,7 +42,7 @@ fn slots(commits: &[(u64, Commit)]) -> Vec<u64> {
 async fn a_session_of_two_thousand_turns_stays_as_small_as_at_its_beginning() -> anyhow::Result<()> {
     const TURNS: u64 = 2_000;
     let reads = Arc::new(Reads::default());
-    let mut place = Place::with(reads.clone()).await?;
+    let place = Place::with(reads.clone()).await?;
     let key = key("long")?;
     place.begin(&key, true).await?;
     let (mut most, mut costs) = (0, BTreeSet::new());
@@ -95,7 +95,7 @@ impl Faults for Killer {
 async fn an_orchestrator_may_die_between_the_archive_and_the_log() -> anyhow::Result<()> {
     for (nth, done) in [0, 1, 2, 40, 64].into_iter().flat_map(|nth| [(nth, false), (nth, true)]) {
         let killer = Arc::new(Killer { nth, done, count: AtomicUsize::new(0) });
-        let mut place = Place::with(killer).await?;
+        let place = Place::with(killer).await?;
         let key = key("killed")?;
         place.begin(&key, true).await?;
         // Whoever takes over is there only when the first one may be dead.
@@ -116,7 +116,7 @@ async fn an_orchestrator_may_die_between_the_archive_and_the_log() -> anyhow::Re
 async fn a_viewer_of_an_archived_session_sees_it_from_its_beginning() -> anyhow::Result<()> {
     let server = MemoryServer::new();
     // It leaves the log as soon as it ends.
-    let mut place = Place::on(server.clone(), Config { archive_after: 0, ..Config::default() }).await?;
+    let place = Place::on(server.clone(), Config { archive_after: 0, ..Config::default() }).await?;
     let key = key("seen")?;
     place.begin(&key, true).await?;
     for turn in 0..70 {
@@ -131,7 +131,8 @@ async fn a_viewer_of_an_archived_session_sees_it_from_its_beginning() -> anyhow:
     let client = Client::connect(&format!("http://{}", edge.addresses().grpc)).await?;
     let seen = client.watch("seen").await?.to_end().await?;
     let commits = place.commits(&key).await?;
-    let events: Vec<u64> = commits.iter().flat_map(|(slot, commit)| commit.envelopes(&key, *slot)).filter_map(|(_, e)| e.seq).collect();
+    let events: Vec<u64> =
+        commits.iter().flat_map(|(slot, commit)| commit.envelopes(&key, *slot)).filter_map(|(_, e)| e.seq).collect();
     assert_eq!(seen.iter().filter_map(|event| event.seq).collect::<Vec<_>>(), events);
     assert_eq!(seen.last().map(|event| event.topic.as_str()), Some("session_ended"));
 

@@ -1,6 +1,7 @@
 //! A place where sessions live: a bus in memory, an orchestrator, and everybody whom it asks, played.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -21,12 +22,14 @@ use serde_json::{Value, json};
 /// Longest wait for anything, in the time of the test.
 const PATIENCE: Duration = Duration::from_mins(10);
 
+/// Commands sent so far, by everybody.
+static COMMANDS: AtomicU64 = AtomicU64::new(0);
+
 pub(crate) struct Place {
     pub(crate) server: MemoryServer,
     pub(crate) bus: Bus,
     _orchestrator: Orchestrator,
     _composer: Serving,
-    commands: u64,
 }
 
 /// The server's clock.
@@ -56,22 +59,22 @@ impl Place {
         let bus = server.client("client").0;
         let composer = bus.serve_compose(|_| std::future::ready(composed()).boxed()).await?;
         let orchestrator = orchestrator(&server, "orchestrator", config).await?;
-        Ok(Self { server, bus, _orchestrator: orchestrator, _composer: composer, commands: 0 })
+        Ok(Self { server, bus, _orchestrator: orchestrator, _composer: composer })
     }
 
-    pub(crate) async fn begin(&mut self, key: &SessionKey, interactive: bool) -> anyhow::Result<()> {
+    pub(crate) async fn begin(&self, key: &SessionKey, interactive: bool) -> anyhow::Result<()> {
         self.command(key, Verb::Start, json!({"agent": "e", "prompt": "Begin.", "interactive": interactive})).await?;
         self.answer(key, "Begun.").await
     }
 
     /// A turn: the user says something, and the model answers it.
-    pub(crate) async fn say(&mut self, key: &SessionKey, text: &str) -> anyhow::Result<()> {
+    pub(crate) async fn say(&self, key: &SessionKey, text: &str) -> anyhow::Result<()> {
         self.command(key, Verb::SendUserMessage, json!({"content": text, "mode": "queue"})).await?;
         self.answer(key, &format!("Answer to {text}")).await
     }
 
     /// Ends the session, and waits until it has.
-    pub(crate) async fn stop(&mut self, key: &SessionKey) -> anyhow::Result<()> {
+    pub(crate) async fn stop(&self, key: &SessionKey) -> anyhow::Result<()> {
         self.command(key, Verb::Stop, json!({})).await?;
         self.until("it ends", async |bus| phase(bus, key).await == Some(Phase::Ended)).await
     }
@@ -86,10 +89,11 @@ impl Place {
         Ok(self.bus.history(key, 0).await?)
     }
 
-    async fn command(&mut self, key: &SessionKey, verb: Verb, mut body: Value) -> anyhow::Result<()> {
-        self.commands += 1;
+    async fn command(&self, key: &SessionKey, verb: Verb, mut body: Value) -> anyhow::Result<()> {
+        // A session that moves takes the ids along that it remembers.
+        let id = COMMANDS.fetch_add(1, Ordering::Relaxed);
         body["meta"] = json!({"v": 1, "time": self.server.now(), "by": "client"});
-        self.send(key, verb, &format!("u{}", self.commands), &body).await
+        self.send(key, verb, &format!("u{id}"), &body).await
     }
 
     async fn answer(&self, key: &SessionKey, text: &str) -> anyhow::Result<()> {
@@ -125,7 +129,6 @@ impl Place {
         Ok(())
     }
 }
-
 
 /// An orchestrator with a name of its own, which faults see.
 pub(crate) async fn orchestrator(server: &MemoryServer, name: &str, config: Config) -> anyhow::Result<Orchestrator> {

@@ -92,7 +92,8 @@ pub(crate) async fn archived_pages_survive_a_restart(world: &mut World) -> anyho
     bus.archive(&key, SLOTS_PER_PAGE).await?;
     world.restart().await?;
     // A node that comes back takes its time.
-    eventually("all is read again", async || bus.history(&key, 0).await.is_ok_and(|all| all.len() as u64 == END)).await?;
+    eventually("all is read again", async || bus.history(&key, 0).await.is_ok_and(|all| all.len() as u64 == END))
+        .await?;
     holds(&bus, &key, END).await?;
     write(&bus, &key, END..END + 1).await
 }

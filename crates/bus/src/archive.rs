@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use contract::{ErrorCode, Json};
 use contract::commit::CommitHead;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey};
+use contract::{ErrorCode, Json};
 use serde::{Deserialize, Serialize};
 
 use crate::log::{encode, is_final, parse, slot_of};
@@ -64,8 +64,9 @@ impl Bus {
         Ok(())
     }
 
-    /// Writes a page that was never in this server's log to the archive, of a session that is not in it either: one that
-    /// is, is [`ErrorCode::SessionExists`]. `bodies` are commits as they were written, from the page's first slot on.
+    /// Writes a page that was never in this server's log to the archive, of a session that is not in it either. Another
+    /// page in its place is of one that had the id before; where the log has such a session it is
+    /// [`ErrorCode::SessionExists`]. `bodies` are commits as they were written, from the page's first slot on.
     pub async fn put_archived(&self, key: &SessionKey, page: u64, bodies: Vec<Bytes>) -> Result<(), BusError> {
         let mut sealed = Vec::with_capacity(bodies.len());
         for body in bodies {
@@ -182,13 +183,7 @@ impl Bus {
 
     /// Writes a page so that it is proven to stand in the archive. Another one in its place is of a session that had this
     /// id before: the log has the page itself, or has no such session.
-    async fn write_page(
-        &self,
-        key: &SessionKey,
-        page: u64,
-        messages: &[Bytes],
-        owner: Owner,
-    ) -> Result<(), BusError> {
+    async fn write_page(&self, key: &SessionKey, page: u64, messages: &[Bytes], owner: Owner) -> Result<(), BusError> {
         let commits = messages.iter().map(|message| parse::<Json>(message)).collect::<Result<Vec<_>, _>>()?;
         let head: CommitHead = match messages.first() {
             Some(message) => parse(message)?,
@@ -200,7 +195,7 @@ impl Bus {
         let mut expected = 0;
         let mut doubt = BusError::Timeout { what: subject.to_string() };
         for round in 1..=retry::ROUNDS_MAX {
-            if owner == Owner::Nobody && self.head(key, Read::Leader).await?.is_some() {
+            if expected > 0 && owner == Owner::Nobody && self.head(key, Read::Leader).await?.is_some() {
                 let message = format!("there is a session {} already", key.session);
                 return Err(BusError::Unusable { code: ErrorCode::SessionExists, message });
             }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read as _, Seek, SeekFrom};
 
-use bus::Bus;
+use bus::{Bus, Read};
 use bytes::Bytes;
 use contract::commit::Commit;
 use contract::limits::SLOTS_PER_PAGE;
@@ -19,13 +19,24 @@ const LINE_BYTES_MAX: u64 = 80 << 20;
 
 /// Takes in the session of a file; which, and how many commits it has. Where it breaks off nothing is to be seen, and it
 /// can be done again.
-pub async fn import(
-    bus: &Bus,
-    file: &mut (impl BufRead + Seek),
-    now: Timestamp,
-) -> Result<(SessionKey, u64), Failure> {
+pub async fn import(bus: &Bus, file: &mut (impl BufRead + Seek), now: Timestamp) -> Result<(SessionKey, u64), Failure> {
     let (header, audit, last) = check(file)?;
     let key = SessionKey { tenant: header.tenant.clone(), session: header.session_id.clone() };
+    // Where there is a session of that id, it is another one, or this one from a former try, whose pages are there.
+    if bus.head(&key, Read::Leader).await?.is_none() {
+        write(bus, &key, &header, file).await?;
+    }
+    match adopt(bus, audit.session, &last, now, header.exported).await? {
+        Adopted::Done => Ok((key, header.last - header.first + 1)),
+        Adopted::InTurn => Err(in_turn()),
+        Adopted::Taken => {
+            Err(Failure::new(ErrorCode::SessionExists, format!("there is a session {} already", key.session)))
+        }
+    }
+}
+
+/// Writes the pages, where nobody looks for them yet.
+async fn write(bus: &Bus, key: &SessionKey, header: &Header, file: &mut (impl BufRead + Seek)) -> Result<(), Failure> {
     file.seek(SeekFrom::Start(0)).map_err(|error| bad(0, error))?;
     let mut lines = Lines { file, number: 0 };
     lines.next()?;
@@ -34,14 +45,10 @@ pub async fn import(
         let line: Line = lines.parsed("a commit")?;
         page.push(Bytes::from(line.commit.get().to_owned()));
         if slot == header.last || (slot + 1).is_multiple_of(SLOTS_PER_PAGE) {
-            bus.put_archived(&key, slot / SLOTS_PER_PAGE, std::mem::take(&mut page)).await?;
+            bus.put_archived(key, slot / SLOTS_PER_PAGE, std::mem::take(&mut page)).await?;
         }
     }
-    match adopt(bus, audit.session, &last, now, header.exported).await? {
-        Adopted::Done => Ok((key, header.last - header.first + 1)),
-        Adopted::InTurn => Err(in_turn()),
-        Adopted::Taken => Err(Failure::new(ErrorCode::SessionExists, format!("there is a session {} already", key.session))),
-    }
+    Ok(())
 }
 
 /// Folds the whole file: each commit must be what its writer saw. Returns the state and the last commit's id too.

@@ -35,13 +35,20 @@ pub(super) async fn export(args: &ExportArgs, terminal: &Terminal) -> Result<Exi
 
 /// Writes beside the file first, so that it is whole where it is there at all.
 async fn to_file(bus: &Bus, key: &SessionKey, path: &Path) -> Result<u64, Failure> {
-    let cannot = |error: io::Error| Failure::new(ErrorCode::BadRequest, format!("{} cannot be written: {error}", path.display()));
+    let cannot = |error: io::Error| {
+        Failure::new(ErrorCode::BadRequest, format!("{} cannot be written: {error}", path.display()))
+    };
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let mut out = BufWriter::new(File::create(&part).map_err(cannot)?);
     let written = carry::export(bus, key, SystemClock.now(), &mut out).await;
     let kept = match written {
-        Ok(commits) => out.into_inner().map_err(|error| error.into_error()).and_then(|file| file.sync_all()).map(|()| commits).map_err(cannot),
+        Ok(commits) => out
+            .into_inner()
+            .map_err(|error| error.into_error())
+            .and_then(|file| file.sync_all())
+            .map(|()| commits)
+            .map_err(cannot),
         Err(failure) => Err(failure),
     };
     match kept {
@@ -54,7 +61,8 @@ async fn to_file(bus: &Bus, key: &SessionKey, path: &Path) -> Result<u64, Failur
 }
 
 pub(super) async fn import(args: &ImportArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let cannot = |error| Failure::usage(ErrorCode::BadRequest, format!("{} cannot be read: {error}", args.file.display()));
+    let cannot =
+        |error| Failure::usage(ErrorCode::BadRequest, format!("{} cannot be read: {error}", args.file.display()));
     let mut file = BufReader::new(File::open(&args.file).map_err(cannot)?);
     let nats = nats(args.nats.as_ref())?;
     let bus = Bus::connect(&nats).await.map_err(|error| Failure::from(error).at(&nats.url))?;
