@@ -29,12 +29,13 @@ impl Frame {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         // The subject, an id of the subscription from the server, a reply where there is one, lengths.
         let (subject, reply, length) = match words.as_slice() {
-            ["PUB", subject, length] | ["HPUB", subject, _, length] => (*subject, None, *length),
-            ["PUB", subject, reply, length] | ["HPUB", subject, reply, _, length] => (*subject, Some(*reply), *length),
-            ["MSG", subject, _, length] | ["HMSG", subject, _, _, length] => (*subject, None, *length),
-            ["MSG", subject, _, reply, length] | ["HMSG", subject, _, reply, _, length] => {
-                (*subject, Some(*reply), *length)
+            ["PUB", subject, length] | ["HPUB" | "MSG", subject, _, length] | ["HMSG", subject, _, _, length] => {
+                (*subject, None, *length)
             }
+            ["PUB", subject, reply, length]
+            | ["HPUB", subject, reply, _, length]
+            | ["MSG", subject, _, reply, length]
+            | ["HMSG", subject, _, reply, _, length] => (*subject, Some(*reply), *length),
             _ => ("", None, ""),
         };
         let length = length.parse::<usize>().map_or(0, |length| length + 2);

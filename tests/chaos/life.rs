@@ -16,7 +16,7 @@ use crate::stage::Doors;
 /// How long an answer of an edge is awaited before the next edge is asked.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// How long a session may take to get anywhere, whatever happens meanwhile.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 

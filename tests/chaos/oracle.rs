@@ -65,9 +65,9 @@ impl Witnesses<'_> {
 
     /// What tools did is what the log says of them.
     fn effects(&self, session: &str, commits: &[Commit]) -> anyhow::Result<()> {
-        let results = commits.iter().flat_map(|commit| &commit.events).filter_map(|event| match event {
-            Event::ToolCallResult(result) => Some((result.call.to_string(), result)),
-            _ => None,
+        let results = commits.iter().flat_map(|commit| &commit.events).filter_map(|event| {
+            let Event::ToolCallResult(result) = event else { return None };
+            Some((result.call.to_string(), result))
         });
         let results: BTreeMap<String, &ToolCallResult> = results.collect();
         for effect in EFFECTS {
@@ -97,12 +97,14 @@ impl Witnesses<'_> {
 
 fn inputs(commits: &[Commit]) -> BTreeSet<InputRef> {
     let events = commits.iter().flat_map(|commit| &commit.events);
-    let inputs = events.filter_map(|event| match event {
-        Event::InputHandled(handled) => Some(&handled.input),
-        Event::InputIgnored(ignored) => Some(&ignored.input),
-        _ => None,
-    });
-    inputs.cloned().collect()
+    let input = |event: &Event| {
+        if let Event::InputHandled(handled) = event {
+            return Some(handled.input.clone());
+        }
+        let Event::InputIgnored(ignored) = event else { return None };
+        Some(ignored.input.clone())
+    };
+    events.filter_map(input).collect()
 }
 
 /// "0 commits doubled": the slots are judged by the log's judge, here the bodies.
@@ -117,9 +119,9 @@ fn nothing_twice(commits: &[Commit]) -> anyhow::Result<()> {
 fn completed(commits: &[Commit], turns: usize) -> anyhow::Result<()> {
     let events = commits.iter().flat_map(|commit| &commit.events);
     let ends: Vec<StopReason> = events
-        .filter_map(|event| match event {
-            Event::TurnCompleted(turn) => Some(turn.stop_reason),
-            _ => None,
+        .filter_map(|event| {
+            let Event::TurnCompleted(turn) = event else { return None };
+            Some(turn.stop_reason)
         })
         .collect();
     ensure!(ends == vec![StopReason::Completed; turns], "its turns ended as {ends:?}");

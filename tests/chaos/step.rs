@@ -35,18 +35,13 @@ pub(crate) struct Step {
     pub(crate) by_body: bool,
 }
 
-const fn step(
-    service: &'static str,
-    name: &'static str,
-    (way, moment): (Way, Moment),
-    message: &'static str,
-    nth: u32,
-) -> Step {
-    Step { name, service, way, moment, message, nth, by_body: false }
+const fn step(service: &'static str, name: &'static str, at: (Way, Moment), message: &'static str, nth: u32) -> Step {
+    Step { name, service, way: at.0, moment: at.1, message, nth, by_body: false }
 }
 
-const fn by_body(step: Step) -> Step {
-    Step { by_body: true, ..step }
+const fn by_body(mut step: Step) -> Step {
+    step.by_body = true;
+    step
 }
 
 const COMES: (Way, Moment) = (Way::In, Moment::Before);

@@ -28,16 +28,16 @@ impl Effects {
         let mut tools = Tools::connect(nats).await?.concurrency(64);
         for effect in EFFECTS {
             let path = file(dir, effect);
-            let took = Arc::new(Mutex::new(std::fs::File::create(path)?));
+            let marks = Arc::new(Mutex::new(std::fs::File::create(path)?));
             let tool = Tool::new(effect.as_str()).effect(effect).timeout(Duration::from_secs(15));
             tools = tools.tool(tool.handler(move |call: Call| {
-                let took = took.clone();
+                let marks = marks.clone();
                 async move {
                     let arguments: Value = call.arguments()?;
                     let line = json!({"session": call.session(), "call": call.id(), "mark": arguments["mark"]});
-                    let mut took = took.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
                     // At once, so that nobody reads half a line.
-                    took.write_all(format!("{line}\n").as_bytes()).map_err(ToolError::new)?;
+                    marks.write_all(format!("{line}\n").as_bytes()).map_err(ToolError::new)?;
                     Ok::<Value, ToolError>(arguments)
                 }
             }));
@@ -83,15 +83,15 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) async fn start() -> anyhow::Result<Self> {
         let served: Arc<Mutex<Vec<Served>>> = Arc::default();
-        let record = served.clone();
-        let server = ModelServer::start(move |asked| {
+        let asked_for = served.clone();
+        let model = ModelServer::start(move |asked| {
             let (session, turn, step) = position(asked);
-            let one = Served { session: session.clone(), call: format!("m{turn}-{step}"), at: SystemTime::now() };
-            record.lock().unwrap_or_else(PoisonError::into_inner).push(one);
+            let call = Served { session: session.clone(), call: format!("m{turn}-{step}"), at: SystemTime::now() };
+            asked_for.lock().unwrap_or_else(PoisonError::into_inner).push(call);
             reply(&session, turn, step)
         })
         .await?;
-        Ok(Self { server, served })
+        Ok(Self { server: model, served })
     }
 
     /// What it was asked for a session.

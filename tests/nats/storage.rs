@@ -69,7 +69,10 @@ impl Write {
         let malformed = |error: anyhow::Error| BusError::Malformed(error.to_string());
         match self {
             Commit => ours(bus.commit(session, 0, "c", commit("c", 0).map_err(malformed)?).await?),
-            LargeCommit => ours(bus.commit(&beside(session).map_err(malformed)?, 0, "l", commit("l", LARGE).map_err(malformed)?).await?),
+            LargeCommit => ours(
+                bus.commit(&beside(session).map_err(malformed)?, 0, "l", commit("l", LARGE).map_err(malformed)?)
+                    .await?,
+            ),
             Command => {
                 let id = id("small").map_err(malformed)?;
                 bus.send_control(session, contract::command::Verb::Pause, &id, "{}".into()).await.map(drop)
@@ -98,14 +101,8 @@ impl Write {
             Ok(found.iter().any(|stored| stored.subject.ends_with(wanted)))
         };
         Ok(match self {
-            Commit | LargeCommit => {
-                let at = if self == Commit { session.clone() } else { beside(session)? };
-                let at = subject::log_slot(&at, 0);
-                match transport.last(Stream::Log, &at, Read::Leader).await? {
-                    Some(stored) => bus.read_commit(stored).await.map(|_| true)?,
-                    None => false,
-                }
-            }
+            Commit => bus.commit_at(session, 0).await?.is_some(),
+            LargeCommit => bus.commit_at(&beside(session)?, 0).await?.is_some(),
             Command => waits(".small").await?,
             LargeCommand => waits(".large").await?,
             Item => {

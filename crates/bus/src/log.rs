@@ -94,10 +94,9 @@ impl Bus {
                 Some(stored) => Some(stored),
                 None => self.transport().last(Stream::Log, &subject, Read::Leader).await?,
             };
-            match found {
-                Some(stored) => self.read_commit(stored).await.map(|commit| Some((slot, commit))),
-                None => Ok(None),
-            }
+            let Some(stored) = found else { return Ok(None) };
+            self.tails.note(key, slot, stored.seq);
+            parse(&self.open_commit(stored.payload).await?).map(|commit| Some((slot, commit)))
         };
         let found = try_join_all(slots.map(read)).await?;
         Ok(found.into_iter().collect())
@@ -137,12 +136,12 @@ impl Bus {
 
     /// One commit, wherever it lies; `None` where it is not to be seen.
     pub async fn commit_at(&self, key: &SessionKey, slot: u64) -> Result<Option<Commit>, BusError> {
-        let message = match self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Any).await? {
-            Some(stored) => Some(stored.payload),
-            None => {
-                let page = self.archived(key, slot / SLOTS_PER_PAGE, Read::Any).await?;
-                page.and_then(|mut messages| messages.remove(&slot))
-            }
+        let stored = self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Any).await?;
+        let message = if let Some(stored) = stored {
+            Some(stored.payload)
+        } else {
+            let page = self.archived(key, slot / SLOTS_PER_PAGE, Read::Any).await?;
+            page.and_then(|mut messages| messages.remove(&slot))
         };
         match message {
             Some(message) => Ok(Some(parse(&self.open_commit(message).await?)?)),

@@ -157,14 +157,14 @@ async fn what_is_gone_from_the_archive_is_left_out() {
 
 /// Does something to one operation of the worker, the `nth` of all.
 struct Nth {
-    nth: usize,
+    at: usize,
     fault: Fault,
     count: AtomicUsize,
 }
 
 impl Faults for Nth {
     fn on(&self, op: Op<'_>) -> Fault {
-        if op.client == "worker" && self.count.fetch_add(1, Ordering::SeqCst) == self.nth {
+        if op.client == "worker" && self.count.fetch_add(1, Ordering::SeqCst) == self.at {
             return self.fault;
         }
         Fault::None
@@ -189,7 +189,7 @@ async fn whatever_happens_on_the_way_nothing_is_lost() {
     for fault in faults {
         // Most of it is one removal after the other.
         for nth in (0..24).chain((24..).step_by(9)) {
-            let hit = Arc::new(Nth { nth, fault, count: AtomicUsize::new(0) });
+            let hit = Arc::new(Nth { at: nth, fault, count: AtomicUsize::new(0) });
             let server = MemoryServer::with_faults(hit.clone());
             let (worker, _life) = server.client("worker");
             let bus = server.bus();

@@ -1,7 +1,8 @@
 //! Takes in a session that was folded from a file: one commit makes it visible, whole.
 
 use bus::log::Committed;
-use bus::{Bus, BusError, Publication, Read};
+use bus::work::Publication;
+use bus::{Bus, BusError, Read};
 use contract::Timestamp;
 use session::Session;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bus::log::Committed;
 use bus::{Bus, BusError, Read};
-use contract::commit::Phase;
+use contract::commit::{Commit, Phase};
 use contract::event::{Event, InputIgnored};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, command::Refusal};

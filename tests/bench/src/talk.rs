@@ -7,6 +7,7 @@ use contract::command::{Start, Verb};
 use contract::compose::Composed;
 use contract::event::{Event, InputKind, InputRef};
 use contract::ids::CallId;
+use contract::limits::ARCHIVE_AFTER;
 use contract::model::{Content, FinishReason, ModelFinished, ResultMeta, ToolCall, Usage};
 use contract::settings::{AgentSettings, ContinuationSettings, Limits, ModelSettings, ToolFilter};
 use contract::subject::SessionKey;
@@ -74,6 +75,7 @@ impl Talk {
             by: None,
             traceparent: None,
             tools: Some(self.tools.clone()),
+            archive_after: ARCHIVE_AFTER,
             body,
         })
     }

@@ -45,7 +45,7 @@ async fn to_file(bus: &Bus, key: &SessionKey, path: &Path) -> Result<u64, Failur
     let kept = match written {
         Ok(commits) => out
             .into_inner()
-            .map_err(|error| error.into_error())
+            .map_err(std::io::IntoInnerError::into_error)
             .and_then(|file| file.sync_all())
             .map(|()| commits)
             .map_err(cannot),

@@ -151,7 +151,7 @@ mod tests {
         assert!(silent(&mut known, at(13)).is_empty());
         assert!(silent(&mut known, at(22)).is_empty());
         let gone = Change::Delete(TenantId::default(), ToolName::new("a").unwrap());
-        assert_eq!(silent(&mut known, at(23)), [gone.clone()]);
+        assert_eq!(silent(&mut known, at(23)), std::slice::from_ref(&gone));
         assert_eq!(silent(&mut known, at(24)), [gone], "until it is made");
     }
 

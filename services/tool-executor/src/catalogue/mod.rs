@@ -44,7 +44,7 @@ pub(crate) async fn run(
     ready: Readiness,
 ) {
     let (known, complaints, began) = (Known::default(), BTreeSet::new(), Instant::now());
-    let mut catalogue = Catalogue { bus, known, schemas, own, complaints, trouble, began };
+    let mut catalogue = Catalogue { bus, schemas, known, own, complaints, trouble, began };
     ending.run_until_cancelled(catalogue.keep(ready)).await;
 }
 

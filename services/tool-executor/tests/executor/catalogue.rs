@@ -110,8 +110,8 @@ async fn a_tool_that_nobody_serves_just_now_is_waited_for() {
         let world = World::new().await;
         let (executor, _life) = world.executor("a").await;
         world.until(async || executor.readiness().is_ready().then_some(())).await;
-        let (playing, tool) = play(&world.server, "{\"type\":\"object\"}").await;
-        futures::join!(tool, async {
+        let (playing, described) = play(&world.server, "{\"type\":\"object\"}").await;
+        futures::join!(described, async {
             until(&world, &["act"]).await;
             if lost {
                 world.server.restart();
@@ -119,11 +119,11 @@ async fn a_tool_that_nobody_serves_just_now_is_waited_for() {
             // In the catalogue, and nobody listens to its calls.
             let began = Instant::now();
             world.publish(&world.item(EffectClass::AtMostOnce)).await;
-            if let Some(back) = back {
-                tokio::time::sleep(Duration::from_millis(back)).await;
-                let mut back = world.tool().await;
-                let request = back.asked().await;
-                back.answer(&request, &[], b"done").await;
+            if let Some(pause) = back {
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+                let mut tool = world.tool().await;
+                let request = tool.asked().await;
+                tool.answer(&request, &[], b"done").await;
                 assert_eq!(world.result().await.outcome, Outcome::Ok);
             }
             if let Some(given_up) = given_up {
