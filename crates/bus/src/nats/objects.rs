@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use async_nats::jetstream::Context;
 use async_nats::jetstream::object_store::{GetErrorKind, InfoErrorKind, ObjectStore};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE as URL_SAFE;
 use bytes::Bytes;
 use contract::streams::Objects;
 use tokio::io::AsyncReadExt;
 use tokio::sync::OnceCell;
 
 use super::api::full;
-use crate::BusError;
 use crate::transport::OBJECT_BYTES_MAX;
+use crate::{BusError, retry};
 
 /// How long one object may take.
 const OBJECT_MAX: Duration = Duration::from_secs(30);
@@ -41,11 +43,20 @@ impl Stores {
             if store.info(name).await.is_ok_and(|info| !info.deleted) {
                 return Ok(());
             }
-            let put = store.put(name, &mut &body[..]).await;
-            put.map(drop).map_err(|e| {
-                let text = format!("JetStream did not store object {name}: {e}");
-                full(&text).unwrap_or(BusError::Unavailable(text))
-            })
+            let mut round = 1;
+            loop {
+                let Err(error) = store.put(name, &mut &body[..]).await else { return Ok(()) };
+                let text = format!("JetStream did not store object {name}: {error}");
+                if let Some(full) = full(&text) {
+                    return Err(full);
+                }
+                if round > retry::ROUNDS_MAX {
+                    return Err(BusError::Unavailable(text));
+                }
+                // Its stream has no leader just now: whoever writes a body would have to do everything before it again.
+                retry::wait(round, name).await;
+                round += 1;
+            }
         })
         .await
     }
@@ -83,7 +94,7 @@ impl Stores {
             let bucket = of.name();
             match self.store(js, of).await?.info(name).await {
                 Ok(info) => {
-                    let about = format!("$O.{bucket}.M.{}", encoded(name));
+                    let about = format!("$O.{bucket}.M.{}", URL_SAFE.encode(name));
                     Ok(Some([format!("$O.{bucket}.C.{}", info.nuid), about]))
                 }
                 Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(None),
@@ -104,20 +115,6 @@ impl Stores {
     }
 }
 
-/// A name as it stands in a subject: base64 for URLs, as every client writes it.
-fn encoded(name: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::with_capacity(name.len().div_ceil(3) * 4);
-    for some in name.as_bytes().chunks(3) {
-        let bits = some.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - some.len()));
-        for digit in 0..4 {
-            let at = usize::try_from(bits >> (18 - 6 * digit) & 63).unwrap_or(0);
-            text.push(if digit > some.len() { '=' } else { char::from(DIGITS[at]) });
-        }
-    }
-    text
-}
-
 fn unread(name: &str, error: &impl std::fmt::Display) -> BusError {
     BusError::Unavailable(format!("object {name} not read: {error}"))
 }
@@ -125,18 +122,4 @@ fn unread(name: &str, error: &impl std::fmt::Display) -> BusError {
 async fn in_time<T>(name: &str, work: impl Future<Output = Result<T, BusError>>) -> Result<T, BusError> {
     let late = |_| Err(BusError::Timeout { what: format!("object {name}") });
     tokio::time::timeout(OBJECT_MAX, work).await.unwrap_or_else(late)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_encoded_as_every_client_does() {
-        for (name, text) in
-            [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj"), ("?>~", "Pz5-"), ("0f3a", "MGYzYQ==")]
-        {
-            assert_eq!(encoded(name), text);
-        }
-    }
 }
