@@ -188,6 +188,10 @@ impl Transport for Nats {
         self.js_depth(queue).await
     }
 
+    async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
+        self.js_count(stream.name(), filter.as_str()).await
+    }
+
     async fn ping(&self) -> Result<(), BusError> {
         self.round_trip(Duration::from_secs(2)).await
     }

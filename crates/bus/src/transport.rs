@@ -270,6 +270,9 @@ pub trait Transport: Send + Sync + 'static {
     /// How much waits in a queue, and is held.
     async fn depth(&self, queue: Queue) -> Result<Depth, BusError>;
 
+    /// Messages that match `filter`, in a stream that keeps one for each subject.
+    async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError>;
+
     /// A round trip: returns when the server has dealt with what came through this connection before.
     async fn ping(&self) -> Result<(), BusError>;
 

@@ -40,6 +40,8 @@ pub const PAGES_BEHIND_MAX: u64 = 1;
 pub const MODEL_RETRIES_MAX: u32 = 3;
 /// Model calls that may wait for a gateway before the edge refuses new turns, where the configuration says nothing else.
 pub const WAITING_CALLS_MAX: u64 = 2_000;
+/// Those of one tenant among them, in hundredths, where the configuration says nothing else: others always find room.
+pub const TENANT_SHARE_PERCENT: u64 = 80;
 /// Attempts for an empty reply, within a step.
 pub const EMPTY_REPLIES_MAX: u32 = 3;
 /// Steps of a turn that no configuration can exceed.

@@ -107,6 +107,11 @@ pub fn model_item(key: &SessionKey, call: &CallAttempt) -> Subject {
     Subject(format!("ai_loop.model.call.{}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))
 }
 
+/// Every model call of a tenant.
+pub fn model_items_of(tenant: &TenantId) -> Subject {
+    Subject(format!("ai_loop.model.call.{tenant}.*.*.*"))
+}
+
 /// `ai_loop.tool.call.<tenant>.<tool>.<session>.<call>.<attempt>`
 pub fn tool_item(key: &SessionKey, tool: &ToolName, call: &CallAttempt) -> Subject {
     Subject(format!("ai_loop.tool.call.{}.{tool}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))

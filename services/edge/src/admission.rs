@@ -4,9 +4,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bus::{Bus, Depth};
-use contract::ErrorCode;
-use contract::streams::Queue;
+use bus::{Bus, BusError, Depth};
+use contract::streams::{Queue, Stream};
+use contract::{ErrorCode, TenantId, subject};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -26,6 +26,8 @@ pub struct Queues {
     pub queues: Vec<QueueDepth>,
     /// Model calls that may wait before new turns are refused.
     pub waiting_calls_max: u64,
+    /// Those of the caller's tenant among them.
+    pub tenant_waiting_calls_max: u64,
 }
 
 /// One queue.
@@ -38,40 +40,72 @@ pub struct QueueDepth {
     pub depth: Depth,
 }
 
+/// How many model calls may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Of all tenants.
+    pub(crate) all: u64,
+    /// Of one tenant.
+    pub(crate) tenant: u64,
+}
+
+/// How many wait.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    at: Instant,
+    all: u64,
+    /// Of the edge's tenant; never more than of all.
+    tenant: u64,
+}
+
 /// The last look, shared by all requests of this replica.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    max: u64,
-    seen: Mutex<Option<(Instant, u64)>>,
+    limits: Limits,
+    seen: Mutex<Option<Waiting>>,
 }
 
 impl Admission {
-    pub(crate) fn new(max: u64) -> Self {
-        Self { max, seen: Mutex::new(None) }
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, seen: Mutex::new(None) }
     }
 
-    pub(crate) fn max(&self) -> u64 {
-        self.max
-    }
-
-    /// Refuses a turn when too many model calls wait for a gateway. A look that fails refuses nothing: the streams have
-    /// limits of their own.
-    pub(crate) async fn admit(&self, bus: &Bus) -> Result<(), Failure> {
+    /// Refuses a turn when too many model calls wait for a gateway, of all tenants or of this one. A look that fails
+    /// refuses nothing: the streams have limits of their own.
+    pub(crate) async fn admit(&self, bus: &Bus, tenant: &TenantId) -> Result<(), Failure> {
         let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = match seen {
-            Some((at, waiting)) if at.elapsed() < FRESH => waiting,
+            Some(seen) if seen.at.elapsed() < FRESH => seen,
             Some(_) | None => {
-                let Ok(depth) = bus.transport().depth(Queue::Model).await else { return Ok(()) };
-                *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), depth.waiting));
-                depth.waiting
+                let Ok(waiting) = self.look(bus, tenant).await else { return Ok(()) };
+                *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiting);
+                waiting
             }
         };
-        if waiting < self.max {
+        let Waiting { all, tenant: own, .. } = waiting;
+        let what = if all >= self.limits.all {
+            format!("{all} model calls wait for a gateway already")
+        } else if own >= self.limits.tenant {
+            format!("{own} model calls of tenant {tenant} wait for a gateway already, which is its share")
+        } else {
             return Ok(());
-        }
-        let message =
-            format!("{waiting} model calls wait for a gateway already; what was taken in goes on, try again later");
+        };
+        let message = format!("{what}; what was taken in goes on, try again later");
         Err(Failure::new(ErrorCode::Overloaded, message).retry_after(AGAIN_AFTER))
+    }
+
+    async fn look(&self, bus: &Bus, tenant: &TenantId) -> Result<Waiting, BusError> {
+        let depth = bus.transport().depth(Queue::Model).await?;
+        let (at, all) = (Instant::now(), depth.waiting);
+        // To count a tenant's costs the server more, and below its limit of all nobody can be above it.
+        if all < self.limits.tenant {
+            return Ok(Waiting { at, all, tenant: 0 });
+        }
+        let own = bus.transport().count(Stream::Model, &subject::model_items_of(tenant)).await?;
+        // The stream does not tell those that wait from those that are held: a tenant has as large a part of either.
+        let (own, waiting, both) = (u128::from(own), u128::from(all), u128::from(all + depth.held));
+        let tenant = u64::try_from(own * waiting / both.max(1)).unwrap_or(all).min(all);
+        Ok(Waiting { at, all, tenant })
     }
 }
 
@@ -83,6 +117,7 @@ impl Sessions {
             let depth = self.bus().transport().depth(*queue).await?;
             queues.push(QueueDepth { queue: queue.durable(), depth });
         }
-        Ok(Queues { queues, waiting_calls_max: self.admission().max() })
+        let Limits { all, tenant } = self.admission().limits;
+        Ok(Queues { queues, waiting_calls_max: all, tenant_waiting_calls_max: tenant })
     }
 }

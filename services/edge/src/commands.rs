@@ -155,7 +155,7 @@ impl Sessions {
         }
 
         if matches!(verb, Verb::Start | Verb::SendUserMessage) {
-            self.admission().admit(&bus).await?;
+            self.admission().admit(&bus, &key.tenant).await?;
         }
         let edge = wait.then(|| self.me().clone());
         let meta = CommandMeta { v: VERSION, time: clock::now(), by: Some(caller.by.clone()), edge, told: None };

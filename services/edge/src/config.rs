@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use contract::limits::{CLIENT_QUEUE_MAX, WAITING_CALLS_MAX};
+use contract::limits::{CLIENT_QUEUE_MAX, TENANT_SHARE_PERCENT, WAITING_CALLS_MAX};
 use contract::{ErrorCode, TenantId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::Secret;
+
+use crate::admission::Limits;
 
 /// How the door is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -33,6 +35,8 @@ pub struct Config {
     pub client_queue: usize,
     /// Model calls that may wait for a gateway before new turns are refused as `overloaded`; 2 000.
     pub waiting_calls_max: u64,
+    /// Those of the tenant of this edge among them; four fifths of all, so that another tenant always finds room.
+    pub tenant_waiting_calls_max: Option<u64>,
 }
 
 /// One listener.
@@ -57,11 +61,19 @@ impl Default for Config {
             command_wait: 30,
             client_queue: CLIENT_QUEUE_MAX,
             waiting_calls_max: WAITING_CALLS_MAX,
+            tenant_waiting_calls_max: None,
         }
     }
 }
 
 impl Config {
+    /// How many model calls may wait before turns are refused.
+    pub(crate) fn admission(&self) -> Limits {
+        let all = self.waiting_calls_max;
+        let share = all.saturating_mul(TENANT_SHARE_PERCENT).div_ceil(100);
+        Limits { all, tenant: self.tenant_waiting_calls_max.unwrap_or(share) }
+    }
+
     /// How long a command's answer waits for its commit.
     pub fn command_wait(&self) -> Duration {
         Duration::from_secs(self.command_wait)

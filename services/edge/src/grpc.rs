@@ -222,7 +222,11 @@ impl Service for Door {
             let queues = found.queues.into_iter().map(|QueueDepth { queue, depth: Depth { waiting, held } }| {
                 proto::Queue { queue: queue.to_owned(), waiting, held }
             });
-            Ok(proto::QueuesReply { queues: queues.collect(), waiting_calls_max: found.waiting_calls_max })
+            Ok(proto::QueuesReply {
+                queues: queues.collect(),
+                waiting_calls_max: found.waiting_calls_max,
+                tenant_waiting_calls_max: found.tenant_waiting_calls_max,
+            })
         })
         .await
     }

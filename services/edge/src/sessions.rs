@@ -118,7 +118,7 @@ impl Sessions {
                 draining,
                 command_wait,
                 client_queue: config.client_queue,
-                admission: Admission::new(config.waiting_calls_max),
+                admission: Admission::new(config.admission()),
             }),
         })
     }

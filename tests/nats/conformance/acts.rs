@@ -36,6 +36,10 @@ pub(super) enum Act {
         at: Place,
         whole: bool,
     },
+    Count {
+        at: Place,
+        whole: bool,
+    },
     Purge {
         at: Place,
     },
@@ -103,6 +107,7 @@ impl Act {
             Self::Replace { .. } => "replace",
             Self::Last { .. } => "last",
             Self::LastMany { .. } => "last_many",
+            Self::Count { .. } => "count",
             Self::Purge { .. } => "purge",
             Self::Pull { .. } | Self::Await { .. } => "pull",
             Self::Depth { .. } => "depth",
@@ -215,6 +220,7 @@ fn any_acts() -> impl Strategy<Value = Act> {
         2 => (places(), any::<bool>(), any::<u8>()).prop_map(|(at, stale, body)| Act::Replace { at, stale, body }),
         3 => (places(), any::<bool>()).prop_map(|(at, leader)| Act::Last { at, leader }),
         3 => (places(), any::<bool>()).prop_map(|(at, whole)| Act::LastMany { at, whole }),
+        1 => (places(), any::<bool>()).prop_map(|(at, whole)| Act::Count { at, whole }),
         1 => places().prop_map(|at| Act::Purge { at }),
         3 => (queues(), 1..3_usize).prop_map(|(queue, max)| Act::Pull { queue, max }),
         1 => queues().prop_map(|queue| Act::Depth { queue }),

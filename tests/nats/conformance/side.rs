@@ -136,6 +136,10 @@ impl Side {
                 let found = bus.last(at.stream, &at.all(), read).await?;
                 found.map_or_else(|| "none".to_owned(), |found| show(&found))
             }
+            Act::Count { at, whole } => {
+                let filter = if *whole { at.all() } else { at.subject() };
+                bus.count(at.stream, &filter).await?.to_string()
+            }
             Act::LastMany { at, whole } => {
                 let filter = if *whole { at.all() } else { at.subject() };
                 match bus.last_many(at.stream, &filter).await? {

@@ -168,8 +168,12 @@ impl Oracle {
                     self.open_tools.remove(&call);
                 }
             }
-            Event::SessionArchived(_) | Event::SessionImported(_) => {}
-            Event::ToolsResolved(_) | Event::TimerSet(_) | Event::ContextCleared(_) | Event::Error(_) => {}
+            Event::SessionArchived(_)
+            | Event::SessionImported(_)
+            | Event::ToolsResolved(_)
+            | Event::TimerSet(_)
+            | Event::ContextCleared(_)
+            | Event::Error(_) => {}
             Event::Unknown => return Err("an event that nobody knows".to_owned()),
             Event::ModelCallOpened(opened) => {
                 ensure!(!self.paused, "I5: a model call opened in a pause");

@@ -52,14 +52,17 @@ pub(super) async fn queues(args: &QueuesArgs, terminal: &Terminal) -> Result<Exi
     if args.json {
         let queue = |queue: &Queue| json!({"queue": queue.queue, "waiting": queue.waiting, "held": queue.held});
         let queues: Vec<Value> = found.queues.iter().map(queue).collect();
-        let all = json!({"queues": queues, "waiting_calls_max": found.waiting_calls_max});
+        let (all, tenant) = (found.waiting_calls_max, found.tenant_waiting_calls_max);
+        let all = json!({"queues": queues, "waiting_calls_max": all, "tenant_waiting_calls_max": tenant});
         return Ok(super::finish(terminal.data(&format!("{all}\n"))));
     }
     let row = |queue: &Queue| vec![queue.queue.clone(), queue.waiting.to_string(), queue.held.to_string()];
     let rows: Vec<Vec<String>> = found.queues.iter().map(row).collect();
     let printed = terminal.data(&table(&["QUEUE", "WAITING", "HELD"], &rows));
-    let max = found.waiting_calls_max;
-    terminal.note(Style::Faint, &format!("new turns are refused as `overloaded` while {max} model calls wait"));
+    let (all, tenant) = (found.waiting_calls_max, found.tenant_waiting_calls_max);
+    let limits =
+        format!("new turns are refused as `overloaded` while {all} model calls wait, or {tenant} of your tenant");
+    terminal.note(Style::Faint, &limits);
     Ok(super::finish(printed))
 }
 

@@ -381,6 +381,14 @@ impl Transport for Client {
         .await
     }
 
+    async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
+        let server = &self.shared.server;
+        self.run(Action::Ping, filter.as_str(), |_| {
+            Ok(server.stream(stream, |store| store.count(filter.as_str())).unwrap_or_default())
+        })
+        .await
+    }
+
     async fn ping(&self) -> Result<(), BusError> {
         self.run(Action::Ping, "", |_| Ok(())).await
     }

@@ -163,6 +163,11 @@ impl Store {
         ReadMany::Messages(found)
     }
 
+    /// Messages of a filter, as the leader has them.
+    pub(super) fn count(&self, filter: &str) -> u64 {
+        self.view(filter, 0).len() as u64
+    }
+
     fn view(&self, filter: &str, lag: u64) -> Vec<Stored> {
         let as_of = self.changes.saturating_sub(lag);
         let prefix = filter.split(['*', '>']).next().unwrap_or_default();

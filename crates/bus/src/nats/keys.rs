@@ -110,6 +110,13 @@ impl Nats {
         }
     }
 
+    /// Subjects that match.
+    pub(super) async fn js_count(&self, stream: &str, filter: &str) -> Result<u64, BusError> {
+        let body = serde_json::json!({ "subjects_filter": filter });
+        let answer = self.js_request::<Keys>(&format!("$JS.API.STREAM.INFO.{stream}"), Some(&body)).await?;
+        answer.map(|page| page.total as u64).map_err(Refusal::into_error)
+    }
+
     async fn key_write(&self, bucket: Bucket, key: &str, headers: Headers, value: Bytes) -> Result<(), BusError> {
         match self.js_append(&subject(bucket, key), None, headers, value).await? {
             Appended::Stored(_) => Ok(()),

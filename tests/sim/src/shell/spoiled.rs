@@ -180,6 +180,10 @@ impl Transport for Spoiled {
         self.bus.transport().depth(queue).await
     }
 
+    async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
+        self.bus.transport().count(stream, filter).await
+    }
+
     async fn ping(&self) -> Result<(), BusError> {
         self.bus.transport().ping().await
     }
