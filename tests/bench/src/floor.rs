@@ -100,6 +100,24 @@ pub(crate) fn of(
     }
 }
 
+/// One stored message of so many bytes, which two others hear: what it costs to move them.
+pub(crate) fn bytes(nats: String, concurrency: usize, bytes: usize, warm: Duration, window: Duration) -> Raw {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Raw {
+        nats,
+        concurrency,
+        replicas: 1,
+        warm_ms: millis(warm),
+        window_ms: millis(window),
+        appends: 1,
+        append_bytes: bytes,
+        reads: 0,
+        asks: 0,
+        tells: 2,
+        tell_bytes: bytes,
+    }
+}
+
 /// Has another process send them, and looks what it and the server use meanwhile.
 pub(crate) async fn run(stage: &Stage, raw: &Raw) -> anyhow::Result<Floor> {
     let numbers = [

@@ -60,6 +60,53 @@ pub(crate) struct Measured {
     pub(crate) traffic: [Traffic; 2],
 }
 
+/// Clients that keep so many sessions running.
+pub(crate) struct Load {
+    record: Arc<Record>,
+    clients: JoinSet<anyhow::Result<()>>,
+}
+
+impl Load {
+    /// Begins them.
+    pub(crate) async fn start(stage: &Stage, concurrency: usize) -> anyhow::Result<Self> {
+        let (record, mut clients) = (Arc::new(Record::default()), JoinSet::new());
+        let mut channel = None;
+        for n in 0..concurrency {
+            if n % PER_CONNECTION == 0 {
+                let edge = &stage.edges[n / PER_CONNECTION % stage.edges.len()];
+                channel = Some(SessionsClient::connect(edge.clone()).await?);
+            }
+            let client = channel.clone().context("no connection")?;
+            clients.spawn(sessions(client, record.clone()));
+        }
+        Ok(Self { record, clients })
+    }
+
+    /// Does something while they run: clients go on until they are told to stop, and one that ends has failed.
+    pub(crate) async fn during<T>(&mut self, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+        tokio::select! {
+            done = work => done,
+            Some(failed) = self.clients.join_next() => { failed??; anyhow::bail!("a client ended early") }
+        }
+    }
+
+    /// Steps that were finished so far, and milliseconds of those of the last while, sorted.
+    pub(crate) fn steps(&self, last: Duration) -> (usize, Vec<f64>) {
+        let steps = self.record.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = steps.iter().rev().take_while(|step| step.at.elapsed() <= last);
+        (steps.len(), sorted_ms(recent.map(|step| step.took)))
+    }
+
+    /// Lets the sessions that run come to their end.
+    async fn stop(mut self) -> anyhow::Result<Arc<Record>> {
+        self.record.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.clients.join_next().await {
+            ended??;
+        }
+        Ok(self.record)
+    }
+}
+
 /// Keeps so many sessions running, and measures within a window after a warm-up.
 pub(crate) async fn run(
     stage: &Stage,
@@ -67,17 +114,7 @@ pub(crate) async fn run(
     warm: Duration,
     window: Duration,
 ) -> anyhow::Result<Measured> {
-    let record = Arc::new(Record::default());
-    let mut clients = JoinSet::new();
-    let mut channel = None;
-    for n in 0..concurrency {
-        if n % PER_CONNECTION == 0 {
-            let edge = &stage.edges[n / PER_CONNECTION % stage.edges.len()];
-            channel = Some(SessionsClient::connect(edge.clone()).await?);
-        }
-        let client = channel.clone().context("no connection")?;
-        clients.spawn(sessions(client, record.clone()));
-    }
+    let mut load = Load::start(stage, concurrency).await?;
     let measured = async {
         sleep(warm).await;
         let (began, used, traffic) = (Instant::now(), stage.used()?, stage.nats.traffic().await?);
@@ -85,15 +122,8 @@ pub(crate) async fn run(
         let (ended, used_then, traffic_then) = (Instant::now(), stage.used()?, stage.nats.traffic().await?);
         anyhow::Ok((began, ended, [used, used_then], [traffic, traffic_then]))
     };
-    let (began, ended, used, traffic) = tokio::select! {
-        measured = measured => measured?,
-        // Clients go on until they are told to stop: one that ends has failed.
-        Some(failed) = clients.join_next() => { failed??; anyhow::bail!("a client ended early") }
-    };
-    record.stop.store(true, Ordering::Relaxed);
-    while let Some(ended) = clients.join_next().await {
-        ended??;
-    }
+    let (began, ended, used, traffic) = load.during(measured).await?;
+    let record = load.stop().await?;
     let steps = record.steps.lock().unwrap_or_else(PoisonError::into_inner);
     let within: Vec<&Step> = steps.iter().filter(|step| step.at > began && step.at <= ended).collect();
     ensure!(!within.is_empty(), "not one step was finished");

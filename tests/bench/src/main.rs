@@ -5,6 +5,7 @@
 mod anatomy;
 mod collector;
 mod floor;
+mod growth;
 mod load;
 mod memory;
 mod model;
@@ -13,6 +14,7 @@ mod process;
 mod pure;
 mod report;
 mod run;
+mod soak;
 mod stage;
 mod talk;
 mod tool;
@@ -30,7 +32,7 @@ struct Cli {
     plan: run::Plan,
 }
 
-/// A part that another process of the bench plays.
+/// Other measurements, and parts that another process of the bench plays.
 #[derive(clap::Subcommand)]
 enum Part {
     /// A service, as `ailoop <name>`.
@@ -45,6 +47,10 @@ enum Part {
     /// A collector of traces that keeps none.
     #[command(hide = true)]
     Collector,
+    /// What a step costs among 100 000 idle sessions, and at the end of a long transcript: prints `loop.growth.*`
+    Growth(growth::Plan),
+    /// Whether memory stays flat, half an hour long
+    Soak(soak::Plan),
     /// The pure core alone, in seconds: prints `core.*` and writes nothing.
     Core,
     /// Sessions in memory.
@@ -87,6 +93,8 @@ fn main() -> ExitCode {
 async fn play(part: Option<Part>, plan: &run::Plan) -> anyhow::Result<()> {
     match part {
         None => run::run(plan).await,
+        Some(Part::Growth(plan)) => growth::run(&plan).await,
+        Some(Part::Soak(plan)) => soak::run(&plan).await,
         Some(Part::Core) => report::core(),
         Some(Part::Memory { bytes }) => memory::say(bytes),
         Some(Part::Model) => model::serve().await,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::process::announce;
 use crate::tool::TOOL;
 
-/// Steps of a session: each but the last one calls the tool once.
+/// Steps of a session whose first message names no other number: each but the last one calls the tool once.
 pub(crate) const STEPS: usize = 5;
 
 #[derive(Deserialize)]
@@ -23,6 +23,8 @@ struct Asked {
 #[derive(Deserialize)]
 struct Message {
     role: String,
+    #[serde(default)]
+    content: Value,
 }
 
 /// Serves until the process is ended.
@@ -38,9 +40,17 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
 }
 
 async fn answer(body: Bytes) -> impl IntoResponse {
-    let done = serde_json::from_slice::<Asked>(&body)
-        .map_or(0, |asked| asked.messages.iter().filter(|message| message.role == "assistant").count());
-    ([(CONTENT_TYPE, "text/event-stream")], if done + 1 < STEPS { call(done) } else { end() })
+    let (done, steps) = serde_json::from_slice::<Asked>(&body).map_or((0, STEPS), |asked| {
+        (asked.messages.iter().filter(|message| message.role == "assistant").count(), wanted(&asked.messages))
+    });
+    ([(CONTENT_TYPE, "text/event-stream")], if done + 1 < steps { call(done) } else { end() })
+}
+
+/// The first number in the first message of the user.
+fn wanted(messages: &[Message]) -> usize {
+    let first = messages.iter().find(|message| message.role == "user");
+    let text = first.and_then(|message| message.content.as_str()).unwrap_or_default();
+    text.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(STEPS)
 }
 
 fn call(step: usize) -> String {

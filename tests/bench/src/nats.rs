@@ -60,6 +60,8 @@ pub(crate) struct Traffic {
     pub(crate) in_msgs: u64,
     /// Messages to clients.
     pub(crate) out_msgs: u64,
+    /// Bytes from clients.
+    pub(crate) in_bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -116,6 +118,7 @@ impl Nats {
             let traffic = node.traffic().await?;
             all.in_msgs += traffic.in_msgs;
             all.out_msgs += traffic.out_msgs;
+            all.in_bytes += traffic.in_bytes;
         }
         Ok(all)
     }

@@ -14,12 +14,24 @@ use crate::stage::Used;
 
 /// A figure of `bench.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Figure {
+pub(crate) struct Figure {
     name: String,
     value: f64,
     unit: &'static str,
     /// The same of as many raw messages, where that can be measured.
     floor: Option<f64>,
+}
+
+impl Figure {
+    /// One without a floor.
+    pub(crate) fn new(name: String, value: f64, unit: &'static str) -> Self {
+        Self { name, value: rounded(value), unit, floor: None }
+    }
+
+    /// With what raw messages cost.
+    pub(crate) fn over(self, floor: f64) -> Self {
+        Self { floor: Some(rounded(floor)), ..self }
+    }
 }
 
 /// Tells people what goes on.
@@ -34,7 +46,6 @@ pub(crate) fn fail(error: &anyhow::Error) {
 }
 
 /// Prints the tables and writes `bench.json`.
-#[allow(clippy::print_stdout, reason = "this is what the bench is for")]
 pub(crate) fn report(anatomy: Option<&Anatomy>, levels: &[Level]) -> anyhow::Result<()> {
     let mut figures: Vec<Figure> = levels.iter().flat_map(figures).collect();
     figures.extend(pure_figures()?);
@@ -44,28 +55,36 @@ pub(crate) fn report(anatomy: Option<&Anatomy>, levels: &[Level]) -> anyhow::Res
     if let Some(anatomy) = anatomy {
         text += &messages(anatomy);
     }
+    print(&text);
+    write("bench.json", &figures)
+}
+
+/// Prints what was measured.
+#[allow(clippy::print_stdout, reason = "this is what the bench is for")]
+pub(crate) fn print(text: &str) {
     println!("{text}");
+}
+
+/// Writes what was measured into the target directory.
+pub(crate) fn write(name: &str, figures: &impl Serialize) -> anyhow::Result<()> {
     // Next to the profile's directory, in which this binary is: so that it follows CARGO_TARGET_DIR.
     let binary = std::env::current_exe()?;
-    let target = binary.ancestors().nth(2).context("no target directory")?.join("bench.json");
-    std::fs::write(&target, serde_json::to_vec_pretty(&figures)?)?;
+    let target = binary.ancestors().nth(2).context("no target directory")?.join(name);
+    std::fs::write(&target, serde_json::to_vec_pretty(figures)?)?;
     note(&format!("written to {}", target.display()));
     Ok(())
 }
 
 /// Measures and prints the pure core alone.
-#[allow(clippy::print_stdout, reason = "this is what the bench is for")]
 pub(crate) fn core() -> anyhow::Result<()> {
-    println!("{}", table(&pure_figures()?));
+    print(&table(&pure_figures()?));
     Ok(())
 }
 
 fn pure_figures() -> anyhow::Result<Vec<Figure>> {
     note("the pure core");
     let (times, ratios) = pure::measure()?;
-    let figure = |unit| {
-        move |(name, value): pure::Timed| Figure { name: name.to_owned(), value: rounded(value), unit, floor: None }
-    };
+    let figure = |unit| move |(name, value): pure::Timed| Figure::new(name.to_owned(), value, unit);
     Ok(times.into_iter().map(figure("us")).chain(ratios.into_iter().map(figure("x"))).collect())
 }
 
@@ -98,7 +117,7 @@ fn figures(level: &Level) -> Vec<Figure> {
 }
 
 /// What counts as the cost of the loop: services and nats-server.
-fn counted(used: &Used) -> f64 {
+pub(crate) fn counted(used: &Used) -> f64 {
     used.services.iter().map(|(_, usage)| usage.cpu_s).sum::<f64>() + used.nats.cpu_s
 }
 
@@ -119,7 +138,7 @@ fn per_step(measured: &Measured, counts: [u64; 2]) -> f64 {
 }
 
 /// Three decimals tell everything that a noisy machine can.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
@@ -135,7 +154,7 @@ fn short(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-fn table(figures: &[Figure]) -> String {
+pub(crate) fn table(figures: &[Figure]) -> String {
     let mut text = format!("\n{:<36} {:>10} {:>6} {:>10} {:>7}\n", "figure", "value", "unit", "floor", "ratio");
     for Figure { name, value, unit, floor } in figures {
         let (floor, ratio) = floor.map_or(("-".to_owned(), "-".to_owned()), |floor| {

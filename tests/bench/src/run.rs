@@ -57,7 +57,7 @@ impl Row {
     }
 
     fn shape(self) -> Shape {
-        let plain = Shape { apart: None, traced: false, keeping: Keeping::One };
+        let plain = Shape::PLAIN;
         match self {
             Self::Together => plain,
             Self::Apart => Shape { apart: Some(2), ..plain },

@@ -27,6 +27,11 @@ agents:
     prompt_file: eamonn_executioner.md
     tools: {allow: [word_count]}
     continuation_config: {require_explicit_signal: true, max_iterations: 10, timeout: 120}
+  long:
+    name: Long
+    prompt_file: eamonn_executioner.md
+    tools: {allow: [word_count]}
+    continuation_config: {require_explicit_signal: true, max_iterations: 1000, timeout: 600}
 ";
 
 /// How the fleet runs.
@@ -38,6 +43,13 @@ pub(crate) struct Shape {
     pub(crate) traced: bool,
     /// How NATS keeps what it is given.
     pub(crate) keeping: Keeping,
+    /// Seconds after which ended sessions leave the log, where not as by default.
+    pub(crate) archive_after: Option<u64>,
+}
+
+impl Shape {
+    /// One of each service in one process, on one nats-server.
+    pub(crate) const PLAIN: Self = Self { apart: None, traced: false, keeping: Keeping::One, archive_after: None };
 }
 
 /// The running parts. They end in the order of the fields: clients before their server.
@@ -104,6 +116,9 @@ impl Stage {
         };
         for (n, name) in names.into_iter().enumerate() {
             let mut command = service(name, &nats, replicas, &dir)?;
+            if let Some(seconds) = shape.archive_after {
+                command.env("AILOOP__ORCHESTRATOR__ARCHIVE_AFTER", seconds.to_string());
+            }
             if let Some(traces) = &traces {
                 command.env("AILOOP__TELEMETRY__OTLP_ENDPOINT", traces);
             }

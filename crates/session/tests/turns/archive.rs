@@ -83,7 +83,7 @@ fn a_session_from_elsewhere_hears_commands_of_this_place() {
     let decision = talk.session.import(Timestamp::from_millis(9_000_000), Timestamp::from_millis(1)).unwrap();
     let set = Effect::SetTimer { number: 2, at: Timestamp::from_millis(9_000_000).after(IDLE_MAX) };
     assert_eq!(decision.effects, [Effect::Index, set], "it may be idle for as long as any");
-    talk.session.fold(slot, decision.at, &decision.events);
+    talk.commit(&decision);
     assert_eq!((talk.session.control_seq(), talk.session.archived()), (0, Some(slot)));
     assert_eq!((talk.session.phase(), talk.session.messages()), (Phase::Idle, messages));
 
@@ -99,7 +99,7 @@ fn an_ended_session_from_elsewhere_is_archived_at_once() {
     let (slot, title) = (talk.session.next_slot(), talk.session.summary().title);
     let decision = talk.session.import(Timestamp::from_millis(9_000_000), Timestamp::default()).unwrap();
     assert_eq!(decision.effects, [Effect::Index, Effect::Archive { below: slot }]);
-    talk.session.fold(slot, decision.at, &decision.events);
+    talk.commit(&decision);
     assert!(talk.session.is_archived() && talk.session.messages().is_empty());
     assert_eq!(talk.session.summary().title, title);
 }

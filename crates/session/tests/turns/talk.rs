@@ -18,7 +18,7 @@ use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, Too
 use contract::subject::SessionKey;
 use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
-use session::{Body, ConfigureInput, Effect, Input, Session, StartInput, Word};
+use session::{Body, ConfigureInput, Decision, Effect, Input, Session, StartInput, Word};
 
 /// More inputs, and more waits, than any test needs.
 const EVER: usize = 200;
@@ -201,8 +201,18 @@ impl Talk {
         assert_eq!(self.session.handled(&input.reference), None, "a test says everything once");
         assert!(self.log.len() < EVER, "it goes on for ever");
         let reference = input.reference.clone();
-        let (before, remains) = (self.session.snapshot(), self.session.remains());
         let decision = self.session.decide(Timestamp::from_millis(self.now), &[input]);
+        self.commit(&decision);
+        self.effects = decision.effects;
+        self.tell(&reference, &decision.events);
+        self.events.extend(decision.events);
+        assert_eq!(self.session.handled(&reference), Some(self.session.next_slot() - 1), "it is remembered");
+        self.holds();
+    }
+
+    /// Folds a decision and keeps it in the log.
+    pub(crate) fn commit(&mut self, decision: &Decision) {
+        let (before, remains) = (self.session.snapshot(), self.session.remains());
         let slot = self.session.next_slot();
         let seq = self.session.seq() + 1;
         self.session.fold(slot, decision.at, &decision.events);
@@ -221,11 +231,6 @@ impl Talk {
         // More often than a page begins: every slot is a place to begin from. What is archived stands alone.
         let snapshot = if meta.is_archived() { Some(remains) } else { slot.is_multiple_of(3).then_some(before) };
         self.log.push((slot, Commit { meta, snapshot, events: decision.events.clone() }));
-        self.effects = decision.effects;
-        self.tell(&reference, &decision.events);
-        self.events.extend(decision.events);
-        assert_eq!(self.session.handled(&reference), Some(slot), "it is remembered");
-        self.holds();
     }
 
     /// The log says what the state is, and so does the state as it is stored; at every slot.

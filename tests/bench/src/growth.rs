@@ -1,0 +1,310 @@
+//! What a step costs when there is much already: sessions in the log, messages in a transcript.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use bus::Bus;
+use bus::transport::ReadMany;
+use bytes::Bytes;
+use contract::commit::SessionSummary;
+use contract::event::Topic;
+use contract::limits::IDLE_MAX;
+use contract::streams::Stream;
+use contract::subject::{self, SessionKey};
+use contract::{SessionId, TenantId, Timestamp};
+use futures::{StreamExt, TryStreamExt};
+use proto::sessions_client::SessionsClient;
+use proto::{SendRequest, StartRequest, WatchRequest};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tonic::transport::Channel;
+
+use crate::floor;
+use crate::load::{self, percentile, sorted_ms};
+use crate::nats::Traffic;
+use crate::report::{self, Figure};
+use crate::stage::{Shape, Stage, Used};
+
+/// Copies under way at the same time.
+const COPIES: usize = 512;
+/// Sessions at the same time while a step is measured.
+const CONCURRENCY: usize = 16;
+/// Idle sessions that are woken, and how many at the same time.
+const WOKEN: (usize, usize) = (200, 4);
+/// Sessions with long transcripts, and their steps: two messages each.
+const LONG: (usize, usize) = (8, 250);
+/// Steps between which a transcript counts as short, and as long.
+const SHORT_STEPS: [usize; 2] = [3, 18];
+const LONG_STEPS: [usize; 2] = [233, 248];
+/// How often they are run: a few steps use less CPU than the kernel counts exactly.
+const ROUNDS: usize = 10;
+/// The number of the session that is copied.
+const TEMPLATE: usize = 9_999_999_999;
+
+/// How much.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Plan {
+    /// Idle sessions in the log, one level each
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
+    sessions: Vec<usize>,
+    /// How long each level is measured
+    #[arg(long, default_value_t = 15)]
+    seconds: u64,
+}
+
+/// Measures, prints and writes `growth.json`.
+pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
+    ailoop::install_crypto();
+    let mut figures = Vec::new();
+    let stage = Stage::start(Shape::PLAIN).await?;
+    let result = async {
+        report::note("transcripts");
+        figures.extend(transcripts(&stage).await?);
+        figures.extend(sessions(&stage, plan).await?);
+        anyhow::Ok(())
+    };
+    result.await.with_context(|| stage.warnings())?;
+    report::write("growth.json", &figures)?;
+    report::print(&report::table(&figures));
+    Ok(())
+}
+
+/// A step among more and more idle sessions.
+async fn sessions(stage: &Stage, plan: &Plan) -> anyhow::Result<Vec<Figure>> {
+    let config = bus::NatsConfig { url: stage.nats.url(), ..Default::default() };
+    let bus = Bus::connect(&config).await?;
+    let mut client = SessionsClient::connect(stage.edges[0].clone()).await?;
+    let idle = Idle::of(&bus, &mut client).await?;
+    let (mut figures, mut there) = (Vec::new(), 0);
+    let empty = stage.used()?.nats.rss_mb;
+    for &count in &plan.sessions {
+        report::note(&format!("{count} idle sessions"));
+        futures::stream::iter(there..count)
+            .map(|n| idle.copy(&bus, n))
+            .buffer_unordered(COPIES)
+            .try_collect::<Vec<()>>()
+            .await?;
+        there = count;
+        // Until the server has written down and swept up.
+        sleep(Duration::from_secs(5)).await;
+        let (warm, window) = (Duration::from_secs(3), Duration::from_secs(plan.seconds));
+        let measured = load::run(stage, CONCURRENCY, warm, window).await?;
+        let name = |what: &str| format!("loop.growth.sessions_{count}.{what}");
+        let [before, after] = &measured.used;
+        let cpu = |of: fn(&Used) -> f64| {
+            #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
+            let steps = measured.step_ms.len() as f64;
+            (of(after) - of(before)) * 1e3 / steps
+        };
+        figures.push(Figure::new(name("cpu_s_per_1000_steps"), cpu(report::counted), "s"));
+        figures.push(Figure::new(name("nats_cpu_s_per_1000_steps"), cpu(|used| used.nats.cpu_s), "s"));
+        figures.push(Figure::new(name("ms_per_step_p50"), percentile(&measured.step_ms, 50), "ms"));
+        let services = after.services.iter().map(|(_, usage)| usage.rss_mb).sum();
+        figures.push(Figure::new(name("rss_mb"), services, "MiB"));
+        figures.push(Figure::new(name("nats_rss_mb"), after.nats.rss_mb, "MiB"));
+        let woken = Idle::wake(&client, count).await?;
+        figures.push(Figure::new(name("wake_ms_p50"), percentile(&woken, 50), "ms"));
+        figures.push(Figure::new(name("wake_ms_p99"), percentile(&woken, 99), "ms"));
+    }
+    figures.push(Figure::new("loop.growth.nats_rss_mb_before".to_owned(), empty, "MiB"));
+    figures.push(Figure::new("loop.growth.slots_per_idle_session".to_owned(), idle.slots(), "1"));
+    bus.close().await;
+    Ok(figures)
+}
+
+/// A session that had a turn and waits for the next one, to be copied.
+struct Idle {
+    id: SessionId,
+    log: Vec<(u64, Bytes)>,
+    summary: SessionSummary,
+}
+
+impl Idle {
+    async fn of(bus: &Bus, client: &mut SessionsClient<Channel>) -> anyhow::Result<Self> {
+        let id = copied(TEMPLATE);
+        let start = StartRequest {
+            session_id: id.to_string(),
+            prompt: "Count the words of each part.".to_owned(),
+            interactive: true,
+            ..StartRequest::default()
+        };
+        client.start(start).await?;
+        turn(client, &id, &watch::channel(0).0).await?;
+        let key = key(&id);
+        // The turn's end is told when it is in the log; the line of the index comes after that.
+        sleep(Duration::from_secs(1)).await;
+        let ReadMany::Messages(found) = bus.transport().last_many(Stream::Log, &subject::log_session(&key)).await?
+        else {
+            anyhow::bail!("a log of one turn is too long");
+        };
+        let slot = |stored: &bus::Stored| Some(subject::parse_log(&stored.subject)?.slot);
+        let log = found.into_iter().filter_map(|stored| Some((slot(&stored)?, stored.payload))).collect();
+        let summary = bus.summary(&key).await?.context("it is not in the index")?;
+        Ok(Self { id, log, summary })
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a handful")]
+    fn slots(&self) -> f64 {
+        self.log.len() as f64
+    }
+
+    /// Another one like it: its log, its timer, its line of the index.
+    async fn copy(&self, bus: &Bus, n: usize) -> anyhow::Result<()> {
+        let id = copied(n);
+        let key = key(&id);
+        for (slot, body) in &self.log {
+            let text = String::from_utf8_lossy(body).replace(self.id.as_str(), id.as_str());
+            let commit: contract::commit::CommitHead = serde_json::from_str(&text)?;
+            let body = Bytes::from(text);
+            let committed = bus.commit(&key, *slot, &commit.meta.commit, body).await?;
+            ensure!(committed == bus::Committed::Ours, "there is a session {id} already");
+        }
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+        let due = Timestamp::from_millis(u64::try_from(now.as_millis())?).after(IDLE_MAX);
+        bus.set_timer(&key, 1, due).await?;
+        bus.put_summary(&SessionSummary { session_id: id, ..self.summary.clone() }).await?;
+        Ok(())
+    }
+
+    /// Wakes some of `count` copies for a turn; milliseconds until the log has the message, sorted.
+    async fn wake(client: &SessionsClient<Channel>, count: usize) -> anyhow::Result<Vec<f64>> {
+        let (woken, at_once) = WOKEN;
+        let every = (count / woken).max(1);
+        let took = futures::stream::iter((0..count).step_by(every).take(woken)).map(|n| {
+            let (mut client, session_id) = (client.clone(), copied(n).to_string());
+            async move {
+                let began = Instant::now();
+                client
+                    .send(SendRequest { session_id, text: "Once more.".to_owned(), ..SendRequest::default() })
+                    .await?;
+                anyhow::Ok(began.elapsed())
+            }
+        });
+        let took: Vec<Duration> = took.buffer_unordered(at_once).try_collect().await?;
+        Ok(sorted_ms(took.into_iter()))
+    }
+}
+
+fn key(id: &SessionId) -> SessionKey {
+    SessionKey { tenant: TenantId::default(), session: id.clone() }
+}
+
+/// The id of a copy; all are as long, so that one can stand in the place of another.
+#[allow(clippy::expect_used, reason = "digits and letters")]
+fn copied(n: usize) -> SessionId {
+    SessionId::new(&format!("idle{n:028}")).expect("a valid id")
+}
+
+/// Watches a session until so many of its turns are over; tells after each step how many there were.
+async fn turn(client: &mut SessionsClient<Channel>, id: &SessionId, told: &watch::Sender<usize>) -> anyhow::Result<()> {
+    let watch = WatchRequest { session_id: id.to_string(), from_seq: 1, no_chunks: true };
+    let mut events = client.watch(watch).await?.into_inner();
+    while let Some(event) = events.message().await? {
+        if event.topic == Topic::ToolCallResult.as_str() {
+            told.send_modify(|steps| *steps += 1);
+        }
+        if event.topic == Topic::TurnCompleted.as_str() {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("session {id} ended before its turn")
+}
+
+/// What was used, and what went to the server, when so many steps were done.
+#[derive(Debug, Clone)]
+struct Mark {
+    steps: usize,
+    used: Used,
+    traffic: Traffic,
+}
+
+/// CPU of all counted processes, that of the server, and bytes to the server, for some steps.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cost {
+    steps: usize,
+    cpu_s: f64,
+    bytes: u64,
+}
+
+impl Cost {
+    fn add(&mut self, [before, after]: [&Mark; 2]) {
+        self.steps += after.steps - before.steps;
+        self.cpu_s += report::counted(&after.used) - report::counted(&before.used);
+        self.bytes += after.traffic.in_bytes - before.traffic.in_bytes;
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
+    fn cpu_s_per_1000_steps(self) -> f64 {
+        self.cpu_s * 1e3 / self.steps.max(1) as f64
+    }
+
+    fn bytes_per_step(self) -> usize {
+        usize::try_from(self.bytes).unwrap_or(usize::MAX) / self.steps.max(1)
+    }
+}
+
+/// A step of a short transcript and one of a long one, and what it costs to move as many bytes.
+async fn transcripts(stage: &Stage) -> anyhow::Result<Vec<Figure>> {
+    let (mut short, mut long) = (Cost::default(), Cost::default());
+    for _ in 0..ROUNDS {
+        let marks = long_sessions(stage).await?;
+        let [a, b, c, d] = &marks;
+        short.add([a, b]);
+        long.add([c, d]);
+    }
+    let bytes = [short.bytes_per_step(), long.bytes_per_step()];
+    // A step's request is stored, goes to a gateway, and from there to the model.
+    let mut moved = [0.0; 2];
+    for (moved, bytes) in moved.iter_mut().zip(bytes) {
+        let (warm, window) = (Duration::from_secs(1), Duration::from_secs(5));
+        let raw = floor::bytes(stage.nats.url(), LONG.0, bytes, warm, window);
+        *moved = floor::run(stage, &raw).await?.cpu_s_per_1000_steps;
+    }
+    let (few, many) = (short.cpu_s_per_1000_steps(), long.cpu_s_per_1000_steps());
+    let apart = many - (moved[1] - moved[0]);
+    let figure = |what: &str, value, unit| Figure::new(format!("loop.growth.transcript.{what}"), value, unit);
+    #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
+    let [few_bytes, many_bytes] = bytes.map(|bytes| bytes as f64);
+    Ok(vec![
+        figure("messages_20.cpu_s_per_1000_steps", few, "s").over(moved[0]),
+        figure("messages_480.cpu_s_per_1000_steps", many, "s").over(moved[1]),
+        figure("messages_20.bytes_per_step", few_bytes, "B"),
+        figure("messages_480.bytes_per_step", many_bytes, "B"),
+        figure("growth", many / few, "x"),
+        figure("growth_apart_from_bytes", apart / few, "x"),
+    ])
+}
+
+/// Runs long sessions side by side; marks where the last of them is at the steps that count.
+async fn long_sessions(stage: &Stage) -> anyhow::Result<[Mark; 4]> {
+    let (count, steps) = LONG;
+    let mut client = SessionsClient::connect(stage.edges[0].clone()).await?;
+    let (mut sessions, mut positions) = (JoinSet::new(), Vec::new());
+    for _ in 0..count {
+        let id = SessionId::new(&uuid::Uuid::now_v7().simple().to_string())?;
+        let start = StartRequest {
+            session_id: id.to_string(),
+            agent: "long".to_owned(),
+            prompt: format!("Count the words of {steps} parts."),
+            ..StartRequest::default()
+        };
+        client.start(start).await?;
+        let (told, position) = watch::channel(0);
+        positions.push(position);
+        let mut client = client.clone();
+        sessions.spawn(async move { turn(&mut client, &id, &told).await });
+    }
+    let mut marks = Vec::new();
+    for at in SHORT_STEPS.into_iter().chain(LONG_STEPS) {
+        for position in &mut positions {
+            position.wait_for(|steps| *steps >= at).await?;
+        }
+        let steps = positions.iter().map(|position| *position.borrow()).sum();
+        marks.push(Mark { steps, used: stage.used()?, traffic: stage.nats.traffic().await? });
+    }
+    while let Some(ended) = sessions.join_next().await {
+        ended??;
+    }
+    <[Mark; 4]>::try_from(marks).map_err(|_| anyhow::anyhow!("a mark is missing"))
+}
