@@ -32,11 +32,14 @@ const COPIES: usize = 512;
 const CONCURRENCY: usize = 16;
 /// Idle sessions that are woken, and how many at the same time.
 const WOKEN: (usize, usize) = (200, 4);
-/// Sessions with long transcripts, and their steps: two messages each.
-const LONG: (usize, usize) = (8, 250);
+/// Sessions with long transcripts.
+const LONG: usize = 8;
+/// The turns of each, and their steps: two messages each.
+const TURNS: usize = 2;
+const STEPS: usize = 130;
 /// Steps between which a transcript counts as short, and as long.
 const SHORT_STEPS: [usize; 2] = [3, 18];
-const LONG_STEPS: [usize; 2] = [233, 248];
+const LONG_STEPS: [usize; 2] = [240, 255];
 /// How often they are run: a few steps use less CPU than the kernel counts exactly.
 const ROUNDS: usize = 10;
 /// The number of the session that is copied.
@@ -130,7 +133,7 @@ impl Idle {
             ..StartRequest::default()
         };
         client.start(start).await?;
-        turn(client, &id, &watch::channel(0).0).await?;
+        turns(client, &id, 1, &watch::channel(0).0).await?;
         let key = key(&id);
         // The turn's end is told when it is in the log; the line of the index comes after that.
         sleep(Duration::from_secs(1)).await;
@@ -196,16 +199,26 @@ fn copied(n: usize) -> SessionId {
     SessionId::new(&format!("idle{n:028}")).expect("a valid id")
 }
 
-/// Watches a session until so many of its turns are over; tells after each step how many there were.
-async fn turn(client: &mut SessionsClient<Channel>, id: &SessionId, told: &watch::Sender<usize>) -> anyhow::Result<()> {
+/// Watches a session from its beginning until so many of its turns are over; tells how many steps there were so far.
+async fn turns(
+    client: &mut SessionsClient<Channel>,
+    id: &SessionId,
+    turns: usize,
+    told: &watch::Sender<usize>,
+) -> anyhow::Result<()> {
+    let (mut steps, mut over) = (0, 0);
     let watch = WatchRequest { session_id: id.to_string(), from_seq: 1, no_chunks: true };
     let mut events = client.watch(watch).await?.into_inner();
     while let Some(event) = events.message().await? {
         if event.topic == Topic::ToolCallResult.as_str() {
-            told.send_modify(|steps| *steps += 1);
+            steps += 1;
+            told.send_if_modified(|known| std::mem::replace(known, steps.max(*known)) < steps);
         }
         if event.topic == Topic::TurnCompleted.as_str() {
-            return Ok(());
+            over += 1;
+            if over == turns {
+                return Ok(());
+            }
         }
     }
     anyhow::bail!("session {id} ended before its turn")
@@ -258,7 +271,7 @@ async fn transcripts(stage: &Stage) -> anyhow::Result<Vec<Figure>> {
     let mut moved = [0.0; 2];
     for (moved, bytes) in moved.iter_mut().zip(bytes) {
         let (warm, window) = (Duration::from_secs(1), Duration::from_secs(5));
-        let raw = floor::bytes(stage.nats.url(), LONG.0, bytes, warm, window);
+        let raw = floor::bytes(stage.nats.url(), LONG, bytes, warm, window);
         *moved = floor::run(stage, &raw).await?.cpu_s_per_1000_steps;
     }
     let (few, many) = (short.cpu_s_per_1000_steps(), long.cpu_s_per_1000_steps());
@@ -268,9 +281,9 @@ async fn transcripts(stage: &Stage) -> anyhow::Result<Vec<Figure>> {
     let [few_bytes, many_bytes] = bytes.map(|bytes| bytes as f64);
     Ok(vec![
         figure("messages_20.cpu_s_per_1000_steps", few, "s").over(moved[0]),
-        figure("messages_480.cpu_s_per_1000_steps", many, "s").over(moved[1]),
+        figure("messages_495.cpu_s_per_1000_steps", many, "s").over(moved[1]),
         figure("messages_20.bytes_per_step", few_bytes, "B"),
-        figure("messages_480.bytes_per_step", many_bytes, "B"),
+        figure("messages_495.bytes_per_step", many_bytes, "B"),
         figure("growth", many / few, "x"),
         figure("growth_apart_from_bytes", apart / few, "x"),
     ])
@@ -278,22 +291,29 @@ async fn transcripts(stage: &Stage) -> anyhow::Result<Vec<Figure>> {
 
 /// Runs long sessions side by side; marks where the last of them is at the steps that count.
 async fn long_sessions(stage: &Stage) -> anyhow::Result<[Mark; 4]> {
-    let (count, steps) = LONG;
     let mut client = SessionsClient::connect(stage.edges[0].clone()).await?;
     let (mut sessions, mut positions) = (JoinSet::new(), Vec::new());
-    for _ in 0..count {
+    let part = format!("Count the words of {STEPS} parts.");
+    for _ in 0..LONG {
         let id = SessionId::new(&uuid::Uuid::now_v7().simple().to_string())?;
         let start = StartRequest {
             session_id: id.to_string(),
             agent: "long".to_owned(),
-            prompt: format!("Count the words of {steps} parts."),
+            prompt: part.clone(),
+            interactive: true,
             ..StartRequest::default()
         };
         client.start(start).await?;
         let (told, position) = watch::channel(0);
         positions.push(position);
         let mut client = client.clone();
-        sessions.spawn(async move { turn(&mut client, &id, &told).await });
+        let part = part.clone();
+        sessions.spawn(async move {
+            turns(&mut client, &id, 1, &told).await?;
+            let session_id = id.to_string();
+            client.send(SendRequest { session_id, text: part, ..SendRequest::default() }).await?;
+            turns(&mut client, &id, TURNS, &told).await
+        });
     }
     let mut marks = Vec::new();
     for at in SHORT_STEPS.into_iter().chain(LONG_STEPS) {

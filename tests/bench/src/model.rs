@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::process::announce;
 use crate::tool::TOOL;
 
-/// Steps of a session whose first message names no other number: each but the last one calls the tool once.
+/// Steps of a session whose user names no other number: each but the last one calls the tool once.
 pub(crate) const STEPS: usize = 5;
 
 #[derive(Deserialize)]
@@ -40,17 +40,16 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
 }
 
 async fn answer(body: Bytes) -> impl IntoResponse {
-    let (done, steps) = serde_json::from_slice::<Asked>(&body).map_or((0, STEPS), |asked| {
-        (asked.messages.iter().filter(|message| message.role == "assistant").count(), wanted(&asked.messages))
-    });
+    let (done, steps) = serde_json::from_slice::<Asked>(&body).map_or((0, STEPS), |asked| turn(&asked.messages));
     ([(CONTENT_TYPE, "text/event-stream")], if done + 1 < steps { call(done) } else { end() })
 }
 
-/// The first number in the first message of the user.
-fn wanted(messages: &[Message]) -> usize {
-    let first = messages.iter().find(|message| message.role == "user");
-    let text = first.and_then(|message| message.content.as_str()).unwrap_or_default();
-    text.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(STEPS)
+/// Replies since the user said something last, and the first number in that.
+fn turn(messages: &[Message]) -> (usize, usize) {
+    let since = messages.iter().rposition(|message| message.role == "user").unwrap_or(0);
+    let done = messages[since..].iter().filter(|message| message.role == "assistant").count();
+    let text = messages.get(since).and_then(|message| message.content.as_str()).unwrap_or_default();
+    (done, text.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(STEPS))
 }
 
 fn call(step: usize) -> String {

@@ -31,7 +31,7 @@ agents:
     name: Long
     prompt_file: eamonn_executioner.md
     tools: {allow: [word_count]}
-    continuation_config: {require_explicit_signal: true, max_iterations: 1000, timeout: 600}
+    continuation_config: {require_explicit_signal: true, max_iterations: 200, timeout: 600}
 ";
 
 /// How the fleet runs.
