@@ -37,32 +37,24 @@ impl Stores {
         if body.len() > OBJECT_BYTES_MAX {
             return Err(BusError::TooLarge { bytes: body.len(), max: OBJECT_BYTES_MAX });
         }
-        in_time(name, async {
+        let body = &body;
+        settled(name, || async move {
             let store = self.store(js, of).await?;
             // The same name is the same body. Writing it again would take its chunks from under a reader.
             if store.info(name).await.is_ok_and(|info| !info.deleted) {
                 return Ok(());
             }
-            let mut round = 1;
-            loop {
-                let Err(error) = store.put(name, &mut &body[..]).await else { return Ok(()) };
+            let put = store.put(name, &mut &body[..]).await;
+            put.map(drop).map_err(|error| {
                 let text = format!("JetStream did not store object {name}: {error}");
-                if let Some(full) = full(&text) {
-                    return Err(full);
-                }
-                if round > retry::ROUNDS_MAX {
-                    return Err(BusError::Unavailable(text));
-                }
-                // Its stream has no leader just now: whoever writes a body would have to do everything before it again.
-                retry::wait(round, name).await;
-                round += 1;
-            }
+                full(&text).unwrap_or(BusError::Unavailable(text))
+            })
         })
         .await
     }
 
     pub(super) async fn get(&self, js: &Context, of: Objects, name: &str) -> Result<Option<Bytes>, BusError> {
-        in_time(name, async {
+        settled(name, || async move {
             let mut object = match self.store(js, of).await?.get(name).await {
                 Ok(object) => object,
                 Err(error) => {
@@ -90,7 +82,7 @@ impl Stores {
         of: Objects,
         name: &str,
     ) -> Result<Option<[String; 2]>, BusError> {
-        in_time(name, async {
+        settled(name, || async move {
             let bucket = of.name();
             match self.store(js, of).await?.info(name).await {
                 Ok(info) => {
@@ -119,7 +111,22 @@ fn unread(name: &str, error: &impl std::fmt::Display) -> BusError {
     BusError::Unavailable(format!("object {name} not read: {error}"))
 }
 
-async fn in_time<T>(name: &str, work: impl Future<Output = Result<T, BusError>>) -> Result<T, BusError> {
+/// Asks again for a while where a store has no leader just now: whoever needs a body would have to do everything before it
+/// again.
+async fn settled<T, F>(name: &str, ask: impl Fn() -> F) -> Result<T, BusError>
+where
+    F: Future<Output = Result<T, BusError>>,
+{
+    let rounds = async {
+        let mut round = 1;
+        loop {
+            match ask().await {
+                Err(BusError::Unavailable(_)) if round < retry::ROUNDS_MAX => retry::wait(round, name).await,
+                settled => return settled,
+            }
+            round += 1;
+        }
+    };
     let late = |_| Err(BusError::Timeout { what: format!("object {name}") });
-    tokio::time::timeout(OBJECT_MAX, work).await.unwrap_or_else(late)
+    tokio::time::timeout(OBJECT_MAX, rounds).await.unwrap_or_else(late)
 }
