@@ -10,8 +10,9 @@ CARGO ?= cargo
 FAULTS ?= $(if $(HOURS),1000000,1000)
 FUZZ_SECONDS ?= 600
 OPERATIONS ?= 100000
+MINUTES ?= 30
 
-.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm drain bench clean
+.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm drain bench growth soak clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -49,8 +50,14 @@ conformance: setup ## The in-memory server against nats-server: OPERATIONS (100,
 fuzz: ## Feed what reads foreign bytes with random ones, FUZZ_SECONDS (600) for each target; needs nightly and cargo-fuzz
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
-bench: setup ## Measure the loop, next to what as many raw messages cost; about two minutes
+bench: setup ## Measure the loop, next to what as many raw messages cost; about six minutes
 	@$(CARGO) run --quiet --release --locked --package bench
+
+growth: setup ## What a step costs among 100 000 sessions and in a long one; about five minutes
+	@$(CARGO) run --quiet --release --locked --package bench -- growth
+
+soak: setup ## Memory of each service under load; MINUTES=30
+	@$(CARGO) run --quiet --release --locked --package bench -- soak --minutes $(MINUTES)
 
 chaos: setup ## Every fault at every step, on one nats-server and on three: FAULTS=1000 in all, or HOURS=8; goes on where it ended
 	AILOOP_CHAOS_FAULTS=$(FAULTS) AILOOP_CHAOS_FLEETS=4 AILOOP_CHAOS_NODES=1,3 AILOOP_CHAOS_FILE=$(CURDIR)/target/chaos/rows.jsonl \
