@@ -1,8 +1,12 @@
 //! From a model item to the body of a chat-completions request.
 
+use std::borrow::Cow;
+
 use contract::Json;
 use contract::model::{FailureKind, Message, ModelItem, ToolCall, ToolDefinition};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -10,10 +14,13 @@ use crate::failure::Failure;
 /// What no parameter may replace: the rest of the request would no longer mean what the loop meant.
 const FIXED: &[&str] = &["model", "messages", "tools", "stream", "n"];
 
+/// Letters of a tool's name that servers take.
+const NAME_MAX: usize = 64;
+
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
-    messages: Vec<Json>,
+    messages: Vec<Sent<'a>>,
     stream: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool>,
@@ -60,7 +67,7 @@ struct Tool {
     function: ToolDefinition,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum Role {
     System,
@@ -69,19 +76,60 @@ enum Role {
     Tool,
 }
 
-/// Every role but the assistant's has the protocol's own shape, so that its bytes are passed on as they are.
-fn message(raw: &Json) -> Result<Json, Failure> {
-    #[derive(Deserialize)]
-    struct Said {
-        role: Role,
+/// A message as it goes out. A step sends the whole transcript again, so that nearly all of it must cost no more than its
+/// bytes.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Sent<'a> {
+    AsIs(&'a Json),
+    Rewritten(Json),
+}
+
+/// What decides whether a message may go out as it is.
+#[derive(Deserialize)]
+struct Said<'a> {
+    role: Role,
+    #[serde(default, borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    reasoning: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    tool_calls: Vec<Called<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Called<'a> {
+    #[serde(borrow)]
+    function: Function<'a>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(default, borrow)]
+    name: Cow<'a, str>,
+    #[serde(default, borrow)]
+    arguments: Cow<'a, str>,
+}
+
+impl Said<'_> {
+    /// Whether it has the protocol's own shape: every role but the assistant's does, and nearly all that assistants say.
+    fn is_the_protocols(&self) -> bool {
+        let says = self.content.is_some_and(|content| content.get() != "\"\"");
+        let sound = |call: &Called<'_>| name_fits(&call.function.name) && is_object(&call.function.arguments);
+        self.role != Role::Assistant || says && self.reasoning.is_none() && self.tool_calls.iter().all(sound)
     }
+}
+
+fn message(raw: &Json) -> Result<Sent<'_>, Failure> {
     let unreadable = |error| unreadable("a message", &error);
-    match serde_json::from_str::<Said>(raw.get()).map_err(unreadable)?.role {
-        Role::System | Role::User | Role::Tool => Ok(raw.clone()),
-        Role::Assistant => match serde_json::from_str(raw.get()).map_err(unreadable)? {
-            Message::Assistant { content, reasoning: _, tool_calls } => Ok(assistant(&content, &tool_calls)),
-            Message::System { .. } | Message::User { .. } | Message::Tool { .. } => Ok(raw.clone()),
-        },
+    if serde_json::from_str::<Said<'_>>(raw.get()).map_err(unreadable)?.is_the_protocols() {
+        return Ok(Sent::AsIs(raw));
+    }
+    match serde_json::from_str(raw.get()).map_err(unreadable)? {
+        Message::Assistant { content, reasoning: _, tool_calls } => {
+            Ok(Sent::Rewritten(assistant(&content, &tool_calls)))
+        }
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => Ok(Sent::AsIs(raw)),
     }
 }
 
@@ -98,18 +146,28 @@ fn assistant(content: &str, calls: &[ToolCall]) -> Json {
 /// this and every later request of the session otherwise; the call's error result tells the model about it.
 fn call(call: &ToolCall) -> Value {
     let function = &call.function;
-    let object = serde_json::from_str::<Map<String, Value>>(&function.arguments).is_ok();
     let arguments = match function.arguments.as_str() {
-        text if object => text.to_owned(),
+        text if is_object(text) => text.to_owned(),
         "" => "{}".to_owned(),
         text => json!({"invalid_arguments": text}).to_string(),
     };
     json!({"id": call.id, "type": "function", "function": {"name": name(&function.name), "arguments": arguments}})
 }
 
+fn is_object(arguments: &str) -> bool {
+    arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
+}
+
+fn name_fits(name: &str) -> bool {
+    (1..=NAME_MAX).contains(&name.len()) && name.chars().all(fits)
+}
+
+fn fits(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
 fn name(name: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let name: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(64).collect();
+    let name: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(NAME_MAX).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
@@ -181,6 +239,16 @@ mod tests {
                 ],
             }),
             Json::of(&Message::Tool { tool_call_id: "c1".to_owned(), content: "1".to_owned() }),
+            Json::of(&Message::Assistant {
+                content: "so".to_owned(),
+                reasoning: String::new(),
+                tool_calls: vec![ToolCall::new("c4", "f", "{\"a\":[]}"), ToolCall::new("c5", "f", " {} ")],
+            }),
+            Json::of(&Message::Assistant {
+                content: "so".to_owned(),
+                reasoning: String::new(),
+                tool_calls: vec![ToolCall::new("c6", "f", "{\"a\":[]"), ToolCall::new("c7", "f", "[]")],
+            }),
             Json::of(&Message::Assistant { content: "done".to_owned(), reasoning: String::new(), tool_calls: vec![] }),
             Json::of(&Message::Assistant { content: String::new(), reasoning: "h".to_owned(), tool_calls: vec![] }),
         ];
@@ -197,6 +265,15 @@ mod tests {
                     {"id": "c3", "type": "function", "function": {"name": "no_such_name", "arguments": "{}"}},
                 ]},
                 {"role": "tool", "tool_call_id": "c1", "content": "1"},
+                {"role": "assistant", "content": "so", "tool_calls": [
+                    {"id": "c4", "type": "function", "function": {"name": "f", "arguments": "{\"a\":[]}"}},
+                    {"id": "c5", "type": "function", "function": {"name": "f", "arguments": " {} "}},
+                ]},
+                {"role": "assistant", "content": "so", "tool_calls": [
+                    {"id": "c6", "type": "function",
+                     "function": {"name": "f", "arguments": "{\"invalid_arguments\":\"{\\\"a\\\":[]\"}"}},
+                    {"id": "c7", "type": "function", "function": {"name": "f", "arguments": "{\"invalid_arguments\":\"[]\"}"}},
+                ]},
                 {"role": "assistant", "content": "done"},
                 {"role": "assistant", "content": ""},
             ]}),
