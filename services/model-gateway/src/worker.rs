@@ -83,6 +83,8 @@ impl Calls {
                 return Ok(settle);
             }
         }
+        // Whoever asks is told that the call is held until its result is stored: one that cannot be stored yet was paid for.
+        let _held = self.bus.hold_call(&job.key, &job.call.call);
         let outcome = self.run(&job).await?;
         Ok(self.report(&job.key, &job.call, &outcome).await)
     }
@@ -116,8 +118,7 @@ impl Calls {
         let entry = self.running.enter(&job.key, &job.call);
         let view = Shared::new(job);
         let late = view.clone();
-        // Guards: whoever asks is answered as long as they live.
-        let _held = self.bus.hold_call(&job.key, &job.call.call);
+        // A guard: whoever asks is answered as long as it lives.
         let _viewed = self.bus.serve_view(&job.key, move || Some(late.get())).await?;
         let (session, call) = (job.key.session.as_str(), job.call.call.as_str());
         let span = telemetry::span::chat(session, call, &job.attempt, &resolved.id, asked.provider);

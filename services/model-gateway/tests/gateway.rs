@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where it stands")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bus::memory::Life;
+use bus::memory::{Action, Fault, Faults, Life, Op};
 use bus::{Bus, Heard, MemoryServer, Stored};
 use bytes::Bytes;
 use contract::command::Verb;
@@ -53,7 +54,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let server = MemoryServer::new();
+        Self::on(MemoryServer::new())
+    }
+
+    fn on(server: MemoryServer) -> Self {
         let bus = server.bus();
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() };
         let dir = tempfile::tempdir().unwrap();
@@ -301,6 +305,42 @@ async fn a_held_call_is_not_made_twice() {
     world.ask(&world.item("hello")).await;
     until(async || world.bus.view(&world.key).await.unwrap()).await;
     world.server.restart();
+    world.finished().await;
+    world.nothing_waits().await;
+    one.drain(Duration::from_secs(1)).await;
+    two.drain(Duration::from_secs(1)).await;
+    let mut attempts = attempts(&mut chunks).await;
+    attempts.dedup();
+    assert_eq!(attempts, ["1.1"]);
+}
+
+/// Lets no result be stored for a while.
+#[derive(Default)]
+struct Full(AtomicBool);
+
+impl Faults for Full {
+    fn on(&self, op: Op<'_>) -> Fault {
+        let result = op.action == Action::Append && op.subject.starts_with("ai_loop.control.");
+        if result && self.0.load(Ordering::SeqCst) { Fault::NotDone } else { Fault::None }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_result_cannot_be_stored_yet_is_held() {
+    let full = Arc::new(Full::default());
+    let world = World::on(MemoryServer::with_faults(full.clone()));
+    let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
+    full.0.store(true, Ordering::SeqCst);
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let (one, _) = world.gateway("one").await;
+    let (two, _) = world.gateway("two").await;
+    world.ask(&world.item("hello")).await;
+    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    // The script takes ten seconds; then there is a result.
+    until(async || world.bus.view(&world.key).await.unwrap().is_none().then_some(())).await;
+    world.server.restart();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    full.0.store(false, Ordering::SeqCst);
     world.finished().await;
     world.nothing_waits().await;
     one.drain(Duration::from_secs(1)).await;

@@ -54,6 +54,9 @@ pub(crate) struct Plan {
     /// How long each level is measured
     #[arg(long, default_value_t = 15)]
     seconds: u64,
+    /// Seconds between filling and measuring, in which the server writes down, sweeps up and gives memory back
+    #[arg(long, default_value_t = 60)]
+    rest: u64,
 }
 
 /// Measures, prints and writes `growth.json`.
@@ -89,8 +92,8 @@ async fn sessions(stage: &Stage, plan: &Plan) -> anyhow::Result<Vec<Figure>> {
             .try_collect::<Vec<()>>()
             .await?;
         there = count;
-        // Until the server has written down and swept up.
-        sleep(Duration::from_secs(5)).await;
+        sleep(Duration::from_secs(plan.rest)).await;
+        let at_rest = stage.used()?.nats.rss_mb;
         let (warm, window) = (Duration::from_secs(3), Duration::from_secs(plan.seconds));
         let measured = load::run(stage, CONCURRENCY, warm, window).await?;
         let name = |what: &str| format!("loop.growth.sessions_{count}.{what}");
@@ -105,6 +108,7 @@ async fn sessions(stage: &Stage, plan: &Plan) -> anyhow::Result<Vec<Figure>> {
         figures.push(Figure::new(name("ms_per_step_p50"), percentile(&measured.step_ms, 50), "ms"));
         let services = after.services.iter().map(|(_, usage)| usage.rss_mb).sum();
         figures.push(Figure::new(name("rss_mb"), services, "MiB"));
+        figures.push(Figure::new(name("nats_rss_mb_at_rest"), at_rest, "MiB"));
         figures.push(Figure::new(name("nats_rss_mb"), after.nats.rss_mb, "MiB"));
         let woken = Idle::wake(&client, count).await?;
         figures.push(Figure::new(name("wake_ms_p50"), percentile(&woken, 50), "ms"));
