@@ -24,6 +24,8 @@ use crate::witness::{Effects, Model};
 
 /// Sessions that run beside the one that is struck.
 const OTHERS: usize = 3;
+/// How often one fleet is struck: all that its witnesses noted down is read again each time.
+const STRIKES_MAX: usize = 25;
 /// How long the step may take to come.
 const REACHED_MAX: Duration = Duration::from_secs(20);
 /// How long mending may take.
@@ -43,19 +45,20 @@ const LED: [Stream; 4] = [Stream::Log, Stream::Control, Stream::Model, Stream::T
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Strikes until the book is full; a fleet in which something went wrong is replaced by a new one.
+/// Strikes until the book is full; a fleet in which something went wrong is replaced by a new one, and so is an old one.
 pub(crate) async fn run(book: &Book, nodes: usize, failures: &Path) -> anyhow::Result<()> {
     while let Some(cell) = book.next(nodes) {
         let mut fleet = Fleet::start(nodes, OTHERS).await?;
-        let mut next = Some(cell);
+        let (mut next, mut struck) = (Some(cell), 0);
         while let Some(cell) = next {
+            struck += 1;
             let row = fleet.strike(cell).await;
             let wrong = row.wrong.is_some();
             if wrong {
                 keep(&fleet, failures)?;
             }
             tell(book.write(row.clone())?, &row);
-            next = if wrong { None } else { book.next(nodes) };
+            next = if wrong || struck == STRIKES_MAX { None } else { book.next(nodes) };
         }
         fleet.end();
     }
