@@ -23,6 +23,7 @@ use futures::stream::BoxStream;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+use self::connect::Connected;
 pub use self::connect::NatsConfig;
 pub(crate) use self::connect::inbox_prefix;
 use self::copies::Copies;
@@ -45,6 +46,7 @@ pub struct Nats {
     retention: Duration,
     /// Told whenever messages of core NATS may have been lost.
     gaps: broadcast::Sender<()>,
+    connected: Connected,
     stores: Stores,
     copies: Copies,
     many: Many,

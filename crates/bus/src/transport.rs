@@ -127,6 +127,8 @@ pub struct Delivery {
     pub stored_at: Timestamp,
     /// How long it had waited when it came, by the clock of whoever took it.
     pub waited: Duration,
+    /// How long the connection by which it came had stood by then.
+    pub connected_for: Duration,
     /// Its headers.
     pub headers: Headers,
     /// Its body.
@@ -140,7 +142,8 @@ impl Delivery {
     /// so long that a server may have died meanwhile and forgotten that.
     pub fn may_have_been_held(&self) -> bool {
         let again = header(&self.headers, contract::tool::header::AGAIN).is_some();
-        self.delivered > 1 || again || self.waited > FORGOTTEN_AFTER
+        // What was there before this connection may have been given away by a server that died since, however short it was gone.
+        self.delivered > 1 || again || self.waited > FORGOTTEN_AFTER.min(self.connected_for)
     }
 }
 
@@ -278,4 +281,40 @@ pub trait Transport: Send + Sync + 'static {
 
     /// Sends what is queued and closes.
     async fn close(&self);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_been_held_before() {
+        let ms = Duration::from_millis;
+        for (delivered, again, waited, connected_for, expected) in [
+            (1, false, 5, 60_000, false),
+            (2, false, 5, 60_000, true),
+            (1, true, 5, 60_000, true),
+            (1, false, 600, 60_000, true),
+            // Stored before the connection was made: a server may have been back that soon.
+            (1, false, 380, 3, true),
+            (1, false, 2, 3, false),
+        ] {
+            let delivery = Delivery {
+                subject: "s".to_owned(),
+                seq: 1,
+                delivered,
+                stored_at: Timestamp::default(),
+                waited: ms(waited),
+                connected_for: ms(connected_for),
+                headers: if again {
+                    vec![(contract::tool::header::AGAIN.to_owned(), "1".to_owned())]
+                } else {
+                    Vec::new()
+                },
+                payload: Bytes::new(),
+                ack: String::new(),
+            };
+            assert_eq!(delivery.may_have_been_held(), expected, "{delivered} {again} {waited} {connected_for}");
+        }
+    }
 }

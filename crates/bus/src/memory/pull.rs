@@ -89,7 +89,17 @@ impl Pull {
             let ack = format!("{}.{seq}.{delivered}.{number}", self.queue.durable());
             let (subject, headers, payload) = (stored.subject, stored.headers, stored.payload);
             let waited = now.since(stored_at);
-            return Look::Item(Delivery { subject, seq, delivered, stored_at, waited, headers, payload, ack });
+            return Look::Item(Delivery {
+                subject,
+                seq,
+                delivered,
+                stored_at,
+                waited,
+                connected_for: std::time::Duration::MAX,
+                headers,
+                payload,
+                ack,
+            });
         }
         let due = store.next_due().map(|at| Instant::now() + at.since(now));
         Look::Nothing(due.into_iter().chain(store.consumer.next_deadline()).min())

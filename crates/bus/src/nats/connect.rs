@@ -1,6 +1,7 @@
 //! Connecting, and whether the server is one that can be used.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr, jetstream};
 use contract::ErrorCode;
@@ -85,7 +86,8 @@ impl Nats {
     /// [`ErrorCode::NatsNoJetStream`] or [`ErrorCode::Unauthorized`] say why it cannot.
     pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
         let (gaps, _) = broadcast::channel(GAPS_MAX);
-        let told = gaps.clone();
+        let connected = Connected::default();
+        let (told, since) = (gaps.clone(), connected.clone());
         let mut options = ConnectOptions::new()
             .name(&config.name)
             .ping_interval(PING_EVERY)
@@ -93,7 +95,7 @@ impl Nats {
             .custom_inbox_prefix(inbox_prefix(config.user.as_ref().unwrap_or(&config.name)))
             .reconnect_delay_callback(reconnect_delay)
             .event_callback(move |event| {
-                hear(&event, &told);
+                hear(&event, &told, &since);
                 std::future::ready(())
             });
         if let Some(user) = &config.user {
@@ -118,7 +120,7 @@ impl Nats {
         let jetstream = jetstream::ContextBuilder::new().timeout(ANSWER_MAX).build(client.clone());
         let (replicas, retention) = (config.replicas.max(1), config.retention());
         let (stores, copies, many) = (Stores::default(), Copies::default(), Many::default());
-        let nats = Self { client, jetstream, replicas, retention, gaps, stores, copies, many };
+        let nats = Self { client, jetstream, replicas, retention, gaps, connected, stores, copies, many };
         nats.has_jetstream(config).await?;
         Ok(nats)
     }
@@ -151,7 +153,31 @@ fn reconnect_delay(attempts: usize) -> Duration {
     if round <= 1 { Duration::ZERO } else { (retry::pause(round, "reconnect") * 4).min(RECONNECT_MAX) }
 }
 
-fn hear(event: &Event, gaps: &broadcast::Sender<()>) {
+/// When the connection was made that stands now.
+#[derive(Debug, Clone)]
+pub(super) struct Connected(Arc<Mutex<Instant>>);
+
+impl Default for Connected {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+}
+
+impl Connected {
+    fn now(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// How long it has stood.
+    pub(super) fn since(&self) -> Duration {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+}
+
+fn hear(event: &Event, gaps: &broadcast::Sender<()>, connected: &Connected) {
+    if let Event::Connected = event {
+        connected.now();
+    }
     match event {
         // Nobody listens: fine.
         Event::Disconnected | Event::SlowConsumer(_) => {

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Nats;
 use super::api::headers_of;
+use super::connect::Connected;
 use crate::{BusError, Delivery, Headers};
 
 /// How often the server shows that a pull still stands.
@@ -22,6 +23,7 @@ const LEFTOVER_MAX: Duration = Duration::from_secs(2);
 struct Pull {
     answers: Subscriber,
     gaps: broadcast::Receiver<()>,
+    connected: Connected,
     stop: CancellationToken,
     left: usize,
     silence_max: Duration,
@@ -47,7 +49,8 @@ impl Nats {
         let gaps = self.gaps.subscribe();
         let answers = self.ask_many(&subject, Headers::new(), crate::log::encode(&body)?).await?;
         let silence_max = heartbeat * 2 + Duration::from_secs(1);
-        let pull = Pull { answers, gaps, stop, left: max, silence_max, stopped: false };
+        let connected = self.connected.clone();
+        let pull = Pull { answers, gaps, connected, stop, left: max, silence_max, stopped: false };
         Ok(futures::stream::unfold(Some(pull), |pull| async {
             let mut pull = pull?;
             match pull.next().await? {
@@ -82,7 +85,7 @@ impl Pull {
             match came.status {
                 None => {
                     self.left -= 1;
-                    return Some(delivery(came));
+                    return Some(delivery(came, self.connected.since()));
                 }
                 // A heartbeat.
                 Some(status) if status == StatusCode::IDLE_HEARTBEAT => {}
@@ -103,7 +106,7 @@ fn ended(status: StatusCode, description: Option<String>) -> Option<Result<Deliv
     }
 }
 
-fn delivery(message: async_nats::Message) -> Result<Delivery, BusError> {
+fn delivery(message: async_nats::Message, connected_for: Duration) -> Result<Delivery, BusError> {
     let ack = message.reply.map(async_nats::Subject::into_string).unwrap_or_default();
     let (delivered, seq, stored_at) =
         read_ack(&ack).ok_or_else(|| BusError::Malformed(format!("{ack:?} is no address for acks")))?;
@@ -114,6 +117,7 @@ fn delivery(message: async_nats::Message) -> Result<Delivery, BusError> {
         delivered,
         stored_at,
         waited: Timestamp::default().after(now).since(stored_at),
+        connected_for,
         headers: headers_of(message.headers.as_ref()),
         payload: message.payload,
         ack,

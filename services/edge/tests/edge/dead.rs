@@ -18,6 +18,7 @@ async fn bury(world: &World, at: &subject::Subject, body: &str, code: ErrorCode)
         delivered: 3,
         stored_at: Timestamp::from_millis(1_767_225_600_000),
         waited: Duration::ZERO,
+        connected_for: Duration::MAX,
         headers: Vec::new(),
         payload: body.to_owned().into(),
         ack: String::new(),
