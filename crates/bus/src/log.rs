@@ -40,10 +40,7 @@ impl Bus {
         let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), read).await? else {
             return Ok(None);
         };
-        let head: CommitHead = parse(&stored.payload)?;
-        let slot = slot_of(&stored)?;
-        self.tails.note(key, slot, stored.seq);
-        Ok(Some(Head { slot, meta: head.meta }))
+        read_head(&stored).map(Some)
     }
 
     /// What the session's state is folded from: the head's page without a hole, its snapshot first; of an archived
@@ -61,7 +58,7 @@ impl Bus {
 
     /// As [`Bus::load`], up to the head that the leader has now.
     pub async fn load_latest(&self, key: &SessionKey) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
-        let Some(head) = self.head(key, Read::Leader).await? else { return Ok(None) };
+        let Some(head) = self.tail(key, Read::Leader).await? else { return Ok(None) };
         self.stretch(key, head.first_slot(), head.slot).await
     }
 
@@ -279,10 +276,20 @@ impl Bus {
     }
 
     async fn head_from(&self, key: &SessionKey, at_least: u64) -> Result<Option<Head>, BusError> {
-        match self.head(key, Read::Any).await? {
+        match self.tail(key, Read::Any).await? {
             Some(head) if head.slot >= at_least => Ok(Some(head)),
-            Some(_) | None => self.head(key, Read::Leader).await,
+            Some(_) | None => self.tail(key, Read::Leader).await,
         }
+    }
+
+    /// As [`Bus::head`], for whoever may write behind it: workers and viewers only look, and need not remember where it is.
+    async fn tail(&self, key: &SessionKey, read: Read) -> Result<Option<Head>, BusError> {
+        let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), read).await? else {
+            return Ok(None);
+        };
+        let head = read_head(&stored)?;
+        self.tails.note(key, head.slot, stored.seq);
+        Ok(Some(head))
     }
 
     /// As [`Bus::bodies`], parsed.
@@ -383,6 +390,11 @@ impl Head {
         let archived = self.meta.archived.filter(|_| self.meta.is_archived());
         archived.map_or(self.slot, |archived| archived.saturating_sub(1))
     }
+}
+
+fn read_head(stored: &Stored) -> Result<Head, BusError> {
+    let head: CommitHead = parse(&stored.payload)?;
+    Ok(Head { slot: slot_of(stored)?, meta: head.meta })
 }
 
 fn page_start(slot: u64) -> u64 {

@@ -175,16 +175,17 @@ impl Connected {
 }
 
 fn hear(event: &Event, gaps: &broadcast::Sender<()>, connected: &Connected) {
-    if let Event::Connected = event {
-        connected.now();
-    }
     match event {
         // Nobody listens: fine.
         Event::Disconnected | Event::SlowConsumer(_) => {
             tracing::warn!(%event, "messages of core NATS may be lost");
             drop(gaps.send(()));
         }
-        Event::Connected | Event::Draining | Event::Closed => tracing::debug!(%event, "nats"),
+        Event::Connected => {
+            connected.now();
+            tracing::debug!(%event, "nats");
+        }
+        Event::Draining | Event::Closed => tracing::debug!(%event, "nats"),
         Event::LameDuckMode => tracing::info!(%event, "nats"),
         Event::ServerError(_) | Event::ClientError(_) => tracing::warn!(%event, "nats"),
     }

@@ -98,9 +98,7 @@ impl Nats {
     async fn keys(&self, stream: &str, filter: &str) -> Result<Vec<String>, BusError> {
         let mut keys = Vec::new();
         loop {
-            let body = serde_json::json!({ "subjects_filter": filter, "offset": keys.len() });
-            let answer = self.js_request::<Keys>(&format!("$JS.API.STREAM.INFO.{stream}"), Some(&body)).await?;
-            let page = answer.map_err(Refusal::into_error)?;
+            let page = self.key_page(stream, filter, keys.len()).await?;
             let subjects = page.state.subjects.unwrap_or_default();
             let more = !subjects.is_empty();
             keys.extend(subjects.into_keys());
@@ -112,9 +110,13 @@ impl Nats {
 
     /// Subjects that match.
     pub(super) async fn js_count(&self, stream: &str, filter: &str) -> Result<u64, BusError> {
-        let body = serde_json::json!({ "subjects_filter": filter });
+        self.key_page(stream, filter, 0).await.map(|page| page.total as u64)
+    }
+
+    async fn key_page(&self, stream: &str, filter: &str, offset: usize) -> Result<Keys, BusError> {
+        let body = serde_json::json!({ "subjects_filter": filter, "offset": offset });
         let answer = self.js_request::<Keys>(&format!("$JS.API.STREAM.INFO.{stream}"), Some(&body)).await?;
-        answer.map(|page| page.total as u64).map_err(Refusal::into_error)
+        answer.map_err(Refusal::into_error)
     }
 
     async fn key_write(&self, bucket: Bucket, key: &str, headers: Headers, value: Bytes) -> Result<(), BusError> {
