@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::{AnswerDecision, ContinuationOverride, Features, Mode, Parent, Refusal, Share, Verb};
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId, ToolName};
-use crate::model::{Content, FailureKind, FinishReason, Message, Streaming, ToolCall, Usage};
+use crate::model::{Content, FailureKind, FinishReason, Message, Replay, Streaming, ToolCall, Usage};
 use crate::settings::{AgentSettings, ModelSettings};
 use crate::timestamp::Timestamp;
 use crate::tool::{Approval, EffectClass, Outcome, ToolSpec, Used};
@@ -717,6 +717,9 @@ pub struct AiFullReceived {
     /// Milliseconds from the request to the end of the reply.
     #[serde(default)]
     pub latency_ms: u64,
+    /// What the provider wants to be told again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
 }
 
 /// A complete tool call.

@@ -33,6 +33,9 @@ pub enum Message {
         /// The calls that it asked for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
+        /// What its provider wants to be told again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replay: Option<Replay>,
     },
     /// The one result of one call.
     Tool {
@@ -41,6 +44,18 @@ pub enum Message {
         /// What the model reads.
         content: String,
     },
+}
+
+/// Parts of a reply that its provider wants to see again, unchanged, in the requests that follow: reasoning that it signed
+/// or encrypted. Only gateways look into it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replay {
+    /// The protocol whose parts these are.
+    pub family: String,
+    /// The model that wrote them, in the provider's words: another one cannot read them.
+    pub model: String,
+    /// The parts, in the order of the reply.
+    pub parts: Vec<serde_json::Value>,
 }
 
 /// What a user message holds.
@@ -346,6 +361,9 @@ pub struct ModelFinished {
     /// Milliseconds from the request to the end of the reply.
     #[serde(default)]
     pub latency_ms: u64,
+    /// What the provider wants to be told again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
 }
 
 /// What kind of failure, so that the loop knows what to do.

@@ -168,9 +168,9 @@ impl Transcript {
         closed.place(|_| true);
         let read = |message: &Json| serde_json::from_str::<Message>(message.get()).ok();
         let theirs = |message| match message {
-            Message::Assistant { content, reasoning, tool_calls } => {
+            Message::Assistant { content, reasoning, tool_calls, replay } => {
                 let tool_calls = tool_calls.into_iter().map(|call| ToolCall { id: taken(&call.id), ..call }).collect();
-                Message::Assistant { content, reasoning, tool_calls }
+                Message::Assistant { content, reasoning, tool_calls, replay }
             }
             Message::Tool { tool_call_id, content } => Message::Tool { tool_call_id: taken(&tool_call_id), content },
             Message::System { .. } | Message::User { .. } => message,
@@ -280,7 +280,8 @@ impl Transcript {
                 Some(Expected { call: Id::new(&call.id).ok()?, content })
             })
             .collect();
-        self.push(Json::of(&Message::Assistant { content, reasoning, tool_calls }), Kind::Reply);
+        let replay = reply.replay.clone();
+        self.push(Json::of(&Message::Assistant { content, reasoning, tool_calls, replay }), Kind::Reply);
     }
 
     fn result(&mut self, result: &ToolCallResult) {

@@ -104,6 +104,7 @@ impl Talk {
             provider: String::new(),
             model: String::new(),
             latency_ms: 1,
+            replay: None,
         };
         self.input(Verb::ModelFinished, &format!("{call}-1"), Body::ModelFinished(Box::new(finished)))
     }

@@ -30,6 +30,7 @@ pub fn blank(meta: ResultMeta) -> ModelFinished {
         provider: "sim".to_owned(),
         model: "sim".to_owned(),
         latency_ms: 1,
+        replay: None,
     }
 }
 

@@ -174,6 +174,7 @@ fn model_item() -> ModelItem {
         content: "I look.".to_owned(),
         reasoning: String::new(),
         tool_calls: vec![ToolCall::new("c1-1-1", "list_files", "{\"path\":\".\"}")],
+        replay: None,
     };
     let messages = [
         Message::System { content: "You are …".to_owned() },
@@ -206,6 +207,7 @@ fn model_finished() -> ModelFinished {
         provider: "openai".to_owned(),
         model: "gpt-4o-mini-2024-07-18".to_owned(),
         latency_ms: 640,
+        replay: None,
     }
 }
 

@@ -275,6 +275,7 @@ fn silent(meta: ResultMeta) -> ModelFinished {
         provider: String::new(),
         model: String::new(),
         latency_ms: 0,
+        replay: None,
     }
 }
 
@@ -293,6 +294,7 @@ fn full(finished: &ModelFinished, awaited: &Awaited, reading: &Reading, tool_cal
         provider: finished.provider.clone(),
         model: finished.model.clone(),
         latency_ms: finished.latency_ms,
+        replay: finished.replay.clone(),
     }
 }
 

@@ -390,6 +390,7 @@ impl Talk {
             provider: String::new(),
             model: String::new(),
             latency_ms: 1,
+            replay: None,
         };
         let id = format!("{}-{}", call.call, call.attempt);
         self.input(InputKind::Control(Verb::ModelFinished), &id, Body::ModelFinished(Box::new(finished)));
