@@ -2,7 +2,7 @@
 
 mod file;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use contract::settings::ModelSettings;
@@ -37,8 +37,49 @@ pub struct ModelsFile {
 pub enum ProviderKind {
     /// `POST <base_url>/chat/completions`, as many servers understand it.
     OpenaiChat,
+    /// `POST <base_url>/responses`.
+    OpenaiResponses,
+    /// `POST <base_url>/messages`.
+    Anthropic,
+    /// `POST <base_url>/models/<model>:streamGenerateContent`.
+    Gemini,
     /// Replies from a script, for rehearsals and tests.
     Scripted,
+}
+
+/// What a server of chat completions does otherwise than OpenAI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Quirk {
+    /// It does not know `stream_options`.
+    NoStreamOptions,
+    /// It does not know `parallel_tool_calls`.
+    NoParallelToolCalls,
+    /// `max_tokens` goes by the name of `max_completion_tokens`.
+    MaxCompletionTokens,
+    /// It knows no `tool_choice` but `auto` and `none`.
+    NoToolChoiceRequired,
+    /// It wants its `reasoning_content` back.
+    ReplayReasoning,
+    /// It takes no `null` as the content of a message with tool calls.
+    EmptyContent,
+}
+
+/// The quirks of one server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Quirks(BTreeSet<Quirk>);
+
+impl Quirks {
+    /// Whether it has this one.
+    pub fn has(&self, quirk: Quirk) -> bool {
+        self.0.contains(&quirk)
+    }
+}
+
+impl FromIterator<Quirk> for Quirks {
+    fn from_iter<I: IntoIterator<Item = Quirk>>(quirks: I) -> Self {
+        Self(quirks.into_iter().collect())
+    }
 }
 
 /// A provider.
@@ -46,14 +87,20 @@ pub enum ProviderKind {
 pub struct ProviderEntry {
     /// How it is spoken to.
     pub kind: ProviderKind,
-    /// Where it is, without a slash at the end; `openai_chat` has one.
+    /// Where it is, without a slash at the end; all but `scripted` have one.
     pub base_url: Option<String>,
     /// The environment variable that holds its key.
     pub api_key_env: Option<String>,
     /// A file that holds its key.
     pub api_key_file: Option<PathBuf>,
+    /// The header that carries the key, where it is another one than the protocol's.
+    pub key_header: Option<String>,
     /// Headers beside the key's.
     pub headers: BTreeMap<String, Secret>,
+    /// What is added to every address, such as `api-version`.
+    pub query: BTreeMap<String, String>,
+    /// What it does otherwise than the protocol says.
+    pub quirks: Quirks,
     /// The script, relative to the configuration directory; `scripted` has one.
     pub script: Option<String>,
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_saphyr::{Location, Spanned};
 
-use super::{ModelEntry, ModelsFile, Prices, ProviderEntry, ProviderKind};
+use super::{ModelEntry, ModelsFile, Prices, ProviderEntry, ProviderKind, Quirk};
 use crate::config::ConfigError;
 use crate::continuation::ContinuationEntry;
 use crate::paths::TextFile;
@@ -32,12 +32,12 @@ struct FileShape {
 /// Who serves models.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "provider", extend("allOf" = [needs("openai_chat", "base_url"), needs("scripted", "script")]))]
+#[schemars(rename = "provider", extend("allOf" = [needs("openai_chat", "base_url"), needs("openai_responses", "base_url"), needs("anthropic", "base_url"), needs("gemini", "base_url"), needs("scripted", "script")]))]
 struct ProviderShape {
     /// How it is spoken to.
     #[schemars(with = "ProviderKind")]
     kind: Spanned<ProviderKind>,
-    /// Where it is; needed by `openai_chat`.
+    /// Where it is; needed by all but `scripted`.
     #[serde(default)]
     #[schemars(with = "Option<String>", regex(pattern = "^https?://"))]
     base_url: Option<Spanned<String>>,
@@ -47,9 +47,19 @@ struct ProviderShape {
     /// A file that holds its key; it is read for each call.
     #[serde(default)]
     api_key_file: Option<PathBuf>,
+    /// The header that carries the key as it is, where it is another one than the protocol's: `api-key` of Azure.
+    #[serde(default)]
+    key_header: Option<String>,
     /// Headers beside the key's.
     #[serde(default)]
     headers: BTreeMap<String, Secret>,
+    /// What is added to every address: `{api-version: ...}` of Azure.
+    #[serde(default)]
+    query: BTreeMap<String, String>,
+    /// What it does otherwise than the protocol says.
+    #[serde(default)]
+    #[schemars(extend("uniqueItems" = true))]
+    quirks: Vec<Quirk>,
     /// The script, below the configuration directory; needed by `scripted`.
     #[serde(default)]
     script: Option<String>,
@@ -145,7 +155,7 @@ pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
 fn provider(file: &TextFile, name: &str, entry: ProviderShape) -> Result<ProviderEntry, ConfigError> {
     let refuse = |place: Location, message: &str| Err(yaml::at(file, place, format!("provider {name} {message}")));
     match entry.kind.value {
-        ProviderKind::OpenaiChat => {
+        ProviderKind::OpenaiChat | ProviderKind::OpenaiResponses | ProviderKind::Anthropic | ProviderKind::Gemini => {
             let url = entry.base_url.as_ref().map_or("", |url| url.value.as_str());
             if !url.starts_with("http://") && !url.starts_with("https://") {
                 let place = entry.base_url.as_ref().map_or(entry.kind.referenced, |url| url.referenced);
@@ -160,7 +170,10 @@ fn provider(file: &TextFile, name: &str, entry: ProviderShape) -> Result<Provide
         base_url: entry.base_url.map(|url| url.value.trim_end_matches('/').to_owned()),
         api_key_env: entry.api_key_env,
         api_key_file: entry.api_key_file,
+        key_header: entry.key_header,
         headers: entry.headers,
+        query: entry.query,
+        quirks: entry.quirks.into_iter().collect(),
         script: entry.script,
     })
 }
