@@ -3,13 +3,14 @@
 //! A call is an item of a work queue. A gateway starts it only after it has seen in the log that it is open, publishes
 //! the reply to viewers while it grows, and reports the whole as one input of the session.
 
+pub mod adapter;
 pub mod call;
 pub mod chunks;
 pub mod failure;
 pub mod gate;
+pub mod http;
 pub mod job;
 pub mod observe;
-pub mod openai;
 pub mod outcome;
 pub mod provider;
 pub mod reply;

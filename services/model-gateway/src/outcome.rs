@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use contract::command::Verb;
-use contract::model::{FinishReason, ModelFailed, ModelFinished, ResultMeta, Usage};
+use contract::model::{FinishReason, ModelFailed, ModelFinished, Replay, ResultMeta, Usage};
 use service::models::Prices;
 
 use crate::failure::Failure;
@@ -58,6 +58,8 @@ pub struct Asked<'a> {
     pub provider: &'a str,
     /// The model in the provider's words.
     pub upstream: &'a str,
+    /// The protocol whose parts are kept for the next request.
+    pub family: Option<&'static str>,
     /// Its prices, where they are known.
     pub prices: Option<Prices>,
 }
@@ -66,6 +68,12 @@ pub struct Asked<'a> {
 pub fn finished(job: &Job, asked: Asked<'_>, reply: Reply, took: Duration) -> Outcome {
     let usage = reply.usage_or_estimate(job.bytes);
     let tool_calls = reply.calls();
+    // Kept under the name by which it was asked for, and will be again.
+    let kept = asked.family.filter(|_| !reply.replay.is_empty()).map(|family| Replay {
+        family: family.to_owned(),
+        model: asked.upstream.to_owned(),
+        parts: reply.replay,
+    });
     let (finish_reason, raw_finish_reason) = reply.finish.unwrap_or((FinishReason::Other, String::new()));
     Outcome::Finished(Box::new(ModelFinished {
         meta: job.result_meta(),
@@ -79,6 +87,7 @@ pub fn finished(job: &Job, asked: Asked<'_>, reply: Reply, took: Duration) -> Ou
         provider: asked.provider.to_owned(),
         model: if reply.model.is_empty() { asked.upstream.to_owned() } else { reply.model },
         latency_ms: millis(took),
+        replay: kept,
     }))
 }
 
@@ -88,6 +97,7 @@ pub fn cancelled(job: &Job, asked: Asked<'_>, mut reply: Reply, took: Duration) 
     match finished(job, asked, reply, took) {
         Outcome::Finished(mut finished) => {
             finished.tool_calls.clear();
+            finished.replay = None;
             Outcome::Finished(finished)
         }
         failed @ Outcome::Failed(_) => failed,

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use contract::model::{FailureKind, ModelItem};
 use service::ConfigError;
 use service::health::Readiness;
-use service::models::{self, ModelsFile, ProviderKind, Resolved};
+use service::models::{self, ModelsFile, Resolved};
 use service::paths::{Paths, TextFile};
 use service::reload::Reload;
 use tokio::sync::mpsc;
 
+use crate::adapter::Family;
 use crate::failure::Failure;
-use crate::openai::client::Client;
+use crate::http::Client;
 use crate::reply::Delta;
 use crate::scripted::{Player, Script};
 use service::clock::Clock;
@@ -32,13 +33,21 @@ pub struct Request<'a> {
 /// A provider, by how it is spoken to.
 #[derive(Debug)]
 pub enum Provider {
-    /// Chat completions over HTTP.
-    OpenaiChat(Client),
+    /// A protocol over HTTP.
+    Http(Client),
     /// A script.
     Scripted(Player),
 }
 
 impl Provider {
+    /// The protocol whose parts are kept for the next request; none where nothing is.
+    pub fn family(&self) -> Option<&'static str> {
+        match self {
+            Self::Http(client) => client.family().name(),
+            Self::Scripted(_) => None,
+        }
+    }
+
     /// Streams one reply into `deltas`; `Ok` only when it is complete. Dropping the future ends the call.
     pub async fn call(
         &self,
@@ -47,7 +56,7 @@ impl Provider {
         clock: &dyn Clock,
     ) -> Result<(), Failure> {
         match self {
-            Self::OpenaiChat(client) => client.call(request, deltas, clock).await,
+            Self::Http(client) => client.call(request, deltas, clock).await,
             Self::Scripted(player) => player.play(request.item, deltas).await,
         }
     }
@@ -81,14 +90,11 @@ impl Providers {
         for (name, entry) in &models.providers {
             let same = before.filter(|before| before.models.providers.get(name) == Some(entry));
             let kept = same.and_then(|before| before.by_name.get(name)).cloned();
-            let provider = match entry.kind {
-                ProviderKind::OpenaiChat => {
-                    kept.unwrap_or_else(|| Arc::new(Provider::OpenaiChat(Client::new(entry.clone()))))
-                }
-                ProviderKind::Scripted => {
-                    let file = paths.read(entry.script.as_deref().unwrap_or_default())?;
-                    Arc::new(Provider::Scripted(Player::new(Script::parse(&file)?)))
-                }
+            let provider = if let Some(family) = Family::of(entry.kind) {
+                kept.unwrap_or_else(|| Arc::new(Provider::Http(Client::new(family, entry.clone()))))
+            } else {
+                let file = paths.read(entry.script.as_deref().unwrap_or_default())?;
+                Arc::new(Provider::Scripted(Player::new(Script::parse(&file)?)))
             };
             by_name.insert(name.clone(), provider);
         }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use contract::limits::{REPLY_BYTES_MAX, TOOL_CALLS_PER_REPLY_MAX};
 use contract::model::{FailureKind, FinishReason, ToolCall, Usage};
 
+use serde_json::Value;
+
 use crate::failure::Failure;
 
 /// Bytes of a token, where a provider does not count for us.
@@ -19,6 +21,8 @@ pub enum Delta {
     Reasoning(String),
     /// A piece of a tool call.
     Call(CallDelta),
+    /// A part that the provider wants to see again, as it wrote it.
+    Replay(Value),
     /// Tokens so far; a later figure replaces an earlier one.
     Usage(Usage),
     /// The model that answers, in the provider's words.
@@ -58,6 +62,8 @@ pub struct Reply {
     pub model: String,
     /// Why it ended; none while it grows.
     pub finish: Option<(FinishReason, String)>,
+    /// What the provider wants to see again.
+    pub replay: Vec<Value>,
     calls: BTreeMap<u32, ToolCall>,
     bytes: usize,
 }
@@ -69,6 +75,7 @@ impl Reply {
             Delta::Text(text) => self.grow(text).map(|()| self.text.push_str(text)),
             Delta::Reasoning(text) => self.grow(text).map(|()| self.reasoning.push_str(text)),
             Delta::Call(call) => self.add_call(call),
+            Delta::Replay(part) => self.grow(&part.to_string()).map(|()| self.replay.push(part.clone())),
             Delta::Usage(usage) => {
                 self.usage = Some(*usage);
                 Ok(())

@@ -104,7 +104,7 @@ impl<'a> Viewers<'a> {
                 }
                 self.chunker.add(Lane::Call(call.slot), &call.arguments, out);
             }
-            Delta::Usage(_) | Delta::Model(_) | Delta::Finish { .. } => {}
+            Delta::Replay(_) | Delta::Usage(_) | Delta::Model(_) | Delta::Finish { .. } => {}
         }
     }
 

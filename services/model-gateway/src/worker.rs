@@ -114,7 +114,12 @@ impl Calls {
             Ok(found) => found,
             Err(failure) => return Ok(refused(failure.kind, &failure.message)),
         };
-        let asked = Asked { provider: &resolved.provider, upstream: &resolved.upstream, prices: resolved.entry.prices };
+        let asked = Asked {
+            provider: &resolved.provider,
+            upstream: &resolved.upstream,
+            family: provider.family(),
+            prices: resolved.entry.prices,
+        };
         let entry = self.running.enter(&job.key, &job.call);
         let view = Shared::new(job);
         let late = view.clone();

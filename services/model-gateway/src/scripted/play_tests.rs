@@ -72,7 +72,7 @@ impl Session {
             })
             .collect();
         let (content, reasoning) = (reply.text.clone(), String::new());
-        self.push(&Message::Assistant { content, reasoning, tool_calls: calls.clone() });
+        self.push(&Message::Assistant { content, reasoning, tool_calls: calls.clone(), replay: None });
         for call in &calls {
             let arguments: Value = serde_json::from_str(&call.function.arguments).unwrap();
             let content = if call.function.name == SIGNAL {

@@ -3,19 +3,19 @@
 use std::borrow::Cow;
 
 use contract::Json;
-use contract::model::{FailureKind, Message, ModelItem, ToolCall, ToolDefinition};
+use contract::model::{Message, ModelItem, ToolCall, ToolDefinition};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use service::models::{Quirk, Quirks};
 
+use crate::adapter::transcript::{name, name_fits, tool as defined, unreadable};
+use crate::adapter::{Outgoing, wire};
 use crate::failure::Failure;
 
 /// What no parameter may replace: the rest of the request would no longer mean what the loop meant.
 const FIXED: &[&str] = &["model", "messages", "tools", "stream", "n"];
-
-/// Letters of a tool's name that servers take.
-const NAME_MAX: usize = 64;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -28,27 +28,27 @@ struct Body<'a> {
     options: Map<String, Value>,
 }
 
-/// The request's JSON. The item's parameters are added as they are; one that is `null` takes a default of ours out
+/// The request. The item's parameters are added as they are; one that is `null` takes a default of ours out
 /// (`stream_options: null`), for servers that do not know it.
-pub fn body(item: &ModelItem, model: &str) -> Result<Vec<u8>, Failure> {
+pub fn request(item: &ModelItem, model: &str, quirks: &Quirks) -> Result<Outgoing, Failure> {
     let stream = item.streaming.enabled;
     let body = Body {
         model,
-        messages: item.messages.iter().map(message).collect::<Result<_, _>>()?,
+        messages: item.messages.iter().map(|raw| message(raw, quirks)).collect::<Result<_, _>>()?,
         stream,
         tools: item.tools.iter().map(tool).collect::<Result<_, _>>()?,
-        options: options(item, stream),
+        options: options(item, stream, quirks),
     };
-    serde_json::to_vec(&body).map_err(|error| unreadable("the request", &error))
+    Ok(Outgoing { path: "/chat/completions".to_owned(), headers: Vec::new(), body: wire::encode(&body)? })
 }
 
-fn options(item: &ModelItem, stream: bool) -> Map<String, Value> {
+fn options(item: &ModelItem, stream: bool, quirks: &Quirks) -> Map<String, Value> {
     let mut options = Map::new();
-    if stream {
+    if stream && !quirks.has(Quirk::NoStreamOptions) {
         options.insert("stream_options".to_owned(), json!({"include_usage": true}));
     }
     // Both ways, since the servers' defaults differ; without tools OpenAI refuses it.
-    if !item.tools.is_empty() {
+    if !item.tools.is_empty() && !quirks.has(Quirk::NoParallelToolCalls) {
         options.insert("parallel_tool_calls".to_owned(), json!(item.parallel_tool_calls));
     }
     if let Some(format) = &item.response_format {
@@ -56,6 +56,14 @@ fn options(item: &ModelItem, stream: bool) -> Map<String, Value> {
     }
     for (name, value) in item.parameters.iter().filter(|(name, _)| !FIXED.contains(&name.as_str())) {
         options.insert(name.clone(), value.clone());
+    }
+    if quirks.has(Quirk::MaxCompletionTokens)
+        && let Some(max) = options.remove("max_tokens")
+    {
+        options.entry("max_completion_tokens").or_insert(max);
+    }
+    if quirks.has(Quirk::NoToolChoiceRequired) && options.get("tool_choice").is_some_and(|choice| choice != "none") {
+        options.insert("tool_choice".to_owned(), json!("auto"));
     }
     options.retain(|_, value| !value.is_null());
     options
@@ -94,6 +102,8 @@ struct Said<'a> {
     #[serde(default, borrow)]
     reasoning: Option<&'a RawValue>,
     #[serde(default, borrow)]
+    replay: Option<&'a RawValue>,
+    #[serde(default, borrow)]
     tool_calls: Vec<Called<'a>>,
 }
 
@@ -116,14 +126,15 @@ impl Said<'_> {
     fn is_the_protocols(&self) -> bool {
         let says = self.content.is_some_and(|content| content.get() != "\"\"");
         let sound = |call: &Called<'_>| name_fits(&call.function.name) && is_object(&call.function.arguments);
-        self.role != Role::Assistant || says && self.reasoning.is_none() && self.tool_calls.iter().all(sound)
+        self.role != Role::Assistant
+            || says && self.reasoning.is_none() && self.replay.is_none() && self.tool_calls.iter().all(sound)
     }
 }
 
 /// How messages begin that have the protocol's own shape, as the loop writes them.
 const PLAIN: &[&str] = &[r#"{"role":"tool","#, r#"{"role":"user","#, r#"{"role":"system","#];
 
-fn message(raw: &Json) -> Result<Sent<'_>, Failure> {
+fn message<'a>(raw: &'a Json, quirks: &Quirks) -> Result<Sent<'a>, Failure> {
     if PLAIN.iter().any(|begin| raw.get().starts_with(begin)) {
         return Ok(Sent::AsIs(raw));
     }
@@ -132,20 +143,25 @@ fn message(raw: &Json) -> Result<Sent<'_>, Failure> {
         return Ok(Sent::AsIs(raw));
     }
     match serde_json::from_str(raw.get()).map_err(unreadable)? {
-        Message::Assistant { content, reasoning: _, tool_calls } => {
-            Ok(Sent::Rewritten(assistant(&content, &tool_calls)))
+        Message::Assistant { content, reasoning, tool_calls, replay: _ } => {
+            let reasoning = if quirks.has(Quirk::ReplayReasoning) { reasoning } else { String::new() };
+            Ok(Sent::Rewritten(assistant(&content, &reasoning, &tool_calls, quirks)))
         }
         Message::System { .. } | Message::User { .. } | Message::Tool { .. } => Ok(Sent::AsIs(raw)),
     }
 }
 
-fn assistant(content: &str, calls: &[ToolCall]) -> Json {
-    if calls.is_empty() {
-        return Json::of(&json!({"role": "assistant", "content": content}));
+fn assistant(content: &str, reasoning: &str, calls: &[ToolCall], quirks: &Quirks) -> Json {
+    let bare = content.is_empty() && !calls.is_empty() && !quirks.has(Quirk::EmptyContent);
+    let content = if bare { Value::Null } else { content.into() };
+    let mut message = json!({"role": "assistant", "content": content});
+    if !reasoning.is_empty() {
+        message["reasoning_content"] = reasoning.into();
     }
-    let content = if content.is_empty() { Value::Null } else { content.into() };
-    let calls: Vec<Value> = calls.iter().map(call).collect();
-    Json::of(&json!({"role": "assistant", "content": content, "tool_calls": calls}))
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.iter().map(call).collect();
+    }
+    Json::of(&message)
 }
 
 /// A call of the transcript. What a model got wrong is put into a form that servers accept, since they would refuse
@@ -164,39 +180,14 @@ fn is_object(arguments: &str) -> bool {
     arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
 }
 
-fn name_fits(name: &str) -> bool {
-    (1..=NAME_MAX).contains(&name.len()) && name.chars().all(fits)
-}
-
-fn fits(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
-}
-
-fn name(name: &str) -> String {
-    let name: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(NAME_MAX).collect();
-    if name.is_empty() { "unnamed".to_owned() } else { name }
-}
-
 fn tool(raw: &Json) -> Result<Tool, Failure> {
-    let mut function: ToolDefinition = serde_json::from_str(raw.get()).map_err(|error| unreadable("a tool", &error))?;
-    if !function.parameters.get().starts_with('{') {
-        function.parameters = Json::of(&json!({"type": "object", "properties": {}}));
-    }
-    Ok(Tool { r#type: "function", function })
-}
-
-/// The error says where, but not what stands there (I9).
-fn unreadable(what: &str, error: &serde_json::Error) -> Failure {
-    Failure::new(
-        FailureKind::BadRequest,
-        format!("{what} cannot be read at line {} column {}", error.line(), error.column()),
-    )
+    Ok(Tool { r#type: "function", function: defined(raw)? })
 }
 
 #[cfg(test)]
 mod tests {
     use contract::CallId;
-    use contract::model::{Content, ItemMeta, Streaming};
+    use contract::model::{Content, FailureKind, ItemMeta, Streaming};
 
     use super::*;
 
@@ -223,7 +214,7 @@ mod tests {
     }
 
     fn check(item: &ModelItem, expected: &Value) {
-        let got: Value = serde_json::from_slice(&body(item, "upstream").unwrap()).unwrap();
+        let got: Value = serde_json::from_slice(&request(item, "upstream", &Quirks::default()).unwrap().body).unwrap();
         assert_eq!(&got, expected);
     }
 
@@ -243,20 +234,33 @@ mod tests {
                     ToolCall::new("c2", "", "{broken"),
                     ToolCall::new("c3", "no such.name", ""),
                 ],
+                replay: None,
             }),
             Json::of(&Message::Tool { tool_call_id: "c1".to_owned(), content: "1".to_owned() }),
             Json::of(&Message::Assistant {
                 content: "so".to_owned(),
                 reasoning: String::new(),
                 tool_calls: vec![ToolCall::new("c4", "f", "{\"a\":[]}"), ToolCall::new("c5", "f", " {} ")],
+                replay: None,
             }),
             Json::of(&Message::Assistant {
                 content: "so".to_owned(),
                 reasoning: String::new(),
                 tool_calls: vec![ToolCall::new("c6", "f", "{\"a\":[]"), ToolCall::new("c7", "f", "[]")],
+                replay: None,
             }),
-            Json::of(&Message::Assistant { content: "done".to_owned(), reasoning: String::new(), tool_calls: vec![] }),
-            Json::of(&Message::Assistant { content: String::new(), reasoning: "h".to_owned(), tool_calls: vec![] }),
+            Json::of(&Message::Assistant {
+                content: "done".to_owned(),
+                reasoning: String::new(),
+                tool_calls: vec![],
+                replay: None,
+            }),
+            Json::of(&Message::Assistant {
+                content: String::new(),
+                reasoning: "h".to_owned(),
+                tool_calls: vec![],
+                replay: None,
+            }),
         ];
         check(
             &item,
@@ -322,7 +326,7 @@ mod tests {
     fn what_cannot_be_read_is_refused_without_its_content() {
         let mut item = item();
         item.messages = vec![Json::parse(r#"{"role":"secret-role","content":"secret"}"#).unwrap()];
-        let failure = body(&item, "m").unwrap_err();
+        let failure = request(&item, "m", &Quirks::default()).unwrap_err();
         assert_eq!(failure.kind, FailureKind::BadRequest);
         assert!(!failure.message.contains("secret"), "{}", failure.message);
     }

@@ -1,7 +1,25 @@
 //! Reads the JSON of replies leniently: unknown fields, enums and types never fail a stream.
 
-use contract::model::{FinishReason, Usage};
-use serde_json::Value;
+use contract::model::{FailureKind, FinishReason, Usage};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+
+/// Serialises a request. The error names no content.
+pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(body).map_err(|_| Failure::new(FailureKind::BadRequest, "the request cannot be written as JSON"))
+}
+
+/// Sets a field of an object within a request; what a session gave that is no object makes room.
+pub fn set(body: &mut Map<String, Value>, object: &str, field: &str, value: Value) {
+    let within = body.entry(object).or_insert_with(|| Value::Object(Map::new()));
+    if let Some(fields) = within.as_object_mut() {
+        fields.insert(field.to_owned(), value);
+    } else {
+        *within = Value::Object(Map::from_iter([(field.to_owned(), value)]));
+    }
+}
 
 /// A text field that may also be a list of text parts.
 pub fn text(value: &Value) -> String {

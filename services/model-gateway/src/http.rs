@@ -1,4 +1,4 @@
-//! Speaks chat completions over HTTP.
+//! Asks a provider over HTTP, whatever protocol it speaks.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use contract::model::{FailureKind, Streaming};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
-use reqwest::{RequestBuilder, Response as HttpResponse, redirect};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION};
+use reqwest::{RequestBuilder, Response as HttpResponse, Url, redirect};
 use service::models::ProviderEntry;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::reply::Response;
-use super::{classify, request};
+use crate::adapter::frame::Answer;
+use crate::adapter::{Family, classify};
 use crate::failure::Failure;
 use crate::provider::Request;
 use crate::reply::Delta;
@@ -29,6 +29,7 @@ const CONNECT_RANGE: std::ops::RangeInclusive<u64> = 1..=60;
 /// A provider's address and key. The key is read for each call, so that a file with it may be replaced.
 #[derive(Debug)]
 pub struct Client {
+    family: Family,
     entry: ProviderEntry,
     /// One per time-out of the connection, which is a property of a client; a lock since it is held for a look only.
     http: Mutex<BTreeMap<u64, reqwest::Client>>,
@@ -36,8 +37,13 @@ pub struct Client {
 
 impl Client {
     /// A client of this provider. Nothing is connected yet.
-    pub fn new(entry: ProviderEntry) -> Self {
-        Self { entry, http: Mutex::default() }
+    pub fn new(family: Family, entry: ProviderEntry) -> Self {
+        Self { family, entry, http: Mutex::default() }
+    }
+
+    /// The protocol that it speaks.
+    pub fn family(&self) -> Family {
+        self.family
     }
 
     /// Runs one call; `Ok` only when the reply is complete. Dropping the future drops the connection.
@@ -50,7 +56,12 @@ impl Client {
         let key = self.entry.api_key().map_err(|error| Failure::new(FailureKind::Auth, error.to_string()))?;
         let mut http = self.prepare(request)?;
         if let Some(key) = &key {
-            http = http.bearer_auth(key.expose());
+            let (name, before) = self.family.key_header();
+            let (name, before) = self.entry.key_header.as_deref().map_or((name, before), |name| (name, ""));
+            let mut value = HeaderValue::try_from(format!("{before}{}", key.expose()))
+                .map_err(|_| Failure::new(FailureKind::Auth, "the provider's key is no value of a header"))?;
+            value.set_sensitive(true);
+            http = http.header(name, value);
         }
         // A provider that repeats the key in its message must not make us repeat it.
         let hide = |mut failure: Failure| {
@@ -59,21 +70,29 @@ impl Client {
             }
             failure
         };
-        exchange(http, &request.item.streaming, deltas, clock).await.map_err(hide)
+        exchange(http, self.family.answer(), &request.item.streaming, deltas, clock).await.map_err(hide)
     }
 
     fn prepare(&self, request: &Request<'_>) -> Result<RequestBuilder, Failure> {
-        let body = request::body(request.item, request.upstream)?;
+        let outgoing = self.family.request(request.item, request.upstream, &self.entry.quirks)?;
         let base = self.entry.base_url.as_deref().unwrap_or_default();
         let accept = if request.item.streaming.enabled { "text/event-stream" } else { "application/json" };
-        let mut http = self.http(request.item.streaming.connect)?.post(format!("{base}/chat/completions"));
+        let mut url = Url::parse(&format!("{base}{}", outgoing.path))
+            .map_err(|error| Failure::new(FailureKind::BadRequest, format!("base_url is no address: {error}")))?;
+        for (name, value) in &self.entry.query {
+            url.query_pairs_mut().append_pair(name, value);
+        }
+        let mut http = self.http(request.item.streaming.connect)?.post(url);
+        for (name, value) in outgoing.headers {
+            http = http.header(name, value);
+        }
         for (name, value) in &self.entry.headers {
             http = http.header(name, value.expose());
         }
         if let Some(traceparent) = &request.traceparent {
             http = http.header("traceparent", traceparent);
         }
-        Ok(http.header(CONTENT_TYPE, "application/json").header(ACCEPT, accept).body(body))
+        Ok(http.header(CONTENT_TYPE, "application/json").header(ACCEPT, accept).body(outgoing.body))
     }
 
     fn http(&self, connect: u64) -> Result<reqwest::Client, Failure> {
@@ -118,6 +137,7 @@ impl Patience {
 
 async fn exchange(
     http: RequestBuilder,
+    mut response: Answer,
     streaming: &Streaming,
     deltas: &mpsc::Sender<Vec<Delta>>,
     clock: &dyn Clock,
@@ -129,7 +149,6 @@ async fn exchange(
     if !answer.status().is_success() {
         return Err(refusal(answer, clock).await);
     }
-    let mut response = Response::default();
     let mut until = until;
     let mut first = true;
     loop {

@@ -3,33 +3,11 @@
 use contract::model::{ToolCall, Usage};
 
 use super::*;
+use crate::adapter::{Family, testing};
 use crate::reply::Reply;
 
-/// What a response comes to, fed in pieces.
-fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Reply, Failure> {
-    let (mut response, mut reply) = (Response::default(), Reply::default());
-    for piece in pieces {
-        for delta in response.push(piece)? {
-            reply.add(&delta)?;
-        }
-    }
-    for delta in response.finish()? {
-        reply.add(&delta)?;
-    }
-    Ok(reply)
-}
-
-/// Reads a response whole and cut at every byte; all of them must agree.
 fn check(body: &str) -> Result<Reply, Failure> {
-    let whole = read(std::iter::once(body.as_bytes()));
-    for cut in 1..body.len() {
-        let (a, b) = body.as_bytes().split_at(cut);
-        let got = read([a, b].into_iter());
-        assert_eq!(got.as_ref().map_err(|f| f.kind), whole.as_ref().map_err(|f| f.kind), "cut at {cut}: {body}");
-    }
-    let bytes = read(body.as_bytes().chunks(1));
-    assert_eq!(bytes.as_ref().map_err(|f| f.kind), whole.as_ref().map_err(|f| f.kind), "byte by byte: {body}");
-    whole
+    testing::check(Family::OpenaiChat, body)
 }
 
 fn stream(events: &[&str]) -> String {

@@ -37,7 +37,7 @@ fn until(date: &str, now: u64) -> Option<Duration> {
 pub fn status(status: u16, retry_after: Option<Duration>, body: &str) -> Failure {
     let value: Value = serde_json::from_str(body).unwrap_or(Value::Null);
     let mut failure = of(status, &error_of(&value).unwrap_or_default());
-    failure.retry_after = retry_after;
+    failure.retry_after = retry_after.or(failure.retry_after);
     failure
 }
 
@@ -53,28 +53,62 @@ struct WireError {
     status: Option<u16>,
     code: String,
     message: String,
+    wait: Option<Duration>,
 }
 
 /// `{"error": {…}}`, `{"error": "…"}`, `{"object": "error", …}`, and `{"detail": …}` of servers built on `FastAPI`.
 fn error_of(value: &Value) -> Option<WireError> {
+    // An event of a protocol says what it is; a `detail` of its own is no error.
+    let is_answer = ["choices", "type", "candidates"].iter().any(|field| !value[*field].is_null());
     let error = match (&value["error"], &value["detail"]) {
         (error @ (Value::Object(_) | Value::String(_)), _) => error,
-        (_, detail @ (Value::Object(_) | Value::String(_) | Value::Array(_))) if value["choices"].is_null() => detail,
+        (_, detail @ (Value::Object(_) | Value::String(_) | Value::Array(_))) if !is_answer => detail,
         _ if value["object"] == "error" => value,
         _ => return None,
     };
+    Some(wire_error(error))
+}
+
+fn wire_error(error: &Value) -> WireError {
     let words = [&error["code"], &error["type"], &error["status"]];
     let code: Vec<&str> = words.iter().filter_map(|word| word.as_str()).collect();
     let status = ["code", "status", "status_code"].iter().find_map(|name| {
         let number = super::wire::count(&error[*name])?;
         u16::try_from(number).ok().filter(|status| (400..=599).contains(status))
     });
+    let named = TYPES.iter().find(|(name, _)| code.contains(name)).map(|(_, status)| *status);
     let message = match (error, &error["message"]) {
         (Value::String(text), _) | (_, Value::String(text)) => text.clone(),
         (Value::Array(_), _) => error.to_string(),
         _ => String::new(),
     };
-    Some(WireError { status, code: code.join(" "), message })
+    WireError { status: status.or(named), code: code.join(" "), message, wait: wait(&error["details"]) }
+}
+
+/// `retryDelay` of Google's `RetryInfo`: `"7s"`, `"0.5s"`.
+fn wait(details: &Value) -> Option<Duration> {
+    let mut delays = details.as_array().into_iter().flatten().filter_map(|detail| detail["retryDelay"].as_str());
+    delays.find_map(|delay| seconds(delay.strip_suffix('s')?, 1.0)).map(|wait| wait.min(RETRY_AFTER_MAX))
+}
+
+/// Words for an error that came without a status, and the status that it has elsewhere.
+const TYPES: &[(&str, u16)] = &[
+    ("invalid_request_error", 400),
+    ("authentication_error", 401),
+    ("permission_error", 403),
+    ("not_found_error", 404),
+    ("request_too_large", 413),
+    ("rate_limit_error", 429),
+    ("rate_limit_exceeded", 429),
+    ("api_error", 500),
+    ("server_error", 500),
+    ("overloaded_error", 529),
+];
+
+/// An error that stands where the protocol has a place for it.
+pub fn error(value: &Value) -> Failure {
+    let error = wire_error(value);
+    of(error.status.unwrap_or(502), &error)
 }
 
 /// Providers disagree about statuses, so the words of code and message are asked first.
@@ -100,7 +134,9 @@ fn of(status: u16, error: &WireError) -> Failure {
         "" => format!("the provider answers with status {status}"),
         text => format!("the provider answers with status {status}: {text}"),
     };
-    Failure::new(kind, message)
+    let mut failure = Failure::new(kind, message);
+    failure.retry_after = error.wait;
+    failure
 }
 
 const CONTEXT: &[&str] = &[
@@ -113,6 +149,7 @@ const CONTEXT: &[&str] = &[
     "input length and `max_tokens` exceed",
     "input is too long",
     "too many input tokens",
+    "exceeds the maximum number of tokens",
 ];
 const QUOTA: &[&str] = &["insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance"];
 const REFUSED: &[&str] = &["content_filter", "content_policy", "moderation", "flagged"];

@@ -1,0 +1,7 @@
+//! Anthropic's Messages.
+
+pub mod reply;
+pub mod request;
+
+/// The name under which its parts are kept for the next request.
+pub const FAMILY: &str = "anthropic";

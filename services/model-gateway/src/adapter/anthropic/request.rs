@@ -1,0 +1,151 @@
+//! From a model item to the body of a Messages request.
+
+use contract::model::{Message, ModelItem, Part, ToolCall, ToolDefinition};
+use serde_json::{Map, Value, json};
+
+use super::FAMILY;
+use crate::adapter::transcript::{self, Image, ToolChoice};
+use crate::adapter::{Outgoing, wire};
+use crate::failure::Failure;
+
+/// The version of the protocol that is spoken.
+const VERSION: &str = "2023-06-01";
+/// Tokens of a reply where nobody says how many: the protocol wants a number.
+const MAX_TOKENS: u64 = 4_096;
+/// What no parameter may replace, what is put in other words, and what only chat completions know.
+const FIXED: &[&str] = &[
+    "model",
+    "messages",
+    "system",
+    "tools",
+    "stream",
+    "tool_choice",
+    "max_tokens",
+    "max_completion_tokens",
+    "stop",
+    "n",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "stream_options",
+    "reasoning_effort",
+    "response_format",
+];
+
+/// The request.
+pub fn request(item: &ModelItem, model: &str) -> Result<Outgoing, Failure> {
+    let mut body = Map::new();
+    for (name, value) in item.parameters.iter().filter(|(name, _)| !FIXED.contains(&name.as_str())) {
+        body.insert(name.clone(), value.clone());
+    }
+    let max = transcript::first(&item.parameters, &["max_tokens", "max_completion_tokens"]);
+    body.insert("model".to_owned(), json!(model));
+    body.insert("max_tokens".to_owned(), max.cloned().unwrap_or_else(|| json!(MAX_TOKENS)));
+    body.insert("stream".to_owned(), json!(item.streaming.enabled));
+    match transcript::first(&item.parameters, &["stop"]) {
+        Some(Value::String(stop)) => drop(body.insert("stop_sequences".to_owned(), json!([stop]))),
+        Some(stop) => drop(body.insert("stop_sequences".to_owned(), stop.clone())),
+        None => {}
+    }
+    let mut turns = Turns::default();
+    for message in transcript::messages(item)? {
+        turns.add(message, model);
+    }
+    if !turns.system.is_empty() {
+        body.insert("system".to_owned(), json!(turns.system.join("\n\n")));
+    }
+    body.insert("messages".to_owned(), Value::Array(turns.messages()));
+    let tools = transcript::tools(item)?;
+    if !tools.is_empty() {
+        body.insert("tools".to_owned(), tools.iter().map(tool).collect());
+        let wanted = transcript::tool_choice(&item.parameters);
+        body.insert("tool_choice".to_owned(), choice(wanted, item.parallel_tool_calls));
+    }
+    if let Some(schema) = transcript::schema(item) {
+        wire::set(&mut body, "output_config", "format", json!({"type": "json_schema", "schema": schema}));
+    }
+    body.retain(|_, value| !value.is_null());
+    let headers = vec![("anthropic-version", VERSION.to_owned())];
+    Ok(Outgoing { path: "/messages".to_owned(), headers, body: wire::encode(&body)? })
+}
+
+fn tool(tool: &ToolDefinition) -> Value {
+    json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters})
+}
+
+fn choice(wanted: Option<ToolChoice>, parallel: bool) -> Value {
+    match wanted.unwrap_or(ToolChoice::Auto) {
+        ToolChoice::None => json!({"type": "none"}),
+        ToolChoice::Auto => json!({"type": "auto", "disable_parallel_tool_use": !parallel}),
+        ToolChoice::Required => json!({"type": "any", "disable_parallel_tool_use": !parallel}),
+        ToolChoice::Named(name) => json!({"type": "tool", "name": name, "disable_parallel_tool_use": !parallel}),
+    }
+}
+
+/// The conversation, in which user and assistant take turns: what one of them says in a row is one message, and results
+/// are the user's.
+#[derive(Default)]
+struct Turns {
+    system: Vec<String>,
+    said: Vec<(&'static str, Vec<Value>)>,
+}
+
+impl Turns {
+    fn add(&mut self, message: Message, model: &str) {
+        match message {
+            Message::System { content } => self.system.push(content),
+            Message::User { content } => {
+                for part in transcript::parts(content) {
+                    match part {
+                        Part::Text { text } if text.is_empty() => {}
+                        Part::Text { text } => self.say("user", json!({"type": "text", "text": text})),
+                        Part::ImageUrl { image_url } => self.say("user", picture(&image_url.url)),
+                    }
+                }
+            }
+            Message::Assistant { content, reasoning: _, tool_calls, replay } => {
+                for part in transcript::replayed(replay.as_ref(), FAMILY, model) {
+                    self.say("assistant", part.clone());
+                }
+                // An empty text, or one of white space alone, is refused.
+                if !content.trim().is_empty() {
+                    self.say("assistant", json!({"type": "text", "text": content.trim_end()}));
+                }
+                for call in &tool_calls {
+                    self.say("assistant", call_of(call));
+                }
+            }
+            Message::Tool { tool_call_id, content } => {
+                self.say("user", json!({"type": "tool_result", "tool_use_id": tool_call_id, "content": content}));
+            }
+        }
+    }
+
+    fn say(&mut self, role: &'static str, block: Value) {
+        match self.said.last_mut() {
+            Some((last, blocks)) if *last == role => blocks.push(block),
+            Some(_) | None => self.said.push((role, vec![block])),
+        }
+    }
+
+    fn messages(self) -> Vec<Value> {
+        self.said.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+    }
+}
+
+fn picture(url: &str) -> Value {
+    let source = match transcript::image(url) {
+        Image::Inline(kind, data) => json!({"type": "base64", "media_type": kind, "data": data}),
+        Image::At(url) => json!({"type": "url", "url": url}),
+    };
+    json!({"type": "image", "source": source})
+}
+
+fn call_of(call: &ToolCall) -> Value {
+    json!({"type": "tool_use", "id": call.id, "name": transcript::name(&call.function.name),
+           "input": transcript::arguments(call)})
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

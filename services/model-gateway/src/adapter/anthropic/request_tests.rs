@@ -1,0 +1,50 @@
+use contract::Json;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::adapter::transcript::tests::{conversation, item};
+
+#[test]
+fn a_conversation() {
+    let mut item = item();
+    item.messages = conversation(super::FAMILY, json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}));
+    item.parameters = serde_json::from_value(
+        json!({"temperature": 0.5, "stop": "END", "tool_choice": "required", "seed": 1, "top_k": 3}),
+    )
+    .unwrap();
+    item.parallel_tool_calls = false;
+    item.response_format =
+        Some(Json::of(&json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}})));
+    let outgoing = request(&item, "upstream").unwrap();
+    assert_eq!(
+        (outgoing.path.as_str(), outgoing.headers),
+        ("/messages", vec![("anthropic-version", "2023-06-01".to_owned())])
+    );
+    let expected = json!({
+        "model": "upstream", "max_tokens": 4096, "stream": true, "system": "be kind", "temperature": 0.5, "top_k": 3,
+        "stop_sequences": ["END"], "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}, "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
+        "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
+        "messages": [
+            {"role": "user", "content": [
+                {"type": "text", "text": "look"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+                {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+            ]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "Hm", "signature": "c2ln"},
+                {"type": "text", "text": "So"},
+                {"type": "tool_use", "id": "c1-1-1", "name": "f", "input": {"a": 1}},
+                {"type": "tool_use", "id": "c1-1-2", "name": "no_such_name", "input": {"invalid_arguments": "{broken"}},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c1-1-1", "content": "1"},
+                {"type": "tool_result", "tool_use_id": "c1-1-2", "content": "2"},
+                {"type": "text", "text": "and now?"},
+            ]},
+        ],
+    });
+    assert_eq!(serde_json::from_slice::<Value>(&outgoing.body).unwrap(), expected);
+    // Another model cannot read what this one thought.
+    let other: Value = serde_json::from_slice(&request(&item, "other").unwrap().body).unwrap();
+    assert_eq!(other["messages"][1]["content"][0]["type"], "text");
+}

@@ -1,0 +1,43 @@
+use contract::Json;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::adapter::transcript::tests::{conversation, item};
+
+#[test]
+fn a_conversation() {
+    let mut item = item();
+    item.messages = conversation(super::FAMILY, json!({"call": 2, "thoughtSignature": "cw=="}));
+    item.parameters = serde_json::from_value(json!({"temperature": 0.5, "max_tokens": 9, "stop": ["END"], "tool_choice": "none", "safetySettings": [], "generationConfig": {"thinkingConfig": {"includeThoughts": true}}})).unwrap();
+    item.response_format =
+        Some(Json::of(&json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}})));
+    let outgoing = request(&item, "upstream").unwrap();
+    assert_eq!(outgoing.path, "/models/upstream:streamGenerateContent?alt=sse");
+    let expected = json!({
+        "systemInstruction": {"parts": [{"text": "be kind"}]}, "safetySettings": [],
+        "generationConfig": {"temperature": 0.5, "maxOutputTokens": 9, "stopSequences": ["END"],
+            "thinkingConfig": {"includeThoughts": true}, "responseMimeType": "application/json", "responseJsonSchema": {"type": "object"}},
+        "tools": [{"functionDeclarations": [{"name": "f", "description": "d", "parametersJsonSchema": {"type": "object"}}]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "NONE"}},
+        "contents": [
+            {"role": "user", "parts": [
+                {"text": "look"},
+                {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
+                {"fileData": {"fileUri": "https://example.org/a.png"}},
+            ]},
+            {"role": "model", "parts": [
+                {"text": "So"},
+                {"functionCall": {"name": "f", "args": {"a": 1}}, "thoughtSignature": "skip_thought_signature_validator"},
+                {"functionCall": {"name": "no_such_name", "args": {"invalid_arguments": "{broken"}}, "thoughtSignature": "cw=="},
+            ]},
+            {"role": "user", "parts": [
+                {"functionResponse": {"name": "f", "response": {"result": "1"}}},
+                {"functionResponse": {"name": "no_such_name", "response": {"result": "2"}}},
+                {"text": "and now?"},
+            ]},
+        ],
+    });
+    assert_eq!(serde_json::from_slice::<Value>(&outgoing.body).unwrap(), expected);
+    item.streaming.enabled = false;
+    assert_eq!(request(&item, "models/upstream").unwrap().path, "/models/upstream:generateContent");
+}

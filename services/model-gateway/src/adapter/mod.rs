@@ -1,0 +1,95 @@
+//! The wire protocols of providers: what a request looks like, and what the bytes of an answer mean. All of it is pure; only
+//! [`crate::http`] does IO.
+
+pub mod anthropic;
+pub mod classify;
+pub mod frame;
+pub mod gemini;
+pub mod openai_chat;
+pub mod openai_responses;
+#[cfg(test)]
+mod testing;
+pub mod transcript;
+pub mod wire;
+
+use contract::model::ModelItem;
+use service::models::{ProviderKind, Quirks};
+
+use crate::failure::Failure;
+use frame::Answer;
+
+/// A protocol that is spoken over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// `POST <base_url>/chat/completions`.
+    OpenaiChat,
+    /// `POST <base_url>/responses`.
+    OpenaiResponses,
+    /// `POST <base_url>/messages`.
+    Anthropic,
+    /// `POST <base_url>/models/<model>:streamGenerateContent`.
+    Gemini,
+}
+
+/// A request, but for keys and other headers of the operator's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// What follows the provider's address.
+    pub path: String,
+    /// Headers that the protocol wants.
+    pub headers: Vec<(&'static str, String)>,
+    /// JSON.
+    pub body: Vec<u8>,
+}
+
+impl Family {
+    /// The protocol of a kind of provider; none for those that are not asked over HTTP.
+    pub fn of(kind: ProviderKind) -> Option<Self> {
+        Some(match kind {
+            ProviderKind::OpenaiChat => Self::OpenaiChat,
+            ProviderKind::OpenaiResponses => Self::OpenaiResponses,
+            ProviderKind::Anthropic => Self::Anthropic,
+            ProviderKind::Gemini => Self::Gemini,
+            ProviderKind::Scripted => return None,
+        })
+    }
+
+    /// The request for an item, of a model by the provider's name for it.
+    pub fn request(self, item: &ModelItem, model: &str, quirks: &Quirks) -> Result<Outgoing, Failure> {
+        match self {
+            Self::OpenaiChat => openai_chat::request::request(item, model, quirks),
+            Self::OpenaiResponses => openai_responses::request::request(item, model),
+            Self::Anthropic => anthropic::request::request(item, model),
+            Self::Gemini => gemini::request::request(item, model),
+        }
+    }
+
+    /// Reads one answer.
+    pub fn answer(self) -> Answer {
+        match self {
+            Self::OpenaiChat => Answer::new(Box::<openai_chat::reply::Reader>::default()),
+            Self::OpenaiResponses => Answer::new(Box::<openai_responses::reply::Reader>::default()),
+            Self::Anthropic => Answer::new(Box::<anthropic::reply::Reader>::default()),
+            Self::Gemini => Answer::new(Box::<gemini::reply::Reader>::default()),
+        }
+    }
+
+    /// Under which name parts of its replies are kept for the next request; none where there are none.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::OpenaiChat => None,
+            Self::OpenaiResponses => Some(openai_responses::FAMILY),
+            Self::Anthropic => Some(anthropic::FAMILY),
+            Self::Gemini => Some(gemini::FAMILY),
+        }
+    }
+
+    /// The header that carries the provider's key, and what stands before the key in it.
+    pub fn key_header(self) -> (&'static str, &'static str) {
+        match self {
+            Self::OpenaiChat | Self::OpenaiResponses => ("authorization", "Bearer "),
+            Self::Anthropic => ("x-api-key", ""),
+            Self::Gemini => ("x-goog-api-key", ""),
+        }
+    }
+}

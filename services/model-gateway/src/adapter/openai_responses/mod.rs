@@ -1,0 +1,7 @@
+//! OpenAI's Responses.
+
+pub mod reply;
+pub mod request;
+
+/// The name under which its parts are kept for the next request.
+pub const FAMILY: &str = "openai_responses";

@@ -1,0 +1,207 @@
+//! What the events and items of a Responses answer mean.
+
+use std::collections::BTreeMap;
+
+use contract::model::{FailureKind, FinishReason, Usage};
+use serde_json::{Value, json};
+
+use crate::adapter::frame::{self, Progress, Stage, garbage};
+use crate::adapter::{classify, wire};
+use crate::failure::Failure;
+use crate::reply::{CallDelta, Delta};
+
+/// Reads one reply.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// By the output's index: what was told of it.
+    outputs: BTreeMap<u64, Output>,
+    calls: u32,
+    thought: bool,
+}
+
+#[derive(Debug, Default)]
+struct Output {
+    slot: Option<u32>,
+    /// Text or arguments that were told.
+    told: String,
+}
+
+impl frame::Reader for Reader {
+    fn event(&mut self, value: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
+        let index = wire::count(&value["output_index"]).unwrap_or(0);
+        let kind = value["type"].as_str().unwrap_or_default();
+        match kind {
+            "response.created" | "response.in_progress" | "response.queued" => {
+                progress.reach(Stage::Begun);
+                progress.model(&value["response"]["model"], deltas);
+            }
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.text(index, &wire::text(&value["delta"]), progress, deltas);
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                self.think(&wire::text(&value["delta"]), progress, deltas);
+            }
+            "response.output_item.added" => self.begin(index, &value["item"], progress, deltas),
+            "response.function_call_arguments.delta" => {
+                let more = wire::arguments(&value["delta"]);
+                self.arguments(index, &more, deltas);
+            }
+            "response.output_item.done" => self.item(index, &value["item"], progress, deltas)?,
+            "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+                self.end(&value["response"], progress, deltas)?;
+            }
+            "error" => return Err(classify::error(value)),
+            // Everything else repeats what these say, or is about tools that the provider runs itself.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, value: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
+        let Some(output) = value["output"].as_array() else {
+            return Err(garbage("the answer is JSON, but not a response"));
+        };
+        for (index, item) in (0..).zip(output) {
+            self.item(index, item, progress, deltas)?;
+        }
+        self.end(value, progress, deltas)
+    }
+}
+
+impl Reader {
+    fn text(&mut self, index: u64, text: &str, progress: &mut Progress, deltas: &mut Vec<Delta>) {
+        if !text.is_empty() {
+            progress.reach(Stage::Content);
+            self.outputs.entry(index).or_default().told.push_str(text);
+            deltas.push(Delta::Text(text.to_owned()));
+        }
+    }
+
+    fn think(&mut self, text: &str, progress: &mut Progress, deltas: &mut Vec<Delta>) {
+        if !text.is_empty() {
+            self.thought = true;
+            progress.reach(Stage::Content);
+            deltas.push(Delta::Reasoning(text.to_owned()));
+        }
+    }
+
+    fn begin(&mut self, index: u64, item: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) {
+        progress.reach(Stage::Begun);
+        if item["type"] != "function_call" {
+            return;
+        }
+        let output = self.outputs.entry(index).or_default();
+        if output.slot.is_some() {
+            return;
+        }
+        let slot = self.calls;
+        self.calls += 1;
+        output.slot = Some(slot);
+        progress.reach(Stage::Content);
+        let some = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let id = some(&item["call_id"]).or_else(|| some(&item["id"]));
+        deltas.push(Delta::Call(CallDelta { slot, id, name: some(&item["name"]), arguments: String::new() }));
+    }
+
+    fn arguments(&mut self, index: u64, more: &str, deltas: &mut Vec<Delta>) {
+        let Some(output) = self.outputs.get_mut(&index) else { return };
+        if let (Some(slot), false) = (output.slot, more.is_empty()) {
+            output.told.push_str(more);
+            deltas.push(Delta::Call(CallDelta { slot, arguments: more.to_owned(), ..CallDelta::default() }));
+        }
+    }
+
+    /// A whole item: what it says counts, and must agree with what was told of it.
+    fn item(
+        &mut self,
+        index: u64,
+        item: &Value,
+        progress: &mut Progress,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), Failure> {
+        match item["type"].as_str() {
+            Some("function_call") => {
+                self.begin(index, item, progress, deltas);
+                let whole = wire::arguments(&item["arguments"]);
+                let rest = self.rest(index, &whole).ok_or_else(|| garbage("a call's arguments changed at its end"))?;
+                self.arguments(index, &rest, deltas);
+            }
+            Some("message") => {
+                let parts = item["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let say = |part: &Value| wire::text(&part["text"]) + &wire::text(&part["refusal"]);
+                let whole: String = parts.iter().map(say).collect();
+                // Where it differs, the user has read what was told.
+                if let Some(rest) = self.rest(index, &whole) {
+                    self.text(index, &rest, progress, deltas);
+                }
+            }
+            Some("reasoning") => {
+                // A stream has told it piece by piece.
+                if !self.thought {
+                    let parts = item["summary"].as_array().map(Vec::as_slice).unwrap_or_default();
+                    let summary: String = parts.iter().map(|part| wire::text(&part["text"])).collect();
+                    self.think(&summary, progress, deltas);
+                }
+                if item["encrypted_content"].is_string() {
+                    deltas.push(Delta::Replay(kept(item)));
+                }
+            }
+            Some(_) | None => {}
+        }
+        Ok(())
+    }
+
+    /// What of a whole was not told yet; none where it does not begin with what was.
+    fn rest(&mut self, index: u64, whole: &str) -> Option<String> {
+        let told = &self.outputs.entry(index).or_default().told;
+        if whole.is_empty() { Some(String::new()) } else { whole.strip_prefix(told.as_str()).map(str::to_owned) }
+    }
+
+    fn end(&mut self, response: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
+        progress.model(&response["model"], deltas);
+        if let Some(usage) = usage(&response["usage"]) {
+            deltas.push(Delta::Usage(usage));
+        }
+        let status = response["status"].as_str().unwrap_or("completed");
+        let why = response["incomplete_details"]["reason"].as_str().unwrap_or_default();
+        let (reason, raw) = match status {
+            "failed" => return Err(classify::error(&response["error"])),
+            "cancelled" => return Err(Failure::new(FailureKind::Truncated, "the provider cancelled the reply")),
+            "incomplete" if why == "content_filter" => (FinishReason::ContentFilter, why),
+            "incomplete" => (FinishReason::Length, why),
+            "in_progress" | "queued" => return Ok(()),
+            _ if self.calls > 0 => (FinishReason::ToolCalls, status),
+            _ => (FinishReason::Stop, status),
+        };
+        if reason == FinishReason::ContentFilter && progress.stage() < Stage::Content {
+            return Err(Failure::new(FailureKind::Refused, "the provider's content filter withheld the reply"));
+        }
+        progress.finish(reason, raw, deltas);
+        progress.done();
+        Ok(())
+    }
+}
+
+/// A reasoning item as an input takes it: without its status.
+fn kept(item: &Value) -> Value {
+    json!({"type": "reasoning", "id": item["id"], "summary": item["summary"].as_array().cloned().unwrap_or_default(),
+           "encrypted_content": item["encrypted_content"]})
+}
+
+fn usage(value: &Value) -> Option<Usage> {
+    let get = |path: &str| value.pointer(path).and_then(wire::count);
+    let (input, output) = (get("/input_tokens"), get("/output_tokens"));
+    if input.is_none() && output.is_none() {
+        return None;
+    }
+    Some(Usage {
+        input: input.unwrap_or(0),
+        output: output.unwrap_or(0),
+        cached: get("/input_tokens_details/cached_tokens").unwrap_or(0),
+        reasoning: get("/output_tokens_details/reasoning_tokens").unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+#[path = "reply_tests.rs"]
+mod tests;

@@ -1,0 +1,121 @@
+//! From a model item to the body of a Responses request.
+
+use contract::model::{Message, ModelItem, Part, ToolCall};
+use serde_json::{Map, Value, json};
+
+use super::FAMILY;
+use crate::adapter::transcript::{self, ToolChoice};
+use crate::adapter::{Outgoing, wire};
+use crate::failure::Failure;
+
+/// What no parameter may replace, and what is put in other words.
+const FIXED: &[&str] = &[
+    "model",
+    "input",
+    "tools",
+    "stream",
+    "store",
+    "n",
+    "tool_choice",
+    "max_tokens",
+    "max_completion_tokens",
+    "reasoning_effort",
+    "stream_options",
+];
+
+/// The request. Nothing is stored at the provider: reasoning that it wants to see again comes back to us encrypted.
+pub fn request(item: &ModelItem, model: &str) -> Result<Outgoing, Failure> {
+    let mut body = Map::new();
+    for (name, value) in item.parameters.iter().filter(|(name, _)| !FIXED.contains(&name.as_str())) {
+        body.insert(name.clone(), value.clone());
+    }
+    body.insert("model".to_owned(), json!(model));
+    body.insert("stream".to_owned(), json!(item.streaming.enabled));
+    body.insert("store".to_owned(), json!(false));
+    body.entry("include").or_insert_with(|| json!(["reasoning.encrypted_content"]));
+    let mut input = Vec::new();
+    for message in transcript::messages(item)? {
+        add(message, model, &mut input);
+    }
+    body.insert("input".to_owned(), Value::Array(input));
+    if let Some(max) =
+        transcript::first(&item.parameters, &["max_output_tokens", "max_completion_tokens", "max_tokens"])
+    {
+        body.insert("max_output_tokens".to_owned(), max.clone());
+    }
+    if let Some(effort) = transcript::first(&item.parameters, &["reasoning_effort"]) {
+        body.entry("reasoning").or_insert_with(|| json!({"effort": effort}));
+    }
+    let tools = transcript::tools(item)?;
+    if !tools.is_empty() {
+        let tool = |tool: contract::model::ToolDefinition| {
+            json!({"type": "function", "name": tool.name, "description": tool.description,
+                   "parameters": tool.parameters, "strict": false})
+        };
+        body.insert("tools".to_owned(), tools.into_iter().map(tool).collect());
+        body.insert("parallel_tool_calls".to_owned(), json!(item.parallel_tool_calls));
+        if let Some(choice) = transcript::tool_choice(&item.parameters) {
+            body.insert(
+                "tool_choice".to_owned(),
+                match choice {
+                    ToolChoice::Auto => json!("auto"),
+                    ToolChoice::None => json!("none"),
+                    ToolChoice::Required => json!("required"),
+                    ToolChoice::Named(name) => json!({"type": "function", "name": name}),
+                },
+            );
+        }
+    }
+    if let Some(format) = item.response_format.as_ref().and_then(|format| format_of(format.get())) {
+        wire::set(&mut body, "text", "format", format);
+    }
+    body.retain(|_, value| !value.is_null());
+    let body = wire::encode(&body)?;
+    Ok(Outgoing { path: "/responses".to_owned(), headers: Vec::new(), body })
+}
+
+/// `{"type": "json_schema", "json_schema": {…}}` without the level in between.
+fn format_of(format: &str) -> Option<Value> {
+    let format: Value = serde_json::from_str(format).ok()?;
+    let Some(inner) = format["json_schema"].as_object() else { return Some(format) };
+    let mut flat = inner.clone();
+    flat.insert("type".to_owned(), json!("json_schema"));
+    Some(Value::Object(flat))
+}
+
+fn add(message: Message, model: &str, input: &mut Vec<Value>) {
+    match message {
+        Message::System { content } => input.push(json!({"role": "system", "content": content})),
+        Message::User { content } => {
+            let parts: Vec<Value> = transcript::parts(content).iter().map(part).collect();
+            input.push(json!({"role": "user", "content": parts}));
+        }
+        Message::Assistant { content, reasoning: _, tool_calls, replay } => {
+            input.extend_from_slice(transcript::replayed(replay.as_ref(), FAMILY, model));
+            if !content.is_empty() {
+                input.push(json!({"role": "assistant", "content": content}));
+            }
+            input.extend(tool_calls.iter().map(call));
+        }
+        Message::Tool { tool_call_id, content } => {
+            input.push(json!({"type": "function_call_output", "call_id": tool_call_id, "output": content}));
+        }
+    }
+}
+
+fn part(part: &Part) -> Value {
+    match part {
+        Part::Text { text } => json!({"type": "input_text", "text": text}),
+        Part::ImageUrl { image_url } => json!({"type": "input_image", "image_url": image_url.url}),
+    }
+}
+
+fn call(call: &ToolCall) -> Value {
+    let arguments = transcript::arguments(call).to_string();
+    json!({"type": "function_call", "call_id": call.id, "name": transcript::name(&call.function.name),
+           "arguments": arguments})
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,216 @@
+//! The transcript of an item, for protocols whose messages are not the contract's own.
+
+use contract::Json;
+use contract::model::{Content, FailureKind, Message, ModelItem, Part, Replay, ToolCall, ToolDefinition};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+
+/// Every message of an item.
+pub fn messages(item: &ModelItem) -> Result<Vec<Message>, Failure> {
+    let read = |raw: &Json| serde_json::from_str(raw.get()).map_err(|error| unreadable("a message", &error));
+    item.messages.iter().map(read).collect()
+}
+
+/// Every tool of an item; one without a schema takes an empty object.
+pub fn tools(item: &ModelItem) -> Result<Vec<ToolDefinition>, Failure> {
+    item.tools.iter().map(tool).collect()
+}
+
+/// One tool.
+pub fn tool(raw: &Json) -> Result<ToolDefinition, Failure> {
+    let mut tool: ToolDefinition = serde_json::from_str(raw.get()).map_err(|error| unreadable("a tool", &error))?;
+    if !tool.parameters.get().starts_with('{') {
+        tool.parameters = Json::of(&json!({"type": "object", "properties": {}}));
+    }
+    Ok(tool)
+}
+
+/// What a provider wants to be told again, where it was this one and this model that said it.
+pub fn replayed<'a>(replay: Option<&'a Replay>, family: &str, model: &str) -> &'a [Value] {
+    match replay {
+        Some(replay) if replay.family == family && replay.model == model => &replay.parts,
+        Some(_) | None => &[],
+    }
+}
+
+/// The arguments of a call as an object. What a model got wrong is put into a form that servers accept, since they would
+/// refuse this and every later request of the session otherwise; the call's error result tells the model about it.
+pub fn arguments(call: &ToolCall) -> Value {
+    match serde_json::from_str::<Map<String, Value>>(&call.function.arguments) {
+        Ok(object) => Value::Object(object),
+        Err(_) if call.function.arguments.trim().is_empty() => json!({}),
+        Err(_) => json!({"invalid_arguments": call.function.arguments}),
+    }
+}
+
+/// Letters of a tool's name that servers take.
+pub const NAME_MAX: usize = 64;
+
+/// Whether servers take a tool's name as it is.
+pub fn name_fits(name: &str) -> bool {
+    (1..=NAME_MAX).contains(&name.len()) && name.chars().all(fits)
+}
+
+/// A tool's name as every server takes it.
+pub fn name(name: &str) -> String {
+    let name: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(NAME_MAX).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+fn fits(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+/// An image, as protocols want it that do not take addresses of their own kind.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Image<'a> {
+    /// Inline: its media type, and the bytes in base64.
+    Inline(&'a str, &'a str),
+    /// Somewhere else.
+    At(&'a str),
+}
+
+/// Reads an image's address.
+pub fn image(url: &str) -> Image<'_> {
+    let inline = || {
+        let (kind, bytes) = url.strip_prefix("data:")?.split_once(',')?;
+        Some(Image::Inline(kind.strip_suffix(";base64")?, bytes))
+    };
+    inline().unwrap_or(Image::At(url))
+}
+
+/// The parts of a user message; text alone is one part.
+pub fn parts(content: Content) -> Vec<Part> {
+    match content {
+        Content::Text(text) => vec![Part::Text { text }],
+        Content::Parts(parts) => parts,
+    }
+}
+
+/// What a session may ask of a choice of tools, in the words of chat completions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// The model decides.
+    Auto,
+    /// None may be called.
+    None,
+    /// One must be.
+    Required,
+    /// This one must be.
+    Named(String),
+}
+
+/// The wanted choice of tools, where a session has a wish.
+pub fn tool_choice(parameters: &Map<String, Value>) -> Option<ToolChoice> {
+    let wanted = parameters.get("tool_choice")?;
+    match wanted.as_str() {
+        Some("auto") => Some(ToolChoice::Auto),
+        Some("none") => Some(ToolChoice::None),
+        Some("required" | "any") => Some(ToolChoice::Required),
+        Some(_) => None,
+        None => wanted["function"]["name"].as_str().map(|name| ToolChoice::Named(name.to_owned())),
+    }
+}
+
+/// The JSON Schema that a reply must have, where one is asked for.
+pub fn schema(item: &ModelItem) -> Option<Value> {
+    let format: Value = serde_json::from_str(item.response_format.as_ref()?.get()).ok()?;
+    format["json_schema"].get("schema").cloned()
+}
+
+/// The first of these parameters that is given and not `null`.
+pub fn first<'a>(parameters: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
+    names.iter().find_map(|name| parameters.get(*name).filter(|value| !value.is_null()))
+}
+
+/// The error says where, but not what stands there (I9).
+pub fn unreadable(what: &str, error: &serde_json::Error) -> Failure {
+    Failure::new(
+        FailureKind::BadRequest,
+        format!("{what} cannot be read at line {} column {}", error.line(), error.column()),
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use contract::CallId;
+    use contract::model::{ImageUrl, ItemMeta, Streaming};
+
+    use super::*;
+
+    /// An item without messages, with one tool.
+    pub(in crate::adapter) fn item() -> ModelItem {
+        let meta = ItemMeta {
+            v: 1,
+            slot: 1,
+            turn: 1,
+            step: 1,
+            call: CallId::model(1, 1),
+            attempt: 1,
+            deadline: contract::Timestamp::default(),
+            agent: "a".to_owned(),
+        };
+        ModelItem {
+            meta,
+            model: "m".to_owned(),
+            messages: Vec::new(),
+            tools: vec![Json::of(&json!({"name": "f", "description": "d", "parameters": {"type": "object"}}))],
+            parallel_tool_calls: true,
+            parameters: Map::new(),
+            response_format: None,
+            streaming: Streaming::default(),
+        }
+    }
+
+    /// One of everything, with something that its provider, by the name of `upstream`, wants to be told again.
+    pub(in crate::adapter) fn conversation(family: &str, part: Value) -> Vec<Json> {
+        let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() } };
+        let result =
+            |id: &str, content: &str| Message::Tool { tool_call_id: id.to_owned(), content: content.to_owned() };
+        let replay = Replay { family: family.to_owned(), model: "upstream".to_owned(), parts: vec![part] };
+        let messages = [
+            Message::System { content: "be kind".to_owned() },
+            Message::User {
+                content: Content::Parts(vec![
+                    Part::Text { text: "look".to_owned() },
+                    picture("data:image/png;base64,AAAA"),
+                    picture("https://example.org/a.png"),
+                ]),
+            },
+            Message::Assistant {
+                content: "So".to_owned(),
+                reasoning: "Hm".to_owned(),
+                tool_calls: vec![
+                    ToolCall::new("c1-1-1", "f", "{\"a\":1}"),
+                    ToolCall::new("c1-1-2", "no such.name", "{broken"),
+                ],
+                replay: Some(replay),
+            },
+            result("c1-1-1", "1"),
+            result("c1-1-2", "2"),
+            Message::User { content: Content::from("and now?") },
+        ];
+        messages.iter().map(Json::of).collect()
+    }
+
+    #[test]
+    fn images_inline_and_elsewhere() {
+        assert_eq!(image("data:image/png;base64,AAAA"), Image::Inline("image/png", "AAAA"));
+        for url in ["https://example.org/a.png", "data:image/png,AAAA", "data:"] {
+            assert_eq!(image(url), Image::At(url));
+        }
+    }
+
+    #[test]
+    fn arguments_are_an_object_whatever_a_model_wrote() {
+        for (written, sent) in [
+            ("{\"a\":1}", json!({"a": 1})),
+            ("", json!({})),
+            ("[1]", json!({"invalid_arguments": "[1]"})),
+            ("{\"a\":", json!({"invalid_arguments": "{\"a\":"})),
+        ] {
+            assert_eq!(arguments(&ToolCall::new("c", "f", written)), sent);
+        }
+    }
+}
