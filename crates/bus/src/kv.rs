@@ -82,6 +82,41 @@ impl Bus {
         Err(doubt)
     }
 
+    /// Changes a limit that gateways share, under the eyes of the others: `change` says what takes the place of the entry
+    /// that is there, and is asked again where another one was faster or where nobody knows whether it was stored. So a
+    /// change that was made already must be recognised as such. Returns what `change` returned for the entry that was stored.
+    /// Writers go by names, so that they do not meet again after each pause.
+    pub async fn change_limit<T: Send>(
+        &self,
+        key: &str,
+        writer: &str,
+        mut change: impl FnMut(Option<&[u8]>) -> Result<(Vec<u8>, T), BusError> + Send,
+    ) -> Result<T, BusError> {
+        let (bucket, bus) = (Bucket::Limits, self.transport());
+        let mut doubt = BusError::Timeout { what: format!("change of {key}") };
+        for round in 1..=retry::ROUNDS_MAX {
+            let written = match bus.kv_entry(bucket, key).await {
+                Ok(found) => {
+                    let (value, told) = change(found.as_ref().map(|(_, value)| value.as_ref()))?;
+                    let stored = match found {
+                        Some((revision, _)) => bus.kv_update(bucket, key, value.into(), revision).await,
+                        None => bus.kv_create(bucket, key, value.into()).await,
+                    };
+                    stored.map(|stored| stored.then_some(told))
+                }
+                Err(error) => Err(error),
+            };
+            match written {
+                Ok(Some(told)) => return Ok(told),
+                Ok(None) => {}
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => doubt = error,
+            }
+            retry::wait(round, writer).await;
+        }
+        Err(doubt)
+    }
+
     async fn entries<T: DeserializeOwned>(&self, bucket: Bucket, tenant: &TenantId) -> Result<Vec<T>, BusError> {
         let mut entries = Vec::new();
         for (key, body) in self.transport().kv_list(bucket, &format!("{tenant}.*")).await? {

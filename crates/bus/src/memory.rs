@@ -46,10 +46,30 @@ struct Inner {
 struct State {
     core: Core,
     streams: BTreeMap<Stream, Store>,
-    entries: BTreeMap<(Bucket, String), Aged>,
+    entries: BTreeMap<(Bucket, String), Entry>,
+    /// Of the youngest entry.
+    revision: u64,
     objects: BTreeMap<(Objects, String), Aged>,
     clients: u64,
     restarts: u64,
+}
+
+/// An entry of a bucket.
+struct Entry {
+    revision: u64,
+    aged: Aged,
+}
+
+impl State {
+    fn enter(&mut self, name: (Bucket, String), aged: Aged) {
+        self.revision += 1;
+        self.entries.insert(name, Entry { revision: self.revision, aged });
+    }
+
+    /// An entry that has not expired.
+    fn entry(&self, bucket: Bucket, key: &str) -> Option<&Entry> {
+        self.entries.get(&(bucket, key.to_owned())).filter(|entry| entry.aged.alive())
+    }
 }
 
 /// A value that lives until its age is reached.
@@ -86,6 +106,7 @@ impl MemoryServer {
             core: Core::default(),
             streams: Stream::ALL.iter().map(|stream| (*stream, Store::new(*stream))).collect(),
             entries: BTreeMap::new(),
+            revision: 0,
             objects: BTreeMap::new(),
             clients: 0,
             restarts: 0,

@@ -151,7 +151,15 @@ impl Transport for Nats {
     }
 
     async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
-        self.key_get(bucket, key).await
+        Ok(self.key_entry(bucket, key).await?.map(|(_, value)| value))
+    }
+
+    async fn kv_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError> {
+        self.key_entry(bucket, key).await
+    }
+
+    async fn kv_update(&self, bucket: Bucket, key: &str, value: Bytes, revision: u64) -> Result<bool, BusError> {
+        self.key_update(bucket, key, value, revision).await
     }
 
     async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {

@@ -248,6 +248,12 @@ pub trait Transport: Send + Sync + 'static {
     /// Reads an entry from the leader.
     async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError>;
 
+    /// Reads an entry and its revision from the leader.
+    async fn kv_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError>;
+
+    /// Replaces an entry of this revision; `false` when it is of another one, or may be.
+    async fn kv_update(&self, bucket: Bucket, key: &str, value: Bytes, revision: u64) -> Result<bool, BusError>;
+
     /// Deletes an entry.
     async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError>;
 

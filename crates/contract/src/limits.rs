@@ -48,6 +48,10 @@ pub const EMPTY_REPLIES_MAX: u32 = 3;
 pub const ITERATIONS_MAX: u32 = 200;
 /// Models that may take a model's place, in the order in which they are tried.
 pub const FALLBACKS_MAX: usize = 8;
+/// Other providers of a model that are asked in turn.
+pub const ALTERNATIVES_MAX: usize = 8;
+/// Budgets of one configuration.
+pub const BUDGETS_MAX: usize = 1_000;
 /// Messages that may wait for a turn; more are refused.
 pub const QUEUED_MESSAGES_MAX: usize = 64;
 /// How long an idle or paused session lives.

@@ -141,11 +141,13 @@ pub enum Bucket {
     Sessions,
     /// Claims of `at_most_once` calls: `<tenant>.<session>.<call>`, create-only.
     Claims,
+    /// What gateways share: rates of providers' keys, and budgets.
+    Limits,
 }
 
 impl Bucket {
     /// Every bucket.
-    pub const ALL: &'static [Self] = &[Self::Tools, Self::Sessions, Self::Claims];
+    pub const ALL: &'static [Self] = &[Self::Tools, Self::Sessions, Self::Claims, Self::Limits];
 
     /// Its name; the stream behind it is `KV_<name>`.
     pub const fn name(self) -> &'static str {
@@ -153,6 +155,7 @@ impl Bucket {
             Self::Tools => "ai_loop_tools",
             Self::Sessions => "ai_loop_sessions",
             Self::Claims => "ai_loop_claims",
+            Self::Limits => "ai_loop_limits",
         }
     }
 
@@ -162,6 +165,8 @@ impl Bucket {
             Self::Tools => Some(limits::CATALOGUE_AGE_MAX),
             Self::Sessions => None,
             Self::Claims => Some(limits::CLAIM_AGE_MAX),
+            // Longer than the longest period of a budget.
+            Self::Limits => Some(Duration::from_hours(40 * 24)),
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod continuation;
 pub mod files;
 pub mod health;
 pub mod models;
+pub mod network;
 pub mod paths;
 pub mod process;
 pub mod reload;

@@ -1,5 +1,6 @@
 //! Models and their providers: `models.yaml`. Endpoints and keys come from here and nowhere else.
 
+mod budget;
 mod file;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use crate::Secret;
 use crate::config::{ConfigError, env};
 use crate::continuation::Layer;
 use crate::paths::Paths;
+pub use budget::{Budget, BudgetScope, Period};
 pub use file::{parse, schema};
 
 /// The file's name.
@@ -27,6 +29,8 @@ pub struct ModelsFile {
     pub providers: BTreeMap<String, ProviderEntry>,
     /// What is known of models. A key also stands for the ids that begin with it.
     pub models: BTreeMap<String, ModelEntry>,
+    /// What tenants and agents may spend.
+    pub budgets: Vec<Budget>,
     /// What is odd but not refused.
     pub warnings: Vec<String>,
 }
@@ -101,8 +105,31 @@ pub struct ProviderEntry {
     pub query: BTreeMap<String, String>,
     /// What it does otherwise than the protocol says.
     pub quirks: Quirks,
+    /// How much may be asked of it with its key.
+    pub limits: Rates,
+    /// Whether its name may stand for an address of a private network.
+    pub private_network: bool,
     /// The script, relative to the configuration directory; `scripted` has one.
     pub script: Option<String>,
+}
+
+/// What a provider lets its key do, all gateways together. None: no limit but the provider's own refusals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rates {
+    /// Requests in a minute.
+    #[schemars(range(min = 1))]
+    pub requests_per_minute: Option<u64>,
+    /// Tokens of requests and replies in a minute.
+    #[schemars(range(min = 1))]
+    pub tokens_per_minute: Option<u64>,
+}
+
+impl Rates {
+    /// Whether there is no limit.
+    pub fn is_none(&self) -> bool {
+        self.requests_per_minute.is_none() && self.tokens_per_minute.is_none()
+    }
 }
 
 /// A model. The default is what is assumed of one that nobody described.
@@ -118,10 +145,25 @@ pub struct ModelEntry {
     pub prompt_variant: Option<String>,
     /// What it costs.
     pub prices: Option<Prices>,
+    /// Where else the same model is served, in the order in which it is asked there when it cannot be had.
+    pub alternatives: Vec<Alternative>,
+    /// The id of the model that answers in its place when a request is too long for it.
+    pub context_fallback: Option<String>,
     /// Ids of the models that take its place when it fails, in order; theirs are not followed.
     pub fallbacks: Vec<String>,
     /// How agents go on with it, where they do not say so themselves.
     pub continuation: Layer,
+}
+
+/// The same model at another provider.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alternative {
+    /// Who serves it: a key of `providers`.
+    pub provider: String,
+    /// Its name in that provider's words; as at the first one where none is given.
+    pub model: Option<String>,
+    /// What it costs there; as at the first one where none are given.
+    pub prices: Option<Prices>,
 }
 
 /// US dollars per million tokens.

@@ -33,6 +33,8 @@ struct Metrics {
     chat: Histogram<f64>,
     first_chunk: Histogram<f64>,
     tokens: Counter<u64>,
+    model_cost: Counter<f64>,
+    model_retries: Counter<u64>,
     tool: Histogram<f64>,
     connections: UpDownCounter<i64>,
     requests: Counter<u64>,
@@ -71,6 +73,8 @@ pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registr
             chat: seconds(&meter, names::CHAT, SLOW),
             first_chunk: seconds(&meter, names::FIRST_CHUNK, SLOW),
             tokens: count(names::TOKENS),
+            model_cost: meter.f64_counter(names::MODEL_COST).build(),
+            model_retries: count(names::MODEL_RETRIES),
             tool: seconds(&meter, names::TOOL, SLOW),
             connections: gauge(names::CONNECTIONS),
             requests: count(names::REQUESTS),
@@ -207,6 +211,17 @@ pub fn chat(provider: &str, model: &str, took: Duration, error: Option<&str>) {
 pub fn first_chunk(provider: &str, model: &str, took: Duration) {
     let labels = || [label(attr::PROVIDER, provider), label(attr::MODEL, model)];
     with(|m| m.first_chunk.record(took.as_secs_f64(), &labels()));
+}
+
+/// What a model call cost in US dollars.
+pub fn model_cost(provider: &str, model: &str, usd: f64) {
+    with(|m| m.model_cost.add(usd, &[label(attr::PROVIDER, provider), label(attr::MODEL, model)]));
+}
+
+/// A request of a model call failed and is made again.
+pub fn model_retry(provider: &str, model: &str, error: &str) {
+    let labels = || [label(attr::PROVIDER, provider), label(attr::MODEL, model), label(attr::ERROR, error)];
+    with(|m| m.model_retries.add(1, &labels()));
 }
 
 /// Tokens of one model call.

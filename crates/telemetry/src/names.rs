@@ -125,6 +125,10 @@ pub mod metric {
     pub const FIRST_CHUNK: &str = "gen_ai.client.operation.time_to_first_chunk";
     /// Counter by model and `gen_ai.token.type`: tokens.
     pub const TOKENS: &str = "gen_ai.client.token.usage";
+    /// Counter by model and provider, US dollars: what model calls cost, tries that failed included.
+    pub const MODEL_COST: &str = "ailoop.model.cost.usd";
+    /// Counter by model, provider and error: requests that failed and were made again, here or at another provider.
+    pub const MODEL_RETRIES: &str = "ailoop.model.retries";
     /// Histogram by tool and outcome, seconds: one tool call.
     pub const TOOL: &str = "gen_ai.execute_tool.duration";
     /// Up-down counter by `protocol`: open connections of clients.

@@ -1,120 +1,280 @@
-//! Runs one call: asks the provider, shows the reply while it grows, and ends with the one result.
+//! Runs one call: asks providers until one answers, shows the reply while it grows, and ends with the one result.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
 use std::time::Duration;
 
 use bus::Bus;
-use contract::model::FailureKind;
+use contract::model::{FailureKind, Usage};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::breaker::{Breakers, Leave};
 use crate::failure::Failure;
 use crate::gate;
 use crate::job::Job;
-use crate::outcome::{self, Asked, Outcome};
-use crate::provider::{Provider, Request};
+use crate::limits::Limits;
+use crate::limits::account::Amount;
+use crate::outcome::{self, Outcome, Paid};
+use crate::provider::{Request, Route, Routes};
 use crate::reply::{Delta, Reply};
+use crate::retry::{Next, Plan, WAIT_MAX};
 use crate::running::Entry;
 use crate::viewers::Viewers;
 use service::clock::Clock;
 
 /// Pieces of a reply that wait between provider and viewers; then the provider waits.
 const DELTAS_MAX: usize = 64;
+/// Tokens of a reply where nobody says how many it may have.
+const OUTPUT_TOKENS: u64 = 4_096;
 
-/// How a try of a provider ended.
+/// What a call needs of its gateway.
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
+    /// The bus.
+    pub bus: &'a Bus,
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// What all gateways share.
+    pub limits: &'a Limits,
+    /// Which models are left alone.
+    pub breakers: &'a Breakers,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// What the loop is told.
+    pub outcome: Outcome,
+    /// Who was asked last.
+    pub route: Route,
+    /// From the beginning to the first piece of the reply.
+    pub first: Option<Duration>,
+    /// Requests that were made.
+    pub tries: u32,
+    /// What all of them took.
+    pub used: Amount,
+}
+
+/// How the tries of providers ended.
 enum End {
     Complete,
     Failed(Failure),
     Cancelled,
 }
 
-/// Runs one call to its end, whatever that is, and tells how long its first piece took. A retry of another kind of failure would go around `attempt`, as
-/// long as `reply` is empty: what was shown cannot be taken back.
+/// What has become of a call so far. It outlives the tries, which may be dropped at any point.
+struct Progress<'a> {
+    route: &'a Route,
+    reply: Reply,
+    /// The provider of `route` knows of the request that `reply` answers.
+    asked: bool,
+    first: Option<Instant>,
+    tries: u32,
+    /// What tries took that are over.
+    before: Amount,
+    before_usd: f64,
+}
+
+/// The most that a call is thought to take: every token of the request as its bytes suggest, and the longest reply that it
+/// may have.
+pub fn estimate(job: &Job, routes: &Routes) -> Amount {
+    let asked = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
+    let asked = asked.iter().find_map(|name| job.item.parameters.get(*name)?.as_u64());
+    let input = crate::reply::tokens(job.bytes).min(routes.settings.context_window.unwrap_or(u64::MAX));
+    let usage =
+        Usage { input, output: asked.or(routes.settings.max_output).unwrap_or(OUTPUT_TOKENS), ..Usage::default() };
+    let ways = routes.ways.iter().chain(&routes.too_long);
+    let usd = ways.map(|way| outcome::cost(usage, way.prices)).fold(0.0, f64::max);
+    Amount::new(usd, usage.total())
+}
+
+/// Runs one call to its end, whatever that is.
 pub async fn run(
-    bus: &Bus,
-    clock: &dyn Clock,
+    around: Around<'_>,
     job: &Job,
-    asked: Asked<'_>,
-    provider: &Provider,
+    routes: &Routes,
     entry: &Entry,
     viewers: &mut Viewers<'_>,
-) -> (Outcome, Option<Duration>) {
+) -> Option<Ran> {
     let began = Instant::now();
-    let mut reply = Reply::default();
-    let request = Request {
-        item: &job.item,
-        upstream: asked.upstream,
-        traceparent: telemetry::trace::current().or_else(|| job.traceparent.clone()),
+    let until = began + job.meta().deadline.since(around.clock.now());
+    let mut so_far = Progress {
+        route: routes.ways.first()?,
+        reply: Reply::default(),
+        asked: false,
+        first: None,
+        tries: 0,
+        before: Amount::default(),
+        before_usd: 0.0,
     };
-    let mut first = None;
     let end = {
-        let attempt = attempt(clock, &request, provider, viewers, &mut reply, &mut first);
-        let until = began + job.meta().deadline.since(clock.now());
+        let call = Call { around, job, routes, tokens: estimate(job, routes).tokens, began, until };
         tokio::select! {
             biased;
             () = entry.cancelled() => End::Cancelled,
-            () = gate::closed(bus, job) => End::Cancelled,
+            () = gate::closed(around.bus, job) => End::Cancelled,
             () = sleep_until(until) => End::Failed(Failure::new(FailureKind::Hung, "the call's deadline has passed")),
-            end = attempt => end,
+            end = call.tries(&mut so_far, viewers) => end,
         }
     };
     viewers.end().await;
     let took = began.elapsed();
+    let Progress { route, reply, asked, first, tries, before, before_usd } = so_far;
+    let usage = match (&end, asked) {
+        (_, false) => Usage::default(),
+        (End::Failed(_), true) => reply.usage_of_failed(job.bytes),
+        (End::Complete | End::Cancelled, true) => reply.usage_or_estimate(job.bytes),
+    };
+    let usd = outcome::cost(usage, route.prices);
+    let used = before + Amount::new(usd, usage.total());
+    let paid = Paid { usage, usd: before_usd + usd };
     let outcome = match end {
-        End::Complete => outcome::finished(job, asked, reply, took),
-        End::Cancelled => outcome::cancelled(job, asked, reply, took),
-        End::Failed(failure) => outcome::failed(job, asked, failure, &reply),
+        End::Complete => outcome::finished(job, route, reply, paid, took),
+        End::Cancelled => outcome::cancelled(job, route, reply, paid, took),
+        End::Failed(failure) => outcome::failed(job, failure, paid),
     };
-    (outcome, first.map(|first| first - began))
+    Some(Ran { outcome, route: route.clone(), first: first.map(|first| first - began), tries, used })
 }
 
-/// One try. Dropping it drops the provider's connection; what had come stays in `reply`.
-async fn attempt(
-    clock: &dyn Clock,
-    request: &Request<'_>,
-    provider: &Provider,
-    viewers: &mut Viewers<'_>,
-    reply: &mut Reply,
-    first: &mut Option<Instant>,
-) -> End {
-    let (send, mut deltas) = mpsc::channel(DELTAS_MAX);
-    let mut call = pin!(provider.call(request, &send, clock));
-    let ended = loop {
-        tokio::select! {
-            // Deltas before the end, so that none is left behind.
-            biased;
-            Some(more) = deltas.recv() => {
-                if let Err(failure) = take(&more, viewers, reply, first).await {
-                    return End::Failed(failure);
+struct Call<'a> {
+    around: Around<'a>,
+    job: &'a Job,
+    routes: &'a Routes,
+    /// What a try is thought to take.
+    tokens: u64,
+    began: Instant,
+    until: Instant,
+}
+
+impl<'a> Call<'a> {
+    /// Asks one way after another, until one answers, something was shown, or no way is left.
+    async fn tries(&self, so_far: &mut Progress<'a>, viewers: &mut Viewers<'_>) -> End {
+        let (mut ways, mut number) = (&self.routes.ways, 0);
+        let mut plan = Plan::new(ways.len(), spread(self.job));
+        loop {
+            let Some(route) = ways.get(number) else {
+                return End::Failed(Failure::new(FailureKind::Unreachable, "no way"));
+            };
+            so_far.route = route;
+            let failure = match self.leave(route).await {
+                Err(failure) => failure,
+                Ok(leave) => {
+                    let ended = self.attempt(so_far, viewers).await;
+                    let took = so_far.reply.usage.map_or(self.tokens, |usage| usage.total());
+                    self.around.limits.correct(&route.provider, route.rates, self.tokens, took).await;
+                    match ended {
+                        Ok(()) => {
+                            leave.succeeded();
+                            return End::Complete;
+                        }
+                        Err(failure) => {
+                            leave.failed(failure.kind);
+                            failure
+                        }
+                    }
                 }
+            };
+            if !so_far.reply.is_empty() {
+                return End::Failed(failure);
             }
-            ended = &mut call => break ended,
-            () = due(viewers.due()) => viewers.flush().await,
-        }
-    };
-    while let Ok(more) = deltas.try_recv() {
-        if let Err(failure) = take(&more, viewers, reply, first).await {
-            return End::Failed(failure);
+            let longer = &self.routes.too_long;
+            let next =
+                if failure.kind == FailureKind::ContextLength && !longer.is_empty() && !std::ptr::eq(ways, longer) {
+                    ways = longer;
+                    plan.again(ways.len());
+                    Next::Ask { route: 0, after: Duration::ZERO }
+                } else {
+                    let now = Instant::now();
+                    plan.next(&failure, number, so_far.asked, now - self.began, self.until - now)
+                };
+            let Next::Ask { route: next, after } = next else { return End::Failed(failure) };
+            self.tell(route, &failure, after);
+            so_far.write_off(self.job.bytes);
+            number = next;
+            sleep(after).await;
         }
     }
-    match ended {
-        Ok(()) => End::Complete,
-        Err(failure) => End::Failed(failure),
+
+    /// Leave to ask: the model is thought to be well, and its provider's rate allows it.
+    async fn leave(&self, route: &Route) -> Result<Leave, Failure> {
+        let Route { provider, upstream, rates, .. } = route;
+        let leave = self.around.breakers.admit(provider, upstream).map_err(|wait| {
+            let message =
+                format!("{upstream} of the provider {provider} failed again and again and is left alone for a while");
+            Failure { retry_after: Some(wait), ..Failure::new(FailureKind::Overloaded, message) }
+        })?;
+        let turn = self.around.limits.turn(provider, *rates, self.tokens, WAIT_MAX).await;
+        let wait = turn.map_err(|error| {
+            Failure::new(FailureKind::Unreachable, format!("the limits that gateways share cannot be read: {error}"))
+        })??;
+        sleep(wait).await;
+        Ok(leave)
+    }
+
+    /// One request. Dropping it drops the provider's connection; what had come stays in `so_far`.
+    async fn attempt(&self, so_far: &mut Progress<'a>, viewers: &mut Viewers<'_>) -> Result<(), Failure> {
+        so_far.asked = true;
+        so_far.tries += 1;
+        let request = Request {
+            item: &self.job.item,
+            upstream: &so_far.route.upstream,
+            traceparent: telemetry::trace::current().or_else(|| self.job.traceparent.clone()),
+        };
+        let (send, mut deltas) = mpsc::channel(DELTAS_MAX);
+        let mut call = pin!(so_far.route.client.call(&request, &send, self.around.clock));
+        let ended = loop {
+            tokio::select! {
+                // Deltas before the end, so that none is left behind.
+                biased;
+                Some(more) = deltas.recv() => so_far.take(&more, viewers).await?,
+                ended = &mut call => break ended,
+                () = due(viewers.due()) => viewers.flush().await,
+            }
+        };
+        while let Ok(more) = deltas.try_recv() {
+            so_far.take(&more, viewers).await?;
+        }
+        ended
+    }
+
+    fn tell(&self, route: &Route, failure: &Failure, after: Duration) {
+        let (code, Route { provider, upstream, .. }) = (failure.kind.code(), route);
+        telemetry::metric::model_retry(provider, upstream, code.as_str());
+        tracing::info!(
+            session = %self.job.key, call = %self.job.call, provider, model = upstream, %code,
+            after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX), "model call is made again"
+        );
     }
 }
 
-async fn take(
-    deltas: &[Delta],
-    viewers: &mut Viewers<'_>,
-    reply: &mut Reply,
-    first: &mut Option<Instant>,
-) -> Result<(), Failure> {
-    for delta in deltas {
-        reply.add(delta)?;
-        first.get_or_insert_with(Instant::now);
+impl Progress<'_> {
+    async fn take(&mut self, deltas: &[Delta], viewers: &mut Viewers<'_>) -> Result<(), Failure> {
+        for delta in deltas {
+            self.reply.add(delta)?;
+            self.first.get_or_insert_with(Instant::now);
+        }
+        viewers.show(deltas).await;
+        Ok(())
     }
-    viewers.show(deltas).await;
-    Ok(())
+
+    /// A try is over of which nothing was shown; what it took is kept.
+    fn write_off(&mut self, request_bytes: usize) {
+        let reply = std::mem::take(&mut self.reply);
+        if std::mem::take(&mut self.asked) {
+            let usage = reply.usage_of_failed(request_bytes);
+            let usd = outcome::cost(usage, self.route.prices);
+            self.before += Amount::new(usd, usage.total());
+            self.before_usd += usd;
+        }
+    }
+}
+
+/// From 0 to below 1, another one for each call: derived, not rolled, so that a simulation repeats.
+fn spread(job: &Job) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    (job.key.session.as_str(), job.call.to_string(), &job.attempt).hash(&mut hasher);
+    f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }
 
 /// Never, where nothing is due.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use contract::model::{FailureKind, Streaming};
@@ -17,6 +17,7 @@ use crate::adapter::{Family, classify};
 use crate::failure::Failure;
 use crate::provider::Request;
 use crate::reply::Delta;
+use crate::resolve::{self, PublicOnly};
 use service::clock::Clock;
 
 /// Bytes of an error's body that are read.
@@ -101,7 +102,9 @@ impl Client {
         if let Some(client) = clients.get(&connect) {
             return Ok(client.clone());
         }
-        let client = build(Duration::from_secs(connect))
+        let base = self.entry.base_url.as_deref().unwrap_or_default();
+        let private = self.entry.private_network || resolve::says_so(base);
+        let client = build(Duration::from_secs(connect), private)
             .map_err(|error| Failure::new(FailureKind::BadRequest, format!("no HTTP client: {}", root(&error))))?;
         clients.insert(connect, client.clone());
         Ok(client)
@@ -110,10 +113,12 @@ impl Client {
 
 /// Traffic goes where the operator said: neither to a proxy of the environment nor after a redirect, which would take
 /// the transcript and the key along.
-fn build(connect: Duration) -> Result<reqwest::Client, reqwest::Error> {
+fn build(connect: Duration, private: bool) -> Result<reqwest::Client, reqwest::Error> {
     // It fails where the process has a provider already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
+    let builder = reqwest::Client::builder();
+    let builder = if private { builder } else { builder.dns_resolver(Arc::new(PublicOnly)) };
+    builder
         .no_proxy()
         .redirect(redirect::Policy::none())
         .connect_timeout(connect)

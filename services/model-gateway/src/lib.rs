@@ -4,16 +4,20 @@
 //! the reply to viewers while it grows, and reports the whole as one input of the session.
 
 pub mod adapter;
+pub mod breaker;
 pub mod call;
 pub mod chunks;
 pub mod failure;
 pub mod gate;
 pub mod http;
 pub mod job;
+pub mod limits;
 pub mod observe;
 pub mod outcome;
 pub mod provider;
 pub mod reply;
+pub mod resolve;
+pub mod retry;
 pub mod running;
 pub mod scripted;
 pub mod sse;
@@ -32,6 +36,7 @@ use service::health::Readiness;
 use service::reload::Reload;
 use service::tasks::Tasks;
 
+use breaker::Breakers;
 pub use provider::Providers;
 pub use service::clock::{Clock, SystemClock};
 
@@ -86,7 +91,9 @@ impl Gateway {
         let (tasks, running) = (Tasks::new(), running::Running::default());
         tasks.spawn("cancels", running.clone().follow(bus.clone(), tasks.token()));
         tasks.spawn("files", providers.clone().follow(tasks.token()));
-        let calls = worker::Calls { bus: bus.clone(), providers, clock, running };
+        let limits = limits::Limits::start(&bus, &clock, &uuid::Uuid::now_v7().simple().to_string(), &tasks);
+        let calls =
+            worker::Calls { bus: bus.clone(), providers, clock, running, limits, breakers: Breakers::default() };
         let worker = Worker::start(bus, Queue::Model, config.concurrency, Arc::new(calls));
         readiness.set(true);
         Self { worker, tasks, readiness }

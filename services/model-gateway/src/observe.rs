@@ -8,7 +8,8 @@ use telemetry::{metric, span};
 use tracing::Span;
 
 use crate::job::Job;
-use crate::outcome::{Asked, Outcome};
+use crate::outcome::Outcome;
+use crate::provider::Route;
 
 /// What was seen of a call from outside.
 #[derive(Debug, Clone, Copy)]
@@ -19,16 +20,18 @@ pub struct Seen {
     pub first: Option<Duration>,
     /// From the request to the end.
     pub took: Duration,
+    /// Requests that were made.
+    pub tries: u32,
 }
 
 /// Tells of a call that was made.
-pub fn tell(span: &Span, job: &Job, asked: Asked<'_>, outcome: &Outcome, seen: &Seen) {
-    let Seen { chunks, first, took } = *seen;
+pub fn tell(span: &Span, job: &Job, route: &Route, outcome: &Outcome, seen: &Seen) {
+    let Seen { chunks, first, took, tries } = *seen;
+    let Route { provider, upstream, .. } = route;
     if let Some(first) = first {
-        metric::first_chunk(asked.provider, asked.upstream, first);
+        metric::first_chunk(provider, upstream, first);
     }
-    let Asked { provider, upstream, .. } = asked;
-    let (usage, code) = match outcome {
+    let (usage, cost, code) = match outcome {
         Outcome::Finished(finished) => {
             let Usage { input, output, cached, reasoning } = finished.usage;
             span::replied(
@@ -45,20 +48,21 @@ pub fn tell(span: &Span, job: &Job, asked: Asked<'_>, outcome: &Outcome, seen: &
                     cost_usd: finished.cost_usd,
                 },
             );
-            (finished.usage, None)
+            (finished.usage, finished.cost_usd, None)
         }
         Outcome::Failed(failed) => {
             let code = failed.kind.code();
             span::failed(span, code.as_str());
             tracing::warn!(session = %job.key, call = %job.call, provider, model = upstream, %code, "model call failed");
-            (failed.usage, Some(code))
+            (failed.usage, failed.cost_usd, Some(code))
         }
     };
     metric::chat(provider, upstream, took, code.as_ref().map(contract::ErrorCode::as_str));
+    metric::model_cost(provider, upstream, cost);
     metric::tokens(upstream, usage.input, usage.output, usage.cached, usage.reasoning);
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::info!(
-        session = %job.key, call = %job.call, provider, model = upstream, ms, chunks,
+        session = %job.key, call = %job.call, provider, model = upstream, ms, tries, chunks,
         input = usage.input, output = usage.output, "model call"
     );
 }

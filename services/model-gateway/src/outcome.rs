@@ -9,6 +9,7 @@ use service::models::Prices;
 
 use crate::failure::Failure;
 use crate::job::Job;
+use crate::provider::Route;
 use crate::reply::Reply;
 
 /// The one result of an attempt.
@@ -51,27 +52,23 @@ impl Outcome {
     }
 }
 
-/// Who was asked, and what it costs.
-#[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
-    /// The provider's name.
-    pub provider: &'a str,
-    /// The model in the provider's words.
-    pub upstream: &'a str,
-    /// The protocol whose parts are kept for the next request.
-    pub family: Option<&'static str>,
-    /// Its prices, where they are known.
-    pub prices: Option<Prices>,
+/// What a call took. The usage is that of its last try, by which the loop knows how long the transcript is; the money is
+/// that of all.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Paid {
+    /// Tokens.
+    pub usage: Usage,
+    /// US dollars.
+    pub usd: f64,
 }
 
 /// A whole reply.
-pub fn finished(job: &Job, asked: Asked<'_>, reply: Reply, took: Duration) -> Outcome {
-    let usage = reply.usage_or_estimate(job.bytes);
+pub fn finished(job: &Job, route: &Route, reply: Reply, paid: Paid, took: Duration) -> Outcome {
     let tool_calls = reply.calls();
     // Kept under the name by which it was asked for, and will be again.
-    let kept = asked.family.filter(|_| !reply.replay.is_empty()).map(|family| Replay {
+    let kept = route.client.family().filter(|_| !reply.replay.is_empty()).map(|family| Replay {
         family: family.to_owned(),
-        model: asked.upstream.to_owned(),
+        model: route.upstream.clone(),
         parts: reply.replay,
     });
     let (finish_reason, raw_finish_reason) = reply.finish.unwrap_or((FinishReason::Other, String::new()));
@@ -82,19 +79,19 @@ pub fn finished(job: &Job, asked: Asked<'_>, reply: Reply, took: Duration) -> Ou
         tool_calls,
         finish_reason,
         raw_finish_reason,
-        usage,
-        cost_usd: cost(usage, asked.prices),
-        provider: asked.provider.to_owned(),
-        model: if reply.model.is_empty() { asked.upstream.to_owned() } else { reply.model },
+        usage: paid.usage,
+        cost_usd: paid.usd,
+        provider: route.provider.clone(),
+        model: if reply.model.is_empty() { route.upstream.clone() } else { reply.model },
         latency_ms: millis(took),
         replay: kept,
     }))
 }
 
 /// What had come when the call was cancelled. Tool calls are left out: none of them is known to be whole.
-pub fn cancelled(job: &Job, asked: Asked<'_>, mut reply: Reply, took: Duration) -> Outcome {
+pub fn cancelled(job: &Job, route: &Route, mut reply: Reply, paid: Paid, took: Duration) -> Outcome {
     reply.finish = Some((FinishReason::Cancelled, String::new()));
-    match finished(job, asked, reply, took) {
+    match finished(job, route, reply, paid, took) {
         Outcome::Finished(mut finished) => {
             finished.tool_calls.clear();
             finished.replay = None;
@@ -105,24 +102,20 @@ pub fn cancelled(job: &Job, asked: Asked<'_>, mut reply: Reply, took: Duration) 
 }
 
 /// A failure; what came of the reply before it was paid for all the same.
-pub fn failed(job: &Job, asked: Asked<'_>, failure: Failure, reply: &Reply) -> Outcome {
-    let usage = match reply.usage {
-        Some(usage) => usage,
-        None if reply.is_empty() => Usage::default(),
-        None => reply.usage_or_estimate(job.bytes),
-    };
+pub fn failed(job: &Job, failure: Failure, paid: Paid) -> Outcome {
     Outcome::Failed(ModelFailed {
         meta: job.result_meta(),
         kind: failure.kind,
         retry_after_ms: failure.retry_after.map(millis),
         message: failure.message,
-        usage,
-        cost_usd: cost(usage, asked.prices),
+        usage: paid.usage,
+        cost_usd: paid.usd,
     })
 }
 
+/// What tokens cost in US dollars; nothing where prices are not known.
 #[allow(clippy::cast_precision_loss)] // Money in floating point is a report, not an account.
-fn cost(usage: Usage, prices: Option<Prices>) -> f64 {
+pub fn cost(usage: Usage, prices: Option<Prices>) -> f64 {
     let Some(prices) = prices else { return 0.0 };
     let cached = usage.cached.min(usage.input);
     let fresh = usage.input - cached;

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use contract::TenantId;
 use contract::model::{FailureKind, ModelItem};
+use contract::settings::ModelSettings;
 use service::ConfigError;
 use service::health::Readiness;
-use service::models::{self, ModelsFile, Resolved};
+use service::models::{self, Alternative, Budget, ModelsFile, Prices, Rates, Resolved};
 use service::paths::{Paths, TextFile};
 use service::reload::Reload;
 use tokio::sync::mpsc;
@@ -116,11 +118,64 @@ impl Providers {
         self.models.resolve(model).is_ok()
     }
 
-    /// Finds a model and who serves it; an unknown one is the request's mistake.
-    pub fn resolve(&self, model: &str) -> Result<(Resolved, &Provider), Failure> {
+    /// What a tenant's agent may spend.
+    pub fn budgets(&self, tenant: &TenantId, agent: &str) -> Vec<&Budget> {
+        self.models.budgets_of(tenant, agent)
+    }
+
+    /// Finds a model and the ways to it; an unknown one is the request's mistake.
+    pub fn routes(&self, model: &str) -> Result<Routes, Failure> {
         let bad = |message: String| Failure::new(FailureKind::BadRequest, message);
         let resolved = self.models.resolve(model).map_err(|unknown| bad(unknown.to_string()))?;
-        let provider = self.by_name.get(&resolved.provider);
-        provider.map(|provider| (resolved, provider.as_ref())).ok_or_else(|| bad(format!("no provider for {model:?}")))
+        let ways = self.ways(&resolved);
+        if ways.is_empty() {
+            return Err(bad(format!("no provider for {model:?}")));
+        }
+        let too_long = resolved.entry.context_fallback.as_deref().and_then(|id| self.models.resolve(id).ok());
+        let too_long = too_long.map(|longer| self.ways(&longer)).unwrap_or_default();
+        Ok(Routes { id: resolved.id, settings: resolved.entry.settings, ways, too_long })
     }
+
+    /// The model's provider, then those that serve it as well.
+    fn ways(&self, model: &Resolved) -> Vec<Route> {
+        let first = Alternative { provider: model.provider.clone(), model: None, prices: None };
+        let ways = std::iter::once(&first).chain(&model.entry.alternatives).filter_map(|way| {
+            Some(Route {
+                provider: way.provider.clone(),
+                upstream: way.model.clone().unwrap_or_else(|| model.upstream.clone()),
+                prices: way.prices.or(model.entry.prices),
+                rates: self.models.providers.get(&way.provider)?.limits,
+                client: self.by_name.get(&way.provider)?.clone(),
+            })
+        });
+        ways.collect()
+    }
+}
+
+/// One way to a model.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// The provider's name.
+    pub provider: String,
+    /// The model in the provider's words.
+    pub upstream: String,
+    /// What it costs there, where that is known.
+    pub prices: Option<Prices>,
+    /// How much may be asked there.
+    pub rates: Rates,
+    /// The provider.
+    pub client: Arc<Provider>,
+}
+
+/// A model, and the ways to it.
+#[derive(Debug, Clone)]
+pub struct Routes {
+    /// The model's id, as it was asked for.
+    pub id: String,
+    /// What is known of it.
+    pub settings: ModelSettings,
+    /// The preferred way first; never empty.
+    pub ways: Vec<Route>,
+    /// The ways to the model that is asked where a request is too long for this one.
+    pub too_long: Vec<Route>,
 }

@@ -123,6 +123,15 @@ impl Reply {
         })
     }
 
+    /// What a request took that failed: nothing, where neither the provider says so nor anything came.
+    pub fn usage_of_failed(&self, request_bytes: usize) -> Usage {
+        match self.usage {
+            Some(usage) => usage,
+            None if self.is_empty() => Usage::default(),
+            None => self.usage_or_estimate(request_bytes),
+        }
+    }
+
     fn add_call(&mut self, delta: &CallDelta) -> Result<(), Failure> {
         self.grow(&delta.arguments)?;
         self.grow(delta.name.as_deref().unwrap_or_default())?;
@@ -152,8 +161,9 @@ impl Reply {
     }
 }
 
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // An estimate.
-fn tokens(bytes: usize) -> u64 {
+/// Tokens of so many bytes: an estimate.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub fn tokens(bytes: usize) -> u64 {
     (bytes as f64 / BYTES_PER_TOKEN).ceil() as u64
 }
 

@@ -15,13 +15,15 @@ use contract::subject::{self, ItemSubject, SessionKey};
 use futures::FutureExt;
 use tracing::Instrument;
 
-use crate::call;
+use crate::breaker::Breakers;
+use crate::call::{self, Around};
 use crate::failure::Failure;
 use crate::gate;
 use crate::job::{Job, result_id};
+use crate::limits::Limits;
 use crate::observe::{self, Seen};
-use crate::outcome::{Asked, Outcome};
-use crate::provider::Providers;
+use crate::outcome::Outcome;
+use crate::provider::{Providers, Routes};
 use crate::running::Running;
 use crate::viewers::{Shared, Viewers};
 use service::clock::Clock;
@@ -42,6 +44,10 @@ pub struct Calls {
     pub clock: Arc<dyn Clock>,
     /// What runs here.
     pub running: Running,
+    /// What all gateways share.
+    pub limits: Limits,
+    /// Which models are left alone.
+    pub breakers: Breakers,
 }
 
 #[async_trait]
@@ -69,18 +75,18 @@ impl Calls {
             return Ok(reject("the item's ids are not those of its subject"));
         }
         if let Some(settle) = self.not_now(delivery, &job).await? {
-            return Ok(settle);
+            return self.leave(delivery, &job, settle).await;
         }
         if delivery.may_have_been_held() {
             if self.bus.call_is_held(&job.key, &job.call.call).await? {
                 return Ok(Settle::Retry(HELD_PAUSE));
             }
             if gate::is_answered(&self.bus, &job).await? {
-                return Ok(Settle::Done);
+                return self.leave(delivery, &job, Settle::Done).await;
             }
             // That took a while: the log is asked again.
             if let Some(settle) = self.not_now(delivery, &job).await? {
-                return Ok(settle);
+                return self.leave(delivery, &job, settle).await;
             }
         }
         // Whoever asks is told that the call is held until its result is stored: one that cannot be stored yet was paid for.
@@ -110,40 +116,48 @@ impl Calls {
             // The composer may have read a new model a moment before us.
             providers = self.providers.fresh().await;
         }
-        let (resolved, provider) = match providers.resolve(&job.item.model) {
-            Ok(found) => found,
+        let routes = match providers.routes(&job.item.model) {
+            Ok(routes) => routes,
             Err(failure) => return Ok(refused(failure.kind, &failure.message)),
-        };
-        let asked = Asked {
-            provider: &resolved.provider,
-            upstream: &resolved.upstream,
-            family: provider.family(),
-            prices: resolved.entry.prices,
         };
         let entry = self.running.enter(&job.key, &job.call);
         let view = Shared::new(job);
         let late = view.clone();
         // A guard: whoever asks is answered as long as it lives.
         let _viewed = self.bus.serve_view(&job.key, move || Some(late.get())).await?;
-        let (session, call) = (job.key.session.as_str(), job.call.call.as_str());
-        let span = telemetry::span::chat(session, call, &job.attempt, &resolved.id, asked.provider);
-        if let Some(traceparent) = &job.traceparent {
-            telemetry::trace::set_parent(&span, traceparent);
-        }
-        let began = tokio::time::Instant::now();
+        let budgets = providers.budgets(&job.key.tenant, &job.meta().agent);
+        let may_cost = call::estimate(job, &routes);
+        let reservation = match self.limits.reserve(job, &budgets, may_cost, self.clock.now()).await? {
+            Ok(reservation) => reservation,
+            Err(failure) => return Ok(Outcome::refused(job.result_meta(), failure)),
+        };
         let mut viewers = Viewers::new(&self.bus, &*self.clock, job, view);
-        let run = call::run(&self.bus, &*self.clock, job, asked, provider, &entry, &mut viewers);
+        let around = Around { bus: &self.bus, clock: &*self.clock, limits: &self.limits, breakers: &self.breakers };
+        let span = chat_span(job, &routes);
+        let began = tokio::time::Instant::now();
+        let run = call::run(around, job, &routes, &entry, &mut viewers);
         let ran = AssertUnwindSafe(run.instrument(span.clone())).catch_unwind().await;
-        let (outcome, first) = if let Ok(ran) = ran {
-            ran
-        } else {
+        let Ok(Some(ran)) = ran else {
             tracing::error!(session = %job.key, call = %job.call, "the adapter panicked");
             viewers.end().await;
-            (refused(FailureKind::BadRequest, "the adapter panicked: this is a bug of ailoop"), None)
+            self.limits.settle(&reservation, may_cost).await;
+            return Ok(refused(FailureKind::BadRequest, "the adapter panicked: this is a bug of ailoop"));
         };
-        let seen = Seen { chunks: viewers.sent(), first, took: began.elapsed() };
-        observe::tell(&span, job, asked, &outcome, &seen);
-        Ok(outcome)
+        // Before anybody is told of the result: a gateway that dies in between makes the call again, and pays again.
+        self.limits.settle(&reservation, ran.used).await;
+        let seen = Seen { chunks: viewers.sent(), first: ran.first, took: began.elapsed(), tries: ran.tries };
+        observe::tell(&span, job, &ran.route, &ran.outcome, &seen);
+        Ok(ran.outcome)
+    }
+
+    /// What is left to do about a call that must not start now. One that ran at a gateway that died is not made again: what
+    /// that one had reserved is booked.
+    async fn leave(&self, delivery: &Delivery, job: &Job, settle: Settle) -> Result<Settle, BusError> {
+        if delivery.delivered > 1 && matches!(settle, Settle::Done) {
+            let providers = self.providers.get();
+            self.limits.forfeit(job, &providers.budgets(&job.key.tenant, &job.meta().agent)).await?;
+        }
+        Ok(settle)
     }
 
     /// Sends the result before the item is acknowledged. A bus that is away for a while must not cost a second call,
@@ -210,4 +224,14 @@ impl Calls {
 
 fn reject(reason: &str) -> Settle {
     Settle::Reject { code: ErrorCode::BadRequest, reason: reason.to_owned() }
+}
+
+fn chat_span(job: &Job, routes: &Routes) -> tracing::Span {
+    let (session, call) = (job.key.session.as_str(), job.call.call.as_str());
+    let provider = routes.ways.first().map_or("", |way| way.provider.as_str());
+    let span = telemetry::span::chat(session, call, &job.attempt, &routes.id, provider);
+    if let Some(traceparent) = &job.traceparent {
+        telemetry::trace::set_parent(&span, traceparent);
+    }
+    span
 }

@@ -50,7 +50,7 @@ fn providers(url: &str, more: &str) -> Providers {
 }
 
 async fn call(providers: &Providers, item: &ModelItem) -> Result<Reply, Failure> {
-    let (_, provider) = providers.resolve(&item.model).unwrap();
+    let provider = providers.routes(&item.model).unwrap().ways.remove(0).client;
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
     let traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
     let request = Request { item, upstream: "up-1", traceparent };

@@ -75,6 +75,12 @@ pub(super) enum Act {
     Get {
         key: u8,
     },
+    /// Over the entry that is there, or over another revision of it.
+    Update {
+        key: u8,
+        value: u8,
+        stale: bool,
+    },
     Delete {
         key: u8,
     },
@@ -118,6 +124,7 @@ impl Act {
             Self::Put { .. } => "kv_put",
             Self::Create { .. } => "kv_create",
             Self::Get { .. } => "kv_get",
+            Self::Update { .. } => "kv_update",
             Self::Delete { .. } => "kv_delete",
             Self::List => "kv_list",
             Self::Store { .. } => "put_object",
@@ -228,6 +235,7 @@ fn any_acts() -> impl Strategy<Value = Act> {
         1 => (0..3_u8, any::<u8>()).prop_map(|(key, value)| Act::Put { key, value }),
         1 => (0..3_u8, any::<u8>()).prop_map(|(key, value)| Act::Create { key, value }),
         1 => (0..3_u8).prop_map(|key| Act::Get { key }),
+        1 => (0..3_u8, any::<u8>(), any::<bool>()).prop_map(|(key, value, stale)| Act::Update { key, value, stale }),
         1 => (0..3_u8).prop_map(|key| Act::Delete { key }),
         1 => Just(Act::List),
         1 => (0..2_u8).prop_map(|name| Act::Store { name }),

@@ -179,6 +179,14 @@ impl Side {
                 format!("{}", bus.kv_create(Bucket::Sessions, &format!("t.k{key}"), vec![*value].into()).await?)
             }
             Act::Get { key } => format!("{:?}", bus.kv_get(Bucket::Sessions, &format!("t.k{key}")).await?),
+            Act::Update { key, value, stale } => {
+                let key = format!("t.k{key}");
+                let found = bus.kv_entry(Bucket::Sessions, &key).await?;
+                // Where there is none, any revision is a wrong one.
+                let revision = found.as_ref().map_or(1, |(revision, _)| *revision) - u64::from(*stale);
+                let updated = bus.kv_update(Bucket::Sessions, &key, vec![*value].into(), revision).await?;
+                format!("{:?} {updated}", found.map(|(_, value)| value))
+            }
             Act::Delete { key } => {
                 bus.kv_delete(Bucket::Sessions, &format!("t.k{key}")).await?;
                 "deleted".to_owned()

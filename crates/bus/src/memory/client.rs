@@ -288,7 +288,7 @@ impl Transport for Client {
         fits(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvPut, key, |_| {
             let entry = Aged::new(value, life.or(bucket.max_age()));
-            self.shared.server.lock().entries.insert((bucket, key.to_owned()), entry);
+            self.shared.server.lock().enter((bucket, key.to_owned()), entry);
             Ok(())
         })
         .await
@@ -297,11 +297,10 @@ impl Transport for Client {
     async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
         fits(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvCreate, key, |_| {
-            let name = (bucket, key.to_owned());
             let mut state = self.shared.server.lock();
-            let free = !state.entries.get(&name).is_some_and(Aged::alive);
+            let free = state.entry(bucket, key).is_none();
             if free {
-                state.entries.insert(name, Aged::new(value, bucket.max_age()));
+                state.enter((bucket, key.to_owned()), Aged::new(value, bucket.max_age()));
             }
             Ok(free)
         })
@@ -310,9 +309,28 @@ impl Transport for Client {
 
     async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
         self.run(Action::KvGet, key, |_| {
+            Ok(self.shared.server.lock().entry(bucket, key).map(|entry| entry.aged.value.clone()))
+        })
+        .await
+    }
+
+    async fn kv_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError> {
+        self.run(Action::KvGet, key, |_| {
             let state = self.shared.server.lock();
-            let found = state.entries.get(&(bucket, key.to_owned())).filter(|entry| entry.alive());
-            Ok(found.map(|entry| entry.value.clone()))
+            Ok(state.entry(bucket, key).map(|entry| (entry.revision, entry.aged.value.clone())))
+        })
+        .await
+    }
+
+    async fn kv_update(&self, bucket: Bucket, key: &str, value: Bytes, revision: u64) -> Result<bool, BusError> {
+        fits(&value, PAYLOAD_BYTES_MAX)?;
+        self.run(Action::KvUpdate, key, |_| {
+            let mut state = self.shared.server.lock();
+            let same = state.entry(bucket, key).is_some_and(|entry| entry.revision == revision);
+            if same {
+                state.enter((bucket, key.to_owned()), Aged::new(value, bucket.max_age()));
+            }
+            Ok(same)
         })
         .await
     }
@@ -331,8 +349,8 @@ impl Transport for Client {
             let found = state
                 .entries
                 .iter()
-                .filter(|((of, key), entry)| *of == bucket && matches(filter, key) && entry.alive());
-            Ok(found.map(|((_, key), entry)| (key.clone(), entry.value.clone())).collect())
+                .filter(|((of, key), entry)| *of == bucket && matches(filter, key) && entry.aged.alive());
+            Ok(found.map(|((_, key), entry)| (key.clone(), entry.aged.value.clone())).collect())
         })
         .await
     }

@@ -34,6 +34,7 @@ pub enum Action {
     KvPut,
     KvCreate,
     KvGet,
+    KvUpdate,
     KvDelete,
     KvList,
     PutObject,

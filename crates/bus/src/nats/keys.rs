@@ -66,9 +66,20 @@ impl Nats {
         Ok(false)
     }
 
-    pub(super) async fn key_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
+    pub(super) async fn key_update(
+        &self,
+        bucket: Bucket,
+        key: &str,
+        value: Bytes,
+        revision: u64,
+    ) -> Result<bool, BusError> {
+        let appended = self.js_append(&subject(bucket, key), Some(revision), Headers::new(), value).await?;
+        Ok(matches!(appended, Appended::Stored(_)))
+    }
+
+    pub(super) async fn key_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError> {
         let found = self.leader_last(&stream(bucket), &subject(bucket, key)).await?;
-        Ok(found.filter(|found| !is_deleted(found)).map(|found| found.payload))
+        Ok(found.filter(|found| !is_deleted(found)).map(|found| (found.seq, found.payload)))
     }
 
     pub(super) async fn key_list(&self, bucket: Bucket, filter: &str) -> Result<Vec<(String, Bytes)>, BusError> {

@@ -88,6 +88,8 @@ fn gateway() -> User {
         .publish(STREAMED.map(|topic| text(&every::event(topic))))
         // An item of a paused session is laid aside: stored anew, before its deliveries are used up.
         .publish([text(&every::model_item()), purge(Stream::Model)])
+        // Rates and budgets, which all gateways share.
+        .publish([keys_get(Bucket::Limits), keys_put(Bucket::Limits)])
         .subscribe([text(&every::view())])
         .answers()
         .user("gateway", "Runs model calls.")

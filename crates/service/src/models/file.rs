@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use contract::limits::FALLBACKS_MAX;
+use contract::limits::{ALTERNATIVES_MAX, BUDGETS_MAX, FALLBACKS_MAX};
 use contract::settings::ModelSettings;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_saphyr::{Location, Spanned};
 
-use super::{ModelEntry, ModelsFile, Prices, ProviderEntry, ProviderKind, Quirk};
+use super::budget::{self, BudgetShape};
+use super::{Alternative, ModelEntry, ModelsFile, Prices, ProviderEntry, ProviderKind, Quirk, Rates};
 use crate::config::ConfigError;
 use crate::continuation::ContinuationEntry;
 use crate::paths::TextFile;
@@ -27,6 +28,9 @@ struct FileShape {
     providers: BTreeMap<String, ProviderShape>,
     /// What is known of models. A key also stands for the ids that begin with it.
     models: BTreeMap<String, ModelShape>,
+    /// What tenants and agents may spend. Of several that fit, the most particular one of each period counts.
+    #[schemars(with = "Vec<BudgetShape>", length(max = BUDGETS_MAX))]
+    budgets: Vec<Spanned<BudgetShape>>,
 }
 
 /// Who serves models.
@@ -60,6 +64,13 @@ struct ProviderShape {
     #[serde(default)]
     #[schemars(extend("uniqueItems" = true))]
     quirks: Vec<Quirk>,
+    /// How much may be asked of it with its key, all gateways together.
+    #[serde(default)]
+    limits: Rates,
+    /// Whether `base_url` names a host whose address is one of a private network. Where the address itself stands there, or
+    /// `localhost`, nothing need be said.
+    #[serde(default)]
+    private_network: bool,
     /// The script, below the configuration directory; needed by `scripted`.
     #[serde(default)]
     script: Option<String>,
@@ -101,6 +112,14 @@ struct ModelShape {
     /// What it costs.
     #[serde(default)]
     prices: Option<Prices>,
+    /// Where else the same model is served, in the order in which it is asked there when it cannot be had.
+    #[serde(default)]
+    #[schemars(with = "Vec<AlternativeShape>", length(max = ALTERNATIVES_MAX))]
+    alternatives: Vec<Spanned<AlternativeShape>>,
+    /// The id of the model that answers in its place when a request is too long for it.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    context_fallback: Option<Spanned<String>>,
     /// Ids of the models that take its place when it fails, in order; theirs are not followed.
     #[serde(default)]
     #[schemars(with = "Vec<String>", length(max = FALLBACKS_MAX), extend("uniqueItems" = true))]
@@ -108,6 +127,21 @@ struct ModelShape {
     /// How agents go on with it, where they do not say so themselves.
     #[serde(default)]
     continuation_config: ContinuationEntry,
+}
+
+/// The same model at another provider.
+#[derive(Deserialize, JsonSchema, Clone)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "alternative")]
+struct AlternativeShape {
+    /// Who serves it: a key of `providers`.
+    provider: String,
+    /// Its name in that provider's words; as at the first one where none is given.
+    #[serde(default)]
+    model: Option<String>,
+    /// What it costs there; as at the first one where none are given.
+    #[serde(default)]
+    prices: Option<Prices>,
 }
 
 /// What a kind of provider cannot do without, in a schema's words.
@@ -137,13 +171,24 @@ pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
             let message = format!("model {id} names the provider {:?}, which is not there", entry.provider.value);
             return Err(yaml::at(file, entry.provider.referenced, message));
         }
-        fallbacks.push((id.clone(), entry.fallbacks.clone()));
+        check_alternatives(file, &models, &id, &entry.alternatives)?;
+        fallbacks.push((id.clone(), entry.fallbacks.clone(), entry.context_fallback.clone()));
         let model = model(file, &id, entry, &mut models.warnings)?;
         models.models.insert(id, model);
     }
     // Only now is every model known.
-    for (id, list) in &fallbacks {
+    for (id, list, context) in &fallbacks {
         check_fallbacks(file, &models, id, list)?;
+        check_fallbacks(file, &models, id, context.as_slice())?;
+    }
+    models.budgets = budget::check(file, read.budgets)?;
+    if models.budgets.iter().any(|budget| budget.usd.is_some()) {
+        let unpriced = models.models.iter().filter(|(_, model)| model.prices.is_none());
+        let unpriced: Vec<&str> = unpriced.map(|(id, _)| id.as_str()).collect();
+        if !unpriced.is_empty() {
+            let list = unpriced.join(", ");
+            models.warnings.push(format!("budgets in US dollars do not count models without prices: {list}"));
+        }
     }
     if let Some(default) = read.default {
         models.resolve(&default.value).map_err(|unknown| yaml::at(file, default.referenced, unknown))?;
@@ -154,6 +199,9 @@ pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
 
 fn provider(file: &TextFile, name: &str, entry: ProviderShape) -> Result<ProviderEntry, ConfigError> {
     let refuse = |place: Location, message: &str| Err(yaml::at(file, place, format!("provider {name} {message}")));
+    if entry.limits.requests_per_minute == Some(0) || entry.limits.tokens_per_minute == Some(0) {
+        return refuse(entry.kind.referenced, "has a limit of 0 per minute: leave it out, or set at least 1");
+    }
     match entry.kind.value {
         ProviderKind::OpenaiChat | ProviderKind::OpenaiResponses | ProviderKind::Anthropic | ProviderKind::Gemini => {
             let url = entry.base_url.as_ref().map_or("", |url| url.value.as_str());
@@ -174,6 +222,8 @@ fn provider(file: &TextFile, name: &str, entry: ProviderShape) -> Result<Provide
         headers: entry.headers,
         query: entry.query,
         quirks: entry.quirks.into_iter().collect(),
+        limits: entry.limits,
+        private_network: entry.private_network,
         script: entry.script,
     })
 }
@@ -198,9 +248,38 @@ fn model(file: &TextFile, id: &str, entry: ModelShape, warnings: &mut Vec<String
         settings,
         prompt_variant: entry.prompt_variant,
         prices: entry.prices,
+        alternatives: entry.alternatives.into_iter().map(|other| other.value.into()).collect(),
+        context_fallback: entry.context_fallback.map(|id| id.value),
         fallbacks: entry.fallbacks.into_iter().map(|fallback| fallback.value).collect(),
         continuation: entry.continuation_config.check(file, warnings)?,
     })
+}
+
+impl From<AlternativeShape> for Alternative {
+    fn from(AlternativeShape { provider, model, prices }: AlternativeShape) -> Self {
+        Self { provider, model, prices }
+    }
+}
+
+/// Every alternative is at a provider that is there.
+fn check_alternatives(
+    file: &TextFile,
+    models: &ModelsFile,
+    id: &str,
+    list: &[Spanned<AlternativeShape>],
+) -> Result<(), ConfigError> {
+    for (index, other) in list.iter().enumerate() {
+        let provider = &other.value.provider;
+        if index >= ALTERNATIVES_MAX {
+            let message = format!("model {id} has {} alternatives; at most {ALTERNATIVES_MAX}", list.len());
+            return Err(yaml::at(file, other.referenced, message));
+        }
+        if !models.providers.contains_key(provider) {
+            let message = format!("model {id} names the provider {provider:?} as an alternative, which is not there");
+            return Err(yaml::at(file, other.referenced, message));
+        }
+    }
+    Ok(())
 }
 
 /// Every fallback is a model that can be found, another one, and named once.

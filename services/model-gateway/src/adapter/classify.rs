@@ -36,7 +36,9 @@ fn until(date: &str, now: u64) -> Option<Duration> {
 /// An answer whose status is not 2xx.
 pub fn status(status: u16, retry_after: Option<Duration>, body: &str) -> Failure {
     let value: Value = serde_json::from_str(body).unwrap_or(Value::Null);
-    let mut failure = of(status, &error_of(&value).unwrap_or_default());
+    // Google's errors may stand in a list, as its events do.
+    let value = value.get(0).unwrap_or(&value);
+    let mut failure = of(status, &error_of(value).unwrap_or_default());
     failure.retry_after = retry_after.or(failure.retry_after);
     failure
 }
@@ -119,6 +121,8 @@ fn of(status: u16, error: &WireError) -> Failure {
     };
     let kind = if says(CONTEXT) && !matches!(status, 401 | 403 | 429) {
         FailureKind::ContextLength
+    } else if says(AUTH) && status == 400 {
+        FailureKind::Auth
     } else if says(QUOTA) && matches!(status, 400 | 402 | 403 | 429 | 502) {
         FailureKind::Quota
     } else if says(REFUSED) && matches!(status, 400 | 403 | 422 | 451 | 502) {
@@ -135,8 +139,30 @@ fn of(status: u16, error: &WireError) -> Failure {
         text => format!("the provider answers with status {status}: {text}"),
     };
     let mut failure = Failure::new(kind, message);
-    failure.retry_after = error.wait;
+    failure.retry_after = error.wait.or_else(|| said(&error.message));
     failure
+}
+
+/// "Please try again in 1m2.5s", as some say in words alone.
+fn said(message: &str) -> Option<Duration> {
+    let (_, rest) = message.split_once("try again in ")?;
+    let mut rest = rest.split_whitespace().next()?.trim_end_matches(['.', ',']);
+    let mut wait = Duration::ZERO;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, unit) = rest.split_at(end);
+        let length = unit.find(|c: char| c.is_ascii_digit()).unwrap_or(unit.len());
+        let unit = match &unit[..length] {
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            _ => return None,
+        };
+        wait += seconds(number, unit)?;
+        rest = &rest[end + length..];
+    }
+    Some(wait.min(RETRY_AFTER_MAX))
 }
 
 const CONTEXT: &[&str] = &[
@@ -151,6 +177,7 @@ const CONTEXT: &[&str] = &[
     "too many input tokens",
     "exceeds the maximum number of tokens",
 ];
+const AUTH: &[&str] = &["api key not valid", "api_key_invalid", "invalid api key", "incorrect api key"];
 const QUOTA: &[&str] = &["insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance"];
 const REFUSED: &[&str] = &["content_filter", "content_policy", "moderation", "flagged"];
 const RATE: &[&str] = &["rate_limit", "rate limit"];

@@ -1,5 +1,7 @@
 //! Plays one step of a script as a streamed reply.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use contract::limits::TOOL_CALLS_PER_REPLY_MAX;
@@ -10,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::context::Context;
-use super::script::{Arguments, Call, Script, Step, environment, is_template};
+use super::script::{Arguments, Call, Fail, Script, Step, environment, is_template};
 use crate::failure::Failure;
 use crate::reply::{CallDelta, Delta};
 
@@ -22,18 +24,22 @@ pub const SIGNAL: &str = "continuation";
 pub struct Player {
     script: Script,
     environment: Environment<'static>,
+    /// How often each step has failed.
+    failed: Arc<[AtomicU32]>,
 }
 
 impl Player {
     /// A player of a script.
     pub fn new(script: Script) -> Self {
-        Self { script, environment: environment() }
+        let failed = script.steps.iter().map(|_| AtomicU32::new(0)).collect();
+        Self { script, environment: environment(), failed }
     }
 
     /// Streams the reply word by word, then its calls.
     pub async fn play(&self, item: &ModelItem, deltas: &mpsc::Sender<Vec<Delta>>) -> Result<(), Failure> {
         let pause = Duration::from_millis(self.script.delay_ms);
-        for delta in self.reply(item)? {
+        let (reply, fails) = self.reply(item)?;
+        for delta in reply {
             let shown = matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
             if deltas.send(vec![delta]).await.is_err() {
                 break;
@@ -42,19 +48,28 @@ impl Player {
                 tokio::time::sleep(pause).await;
             }
         }
-        Ok(())
+        fails.map_or(Ok(()), Err)
     }
 
-    /// The whole reply to a call, as deltas.
-    pub fn reply(&self, item: &ModelItem) -> Result<Vec<Delta>, Failure> {
+    /// The whole reply to a call, as deltas, and what comes instead of its end.
+    pub fn reply(&self, item: &ModelItem) -> Result<(Vec<Delta>, Option<Failure>), Failure> {
         let context = Context::of(item).map_err(|_| bad("a message of the transcript cannot be read"))?;
         let can_signal = context.can_signal;
         let at = context.step;
         let context = Any::from(Serde(&context));
-        for step in &self.script.steps {
-            if self.fits(step, at, &context).map_err(|error| broken(step, &error))? {
-                return self.perform(step, &context, can_signal).map_err(|error| broken(step, &error));
+        for (step, failed) in self.script.steps.iter().zip(&*self.failed) {
+            if !self.fits(step, at, &context).map_err(|error| broken(step, &error))? {
+                continue;
             }
+            let mut reply = self.perform(step, &context, can_signal).map_err(|error| broken(step, &error))?;
+            let fails = step.fail.as_ref().filter(|fail| {
+                let before = failed.fetch_add(1, Ordering::Relaxed);
+                fail.times.is_none_or(|times| before < times)
+            });
+            if fails.is_some() {
+                reply.retain(|delta| !matches!(delta, Delta::Finish { .. }));
+            }
+            return Ok((reply, fails.map(|fail| fail.failure(step))));
         }
         Err(bad("no step of the script fits this call"))
     }
@@ -93,7 +108,9 @@ impl Player {
             Delta::Call(CallDelta { slot, id: Some(format!("call_{slot}")), name: Some(name), arguments })
         });
         let end = Delta::Finish { reason, raw: raw.to_owned() };
-        Ok(std::iter::once(Delta::Model("script".to_owned())).chain(words).chain(calls).chain([end]).collect())
+        let usage = step.usage.map(Delta::Usage);
+        let model = Delta::Model("script".to_owned());
+        Ok(std::iter::once(model).chain(usage).chain(words).chain(calls).chain([end]).collect())
     }
 
     /// The calls that one entry stands for.
@@ -153,6 +170,13 @@ impl Player {
 
     fn text(&self, template: &str, context: &Any) -> Result<String, minijinja::Error> {
         self.environment.render_str(template, context.clone())
+    }
+}
+
+impl Fail {
+    fn failure(&self, step: &Step) -> Failure {
+        let message = format!("step {:?} of the script fails, as it says", step.name);
+        Failure { retry_after: self.retry_after.map(Duration::from_secs), ..Failure::new(self.kind, message) }
     }
 }
 

@@ -60,7 +60,7 @@ impl Session {
     fn step(&mut self, player: &Player, tool: impl Fn(&ToolCall) -> String) -> (Reply, Option<String>) {
         self.item.meta.step += 1;
         let mut reply = Reply::default();
-        for delta in player.reply(&self.item).unwrap() {
+        for delta in player.reply(&self.item).unwrap().0 {
             reply.add(&delta).unwrap();
         }
         let mut status = None;

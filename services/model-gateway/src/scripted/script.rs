@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use contract::model::{FailureKind, Usage};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Deserialize;
@@ -50,6 +51,26 @@ pub struct Step {
     /// Whether to go on: `status`, `reason`, `next_action`, `progress`, as in the continuation signal.
     #[serde(default)]
     pub signal: Option<BTreeMap<String, Value>>,
+    /// What the provider says that it used; an estimate where nothing is given.
+    #[serde(default)]
+    pub usage: Option<Usage>,
+    /// How it fails after what it said, instead of ending.
+    #[serde(default)]
+    pub fail: Option<Fail>,
+}
+
+/// How a provider fails.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fail {
+    /// As in `model_failed`: `rate_limited`, `overloaded`, `truncated` and so on.
+    pub kind: FailureKind,
+    /// Seconds that it asks to wait.
+    #[serde(default)]
+    pub retry_after: Option<u64>,
+    /// How often it fails before it does not any more; always where none is given.
+    #[serde(default)]
+    pub times: Option<u32>,
 }
 
 /// A tool call, or one for each item of a list.

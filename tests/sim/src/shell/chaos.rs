@@ -85,7 +85,7 @@ impl Chaos {
             | Action::PutObject
             | Action::GetObject
             | Action::DeleteObject => &[Fault::NotDone, Fault::Delay(soon), Fault::Lag(soon)],
-            Action::KvCreate => &[Fault::NotDone, Fault::AckLost, Fault::Delay(soon)],
+            Action::KvCreate | Action::KvUpdate => &[Fault::NotDone, Fault::AckLost, Fault::Delay(soon)],
             // Between a worker's look at the log and its call nothing may pass, or no witness could tell what is right.
             Action::RequestMany | Action::Subscribe | Action::Ping => &[Fault::None],
         };

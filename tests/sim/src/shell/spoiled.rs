@@ -148,6 +148,14 @@ impl Transport for Spoiled {
         self.bus.transport().kv_get(bucket, key).await
     }
 
+    async fn kv_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError> {
+        self.bus.transport().kv_entry(bucket, key).await
+    }
+
+    async fn kv_update(&self, bucket: Bucket, key: &str, value: Bytes, revision: u64) -> Result<bool, BusError> {
+        self.bus.transport().kv_update(bucket, key, value, revision).await
+    }
+
     async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {
         self.bus.transport().kv_delete(bucket, key).await
     }

@@ -2,31 +2,29 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where it stands")]
 
+mod money;
+mod reliability;
+mod world;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Faults, Life, Op};
-use bus::{Bus, Heard, MemoryServer, Stored};
+use bus::memory::{Action, Fault, Faults, Op};
+use bus::{Heard, MemoryServer};
 use bytes::Bytes;
 use contract::command::Verb;
-use contract::commit::{Commit, CommitMeta, Phase};
+use contract::commit::Phase;
 use contract::event::{Envelope, Topic};
-use contract::ids::CallAttempt;
-use contract::model::{
-    Channel, Chunk, FailureKind, FinishReason, ItemMeta, ModelFailed, ModelFinished, ModelItem, PartialCall, Streaming,
-};
-use contract::streams::{Objects, Stream};
-use contract::subject::{self, SessionKey};
-use contract::{CallId, CommandId, Json, SessionId, TenantId, Timestamp};
+use contract::model::{Channel, Chunk, FailureKind, FinishReason, ModelItem, PartialCall};
+use contract::subject::{self};
+use contract::{CommandId, Json, Timestamp};
 use futures::StreamExt;
 use model_gateway::{Clock, Config, Gateway, Providers, SystemClock};
-use serde_json::{Map, json};
 use service::health::Readiness;
-use service::models;
-use service::paths::{Paths, TextFile};
 use service::reload::Look;
-use tempfile::TempDir;
+
+use world::{World, seconds, until};
 
 const SCRIPT: &str = "
 delay_ms: 1000
@@ -35,147 +33,6 @@ steps:
   - {when: \"'tools' in prompt\", text: 'Look.', tool_calls: [{name: f, arguments: {a: 1}}], signal: {status: CONTINUE}}
   - {text: 'one two three four five six seven eight nine ten'}
 ";
-
-struct ServerClock(MemoryServer);
-
-impl Clock for ServerClock {
-    fn now(&self) -> Timestamp {
-        self.0.now()
-    }
-}
-
-/// A server, a session, and what a loop would do for it.
-struct World {
-    server: MemoryServer,
-    bus: Bus,
-    key: SessionKey,
-    dir: TempDir,
-}
-
-impl World {
-    fn new() -> Self {
-        Self::on(MemoryServer::new())
-    }
-
-    fn on(server: MemoryServer) -> Self {
-        let bus = server.bus();
-        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() };
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("script.yaml"), SCRIPT).unwrap();
-        Self { server, bus, key, dir }
-    }
-
-    fn providers(&self) -> Providers {
-        let text = "providers: {s: {kind: scripted, script: script.yaml}}".to_owned();
-        let file = TextFile { origin: "models.yaml".to_owned(), text };
-        let paths = Paths { config: Some(self.dir.path().to_owned()), ..Paths::default() };
-        Providers::new(models::parse(&file).unwrap(), &paths).unwrap()
-    }
-
-    /// A gateway for one call at a time, with power over its life.
-    async fn gateway(&self, name: &str) -> (Gateway, Life) {
-        let (bus, life) = self.server.client(name);
-        let clock = Arc::new(ServerClock(self.server.clone()));
-        (Gateway::with(Config { concurrency: 1, ..Config::default() }, bus, self.providers(), clock).await, life)
-    }
-
-    async fn commit(&self, slot: u64, phase: Phase, open: &[&str]) {
-        let id = format!("commit-{slot}");
-        let meta = CommitMeta {
-            v: 1,
-            commit: id.clone(),
-            fold: 1,
-            phase,
-            open: open.iter().map(ToString::to_string).collect(),
-            control_seq: 0,
-            seq: 1,
-            time: self.server.now(),
-            trace_id: String::new(),
-            archived: None,
-        };
-        let body = serde_json::to_vec(&Commit { meta, snapshot: None, events: vec![] }).unwrap();
-        self.bus.commit(&self.key, slot, &id, Bytes::from(body)).await.unwrap();
-    }
-
-    fn item(&self, prompt: &str) -> ModelItem {
-        let meta = ItemMeta {
-            v: 1,
-            slot: 0,
-            turn: 1,
-            step: 1,
-            call: CallId::model(1, 1),
-            attempt: 1,
-            deadline: self.server.now().after(Duration::from_mins(10)),
-            agent: "a".to_owned(),
-        };
-        let tool = |name: &str| Json::of(&json!({"name": name, "description": "", "parameters": {}}));
-        ModelItem {
-            response_format: None,
-            meta,
-            model: "s/x".to_owned(),
-            messages: vec![Json::of(&json!({"role": "user", "content": prompt}))],
-            tools: vec![tool("f"), tool("continuation")],
-            parallel_tool_calls: true,
-            parameters: Map::new(),
-            streaming: Streaming::default(),
-        }
-    }
-
-    async fn ask(&self, item: &ModelItem) {
-        self.bus.publish_model_item(&self.key, item, bus::work::Publication::First).await.unwrap();
-    }
-
-    fn call() -> CallAttempt {
-        CallAttempt { call: CallId::model(1, 1), attempt: 1 }
-    }
-
-    async fn stored(&self, verb: Verb) -> Option<Stored> {
-        let id = CommandId::new("m1-1-1").unwrap();
-        let subject = subject::control(&self.key, verb, &id);
-        self.bus.transport().last(Stream::Control, &subject, bus::Read::Leader).await.unwrap()
-    }
-
-    async fn result(&self, verb: Verb) -> Bytes {
-        until(async || self.stored(verb).await).await.payload
-    }
-
-    async fn finished(&self) -> ModelFinished {
-        let body = self.bus.open(Objects::Work, self.result(Verb::ModelFinished).await).await.unwrap();
-        serde_json::from_slice(&body).unwrap()
-    }
-
-    async fn failed(&self) -> ModelFailed {
-        serde_json::from_slice(&self.result(Verb::ModelFailed).await).unwrap()
-    }
-
-    async fn nothing_waits(&self) {
-        let filter = subject::model_item(&self.key, &Self::call());
-        until(async || {
-            let item = self.bus.transport().last(Stream::Model, &filter, bus::Read::Leader).await.unwrap();
-            item.is_none().then_some(())
-        })
-        .await;
-    }
-
-    async fn is_unanswered(&self) -> bool {
-        self.stored(Verb::ModelFinished).await.is_none() && self.stored(Verb::ModelFailed).await.is_none()
-    }
-}
-
-/// Polls until there is something. The clock is virtual: waiting costs no time.
-async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..10_000 {
-        if let Some(found) = look().await {
-            return found;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("nothing came within 200 s");
-}
-
-async fn seconds(count: u64) {
-    tokio::time::sleep(Duration::from_secs(count)).await;
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_streamed_and_reported_once() {
@@ -445,18 +302,18 @@ fn models_and_scripts_are_read_again_and_connections_are_kept() {
     let readiness = Readiness::new("gateway");
     let providers = Providers::follow(Some(dir.path().to_owned()), readiness.clone()).unwrap();
     let first = providers.get();
-    let provider = |providers: &Providers, model: &str| std::ptr::from_ref(providers.resolve(model).unwrap().1);
+    let provider = |providers: &Providers, model: &str| providers.routes(model).unwrap().ways.remove(0).client;
 
     write("models.yaml", &format!("{two}models:\n  new: {{provider: a, prices: {{input: 1.0}}}}\n"));
     assert!(!first.knows("new"));
     assert_eq!(providers.refresh(), Look::Taken);
     let second = providers.get();
     assert!(second.knows("new") && !first.knows("new"), "a call goes on with what it began with");
-    assert!(std::ptr::eq(provider(&first, "a/x"), provider(&second, "new")));
+    assert!(Arc::ptr_eq(&provider(&first, "a/x"), &provider(&second, "new")));
 
     write("models.yaml", &two.replace("http://a", "http://other"));
     assert_eq!(providers.refresh(), Look::Taken);
-    assert!(!std::ptr::eq(provider(&second, "a/x"), provider(&providers.get(), "a/x")));
+    assert!(!Arc::ptr_eq(&provider(&second, "a/x"), &provider(&providers.get(), "a/x")));
 
     // A script counts too, broken and gone.
     write("s.yaml", "steps: [{txt: x}]\n");

@@ -1,0 +1,100 @@
+//! Which addresses lie in networks that are nobody else's business.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Whether an address is one of the internet at large: neither this machine's, nor one of a private or otherwise reserved
+/// network, whichever way it is written.
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let reserved = match a {
+        0 | 10 | 127 | 224.. => true,
+        100 => b & 0xC0 == 64,
+        169 => b == 254,
+        172 => b & 0xF0 == 16,
+        192 => b == 168 || (b == 0 && (c == 0 || c == 2)),
+        198 => b & 0xFE == 18 || (b == 51 && c == 100),
+        203 => b == 0 && c == 113,
+        _ => false,
+    };
+    !reserved
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [a, b, c, d, e, f, g, h] = address.segments();
+    let inner = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        is_public_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match (a, b, c, d, e, f) {
+        // An IPv4 address in another dress: mapped, compatible, or through a translator (well-known, then 6to4).
+        (0, 0, 0, 0, 0, 0 | 0xFFFF) | (0x64, 0xFF9B, 0, 0, 0, 0) => inner(g, h),
+        (0x2002, high, low, ..) => inner(high, low),
+        // Teredo, documentation, discard, and the local translator's prefix.
+        (0x2001, 0 | 0xDB8, ..) | (0x100, 0, 0, 0, ..) | (0x64, 0xFF9B, 1, ..) => false,
+        // What is routed at all begins with 001.
+        _ => a & 0xE000 == 0x2000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_routed_is_public() {
+        for text in [
+            "1.1.1.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "100.128.0.1",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+        ] {
+            assert!(is_public(text.parse().unwrap()), "{text}");
+        }
+        for text in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "192.0.0.1",
+            "198.18.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::7f00:1",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "2002:7f00:1::",
+            "fc00::1",
+            "fd12::1",
+            "fe80::1",
+            "ff02::1",
+            "2001:db8::1",
+            "2001::1",
+            "100::1",
+            "4000::1",
+        ] {
+            assert!(!is_public(text.parse().unwrap()), "{text}");
+        }
+    }
+}

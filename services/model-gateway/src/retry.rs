@@ -1,0 +1,181 @@
+//! Which provider is asked next, and when: the one retry loop below the loop. It only goes on as long as nothing of a reply
+//! was shown; what was shown cannot be taken back, so that the loop opens a new attempt then.
+
+use std::time::Duration;
+
+use contract::model::FailureKind;
+
+use crate::failure::Failure;
+
+/// Requests of one call, all providers together.
+pub const TRIES_MAX: u32 = 4;
+/// The longest wait in which a gateway's place is held; a longer one is the loop's, whose timers cost nothing.
+pub const WAIT_MAX: Duration = Duration::from_secs(10);
+/// All waits of one call together.
+const WAITS_MAX: Duration = Duration::from_secs(30);
+/// The pause after a first failure; it doubles.
+const FIRST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// What to do after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Ask this one, after a wait.
+    Ask {
+        /// Which of the routes.
+        route: usize,
+        /// How long from now.
+        after: Duration,
+    },
+    /// The failure is the call's.
+    GiveUp,
+}
+
+/// What has been tried. Times are counted from the call's beginning.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// When each route may be asked, the preferred one first; none for one that will not do.
+    free: Vec<Option<Duration>>,
+    tries: u32,
+    waited: Duration,
+    /// From 0 to below 1: what spreads pauses.
+    spread: f64,
+}
+
+impl Plan {
+    /// A plan for so many routes. `spread`, from 0 to below 1, parts calls that failed together.
+    pub fn new(routes: usize, spread: f64) -> Self {
+        Self { free: vec![Some(Duration::ZERO); routes], tries: 0, waited: Duration::ZERO, spread }
+    }
+
+    /// Other routes take the place of the ones so far.
+    pub fn again(&mut self, routes: usize) {
+        self.free = vec![Some(Duration::ZERO); routes];
+    }
+
+    /// A route failed; `asked` says whether its provider knows. `left` is what remains until the call's deadline.
+    pub fn next(&mut self, failure: &Failure, route: usize, asked: bool, now: Duration, left: Duration) -> Next {
+        self.tries += u32::from(asked);
+        let free = match after(failure.kind) {
+            After::Later => Some(now + self.pause(failure.retry_after)),
+            After::Elsewhere => None,
+            After::Nowhere => return Next::GiveUp,
+        };
+        if let Some(route) = self.free.get_mut(route) {
+            *route = free;
+        }
+        if self.tries >= TRIES_MAX {
+            return Next::GiveUp;
+        }
+        let soonest = self.free.iter().enumerate().filter_map(|(route, free)| Some(((*free)?.max(now), route))).min();
+        let Some((at, route)) = soonest else { return Next::GiveUp };
+        let after = at - now;
+        if after > WAIT_MAX || after >= left || self.waited + after > WAITS_MAX {
+            return Next::GiveUp;
+        }
+        self.waited += after;
+        Next::Ask { route, after }
+    }
+
+    /// Never shorter than what the provider asks for.
+    fn pause(&self, retry_after: Option<Duration>) -> Duration {
+        let full = (FIRST * 2_u32.pow(self.tries.saturating_sub(1).min(8))).min(LONGEST);
+        let pause = full.mul_f64(0.8 + 0.4 * self.spread);
+        retry_after.map_or(pause, |wish| pause.max(wish.mul_f64(1.0 + 0.1 * self.spread)))
+    }
+}
+
+enum After {
+    /// The same route may do after a while.
+    Later,
+    /// Only another provider may do.
+    Elsewhere,
+    /// No provider will do.
+    Nowhere,
+}
+
+fn after(kind: FailureKind) -> After {
+    match kind {
+        FailureKind::RateLimited
+        | FailureKind::Overloaded
+        | FailureKind::Unreachable
+        | FailureKind::Hung
+        | FailureKind::Truncated
+        | FailureKind::Garbage => After::Later,
+        FailureKind::Quota | FailureKind::Auth | FailureKind::BadRequest => After::Elsewhere,
+        FailureKind::Empty | FailureKind::Cancelled | FailureKind::ContextLength | FailureKind::Refused => {
+            After::Nowhere
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_mins(10);
+
+    fn failure(kind: FailureKind, retry_after: Option<u64>) -> Failure {
+        Failure { retry_after: retry_after.map(Duration::from_secs), ..Failure::new(kind, "") }
+    }
+
+    fn next(plan: &mut Plan, route: usize, kind: FailureKind, retry_after: Option<u64>, now: u64) -> Next {
+        plan.next(&failure(kind, retry_after), route, true, Duration::from_secs(now), LONG)
+    }
+
+    fn ask(route: usize, ms: u64) -> Next {
+        Next::Ask { route, after: Duration::from_millis(ms) }
+    }
+
+    #[test]
+    fn one_provider_is_asked_again_after_growing_pauses() {
+        let mut plan = Plan::new(1, 0.5);
+        let asked: Vec<Next> = (0..4).map(|_| next(&mut plan, 0, FailureKind::Overloaded, None, 0)).collect();
+        assert_eq!(asked, [ask(0, 500), ask(0, 1_000), ask(0, 2_000), Next::GiveUp]);
+    }
+
+    #[test]
+    fn no_pause_is_shorter_than_the_provider_asks_for() {
+        for spread in [0.0, 0.5, 0.99] {
+            for wish in [0, 1, 7, 9] {
+                let Next::Ask { after, .. } =
+                    next(&mut Plan::new(1, spread), 0, FailureKind::RateLimited, Some(wish), 0)
+                else {
+                    unreachable!()
+                };
+                assert!(after >= Duration::from_secs(wish) && after >= Duration::from_millis(400), "{wish}: {after:?}");
+            }
+        }
+        // A longer wait is the loop's.
+        assert_eq!(next(&mut Plan::new(1, 0.0), 0, FailureKind::RateLimited, Some(11), 0), Next::GiveUp);
+    }
+
+    #[test]
+    fn another_provider_is_asked_at_once_and_the_first_one_again_when_it_may_be() {
+        let mut plan = Plan::new(2, 0.0);
+        assert_eq!(next(&mut plan, 0, FailureKind::RateLimited, Some(3), 0), ask(1, 0));
+        assert_eq!(next(&mut plan, 1, FailureKind::Unreachable, None, 1), ask(1, 800));
+        assert_eq!(next(&mut plan, 1, FailureKind::Unreachable, None, 2), ask(0, 1_000));
+    }
+
+    #[test]
+    fn what_waiting_cannot_mend_is_tried_elsewhere_or_given_up() {
+        let mut plan = Plan::new(2, 0.0);
+        assert_eq!(next(&mut plan, 0, FailureKind::Auth, None, 0), ask(1, 0));
+        assert_eq!(next(&mut plan, 1, FailureKind::Quota, None, 0), Next::GiveUp);
+        for kind in [FailureKind::Refused, FailureKind::ContextLength, FailureKind::Empty, FailureKind::Cancelled] {
+            assert_eq!(next(&mut Plan::new(2, 0.0), 0, kind, None, 0), Next::GiveUp, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn waits_end_with_the_deadline_and_together_have_a_limit() {
+        let overloaded = failure(FailureKind::Overloaded, Some(8));
+        let mut plan = Plan::new(1, 0.0);
+        assert_eq!(plan.next(&overloaded, 0, true, Duration::ZERO, Duration::from_secs(8)), Next::GiveUp);
+        // Who was not asked has not been tried; the waits count all the same.
+        let mut plan = Plan::new(1, 0.0);
+        let asked: Vec<Next> = (0..4).map(|_| plan.next(&overloaded, 0, false, Duration::ZERO, LONG)).collect();
+        assert_eq!(asked, [ask(0, 8_000), ask(0, 8_000), ask(0, 8_000), Next::GiveUp]);
+    }
+}

@@ -1,0 +1,278 @@
+//! One reply in the words of each family of providers.
+
+use model_gateway::adapter::Family;
+use serde_json::{Value, json};
+
+pub(crate) const FAMILIES: [Family; 4] =
+    [Family::OpenaiChat, Family::OpenaiResponses, Family::Anthropic, Family::Gemini];
+
+/// What a model says: its thoughts, its text and its calls, each streamed in pieces of so many characters.
+#[derive(Debug, Clone)]
+pub(crate) struct Script {
+    pub(crate) thoughts: String,
+    pub(crate) text: String,
+    pub(crate) calls: Vec<(String, Value)>,
+    pub(crate) piece: usize,
+}
+
+impl Script {
+    /// Text alone.
+    pub(crate) fn text(text: &str) -> Self {
+        Self { thoughts: String::new(), text: text.to_owned(), calls: Vec::new(), piece: 3 }
+    }
+
+    /// A bit of everything.
+    pub(crate) fn full() -> Self {
+        Self {
+            thoughts: "Hm, \u{1F914}.".to_owned(),
+            text: "H\u{e9}llo \u{4f60}\u{597d}.".to_owned(),
+            calls: vec![
+                ("f".to_owned(), json!({"path": "a/\u{fc}", "deep": [1, {"x": null}]})),
+                ("g".to_owned(), json!({"line": "a\r\n\"b\""})),
+            ],
+            piece: 3,
+        }
+    }
+
+    fn pieces(&self, text: &str) -> Vec<String> {
+        let characters: Vec<char> = text.chars().collect();
+        characters.chunks(self.piece.max(1)).map(|piece| piece.iter().collect()).collect()
+    }
+
+    fn id(number: usize) -> String {
+        format!("call_{number}")
+    }
+
+    /// The reply as a stream, one text per event.
+    pub(crate) fn events(&self, family: Family) -> Vec<String> {
+        let event = |value: &Value| match value["type"].as_str() {
+            Some(name) => format!("event: {name}\ndata: {value}\n\n"),
+            None => format!("data: {value}\n\n"),
+        };
+        let mut events: Vec<String> = match family {
+            Family::OpenaiChat => self.chat(),
+            Family::OpenaiResponses => self.responses(),
+            Family::Anthropic => self.anthropic(),
+            Family::Gemini => self.gemini(),
+        }
+        .iter()
+        .map(event)
+        .collect();
+        if family == Family::OpenaiChat {
+            events.push("data: [DONE]\n\n".to_owned());
+        }
+        events
+    }
+
+    /// The reply as a stream.
+    pub(crate) fn stream(&self, family: Family) -> String {
+        self.events(family).concat()
+    }
+
+    fn chat(&self) -> Vec<Value> {
+        let choice = |delta: Value, finish: Value| {
+            json!({"id": "r", "object": "chat.completion.chunk", "model": "m-1",
+                   "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+        };
+        let mut events = vec![choice(json!({"role": "assistant", "content": ""}), Value::Null)];
+        events.extend(
+            self.pieces(&self.thoughts).into_iter().map(|t| choice(json!({"reasoning_content": t}), Value::Null)),
+        );
+        events.extend(self.pieces(&self.text).into_iter().map(|t| choice(json!({"content": t}), Value::Null)));
+        for (number, (name, arguments)) in self.calls.iter().enumerate() {
+            let call = json!({"index": number, "id": Self::id(number), "type": "function", "function": {"name": name, "arguments": ""}});
+            events.push(choice(json!({"tool_calls": [call]}), Value::Null));
+            for piece in self.pieces(&arguments.to_string()) {
+                let call = json!({"index": number, "function": {"arguments": piece}});
+                events.push(choice(json!({"tool_calls": [call]}), Value::Null));
+            }
+        }
+        events.push(choice(json!({}), json!(if self.calls.is_empty() { "stop" } else { "tool_calls" })));
+        events.push(json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 7,
+            "prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens_details": {"reasoning_tokens": 3}}}));
+        events
+    }
+
+    fn responses(&self) -> Vec<Value> {
+        let mut events =
+            vec![json!({"type": "response.created", "response": {"model": "m-1", "status": "in_progress"}})];
+        let mut index = 0;
+        let mut item = |begun: Value, deltas: Vec<Value>, whole: Value| {
+            events.push(json!({"type": "response.output_item.added", "output_index": index, "item": begun}));
+            for mut delta in deltas {
+                delta["output_index"] = index.into();
+                events.push(delta);
+            }
+            events.push(json!({"type": "response.output_item.done", "output_index": index, "item": whole}));
+            index += 1;
+        };
+        let deltas = |kind: &str, text: &str| -> Vec<Value> {
+            self.pieces(text).into_iter().map(|piece| json!({"type": kind, "delta": piece})).collect()
+        };
+        if !self.thoughts.is_empty() {
+            let whole =
+                json!({"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": self.thoughts}]});
+            item(
+                json!({"type": "reasoning", "id": "rs", "summary": []}),
+                deltas("response.reasoning_summary_text.delta", &self.thoughts),
+                whole,
+            );
+        }
+        if !self.text.is_empty() {
+            let whole = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": self.text}]});
+            let begun = json!({"type": "message", "role": "assistant", "content": []});
+            item(begun, deltas("response.output_text.delta", &self.text), whole);
+        }
+        for (number, (name, arguments)) in self.calls.iter().enumerate() {
+            let call = |arguments: &str| json!({"type": "function_call", "id": "fc", "call_id": Self::id(number), "name": name, "arguments": arguments});
+            let arguments = arguments.to_string();
+            item(call(""), deltas("response.function_call_arguments.delta", &arguments), call(&arguments));
+        }
+        events.push(
+            json!({"type": "response.completed", "response": {"model": "m-1", "status": "completed", "error": null,
+            "usage": {"input_tokens": 10, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 7,
+                      "output_tokens_details": {"reasoning_tokens": 3}}}}),
+        );
+        events
+    }
+
+    fn anthropic(&self) -> Vec<Value> {
+        let mut events = vec![json!({"type": "message_start", "message": {"role": "assistant", "model": "m-1",
+            "usage": {"input_tokens": 6, "cache_read_input_tokens": 4, "output_tokens": 1}}})];
+        let mut index = 0;
+        let mut block = |begun: Value, deltas: Vec<Value>| {
+            events.push(json!({"type": "content_block_start", "index": index, "content_block": begun}));
+            events.extend(
+                deltas.into_iter().map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta})),
+            );
+            events.push(json!({"type": "content_block_stop", "index": index}));
+            index += 1;
+        };
+        let deltas = |kind: &str, field: &str, text: &str| -> Vec<Value> {
+            self.pieces(text).into_iter().map(|piece| json!({"type": kind, field: piece})).collect()
+        };
+        if !self.thoughts.is_empty() {
+            let mut all = deltas("thinking_delta", "thinking", &self.thoughts);
+            all.push(json!({"type": "signature_delta", "signature": "c2ln"}));
+            block(json!({"type": "thinking", "thinking": "", "signature": ""}), all);
+        }
+        if !self.text.is_empty() {
+            block(json!({"type": "text", "text": ""}), deltas("text_delta", "text", &self.text));
+        }
+        for (number, (name, arguments)) in self.calls.iter().enumerate() {
+            let begun = json!({"type": "tool_use", "id": Self::id(number), "name": name, "input": {}});
+            block(begun, deltas("input_json_delta", "partial_json", &arguments.to_string()));
+        }
+        let reason = if self.calls.is_empty() { "end_turn" } else { "tool_use" };
+        events.push(json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 7}}));
+        events.push(json!({"type": "message_stop"}));
+        events
+    }
+
+    fn gemini(&self) -> Vec<Value> {
+        let parts = |parts: Value, finish: Option<&str>| {
+            let mut value = json!({"candidates": [{"content": {"role": "model", "parts": parts}}], "modelVersion": "m-1",
+                "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 4, "thoughtsTokenCount": 3, "cachedContentTokenCount": 4}});
+            if let Some(finish) = finish {
+                value["candidates"][0]["finishReason"] = finish.into();
+            }
+            value
+        };
+        let mut events: Vec<Value> = self
+            .pieces(&self.thoughts)
+            .into_iter()
+            .map(|t| parts(json!([{"text": t, "thought": true}]), None))
+            .collect();
+        events.extend(self.pieces(&self.text).into_iter().map(|t| parts(json!([{"text": t}]), None)));
+        for (number, (name, arguments)) in self.calls.iter().enumerate() {
+            let call = json!({"functionCall": {"id": Self::id(number), "name": name, "args": arguments}});
+            events.push(parts(json!([call]), None));
+        }
+        events.push(parts(json!([{"text": ""}]), Some("STOP")));
+        events
+    }
+
+    /// The reply as one body.
+    pub(crate) fn whole(&self, family: Family) -> String {
+        let calls = self.calls.iter().enumerate();
+        let body = match family {
+            Family::OpenaiChat => {
+                let calls: Vec<Value> = calls
+                    .map(|(number, (name, arguments))| {
+                        json!({"id": Self::id(number), "type": "function",
+                               "function": {"name": name, "arguments": arguments.to_string()}})
+                    })
+                    .collect();
+                let finish = if calls.is_empty() { "stop" } else { "tool_calls" };
+                json!({"id": "r", "model": "m-1", "choices": [{"index": 0, "finish_reason": finish, "message":
+                    {"role": "assistant", "content": self.text, "reasoning_content": self.thoughts, "tool_calls": calls}}],
+                    "usage": {"prompt_tokens": 10, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4},
+                              "completion_tokens_details": {"reasoning_tokens": 3}}})
+            }
+            Family::OpenaiResponses => {
+                let done = self.responses().into_iter().filter(|event| event["type"] == "response.output_item.done");
+                let output: Vec<Value> = done.map(|event| event["item"].clone()).collect();
+                let mut response = self.responses().pop().map(|event| event["response"].clone()).unwrap_or_default();
+                response["output"] = output.into();
+                response
+            }
+            Family::Anthropic => {
+                let mut content = Vec::new();
+                if !self.thoughts.is_empty() {
+                    content.push(json!({"type": "thinking", "thinking": self.thoughts, "signature": "c2ln"}));
+                }
+                if !self.text.is_empty() {
+                    content.push(json!({"type": "text", "text": self.text}));
+                }
+                content.extend(calls.map(|(number, (name, arguments))| {
+                    json!({"type": "tool_use", "id": Self::id(number), "name": name, "input": arguments})
+                }));
+                let reason = if self.calls.is_empty() { "end_turn" } else { "tool_use" };
+                json!({"type": "message", "role": "assistant", "model": "m-1", "content": content, "stop_reason": reason,
+                    "usage": {"input_tokens": 6, "cache_read_input_tokens": 4, "output_tokens": 7}})
+            }
+            Family::Gemini => {
+                let mut parts = Vec::new();
+                for event in self.gemini() {
+                    parts.extend(event["candidates"][0]["content"]["parts"].as_array().cloned().unwrap_or_default());
+                }
+                let mut whole = self.gemini().pop().unwrap_or_default();
+                whole["candidates"][0]["content"]["parts"] = parts.into();
+                whole
+            }
+        };
+        body.to_string()
+    }
+
+    /// An error within a stream: the provider is overloaded.
+    pub(crate) fn overloaded(family: Family) -> String {
+        let value = match family {
+            Family::OpenaiChat => json!({"error": {"message": "busy", "code": 503}}),
+            Family::OpenaiResponses => {
+                json!({"type": "error", "code": "server_is_overloaded", "message": "busy"})
+            }
+            Family::Anthropic => json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}),
+            Family::Gemini => json!({"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}),
+        };
+        format!("data: {value}\n\n")
+    }
+
+    /// An event that nobody has heard of, and one with what nobody has heard of in it.
+    pub(crate) fn unheard_of(family: Family) -> String {
+        let value = match family {
+            Family::OpenaiChat => json!({"object": "chat.completion.extra", "choices": [{"index": 0, "delta":
+                {"hologram": {"x": 1}, "content": null}, "finish_reason": null, "logprobs": {"y": []}}], "service_tier": "on_demand"}),
+            Family::OpenaiResponses => {
+                json!({"type": "response.hologram.delta", "output_index": 99, "delta": {"x": 1}})
+            }
+            Family::Anthropic => {
+                json!({"type": "content_block_delta", "index": 99, "delta": {"type": "hologram_delta", "x": 1}})
+            }
+            Family::Gemini => {
+                json!({"candidates": [{"content": {"parts": [{"hologram": {"x": 1}}]}, "avgLogprobs": 1}],
+                "promptFeedback": {"new": true}})
+            }
+        };
+        format!(": keep-alive\n\nevent: hologram\nid: 7\nretry: 1\ndata: {value}\n\n")
+    }
+}

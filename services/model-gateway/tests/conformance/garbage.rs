@@ -1,0 +1,163 @@
+//! Streams that are broken at random: nothing of them may pass for a tool call that the model did not make.
+//!
+//! `AILOOP_GARBAGE_STREAMS` says how many; a million take a few minutes.
+
+use contract::model::ToolCall;
+use model_gateway::adapter::Family;
+use model_gateway::reply::Reply;
+
+use super::dialect::{FAMILIES, Script};
+
+/// Small numbers that look random and repeat: the seed of a failure is all that one needs.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % n.max(1) as u64).unwrap_or(0)
+    }
+}
+
+/// What is done to a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Harm {
+    /// It ends somewhere.
+    Cut,
+    /// Bytes are others.
+    Flip,
+    /// Bytes come in between.
+    Insert,
+    /// An event comes twice, or at another place.
+    Shuffle,
+    /// Values in its JSON are of another type.
+    Retype,
+    /// It was never a stream.
+    Noise,
+}
+
+const HARMS: [Harm; 6] = [Harm::Cut, Harm::Flip, Harm::Insert, Harm::Shuffle, Harm::Retype, Harm::Noise];
+
+fn harmed(dice: &mut Dice, events: &[String], harm: Harm) -> Vec<u8> {
+    let mut stream = events.concat().into_bytes();
+    match harm {
+        Harm::Cut => stream.truncate(dice.below(stream.len())),
+        Harm::Flip => {
+            for _ in 0..=dice.below(4) {
+                let at = dice.below(stream.len());
+                stream[at] = dice.next().to_le_bytes()[0];
+            }
+        }
+        Harm::Insert => {
+            for _ in 0..=dice.below(3) {
+                let at = dice.below(stream.len());
+                let more = (0..dice.below(12)).map(|_| dice.next().to_le_bytes()[0]).collect::<Vec<u8>>();
+                stream.splice(at..at, more);
+            }
+        }
+        Harm::Shuffle => {
+            let mut events = events.to_vec();
+            let (from, to) = (dice.below(events.len()), dice.below(events.len()));
+            let event = events[from].clone();
+            if dice.below(2) == 0 {
+                events.remove(from);
+            }
+            events.insert(to.min(events.len()), event);
+            stream = events.concat().into_bytes();
+        }
+        Harm::Retype => {
+            let wrong = ["null", "7", "-1e99", "\"\"", "[]", "{}", "true", "[null]", "99999999999999999999"];
+            let text = String::from_utf8_lossy(&stream).into_owned();
+            let colons: Vec<usize> = text.match_indices("\":").map(|(at, _)| at + 2).collect();
+            let at = colons[dice.below(colons.len())];
+            let rest = &text[at..];
+            let end = rest.find([',', '}', ']']).unwrap_or(0);
+            stream = format!("{}{}{}", &text[..at], wrong[dice.below(wrong.len())], &rest[end..]).into_bytes();
+        }
+        Harm::Noise => {
+            const WORDS: [&str; 16] = [
+                "data: ",
+                "\n",
+                "\n\n",
+                "{",
+                "}",
+                "[",
+                "]",
+                "\"",
+                ":",
+                ",",
+                "event: x",
+                "[DONE]",
+                "\"choices\"",
+                "\\u00",
+                "\u{feff}",
+                "null",
+            ];
+            stream = (0..dice.below(60)).flat_map(|_| WORDS[dice.below(16)].bytes()).collect();
+        }
+    }
+    stream
+}
+
+/// Reads a stream in pieces of random length.
+fn read(dice: &mut Dice, family: Family, mut stream: &[u8]) -> Option<Reply> {
+    let (mut answer, mut reply) = (family.answer(), Reply::default());
+    while !stream.is_empty() {
+        let (piece, rest) = stream.split_at((1 + dice.below(400)).min(stream.len()));
+        for delta in answer.push(piece).ok()? {
+            reply.add(&delta).ok()?;
+        }
+        stream = rest;
+    }
+    for delta in answer.finish().ok()? {
+        reply.add(&delta).ok()?;
+    }
+    Some(reply)
+}
+
+/// A call that would be made, though part of its arguments is missing.
+fn is_half(call: &ToolCall, meant: &[String]) -> bool {
+    let given = call.function.arguments.as_str();
+    let would_be_made = !call.function.name.is_empty() && serde_json::from_str::<serde_json::Map<_, _>>(given).is_ok();
+    would_be_made
+        && meant.iter().all(|whole| whole != given)
+        && meant.iter().any(|whole| whole.starts_with(given) || (given != "{}" && whole.ends_with(given)))
+}
+
+#[test]
+fn no_garbage_yields_half_a_call() {
+    let count = std::env::var("AILOOP_GARBAGE_STREAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(20_000_u64);
+    let script = Script::full();
+    let meant: Vec<String> = script.calls.iter().map(|(_, arguments)| arguments.to_string()).collect();
+    let (mut replies, mut refused) = (0_u64, 0_u64);
+    for seed in 0..count {
+        let mut dice = Dice(seed);
+        let family = FAMILIES[dice.below(4)];
+        let harm = HARMS[dice.below(6)];
+        let script = Script { piece: 1 + dice.below(8), ..script.clone() };
+        let stream = harmed(&mut dice, &script.events(family), harm);
+        let Some(reply) = read(&mut dice, family, &stream) else {
+            refused += 1;
+            continue;
+        };
+        replies += 1;
+        let calls = reply.calls();
+        let shown = || format!("seed {seed}, {family:?}, {harm:?}: {calls:?} of {}", String::from_utf8_lossy(&stream));
+        assert!(calls.iter().all(|call| !is_half(call, &meant)), "half a call: {}", shown());
+        match harm {
+            // Where the end is missing, nothing passes but what was complete before it.
+            Harm::Cut => {
+                assert_eq!(calls.iter().map(|c| c.function.arguments.clone()).collect::<Vec<_>>(), meant, "{}", shown())
+            }
+            Harm::Noise => assert!(calls.is_empty(), "{}", shown()),
+            Harm::Flip | Harm::Insert | Harm::Shuffle | Harm::Retype => {}
+        }
+    }
+    eprintln!("{count} garbage streams: {refused} refused, {replies} taken for replies, none with half a call");
+}

@@ -1,0 +1,152 @@
+//! Rates that gateways share, and budgets that survive them.
+
+use std::time::Duration;
+
+use bus::Bus;
+use contract::SessionId;
+use contract::commit::Phase;
+use contract::model::FailureKind;
+use contract::streams::Bucket;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::world::{World, until};
+
+const SCRIPT: &str = "delay_ms: 100\nsteps: [{text: 'one two three four five', usage: {input: 1000, output: 500}}]";
+
+/// Two sessions of one tenant, at one server; each reply costs 0.002 dollars.
+fn world() -> World {
+    let world = World::new();
+    std::fs::write(world.dir.path().join("a.yaml"), SCRIPT).unwrap();
+    world
+}
+
+fn models(more: &str) -> String {
+    format!(
+        "providers: {{a: {{kind: scripted, script: a.yaml{more}}}}}\n\
+         models: {{x: {{provider: a, max_output: 1000, prices: {{input: 1.0, output: 2.0}}}}}}\n"
+    )
+}
+
+fn beside(world: &World, session: &str) -> World {
+    let mut other = World::on(world.server.clone());
+    other.key.session = SessionId::new(session).unwrap();
+    other
+}
+
+async fn ask(world: &World) {
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let mut item = world.item("hi");
+    item.model = "x".to_owned();
+    world.ask(&item).await;
+}
+
+/// An account, as it is stored.
+async fn account(bus: &Bus, key: &str) -> Option<(u64, usize)> {
+    let found = bus.transport().kv_get(Bucket::Limits, key).await.unwrap()?;
+    let account: Value = serde_json::from_slice(&found).unwrap();
+    Some((account["spent"]["nano_usd"].as_u64().unwrap(), account["open"].as_object().unwrap().len()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_gateways_keep_to_one_rate() {
+    let world = world();
+    let models = models(", limits: {requests_per_minute: 20}");
+    let (_a, _) = world.gateway_of("a", world.providers_of(&models), 8).await;
+    let (_b, _) = world.gateway_of("b", world.providers_of(&models), 8).await;
+    let began = Instant::now();
+    let sessions: Vec<World> = (0..5).map(|n| beside(&world, &format!("t{n}"))).collect();
+    for session in &sessions {
+        ask(session).await;
+    }
+    for session in &sessions {
+        session.finished().await;
+    }
+    // Two at once, then one each 3.3 seconds.
+    let took = began.elapsed();
+    assert!(took >= Duration::from_secs(9) && took < Duration::from_secs(20), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_is_booked_at_what_the_provider_counted() {
+    let world = world();
+    let models = models("")
+        + "budgets: [{tenant: '*', per: day, usd: 1}, {tenant: '*', agent: '*', per: month, tokens: 9999}]\n";
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    ask(&world).await;
+    assert_eq!(format!("{:.6}", world.finished().await.cost_usd), "0.002000");
+    assert_eq!(account(&world.bus, "budget.default.day").await, Some((2_000_000, 0)));
+    let agent = world.bus.transport().kv_get(Bucket::Limits, "budget.default.month.a").await.unwrap().unwrap();
+    let agent: Value = serde_json::from_slice(&agent).unwrap();
+    assert_eq!(agent["spent"]["tokens"], 1_500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_budget_does_not_reach_for_is_not_asked() {
+    let world = world();
+    // Room for one reply at what it may cost, and for no second one.
+    let models = models("") + "budgets: [{tenant: '*', per: day, usd: 0.0035}]\n";
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 2).await;
+    ask(&world).await;
+    world.finished().await;
+    let other = beside(&world, "s2");
+    ask(&other).await;
+    let failed = other.failed().await;
+    assert_eq!((failed.kind, failed.cost_usd), (FailureKind::Quota, 0.0));
+    assert!(failed.message.contains("the budget of the tenant default per day does not reach"), "{}", failed.message);
+    assert_eq!(account(&world.bus, "budget.default.day").await, Some((2_000_000, 0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_running_calls_hold_is_not_given_twice() {
+    let world = world();
+    let models = models("") + "budgets: [{tenant: '*', per: day, usd: 0.004}]\n";
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 4).await;
+    let other = beside(&world, "s2");
+    ask(&world).await;
+    until(async || account(&world.bus, "budget.default.day").await.filter(|(_, open)| *open == 1)).await;
+    ask(&other).await;
+    let failed = other.failed().await;
+    assert_eq!((failed.kind, failed.retry_after_ms), (FailureKind::RateLimited, Some(1_000)));
+    world.finished().await;
+    assert_eq!(account(&world.bus, "budget.default.day").await, Some((2_000_000, 0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_gateway_had_reserved_is_booked_in_full_by_the_next_one() {
+    let world = world();
+    let models = models("") + "budgets: [{tenant: '*', per: day, usd: 1}]\n";
+    let (_dead, life) = world.gateway_of("a", world.providers_of(&models), 1).await;
+    ask(&world).await;
+    let (spent, _) =
+        until(async || account(&world.bus, "budget.default.day").await.filter(|(_, open)| *open == 1)).await;
+    assert_eq!(spent, 0);
+    life.kill();
+    let (_next, _) = world.gateway_of("b", world.providers_of(&models), 1).await;
+    assert!(world.finished().await.cost_usd > 0.0);
+    let reserved = 2_000_000 + 1_000 * world_input(&world);
+    let (spent, open) = account(&world.bus, "budget.default.day").await.unwrap();
+    assert_eq!((spent, open), (2_000_000 + reserved, 0));
+}
+
+/// Tokens that the request of [`ask`] is thought to have.
+fn world_input(world: &World) -> u64 {
+    let mut item = world.item("hi");
+    item.model = "x".to_owned();
+    model_gateway::reply::tokens(serde_json::to_vec(&item).unwrap().len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_gateway_had_reserved_for_a_call_that_was_stopped_is_booked_too() {
+    let world = world();
+    let models = models("") + "budgets: [{tenant: '*', per: day, usd: 1}]\n";
+    let (_dead, life) = world.gateway_of("a", world.providers_of(&models), 1).await;
+    ask(&world).await;
+    until(async || account(&world.bus, "budget.default.day").await.filter(|(_, open)| *open == 1)).await;
+    life.kill();
+    world.commit(1, Phase::Idle, &[]).await;
+    let (_next, _) = world.gateway_of("b", world.providers_of(&models), 1).await;
+    let (spent, _) =
+        until(async || account(&world.bus, "budget.default.day").await.filter(|(_, open)| *open == 0)).await;
+    assert!(spent >= 2_000_000, "{spent}");
+}

@@ -1,0 +1,145 @@
+//! Retries, other providers, models with longer windows, and models that are left alone.
+
+use std::time::Duration;
+
+use contract::commit::Phase;
+use contract::model::FailureKind;
+use contract::{CallId, SessionId};
+use tokio::time::Instant;
+
+use super::world::{World, until};
+
+/// A provider `a`, and scripts by the name of their provider.
+fn world(scripts: &[(&str, &str)]) -> (World, String) {
+    let world = World::new();
+    let mut models = "providers:\n".to_owned();
+    for (name, script) in scripts {
+        std::fs::write(world.dir.path().join(format!("{name}.yaml")), format!("delay_ms: 0\nsteps: [{script}]"))
+            .unwrap();
+        models += &format!("  {name}: {{kind: scripted, script: {name}.yaml}}\n");
+    }
+    (world, models)
+}
+
+async fn ask(world: &World, model: &str) {
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let mut item = world.item("hi");
+    item.model = model.to_owned();
+    world.ask(&item).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_before_anything_was_shown_is_retried_after_what_the_provider_asks_for() {
+    let (world, models) = world(&[("a", "{text: so, fail: {kind: rate_limited, retry_after: 3, times: 0}}")]);
+    // The script's text would be shown: the failing steps have none.
+    std::fs::write(
+        world.dir.path().join("a.yaml"),
+        "delay_ms: 0\nsteps:\n  - {when: 'true', fail: {kind: rate_limited, retry_after: 3, times: 2}, text: ''}\n",
+    )
+    .unwrap();
+    ask(&world, "a/x").await;
+    let began = Instant::now();
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    let finished = world.finished().await;
+    assert!(began.elapsed() >= Duration::from_secs(6), "{:?}", began.elapsed());
+    assert_eq!(finished.meta.attempt, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_shown_is_not_taken_back() {
+    let (world, models) = world(&[("a", "{text: half a, fail: {kind: truncated, times: 1}}")]);
+    ask(&world, "a/x").await;
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    let failed = world.failed().await;
+    assert_eq!(failed.kind, FailureKind::Truncated);
+    assert!(failed.usage.output > 0, "what had come was paid for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_long_is_the_loops() {
+    let (world, models) = world(&[("a", "{fail: {kind: rate_limited, retry_after: 40}}")]);
+    ask(&world, "a/x").await;
+    let began = Instant::now();
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    let failed = world.failed().await;
+    assert_eq!((failed.kind, failed.retry_after_ms), (FailureKind::RateLimited, Some(40_000)));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_cannot_be_had_is_asked_for_elsewhere() {
+    for kind in ["rate_limited", "overloaded", "unreachable", "hung", "auth", "quota", "bad_request"] {
+        let (world, mut models) = world(&[("a", &format!("{{fail: {{kind: {kind}}}}}")), ("b", "{text: from b}")]);
+        models += "models: {x: {provider: a, alternatives: [{provider: b, model: bx, prices: {output: 1e6}}]}}\n";
+        ask(&world, "x").await;
+        let began = Instant::now();
+        let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+        let finished = world.finished().await;
+        assert_eq!((finished.text.as_str(), finished.provider.as_str()), ("from b", "b"), "{kind}");
+        assert!(finished.cost_usd >= 1.0, "what it costs there: {}", finished.cost_usd);
+        assert!(began.elapsed() < Duration::from_millis(400), "{kind}: {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_too_long_goes_to_the_model_with_the_longer_window() {
+    let (world, mut models) = world(&[("a", "{fail: {kind: context_length}}"), ("b", "{text: from b}")]);
+    models += "models: {x: {provider: a, context_fallback: y}, y: {provider: b}}\n";
+    ask(&world, "x").await;
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    assert_eq!(world.finished().await.text, "from b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_too_long_for_both_is_told_as_such() {
+    let (world, mut models) =
+        world(&[("a", "{fail: {kind: context_length}}"), ("b", "{fail: {kind: context_length}}")]);
+    models += "models: {x: {provider: a, context_fallback: y}, y: {provider: b}}\n";
+    ask(&world, "x").await;
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    assert_eq!(world.failed().await.kind, FailureKind::ContextLength);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_content_is_not_tried_elsewhere() {
+    let (world, mut models) = world(&[("a", "{fail: {kind: refused}}"), ("b", "{text: from b}")]);
+    models += "models: {x: {provider: a, alternatives: [{provider: b}]}}\n";
+    ask(&world, "x").await;
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    assert_eq!(world.failed().await.kind, FailureKind::Refused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_failed_again_and_again_is_asked_by_one_call_alone_until_it_is_well() {
+    // Each call tries four times: the second one finds the model left alone after its first try, and waits.
+    let (world, models) = world(&[("a", "{text: '', fail: {kind: overloaded, times: 5}}")]);
+    ask(&world, "a/x").await;
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    assert_eq!(world.failed().await.kind, FailureKind::Overloaded);
+
+    let mut other = World::on(world.server.clone());
+    other.key.session = SessionId::new("s2").unwrap();
+    let began = Instant::now();
+    ask(&other, "a/x").await;
+    assert_eq!(other.finished().await.meta.call, CallId::model(1, 1));
+    // Its one try, then the second for which the model is left alone.
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_turn_can_be_cancelled_and_costs_nothing() {
+    let (world, mut models) = world(&[("a", "{text: so}")]);
+    models = models.replace("script: a.yaml", "script: a.yaml, limits: {requests_per_minute: 10}");
+    models += "models: {x: {provider: a, prices: {input: 1e6, output: 1e6}}}\n";
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 4).await;
+    ask(&world, "x").await;
+    world.finished().await;
+    let mut other = World::on(world.server.clone());
+    other.key.session = SessionId::new("s2").unwrap();
+    ask(&other, "x").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(other.is_unanswered().await);
+    other.bus.publish_cancel(&other.key, &World::call()).await.unwrap();
+    let cancelled = until(async || if other.is_unanswered().await { None } else { Some(other.finished().await) }).await;
+    assert_eq!((cancelled.usage.total(), cancelled.cost_usd), (0, 0.0));
+}

@@ -1,0 +1,170 @@
+//! A server in memory, a session on it, and what a loop would do for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::memory::Life;
+use bus::{Bus, MemoryServer, Stored};
+use bytes::Bytes;
+use contract::command::Verb;
+use contract::commit::{Commit, CommitMeta, Phase};
+use contract::ids::CallAttempt;
+use contract::model::{ItemMeta, ModelFailed, ModelFinished, ModelItem, Streaming};
+use contract::streams::{Objects, Stream};
+use contract::subject::{self, SessionKey};
+use contract::{CallId, CommandId, Json, SessionId, TenantId, Timestamp};
+use model_gateway::{Clock, Config, Gateway, Providers};
+use serde_json::{Map, json};
+use service::models;
+use service::paths::{Paths, TextFile};
+use tempfile::TempDir;
+
+pub(crate) struct ServerClock(pub(crate) MemoryServer);
+
+impl Clock for ServerClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+/// A server, a session, and what a loop would do for it.
+pub(crate) struct World {
+    pub(crate) server: MemoryServer,
+    pub(crate) bus: Bus,
+    pub(crate) key: SessionKey,
+    pub(crate) dir: TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::on(MemoryServer::new())
+    }
+
+    pub(crate) fn on(server: MemoryServer) -> Self {
+        let bus = server.bus();
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() };
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("script.yaml"), super::SCRIPT).unwrap();
+        Self { server, bus, key, dir }
+    }
+
+    pub(crate) fn providers(&self) -> Providers {
+        self.providers_of("providers: {s: {kind: scripted, script: script.yaml}}")
+    }
+
+    /// The providers of a models file; scripts stand in `dir`.
+    pub(crate) fn providers_of(&self, models: &str) -> Providers {
+        let file = TextFile { origin: "models.yaml".to_owned(), text: models.to_owned() };
+        let paths = Paths { config: Some(self.dir.path().to_owned()), ..Paths::default() };
+        Providers::new(models::parse(&file).unwrap(), &paths).unwrap()
+    }
+
+    /// A gateway for one call at a time, with power over its life.
+    pub(crate) async fn gateway(&self, name: &str) -> (Gateway, Life) {
+        self.gateway_of(name, self.providers(), 1).await
+    }
+
+    /// A gateway with these providers, for so many calls at a time.
+    pub(crate) async fn gateway_of(&self, name: &str, providers: Providers, concurrency: usize) -> (Gateway, Life) {
+        let (bus, life) = self.server.client(name);
+        let clock = Arc::new(ServerClock(self.server.clone()));
+        (Gateway::with(Config { concurrency, ..Config::default() }, bus, providers, clock).await, life)
+    }
+
+    pub(crate) async fn commit(&self, slot: u64, phase: Phase, open: &[&str]) {
+        let id = format!("commit-{slot}");
+        let meta = CommitMeta {
+            v: 1,
+            commit: id.clone(),
+            fold: 1,
+            phase,
+            open: open.iter().map(ToString::to_string).collect(),
+            control_seq: 0,
+            seq: 1,
+            time: self.server.now(),
+            trace_id: String::new(),
+            archived: None,
+        };
+        let body = serde_json::to_vec(&Commit { meta, snapshot: None, events: vec![] }).unwrap();
+        self.bus.commit(&self.key, slot, &id, Bytes::from(body)).await.unwrap();
+    }
+
+    pub(crate) fn item(&self, prompt: &str) -> ModelItem {
+        let meta = ItemMeta {
+            v: 1,
+            slot: 0,
+            turn: 1,
+            step: 1,
+            call: CallId::model(1, 1),
+            attempt: 1,
+            deadline: self.server.now().after(Duration::from_mins(10)),
+            agent: "a".to_owned(),
+        };
+        let tool = |name: &str| Json::of(&json!({"name": name, "description": "", "parameters": {}}));
+        ModelItem {
+            response_format: None,
+            meta,
+            model: "s/x".to_owned(),
+            messages: vec![Json::of(&json!({"role": "user", "content": prompt}))],
+            tools: vec![tool("f"), tool("continuation")],
+            parallel_tool_calls: true,
+            parameters: Map::new(),
+            streaming: Streaming::default(),
+        }
+    }
+
+    pub(crate) async fn ask(&self, item: &ModelItem) {
+        self.bus.publish_model_item(&self.key, item, bus::work::Publication::First).await.unwrap();
+    }
+
+    pub(crate) fn call() -> CallAttempt {
+        CallAttempt { call: CallId::model(1, 1), attempt: 1 }
+    }
+
+    pub(crate) async fn stored(&self, verb: Verb) -> Option<Stored> {
+        let id = CommandId::new("m1-1-1").unwrap();
+        let subject = subject::control(&self.key, verb, &id);
+        self.bus.transport().last(Stream::Control, &subject, bus::Read::Leader).await.unwrap()
+    }
+
+    pub(crate) async fn result(&self, verb: Verb) -> Bytes {
+        until(async || self.stored(verb).await).await.payload
+    }
+
+    pub(crate) async fn finished(&self) -> ModelFinished {
+        let body = self.bus.open(Objects::Work, self.result(Verb::ModelFinished).await).await.unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    pub(crate) async fn failed(&self) -> ModelFailed {
+        serde_json::from_slice(&self.result(Verb::ModelFailed).await).unwrap()
+    }
+
+    pub(crate) async fn nothing_waits(&self) {
+        let filter = subject::model_item(&self.key, &Self::call());
+        until(async || {
+            let item = self.bus.transport().last(Stream::Model, &filter, bus::Read::Leader).await.unwrap();
+            item.is_none().then_some(())
+        })
+        .await;
+    }
+
+    pub(crate) async fn is_unanswered(&self) -> bool {
+        self.stored(Verb::ModelFinished).await.is_none() && self.stored(Verb::ModelFailed).await.is_none()
+    }
+}
+
+/// Polls until there is something. The clock is virtual: waiting costs no time.
+pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..10_000 {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("nothing came within 200 s");
+}
+
+pub(crate) async fn seconds(count: u64) {
+    tokio::time::sleep(Duration::from_secs(count)).await;
+}
