@@ -61,6 +61,10 @@ pub enum Command {
     Stats(StatsArgs),
     /// Answer a tool call that waits for approval
     Answer(AnswerArgs),
+    /// List the models of models.yaml: what they can do, what they cost, and whether their keys are there
+    Models(ModelsArgs),
+    /// Ask a live model what it can do, and print its entry for models.yaml
+    ProbeModel(ProbeArgs),
     /// List the tools that are announced
     Tools(ToolsArgs),
     /// Show what waits in the fleet
@@ -320,6 +324,29 @@ pub enum ConfigCommand {
     Explain(AgentArgs),
     /// Print the JSON Schema of a configuration file, for editors
     Schema(SchemaArgs),
+}
+
+/// `ailoop models`
+#[derive(Debug, Clone, Args)]
+pub struct ModelsArgs {
+    /// A model's id, or `<provider>/<its name for a model>`; all of models.yaml where none is given
+    pub model: Option<String>,
+    /// Print one line of JSON for each
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ailoop probe-model`
+#[derive(Debug, Clone, Args)]
+pub struct ProbeArgs {
+    /// A model's id, or `<provider>/<its name for a model>`
+    pub model: String,
+    /// The id that its entry gets; the model as it was asked for where none is given
+    #[arg(long)]
+    pub id: Option<String>,
+    /// Write the entry into models.yaml, in the place of one that is there; its prices and fallbacks go with that
+    #[arg(long)]
+    pub write: bool,
 }
 
 /// `ailoop config schema`

@@ -8,6 +8,7 @@ mod dead;
 mod desk;
 mod lists;
 mod log;
+mod models;
 mod run;
 mod serve;
 mod stats;
@@ -44,6 +45,8 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Queues(args) => lists::queues(&args, terminal).await,
         Command::Dead(command) => dead::dead(&command, terminal).await,
         Command::Stats(args) => stats::stats(&args, terminal).await,
+        Command::Models(args) => models::models(&args, terminal),
+        Command::ProbeModel(args) => models::probe(&args, terminal).await,
         Command::Tools(args) => lists::tools(&args, terminal).await,
         Command::Patterns(PatternsCommand::Test(args)) => desk::test(&args, terminal),
         Command::Patterns(PatternsCommand::Suggest(args)) => {

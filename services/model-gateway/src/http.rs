@@ -8,6 +8,8 @@ use std::time::Duration;
 use contract::model::{FailureKind, Streaming};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response as HttpResponse, Url, redirect};
+use serde_json::Value;
+use service::Secret;
 use service::models::ProviderEntry;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
@@ -24,6 +26,11 @@ use service::clock::Clock;
 const ERROR_BYTES_MAX: usize = 64 << 10;
 /// How long usage is awaited after the content is complete.
 const TAIL_MAX: Duration = Duration::from_secs(2);
+/// Seconds to connect where no session says anything.
+const CONNECT: u64 = 5;
+/// How long a provider may take to describe a model, and in how many bytes.
+const DESCRIBE_MAX: Duration = Duration::from_secs(10);
+const DESCRIPTION_BYTES_MAX: usize = 8 << 20;
 /// Seconds to connect, whatever a session asks for.
 const CONNECT_RANGE: std::ops::RangeInclusive<u64> = 1..=60;
 
@@ -54,16 +61,8 @@ impl Client {
         deltas: &mpsc::Sender<Vec<Delta>>,
         clock: &dyn Clock,
     ) -> Result<(), Failure> {
-        let key = self.entry.api_key().map_err(|error| Failure::new(FailureKind::Auth, error.to_string()))?;
-        let mut http = self.prepare(request)?;
-        if let Some(key) = &key {
-            let (name, before) = self.family.key_header();
-            let (name, before) = self.entry.key_header.as_deref().map_or((name, before), |name| (name, ""));
-            let mut value = HeaderValue::try_from(format!("{before}{}", key.expose()))
-                .map_err(|_| Failure::new(FailureKind::Auth, "the provider's key is no value of a header"))?;
-            value.set_sensitive(true);
-            http = http.header(name, value);
-        }
+        let key = self.key()?;
+        let http = self.signed(self.prepare(request)?, key.as_ref())?;
         // A provider that repeats the key in its message must not make us repeat it.
         let hide = |mut failure: Failure| {
             if let Some(key) = &key {
@@ -74,22 +73,74 @@ impl Client {
         exchange(http, self.family.answer(), &request.item.streaming, deltas, clock).await.map_err(hide)
     }
 
-    fn prepare(&self, request: &Request<'_>) -> Result<RequestBuilder, Failure> {
-        let outgoing = self.family.request(request.item, request.upstream, &self.entry.quirks)?;
+    /// What the provider itself says of a model, where it says anything.
+    pub async fn describe(&self, upstream: &str) -> Result<Option<Value>, Failure> {
+        let key = self.key()?;
+        for path in [format!("/models/{upstream}"), "/models".to_owned()] {
+            let http = self.signed(self.plain(self.http(CONNECT)?.get(self.url(&path)?)), key.as_ref())?;
+            let answer = timeout_at(Instant::now() + DESCRIBE_MAX, http.send()).await;
+            let Ok(Ok(mut answer)) = answer else { return Ok(None) };
+            let mut body = Vec::new();
+            while let Ok(Some(piece)) = answer.chunk().await {
+                body.extend_from_slice(&piece);
+                if body.len() > DESCRIPTION_BYTES_MAX {
+                    return Ok(None);
+                }
+            }
+            let found: Value = serde_json::from_slice(&body).unwrap_or_default();
+            if !answer.status().is_success() {
+                continue;
+            }
+            let list = ["data", "models"].iter().find_map(|name| found[*name].as_array().cloned());
+            let Some(list) = list else { return Ok(Some(found)) };
+            let names = |model: &Value| ["id", "name", "model"].iter().any(|name| model[*name] == *upstream);
+            // A server of one model may call it as it likes.
+            let only = if list.len() == 1 { list.first() } else { None };
+            return Ok(list.iter().find(|model| names(model)).or(only).cloned());
+        }
+        Ok(None)
+    }
+
+    fn key(&self) -> Result<Option<Secret>, Failure> {
+        self.entry.api_key().map_err(|error| Failure::new(FailureKind::Auth, error.to_string()))
+    }
+
+    fn signed(&self, http: RequestBuilder, key: Option<&Secret>) -> Result<RequestBuilder, Failure> {
+        let Some(key) = key else { return Ok(http) };
+        let (name, before) = self.family.key_header();
+        let (name, before) = self.entry.key_header.as_deref().map_or((name, before), |name| (name, ""));
+        let mut value = HeaderValue::try_from(format!("{before}{}", key.expose()))
+            .map_err(|_| Failure::new(FailureKind::Auth, "the provider's key is no value of a header"))?;
+        value.set_sensitive(true);
+        Ok(http.header(name, value))
+    }
+
+    fn url(&self, path: &str) -> Result<Url, Failure> {
         let base = self.entry.base_url.as_deref().unwrap_or_default();
-        let accept = if request.item.streaming.enabled { "text/event-stream" } else { "application/json" };
-        let mut url = Url::parse(&format!("{base}{}", outgoing.path))
+        let mut url = Url::parse(&format!("{base}{path}"))
             .map_err(|error| Failure::new(FailureKind::BadRequest, format!("base_url is no address: {error}")))?;
         for (name, value) in &self.entry.query {
             url.query_pairs_mut().append_pair(name, value);
         }
-        let mut http = self.http(request.item.streaming.connect)?.post(url);
-        for (name, value) in outgoing.headers {
-            http = http.header(name, value);
-        }
+        Ok(url)
+    }
+
+    /// With the operator's headers.
+    fn plain(&self, mut http: RequestBuilder) -> RequestBuilder {
         for (name, value) in &self.entry.headers {
             http = http.header(name, value.expose());
         }
+        http
+    }
+
+    fn prepare(&self, request: &Request<'_>) -> Result<RequestBuilder, Failure> {
+        let outgoing = self.family.request(request.item, request.upstream, &self.entry.quirks)?;
+        let accept = if request.item.streaming.enabled { "text/event-stream" } else { "application/json" };
+        let mut http = self.http(request.item.streaming.connect)?.post(self.url(&outgoing.path)?);
+        for (name, value) in outgoing.headers {
+            http = http.header(name, value);
+        }
+        http = self.plain(http);
         if let Some(traceparent) = &request.traceparent {
             http = http.header("traceparent", traceparent);
         }

@@ -14,6 +14,7 @@ pub mod job;
 pub mod limits;
 pub mod observe;
 pub mod outcome;
+pub mod probe;
 pub mod provider;
 pub mod reply;
 pub mod resolve;

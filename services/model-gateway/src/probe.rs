@@ -1,0 +1,293 @@
+//! Asks a live model what it can do, and writes down what it showed.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use contract::model::{FailureKind, ItemMeta, ModelItem, Streaming};
+use contract::{CallId, Json};
+use serde_json::{Map, Value, json};
+use service::clock::{Clock as _, SystemClock};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use crate::failure::Failure;
+use crate::provider::{Provider, Providers, Request, Route};
+use crate::reply::{Delta, Reply};
+
+/// The longest that one question may take.
+const QUESTION_MAX: Duration = Duration::from_mins(2);
+/// Tokens of one answer: enough for a model that thinks before it speaks.
+const ANSWER_TOKENS: u64 = 1_024;
+/// Where providers say how long a transcript may be, and a reply.
+const WINDOW: &[&str] = &[
+    "/context_window",
+    "/context_length",
+    "/max_model_len",
+    "/max_context_length",
+    "/inputTokenLimit",
+    "/max_input_tokens",
+    "/meta/n_ctx",
+    "/meta/n_ctx_train",
+];
+const OUTPUT: &[&str] =
+    &["/max_output_tokens", "/outputTokenLimit", "/max_completion_tokens", "/top_provider/max_completion_tokens", "/max_tokens"];
+
+/// What a model showed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Found {
+    /// The provider's name.
+    pub provider: String,
+    /// The model in the provider's words.
+    pub upstream: String,
+    /// Its reply came in pieces.
+    pub streaming: bool,
+    /// To the first of them.
+    pub first_piece: Option<Duration>,
+    /// It calls tools.
+    pub tools: bool,
+    /// It calls several in one reply.
+    pub parallel: bool,
+    /// It keeps to a JSON Schema.
+    pub structured: bool,
+    /// It thinks before it speaks.
+    pub reasoning: bool,
+    /// It says what it used.
+    pub usage: bool,
+    /// Tokens of its transcript, as the provider says.
+    pub window: Option<u64>,
+    /// Tokens of its reply, as the provider says.
+    pub output: Option<u64>,
+}
+
+struct Answered {
+    reply: Reply,
+    pieces: usize,
+    first: Option<Duration>,
+}
+
+/// Asks a model of `models.yaml`, or `<provider>/<name>`. `tell` hears of each question and of what came of it.
+pub async fn probe(providers: &Providers, model: &str, mut tell: impl FnMut(&str)) -> Result<Found, Failure> {
+    let route = providers.routes(model)?.ways.swap_remove(0);
+    let mut found =
+        Found { provider: route.provider.clone(), upstream: route.upstream.clone(), ..Found::default() };
+
+    // Whatever goes wrong here goes wrong for every call.
+    let said = ask(&route, model, "Reply with the five words: one two three four five.", None, &[]).await?;
+    (found.streaming, found.first_piece) = (said.pieces > 1, said.first);
+    found.usage = said.reply.usage.is_some();
+    found.reasoning |= thinks(&said.reply);
+    let after = said.first.unwrap_or_default().as_millis();
+    tell(&format!("streaming: {}, the first of {} pieces after {after} ms", yes(found.streaming), said.pieces));
+    tell(&format!("usage: {}", yes(found.usage)));
+
+    let one = "Call the tool add with a = 2 and b = 40. Do not answer in words.";
+    let called = told("tools", ask(&route, model, one, None, &[add()]).await, &mut tell)?;
+    found.tools = called.as_ref().is_some_and(|said| calls(&said.reply, "add") == 1);
+    found.reasoning |= called.is_some_and(|said| thinks(&said.reply));
+    tell(&format!("tools: {}", yes(found.tools)));
+
+    if found.tools {
+        let two = "Call the tool add twice in this one reply, once with a = 1 and b = 2, once with a = 3 and b = 4. \
+                   Both calls at once, no words.";
+        let called = told("parallel tools", ask(&route, model, two, None, &[add()]).await, &mut tell)?;
+        found.parallel = called.is_some_and(|said| calls(&said.reply, "add") >= 2);
+        tell(&format!("parallel tools: {}", yes(found.parallel)));
+    }
+
+    let schema = json!({"type": "json_schema", "json_schema": {"name": "answer", "strict": true, "schema": {
+        "type": "object", "additionalProperties": false, "required": ["sum"], "properties": {"sum": {"type": "integer"}}}}});
+    let shaped = told("structured output", ask(&route, model, "What is 2 + 40?", Some(schema), &[]).await, &mut tell)?;
+    found.structured = shaped.is_some_and(|said| {
+        serde_json::from_str::<Value>(said.reply.text.trim()).is_ok_and(|value| value["sum"].is_i64())
+    });
+    tell(&format!("structured output: {}", yes(found.structured)));
+    tell(&format!("reasoning: {}", if found.reasoning { "yes" } else { "not shown" }));
+
+    if let Provider::Http(client) = &*route.client {
+        let told = client.describe(&route.upstream).await?.unwrap_or_default();
+        let number = |names: &[&str]| names.iter().find_map(|name| told.pointer(name)?.as_u64());
+        (found.window, found.output) = (number(WINDOW), number(OUTPUT));
+    }
+    let unknown = || "the provider does not say".to_owned();
+    tell(&format!("context window: {}", found.window.map_or_else(unknown, |tokens| format!("{tokens} tokens"))));
+    Ok(found)
+}
+
+impl Found {
+    /// The model's entry in `models.yaml`, indented as it stands there.
+    pub fn entry(&self, id: &str) -> String {
+        let mut entry = format!("  {}:\n    provider: {}\n", quoted(id), quoted(&self.provider));
+        if self.upstream != id {
+            let _ = writeln!(entry, "    model: {}", quoted(&self.upstream));
+        }
+        if self.parallel {
+            entry.push_str("    multi_tool: true\n    max_parallel_tools: 8\n");
+        }
+        for (name, holds) in [("structured_output", self.structured), ("reasoning", self.reasoning)] {
+            if holds {
+                let _ = writeln!(entry, "    {name}: true");
+            }
+        }
+        for (name, tokens) in [("context_window", self.window), ("max_output", self.output)] {
+            if let Some(tokens) = tokens {
+                let _ = writeln!(entry, "    {name}: {tokens}");
+            }
+        }
+        entry
+    }
+}
+
+/// A question that a model need not be able to answer; a failure that has nothing to do with it ends the probe.
+fn told(what: &str, answered: Result<Answered, Failure>, tell: &mut impl FnMut(&str)) -> Result<Option<Answered>, Failure> {
+    match answered {
+        Ok(answered) => Ok(Some(answered)),
+        Err(failure) => match failure.kind {
+            FailureKind::BadRequest | FailureKind::Empty | FailureKind::Garbage | FailureKind::Refused | FailureKind::Unreachable => {
+                tell(&format!("{what}: refused: {failure}"));
+                Ok(None)
+            }
+            FailureKind::RateLimited
+            | FailureKind::Overloaded
+            | FailureKind::Hung
+            | FailureKind::Truncated
+            | FailureKind::Cancelled
+            | FailureKind::ContextLength
+            | FailureKind::Quota
+            | FailureKind::Auth => Err(failure),
+        },
+    }
+}
+
+async fn ask(
+    route: &Route,
+    model: &str,
+    prompt: &str,
+    format: Option<Value>,
+    tools: &[Value],
+) -> Result<Answered, Failure> {
+    let mut parameters = Map::new();
+    parameters.insert("max_tokens".to_owned(), json!(ANSWER_TOKENS));
+    let meta = ItemMeta {
+        v: contract::commit::VERSION,
+        slot: 0,
+        turn: 1,
+        step: 1,
+        call: CallId::model(1, 1),
+        attempt: 1,
+        deadline: SystemClock.now().after(QUESTION_MAX),
+        agent: "probe".to_owned(),
+    };
+    let item = ModelItem {
+        meta,
+        model: model.to_owned(),
+        messages: vec![Json::of(&json!({"role": "user", "content": prompt}))],
+        tools: tools.iter().map(Json::of).collect(),
+        parallel_tool_calls: true,
+        parameters,
+        response_format: format.map(|format| Json::of(&format)),
+        streaming: Streaming { first_byte: 60, idle: 60, ..Streaming::default() },
+    };
+    let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
+    let request = Request { item: &item, upstream: &route.upstream, traceparent: None };
+    let began = Instant::now();
+    let asked = async {
+        let send = send;
+        route.client.call(&request, &send, &SystemClock).await
+    };
+    let gathered = async {
+        let mut answered = Answered { reply: Reply::default(), pieces: 0, first: None };
+        while let Some(more) = deltas.recv().await {
+            for delta in more {
+                if matches!(delta, Delta::Text(_) | Delta::Reasoning(_)) {
+                    answered.pieces += 1;
+                    answered.first.get_or_insert_with(|| began.elapsed());
+                }
+                answered.reply.add(&delta)?;
+            }
+        }
+        Ok::<_, Failure>(answered)
+    };
+    let both = timeout(QUESTION_MAX, async { tokio::join!(asked, gathered) }).await;
+    let (ended, answered) = both.map_err(|_| Failure::new(FailureKind::Hung, "no answer within two minutes"))?;
+    ended?;
+    answered
+}
+
+fn add() -> Value {
+    json!({"name": "add", "description": "Adds two integers.", "parameters": {"type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"], "additionalProperties": false}})
+}
+
+/// Calls of a tool whose arguments could be used.
+fn calls(reply: &Reply, name: &str) -> usize {
+    let usable = |arguments: &str| {
+        serde_json::from_str::<Value>(arguments).is_ok_and(|value| value["a"].is_i64() && value["b"].is_i64())
+    };
+    reply.calls().iter().filter(|call| call.function.name == name && usable(&call.function.arguments)).count()
+}
+
+fn thinks(reply: &Reply) -> bool {
+    !reply.reasoning.is_empty() || reply.usage.is_some_and(|usage| usage.reasoning > 0)
+}
+
+fn yes(holds: bool) -> &'static str {
+    if holds { "yes" } else { "no" }
+}
+
+/// A plain scalar of YAML where it may be one.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    let begins = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
+    if begins && text.chars().all(plain) { text.to_owned() } else { Value::from(text).to_string() }
+}
+
+/// Puts a model's entry into the text of `models.yaml`, in the place of one that it has already; the rest stays as it is.
+pub fn put(text: &str, id: &str, entry: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let Some(models) = lines.iter().position(|line| line.trim_end() == "models:") else {
+        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        return format!("{text}{gap}models:\n{entry}");
+    };
+    let heads = [format!("  {id}:"), format!("  {}:", quoted(id)), format!("  '{id}':")];
+    let own = lines.iter().skip(models).position(|line| heads.iter().any(|head| line.trim_end() == head)).map(|at| at + models);
+    let (from, to) = own.map_or((models + 1, models + 1), |from| {
+        let belongs = |line: &&&str| line.trim().is_empty() || line.starts_with("   ");
+        let mut to = from + 1 + lines[from + 1..].iter().take_while(belongs).count();
+        while to > from + 1 && lines[to - 1].trim().is_empty() {
+            to -= 1;
+        }
+        (from, to)
+    });
+    let mut out: String = lines[..from].iter().flat_map(|line| [line, "\n"]).collect();
+    out.push_str(entry);
+    out.extend(lines[to..].iter().flat_map(|line| [line, "\n"]));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found() -> Found {
+        let (provider, upstream) = ("p".to_owned(), "Up 1".to_owned());
+        Found { provider, upstream, parallel: true, reasoning: true, window: Some(8_192), ..Found::default() }
+    }
+
+    #[test]
+    fn an_entry_is_put_among_the_others_or_in_its_old_place() {
+        let entry = found().entry("m");
+        assert_eq!(
+            entry,
+            "  m:\n    provider: p\n    model: \"Up 1\"\n    multi_tool: true\n    max_parallel_tools: 8\n    \
+             reasoning: true\n    context_window: 8192\n"
+        );
+        let text = "# a\nproviders:\n  p: {kind: x}\n\nmodels:\n  # b\n  m:\n    provider: old\n\n  n:\n    provider: p\n";
+        let put_in = put(text, "m", &entry);
+        assert!(put_in.starts_with("# a\nproviders:\n  p: {kind: x}\n\nmodels:\n  # b\n  m:\n    provider: p\n"), "{put_in}");
+        assert!(put_in.ends_with("8192\n\n  n:\n    provider: p\n") && !put_in.contains("old"), "{put_in}");
+        assert_eq!(put(&put_in, "m", &entry), put_in);
+        let new = put(text, "q", "  q:\n    provider: p\n");
+        assert!(new.contains("models:\n  q:\n    provider: p\n  # b\n  m:"), "{new}");
+        assert_eq!(put("providers: {}", "q", "  q: {}\n"), "providers: {}\nmodels:\n  q: {}\n");
+    }
+}
