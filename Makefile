@@ -11,8 +11,9 @@ FAULTS ?= $(if $(HOURS),1000000,1000)
 FUZZ_SECONDS ?= 600
 OPERATIONS ?= 100000
 MINUTES ?= 30
+STREAMS ?= 1000000
 
-.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm drain bench growth soak clean
+.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm drain bench growth soak local-model third-party faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -71,6 +72,18 @@ storm: setup ## Users who interfere, models that fail, processes that die at ran
 
 drain: setup ## Restart every replica in turn under load: 100 sessions, one replica every 20 s
 	AILOOP_DRAIN_SESSIONS=100 AILOOP_DRAIN_EVERY=20 $(CARGO) test --quiet --locked --package ailoop-tests --test drain -- --nocapture
+
+local-model: ## Fetch and serve a small model on the CPU, PORT=8080; `ailoop run --model local` streams from it
+	@scripts/local-model.sh
+
+third-party: ## The gateway against servers that others wrote: aimock (needs npm) and llama.cpp
+	@scripts/third-party.sh
+
+faulty: setup ## 500 sessions against a provider that fails at every third request
+	AILOOP_FAULTY_SESSIONS=500 $(CARGO) test --quiet --locked --package ailoop-tests --test whole a_third_of_all -- --nocapture
+
+garbage: ## Broken streams of model providers, STREAMS=1000000: none may pass for half a tool call
+	AILOOP_GARBAGE_STREAMS=$(STREAMS) $(CARGO) test --quiet --release --locked --package model-gateway --test conformance no_garbage -- --nocapture
 
 clean: ## Remove what was built and what sessions left in .ailoop/; .tools/ stays
 	$(CARGO) clean

@@ -113,6 +113,11 @@ impl Crowd {
         self.composer.as_ref().context("a crowd has a composer")
     }
 
+    /// Puts another `models.yaml` in the place of the one that processes read.
+    pub fn write_models(&self, models: &serde_json::Value) -> anyhow::Result<()> {
+        Ok(std::fs::write(self.site.config.path().join("models.yaml"), models.to_string())?)
+    }
+
     /// Starts the nats-server and one prompt-composer; models are served at these addresses.
     pub async fn start(models: &[(&str, &str)]) -> anyhow::Result<Self> {
         Self::with(models, &[]).await

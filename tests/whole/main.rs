@@ -10,6 +10,7 @@ mod example;
 mod failures;
 mod kills;
 mod mail;
+mod providers;
 mod python_tool;
 mod reload;
 mod resume;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use contract::settings::ModelSettings;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Secret;
 use crate::config::{ConfigError, env};
@@ -36,7 +36,7 @@ pub struct ModelsFile {
 }
 
 /// How a provider is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderKind {
     /// `POST <base_url>/chat/completions`, as many servers understand it.
@@ -107,6 +107,10 @@ pub struct ProviderEntry {
     pub quirks: Quirks,
     /// How much may be asked of it with its key.
     pub limits: Rates,
+    /// Where what is asked and answered is written down, without secrets.
+    pub record: Option<PathBuf>,
+    /// What was written down so, to be answered in its place.
+    pub replay: Option<PathBuf>,
     /// Whether its name may stand for an address of a private network.
     pub private_network: bool,
     /// The script, relative to the configuration directory; `scripted` has one.

@@ -1,4 +1,5 @@
-//! Gathers deltas into chunks, so that viewers get a few messages per second and lane instead of one per token.
+//! Gathers deltas into chunks, so that viewers get a few messages per second and lane instead of one per token. What comes
+//! after a pause goes out at once: only what follows it closely is gathered.
 
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ pub struct Chunker {
     bytes: usize,
     lane: Lane,
     gathered: String,
-    due: Option<Instant>,
+    /// Before that nothing goes out but what is too much to be gathered.
+    not_before: Instant,
 }
 
 impl Chunker {
@@ -37,7 +39,7 @@ impl Chunker {
             bytes: streaming.chunk_bytes.clamp(1, CHUNK_BYTES_MAX),
             lane: Lane::Text,
             gathered: String::new(),
-            due: None,
+            not_before: Instant::now(),
         }
     }
 
@@ -53,19 +55,24 @@ impl Chunker {
         self.gathered.push_str(piece);
         if self.gathered.len() >= self.bytes {
             self.flush(out);
-        } else if self.due.is_none() {
-            self.due = Some(Instant::now() + self.pause);
+        }
+    }
+
+    /// All is gathered that came together: appends it to `out` where nothing went out lately.
+    pub fn settle(&mut self, out: &mut Vec<(Lane, String)>) {
+        if !self.gathered.is_empty() && Instant::now() >= self.not_before {
+            self.flush(out);
         }
     }
 
     /// When the gathered pieces go out at the latest; none while there are none.
     pub fn due(&self) -> Option<Instant> {
-        self.due
+        (!self.gathered.is_empty()).then_some(self.not_before)
     }
 
     /// Appends everything gathered to `out`, cut where it is too long for one message.
     pub fn flush(&mut self, out: &mut Vec<(Lane, String)>) {
-        self.due = None;
+        self.not_before = Instant::now() + self.pause;
         let mut rest = std::mem::take(&mut self.gathered);
         while rest.len() > CHUNK_BYTES_MAX {
             let tail = rest.split_off(rest.floor_char_boundary(CHUNK_BYTES_MAX));
@@ -98,6 +105,24 @@ mod tests {
         chunker.flush(&mut out);
         let out: Vec<_> = out.iter().map(|(lane, text)| (*lane, text.as_str())).collect();
         assert_eq!(out, [(Lane::Reasoning, "h"), (Lane::Text, "abcd"), (Lane::Call(1), "{")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_after_a_pause_goes_out_at_once_and_what_follows_is_gathered() {
+        let mut chunker = Chunker::new(&Streaming { chunk_ms: 20, ..Streaming::default() });
+        let mut said = async |piece: &str, later: u64| {
+            tokio::time::advance(Duration::from_millis(later)).await;
+            let mut out = Vec::new();
+            chunker.add(Lane::Text, piece, &mut out);
+            chunker.settle(&mut out);
+            (out.into_iter().map(|(_, text)| text).collect::<String>(), chunker.due())
+        };
+        assert_eq!(said("a", 0).await, ("a".to_owned(), None));
+        let (nothing, due) = said("b", 5).await;
+        assert_eq!((nothing.as_str(), due), ("", Some(Instant::now() + Duration::from_millis(15))));
+        assert_eq!(said("c", 5).await.0, "");
+        assert_eq!(said("d", 10).await, ("bcd".to_owned(), None));
+        assert_eq!(said("e", 100).await, ("e".to_owned(), None));
     }
 
     #[test]

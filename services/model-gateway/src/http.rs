@@ -5,6 +5,7 @@ use std::error::Error as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use contract::model::{FailureKind, Streaming};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response as HttpResponse, Url, redirect};
@@ -15,9 +16,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use crate::adapter::frame::Answer;
-use crate::adapter::{Family, classify};
+use crate::adapter::{Family, Outgoing, classify};
 use crate::failure::Failure;
 use crate::provider::Request;
+use crate::recording::{Answered, Piece, Recorder, Tape};
 use crate::reply::Delta;
 use crate::resolve::{self, PublicOnly};
 use service::clock::Clock;
@@ -39,6 +41,8 @@ const CONNECT_RANGE: std::ops::RangeInclusive<u64> = 1..=60;
 pub struct Client {
     family: Family,
     entry: ProviderEntry,
+    /// What is answered in the provider's place.
+    tape: Option<Result<Tape, String>>,
     /// One per time-out of the connection, which is a property of a client; a lock since it is held for a look only.
     http: Mutex<BTreeMap<u64, reqwest::Client>>,
 }
@@ -46,7 +50,8 @@ pub struct Client {
 impl Client {
     /// A client of this provider. Nothing is connected yet.
     pub fn new(family: Family, entry: ProviderEntry) -> Self {
-        Self { family, entry, http: Mutex::default() }
+        let tape = entry.replay.as_deref().map(Tape::read);
+        Self { family, entry, tape, http: Mutex::default() }
     }
 
     /// The protocol that it speaks.
@@ -62,7 +67,6 @@ impl Client {
         clock: &dyn Clock,
     ) -> Result<(), Failure> {
         let key = self.key()?;
-        let http = self.signed(self.prepare(request)?, key.as_ref())?;
         // A provider that repeats the key in its message must not make us repeat it.
         let hide = |mut failure: Failure| {
             if let Some(key) = &key {
@@ -70,7 +74,23 @@ impl Client {
             }
             failure
         };
-        exchange(http, self.family.answer(), &request.item.streaming, deltas, clock).await.map_err(hide)
+        let outgoing = self.family.request(request.item, request.upstream, &self.entry.quirks)?;
+        let mut recorder = self.entry.record.as_ref().map(|_| {
+            let others = self.entry.headers.values();
+            let secrets = key.iter().chain(others).map(|secret| secret.expose().to_owned()).collect();
+            Recorder::new(clock.now(), self.entry.kind, &outgoing.path, &outgoing.body, secrets)
+        });
+        let source = match &self.tape {
+            Some(Ok(tape)) => Source::Tape(tape.next()?, 0),
+            Some(Err(error)) => return Err(Failure::new(FailureKind::BadRequest, error)),
+            None => Source::Request(self.signed(self.prepare(request, outgoing)?, key.as_ref())?),
+        };
+        let streaming = &request.item.streaming;
+        let ended = exchange(source, self.family.answer(), streaming, deltas, clock, recorder.as_mut()).await.map_err(hide);
+        if let (Some(recorder), Some(dir)) = (recorder, &self.entry.record) {
+            recorder.write(dir, request.upstream, ended.as_ref().err()).await;
+        }
+        ended
     }
 
     /// What the provider itself says of a model, where it says anything.
@@ -133,8 +153,7 @@ impl Client {
         http
     }
 
-    fn prepare(&self, request: &Request<'_>) -> Result<RequestBuilder, Failure> {
-        let outgoing = self.family.request(request.item, request.upstream, &self.entry.quirks)?;
+    fn prepare(&self, request: &Request<'_>, outgoing: Outgoing) -> Result<RequestBuilder, Failure> {
         let accept = if request.item.streaming.enabled { "text/event-stream" } else { "application/json" };
         let mut http = self.http(request.item.streaming.connect)?.post(self.url(&outgoing.path)?);
         for (name, value) in outgoing.headers {
@@ -191,19 +210,70 @@ impl Patience {
     }
 }
 
+/// Where an answer comes from.
+enum Source<'a> {
+    /// A provider that is still to be asked.
+    Request(RequestBuilder),
+    /// A provider that answers.
+    Http(HttpResponse),
+    /// A recording, from this piece on.
+    Tape(&'a Answered, usize),
+}
+
+impl Source<'_> {
+    /// Asks; returns when the answer's head is there.
+    async fn ask(self) -> Result<Self, reqwest::Error> {
+        match self {
+            Self::Request(request) => request.send().await.map(Self::Http),
+            Self::Http(_) | Self::Tape(..) => Ok(self),
+        }
+    }
+
+    fn status(&self) -> u16 {
+        match self {
+            Self::Request(_) => 0,
+            Self::Http(answer) => answer.status().as_u16(),
+            Self::Tape(answer, _) => answer.status,
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        match self {
+            Self::Request(_) => None,
+            Self::Http(answer) => answer.headers().get(name)?.to_str().ok(),
+            Self::Tape(answer, _) => answer.headers.get(name).map(String::as_str),
+        }
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Bytes>, reqwest::Error> {
+        match self {
+            Self::Request(_) => Ok(None),
+            Self::Http(answer) => answer.chunk().await,
+            Self::Tape(answer, at) => {
+                *at += 1;
+                Ok(answer.pieces.get(*at - 1).map(Piece::bytes))
+            }
+        }
+    }
+}
+
 async fn exchange(
-    http: RequestBuilder,
+    source: Source<'_>,
     mut response: Answer,
     streaming: &Streaming,
     deltas: &mpsc::Sender<Vec<Delta>>,
     clock: &dyn Clock,
+    mut recorder: Option<&mut Recorder>,
 ) -> Result<(), Failure> {
     let patience = Patience::of(streaming);
     let until = patience.first_byte.map(|wait| Instant::now() + wait);
-    let sent = within(until, http.send()).await;
+    let sent = within(until, source.ask()).await;
     let mut answer = sent.ok_or_else(|| hung("no first byte", patience.first_byte))?.map_err(|e| not_sent(&e))?;
-    if !answer.status().is_success() {
-        return Err(refusal(answer, clock).await);
+    if let Some(recorder) = &mut recorder {
+        recorder.head(answer.status(), |name| answer.header(name));
+    }
+    if !(200..300).contains(&answer.status()) {
+        return Err(refusal(answer, clock, recorder).await);
     }
     let mut until = until;
     let mut first = true;
@@ -223,6 +293,9 @@ async fn exchange(
             Err(error) => return Err(broke_off(&error)),
         };
         first = false;
+        if let Some(recorder) = &mut recorder {
+            recorder.piece(&piece);
+        }
         let more = response.push(&piece)?;
         if !more.is_empty() && deltas.send(more).await.is_err() {
             return Ok(()); // Nobody wants the reply any more.
@@ -248,21 +321,22 @@ async fn within<F: Future>(until: Option<Instant>, future: F) -> Option<F::Outpu
     }
 }
 
-async fn refusal(mut answer: HttpResponse, clock: &dyn Clock) -> Failure {
-    let status = answer.status().as_u16();
-    if answer.status().is_redirection() {
-        let to = answer.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
+async fn refusal(mut answer: Source<'_>, clock: &dyn Clock, mut recorder: Option<&mut Recorder>) -> Failure {
+    let status = answer.status();
+    if (300..400).contains(&status) {
+        let to = answer.header(LOCATION.as_str()).unwrap_or("nowhere");
         return Failure::new(
             FailureKind::BadRequest,
             format!("the provider redirects to {to}: set base_url to where it really is"),
         );
     }
-    let headers = answer.headers().clone();
-    let header = |name: &str| headers.get(name)?.to_str().ok();
-    let retry_after = classify::retry_after(header, clock.now().as_millis());
+    let retry_after = classify::retry_after(|name| answer.header(name), clock.now().as_millis());
     let mut body = Vec::new();
     let until = Instant::now() + TAIL_MAX;
     while let Ok(Ok(Some(piece))) = timeout_at(until, answer.chunk()).await {
+        if let Some(recorder) = &mut recorder {
+            recorder.piece(&piece);
+        }
         body.extend_from_slice(&piece);
         if body.len() >= ERROR_BYTES_MAX {
             break;

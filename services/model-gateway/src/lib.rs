@@ -16,6 +16,7 @@ pub mod observe;
 pub mod outcome;
 pub mod probe;
 pub mod provider;
+pub mod recording;
 pub mod reply;
 pub mod resolve;
 pub mod retry;

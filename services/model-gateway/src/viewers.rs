@@ -85,6 +85,7 @@ impl<'a> Viewers<'a> {
             self.gather(delta, &mut out);
         }
         self.name(&mut out);
+        self.chunker.settle(&mut out);
         self.publish(out).await;
     }
 

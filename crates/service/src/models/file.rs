@@ -67,6 +67,13 @@ struct ProviderShape {
     /// How much may be asked of it with its key, all gateways together.
     #[serde(default)]
     limits: Rates,
+    /// A directory where what is asked and answered is written down, a file for each request. Keys do not stand in it,
+    /// transcripts do.
+    #[serde(default)]
+    record: Option<PathBuf>,
+    /// A file that was written down so, or a directory of them: their answers take the provider's place, in order.
+    #[serde(default)]
+    replay: Option<PathBuf>,
     /// Whether `base_url` names a host whose address is one of a private network. Where the address itself stands there, or
     /// `localhost`, nothing need be said.
     #[serde(default)]
@@ -205,7 +212,7 @@ fn provider(file: &TextFile, name: &str, entry: ProviderShape) -> Result<Provide
     match entry.kind.value {
         ProviderKind::OpenaiChat | ProviderKind::OpenaiResponses | ProviderKind::Anthropic | ProviderKind::Gemini => {
             let url = entry.base_url.as_ref().map_or("", |url| url.value.as_str());
-            if !url.starts_with("http://") && !url.starts_with("https://") {
+            if entry.replay.is_none() && !url.starts_with("http://") && !url.starts_with("https://") {
                 let place = entry.base_url.as_ref().map_or(entry.kind.referenced, |url| url.referenced);
                 return refuse(place, "needs a base_url that begins with http:// or https://");
             }
@@ -223,6 +230,8 @@ fn provider(file: &TextFile, name: &str, entry: ProviderShape) -> Result<Provide
         query: entry.query,
         quirks: entry.quirks.into_iter().collect(),
         limits: entry.limits,
+        record: entry.record,
+        replay: entry.replay,
         private_network: entry.private_network,
         script: entry.script,
     })

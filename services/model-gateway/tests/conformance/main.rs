@@ -7,6 +7,7 @@ mod garbage;
 mod mishaps;
 mod replies;
 mod server;
+mod third_party;
 
 use std::io::Write;
 use std::time::Duration;
@@ -65,10 +66,16 @@ fn kind(family: Family) -> &'static str {
 /// One call of a provider that answers so; what came, whole or not, and how it ended.
 async fn call(family: Family, streamed: bool, answer: Answer) -> (Reply, Result<(), Failure>) {
     let server = Server::start(vec![answer]).await.unwrap();
-    let text = format!("providers: {{m: {{kind: {}, base_url: \"{}\"}}}}", kind(family), server.url());
+    let called = call_at(family, &server.url(), item(streamed)).await;
+    assert_eq!(server.asked().len(), 1, "one request for one call");
+    called
+}
+
+/// As [`call`], of a provider that is there already.
+async fn call_at(family: Family, url: &str, item: ModelItem) -> (Reply, Result<(), Failure>) {
+    let text = format!("providers: {{m: {{kind: {}, base_url: \"{url}\"}}}}", kind(family));
     let file = TextFile { origin: "models.yaml".to_owned(), text };
     let providers = Providers::new(models::parse(&file).unwrap(), &Paths::default()).unwrap();
-    let item = item(streamed);
     let provider = providers.routes(&item.model).unwrap().ways.remove(0).client;
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
     let request = Request { item: &item, upstream: "up-1", traceparent: None };
@@ -86,7 +93,6 @@ async fn call(family: Family, streamed: bool, answer: Answer) -> (Reply, Result<
         reply
     };
     let (ended, reply) = tokio::join!(asked, gathered);
-    assert_eq!(server.asked().len(), 1, "one request for one call");
     (reply, ended)
 }
 

@@ -1,0 +1,141 @@
+//! The same conversations with servers that others wrote. `make third-party` brings and starts them.
+
+use contract::Json;
+use contract::model::{Content, FailureKind as K, FinishReason, Message, ModelItem, Replay, ToolCall};
+use model_gateway::adapter::Family;
+use model_gateway::reply::Reply;
+use serde_json::{Value, json};
+
+use super::dialect::FAMILIES;
+use super::{call_at, item};
+
+/// Where a server is; none, and a word about it, where nobody started one.
+fn server(variable: &str) -> Option<String> {
+    let url = std::env::var(variable).ok();
+    if url.is_none() {
+        eprintln!("skipped: {variable} is not set; `make third-party` starts the server and sets it");
+    }
+    url
+}
+
+fn base(family: Family, url: &str) -> String {
+    match family {
+        Family::OpenaiChat | Family::OpenaiResponses | Family::Anthropic => format!("{url}/v1"),
+        Family::Gemini => format!("{url}/v1beta"),
+    }
+}
+
+fn tool(name: &str, properties: &Value) -> Json {
+    let parameters = json!({"type": "object", "properties": properties});
+    Json::of(&json!({"name": name, "description": format!("The tool {name}."), "parameters": parameters}))
+}
+
+/// A conversation about files.
+fn asking(family: Family, streamed: bool, prompt: &str) -> ModelItem {
+    let mut item = item(streamed);
+    item.model = match family {
+        Family::OpenaiChat => "m/gpt-4o",
+        Family::OpenaiResponses => "m/gpt-5",
+        Family::Anthropic => "m/claude-sonnet-4",
+        Family::Gemini => "m/gemini-2.5-flash",
+    }
+    .to_owned();
+    item.streaming.first_byte = 60;
+    item.streaming.idle = 60;
+    item.messages = vec![
+        Json::of(&Message::System { content: "You are a test.".to_owned() }),
+        Json::of(&Message::User { content: Content::from(prompt) }),
+    ];
+    item.tools = vec![
+        tool("read_file", &json!({"path": {"type": "string"}, "lines": {"type": "array", "items": {"type": "integer"}}})),
+        tool("list_files", &json!({})),
+    ];
+    item
+}
+
+/// The reply, and the results of its calls, as the loop puts them into the next request.
+fn go_on(item: &mut ModelItem, family: Family, reply: &Reply) {
+    let calls: Vec<ToolCall> = (0..)
+        .zip(reply.calls())
+        .map(|(n, call)| ToolCall::new(&format!("c1-1-{n}"), &call.function.name, &call.function.arguments))
+        .collect();
+    let replay = family.name().filter(|_| !reply.replay.is_empty()).map(|name| Replay {
+        family: name.to_owned(),
+        model: "up-1".to_owned(),
+        parts: reply.replay.clone(),
+    });
+    let (content, reasoning) = (reply.text.clone(), reply.reasoning.clone());
+    let results: Vec<Json> = calls
+        .iter()
+        .map(|call| Json::of(&Message::Tool { tool_call_id: call.id.clone(), content: "{\"ok\":true}".to_owned() }))
+        .collect();
+    item.messages.push(Json::of(&Message::Assistant { content, reasoning, tool_calls: calls, replay }));
+    item.messages.extend(results);
+}
+
+async fn said(family: Family, url: &str, item: ModelItem) -> Reply {
+    let (reply, ended) = call_at(family, &base(family, url), item).await;
+    ended.unwrap_or_else(|failure| panic!("{family:?}: {:?} {failure}", failure.kind));
+    reply
+}
+
+#[tokio::test]
+async fn third_party_aimock_speaks_all_four() {
+    let Some(url) = server("AILOOP_AIMOCK_URL") else { return };
+    for family in FAMILIES {
+        for streamed in [true, false] {
+            let hello = said(family, &url, asking(family, streamed, "hello")).await;
+            assert_eq!(hello.text, "Hello there, \u{4f60}\u{597d} \u{1F44B}!", "{family:?} {streamed}");
+            assert_eq!(hello.finish.as_ref().map(|finish| finish.0), Some(FinishReason::Stop), "{family:?} {streamed}");
+
+            let thought = said(family, &url, asking(family, streamed, "think first")).await;
+            assert_eq!(thought.text, "It is 42.", "{family:?} {streamed}");
+            assert_eq!(thought.reasoning, "Let me see: 2 and 40.", "{family:?} {streamed}");
+
+            let mut item = asking(family, streamed, "two tools");
+            let called = said(family, &url, item.clone()).await;
+            let calls: Vec<(String, Value)> = called
+                .calls()
+                .into_iter()
+                .map(|call| (call.function.name, serde_json::from_str(&call.function.arguments).unwrap()))
+                .collect();
+            let path = json!({"path": "a/\u{fc}.md", "lines": [1, 2]});
+            assert_eq!(calls, [("read_file".to_owned(), path), ("list_files".to_owned(), json!({}))], "{family:?}");
+            assert_eq!(called.text, "I look at both.", "{family:?} {streamed}");
+            assert_eq!(called.finish.as_ref().map(|finish| finish.0), Some(FinishReason::ToolCalls), "{family:?}");
+            go_on(&mut item, family, &called);
+            assert_eq!(said(family, &url, item).await.text, "Both are done.", "{family:?} {streamed}");
+
+            for (prompt, kind) in [("slow down", K::RateLimited), ("too busy", K::Overloaded), ("no key", K::Auth)] {
+                let (_, ended) = call_at(family, &base(family, &url), asking(family, streamed, prompt)).await;
+                let failure = ended.unwrap_err();
+                assert_eq!(failure.kind, kind, "{family:?} {streamed} {prompt}: {failure}");
+            }
+        }
+        let (reply, ended) = call_at(family, &base(family, &url), asking(family, true, "break off")).await;
+        assert_eq!(ended.unwrap_err().kind, K::Truncated, "{family:?}: {reply:?}");
+        eprintln!("aimock: {family:?}: text, reasoning, calls and their results, errors and a break, streamed and whole");
+    }
+}
+
+#[tokio::test]
+async fn third_party_llama_cpp_streams_from_a_real_model() {
+    let Some(url) = server("AILOOP_LLAMACPP_URL") else { return };
+    for family in [Family::OpenaiChat, Family::OpenaiResponses, Family::Anthropic] {
+        for streamed in [true, false] {
+            let mut item = asking(family, streamed, "Say hello in one short sentence.");
+            item.tools.clear();
+            item.parameters.insert("max_tokens".to_owned(), json!(48));
+            item.parameters.insert("temperature".to_owned(), json!(0.0));
+            let reply = said(family, &url, item.clone()).await;
+            assert!(!reply.text.trim().is_empty(), "{family:?} {streamed}: {reply:?}");
+            let usage = reply.usage.unwrap_or_else(|| panic!("{family:?} {streamed}: no usage"));
+            assert!(usage.input > 0 && (1..=48).contains(&usage.output), "{family:?} {streamed}: {usage:?}");
+            eprintln!("llama.cpp: {family:?}, {}: {:?}", if streamed { "streamed" } else { "whole" }, reply.text.trim());
+            // Cut at its limit, which is no end.
+            item.parameters.insert("max_tokens".to_owned(), json!(2));
+            let cut = said(family, &url, item).await;
+            assert_eq!(cut.finish.map(|finish| finish.0), Some(FinishReason::Length), "{family:?} {streamed}");
+        }
+    }
+}
