@@ -24,9 +24,16 @@ fn number(name: &str, default: usize) -> usize {
     service::config::env(name).and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+#[allow(clippy::print_stderr, reason = "the figures of a long run")]
+fn figures(line: &str) {
+    eprintln!("{line}");
+}
+
 /// A reply in forty pieces, over two seconds.
 fn streamed() -> Reply {
-    (0..40).fold(Reply::text(""), |reply, n| reply.and_text(&format!("{n} ")).and_delay(Duration::from_millis(50))).usage(10, 5)
+    (0..40)
+        .fold(Reply::text(""), |reply, n| reply.and_text(&format!("{n} ")).and_delay(Duration::from_millis(50)))
+        .usage(10, 5)
 }
 
 async fn account(crowd: &Crowd) -> anyhow::Result<(u64, BTreeMap<String, u64>)> {
@@ -69,7 +76,10 @@ async fn a_gateway_dies_in_the_middle_of_a_hundred_streams() -> anyhow::Result<(
         let replies: Vec<&Value> =
             seen.iter().filter(|seen| seen.topic == "message.ai_full_received").map(|seen| &seen.data).collect();
         anyhow::ensure!(replies.len() == 1, "{session} has {} replies", replies.len());
-        anyhow::ensure!(replies[0]["text"].as_str().is_some_and(|text| text.ends_with("38 39")), "{session}: half a reply");
+        anyhow::ensure!(
+            replies[0]["text"].as_str().is_some_and(|text| text.ends_with("38 39")),
+            "{session}: half a reply"
+        );
         judge::log(&crowd.bus, &key(session)?, 10).await?;
     }
     anyhow::ensure!(model.asked().len() == STREAMS + cut.len(), "{} requests, {} cut", model.asked().len(), cut.len());
@@ -77,12 +87,12 @@ async fn a_gateway_dies_in_the_middle_of_a_hundred_streams() -> anyhow::Result<(
     let (spent, _) = account(&crowd).await?;
     let (replies, lost): (u64, u64) = (u64::try_from(STREAMS)? * COST, cut.values().sum());
     anyhow::ensure!(spent == replies + lost, "{spent} booked; {replies} for replies, {lost} for what was cut");
-    eprintln!(
+    figures(&format!(
         "{} of {STREAMS} streams were cut, {} had been settled ({settled} nano-dollars); {spent} booked: {replies} for \
          {STREAMS} replies, {lost} for the cut ones",
         cut.len(),
         STREAMS - cut.len()
-    );
+    ));
     Ok(())
 }
 
@@ -116,11 +126,7 @@ fn unreliable(ledger: &Mutex<Ledger>, asked: &Asked) -> Reply {
         ledger.too_early.push(format!("{session} {step} {nth}"));
     }
     ledger.failed += usize::from(fate < 30);
-    let good = if step < 2 {
-        Reply::signal("On I go.", "CONTINUE")
-    } else {
-        Reply::signal("All done.", "TERMINATE")
-    };
+    let good = if step < 2 { Reply::signal("On I go.", "CONTINUE") } else { Reply::signal("All done.", "TERMINATE") };
     match fate {
         0..8 => Reply::status(429, "{}").header("retry-after", "1"),
         8..12 => Reply::status(500, "oops"),
@@ -154,16 +160,18 @@ async fn sessions_end_though_a_third_of_all_requests_fails() -> anyhow::Result<(
     anyhow::ensure!(failed.is_empty(), "not all were completed: {failed:?}");
     let needed = 3 * count;
     let asked = model.asked().len();
-    let ledger = ledger.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    anyhow::ensure!(ledger.too_early.is_empty(), "asked before its retry-after: {:?}", ledger.too_early);
+    let (too_early, failing) = {
+        let ledger = ledger.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        (ledger.too_early.clone(), ledger.failed)
+    };
+    anyhow::ensure!(too_early.is_empty(), "asked before its retry-after: {too_early:?}");
     anyhow::ensure!(asked < 3 * needed, "{asked} requests for {needed} replies");
     #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
     let ratio = asked as f64 / needed as f64;
-    eprintln!(
-        "{count} sessions completed in {:.1} s: {asked} requests for {needed} replies ({ratio:.2} each), {} of them failed, \
-         none before its retry-after",
+    figures(&format!(
+        "{count} sessions completed in {:.1} s: {asked} requests for {needed} replies ({ratio:.2} each), {failing} of them \
+         failed, none was made before its retry-after",
         began.elapsed().as_secs_f64(),
-        ledger.failed
-    );
+    ));
     fleet.end().await
 }

@@ -27,19 +27,19 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [a, b, c, d, e, f, g, h] = address.segments();
     let inner = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
-    match (a, b, c, d, e, f) {
+    match address.segments() {
         // An IPv4 address in another dress: mapped, compatible, or through a translator (well-known, then 6to4).
-        (0, 0, 0, 0, 0, 0 | 0xFFFF) | (0x64, 0xFF9B, 0, 0, 0, 0) => inner(g, h),
-        (0x2002, high, low, ..) => inner(high, low),
+        [0, 0, 0, 0, 0, 0 | 0xFFFF, high, low] | [0x64, 0xFF9B, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+            inner(high, low)
+        }
         // Teredo, documentation, discard, and the local translator's prefix.
-        (0x2001, 0 | 0xDB8, ..) | (0x100, 0, 0, 0, ..) | (0x64, 0xFF9B, 1, ..) => false,
+        [0x2001, 0 | 0xDB8, ..] | [0x100, 0, 0, 0, ..] | [0x64, 0xFF9B, 1, ..] => false,
         // What is routed at all begins with 001.
-        _ => a & 0xE000 == 0x2000,
+        [first, ..] => first & 0xE000 == 0x2000,
     }
 }
 

@@ -280,8 +280,8 @@ impl Transcript {
                 Some(Expected { call: Id::new(&call.id).ok()?, content })
             })
             .collect();
-        let replay = reply.replay.clone();
-        self.push(Json::of(&Message::Assistant { content, reasoning, tool_calls, replay }), Kind::Reply);
+        let said = Message::Assistant { content, reasoning, tool_calls, replay: reply.replay.clone() };
+        self.push(Json::of(&said), Kind::Reply);
     }
 
     fn result(&mut self, result: &ToolCallResult) {

@@ -79,8 +79,7 @@ struct Progress<'a> {
 /// The most that a call is thought to take: every token of the request as its bytes suggest, and the longest reply that it
 /// may have.
 pub fn estimate(job: &Job, routes: &Routes) -> Amount {
-    let asked = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
-    let asked = asked.iter().find_map(|name| job.item.parameters.get(*name)?.as_u64());
+    let asked = job.output_max();
     let input = crate::reply::tokens(job.bytes).min(routes.settings.context_window.unwrap_or(u64::MAX));
     let usage =
         Usage { input, output: asked.or(routes.settings.max_output).unwrap_or(OUTPUT_TOKENS), ..Usage::default() };
@@ -127,14 +126,14 @@ pub async fn run(
         (End::Complete | End::Cancelled, true) => reply.usage_or_estimate(job.bytes),
     };
     let usd = outcome::cost(usage, route.prices);
-    let used = before + Amount::new(usd, usage.total());
+    let total = before + Amount::new(usd, usage.total());
     let paid = Paid { usage, usd: before_usd + usd };
     let outcome = match end {
         End::Complete => outcome::finished(job, route, reply, paid, took),
         End::Cancelled => outcome::cancelled(job, route, reply, paid, took),
         End::Failed(failure) => outcome::failed(job, failure, paid),
     };
-    Some(Ran { outcome, route: route.clone(), first: first.map(|first| first - began), tries, used })
+    Some(Ran { outcome, route: route.clone(), first: first.map(|first| first - began), tries, used: total })
 }
 
 struct Call<'a> {
@@ -161,7 +160,7 @@ impl<'a> Call<'a> {
                 Err(failure) => failure,
                 Ok(leave) => {
                     let ended = self.attempt(so_far, viewers).await;
-                    let took = so_far.reply.usage.map_or(self.tokens, |usage| usage.total());
+                    let took = so_far.reply.usage.map_or(self.tokens, Usage::total);
                     self.around.limits.correct(&route.provider, route.rates, self.tokens, took).await;
                     match ended {
                         Ok(()) => {

@@ -86,7 +86,8 @@ impl Client {
             None => Source::Request(self.signed(self.prepare(request, outgoing)?, key.as_ref())?),
         };
         let streaming = &request.item.streaming;
-        let ended = exchange(source, self.family.answer(), streaming, deltas, clock, recorder.as_mut()).await.map_err(hide);
+        let ended =
+            exchange(source, self.family.answer(), streaming, deltas, clock, recorder.as_mut()).await.map_err(hide);
         if let (Some(recorder), Some(dir)) = (recorder, &self.entry.record) {
             recorder.write(dir, request.upstream, ended.as_ref().err()).await;
         }

@@ -38,6 +38,12 @@ impl Job {
         &self.item.meta
     }
 
+    /// Tokens that the reply may have, where the item says so.
+    pub fn output_max(&self) -> Option<u64> {
+        let names = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
+        names.iter().find_map(|name| self.item.parameters.get(*name)?.as_u64())
+    }
+
     /// What a result tells of the item.
     pub fn result_meta(&self) -> ResultMeta {
         let meta = self.meta();

@@ -71,7 +71,11 @@ pub fn finished(job: &Job, route: &Route, reply: Reply, paid: Paid, took: Durati
         model: route.upstream.clone(),
         parts: reply.replay,
     });
-    let (finish_reason, raw_finish_reason) = reply.finish.unwrap_or((FinishReason::Other, String::new()));
+    let (mut finish_reason, raw_finish_reason) = reply.finish.unwrap_or((FinishReason::Other, String::new()));
+    // Servers that call a reply complete which they cut: it has all the tokens that it may have.
+    if finish_reason == FinishReason::Stop && job.output_max().is_some_and(|max| paid.usage.output >= max) {
+        finish_reason = FinishReason::Length;
+    }
     Outcome::Finished(Box::new(ModelFinished {
         meta: job.result_meta(),
         text: reply.text,

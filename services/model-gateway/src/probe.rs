@@ -29,10 +29,16 @@ const WINDOW: &[&str] = &[
     "/meta/n_ctx",
     "/meta/n_ctx_train",
 ];
-const OUTPUT: &[&str] =
-    &["/max_output_tokens", "/outputTokenLimit", "/max_completion_tokens", "/top_provider/max_completion_tokens", "/max_tokens"];
+const OUTPUT: &[&str] = &[
+    "/max_output_tokens",
+    "/outputTokenLimit",
+    "/max_completion_tokens",
+    "/top_provider/max_completion_tokens",
+    "/max_tokens",
+];
 
 /// What a model showed.
+#[allow(clippy::struct_excessive_bools, reason = "each is an answer of its own")]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found {
     /// The provider's name.
@@ -68,8 +74,7 @@ struct Answered {
 /// Asks a model of `models.yaml`, or `<provider>/<name>`. `tell` hears of each question and of what came of it.
 pub async fn probe(providers: &Providers, model: &str, mut tell: impl FnMut(&str)) -> Result<Found, Failure> {
     let route = providers.routes(model)?.ways.swap_remove(0);
-    let mut found =
-        Found { provider: route.provider.clone(), upstream: route.upstream.clone(), ..Found::default() };
+    let mut found = Found { provider: route.provider.clone(), upstream: route.upstream.clone(), ..Found::default() };
 
     // Whatever goes wrong here goes wrong for every call.
     let said = ask(&route, model, "Reply with the five words: one two three four five.", None, &[]).await?;
@@ -138,11 +143,19 @@ impl Found {
 }
 
 /// A question that a model need not be able to answer; a failure that has nothing to do with it ends the probe.
-fn told(what: &str, answered: Result<Answered, Failure>, tell: &mut impl FnMut(&str)) -> Result<Option<Answered>, Failure> {
+fn told(
+    what: &str,
+    answered: Result<Answered, Failure>,
+    tell: &mut impl FnMut(&str),
+) -> Result<Option<Answered>, Failure> {
     match answered {
         Ok(answered) => Ok(Some(answered)),
         Err(failure) => match failure.kind {
-            FailureKind::BadRequest | FailureKind::Empty | FailureKind::Garbage | FailureKind::Refused | FailureKind::Unreachable => {
+            FailureKind::BadRequest
+            | FailureKind::Empty
+            | FailureKind::Garbage
+            | FailureKind::Refused
+            | FailureKind::Unreachable => {
                 tell(&format!("{what}: refused: {failure}"));
                 Ok(None)
             }
@@ -249,7 +262,11 @@ pub fn put(text: &str, id: &str, entry: &str) -> String {
         return format!("{text}{gap}models:\n{entry}");
     };
     let heads = [format!("  {id}:"), format!("  {}:", quoted(id)), format!("  '{id}':")];
-    let own = lines.iter().skip(models).position(|line| heads.iter().any(|head| line.trim_end() == head)).map(|at| at + models);
+    let own = lines
+        .iter()
+        .skip(models)
+        .position(|line| heads.iter().any(|head| line.trim_end() == head))
+        .map(|at| at + models);
     let (from, to) = own.map_or((models + 1, models + 1), |from| {
         let belongs = |line: &&&str| line.trim().is_empty() || line.starts_with("   ");
         let mut to = from + 1 + lines[from + 1..].iter().take_while(belongs).count();
@@ -281,9 +298,13 @@ mod tests {
             "  m:\n    provider: p\n    model: \"Up 1\"\n    multi_tool: true\n    max_parallel_tools: 8\n    \
              reasoning: true\n    context_window: 8192\n"
         );
-        let text = "# a\nproviders:\n  p: {kind: x}\n\nmodels:\n  # b\n  m:\n    provider: old\n\n  n:\n    provider: p\n";
+        let text =
+            "# a\nproviders:\n  p: {kind: x}\n\nmodels:\n  # b\n  m:\n    provider: old\n\n  n:\n    provider: p\n";
         let put_in = put(text, "m", &entry);
-        assert!(put_in.starts_with("# a\nproviders:\n  p: {kind: x}\n\nmodels:\n  # b\n  m:\n    provider: p\n"), "{put_in}");
+        assert!(
+            put_in.starts_with("# a\nproviders:\n  p: {kind: x}\n\nmodels:\n  # b\n  m:\n    provider: p\n"),
+            "{put_in}"
+        );
         assert!(put_in.ends_with("8192\n\n  n:\n    provider: p\n") && !put_in.contains("old"), "{put_in}");
         assert_eq!(put(&put_in, "m", &entry), put_in);
         let new = put(text, "q", "  q:\n    provider: p\n");

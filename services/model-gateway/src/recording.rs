@@ -78,14 +78,15 @@ pub struct Piece {
 impl Piece {
     fn new(after: Duration, bytes: &[u8]) -> Self {
         let text = std::str::from_utf8(bytes).ok().map(str::to_owned);
-        let hex = text.is_none().then(|| bytes.iter().map(|byte| format!("{byte:02x}")).collect());
+        let hex = text.is_none().then(|| hex(bytes));
         Self { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX), text, hex }
     }
 
     /// Its bytes.
     pub fn bytes(&self) -> Bytes {
         let hex = |hex: &String| {
-            let digits: Vec<u8> = hex.bytes().filter_map(|digit| char::from(digit).to_digit(16)?.try_into().ok()).collect();
+            let digits: Vec<u8> =
+                hex.bytes().filter_map(|digit| char::from(digit).to_digit(16)?.try_into().ok()).collect();
             digits.chunks_exact(2).map(|two| two[0] << 4 | two[1]).collect::<Vec<u8>>()
         };
         match (&self.text, &self.hex) {
@@ -157,16 +158,21 @@ impl Recorder {
         // A secret may be cut in two by the pieces: then it is looked for in the whole.
         if self.secrets.iter().any(|secret| holds(&whole, secret)) {
             let after = self.recording.answer.pieces.last().map_or(0, |piece| piece.after_ms);
-            let text = self.secrets.iter().fold(String::from_utf8_lossy(&whole).into_owned(), hide);
+            let text = without(&self.secrets, &String::from_utf8_lossy(&whole));
             self.recording.answer.pieces = vec![Piece { after_ms: after, text: Some(text), hex: None }];
         }
         let text = serde_json::to_string_pretty(&self.recording).unwrap_or_default() + "\n";
-        self.secrets.iter().fold(text, hide)
+        without(&self.secrets, &text)
     }
 }
 
-fn hide(text: String, secret: &String) -> String {
-    text.replace(secret.as_str(), HIDDEN)
+fn without(secrets: &[String], text: &str) -> String {
+    secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Recordings that take the place of a provider, in the order of their names.
@@ -199,7 +205,10 @@ impl Tape {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.recordings.get(number).map(|recording| &recording.answer).ok_or_else(|| {
             let count = self.recordings.len();
-            Failure::new(FailureKind::BadRequest, format!("the recording has {count} answers, and all of them were given"))
+            Failure::new(
+                FailureKind::BadRequest,
+                format!("the recording has {count} answers, and all of them were given"),
+            )
         })
     }
 }
@@ -230,7 +239,8 @@ mod tests {
     #[test]
     fn pieces_are_kept_as_they_were_cut() {
         for bytes in [b"abc".as_slice(), "\u{e4}".as_bytes(), &[0xC3], &[0, 255]] {
-            let piece: Piece = serde_json::from_str(&serde_json::to_string(&Piece::new(Duration::ZERO, bytes)).unwrap()).unwrap();
+            let piece: Piece =
+                serde_json::from_str(&serde_json::to_string(&Piece::new(Duration::ZERO, bytes)).unwrap()).unwrap();
             assert_eq!(piece.bytes(), bytes);
         }
     }

@@ -69,7 +69,7 @@ impl Plan {
         }
         let soonest = self.free.iter().enumerate().filter_map(|(route, free)| Some(((*free)?.max(now), route))).min();
         let Some((at, route)) = soonest else { return Next::GiveUp };
-        let after = at - now;
+        let after = at.saturating_sub(now);
         if after > WAIT_MAX || after >= left || self.waited + after > WAITS_MAX {
             return Next::GiveUp;
         }

@@ -10,11 +10,11 @@ use contract::commit::{Commit, CommitMeta, Phase};
 use contract::event::{Envelope, Topic};
 use contract::model::{Chunk, ItemMeta, ModelItem, Streaming};
 use contract::subject::SessionKey;
-use contract::{CallId, Json, SessionId, TenantId, Timestamp};
+use contract::{CallId, Json, SessionId, TenantId};
 use futures::StreamExt;
 use futures::future::try_join_all;
 use serde_json::{Map, json};
-use service::{Clock, SystemClock};
+use service::clock::{Clock, SystemClock};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use crate::load::percentile;
 use crate::nats::{Keeping, Nats};
 use crate::pace::{now_ns, stamps};
-use crate::process::{Process, Usage};
+use crate::process::Process;
 use crate::report::{self, Figure};
 
 /// Streams at the same time, their chunks and the milliseconds between these, where latency is measured.
@@ -41,7 +41,7 @@ const STREAM_MAX: Duration = Duration::from_mins(3);
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Plan {}
 
-struct Gateway {
+struct Around {
     bus: Bus,
     gateway: Process,
     server: Process,
@@ -85,7 +85,7 @@ pub(crate) async fn run(_: &Plan) -> anyhow::Result<()> {
 
 /// Every figure of the gateway.
 pub(crate) async fn figures() -> anyhow::Result<Vec<Figure>> {
-    let stage = Gateway::start().await?;
+    let stage = Around::start().await?;
     let mut figures = Vec::new();
     report::note("gateway: paced streams, asked directly, then through the gateway");
     stage.through("warm", PACED.0, 20, 20, Streaming::default()).await?;
@@ -116,12 +116,12 @@ pub(crate) async fn figures() -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-impl Gateway {
+impl Around {
     async fn start() -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("ailoop-bench-")?;
         let nats = Nats::start(dir.path(), Keeping::One).await?;
         let bus = Bus::connect(&bus::NatsConfig { url: nats.url(), ..Default::default() }).await?;
-        bus.ensure(bus::Drift::Repair).await?;
+        bus.ensure().await?;
         let mut server = Process::start("pace", Process::part(&["pace"])?, dir.path())?;
         let url = server.says(|log| Some(log.lines().next()?.to_owned())).await?;
         let models = json!({"providers": {"paced": {"kind": "openai_chat", "base_url": url}}});
@@ -268,7 +268,6 @@ impl Gateway {
         let took = began.elapsed().as_secs_f64();
         let after = [self.gateway.usage()?, self.server.usage()?, self.nats.usage()?];
         let cpu = |n: usize| (after[n].cpu_s - before[n].cpu_s) * 1e3 / f64::from(ended.max(1));
-        let _: fn(&Usage) -> f64 = |usage| usage.cpu_s;
         Ok(vec![
             Figure::new("gateway.streams_per_s".to_owned(), f64::from(ended) / took, "1/s"),
             Figure::new("gateway.cpu_ms_per_stream".to_owned(), cpu(0), "ms"),

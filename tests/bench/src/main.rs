@@ -5,11 +5,13 @@
 mod anatomy;
 mod collector;
 mod floor;
+mod gateway;
 mod growth;
 mod load;
 mod memory;
 mod model;
 mod nats;
+mod pace;
 mod process;
 mod pure;
 mod report;
@@ -59,9 +61,14 @@ enum Part {
         /// Bytes of a transcript.
         bytes: usize,
     },
+    /// What the gateway adds to a model's reply: prints `gateway.*`
+    Gateway(gateway::Plan),
     /// The model server.
     #[command(hide = true)]
     Model,
+    /// A model server that keeps to a timetable.
+    #[command(hide = true)]
+    Pace,
     /// The tool.
     #[command(hide = true)]
     Tool {
@@ -97,6 +104,8 @@ async fn play(part: Option<Part>, plan: &run::Plan) -> anyhow::Result<()> {
         Some(Part::Soak(plan)) => soak::run(&plan).await,
         Some(Part::Core) => report::core(),
         Some(Part::Memory { bytes }) => memory::say(bytes),
+        Some(Part::Gateway(plan)) => gateway::run(&plan).await,
+        Some(Part::Pace) => pace::serve().await,
         Some(Part::Model) => model::serve().await,
         Some(Part::Collector) => collector::serve().await,
         Some(Part::Tool { nats }) => tool::serve(&nats).await,

@@ -84,7 +84,8 @@ async fn request(connection: &mut TcpStream, read: &mut Vec<u8>) -> std::io::Res
     loop {
         if let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&read[..end]).to_ascii_lowercase();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+            let length =
+                head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
             let whole = end + 4 + length.unwrap_or(0);
             if read.len() >= whole {
                 let body = String::from_utf8_lossy(&read[end + 4..whole]).into_owned();

@@ -119,6 +119,7 @@ impl Side {
         Ok(())
     }
 
+    #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
     async fn try_act(&mut self, act: &Act) -> anyhow::Result<String> {
         let bus = self.bus.transport();
         Ok(match act {

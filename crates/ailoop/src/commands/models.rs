@@ -16,7 +16,9 @@ use crate::terminal::{Style, Terminal};
 pub(super) fn models(args: &ModelsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let models = read()?.1;
     let found: Vec<Resolved> = match &args.model {
-        Some(id) => vec![models.resolve(id).map_err(|unknown| Failure::new(ErrorCode::UnknownModel, unknown.to_string()))?],
+        Some(id) => {
+            vec![models.resolve(id).map_err(|unknown| Failure::new(ErrorCode::UnknownModel, unknown.to_string()))?]
+        }
         None => models.models.keys().filter_map(|id| models.resolve(id).ok()).collect(),
     };
     if args.json {
@@ -28,7 +30,10 @@ pub(super) fn models(args: &ModelsArgs, terminal: &Terminal) -> Result<Exit, Fai
     let printed = terminal.data(&table(&head, &rows));
     let providers: Vec<&str> = models.providers.keys().map(String::as_str).collect();
     let default = models.default.as_deref().unwrap_or("none");
-    terminal.note(Style::Faint, &format!("default: {default}; every model of a provider is <provider>/<its name>: {}", providers.join(", ")));
+    terminal.note(
+        Style::Faint,
+        &format!("default: {default}; every model of a provider is <provider>/<its name>: {}", providers.join(", ")),
+    );
     for warning in &models.warnings {
         terminal.note(Style::Warn, &format!("warning: {warning}"));
     }
@@ -40,7 +45,8 @@ pub(super) async fn probe(args: &ProbeArgs, terminal: &Terminal) -> Result<Exit,
     let (paths, models, file) = read()?;
     let bad = |error: service::ConfigError| Failure::new(error.code(), error.to_string());
     let providers = Providers::new(models, &paths).map_err(bad)?;
-    terminal.note(Style::Faint, &format!("asking {} a few short questions; a provider may charge for them", args.model));
+    terminal
+        .note(Style::Faint, &format!("asking {} a few short questions; a provider may charge for them", args.model));
     let tell = |line: &str| terminal.note(Style::Plain, line);
     let found = probe::probe(&providers, &args.model, tell).await.map_err(|failure| {
         let place = format!("model {}", args.model);
@@ -85,9 +91,10 @@ fn row(model: &Resolved) -> Vec<String> {
         tokens(settings.context_window),
         tokens(settings.max_output),
         if settings.reasoning { "yes" } else { "no" }.to_owned(),
-        model.entry.prices.map_or_else(|| "?".to_owned(), |Prices { input, cached, output }| {
-            format!("{input}/{}/{output}", cached.unwrap_or(input))
-        }),
+        model.entry.prices.map_or_else(
+            || "?".to_owned(),
+            |Prices { input, cached, output }| format!("{input}/{}/{output}", cached.unwrap_or(input)),
+        ),
         key(&model.provider_entry),
         elsewhere.join(", "),
     ]

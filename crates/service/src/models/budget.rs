@@ -94,7 +94,7 @@ impl Period {
     pub fn start(self, now: Timestamp) -> Timestamp {
         let Some(at) = when(now) else { return Timestamp::default() };
         let at = match self {
-            Self::Hour => Time::from_hms(at.hour(), 0, 0).map(|hour| at.replace_time(hour)).unwrap_or(at),
+            Self::Hour => Time::from_hms(at.hour(), 0, 0).map_or(at, |hour| at.replace_time(hour)),
             Self::Day => at.replace_time(Time::MIDNIGHT),
             Self::Month => at.replace_time(Time::MIDNIGHT).replace_day(1).unwrap_or(at),
         };

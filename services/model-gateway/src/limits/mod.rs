@@ -4,6 +4,7 @@ pub mod account;
 pub mod entry;
 pub mod rate;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -167,7 +168,7 @@ fn token(name: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
             token.push(char::from(byte));
         } else {
-            token.push_str(&format!("={byte:02x}"));
+            let _ = write!(token, "={byte:02x}");
         }
     }
     token

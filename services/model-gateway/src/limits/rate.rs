@@ -139,7 +139,7 @@ mod tests {
     /// Asks as soon as it may, as long as there is a minute left; tells how many went.
     fn in_a_minute(rates: Rates, tokens: u64) -> u64 {
         let (mut level, now) = level();
-        let minute = Duration::from_secs(60);
+        let minute = Duration::from_mins(1);
         let mut went = 0;
         while let Turn::After(wait) = level.apply(&(rates, take(tokens, HOUR)), now) {
             if wait > minute {

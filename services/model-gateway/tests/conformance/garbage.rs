@@ -132,7 +132,8 @@ fn is_half(call: &ToolCall, meant: &[String]) -> bool {
 
 #[test]
 fn no_garbage_yields_half_a_call() {
-    let count = std::env::var("AILOOP_GARBAGE_STREAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(20_000_u64);
+    let count =
+        service::config::env("AILOOP_GARBAGE_STREAMS").and_then(|count| count.parse().ok()).unwrap_or(20_000_u64);
     let script = Script::full();
     let meant: Vec<String> = script.calls.iter().map(|(_, arguments)| arguments.to_string()).collect();
     let (mut replies, mut refused) = (0_u64, 0_u64);
@@ -153,11 +154,18 @@ fn no_garbage_yields_half_a_call() {
         match harm {
             // Where the end is missing, nothing passes but what was complete before it.
             Harm::Cut => {
-                assert_eq!(calls.iter().map(|c| c.function.arguments.clone()).collect::<Vec<_>>(), meant, "{}", shown())
+                assert_eq!(
+                    calls.iter().map(|c| c.function.arguments.clone()).collect::<Vec<_>>(),
+                    meant,
+                    "{}",
+                    shown()
+                );
             }
             Harm::Noise => assert!(calls.is_empty(), "{}", shown()),
             Harm::Flip | Harm::Insert | Harm::Shuffle | Harm::Retype => {}
         }
     }
-    eprintln!("{count} garbage streams: {refused} refused, {replies} taken for replies, none with half a call");
+    super::figures(&format!(
+        "{count} garbage streams: {refused} refused, {replies} taken for replies, none with half a call"
+    ));
 }

@@ -114,3 +114,8 @@ fn gzip(text: &str) -> Vec<u8> {
     encoder.write_all(text.as_bytes()).unwrap();
     encoder.finish().unwrap()
 }
+
+#[allow(clippy::print_stderr, reason = "the figures of a long run")]
+fn figures(line: &str) {
+    eprintln!("{line}");
+}

@@ -16,7 +16,7 @@ async fn kind(family: Family, answer: Answer) -> K {
 /// A stream up to the middle of the arguments of its last call.
 fn half(family: Family) -> String {
     let stream = Script::full().stream(family);
-    let at = stream.rfind("b").unwrap_or(stream.len() / 2);
+    let at = stream.rfind('b').unwrap_or(stream.len() / 2);
     let within = stream[..at].rfind("data:").unwrap_or(at) + 20;
     stream[..within].to_owned()
 }
@@ -80,7 +80,7 @@ async fn what_is_no_reply_is_not_taken_for_one() {
         ] {
             assert_eq!(kind(family, Answer::body(body)).await, kinds, "{family:?}: {body}");
         }
-        let endless = Answer::pieces(vec![Piece::Bytes([b"data: ".as_slice(), &[b'x'; 1 << 20]].concat()); 18]);
+        let endless = Answer::pieces(vec![Piece::Bytes([b"data: ".as_slice(), &vec![b'x'; 1 << 20]].concat()); 18]);
         assert_eq!(kind(family, endless).await, K::Garbage, "{family:?}: an event without an end");
         let bomb =
             Answer::body(gzip(&format!("{{\"x\":\"{}", "0".repeat(64 << 20)))).header("content-encoding", "gzip");

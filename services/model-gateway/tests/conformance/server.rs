@@ -106,11 +106,11 @@ impl Server {
 
 async fn serve(mut connection: TcpStream, answer: Answer, heard: &Mutex<Vec<String>>) -> io::Result<()> {
     connection.set_nodelay(true)?;
-    let head = request(&mut connection).await?;
-    heard.lock().unwrap_or_else(PoisonError::into_inner).push(head);
+    let asked = request(&mut connection).await?;
+    heard.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
     let mut text = format!("HTTP/1.1 {} As\r\ntransfer-encoding: chunked\r\nconnection: close\r\n", answer.status);
     for (name, value) in &answer.headers {
-        text += &format!("{name}: {value}\r\n");
+        text.extend([name, ": ", value, "\r\n"]);
     }
     connection.write_all(format!("{text}\r\n").as_bytes()).await?;
     for piece in answer.pieces {

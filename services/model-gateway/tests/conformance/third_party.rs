@@ -7,13 +7,13 @@ use model_gateway::reply::Reply;
 use serde_json::{Value, json};
 
 use super::dialect::FAMILIES;
-use super::{call_at, item};
+use super::{call_at, figures, item};
 
 /// Where a server is; none, and a word about it, where nobody started one.
 fn server(variable: &str) -> Option<String> {
-    let url = std::env::var(variable).ok();
+    let url = service::config::env(variable);
     if url.is_none() {
-        eprintln!("skipped: {variable} is not set; `make third-party` starts the server and sets it");
+        figures(&format!("skipped: {variable} is not set; `make third-party` starts the server and sets it"));
     }
     url
 }
@@ -33,13 +33,13 @@ fn tool(name: &str, properties: &Value) -> Json {
 /// A conversation about files.
 fn asking(family: Family, streamed: bool, prompt: &str) -> ModelItem {
     let mut item = item(streamed);
-    item.model = match family {
+    let model = match family {
         Family::OpenaiChat => "m/gpt-4o",
         Family::OpenaiResponses => "m/gpt-5",
         Family::Anthropic => "m/claude-sonnet-4",
         Family::Gemini => "m/gemini-2.5-flash",
-    }
-    .to_owned();
+    };
+    model.clone_into(&mut item.model);
     item.streaming.first_byte = 60;
     item.streaming.idle = 60;
     item.messages = vec![
@@ -47,7 +47,10 @@ fn asking(family: Family, streamed: bool, prompt: &str) -> ModelItem {
         Json::of(&Message::User { content: Content::from(prompt) }),
     ];
     item.tools = vec![
-        tool("read_file", &json!({"path": {"type": "string"}, "lines": {"type": "array", "items": {"type": "integer"}}})),
+        tool(
+            "read_file",
+            &json!({"path": {"type": "string"}, "lines": {"type": "array", "items": {"type": "integer"}}}),
+        ),
         tool("list_files", &json!({})),
     ];
     item
@@ -59,7 +62,7 @@ fn go_on(item: &mut ModelItem, family: Family, reply: &Reply) {
         .zip(reply.calls())
         .map(|(n, call)| ToolCall::new(&format!("c1-1-{n}"), &call.function.name, &call.function.arguments))
         .collect();
-    let replay = family.name().filter(|_| !reply.replay.is_empty()).map(|name| Replay {
+    let kept = family.name().filter(|_| !reply.replay.is_empty()).map(|name| Replay {
         family: name.to_owned(),
         model: "up-1".to_owned(),
         parts: reply.replay.clone(),
@@ -69,7 +72,7 @@ fn go_on(item: &mut ModelItem, family: Family, reply: &Reply) {
         .iter()
         .map(|call| Json::of(&Message::Tool { tool_call_id: call.id.clone(), content: "{\"ok\":true}".to_owned() }))
         .collect();
-    item.messages.push(Json::of(&Message::Assistant { content, reasoning, tool_calls: calls, replay }));
+    item.messages.push(Json::of(&Message::Assistant { content, reasoning, tool_calls: calls, replay: kept }));
     item.messages.extend(results);
 }
 
@@ -113,8 +116,11 @@ async fn third_party_aimock_speaks_all_four() {
             }
         }
         let (reply, ended) = call_at(family, &base(family, &url), asking(family, true, "break off")).await;
-        assert_eq!(ended.unwrap_err().kind, K::Truncated, "{family:?}: {reply:?}");
-        eprintln!("aimock: {family:?}: text, reasoning, calls and their results, errors and a break, streamed and whole");
+        // Its reset may overtake what it said.
+        let kind = ended.unwrap_err().kind;
+        assert!(matches!(kind, K::Truncated | K::Unreachable), "{family:?}: {kind:?} {reply:?}");
+        let what = "text, reasoning, calls and their results, errors and a break, streamed and whole";
+        figures(&format!("aimock: {family:?}: {what}"));
     }
 }
 
@@ -131,11 +137,14 @@ async fn third_party_llama_cpp_streams_from_a_real_model() {
             assert!(!reply.text.trim().is_empty(), "{family:?} {streamed}: {reply:?}");
             let usage = reply.usage.unwrap_or_else(|| panic!("{family:?} {streamed}: no usage"));
             assert!(usage.input > 0 && (1..=48).contains(&usage.output), "{family:?} {streamed}: {usage:?}");
-            eprintln!("llama.cpp: {family:?}, {}: {:?}", if streamed { "streamed" } else { "whole" }, reply.text.trim());
-            // Cut at its limit, which is no end.
+            let how = if streamed { "streamed" } else { "whole" };
+            figures(&format!("llama.cpp: {family:?}, {how}: {:?}", reply.text.trim()));
+            // Cut at its limit, which is no end. By Responses this server calls it complete: only the tokens tell.
             item.parameters.insert("max_tokens".to_owned(), json!(2));
             let cut = said(family, &url, item).await;
-            assert_eq!(cut.finish.map(|finish| finish.0), Some(FinishReason::Length), "{family:?} {streamed}");
+            let told = if family == Family::OpenaiResponses { FinishReason::Stop } else { FinishReason::Length };
+            assert_eq!(cut.finish.map(|finish| finish.0), Some(told), "{family:?} {streamed}");
+            assert_eq!(cut.usage.map(|usage| usage.output), Some(2), "{family:?} {streamed}");
         }
     }
 }

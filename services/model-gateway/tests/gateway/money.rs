@@ -37,7 +37,7 @@ fn beside(world: &World, session: &str) -> World {
 async fn ask(world: &World) {
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
     let mut item = world.item("hi");
-    item.model = "x".to_owned();
+    "x".clone_into(&mut item.model);
     world.ask(&item).await;
 }
 
@@ -132,7 +132,7 @@ async fn what_a_dead_gateway_had_reserved_is_booked_in_full_by_the_next_one() {
 /// Tokens that the request of [`ask`] is thought to have.
 fn world_input(world: &World) -> u64 {
     let mut item = world.item("hi");
-    item.model = "x".to_owned();
+    "x".clone_into(&mut item.model);
     model_gateway::reply::tokens(serde_json::to_vec(&item).unwrap().len())
 }
 

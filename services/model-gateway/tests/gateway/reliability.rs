@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::commit::Phase;
-use contract::model::FailureKind;
+use contract::model::{FailureKind, FinishReason};
 use contract::{CallId, SessionId};
 use tokio::time::Instant;
 
@@ -16,7 +16,7 @@ fn world(scripts: &[(&str, &str)]) -> (World, String) {
     for (name, script) in scripts {
         std::fs::write(world.dir.path().join(format!("{name}.yaml")), format!("delay_ms: 0\nsteps: [{script}]"))
             .unwrap();
-        models += &format!("  {name}: {{kind: scripted, script: {name}.yaml}}\n");
+        models.extend(["  ", name, ": {kind: scripted, script: ", name, ".yaml}\n"]);
     }
     (world, models)
 }
@@ -142,4 +142,19 @@ async fn a_call_that_waits_for_its_turn_can_be_cancelled_and_costs_nothing() {
     other.bus.publish_cancel(&other.key, &World::call()).await.unwrap();
     let cancelled = until(async || if other.is_unanswered().await { None } else { Some(other.finished().await) }).await;
     assert_eq!((cancelled.usage.total(), cancelled.cost_usd), (0, 0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_with_all_the_tokens_that_it_may_have_was_cut_whatever_its_provider_says() {
+    for (max, reason) in [(7, FinishReason::Length), (8, FinishReason::Stop)] {
+        let (world, models) = world(&[("a", "{text: so it goes, usage: {input: 9, output: 7}}")]);
+        world.commit(0, Phase::Running, &["m1-1.1"]).await;
+        let mut item = world.item("hi");
+        "a/x".clone_into(&mut item.model);
+        item.parameters.insert("max_tokens".to_owned(), max.into());
+        world.ask(&item).await;
+        let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+        let finished = world.finished().await;
+        assert_eq!((finished.finish_reason, finished.raw_finish_reason.as_str()), (reason, "stop"));
+    }
 }

@@ -76,7 +76,9 @@ impl Reader {
         let Some(raw) = candidate["finishReason"].as_str() else { return Ok(()) };
         let reason = match raw {
             "FINISH_REASON_UNSPECIFIED" => return Ok(()),
+            // Some servers that are like it have words of their own for calls.
             "STOP" if self.calls > 0 => FinishReason::ToolCalls,
+            "FUNCTION_CALL" | "TOOL_CALLS" => FinishReason::ToolCalls,
             "STOP" => FinishReason::Stop,
             "MAX_TOKENS" => FinishReason::Length,
             "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" => {
