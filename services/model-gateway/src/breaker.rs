@@ -7,6 +7,8 @@ use std::time::Duration;
 use contract::model::FailureKind;
 use tokio::time::Instant;
 
+use crate::failure::Failure;
+
 /// Failures in a row after which a model is left alone.
 const FAILURES_MAX: u32 = 5;
 /// How long it is left alone at first; twice as long after each failed probe.
@@ -34,6 +36,17 @@ struct Breaker {
     open: Option<Instant>,
     /// A call asks whether it is well again.
     probing: bool,
+    /// How it failed last.
+    last: Option<Failure>,
+}
+
+/// A model is left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftAlone {
+    /// For how long.
+    pub wait: Duration,
+    /// How it failed last.
+    pub last: Option<Failure>,
 }
 
 /// Leave to ask a model. Dropped without a word, it tells nothing.
@@ -46,20 +59,22 @@ pub struct Leave {
 
 impl Breaker {
     /// Whether a call may ask now, and whether it is the probe; else how long to wait.
-    fn admit(&mut self, now: Instant) -> Result<bool, Duration> {
+    fn admit(&mut self, now: Instant) -> Result<bool, LeftAlone> {
         let Some(until) = self.open else { return Ok(false) };
+        let alone = |wait| Err(LeftAlone { wait, last: self.last.clone() });
         if now < until {
-            return Err(until - now);
+            return alone(until - now);
         }
         if self.probing {
-            return Err(PROBED);
+            return alone(PROBED);
         }
         self.probing = true;
         Ok(true)
     }
 
-    fn failed(&mut self, now: Instant) {
+    fn failed(&mut self, now: Instant, failure: &Failure) {
         self.probing = false;
+        self.last = Some(failure.clone());
         self.failures = self.failures.saturating_add(1);
         if self.failures >= FAILURES_MAX {
             let doublings = (self.failures - FAILURES_MAX).min(8);
@@ -70,7 +85,7 @@ impl Breaker {
 
 impl Breakers {
     /// Leave to ask; else how long the model is left alone.
-    pub fn admit(&self, provider: &str, upstream: &str) -> Result<Leave, Duration> {
+    pub fn admit(&self, provider: &str, upstream: &str) -> Result<Leave, LeftAlone> {
         let name = (provider.to_owned(), upstream.to_owned());
         let probe = self.with(|all| all.get_mut(&name).map_or(Ok(false), |breaker| breaker.admit(Instant::now())))?;
         Ok(Leave { breakers: self.clone(), name, probe })
@@ -89,8 +104,8 @@ impl Leave {
     }
 
     /// The model did not. What says nothing of its health is as if it had not been asked.
-    pub fn failed(mut self, kind: FailureKind) {
-        let ill = match kind {
+    pub fn failed(mut self, failure: &Failure) {
+        let ill = match failure.kind {
             FailureKind::Overloaded
             | FailureKind::Unreachable
             | FailureKind::Hung
@@ -112,7 +127,7 @@ impl Leave {
         let name = self.name.clone();
         self.breakers.with(|all| {
             if all.len() < MODELS_MAX || all.contains_key(&name) {
-                all.entry(name).or_default().failed(Instant::now());
+                all.entry(name).or_default().failed(Instant::now(), failure);
             }
         });
     }
@@ -134,8 +149,12 @@ mod tests {
 
     fn fail(breakers: &Breakers, times: u32) {
         for _ in 0..times {
-            breakers.admit("p", "m").unwrap().failed(FailureKind::Overloaded);
+            breakers.admit("p", "m").unwrap().failed(&Failure::new(FailureKind::Overloaded, "busy"));
         }
+    }
+
+    fn wait(breakers: &Breakers) -> Duration {
+        breakers.admit("p", "m").unwrap_err().wait
     }
 
     #[tokio::test(start_paused = true)]
@@ -144,17 +163,18 @@ mod tests {
         fail(&breakers, 4);
         breakers.admit("p", "m").unwrap().succeeded();
         fail(&breakers, 5);
-        assert_eq!(breakers.admit("p", "m").unwrap_err(), FIRST);
+        assert_eq!(wait(&breakers), FIRST);
         assert!(breakers.admit("p", "other").is_ok() && breakers.admit("q", "m").is_ok());
         tokio::time::advance(FIRST).await;
         let probe = breakers.admit("p", "m").unwrap();
-        assert_eq!(breakers.admit("p", "m").unwrap_err(), PROBED);
-        probe.failed(FailureKind::Hung);
-        assert_eq!(breakers.admit("p", "m").unwrap_err(), 2 * FIRST);
+        assert_eq!(wait(&breakers), PROBED);
+        probe.failed(&Failure::new(FailureKind::Hung, "silence"));
+        assert_eq!(breakers.admit("p", "m").unwrap_err().last.unwrap().kind, FailureKind::Hung);
+        assert_eq!(wait(&breakers), 2 * FIRST);
         tokio::time::advance(2 * FIRST).await;
         // A probe that is called off leaves room for another one; so does one that tells nothing of the model's health.
         drop(breakers.admit("p", "m").unwrap());
-        breakers.admit("p", "m").unwrap().failed(FailureKind::RateLimited);
+        breakers.admit("p", "m").unwrap().failed(&Failure::new(FailureKind::RateLimited, "slow"));
         breakers.admit("p", "m").unwrap().succeeded();
         fail(&breakers, 4);
         assert!(breakers.admit("p", "m").is_ok());
@@ -168,6 +188,6 @@ mod tests {
             tokio::time::advance(LONGEST).await;
             fail(&breakers, 1);
         }
-        assert_eq!(breakers.admit("p", "m").unwrap_err(), LONGEST);
+        assert_eq!(wait(&breakers), LONGEST);
     }
 }

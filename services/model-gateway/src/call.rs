@@ -9,7 +9,7 @@ use contract::model::{FailureKind, Usage};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::breaker::{Breakers, Leave};
+use crate::breaker::{Breakers, Leave, LeftAlone};
 use crate::failure::Failure;
 use crate::gate;
 use crate::job::Job;
@@ -168,7 +168,7 @@ impl<'a> Call<'a> {
                             return End::Complete;
                         }
                         Err(failure) => {
-                            leave.failed(failure.kind);
+                            leave.failed(&failure);
                             failure
                         }
                     }
@@ -198,10 +198,10 @@ impl<'a> Call<'a> {
     /// Leave to ask: the model is thought to be well, and its provider's rate allows it.
     async fn leave(&self, route: &Route) -> Result<Leave, Failure> {
         let Route { provider, upstream, rates, .. } = route;
-        let leave = self.around.breakers.admit(provider, upstream).map_err(|wait| {
-            let message =
-                format!("{upstream} of the provider {provider} failed again and again and is left alone for a while");
-            Failure { retry_after: Some(wait), ..Failure::new(FailureKind::Overloaded, message) }
+        let leave = self.around.breakers.admit(provider, upstream).map_err(|LeftAlone { wait, last }| {
+            let last = last.unwrap_or_else(|| Failure::new(FailureKind::Overloaded, "no answer"));
+            let message = format!("{upstream} of the provider {provider} fails again and again, last with: {last}");
+            Failure { retry_after: Some(wait), ..Failure::new(last.kind, message) }
         })?;
         let turn = self.around.limits.turn(provider, *rates, self.tokens, WAIT_MAX).await;
         let wait = turn.map_err(|error| {

@@ -8,7 +8,7 @@ use contract::model::FailureKind;
 use crate::failure::Failure;
 
 /// Requests of one call, all providers together.
-pub const TRIES_MAX: u32 = 4;
+pub const TRIES_MAX: u32 = 3;
 /// The longest wait in which a gateway's place is held; a longer one is the loop's, whose timers cost nothing.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
 /// All waits of one call together.
@@ -70,6 +70,10 @@ impl Plan {
         let soonest = self.free.iter().enumerate().filter_map(|(route, free)| Some(((*free)?.max(now), route))).min();
         let Some((at, route)) = soonest else { return Next::GiveUp };
         let after = at.saturating_sub(now);
+        // Who is not to be asked now is not waited for: there is more to a refusal of ours than a single failure.
+        if !asked && !after.is_zero() {
+            return Next::GiveUp;
+        }
         if after > WAIT_MAX || after >= left || self.waited + after > WAITS_MAX {
             return Next::GiveUp;
         }
@@ -130,8 +134,8 @@ mod tests {
     #[test]
     fn one_provider_is_asked_again_after_growing_pauses() {
         let mut plan = Plan::new(1, 0.5);
-        let asked: Vec<Next> = (0..4).map(|_| next(&mut plan, 0, FailureKind::Overloaded, None, 0)).collect();
-        assert_eq!(asked, [ask(0, 500), ask(0, 1_000), ask(0, 2_000), Next::GiveUp]);
+        let asked: Vec<Next> = (0..3).map(|_| next(&mut plan, 0, FailureKind::Overloaded, None, 0)).collect();
+        assert_eq!(asked, [ask(0, 500), ask(0, 1_000), Next::GiveUp]);
     }
 
     #[test]
@@ -155,7 +159,9 @@ mod tests {
         let mut plan = Plan::new(2, 0.0);
         assert_eq!(next(&mut plan, 0, FailureKind::RateLimited, Some(3), 0), ask(1, 0));
         assert_eq!(next(&mut plan, 1, FailureKind::Unreachable, None, 1), ask(1, 800));
-        assert_eq!(next(&mut plan, 1, FailureKind::Unreachable, None, 2), ask(0, 1_000));
+        let mut plan = Plan::new(2, 0.0);
+        assert_eq!(next(&mut plan, 0, FailureKind::RateLimited, Some(1), 0), ask(1, 0));
+        assert_eq!(next(&mut plan, 1, FailureKind::RateLimited, Some(5), 0), ask(0, 1_000));
     }
 
     #[test]
@@ -173,9 +179,17 @@ mod tests {
         let overloaded = failure(FailureKind::Overloaded, Some(8));
         let mut plan = Plan::new(1, 0.0);
         assert_eq!(plan.next(&overloaded, 0, true, Duration::ZERO, Duration::from_secs(8)), Next::GiveUp);
-        // Who was not asked has not been tried; the waits count all the same.
         let mut plan = Plan::new(1, 0.0);
-        let asked: Vec<Next> = (0..4).map(|_| plan.next(&overloaded, 0, false, Duration::ZERO, LONG)).collect();
-        assert_eq!(asked, [ask(0, 8_000), ask(0, 8_000), ask(0, 8_000), Next::GiveUp]);
+        let nine = failure(FailureKind::Overloaded, Some(9));
+        assert!(matches!(plan.next(&nine, 0, true, Duration::ZERO, LONG), Next::Ask { .. }));
+        plan.waited = WAITS_MAX;
+        assert_eq!(plan.next(&nine, 0, true, Duration::ZERO, LONG), Next::GiveUp);
+    }
+
+    #[test]
+    fn who_is_not_to_be_asked_now_is_not_waited_for() {
+        let alone = failure(FailureKind::Overloaded, Some(1));
+        assert_eq!(Plan::new(1, 0.0).next(&alone, 0, false, Duration::ZERO, LONG), Next::GiveUp);
+        assert_eq!(Plan::new(2, 0.0).next(&alone, 0, false, Duration::ZERO, LONG), ask(1, 0));
     }
 }

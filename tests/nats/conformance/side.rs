@@ -183,8 +183,8 @@ impl Side {
             Act::Update { key, value, stale } => {
                 let key = format!("t.k{key}");
                 let found = bus.kv_entry(Bucket::Sessions, &key).await?;
-                // Where there is none, any revision is a wrong one.
-                let revision = found.as_ref().map_or(1, |(revision, _)| *revision) - u64::from(*stale);
+                // Where there is none, any revision but 0 is a wrong one.
+                let revision = found.as_ref().map_or(1 << 40, |(revision, _)| *revision) - u64::from(*stale);
                 let updated = bus.kv_update(Bucket::Sessions, &key, vec![*value].into(), revision).await?;
                 format!("{:?} {updated}", found.map(|(_, value)| value))
             }
