@@ -36,7 +36,7 @@ pub const RETENTION_MARGIN: Duration = Duration::from_hours(24);
 pub const ARCHIVE_AFTER: Duration = Duration::from_hours(1);
 /// Finished pages that stay in the log of a session that lives, before the one that is written to.
 pub const PAGES_BEHIND_MAX: u64 = 1;
-/// Model attempts for a failure that may pass (rate limited, overloaded, hung, truncated), within a turn.
+/// Further model attempts after failures that may pass (rate limited, overloaded, hung, truncated), in a row.
 pub const MODEL_RETRIES_MAX: u32 = 3;
 /// Model calls that may wait for a gateway before the edge refuses new turns, where the configuration says nothing else.
 pub const WAITING_CALLS_MAX: u64 = 2_000;

@@ -380,6 +380,7 @@ impl Core {
     fn reply_received(&mut self, reply: &AiFullReceived) {
         self.spend(reply.spent);
         let Some(turn) = &mut self.turn else { return };
+        turn.retries = 0;
         if !reply.text.is_empty() {
             turn.text.clone_from(&reply.text);
         }

@@ -1,22 +1,25 @@
 //! Circuit breakers: a model that fails again and again is left alone for a while, then asked by one call alone.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use contract::model::FailureKind;
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use crate::failure::Failure;
 
-/// Failures in a row after which a model is left alone.
+/// Failures in a row after which a model is left alone, and over how long: of many calls at once, five may fail by chance.
 const FAILURES_MAX: u32 = 5;
+const FAILING: Duration = Duration::from_secs(2);
 /// How long it is left alone at first; twice as long after each failed probe.
 const FIRST: Duration = Duration::from_secs(1);
 /// How long it is left alone at most.
 const LONGEST: Duration = Duration::from_mins(1);
-/// When to come again while a probe is under way.
-const PROBED: Duration = Duration::from_millis(500);
+/// How long a call waits for another one that asks whether the model is well again.
+const PROBE_MAX: Duration = Duration::from_secs(10);
 /// Models that are remembered as failing.
 const MODELS_MAX: usize = 1_024;
 
@@ -25,15 +28,26 @@ type Name = (String, String);
 
 /// Every model that failed lately, as this gateway sees it. A lock since calls share it; it is held for a look only.
 #[derive(Debug, Clone, Default)]
-pub struct Breakers(Arc<Mutex<BTreeMap<Name, Breaker>>>);
+pub struct Breakers(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    all: Mutex<BTreeMap<Name, Breaker>>,
+    /// A probe is over.
+    probed: Notify,
+}
 
 /// What is known of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Breaker {
     /// In a row.
     failures: u32,
-    /// When it was last left alone, and until when.
+    /// When the first of them was.
+    since: Option<Instant>,
+    /// Until when it is left alone.
     open: Option<Instant>,
+    /// How often it was.
+    opened: u32,
     /// A call asks whether it is well again.
     probing: bool,
     /// How it failed last.
@@ -66,7 +80,7 @@ impl Breaker {
             return alone(until - now);
         }
         if self.probing {
-            return alone(PROBED);
+            return alone(Duration::ZERO);
         }
         self.probing = true;
         Ok(true)
@@ -76,31 +90,50 @@ impl Breaker {
         self.probing = false;
         self.last = Some(failure.clone());
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= FAILURES_MAX {
-            let doublings = (self.failures - FAILURES_MAX).min(8);
-            self.open = Some(now + (FIRST * 2_u32.pow(doublings)).min(LONGEST));
+        let since = *self.since.get_or_insert(now);
+        if self.failures >= FAILURES_MAX && now >= since + FAILING {
+            let full = FIRST * 2_u32.pow(self.opened.min(8));
+            self.opened = self.opened.saturating_add(1);
+            self.open = Some(now + full.min(LONGEST));
         }
     }
 }
 
 impl Breakers {
-    /// Leave to ask; else how long the model is left alone.
-    pub fn admit(&self, provider: &str, upstream: &str) -> Result<Leave, LeftAlone> {
+    /// Leave to ask; else how long the model is left alone. While another call asks whether it is well again, what comes of
+    /// that is waited for.
+    pub async fn leave(&self, provider: &str, upstream: &str) -> Result<Leave, LeftAlone> {
+        let until = Instant::now() + PROBE_MAX;
+        loop {
+            let mut probed = pin!(self.0.probed.notified());
+            probed.as_mut().enable();
+            match self.admit(provider, upstream) {
+                Err(alone) if alone.wait.is_zero() => {
+                    if timeout_at(until, probed).await.is_err() {
+                        return Err(LeftAlone { wait: FIRST, ..alone });
+                    }
+                }
+                told => return told,
+            }
+        }
+    }
+
+    fn admit(&self, provider: &str, upstream: &str) -> Result<Leave, LeftAlone> {
         let name = (provider.to_owned(), upstream.to_owned());
         let probe = self.with(|all| all.get_mut(&name).map_or(Ok(false), |breaker| breaker.admit(Instant::now())))?;
         Ok(Leave { breakers: self.clone(), name, probe })
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<Name, Breaker>) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut self.0.all.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Leave {
     /// The model answered.
     pub fn succeeded(mut self) {
-        self.probe = false;
         self.breakers.with(|all| all.remove(&self.name));
+        self.end();
     }
 
     /// The model did not. What says nothing of its health is as if it had not been asked.
@@ -123,13 +156,19 @@ impl Leave {
         if !ill {
             return;
         }
-        self.probe = false;
         let name = self.name.clone();
         self.breakers.with(|all| {
             if all.len() < MODELS_MAX || all.contains_key(&name) {
                 all.entry(name).or_default().failed(Instant::now(), failure);
             }
         });
+        self.end();
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.probe) {
+            self.breakers.0.probed.notify_waiters();
+        }
     }
 }
 
@@ -137,6 +176,7 @@ impl Drop for Leave {
     fn drop(&mut self) {
         if self.probe {
             self.breakers.with(|all| all.get_mut(&self.name).map(|breaker| breaker.probing = false));
+            self.end();
         }
     }
 }
@@ -147,9 +187,15 @@ mod tests {
 
     use super::*;
 
-    fn fail(breakers: &Breakers, times: u32) {
+    fn busy() -> Failure {
+        Failure::new(FailureKind::Overloaded, "busy")
+    }
+
+    /// Fails so often, over as long as it takes to be left alone for it.
+    async fn fail(breakers: &Breakers, times: u32) {
         for _ in 0..times {
-            breakers.admit("p", "m").unwrap().failed(&Failure::new(FailureKind::Overloaded, "busy"));
+            breakers.admit("p", "m").unwrap().failed(&busy());
+            tokio::time::advance(FAILING / 4).await;
         }
     }
 
@@ -158,35 +204,63 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_model_that_fails_again_and_again_is_left_alone_then_probed_by_one() {
+    async fn a_model_of_which_nothing_but_failures_comes_is_left_alone_then_probed_by_one() {
         let breakers = Breakers::default();
-        fail(&breakers, 4);
+        fail(&breakers, 4).await;
         breakers.admit("p", "m").unwrap().succeeded();
-        fail(&breakers, 5);
-        assert_eq!(wait(&breakers), FIRST);
+        fail(&breakers, 5).await;
+        assert_eq!(wait(&breakers), FIRST - FAILING / 4);
         assert!(breakers.admit("p", "other").is_ok() && breakers.admit("q", "m").is_ok());
         tokio::time::advance(FIRST).await;
         let probe = breakers.admit("p", "m").unwrap();
-        assert_eq!(wait(&breakers), PROBED);
+        assert_eq!(wait(&breakers), Duration::ZERO);
         probe.failed(&Failure::new(FailureKind::Hung, "silence"));
-        assert_eq!(breakers.admit("p", "m").unwrap_err().last.unwrap().kind, FailureKind::Hung);
         assert_eq!(wait(&breakers), 2 * FIRST);
+        assert_eq!(breakers.admit("p", "m").unwrap_err().last.unwrap().kind, FailureKind::Hung);
         tokio::time::advance(2 * FIRST).await;
         // A probe that is called off leaves room for another one; so does one that tells nothing of the model's health.
         drop(breakers.admit("p", "m").unwrap());
         breakers.admit("p", "m").unwrap().failed(&Failure::new(FailureKind::RateLimited, "slow"));
         breakers.admit("p", "m").unwrap().succeeded();
-        fail(&breakers, 4);
+        fail(&breakers, 4).await;
         assert!(breakers.admit("p", "m").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_that_fail_at_once_prove_nothing_yet() {
+        let breakers = Breakers::default();
+        let leaves: Vec<Leave> = (0..100).map(|_| breakers.admit("p", "m").unwrap()).collect();
+        leaves.into_iter().for_each(|leave| leave.failed(&busy()));
+        assert!(breakers.admit("p", "m").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_while_a_model_is_probed_waits_for_what_comes_of_it() {
+        let breakers = Breakers::default();
+        fail(&breakers, 5).await;
+        tokio::time::advance(FIRST).await;
+        let probe = breakers.leave("p", "m").await.unwrap();
+        let began = Instant::now();
+        let (waited, ()) = tokio::join!(breakers.leave("p", "m"), async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            probe.succeeded();
+        });
+        assert!(waited.is_ok() && began.elapsed() == Duration::from_secs(3));
+        fail(&breakers, 5).await;
+        tokio::time::advance(FIRST).await;
+        let _probe = breakers.leave("p", "m").await.unwrap();
+        let began = Instant::now();
+        assert_eq!(breakers.leave("p", "m").await.unwrap_err().wait, FIRST);
+        assert_eq!(began.elapsed(), PROBE_MAX);
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_is_never_left_alone_for_longer_than_a_minute() {
         let breakers = Breakers::default();
-        fail(&breakers, 5);
+        fail(&breakers, 5).await;
         for _ in 0..40 {
             tokio::time::advance(LONGEST).await;
-            fail(&breakers, 1);
+            breakers.admit("p", "m").unwrap().failed(&busy());
         }
         assert_eq!(wait(&breakers), LONGEST);
     }

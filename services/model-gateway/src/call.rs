@@ -198,7 +198,7 @@ impl<'a> Call<'a> {
     /// Leave to ask: the model is thought to be well, and its provider's rate allows it.
     async fn leave(&self, route: &Route) -> Result<Leave, Failure> {
         let Route { provider, upstream, rates, .. } = route;
-        let leave = self.around.breakers.admit(provider, upstream).map_err(|LeftAlone { wait, last }| {
+        let leave = self.around.breakers.leave(provider, upstream).await.map_err(|LeftAlone { wait, last }| {
             let last = last.unwrap_or_else(|| Failure::new(FailureKind::Overloaded, "no answer"));
             let message = format!("{upstream} of the provider {provider} fails again and again, last with: {last}");
             Failure { retry_after: Some(wait), ..Failure::new(last.kind, message) }

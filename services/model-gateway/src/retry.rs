@@ -8,7 +8,7 @@ use contract::model::FailureKind;
 use crate::failure::Failure;
 
 /// Requests of one call, all providers together.
-pub const TRIES_MAX: u32 = 3;
+pub const TRIES_MAX: u32 = 4;
 /// The longest wait in which a gateway's place is held; a longer one is the loop's, whose timers cost nothing.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
 /// All waits of one call together.
@@ -134,8 +134,8 @@ mod tests {
     #[test]
     fn one_provider_is_asked_again_after_growing_pauses() {
         let mut plan = Plan::new(1, 0.5);
-        let asked: Vec<Next> = (0..3).map(|_| next(&mut plan, 0, FailureKind::Overloaded, None, 0)).collect();
-        assert_eq!(asked, [ask(0, 500), ask(0, 1_000), Next::GiveUp]);
+        let asked: Vec<Next> = (0..4).map(|_| next(&mut plan, 0, FailureKind::Overloaded, None, 0)).collect();
+        assert_eq!(asked, [ask(0, 500), ask(0, 1_000), ask(0, 2_000), Next::GiveUp]);
     }
 
     #[test]

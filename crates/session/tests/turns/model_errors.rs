@@ -60,6 +60,19 @@ fn a_fallback_has_its_own_retries() {
 }
 
 #[test]
+fn retries_are_counted_in_a_row_so_that_a_long_turn_outlasts_a_provider_that_fails_now_and_then() {
+    let mut talk = Talk::begin(ContinuationSettings { timeout: 3_000, ..ContinuationSettings::default() });
+    for part in ["one ", "two ", "three"] {
+        for _ in 0..3 {
+            talk.fail(FailureKind::Overloaded);
+            talk.wait(std::time::Duration::from_secs(20));
+        }
+        if part == "three" { talk.reply(part, &[]) } else { talk.reply_until_cut(part) }
+    }
+    assert_eq!(talk.stop_reason(), Some("completed"));
+}
+
+#[test]
 fn a_person_is_asked_and_may_have_it_tried_again() {
     let mut talk = Talk::cast(cast(OnError::Ask));
     talk.fail(FailureKind::Auth);
