@@ -131,13 +131,13 @@ impl Recorder {
     }
 
     /// Writes it down; a failure says why the exchange did not come to its end.
-    pub async fn write(mut self, dir: &Path, provider: &str, failure: Option<&Failure>) {
+    pub async fn write(mut self, dir: &Path, model: &str, failure: Option<&Failure>) {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         self.recording.answer.broke_off = failure.map(ToString::to_string);
         let name = format!(
             "{}-{}-{}.json",
             self.recording.at.as_millis(),
-            provider.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_"),
+            model.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_"),
             NUMBER.fetch_add(1, Ordering::Relaxed)
         );
         let path = dir.join(name);

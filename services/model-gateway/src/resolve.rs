@@ -38,3 +38,38 @@ pub fn says_so(base_url: &str) -> bool {
     let local = host == "localhost" || host.ends_with(".localhost");
     local || host.parse().is_ok_and(|address| !is_public(address))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_turns_private_reaches_nothing() {
+        let Err(error) = PublicOnly.resolve("localhost".parse().unwrap()).await else { unreachable!() };
+        let said = error.to_string();
+        assert!(said.starts_with("localhost is ") && said.contains("private_network: true"), "{said}");
+    }
+
+    #[test]
+    fn an_address_that_says_what_it_is_is_meant() {
+        for meant in [
+            "http://127.0.0.1:8080/v1",
+            "http://localhost/v1",
+            "http://[::1]:1/v1",
+            "http://10.1.2.3",
+            "http://a.localhost",
+        ] {
+            assert!(says_so(meant), "{meant}");
+        }
+        for name in [
+            "https://api.openai.com/v1",
+            "http://localhost.evil.example",
+            "http://8.8.8.8",
+            "http://vllm.models.svc:8000",
+        ] {
+            assert!(!says_so(name), "{name}");
+        }
+    }
+}

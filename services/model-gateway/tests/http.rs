@@ -12,6 +12,7 @@ use contract::model::{FailureKind, FinishReason, ItemMeta, ModelItem, Streaming,
 use contract::{CallId, Json};
 use model::{Gate, ModelServer, Reply as Answer};
 use model_gateway::failure::Failure;
+use model_gateway::probe::probe;
 use model_gateway::provider::{Providers, Request};
 use model_gateway::reply::{Delta, Reply};
 use model_gateway::{Clock, SystemClock};
@@ -194,4 +195,68 @@ async fn a_whole_reply_may_take_longer_than_a_first_byte() {
     let server = ModelServer::with_replies(vec![Answer::text("late").and_delay(Duration::from_millis(1_500))]);
     let server = server.await.unwrap();
     assert_eq!(call(&providers(&server.base_url(), ""), &item(false)).await.unwrap().text, "late");
+}
+
+#[tokio::test]
+async fn what_was_recorded_is_answered_again_without_the_provider_and_its_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let (key, tapes) = (dir.path().join("key"), dir.path().join("tapes"));
+    std::fs::write(&key, "sk-secret").unwrap();
+    let answers = vec![
+        Answer::text("the key is sk-secret, \u{4f60}\u{597d}").and_calls(&[("f", json!({"a": 1}))]),
+        Answer::status(429, r#"{"error":{"message":"not sk-secret again"}}"#).header("retry-after", "7"),
+    ];
+    let server = ModelServer::with_replies(answers).await.unwrap();
+    let entry = format!(", api_key_file: {key:?}, headers: {{x-more: other-secret}}, record: {tapes:?}");
+    let recorded = providers(&server.base_url(), &entry);
+    let live = call(&recorded, &item(true)).await.unwrap();
+    let refused = call(&recorded, &item(true)).await.unwrap_err();
+    for tape in std::fs::read_dir(&tapes).unwrap() {
+        let text = std::fs::read_to_string(tape.unwrap().path()).unwrap();
+        assert!(!text.contains("sk-secret") && !text.contains("other-secret"), "{text}");
+    }
+    drop(server);
+    std::fs::remove_file(&key).unwrap();
+    let played = providers("http://127.0.0.1:9", &format!(", api_key_file: {key:?}, replay: {tapes:?}"));
+    let reply = call(&played, &item(true)).await.unwrap();
+    assert_eq!(reply.text, live.text.replace("sk-secret", "[secret]"));
+    assert_eq!((reply.calls(), reply.usage, reply.finish), (live.calls(), live.usage, live.finish));
+    let again = call(&played, &item(true)).await.unwrap_err();
+    assert_eq!((again.kind, again.retry_after), (refused.kind, refused.retry_after));
+    assert!(call(&played, &item(true)).await.unwrap_err().message.contains("all of them were given"));
+}
+
+#[tokio::test]
+async fn a_probe_writes_down_what_a_model_shows() {
+    let server = ModelServer::start(|asked| {
+        let sum = |a: u32, b: u32| ("add", json!({"a": a, "b": b}));
+        match asked.last_user() {
+            prompt if prompt.contains("twice") => Answer::calls(&[sum(1, 2), sum(3, 4)]),
+            prompt if prompt.contains("Call the tool") => Answer::calls(&[sum(2, 40)]),
+            _ if asked.body["response_format"].is_object() => Answer::text("{\"sum\":42}"),
+            _ => Answer::text("one two three").and_reasoning("Hm"),
+        }
+    });
+    let server = server.await.unwrap();
+    let mut told = Vec::new();
+    let found = probe(&providers(&server.base_url(), ""), "m/up-1", |line| told.push(line.to_owned())).await.unwrap();
+    assert!(found.streaming && found.tools && found.parallel && found.structured && found.reasoning && found.usage);
+    let entry = "  m/up-1:\n    provider: m\n    model: up-1\n    multi_tool: true\n    max_parallel_tools: 8\n    \
+                 structured_output: true\n    reasoning: true\n";
+    assert_eq!(found.entry("m/up-1"), entry, "{told:?}");
+
+    let server =
+        ModelServer::start(|asked| match asked.tools().is_empty() && asked.body["response_format"].is_null() {
+            true => Answer::text("no"),
+            false => Answer::status(400, r#"{"error":{"message":"unknown field"}}"#),
+        });
+    let server = server.await.unwrap();
+    let mut told = Vec::new();
+    let found = probe(&providers(&server.base_url(), ""), "m/up-1", |line| told.push(line.to_owned())).await.unwrap();
+    assert_eq!(found.entry("plain"), "  plain:\n    provider: m\n    model: up-1\n");
+    assert!(told.iter().any(|line| line.starts_with("tools: refused: ")), "{told:?}");
+
+    let locked = ModelServer::start(|_| Answer::status(401, "{}")).await.unwrap();
+    let failure = probe(&providers(&locked.base_url(), ""), "m/up-1", |_| {}).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Auth);
 }

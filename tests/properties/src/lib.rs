@@ -3,10 +3,12 @@
 
 #![allow(clippy::missing_panics_doc, reason = "to panic is how a property says that it does not hold")]
 
+mod answers;
 mod ids;
 mod replies;
 mod yaml;
 
+pub use answers::answer;
 pub use ids::ids;
 pub use replies::{signal, splitter};
 pub use yaml::{agents, models};
@@ -15,5 +17,11 @@ pub use yaml::{agents, models};
 pub type Property = fn(&[u8]);
 
 /// Every property, by the name of its target.
-pub const ALL: &[(&str, Property)] =
-    &[("agents", agents), ("ids", ids), ("models", models), ("signal", signal), ("splitter", splitter)];
+pub const ALL: &[(&str, Property)] = &[
+    ("agents", agents),
+    ("answer", answer),
+    ("ids", ids),
+    ("models", models),
+    ("signal", signal),
+    ("splitter", splitter),
+];

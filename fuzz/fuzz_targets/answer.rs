@@ -1,0 +1,4 @@
+//! What providers send: any bytes.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::answer(data));
