@@ -12,8 +12,12 @@ const LIST_BYTES_MAX: usize = 1 << 20;
 /// The model that needs no server and no key.
 pub const REHEARSAL: &str = "rehearsal";
 /// What a key speaks for: its variable, and the model.
-const BY_KEY: &[(&str, &str)] =
-    &[("OPENAI_API_KEY", "gpt-4o-mini"), ("OPENROUTER_API_KEY", "openrouter/openai/gpt-4o-mini")];
+const BY_KEY: &[(&str, &str)] = &[
+    ("OPENAI_API_KEY", "gpt-4o-mini"),
+    ("ANTHROPIC_API_KEY", "claude-sonnet-4-5"),
+    ("GEMINI_API_KEY", "gemini-2.5-flash"),
+    ("OPENROUTER_API_KEY", "openrouter/openai/gpt-4o-mini"),
+];
 /// Servers that may run on this machine: providers of models.yaml.
 const LOCAL: &[&str] = &["ollama", "llamacpp"];
 
@@ -62,7 +66,7 @@ async fn choose_within(answer_max: Duration, offers: &Offers, models: &ModelsFil
         Choice::new(
             REHEARSAL,
             "no key and no model server found: replies come from a script, not from a model \
-             (set OPENAI_API_KEY or OPENROUTER_API_KEY, start Ollama, or pass --model)",
+             (set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or OPENROUTER_API_KEY, start Ollama, or pass --model)",
         )
     })
 }

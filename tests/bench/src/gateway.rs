@@ -31,7 +31,7 @@ const PACED: (usize, u32, u32) = (64, 100, 50);
 /// Whole streams of so many chunks, so many in flight, for so long.
 const WHOLE: (u32, usize, Duration) = (32, 16, Duration::from_secs(8));
 /// Chunks of the one stream that is all that the gateway has to do.
-const FAT: u32 = 200_000;
+const FAT: u32 = 100_000;
 /// Slow streams at the same time, their chunks and the milliseconds between these.
 const SLOW: (usize, u32, u32) = (1_000, 12, 1_000);
 /// The longest that a stream of the bench may take.

@@ -35,9 +35,16 @@ impl World {
     pub(crate) fn ailoop(&self, line: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ailoop"));
         command.args(line).current_dir(self.dir.path()).env("AILOOP_NATS_SERVER", nats_server());
-        for name in
-            ["OPENAI_API_KEY", "OPENROUTER_API_KEY", "AILOOP_URL", "AILOOP_TOKEN", "AILOOP_NATS_URL", "RUST_LOG"]
-        {
+        for name in [
+            "OPENAI_API_KEY",
+            "ANTHROPIC_API_KEY",
+            "GEMINI_API_KEY",
+            "OPENROUTER_API_KEY",
+            "AILOOP_URL",
+            "AILOOP_TOKEN",
+            "AILOOP_NATS_URL",
+            "RUST_LOG",
+        ] {
             command.env_remove(name);
         }
         command.stdin(Stdio::null());
