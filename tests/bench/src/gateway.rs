@@ -188,26 +188,35 @@ impl Around {
         let mut heard = self.bus.topic(&TenantId::default(), Topic::AiChunkReceived).await?;
         let pace = format!("pace {chunks} {pause}");
         let sessions: Vec<String> = (0..streams).map(|n| format!("{name}-{n}")).collect();
-        try_join_all(sessions.iter().map(|session| self.ask(session, &pace, &streaming))).await?;
-        let (mut seen, mut counts, mut ended) = (Seen::default(), HashMap::<String, u32>::new(), 0);
-        while ended < streams {
-            let next = timeout(STREAM_MAX, heard.next()).await.context("the streams stand still")?;
-            let Some(Heard::Message(message)) = next else { anyhow::bail!("the viewer fell behind: {next:?}") };
-            let at = now_ns();
-            let envelope: Envelope = serde_json::from_slice(&message.payload)?;
-            if !envelope.session_id.as_str().starts_with(name) {
-                continue;
+        // Their chunks come evenly, not all at once.
+        let apart = |n: usize| spread(n, streams, pause);
+        let begun = sessions.iter().enumerate().map(async |(n, session)| {
+            tokio::time::sleep(apart(n)).await;
+            self.ask(session, &pace, &streaming).await
+        });
+        let listen = async {
+            let (mut seen, mut counts, mut ended) = (Seen::default(), HashMap::<String, u32>::new(), 0);
+            while ended < streams {
+                let next = timeout(STREAM_MAX, heard.next()).await.context("the streams stand still")?;
+                let Some(Heard::Message(message)) = next else { anyhow::bail!("the viewer fell behind: {next:?}") };
+                let at = now_ns();
+                let envelope: Envelope = serde_json::from_slice(&message.payload)?;
+                if !envelope.session_id.as_str().starts_with(name) {
+                    continue;
+                }
+                let chunk: Chunk = serde_json::from_str(envelope.data.get())?;
+                let count = counts.entry(envelope.session_id.to_string()).or_default();
+                for stamp in stamps(&chunk.delta).0 {
+                    seen.take(*count == 0, stamp, at);
+                    *count += 1;
+                }
+                ended += usize::from(chunk.last);
             }
-            let chunk: Chunk = serde_json::from_str(envelope.data.get())?;
-            let count = counts.entry(envelope.session_id.to_string()).or_default();
-            for stamp in stamps(&chunk.delta).0 {
-                seen.take(*count == 0, stamp, at);
-                *count += 1;
-            }
-            ended += usize::from(chunk.last);
-        }
-        let whole = counts.values().filter(|count| **count == chunks).count();
-        ensure!(whole == streams, "{whole} of {streams} streams are whole");
+            let whole = counts.values().filter(|count| **count == chunks).count();
+            ensure!(whole == streams, "{whole} of {streams} streams are whole");
+            Ok(seen)
+        };
+        let (seen, _) = tokio::try_join!(listen, try_join_all(begun))?;
         Ok(seen)
     }
 
@@ -219,7 +228,8 @@ impl Around {
             "POST /v1/chat/completions HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        let one = async || {
+        let one = async |n: usize| {
+            tokio::time::sleep(spread(n, streams, pause)).await;
             let mut connection = TcpStream::connect(&address).await?;
             connection.set_nodelay(true)?;
             connection.write_all(request.as_bytes()).await?;
@@ -239,7 +249,7 @@ impl Around {
             }
             Ok(seen)
         };
-        Ok(Seen::join(try_join_all((0..streams).map(|_| one())).await?))
+        Ok(Seen::join(try_join_all((0..streams).map(one)).await?))
     }
 
     /// Streams as many as there can be.
@@ -275,6 +285,12 @@ impl Around {
             Figure::new("gateway.nats_cpu_ms_per_stream".to_owned(), cpu(2), "ms"),
         ])
     }
+}
+
+/// When the nth of so many streams begins, within the pause between two chunks.
+fn spread(n: usize, streams: usize, pause: u32) -> Duration {
+    let share = u32::try_from(n).unwrap_or(0) * pause * 1_000 / u32::try_from(streams).unwrap_or(1).max(1);
+    Duration::from_micros(share.into())
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]

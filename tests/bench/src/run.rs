@@ -100,7 +100,8 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
         first.get_or_insert(anatomy);
         all.extend(levels);
     }
-    report::report(first.as_ref(), &all)
+    let gateway = if plan.rows.contains(&Row::Together) { crate::gateway::figures().await? } else { Vec::new() };
+    report::report(first.as_ref(), &all, gateway)
 }
 
 async fn levels(plan: &Plan, row: Row, stage: &Stage) -> anyhow::Result<(anatomy::Anatomy, Vec<Level>)> {

@@ -82,7 +82,11 @@ fn read() -> Result<(Paths, ModelsFile, TextFile), Failure> {
 fn row(model: &Resolved) -> Vec<String> {
     let settings = &model.entry.settings;
     let tokens = |tokens: Option<u64>| tokens.map_or_else(|| "?".to_owned(), figures::count);
-    let tools = if settings.multi_tool && settings.max_parallel_tools > 1 { format!("{} at once", settings.max_parallel_tools) } else { "one".to_owned() };
+    let tools = if settings.multi_tool && settings.max_parallel_tools > 1 {
+        format!("{} at once", settings.max_parallel_tools)
+    } else {
+        "one".to_owned()
+    };
     let elsewhere: Vec<&str> = model.entry.alternatives.iter().map(|other| other.provider.as_str()).collect();
     vec![
         model.id.clone(),
