@@ -224,16 +224,25 @@ impl ModelsFile {
             let fits = self.models.iter().filter(|(key, _)| id.starts_with(key.as_str()));
             fits.max_by_key(|(key, _)| key.len()).map(|(_, entry)| (entry.clone(), None))
         };
-        let assumed = |provider: &str| ModelEntry { provider: provider.to_owned(), ..ModelEntry::default() };
         let direct = || {
             let (provider, name) = id.split_once('/').filter(|(_, name)| !name.is_empty())?;
-            self.providers.contains_key(provider).then(|| (assumed(provider), Some(name.to_owned())))
+            self.providers.contains_key(provider).then(|| (self.known(provider, name), Some(name.to_owned())))
         };
         let (entry, upstream) = exact.or_else(prefix).or_else(direct).ok_or_else(|| self.unknown(id))?;
         let provider = entry.provider.clone();
         let provider_entry = self.providers.get(&provider).cloned().ok_or_else(|| self.unknown(id))?;
         let upstream = upstream.unwrap_or_else(|| id.to_owned());
         Ok(Resolved { id: id.to_owned(), upstream, entry, provider, provider_entry })
+    }
+
+    /// What is known of a model by its provider's name for it: it is the same model, and costs the same, however it is asked for.
+    fn known(&self, provider: &str, name: &str) -> ModelEntry {
+        let own = self.models.iter().filter(|(_, entry)| entry.provider == provider);
+        let called = |key: &str, entry: &ModelEntry| entry.model.as_deref().unwrap_or(key) == name;
+        let exact = own.clone().find(|(key, entry)| called(key, entry));
+        let begins = || own.filter(|(key, _)| name.starts_with(key.as_str())).max_by_key(|(key, _)| key.len());
+        let assumed = || ModelEntry { provider: provider.to_owned(), ..ModelEntry::default() };
+        exact.or_else(begins).map_or_else(assumed, |(_, entry)| entry.clone())
     }
 
     /// Who takes a model's place, in order. A key may stand for the id that was asked for and for a fallback: a model never
@@ -266,6 +275,9 @@ impl ProviderEntry {
         if let Some(path) = &self.api_key_file {
             let text = std::fs::read_to_string(path)
                 .map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;
+            if text.trim().is_empty() {
+                return Err(ConfigError::NoSecret(format!("the file {} is empty", path.display())));
+            }
             return Ok(Some(Secret::new(text.trim())));
         }
         let Some(name) = &self.api_key_env else { return Ok(None) };

@@ -9,8 +9,6 @@ use contract::model::FailureKind;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::failure::Failure;
-
 /// Failures in a row after which a model is left alone, and over how long: of many calls at once, five may fail by chance.
 const FAILURES_MAX: u32 = 5;
 const FAILING: Duration = Duration::from_secs(2);
@@ -38,7 +36,7 @@ struct Shared {
 }
 
 /// What is known of one model.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Breaker {
     /// In a row.
     failures: u32,
@@ -51,16 +49,16 @@ struct Breaker {
     /// A call asks whether it is well again.
     probing: bool,
     /// How it failed last.
-    last: Option<Failure>,
+    last: FailureKind,
 }
 
 /// A model is left alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeftAlone {
     /// For how long.
     pub wait: Duration,
     /// How it failed last.
-    pub last: Option<Failure>,
+    pub last: FailureKind,
 }
 
 /// Leave to ask a model. Dropped without a word, it tells nothing.
@@ -69,13 +67,20 @@ pub struct Leave {
     breakers: Breakers,
     name: Name,
     probe: bool,
+    answered: bool,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self { failures: 0, since: None, open: None, opened: 0, probing: false, last: FailureKind::Overloaded }
+    }
 }
 
 impl Breaker {
     /// Whether a call may ask now, and whether it is the probe; else how long to wait.
     fn admit(&mut self, now: Instant) -> Result<bool, LeftAlone> {
         let Some(until) = self.open else { return Ok(false) };
-        let alone = |wait| Err(LeftAlone { wait, last: self.last.clone() });
+        let alone = |wait| Err(LeftAlone { wait, last: self.last });
         if now < until {
             return alone(until - now);
         }
@@ -86,9 +91,13 @@ impl Breaker {
         Ok(true)
     }
 
-    fn failed(&mut self, now: Instant, failure: &Failure) {
+    fn failed(&mut self, now: Instant, kind: FailureKind, probe: bool) {
+        self.last = kind;
+        // What was under way when it was left alone proves nothing new; only a probe does.
+        if self.open.is_some() && !probe {
+            return;
+        }
         self.probing = false;
-        self.last = Some(failure.clone());
         self.failures = self.failures.saturating_add(1);
         let since = *self.since.get_or_insert(now);
         if self.failures >= FAILURES_MAX && now >= since + FAILING {
@@ -121,7 +130,7 @@ impl Breakers {
     fn admit(&self, provider: &str, upstream: &str) -> Result<Leave, LeftAlone> {
         let name = (provider.to_owned(), upstream.to_owned());
         let probe = self.with(|all| all.get_mut(&name).map_or(Ok(false), |breaker| breaker.admit(Instant::now())))?;
-        Ok(Leave { breakers: self.clone(), name, probe })
+        Ok(Leave { breakers: self.clone(), name, probe, answered: false })
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<Name, Breaker>) -> T) -> T {
@@ -130,15 +139,22 @@ impl Breakers {
 }
 
 impl Leave {
+    /// The model begins to answer: it is well, however long it goes on.
+    pub fn answers(&mut self) {
+        if !std::mem::replace(&mut self.answered, true) {
+            self.breakers.with(|all| all.remove(&self.name));
+            self.end();
+        }
+    }
+
     /// The model answered.
     pub fn succeeded(mut self) {
-        self.breakers.with(|all| all.remove(&self.name));
-        self.end();
+        self.answers();
     }
 
     /// The model did not. What says nothing of its health is as if it had not been asked.
-    pub fn failed(mut self, failure: &Failure) {
-        let ill = match failure.kind {
+    pub fn failed(mut self, kind: FailureKind) {
+        let ill = match kind {
             FailureKind::Overloaded
             | FailureKind::Unreachable
             | FailureKind::Hung
@@ -156,10 +172,10 @@ impl Leave {
         if !ill {
             return;
         }
-        let name = self.name.clone();
+        let (name, probe) = (self.name.clone(), self.probe);
         self.breakers.with(|all| {
             if all.len() < MODELS_MAX || all.contains_key(&name) {
-                all.entry(name).or_default().failed(Instant::now(), failure);
+                all.entry(name).or_default().failed(Instant::now(), kind, probe);
             }
         });
         self.end();
@@ -187,14 +203,12 @@ mod tests {
 
     use super::*;
 
-    fn busy() -> Failure {
-        Failure::new(FailureKind::Overloaded, "busy")
-    }
+    const BUSY: FailureKind = FailureKind::Overloaded;
 
     /// Fails so often, over as long as it takes to be left alone for it.
     async fn fail(breakers: &Breakers, times: u32) {
         for _ in 0..times {
-            breakers.admit("p", "m").unwrap().failed(&busy());
+            breakers.admit("p", "m").unwrap().failed(BUSY);
             tokio::time::advance(FAILING / 4).await;
         }
     }
@@ -209,18 +223,18 @@ mod tests {
         fail(&breakers, 4).await;
         breakers.admit("p", "m").unwrap().succeeded();
         fail(&breakers, 5).await;
-        assert_eq!(wait(&breakers), FIRST - FAILING / 4);
+        assert_eq!(wait(&breakers), FIRST.saturating_sub(FAILING / 4));
         assert!(breakers.admit("p", "other").is_ok() && breakers.admit("q", "m").is_ok());
         tokio::time::advance(FIRST).await;
         let probe = breakers.admit("p", "m").unwrap();
         assert_eq!(wait(&breakers), Duration::ZERO);
-        probe.failed(&Failure::new(FailureKind::Hung, "silence"));
+        probe.failed(FailureKind::Hung);
         assert_eq!(wait(&breakers), 2 * FIRST);
-        assert_eq!(breakers.admit("p", "m").unwrap_err().last.unwrap().kind, FailureKind::Hung);
+        assert_eq!(breakers.admit("p", "m").unwrap_err().last, FailureKind::Hung);
         tokio::time::advance(2 * FIRST).await;
         // A probe that is called off leaves room for another one; so does one that tells nothing of the model's health.
         drop(breakers.admit("p", "m").unwrap());
-        breakers.admit("p", "m").unwrap().failed(&Failure::new(FailureKind::RateLimited, "slow"));
+        breakers.admit("p", "m").unwrap().failed(FailureKind::RateLimited);
         breakers.admit("p", "m").unwrap().succeeded();
         fail(&breakers, 4).await;
         assert!(breakers.admit("p", "m").is_ok());
@@ -230,7 +244,9 @@ mod tests {
     async fn many_that_fail_at_once_prove_nothing_yet() {
         let breakers = Breakers::default();
         let leaves: Vec<Leave> = (0..100).map(|_| breakers.admit("p", "m").unwrap()).collect();
-        leaves.into_iter().for_each(|leave| leave.failed(&busy()));
+        for leave in leaves {
+            leave.failed(BUSY);
+        }
         assert!(breakers.admit("p", "m").is_ok());
     }
 
@@ -260,8 +276,30 @@ mod tests {
         fail(&breakers, 5).await;
         for _ in 0..40 {
             tokio::time::advance(LONGEST).await;
-            breakers.admit("p", "m").unwrap().failed(&busy());
+            breakers.admit("p", "m").unwrap().failed(BUSY);
         }
         assert_eq!(wait(&breakers), LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_under_way_does_not_make_it_worse() {
+        let breakers = Breakers::default();
+        let late: Vec<Leave> = (0..20).map(|_| breakers.admit("p", "m").unwrap()).collect();
+        fail(&breakers, 5).await;
+        for leave in late {
+            leave.failed(FailureKind::Hung);
+        }
+        assert_eq!(wait(&breakers), FIRST.saturating_sub(FAILING / 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_is_answered_lets_the_others_in_at_once() {
+        let breakers = Breakers::default();
+        fail(&breakers, 5).await;
+        tokio::time::advance(FIRST).await;
+        let mut probe = breakers.leave("p", "m").await.unwrap();
+        assert_eq!(wait(&breakers), Duration::ZERO);
+        probe.answers();
+        assert!(breakers.admit("p", "m").is_ok());
     }
 }

@@ -80,12 +80,14 @@ struct Progress<'a> {
 /// may have.
 pub fn estimate(job: &Job, routes: &Routes) -> Amount {
     let asked = job.output_max();
-    let input = crate::reply::tokens(job.bytes).min(routes.settings.context_window.unwrap_or(u64::MAX));
-    let usage =
-        Usage { input, output: asked.or(routes.settings.max_output).unwrap_or(OUTPUT_TOKENS), ..Usage::default() };
-    let ways = routes.ways.iter().chain(&routes.too_long);
-    let usd = ways.map(|way| outcome::cost(usage, way.prices)).fold(0.0, f64::max);
-    Amount::new(usd, usage.total())
+    let input = crate::reply::tokens(job.bytes);
+    let most = routes.ways.iter().chain(&routes.too_long).map(|way| {
+        let input = input.min(way.settings.context_window.unwrap_or(u64::MAX));
+        let output = asked.or(way.settings.max_output).unwrap_or(OUTPUT_TOKENS);
+        let usage = Usage { input, output, ..Usage::default() };
+        Amount::new(outcome::cost(usage, way.prices), usage.total())
+    });
+    most.fold(Amount::default(), Amount::most)
 }
 
 /// Runs one call to its end, whatever that is.
@@ -158,17 +160,17 @@ impl<'a> Call<'a> {
             so_far.route = route;
             let failure = match self.leave(route).await {
                 Err(failure) => failure,
-                Ok(leave) => {
-                    let ended = self.attempt(so_far, viewers).await;
+                Ok(mut leave) => {
+                    let ended = self.attempt(so_far, viewers, &mut leave).await;
                     let took = so_far.reply.usage.map_or(self.tokens, Usage::total);
-                    self.around.limits.correct(&route.provider, route.rates, self.tokens, took).await;
+                    self.around.limits.correct(&route.provider, route.rates, self.tokens, took);
                     match ended {
                         Ok(()) => {
                             leave.succeeded();
                             return End::Complete;
                         }
                         Err(failure) => {
-                            leave.failed(&failure);
+                            leave.failed(failure.kind);
                             failure
                         }
                     }
@@ -177,17 +179,19 @@ impl<'a> Call<'a> {
             if !so_far.reply.is_empty() {
                 return End::Failed(failure);
             }
-            let longer = &self.routes.too_long;
-            let next =
-                if failure.kind == FailureKind::ContextLength && !longer.is_empty() && !std::ptr::eq(ways, longer) {
-                    ways = longer;
-                    plan.again(ways.len());
-                    Next::Ask { route: 0, after: Duration::ZERO }
-                } else {
-                    let now = Instant::now();
-                    plan.next(&failure, number, so_far.asked, now - self.began, self.until - now)
-                };
-            let Next::Ask { route: next, after } = next else { return End::Failed(failure) };
+            let (longer, now) = (&self.routes.too_long, Instant::now());
+            let (since, left) = (now - self.began, self.until.saturating_duration_since(now));
+            let too_long = failure.kind == FailureKind::ContextLength && !std::ptr::eq(ways, longer);
+            let next = if too_long && plan.again(longer.len(), so_far.asked) {
+                ways = longer;
+                Next::Ask { route: 0, after: Duration::ZERO }
+            } else {
+                plan.next(&failure, number, so_far.asked, since, left)
+            };
+            let (next, after) = match next {
+                Next::Ask { route, after } => (route, after),
+                Next::GiveUp(told) => return End::Failed(told),
+            };
             self.tell(route, &failure, after);
             so_far.write_off(self.job.bytes);
             number = next;
@@ -199,9 +203,9 @@ impl<'a> Call<'a> {
     async fn leave(&self, route: &Route) -> Result<Leave, Failure> {
         let Route { provider, upstream, rates, .. } = route;
         let leave = self.around.breakers.leave(provider, upstream).await.map_err(|LeftAlone { wait, last }| {
-            let last = last.unwrap_or_else(|| Failure::new(FailureKind::Overloaded, "no answer"));
-            let message = format!("{upstream} of the provider {provider} fails again and again, last with: {last}");
-            Failure { retry_after: Some(wait), ..Failure::new(last.kind, message) }
+            let message =
+                format!("{upstream} of the provider {provider} fails again and again, last with {}", last.code());
+            Failure { retry_after: Some(wait), ..Failure::new(last, message) }
         })?;
         let turn = self.around.limits.turn(provider, *rates, self.tokens, WAIT_MAX).await;
         let wait = turn.map_err(|error| {
@@ -212,12 +216,19 @@ impl<'a> Call<'a> {
     }
 
     /// One request. Dropping it drops the provider's connection; what had come stays in `so_far`.
-    async fn attempt(&self, so_far: &mut Progress<'a>, viewers: &mut Viewers<'_>) -> Result<(), Failure> {
+    async fn attempt(
+        &self,
+        so_far: &mut Progress<'a>,
+        viewers: &mut Viewers<'_>,
+        leave: &mut Leave,
+    ) -> Result<(), Failure> {
         so_far.asked = true;
         so_far.tries += 1;
         let request = Request {
             item: &self.job.item,
             upstream: &so_far.route.upstream,
+            provider: &so_far.route.provider,
+            settings: &so_far.route.settings,
             traceparent: telemetry::trace::current().or_else(|| self.job.traceparent.clone()),
         };
         let (send, mut deltas) = mpsc::channel(DELTAS_MAX);
@@ -226,7 +237,12 @@ impl<'a> Call<'a> {
             tokio::select! {
                 // Deltas before the end, so that none is left behind.
                 biased;
-                Some(more) = deltas.recv() => so_far.take(&more, viewers).await?,
+                Some(more) = deltas.recv() => {
+                    so_far.take(&more, viewers).await?;
+                    if !so_far.reply.is_empty() {
+                        leave.answers();
+                    }
+                }
                 ended = &mut call => break ended,
                 () = due(viewers.due()) => viewers.flush().await,
             }

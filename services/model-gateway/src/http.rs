@@ -16,9 +16,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use crate::adapter::frame::Answer;
-use crate::adapter::{Family, Outgoing, classify};
+use crate::adapter::gemini::request::segments;
+use crate::adapter::{Family, Outgoing, Target, classify};
 use crate::failure::Failure;
-use crate::provider::Request;
+use crate::provider::{self, Request};
 use crate::recording::{Answered, Piece, Recorder, Tape};
 use crate::reply::Delta;
 use crate::resolve::{self, PublicOnly};
@@ -35,6 +36,11 @@ const DESCRIBE_MAX: Duration = Duration::from_secs(10);
 const DESCRIPTION_BYTES_MAX: usize = 8 << 20;
 /// Seconds to connect, whatever a session asks for.
 const CONNECT_RANGE: std::ops::RangeInclusive<u64> = 1..=60;
+
+/// Seconds of silence, whatever a session asks for: what is shorter would make every model look ill.
+const PATIENCE_RANGE: std::ops::RangeInclusive<u64> = 1..=600;
+/// Characters of a secret by whose beginning a message is known to have been cut within it.
+const BEGINNING_MIN: usize = 4;
 
 /// A provider's address and key. The key is read for each call, so that a file with it may be replaced.
 #[derive(Debug)]
@@ -68,17 +74,23 @@ impl Client {
     ) -> Result<(), Failure> {
         // Who answers from a recording asks nobody.
         let key = if self.tape.is_some() { None } else { self.key()? };
-        // A provider that repeats the key in its message must not make us repeat it.
+        // A provider that repeats a secret in its message must not make us repeat it.
+        let secrets: Vec<&Secret> = key.iter().chain(self.entry.headers.values()).collect();
         let hide = |mut failure: Failure| {
-            if let Some(key) = &key {
-                failure.message = failure.message.replace(key.expose(), "[key]");
-            }
+            failure.message = secrets.iter().fold(failure.message, |text, secret| without(&text, secret.expose()));
             failure
         };
-        let outgoing = self.family.request(request.item, request.upstream, &self.entry.quirks)?;
+        let voice = provider::voice(request.provider, request.upstream);
+        let target = Target {
+            model: request.upstream,
+            voice: &voice,
+            reasoning: request.settings.reasoning,
+            max_output: request.settings.max_output,
+            quirks: &self.entry.quirks,
+        };
+        let outgoing = self.family.request(request.item, &target)?;
         let mut recorder = self.entry.record.as_ref().map(|_| {
-            let others = self.entry.headers.values();
-            let secrets = key.iter().chain(others).map(|secret| secret.expose().to_owned()).collect();
+            let secrets = secrets.iter().map(|secret| secret.expose().to_owned()).collect();
             Recorder::new(clock.now(), self.entry.kind, &outgoing.path, &outgoing.body, secrets)
         });
         let source = match &self.tape {
@@ -98,7 +110,8 @@ impl Client {
     /// What the provider itself says of a model, where it says anything.
     pub async fn describe(&self, upstream: &str) -> Result<Option<Value>, Failure> {
         let key = self.key()?;
-        for path in [format!("/models/{upstream}"), "/models".to_owned()] {
+        let own = segments(upstream).ok().map(|name| format!("/models/{name}"));
+        for path in own.into_iter().chain(["/models".to_owned()]) {
             let http = self.signed(self.plain(self.http(CONNECT)?.get(self.url(&path)?)), key.as_ref())?;
             let answer = timeout_at(Instant::now() + DESCRIBE_MAX, http.send()).await;
             let Ok(Ok(mut answer)) = answer else { return Ok(None) };
@@ -199,6 +212,19 @@ fn build(connect: Duration, private: bool) -> Result<reqwest::Client, reqwest::E
         .build()
 }
 
+/// A message without a secret, and without the beginning of one at its end: it may have been cut there.
+fn without(text: &str, secret: &str) -> String {
+    if secret.is_empty() {
+        return text.to_owned();
+    }
+    let text = text.replace(secret, "[key]");
+    let ends = |length: &usize| secret.get(..*length).is_some_and(|beginning| text.ends_with(beginning));
+    match (BEGINNING_MIN.min(secret.len())..secret.len()).rev().find(ends) {
+        Some(length) => format!("{}[key]", &text[..text.len() - length]),
+        None => text,
+    }
+}
+
 /// When silence is too long. A whole reply has only the call's own deadline: nothing comes before all of it is there.
 struct Patience {
     first_byte: Option<Duration>,
@@ -207,7 +233,10 @@ struct Patience {
 
 impl Patience {
     fn of(streaming: &Streaming) -> Self {
-        let seconds = |seconds| streaming.enabled.then(|| Duration::from_secs(seconds));
+        let seconds = |seconds: u64| {
+            let seconds = seconds.clamp(*PATIENCE_RANGE.start(), *PATIENCE_RANGE.end());
+            streaming.enabled.then(|| Duration::from_secs(seconds))
+        };
         Self { first_byte: seconds(streaming.first_byte), idle: seconds(streaming.idle) }
     }
 }
@@ -375,4 +404,24 @@ fn root(error: &reqwest::Error) -> String {
     }
     // Without a cause of its own, the error would print the whole address.
     if error.source().is_none() { "the HTTP client gives no reason".to_owned() } else { cause.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_of_a_secret_is_left_in_a_message() {
+        let secret = "sk-proj-0123456789";
+        for (text, expected) in [
+            ("wrong: sk-proj-0123456789!", "wrong: [key]!"),
+            ("cut: sk-proj-0123", "cut: [key]"),
+            ("cut: sk-p", "cut: [key]"),
+            ("a sk-", "a sk-"),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(without(text, secret), expected);
+        }
+        assert_eq!(without("all of it", ""), "all of it");
+    }
 }

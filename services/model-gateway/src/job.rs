@@ -6,6 +6,7 @@ use contract::ids::CallAttempt;
 use contract::model::{ItemMeta, ModelItem, ResultMeta};
 use contract::subject::SessionKey;
 use contract::tool::header::TRACEPARENT;
+use serde_json::Value;
 
 /// A call and its delivery.
 #[derive(Debug)]
@@ -38,10 +39,12 @@ impl Job {
         &self.item.meta
     }
 
-    /// Tokens that the reply may have, where the item says so.
+    /// Tokens that the reply may have, where the item says so. Protocols have names of their own for it: the greatest counts.
     pub fn output_max(&self) -> Option<u64> {
+        let parameters = &self.item.parameters;
         let names = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
-        names.iter().find_map(|name| self.item.parameters.get(*name)?.as_u64())
+        let nested = parameters.get("generationConfig").and_then(|config| config.get("maxOutputTokens"));
+        names.iter().filter_map(|name| parameters.get(*name)).chain(nested).filter_map(Value::as_u64).max()
     }
 
     /// What a result tells of the item.

@@ -68,12 +68,13 @@ pub fn finished(job: &Job, route: &Route, reply: Reply, paid: Paid, took: Durati
     // Kept under the name by which it was asked for, and will be again.
     let kept = route.client.family().filter(|_| !reply.replay.is_empty()).map(|family| Replay {
         family: family.to_owned(),
-        model: route.upstream.clone(),
+        model: route.voice(),
         parts: reply.replay,
     });
     let (mut finish_reason, raw_finish_reason) = reply.finish.unwrap_or((FinishReason::Other, String::new()));
-    // Servers that call a reply complete which they cut: it has all the tokens that it may have.
-    if finish_reason == FinishReason::Stop && job.output_max().is_some_and(|max| paid.usage.output >= max) {
+    // Servers that call a reply complete which they cut: by their own count it has all the tokens that it may have.
+    let counted = reply.usage.zip(job.output_max());
+    if finish_reason == FinishReason::Stop && counted.is_some_and(|(usage, max)| usage.output >= max) {
         finish_reason = FinishReason::Length;
     }
     Outcome::Finished(Box::new(ModelFinished {

@@ -201,7 +201,8 @@ async fn ask(
         streaming: Streaming { first_byte: 60, idle: 60, ..Streaming::default() },
     };
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
-    let request = Request { item: &item, upstream: &route.upstream, traceparent: None };
+    let Route { provider, upstream, settings, .. } = route;
+    let request = Request { item: &item, upstream, provider, settings, traceparent: None };
     let began = Instant::now();
     let asked = async {
         let send = send;

@@ -28,6 +28,10 @@ pub struct Request<'a> {
     pub item: &'a ModelItem,
     /// The model in the provider's words.
     pub upstream: &'a str,
+    /// The provider's name.
+    pub provider: &'a str,
+    /// What is known of the model.
+    pub settings: &'a ModelSettings,
     /// The trace that the call belongs to.
     pub traceparent: Option<String>,
 }
@@ -133,7 +137,7 @@ impl Providers {
         }
         let too_long = resolved.entry.context_fallback.as_deref().and_then(|id| self.models.resolve(id).ok());
         let too_long = too_long.map(|longer| self.ways(&longer)).unwrap_or_default();
-        Ok(Routes { id: resolved.id, settings: resolved.entry.settings, ways, too_long })
+        Ok(Routes { id: resolved.id, ways, too_long })
     }
 
     /// The model's provider, then those that serve it as well.
@@ -144,6 +148,7 @@ impl Providers {
                 provider: way.provider.clone(),
                 upstream: way.model.clone().unwrap_or_else(|| model.upstream.clone()),
                 prices: way.prices.or(model.entry.prices),
+                settings: model.entry.settings.clone(),
                 rates: self.models.providers.get(&way.provider)?.limits,
                 client: self.by_name.get(&way.provider)?.clone(),
             })
@@ -161,10 +166,33 @@ pub struct Route {
     pub upstream: String,
     /// What it costs there, where that is known.
     pub prices: Option<Prices>,
+    /// What is known of the model.
+    pub settings: ModelSettings,
     /// How much may be asked there.
     pub rates: Rates,
     /// The provider.
     pub client: Arc<Provider>,
+}
+
+impl Route {
+    /// Under which name parts of its replies are kept.
+    pub fn voice(&self) -> String {
+        voice(&self.provider, &self.upstream)
+    }
+}
+
+/// What one account signed or encrypted no other one can read, whatever the model.
+pub fn voice(provider: &str, upstream: &str) -> String {
+    format!("{provider}/{upstream}")
+}
+
+impl Routes {
+    /// A way whose price nobody knows, by its provider and name; scripts cost nothing.
+    pub fn uncounted(&self) -> Option<String> {
+        let mut ways = self.ways.iter().chain(&self.too_long);
+        let way = ways.find(|way| way.prices.is_none() && matches!(*way.client, Provider::Http(_)))?;
+        Some(way.voice())
+    }
 }
 
 /// A model, and the ways to it.
@@ -172,8 +200,6 @@ pub struct Route {
 pub struct Routes {
     /// The model's id, as it was asked for.
     pub id: String,
-    /// What is known of it.
-    pub settings: ModelSettings,
     /// The preferred way first; never empty.
     pub ways: Vec<Route>,
     /// The ways to the model that is asked where a request is too long for this one.

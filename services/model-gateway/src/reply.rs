@@ -115,7 +115,12 @@ impl Reply {
 
     /// What it used: the provider's figures, else an estimate from the bytes of request and reply.
     pub fn usage_or_estimate(&self, request_bytes: usize) -> Usage {
-        self.usage.unwrap_or_else(|| Usage {
+        // Some count the request when a reply begins, and the reply when it has ended.
+        let counted = self.usage.map(|usage| {
+            let so_far = if self.finish.is_none() { tokens(self.bytes) } else { 0 };
+            Usage { output: usage.output.max(so_far), ..usage }
+        });
+        counted.unwrap_or_else(|| Usage {
             input: tokens(request_bytes),
             output: tokens(self.bytes),
             cached: 0,
@@ -126,9 +131,8 @@ impl Reply {
     /// What a request took that failed: nothing, where neither the provider says so nor anything came.
     pub fn usage_of_failed(&self, request_bytes: usize) -> Usage {
         match self.usage {
-            Some(usage) => usage,
             None if self.is_empty() => Usage::default(),
-            None => self.usage_or_estimate(request_bytes),
+            Some(_) | None => self.usage_or_estimate(request_bytes),
         }
     }
 
@@ -212,12 +216,25 @@ mod tests {
     }
 
     #[test]
+    fn what_came_of_a_reply_that_has_not_ended_counts_though_its_provider_has_not_counted_it() {
+        let mut reply = Reply::default();
+        let begun = Usage { input: 9, output: 1, cached: 0, reasoning: 0 };
+        reply.add(&Delta::Usage(begun)).unwrap();
+        reply.add(&Delta::Text("x".repeat(3_600))).unwrap();
+        assert_eq!(reply.usage_of_failed(100).output, 1_000);
+        reply.add(&Delta::Usage(Usage { output: 900, ..begun })).unwrap();
+        reply.add(&finish(FinishReason::Stop)).unwrap();
+        assert_eq!(reply.usage_or_estimate(100).output, 900);
+    }
+
+    #[test]
     fn usage_is_the_providers_else_an_estimate() {
         let mut reply = Reply::default();
         reply.add(&Delta::Text("x".repeat(36))).unwrap();
         assert_eq!(reply.usage_or_estimate(360), Usage { input: 100, output: 10, cached: 0, reasoning: 0 });
         let told = Usage { input: 1, output: 2, cached: 0, reasoning: 0 };
         reply.add(&Delta::Usage(told)).unwrap();
+        reply.add(&finish(FinishReason::Stop)).unwrap();
         assert_eq!(reply.usage_or_estimate(360), told);
     }
 }

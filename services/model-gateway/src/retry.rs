@@ -18,7 +18,7 @@ const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// What to do after a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// Ask this one, after a wait.
     Ask {
@@ -27,8 +27,8 @@ pub enum Next {
         /// How long from now.
         after: Duration,
     },
-    /// The failure is the call's.
-    GiveUp,
+    /// This failure is the call's: that of the route which may be asked again first, with the time until then.
+    GiveUp(Failure),
 }
 
 /// What has been tried. Times are counted from the call's beginning.
@@ -36,6 +36,8 @@ pub enum Next {
 pub struct Plan {
     /// When each route may be asked, the preferred one first; none for one that will not do.
     free: Vec<Option<Duration>>,
+    /// How each route that may do later failed.
+    failed: Vec<Option<Failure>>,
     tries: u32,
     waited: Duration,
     /// From 0 to below 1: what spreads pauses.
@@ -45,12 +47,18 @@ pub struct Plan {
 impl Plan {
     /// A plan for so many routes. `spread`, from 0 to below 1, parts calls that failed together.
     pub fn new(routes: usize, spread: f64) -> Self {
-        Self { free: vec![Some(Duration::ZERO); routes], tries: 0, waited: Duration::ZERO, spread }
+        let free = vec![Some(Duration::ZERO); routes];
+        Self { free, failed: vec![None; routes], tries: 0, waited: Duration::ZERO, spread }
     }
 
-    /// Other routes take the place of the ones so far.
-    pub fn again(&mut self, routes: usize) {
-        self.free = vec![Some(Duration::ZERO); routes];
+    /// Other routes take the place of the ones so far; `false` where there are none, or no try is left.
+    pub fn again(&mut self, routes: usize, asked: bool) -> bool {
+        if routes == 0 || self.tries + u32::from(asked) >= TRIES_MAX {
+            return false;
+        }
+        self.tries += u32::from(asked);
+        (self.free, self.failed) = (vec![Some(Duration::ZERO); routes], vec![None; routes]);
+        true
     }
 
     /// A route failed; `asked` says whether its provider knows. `left` is what remains until the call's deadline.
@@ -59,26 +67,29 @@ impl Plan {
         let free = match after(failure.kind) {
             After::Later => Some(now + self.pause(failure.retry_after)),
             After::Elsewhere => None,
-            After::Nowhere => return Next::GiveUp,
+            After::Nowhere => return Next::GiveUp(failure.clone()),
         };
-        if let Some(route) = self.free.get_mut(route) {
-            *route = free;
-        }
-        if self.tries >= TRIES_MAX {
-            return Next::GiveUp;
+        if let (Some(place), Some(failed)) = (self.free.get_mut(route), self.failed.get_mut(route)) {
+            (*place, *failed) = (free, free.map(|_| failure.clone()));
         }
         let soonest = self.free.iter().enumerate().filter_map(|(route, free)| Some(((*free)?.max(now), route))).min();
-        let Some((at, route)) = soonest else { return Next::GiveUp };
+        let Some((at, soonest)) = soonest else { return Next::GiveUp(failure.clone()) };
         let after = at.saturating_sub(now);
         // Who is not to be asked now is not waited for: there is more to a refusal of ours than a single failure.
-        if !asked && !after.is_zero() {
-            return Next::GiveUp;
-        }
-        if after > WAIT_MAX || after >= left || self.waited + after > WAITS_MAX {
-            return Next::GiveUp;
+        let waits = asked || after.is_zero();
+        if self.tries >= TRIES_MAX || !waits || after > WAIT_MAX || after >= left || self.waited + after > WAITS_MAX {
+            return Next::GiveUp(self.told(soonest, failure, after));
         }
         self.waited += after;
-        Next::Ask { route, after }
+        Next::Ask { route: soonest, after }
+    }
+
+    /// What the loop is told: how the route failed that may be asked again first, and when that is, where its provider has a
+    /// wish.
+    fn told(&self, soonest: usize, last: &Failure, after: Duration) -> Failure {
+        let failure = self.failed.get(soonest).and_then(Option::as_ref).unwrap_or(last);
+        let retry_after = failure.retry_after.map(|_| after);
+        Failure { retry_after, ..failure.clone() }
     }
 
     /// Never shorter than what the provider asks for.
@@ -135,7 +146,10 @@ mod tests {
     fn one_provider_is_asked_again_after_growing_pauses() {
         let mut plan = Plan::new(1, 0.5);
         let asked: Vec<Next> = (0..4).map(|_| next(&mut plan, 0, FailureKind::Overloaded, None, 0)).collect();
-        assert_eq!(asked, [ask(0, 500), ask(0, 1_000), ask(0, 2_000), Next::GiveUp]);
+        assert_eq!(
+            asked,
+            [ask(0, 500), ask(0, 1_000), ask(0, 2_000), Next::GiveUp(failure(FailureKind::Overloaded, None))]
+        );
     }
 
     #[test]
@@ -151,7 +165,8 @@ mod tests {
             }
         }
         // A longer wait is the loop's.
-        assert_eq!(next(&mut Plan::new(1, 0.0), 0, FailureKind::RateLimited, Some(11), 0), Next::GiveUp);
+        let told = failure(FailureKind::RateLimited, Some(11));
+        assert_eq!(next(&mut Plan::new(1, 0.0), 0, FailureKind::RateLimited, Some(11), 0), Next::GiveUp(told));
     }
 
     #[test]
@@ -168,9 +183,9 @@ mod tests {
     fn what_waiting_cannot_mend_is_tried_elsewhere_or_given_up() {
         let mut plan = Plan::new(2, 0.0);
         assert_eq!(next(&mut plan, 0, FailureKind::Auth, None, 0), ask(1, 0));
-        assert_eq!(next(&mut plan, 1, FailureKind::Quota, None, 0), Next::GiveUp);
+        assert_eq!(next(&mut plan, 1, FailureKind::Quota, None, 0), Next::GiveUp(failure(FailureKind::Quota, None)));
         for kind in [FailureKind::Refused, FailureKind::ContextLength, FailureKind::Empty, FailureKind::Cancelled] {
-            assert_eq!(next(&mut Plan::new(2, 0.0), 0, kind, None, 0), Next::GiveUp, "{kind:?}");
+            assert_eq!(next(&mut Plan::new(2, 0.0), 0, kind, None, 0), Next::GiveUp(failure(kind, None)), "{kind:?}");
         }
     }
 
@@ -178,18 +193,37 @@ mod tests {
     fn waits_end_with_the_deadline_and_together_have_a_limit() {
         let overloaded = failure(FailureKind::Overloaded, Some(8));
         let mut plan = Plan::new(1, 0.0);
-        assert_eq!(plan.next(&overloaded, 0, true, Duration::ZERO, Duration::from_secs(8)), Next::GiveUp);
+        let ended = plan.next(&overloaded, 0, true, Duration::ZERO, Duration::from_secs(8));
+        assert_eq!(ended, Next::GiveUp(overloaded.clone()));
         let mut plan = Plan::new(1, 0.0);
         let nine = failure(FailureKind::Overloaded, Some(9));
         assert!(matches!(plan.next(&nine, 0, true, Duration::ZERO, LONG), Next::Ask { .. }));
         plan.waited = WAITS_MAX;
-        assert_eq!(plan.next(&nine, 0, true, Duration::ZERO, LONG), Next::GiveUp);
+        assert_eq!(plan.next(&nine, 0, true, Duration::ZERO, LONG), Next::GiveUp(nine));
     }
 
     #[test]
     fn who_is_not_to_be_asked_now_is_not_waited_for() {
         let alone = failure(FailureKind::Overloaded, Some(1));
-        assert_eq!(Plan::new(1, 0.0).next(&alone, 0, false, Duration::ZERO, LONG), Next::GiveUp);
+        let told = Plan::new(1, 0.0).next(&alone, 0, false, Duration::ZERO, LONG);
+        assert_eq!(told, Next::GiveUp(alone.clone()));
         assert_eq!(Plan::new(2, 0.0).next(&alone, 0, false, Duration::ZERO, LONG), ask(1, 0));
+    }
+
+    #[test]
+    fn the_loop_is_told_of_the_provider_that_may_be_asked_again_first() {
+        let mut plan = Plan::new(2, 0.0);
+        assert_eq!(next(&mut plan, 0, FailureKind::RateLimited, Some(40), 0), ask(1, 0));
+        let told = next(&mut plan, 1, FailureKind::Auth, None, 5);
+        assert_eq!(told, Next::GiveUp(failure(FailureKind::RateLimited, Some(35))));
+    }
+
+    #[test]
+    fn a_request_that_was_too_long_counts() {
+        let mut plan = Plan::new(1, 0.0);
+        for _ in 0..3 {
+            assert!(plan.again(1, true));
+        }
+        assert!(!plan.again(1, true) && !Plan::new(1, 0.0).again(0, true));
     }
 }

@@ -126,6 +126,12 @@ impl Calls {
         // A guard: whoever asks is answered as long as it lives.
         let _viewed = self.bus.serve_view(&job.key, move || Some(late.get())).await?;
         let budgets = providers.budgets(&job.key.tenant, &job.meta().agent);
+        if let Some(way) = routes.uncounted().filter(|_| budgets.iter().any(|budget| budget.usd.is_some())) {
+            let message = format!(
+                "models.yaml has no prices for {way}, so that a budget in US dollars cannot count it: set them, to 0 where it is free"
+            );
+            return Ok(refused(FailureKind::BadRequest, &message));
+        }
         let may_cost = call::estimate(job, &routes);
         let reservation = match self.limits.reserve(job, &budgets, may_cost, self.clock.now()).await? {
             Ok(reservation) => reservation,

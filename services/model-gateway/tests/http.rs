@@ -9,6 +9,7 @@ mod model;
 use std::time::Duration;
 
 use contract::model::{FailureKind, FinishReason, ItemMeta, ModelItem, Streaming, ToolCall, Usage};
+use contract::settings::ModelSettings;
 use contract::{CallId, Json};
 use model::{Gate, ModelServer, Reply as Answer};
 use model_gateway::failure::Failure;
@@ -54,7 +55,8 @@ async fn call(providers: &Providers, item: &ModelItem) -> Result<Reply, Failure>
     let provider = providers.routes(&item.model).unwrap().ways.remove(0).client;
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
     let traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
-    let request = Request { item, upstream: "up-1", traceparent };
+    let settings = ModelSettings { reasoning: true, ..ModelSettings::default() };
+    let request = Request { item, upstream: "up-1", provider: "m", settings: &settings, traceparent };
     let asked = async {
         let send = send;
         provider.call(&request, &send, &SystemClock).await

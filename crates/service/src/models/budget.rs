@@ -252,6 +252,25 @@ mod tests {
     }
 
     #[test]
+    fn a_model_costs_what_its_entry_says_however_it_is_asked_for() {
+        let text = "providers: {p: {kind: openai_chat, base_url: 'http://p'}, q: {kind: openai_chat, base_url: 'http://q'}}\n\
+                    models: {m: {provider: p, prices: {input: 3.0}}, n: {provider: p, model: up, prices: {input: 4.0}}}\n";
+        let file = TextFile { origin: "models.yaml".to_owned(), text: text.to_owned() };
+        let models = super::super::parse(&file).unwrap();
+        let price = |id: &str| models.resolve(id).unwrap().entry.prices.map(|prices| prices.input);
+        for (id, expected) in [
+            ("m", Some(3.0)),
+            ("p/m", Some(3.0)),
+            ("p/m-2025", Some(3.0)),
+            ("p/up", Some(4.0)),
+            ("p/other", None),
+            ("q/m", None),
+        ] {
+            assert_eq!(price(id), expected, "{id}");
+        }
+    }
+
+    #[test]
     fn what_is_no_budget_is_refused() {
         for (bad, why) in [
             ("  - {tenant: Acme, per: day, usd: 1}", "tenant"),

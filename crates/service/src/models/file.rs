@@ -194,7 +194,9 @@ pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
         let unpriced: Vec<&str> = unpriced.map(|(id, _)| id.as_str()).collect();
         if !unpriced.is_empty() {
             let list = unpriced.join(", ");
-            models.warnings.push(format!("budgets in US dollars do not count models without prices: {list}"));
+            models
+                .warnings
+                .push(format!("models without prices are refused where a budget in US dollars applies: {list}"));
         }
     }
     if let Some(default) = read.default {

@@ -159,7 +159,7 @@ fn said(message: &str) -> Option<Duration> {
             "h" => 3_600.0,
             _ => return None,
         };
-        wait += seconds(number, unit)?;
+        wait = wait.saturating_add(seconds(number, unit)?);
         rest = &rest[end + length..];
     }
     Some(wait.min(RETRY_AFTER_MAX))

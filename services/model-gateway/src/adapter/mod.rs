@@ -42,6 +42,21 @@ pub struct Outgoing {
     pub body: Vec<u8>,
 }
 
+/// Whom a request goes to.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// The model in the provider's words.
+    pub model: &'a str,
+    /// Under which name parts of replies are kept for the next request: what one account signed no other one can read.
+    pub voice: &'a str,
+    /// Whether it reasons before it answers.
+    pub reasoning: bool,
+    /// Tokens of a reply, where they are known.
+    pub max_output: Option<u64>,
+    /// What its server does otherwise than its protocol says.
+    pub quirks: &'a Quirks,
+}
+
 impl Family {
     /// The protocol of a kind of provider; none for those that are not asked over HTTP.
     pub fn of(kind: ProviderKind) -> Option<Self> {
@@ -54,13 +69,13 @@ impl Family {
         })
     }
 
-    /// The request for an item, of a model by the provider's name for it.
-    pub fn request(self, item: &ModelItem, model: &str, quirks: &Quirks) -> Result<Outgoing, Failure> {
+    /// The request for an item.
+    pub fn request(self, item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
         match self {
-            Self::OpenaiChat => openai_chat::request::request(item, model, quirks),
-            Self::OpenaiResponses => openai_responses::request::request(item, model),
-            Self::Anthropic => anthropic::request::request(item, model),
-            Self::Gemini => gemini::request::request(item, model),
+            Self::OpenaiChat => openai_chat::request::request(item, target.model, target.quirks),
+            Self::OpenaiResponses => openai_responses::request::request(item, target),
+            Self::Anthropic => anthropic::request::request(item, target),
+            Self::Gemini => gemini::request::request(item, target),
         }
     }
 

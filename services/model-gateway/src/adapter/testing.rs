@@ -1,10 +1,19 @@
 //! What a provider sends, fed to its reader in every way in which it may be cut.
 
-use serde_json::Value;
+use std::sync::LazyLock;
 
-use super::Family;
+use serde_json::Value;
+use service::models::Quirks;
+
+use super::{Family, Target};
 use crate::failure::Failure;
 use crate::reply::Reply;
+
+/// A model that reasons, by this name.
+pub(super) fn target(model: &str) -> Target<'_> {
+    static NONE: LazyLock<Quirks> = LazyLock::new(Quirks::default);
+    Target { model, voice: model, reasoning: true, max_output: None, quirks: &NONE }
+}
 
 /// What an answer comes to, fed in pieces.
 fn read<'a>(family: Family, pieces: impl Iterator<Item = &'a [u8]>) -> Result<Reply, Failure> {

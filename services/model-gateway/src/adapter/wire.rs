@@ -75,13 +75,13 @@ pub fn usage(value: &Value) -> Option<Usage> {
         return None;
     }
     let cached = get("/prompt_tokens_details/cached_tokens").or_else(|| get("/prompt_cache_hit_tokens"));
-    let reasoning = get("/completion_tokens_details/reasoning_tokens");
-    Some(Usage {
-        input: input.unwrap_or(0),
-        output: output.unwrap_or(0),
-        cached: cached.unwrap_or(0),
-        reasoning: reasoning.unwrap_or(0),
-    })
+    let reasoning = get("/completion_tokens_details/reasoning_tokens").unwrap_or(0);
+    let (input, output) = (input.unwrap_or(0), output.unwrap_or(0));
+    // Some leave reasoning out of the reply's tokens: their total tells.
+    let beside = get("/total_tokens")
+        .is_some_and(|total| reasoning > 0 && total == input.saturating_add(output).saturating_add(reasoning));
+    let output = if beside { output.saturating_add(reasoning) } else { output };
+    Some(Usage { input, output, cached: cached.unwrap_or(0), reasoning })
 }
 
 /// A finish reason, mapped. `None` for the empty word that some servers send with every chunk.
@@ -125,5 +125,15 @@ mod tests {
         assert_eq!(usage(&json!({"total_tokens": 7})), None);
         assert_eq!(usage(&json!(null)), None);
         assert_eq!(usage(&json!({"prompt_tokens": -1, "completion_tokens": 1e300})).map(Usage::total), Some(u64::MAX));
+    }
+
+    #[test]
+    fn reasoning_that_is_left_out_of_the_reply_is_found_in_the_total() {
+        let output = |total: u64| {
+            let told = serde_json::json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": total,
+                                          "completion_tokens_details": {"reasoning_tokens": 30}});
+            usage(&told).map(|usage| (usage.output, usage.reasoning))
+        };
+        assert_eq!((output(45), output(15)), (Some((35, 30)), Some((5, 30))));
     }
 }

@@ -32,6 +32,12 @@ impl Amount {
         Self { nano: (usd * NANO).round() as u64, tokens }
     }
 
+    /// The greater of both, of money and of tokens.
+    #[must_use]
+    pub fn most(self, other: Self) -> Self {
+        Self { nano: self.nano.max(other.nano), tokens: self.tokens.max(other.tokens) }
+    }
+
     /// The money in US dollars.
     #[allow(clippy::cast_precision_loss, reason = "for people")]
     pub fn usd(self) -> f64 {

@@ -56,6 +56,14 @@ impl<E: Entry> Entries<E> {
         (Self { asks }, write(bus, clock, writer, waiting, end))
     }
 
+    /// Asks an entry without waiting for an answer; where too much waits already it is left out.
+    pub fn tell(&self, key: String, ask: E::Ask) {
+        let (answer, _) = oneshot::channel();
+        if self.asks.try_send(Asked { key, ask, answer }).is_err() {
+            tracing::debug!("too much waits to be written: left out");
+        }
+    }
+
     /// Asks an entry; returns when what came of it is stored.
     pub async fn ask(&self, key: String, ask: E::Ask) -> Result<E::Answer, BusError> {
         let gone = || BusError::Unavailable("this gateway is ending".to_owned());

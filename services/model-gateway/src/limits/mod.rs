@@ -76,16 +76,14 @@ impl Limits {
         })
     }
 
-    /// A reply has come: what it took takes the place of what was thought. One that is lost makes the limit a little wrong
-    /// for a minute.
-    pub async fn correct(&self, provider: &str, rates: Rates, thought: u64, took: u64) {
+    /// A reply has come: what it took takes the place of what was thought. Nobody waits for it; one that is lost makes the
+    /// limit a little wrong for a minute.
+    pub fn correct(&self, provider: &str, rates: Rates, thought: u64, took: u64) {
         if rates.tokens_per_minute.is_none() || thought == took {
             return;
         }
         let more = i64::try_from(took).unwrap_or(i64::MAX).saturating_sub(i64::try_from(thought).unwrap_or(i64::MAX));
-        if let Err(error) = self.levels.ask(rate_key(provider), (rates, rate::Ask::Correct { more })).await {
-            tracing::debug!(provider, %error, "tokens not corrected");
-        }
+        self.levels.tell(rate_key(provider), (rates, rate::Ask::Correct { more }));
     }
 
     /// Reserves what a call may cost, in every budget that it counts against.
@@ -107,16 +105,22 @@ impl Limits {
                 ceiling: Ceiling { nano, tokens: budget.tokens },
                 since: budget.per.start(now),
             };
-            let refused = match self.accounts.ask(key.clone(), ask).await? {
-                Booked::Done => {
+            let refused = match self.accounts.ask(key.clone(), ask).await {
+                Ok(Booked::Done) => {
                     reservation.keys.push(key);
                     continue;
                 }
-                Booked::Spent { spent } => spent_up(budget, job, spent, amount, now),
-                Booked::Held { held } => held_up(budget, job, held, amount),
+                Ok(Booked::Spent { spent }) => Ok(Err(spent_up(budget, job, spent, amount, now))),
+                Ok(Booked::Held { held }) => Ok(Err(held_up(budget, job, held, amount))),
+                Err(error) => {
+                    // It may have been stored all the same.
+                    reservation.keys.push(key);
+                    Err(error)
+                }
             };
+            // Nothing was asked of a provider: nothing of it is booked.
             self.settle(&reservation, Amount::default()).await;
-            return Ok(Err(refused));
+            return refused;
         }
         Ok(Ok(reservation))
     }
@@ -127,6 +131,10 @@ impl Limits {
         for key in keys {
             let ask = || Ask::Settle { call: call.clone(), run: run.clone(), used };
             while let Err(error) = self.accounts.ask(key.clone(), ask()).await {
+                if let BusError::Malformed(_) | BusError::TooLarge { .. } | BusError::Unusable { .. } = error {
+                    tracing::error!(key, call, %error, "cost not booked");
+                    break;
+                }
                 tracing::warn!(key, call, %error, "cost not booked yet");
                 tokio::time::sleep(PAUSE).await;
             }

@@ -13,6 +13,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use contract::model::{ItemMeta, ModelItem, Streaming};
+use contract::settings::ModelSettings;
 use contract::{CallId, Json};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -78,7 +79,8 @@ async fn call_at(family: Family, url: &str, item: ModelItem) -> (Reply, Result<(
     let providers = Providers::new(models::parse(&file).unwrap(), &Paths::default()).unwrap();
     let provider = providers.routes(&item.model).unwrap().ways.remove(0).client;
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
-    let request = Request { item: &item, upstream: "up-1", traceparent: None };
+    let settings = ModelSettings { reasoning: true, ..ModelSettings::default() };
+    let request = Request { item: &item, upstream: "up-1", provider: "m", settings: &settings, traceparent: None };
     let asked = async {
         let send = send;
         provider.call(&request, &send, &SystemClock).await

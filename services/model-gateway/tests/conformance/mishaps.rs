@@ -111,9 +111,14 @@ async fn how_long_a_provider_asks_to_wait_is_understood_in_every_spelling() {
         }
     }
     // Some say it in words alone.
-    for (words, ms) in
-        [("in 20s.", 20_000), ("in 6ms", 6), ("in 1m2.5s. Visit", 62_500), ("in a while", 0), ("in 7 parsecs", 0)]
-    {
+    for (words, ms) in [
+        ("in 20s.", 20_000),
+        ("in 6ms", 6),
+        ("in 1m2.5s. Visit", 62_500),
+        ("in a while", 0),
+        ("in 7 parsecs", 0),
+        ("in 9999999999999999999s9999999999999999999s", 86_400_000),
+    ] {
         let body = format!("{{\"error\":{{\"message\":\"Rate limit reached. Please try again {words}\"}}}}");
         let wait = failure(Family::OpenaiChat, Answer::status(429, &body)).await.retry_after;
         assert_eq!(wait.unwrap_or_default(), Duration::from_millis(ms), "{words}");

@@ -64,7 +64,7 @@ fn go_on(item: &mut ModelItem, family: Family, reply: &Reply) {
         .collect();
     let kept = family.name().filter(|_| !reply.replay.is_empty()).map(|name| Replay {
         family: name.to_owned(),
-        model: "up-1".to_owned(),
+        model: "m/up-1".to_owned(),
         parts: reply.replay.clone(),
     });
     let (content, reasoning) = (reply.text.clone(), reply.reasoning.clone());

@@ -1,8 +1,11 @@
 //! Rates that gateways share, and budgets that survive them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bus::Bus;
+use bus::memory::{Action, Fault, Faults, Op};
+use bus::{Bus, MemoryServer};
 use contract::SessionId;
 use contract::commit::Phase;
 use contract::model::FailureKind;
@@ -127,6 +130,37 @@ async fn what_a_dead_gateway_had_reserved_is_booked_in_full_by_the_next_one() {
     let reserved = 2_000_000 + 1_000 * world_input(&world);
     let (spent, open) = account(&world.bus, "budget.default.day").await.unwrap();
     assert_eq!((spent, open), (2_000_000 + reserved, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_nobody_answers_for_costs_nothing() {
+    // What is stored and not answered, again and again, is asked again by another run.
+    struct Deaf(AtomicU32);
+    impl Faults for Deaf {
+        fn on(&self, op: Op<'_>) -> Fault {
+            let deaf = matches!(op.action, Action::KvCreate | Action::KvUpdate) && op.subject.starts_with("budget.");
+            if deaf && self.0.fetch_add(1, Ordering::Relaxed) < 10 { Fault::AckLost } else { Fault::None }
+        }
+    }
+    let world = World::on(MemoryServer::with_faults(Arc::new(Deaf(AtomicU32::new(0)))));
+    std::fs::write(world.dir.path().join("a.yaml"), SCRIPT).unwrap();
+    let models = models("") + "budgets: [{tenant: '*', per: day, usd: 1}]\n";
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    ask(&world).await;
+    assert!(world.finished().await.cost_usd > 0.0);
+    assert_eq!(account(&world.bus, "budget.default.day").await, Some((2_000_000, 0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_without_prices_is_not_asked_where_dollars_are_counted() {
+    let world = world();
+    let models = "providers: {h: {kind: openai_chat, base_url: 'http://127.0.0.1:9'}}\n\
+                  models: {x: {provider: h}}\nbudgets: [{tenant: '*', per: day, usd: 1}]\n";
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(models), 1).await;
+    ask(&world).await;
+    let failed = world.failed().await;
+    assert_eq!(failed.kind, FailureKind::BadRequest);
+    assert!(failed.message.contains("no prices for h/x"), "{}", failed.message);
 }
 
 /// Tokens that the request of [`ask`] is thought to have.

@@ -62,7 +62,8 @@ async fn a_wait_that_is_long_is_the_loops() {
     let began = Instant::now();
     let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
     let failed = world.failed().await;
-    assert_eq!((failed.kind, failed.retry_after_ms), (FailureKind::RateLimited, Some(40_000)));
+    assert_eq!(failed.kind, FailureKind::RateLimited);
+    assert!((40_000..44_001).contains(&failed.retry_after_ms.unwrap()), "{failed:?}");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
@@ -127,7 +128,7 @@ async fn a_model_that_failed_again_and_again_is_asked_by_one_call_alone_until_it
     let failed = second.failed().await;
     let (kind, wait) = (failed.kind, failed.retry_after_ms.unwrap());
     assert!(kind == FailureKind::Overloaded && (1..=1_000).contains(&wait), "{failed:?}");
-    assert!(failed.message.contains("fails again and again, last with: step"), "{}", failed.message);
+    assert!(failed.message.contains("fails again and again, last with model_overloaded"), "{}", failed.message);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(beside("s3").await.finished().await.meta.call, CallId::model(1, 1));
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::FAMILY;
 use crate::adapter::transcript::{self, Image, ToolChoice};
-use crate::adapter::{Outgoing, wire};
+use crate::adapter::{Outgoing, Target, wire};
 use crate::failure::Failure;
 
 /// The version of the protocol that is spoken.
@@ -33,14 +33,18 @@ const FIXED: &[&str] = &[
 ];
 
 /// The request.
-pub fn request(item: &ModelItem, model: &str) -> Result<Outgoing, Failure> {
+pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
+    let Target { model, voice, .. } = *target;
     let mut body = Map::new();
     for (name, value) in item.parameters.iter().filter(|(name, _)| !FIXED.contains(&name.as_str())) {
         body.insert(name.clone(), value.clone());
     }
     let max = transcript::first(&item.parameters, &["max_tokens", "max_completion_tokens"]);
     body.insert("model".to_owned(), json!(model));
-    body.insert("max_tokens".to_owned(), max.cloned().unwrap_or_else(|| json!(MAX_TOKENS)));
+    body.insert(
+        "max_tokens".to_owned(),
+        max.cloned().unwrap_or_else(|| json!(target.max_output.unwrap_or(MAX_TOKENS))),
+    );
     body.insert("stream".to_owned(), json!(item.streaming.enabled));
     match transcript::first(&item.parameters, &["stop"]) {
         Some(Value::String(stop)) => drop(body.insert("stop_sequences".to_owned(), json!([stop]))),
@@ -49,7 +53,7 @@ pub fn request(item: &ModelItem, model: &str) -> Result<Outgoing, Failure> {
     }
     let mut turns = Turns::default();
     for message in transcript::messages(item)? {
-        turns.add(message, model);
+        turns.add(message, voice);
     }
     if !turns.system.is_empty() {
         body.insert("system".to_owned(), json!(turns.system.join("\n\n")));
@@ -91,7 +95,7 @@ struct Turns {
 }
 
 impl Turns {
-    fn add(&mut self, message: Message, model: &str) {
+    fn add(&mut self, message: Message, voice: &str) {
         match message {
             Message::System { content } => self.system.push(content),
             Message::User { content } => {
@@ -104,7 +108,7 @@ impl Turns {
                 }
             }
             Message::Assistant { content, reasoning: _, tool_calls, replay } => {
-                for part in transcript::replayed(replay.as_ref(), FAMILY, model) {
+                for part in transcript::replayed(replay.as_ref(), FAMILY, voice) {
                     self.say("assistant", part.clone());
                 }
                 // An empty text, or one of white space alone, is refused.

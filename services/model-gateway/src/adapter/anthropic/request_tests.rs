@@ -2,6 +2,7 @@ use contract::Json;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::adapter::testing::target;
 use crate::adapter::transcript::tests::{conversation, item};
 
 #[test]
@@ -15,7 +16,7 @@ fn a_conversation() {
     item.parallel_tool_calls = false;
     item.response_format =
         Some(Json::of(&json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}})));
-    let outgoing = request(&item, "upstream").unwrap();
+    let outgoing = request(&item, &target("upstream")).unwrap();
     assert_eq!(
         (outgoing.path.as_str(), outgoing.headers),
         ("/messages", vec![("anthropic-version", "2023-06-01".to_owned())])
@@ -45,6 +46,19 @@ fn a_conversation() {
     });
     assert_eq!(serde_json::from_slice::<Value>(&outgoing.body).unwrap(), expected);
     // Another model cannot read what this one thought.
-    let other: Value = serde_json::from_slice(&request(&item, "other").unwrap().body).unwrap();
+    let other: Value = serde_json::from_slice(&request(&item, &target("other")).unwrap().body).unwrap();
     assert_eq!(other["messages"][1]["content"][0]["type"], "text");
+}
+
+#[test]
+fn a_reply_may_be_as_long_as_its_model_can_where_nobody_says_less() {
+    let mut item = item();
+    item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
+    let max = |item: &ModelItem| {
+        let target = Target { max_output: Some(64_000), ..target("upstream") };
+        serde_json::from_slice::<Value>(&request(item, &target).unwrap().body).unwrap()["max_tokens"].clone()
+    };
+    assert_eq!(max(&item), 64_000);
+    item.parameters.insert("max_tokens".to_owned(), json!(7));
+    assert_eq!(max(&item), 7);
 }

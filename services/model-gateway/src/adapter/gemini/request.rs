@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use contract::model::{Message, ModelItem, Part, Replay, ToolCall, ToolDefinition};
+use contract::model::{FailureKind, Message, ModelItem, Part, Replay, ToolCall, ToolDefinition};
 use serde_json::{Map, Value, json};
 
 use super::FAMILY;
 use crate::adapter::transcript::{self, Image, ToolChoice};
-use crate::adapter::{Outgoing, wire};
+use crate::adapter::{Outgoing, Target, wire};
 use crate::failure::Failure;
 
 /// Parameters of a generation, in the words of chat completions and in Google's.
@@ -42,7 +42,8 @@ const FIXED: &[&str] = &[
 ];
 
 /// The request.
-pub fn request(item: &ModelItem, model: &str) -> Result<Outgoing, Failure> {
+pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
+    let Target { model, voice, .. } = *target;
     let mut body = Map::new();
     let known = |name: &str| FIXED.contains(&name) || GENERATION.iter().any(|(ours, _)| *ours == name);
     for (name, value) in item.parameters.iter().filter(|(name, _)| !known(name)) {
@@ -50,7 +51,7 @@ pub fn request(item: &ModelItem, model: &str) -> Result<Outgoing, Failure> {
     }
     let mut turns = Turns::default();
     for message in transcript::messages(item)? {
-        turns.add(message, model);
+        turns.add(message, voice);
     }
     if !turns.system.is_empty() {
         let parts: Vec<Value> = turns.system.iter().map(|text| json!({"text": text})).collect();
@@ -71,8 +72,20 @@ pub fn request(item: &ModelItem, model: &str) -> Result<Outgoing, Failure> {
     }
     body.retain(|_, value| !value.is_null());
     let verb = if item.streaming.enabled { "streamGenerateContent?alt=sse" } else { "generateContent" };
-    let path = format!("/models/{}:{verb}", model.trim_start_matches("models/"));
+    let path = format!("/models/{}:{verb}", segments(model)?);
     Ok(Outgoing { path, headers: Vec::new(), body: wire::encode(&body)? })
+}
+
+/// A model's name as a part of an address. Clients choose it: it must lead to a model and nowhere else.
+pub fn segments(model: &str) -> Result<&str, Failure> {
+    let name = model.trim_start_matches("models/");
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '@' | '/');
+    let whole = |segment: &str| !matches!(segment, "" | "." | "..");
+    if name.chars().all(fits) && name.split('/').all(whole) {
+        return Ok(name);
+    }
+    let shown: String = model.chars().take(80).collect();
+    Err(Failure::new(FailureKind::BadRequest, format!("{shown:?} is no name of a model")))
 }
 
 fn generation(item: &ModelItem) -> Map<String, Value> {
@@ -112,7 +125,7 @@ struct Turns {
 }
 
 impl Turns {
-    fn add(&mut self, message: Message, model: &str) {
+    fn add(&mut self, message: Message, voice: &str) {
         match message {
             Message::System { content } => self.system.push(content),
             Message::User { content } => {
@@ -121,7 +134,7 @@ impl Turns {
                 }
             }
             Message::Assistant { content, reasoning: _, tool_calls, replay } => {
-                let signatures = Signatures::of(replay.as_ref(), model);
+                let signatures = Signatures::of(replay.as_ref(), voice);
                 if !content.is_empty() {
                     self.say("model", signed(json!({"text": content}), signatures.text.as_ref()));
                 }
@@ -162,9 +175,9 @@ struct Signatures {
 }
 
 impl Signatures {
-    fn of(replay: Option<&Replay>, model: &str) -> Self {
+    fn of(replay: Option<&Replay>, voice: &str) -> Self {
         let mut signatures = Self::default();
-        for part in transcript::replayed(replay, FAMILY, model) {
+        for part in transcript::replayed(replay, FAMILY, voice) {
             match part["call"].as_u64() {
                 Some(place) => drop(signatures.calls.insert(place, part["thoughtSignature"].clone())),
                 None => signatures.text = Some(part["thoughtSignature"].clone()),

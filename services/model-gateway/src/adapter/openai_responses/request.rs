@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::FAMILY;
 use crate::adapter::transcript::{self, ToolChoice};
-use crate::adapter::{Outgoing, wire};
+use crate::adapter::{Outgoing, Target, wire};
 use crate::failure::Failure;
 
 /// What no parameter may replace, and what is put in other words.
@@ -24,7 +24,8 @@ const FIXED: &[&str] = &[
 ];
 
 /// The request. Nothing is stored at the provider: reasoning that it wants to see again comes back to us encrypted.
-pub fn request(item: &ModelItem, model: &str) -> Result<Outgoing, Failure> {
+pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
+    let Target { model, voice, .. } = *target;
     let mut body = Map::new();
     for (name, value) in item.parameters.iter().filter(|(name, _)| !FIXED.contains(&name.as_str())) {
         body.insert(name.clone(), value.clone());
@@ -32,10 +33,13 @@ pub fn request(item: &ModelItem, model: &str) -> Result<Outgoing, Failure> {
     body.insert("model".to_owned(), json!(model));
     body.insert("stream".to_owned(), json!(item.streaming.enabled));
     body.insert("store".to_owned(), json!(false));
-    body.entry("include").or_insert_with(|| json!(["reasoning.encrypted_content"]));
+    // Models that do not reason refuse to be asked for it.
+    if target.reasoning {
+        body.entry("include").or_insert_with(|| json!(["reasoning.encrypted_content"]));
+    }
     let mut input = Vec::new();
     for message in transcript::messages(item)? {
-        add(message, model, &mut input);
+        add(message, voice, &mut input);
     }
     body.insert("input".to_owned(), Value::Array(input));
     if let Some(max) =
@@ -83,7 +87,7 @@ fn format_of(format: &str) -> Option<Value> {
     Some(Value::Object(flat))
 }
 
-fn add(message: Message, model: &str, input: &mut Vec<Value>) {
+fn add(message: Message, voice: &str, input: &mut Vec<Value>) {
     match message {
         Message::System { content } => input.push(json!({"role": "system", "content": content})),
         Message::User { content } => {
@@ -91,7 +95,7 @@ fn add(message: Message, model: &str, input: &mut Vec<Value>) {
             input.push(json!({"role": "user", "content": parts}));
         }
         Message::Assistant { content, reasoning: _, tool_calls, replay } => {
-            input.extend_from_slice(transcript::replayed(replay.as_ref(), FAMILY, model));
+            input.extend_from_slice(transcript::replayed(replay.as_ref(), FAMILY, voice));
             if !content.is_empty() {
                 input.push(json!({"role": "assistant", "content": content}));
             }

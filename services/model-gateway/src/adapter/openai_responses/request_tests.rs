@@ -2,6 +2,7 @@ use contract::Json;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::adapter::testing::target;
 use crate::adapter::transcript::tests::{conversation, item};
 
 #[test]
@@ -13,7 +14,7 @@ fn a_conversation() {
     item.response_format = Some(Json::of(
         &json!({"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema": {"type": "object"}}}),
     ));
-    let outgoing = request(&item, "upstream").unwrap();
+    let outgoing = request(&item, &target("upstream")).unwrap();
     assert_eq!(outgoing.path, "/responses");
     let expected = json!({
         "model": "upstream", "stream": true, "store": false, "include": ["reasoning.encrypted_content"], "temperature": 0.5,
@@ -38,6 +39,17 @@ fn a_conversation() {
         ],
     });
     assert_eq!(serde_json::from_slice::<Value>(&outgoing.body).unwrap(), expected);
-    let other: Value = serde_json::from_slice(&request(&item, "other").unwrap().body).unwrap();
+    let other: Value = serde_json::from_slice(&request(&item, &target("other")).unwrap().body).unwrap();
     assert!(other["input"].as_array().unwrap().iter().all(|item| item["type"] != "reasoning"));
+}
+
+#[test]
+fn only_a_model_that_reasons_is_asked_for_what_it_reasoned() {
+    let mut item = item();
+    item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
+    let body = |reasoning| {
+        let target = crate::adapter::Target { reasoning, ..target("upstream") };
+        serde_json::from_slice::<Value>(&request(&item, &target).unwrap().body).unwrap()
+    };
+    assert!(body(true)["include"].is_array() && body(false)["include"].is_null());
 }
