@@ -247,11 +247,13 @@ async fn a_probe_writes_down_what_a_model_shows() {
                  structured_output: true\n    reasoning: true\n";
     assert_eq!(found.entry("m/up-1"), entry, "{told:?}");
 
-    let server =
-        ModelServer::start(|asked| match asked.tools().is_empty() && asked.body["response_format"].is_null() {
-            true => Answer::text("no"),
-            false => Answer::status(400, r#"{"error":{"message":"unknown field"}}"#),
-        });
+    let server = ModelServer::start(|asked| {
+        if asked.tools().is_empty() && asked.body["response_format"].is_null() {
+            Answer::text("no")
+        } else {
+            Answer::status(400, r#"{"error":{"message":"unknown field"}}"#)
+        }
+    });
     let server = server.await.unwrap();
     let mut told = Vec::new();
     let found = probe(&providers(&server.base_url(), ""), "m/up-1", |line| told.push(line.to_owned())).await.unwrap();
