@@ -100,9 +100,10 @@ impl Answer {
     }
 
     /// Takes in the next bytes and yields what they mean.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Delta>, Failure> {
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<Delta>, Failure> {
         if let Body::Unknown = self.body {
-            let Some(first) = bytes.iter().find(|b| !b.is_ascii_whitespace()) else { return Ok(Vec::new()) };
+            bytes = bytes.trim_ascii_start();
+            let Some(first) = bytes.first() else { return Ok(Vec::new()) };
             self.body = match first {
                 b'{' | b'[' | b'"' => Body::Whole(Vec::new()),
                 b'<' => return Err(garbage("the answer is a web page, not a reply of a model: check base_url")),

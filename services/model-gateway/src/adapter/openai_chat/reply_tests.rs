@@ -213,3 +213,9 @@ fn a_whole_reply() {
     let bare = check(r#" {"choices":[{"message":{"content":"Hello"}}]}"#).unwrap();
     assert_eq!((bare.text.as_str(), bare.finish), ("Hello", Some((FinishReason::Other, String::new()))));
 }
+
+#[test]
+fn white_space_before_a_stream_means_nothing_however_it_is_cut() {
+    let stream = "\t\n data: {\"choices\":[{\"delta\":{\"content\":\"so\"},\"finish_reason\":\"stop\"}]}\n\n";
+    assert_eq!(testing::check(Family::OpenaiChat, stream).unwrap().text, "so");
+}
