@@ -10,7 +10,7 @@ use contract::subject::{self, SessionKey};
 use contract::{ErrorCode, Json};
 use serde::{Deserialize, Serialize};
 
-use crate::log::{encode, is_final, parse, slot_of};
+use crate::log::{encode, parse, slot_of};
 use crate::transport::{Appended, EXPECTED_LAST, ReadMany};
 use crate::{Bus, BusError, Read, Stored, body, retry};
 
@@ -203,13 +203,13 @@ impl Bus {
             match self.transport().append(&subject, false, headers, body.clone()).await {
                 Ok(Appended::Stored(_)) => return Ok(()),
                 Ok(Appended::Doubtful(why)) => doubt = BusError::Unavailable(why),
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             match self.transport().last(Stream::Archive, &subject, Read::Leader).await {
                 Ok(Some(found)) if found.payload == body => return Ok(()),
                 Ok(found) => expected = found.map_or(0, |found| found.seq),
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             retry::wait(round, subject.as_str()).await;

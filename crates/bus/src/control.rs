@@ -6,7 +6,7 @@ use contract::command::Verb;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
 
-use crate::log::{is_final, refused, trace_headers};
+use crate::log::{refused, trace_headers};
 use crate::transport::{Appended, ReadMany};
 use crate::{Bus, BusError, Headers, Read, Stored, retry};
 
@@ -76,13 +76,13 @@ impl Bus {
             match self.transport().append(subject, false, headers.clone(), body.clone()).await {
                 Ok(Appended::Stored(seq)) => return Ok(Sent::Stored(seq)),
                 Ok(Appended::Doubtful(why)) => doubt = refused(why),
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             match self.transport().last(stream, subject, Read::Leader).await {
                 Ok(Some(_)) => return Ok(Sent::AlreadyThere),
                 Ok(None) => {}
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             retry::wait(round, subject.as_str()).await;

@@ -7,7 +7,7 @@ use contract::subject::{self, DeadKind, DeadSubject, SessionKey, Subject};
 use contract::{ErrorCode, Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::log::{encode, is_final, parse, trace_headers};
+use crate::log::{encode, parse, trace_headers};
 use crate::transport::{Appended, ReadMany};
 use crate::{Bus, BusError, Delivery, Read, retry};
 
@@ -49,7 +49,7 @@ impl Bus {
             match self.transport().append(&subject, false, trace_headers(), body.clone()).await {
                 Ok(Appended::Stored(_)) => return Ok(()),
                 Ok(Appended::Doubtful(why)) => doubt = BusError::Full(why),
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             retry::wait(round, subject.as_str()).await;

@@ -45,6 +45,14 @@ pub enum BusError {
 }
 
 impl BusError {
+    /// Whether asking again cannot help.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::TooLarge { .. } | Self::Unusable { .. } | Self::Malformed(_) => true,
+            Self::NoResponders { .. } | Self::Timeout { .. } | Self::Unavailable(_) | Self::Full(_) => false,
+        }
+    }
+
     /// The code that users see.
     pub fn code(&self) -> ErrorCode {
         match self {

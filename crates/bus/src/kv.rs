@@ -9,7 +9,7 @@ use contract::subject::SessionKey;
 use contract::tool::ToolSpec;
 use serde::de::DeserializeOwned;
 
-use crate::log::{encode, is_final};
+use crate::log::encode;
 use crate::{Bus, BusError, retry};
 
 /// Whose a claim is.
@@ -67,14 +67,14 @@ impl Bus {
             match self.transport().kv_create(Bucket::Claims, &name, owner.to_owned().into()).await {
                 Ok(true) => return Ok(Claim::Mine),
                 Ok(false) => {}
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             match self.transport().kv_get(Bucket::Claims, &name).await {
                 Ok(Some(found)) if found == owner.as_bytes() => return Ok(Claim::Mine),
                 Ok(Some(_)) => return Ok(Claim::Theirs),
                 Ok(None) => {}
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             retry::wait(round, owner).await;
@@ -109,7 +109,7 @@ impl Bus {
             match written {
                 Ok(Some(told)) => return Ok(told),
                 Ok(None) => {}
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             retry::wait(round, writer).await;

@@ -234,7 +234,7 @@ impl Bus {
                     return Ok(Committed::Ours);
                 }
                 Ok(Appended::Doubtful(why)) => doubt = refused(why),
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             match self.whose(&subject, commit_id, after).await {
@@ -249,7 +249,7 @@ impl Bus {
                 }
                 // Empty: the same body may be offered again, and at most one copy of it will ever stand there.
                 Ok(None) => {}
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             retry::wait(round, commit_id).await;
@@ -420,16 +420,6 @@ pub(crate) fn parse<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Bu
 /// Serialises a value.
 pub(crate) fn encode<T: serde::Serialize>(value: &T) -> Result<Bytes, BusError> {
     serde_json::to_vec(value).map(Bytes::from).map_err(|e| BusError::Malformed(e.to_string()))
-}
-
-/// Whether asking again cannot help.
-pub(crate) fn is_final(error: &BusError) -> bool {
-    match error {
-        BusError::TooLarge { .. } | BusError::Unusable { .. } | BusError::Malformed(_) => true,
-        BusError::NoResponders { .. } | BusError::Timeout { .. } | BusError::Unavailable(_) | BusError::Full(_) => {
-            false
-        }
-    }
 }
 
 /// The headers of a message in a stream: the trace that it belongs to, where there is one.

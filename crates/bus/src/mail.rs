@@ -7,7 +7,7 @@ use contract::mail::{ClosedMail, Mail, MailEntry};
 use contract::streams::Stream;
 use contract::subject::{self, MailboxKey, Subject};
 
-use crate::log::{encode, is_final, parse, trace_headers};
+use crate::log::{encode, parse, trace_headers};
 use crate::transport::{Appended, EXPECTED_LAST, ReadMany, ttl};
 use crate::{Bus, BusError, Headers, Read, retry};
 
@@ -63,7 +63,7 @@ impl Bus {
             match self.put_mail(&subject, 0, trace_headers(), body.clone()).await {
                 Ok(None) => return Ok(Posted::Stored),
                 Ok(Some(why)) => doubt = BusError::Full(why),
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             match self.mail_at(&subject).await {
@@ -71,7 +71,7 @@ impl Bus {
                 Ok(Some((_, entry))) => return Ok(Posted::There(entry)),
                 // The same body may be offered again: at most one copy of it will ever stand there.
                 Ok(None) => {}
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             retry::wait(round, subject.as_str()).await;
@@ -96,14 +96,14 @@ impl Bus {
             match self.put_mail(&subject, seq, headers.clone(), body.clone()).await {
                 Ok(None) => return Ok(true),
                 Ok(Some(why)) => doubt = BusError::Full(why),
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             match self.mail_at(&subject).await {
                 Ok(Some((_, MailEntry::Closed(found)))) => return Ok(found.closed_by == mark.closed_by),
                 Ok(Some((found, MailEntry::Open(_)))) if found == seq => {}
                 Ok(Some(_) | None) => return Ok(false),
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             retry::wait(round, subject.as_str()).await;

@@ -6,7 +6,7 @@ use contract::streams::Stream;
 use contract::subject::{self, SessionKey, Subject};
 use serde::{Deserialize, Serialize};
 
-use crate::log::{encode, is_final, trace_headers};
+use crate::log::{encode, trace_headers};
 use crate::transport::{Appended, EXPECTED_LAST};
 use crate::{Bus, BusError, Headers, Read, retry};
 
@@ -39,7 +39,7 @@ impl Bus {
             match self.set_over(&subject, number, &headers, &body).await {
                 Ok(None) => return Ok(()),
                 Ok(Some(why)) => doubt = BusError::Full(why),
-                Err(error) if is_final(&error) => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
             retry::wait(round, subject.as_str()).await;

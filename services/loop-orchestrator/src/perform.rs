@@ -155,11 +155,7 @@ pub(crate) async fn perform(
 /// A session that goes on does not wait for the archive: what is not done now is done with its next page, or at its end.
 async fn archive(bus: &Bus, key: &SessionKey, below: u64, waits: bool) -> Result<(), BusError> {
     let Err(error) = bus.archive(key, below).await else { return Ok(()) };
-    let may_pass = match error {
-        BusError::NoResponders { .. } | BusError::Timeout { .. } | BusError::Unavailable(_) | BusError::Full(_) => true,
-        BusError::TooLarge { .. } | BusError::Unusable { .. } | BusError::Malformed(_) => false,
-    };
-    if waits && may_pass {
+    if waits && !error.is_final() {
         return Err(error);
     }
     tracing::warn!(session = %key, below, %error, "a page stays in the log");

@@ -175,15 +175,10 @@ impl Calls {
         loop {
             match self.bus.send_control(key, outcome.verb(), &id, body.clone()).await {
                 Ok(_) => return Settle::Done,
-                Err(error @ (BusError::TooLarge { .. } | BusError::Unusable { .. } | BusError::Malformed(_))) => {
+                Err(error) if error.is_final() => {
                     return Settle::Reject { code: error.code(), reason: error.to_string() };
                 }
-                Err(
-                    error @ (BusError::NoResponders { .. }
-                    | BusError::Timeout { .. }
-                    | BusError::Unavailable(_)
-                    | BusError::Full(_)),
-                ) => {
+                Err(error) => {
                     tracing::warn!(session = %key, %call, %error, "result not stored yet");
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }

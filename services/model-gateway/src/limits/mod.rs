@@ -131,7 +131,7 @@ impl Limits {
         for key in keys {
             let ask = || Ask::Settle { call: call.clone(), run: run.clone(), used };
             while let Err(error) = self.accounts.ask(key.clone(), ask()).await {
-                if let BusError::Malformed(_) | BusError::TooLarge { .. } | BusError::Unusable { .. } = error {
+                if error.is_final() {
                     tracing::error!(key, call, %error, "cost not booked");
                     break;
                 }
