@@ -104,9 +104,9 @@ printf '  %-14s pid %-8s %s\n' nats "$nats" "$here/log/nats.log"
 start composer composer composer "AILOOP__COMPOSER__DEFAULT_MODEL=${MODEL:-rehearsal}"
 start gateway gateway gateway "${keys[@]}"
 start executor executor executor \
-    AILOOP__EXECUTOR__BUILTIN__ROOT="$ROOT" AILOOP__EXECUTOR__BUILTIN__OUT="$here/out" \
-    AILOOP__EXECUTOR__BUILTIN_USER=files AILOOP__EXECUTOR__BUILTIN_PASSWORD="$(password_of files)" \
-    AILOOP__EXECUTOR__MAIL__USER=mail AILOOP__EXECUTOR__MAIL__PASSWORD="$(password_of mail)"
+    AILOOP__EXECUTOR__SERVE__FILES__ROOT="$ROOT" AILOOP__EXECUTOR__SERVE__FILES__OUT="$here/out" \
+    AILOOP__EXECUTOR__SERVE__FILES__LOGIN__USER=files AILOOP__EXECUTOR__SERVE__FILES__LOGIN__PASSWORD="$(password_of files)" \
+    AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__USER=mail AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__PASSWORD="$(password_of mail)"
 for n in $(seq "$ORCHESTRATORS"); do start "orchestrator-$n" orchestrator orchestrator; done
 start edge edge edge \
     AILOOP__EDGE__WS__LISTEN="127.0.0.1:$WS_PORT" AILOOP__EDGE__GRPC__LISTEN="127.0.0.1:$GRPC_PORT"

@@ -36,12 +36,12 @@ async fn a_whole_session_needs_nothing_that_is_refused() -> anyhow::Result<()> {
     let crowd = Crowd::guarded(
         &[("test", &model.base_url())],
         &[
-            ("AILOOP__EXECUTOR__BUILTIN__ROOT", &root),
-            ("AILOOP__EXECUTOR__BUILTIN__OUT", &out),
-            ("AILOOP__EXECUTOR__BUILTIN_USER", "files"),
-            ("AILOOP__EXECUTOR__BUILTIN_PASSWORD", &files_password),
-            ("AILOOP__EXECUTOR__MAIL__USER", "mail"),
-            ("AILOOP__EXECUTOR__MAIL__PASSWORD", &mail_password),
+            ("AILOOP__EXECUTOR__SERVE__FILES__ROOT", &root),
+            ("AILOOP__EXECUTOR__SERVE__FILES__OUT", &out),
+            ("AILOOP__EXECUTOR__SERVE__FILES__LOGIN__USER", "files"),
+            ("AILOOP__EXECUTOR__SERVE__FILES__LOGIN__PASSWORD", &files_password),
+            ("AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__USER", "mail"),
+            ("AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__PASSWORD", &mail_password),
         ],
     )
     .await?;

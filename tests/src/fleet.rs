@@ -14,7 +14,7 @@ use prompt_composer::Composer;
 use service::health::Readiness;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
-use tool_executor::{BuiltinConfig, Executor};
+use tool_executor::{Executor, FilesConfig, ServeConfig};
 
 use crate::client::{Client, Ws};
 use crate::nats::NatsServer;
@@ -173,8 +173,9 @@ impl Services {
         let config_dir = Some(config.to_owned());
         let composer = prompt_composer::Config { config_dir: config_dir.clone(), ..Default::default() };
         let gateway = model_gateway::Config { config_dir, ..Default::default() };
-        let builtin = files.map(|(root, out)| BuiltinConfig { root, out: Some(out), tenant: TenantId::default() });
-        let executor = tool_executor::Config { builtin, nats: nats.config(), ..Default::default() };
+        let files = files.map(|(root, out)| FilesConfig { root, out: Some(out), login: None });
+        let serve = ServeConfig { files, ..Default::default() };
+        let executor = tool_executor::Config { serve, nats: nats.config(), ..Default::default() };
         let free = edge::config::Listen { listen: ([127, 0, 0, 1], 0).into() };
         let edge = edge::Config { ws: free, grpc: free, ..Default::default() };
         Ok(Self {

@@ -119,7 +119,8 @@ fn mistakes_are_refused() {
         ("gateway: {concurrency: -1}", false),
         ("gateway: {concurrency: many}", false),
         ("telemetry: {log: yaml}", false),
-        ("executor: {builtin: {out: x}}", false),
+        ("executor: {serve: {files: {out: x}}}", false),
+        ("executor: {serve: {files: {root: x, login: {user: files}}}}", true),
     ] {
         check(Ailoop, text, expect);
     }

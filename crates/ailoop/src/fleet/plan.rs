@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use contract::ErrorCode;
 use service::config::{Common, ConfigError, Settings, env};
 use service::models;
-use tool_executor::BuiltinConfig;
-use tool_executor::mail::MailConfig;
+use tool_executor::FilesConfig;
 
 use crate::args::{Files, UpArgs};
 use crate::choose::{self, Choice, Offers};
@@ -111,10 +110,11 @@ impl Plan {
         let mut executor: tool_executor::Config = settings.section("executor")?;
         let mut edge: edge::Config = settings.section("edge")?;
         listen.apply(&mut edge);
-        let tenant = edge.tenant.clone();
-        let mail = executor.mail.take().unwrap_or_default();
-        executor.mail = Some(MailConfig { tenant: tenant.clone(), ..mail });
-        executor.builtin = Some(BuiltinConfig { root: root.clone(), out: Some(out.clone()), tenant });
+        let serve = &mut executor.serve;
+        serve.tenant = edge.tenant.clone();
+        serve.mail.get_or_insert_default();
+        let login = serve.files.take().and_then(|files| files.login);
+        serve.files = Some(FilesConfig { root: root.clone(), out: Some(out.clone()), login });
 
         let models = models::load(settings.paths())?;
         let own = composer.default_model.clone().filter(|model| !model.is_empty());

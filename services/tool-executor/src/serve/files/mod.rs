@@ -1,4 +1,4 @@
-//! The built-in file tools: ordinary NATS tools that this process serves itself, confined to one directory.
+//! The file tools, confined to one directory.
 
 mod list;
 mod read;
@@ -13,106 +13,46 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ailoop_tool::{Call, Effect, Reply, ServeError, Serving, Tool, ToolError, Tools};
-use bus::NatsConfig;
-use contract::{ErrorCode, TenantId, ToolName};
+use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::connect::connect;
+use super::ServeError;
+use super::connect::Login;
 use root::Root;
 use write::Out;
 
 /// How long one call of a file tool may take; the work itself stops at [`walk::TIME_MAX`].
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Calls of one file tool that run at the same time: they read disks, not networks.
-const CONCURRENCY: usize = 8;
 
 /// Which directory the file tools may read, and where they may write.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "builtin")]
-pub struct BuiltinConfig {
+#[schemars(rename = "files")]
+pub struct FilesConfig {
     /// The directory that may be read.
     pub root: PathBuf,
     /// The directory that may be written, made where it is missing; without one nothing is written.
     #[serde(default)]
     pub out: Option<PathBuf>,
-    /// Whose sessions may use the tools.
+    /// The NATS user of these tools, where users have permissions.
     #[serde(default)]
-    #[schemars(with = "String")]
-    pub tenant: TenantId,
+    pub login: Option<Login>,
 }
 
-/// Why the tools of this process, the mail tools included, cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum BuiltinError {
-    /// A directory is not there or may not be used. Correct the configuration.
-    #[error("executor.builtin.{field} {path:?} cannot be used: {source}")]
-    Directory {
-        /// `root` or `out`.
-        field: &'static str,
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// NATS cannot be reached, or refuses the tools.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-}
-
-impl BuiltinError {
-    /// The code that users see.
-    pub fn code(&self) -> ErrorCode {
-        match self {
-            Self::Directory { .. } => ErrorCode::BadConfig,
-            Self::Serve(_) => ErrorCode::NatsUnreachable,
-        }
-    }
-}
-
-/// The file tools, being served.
-pub struct BuiltinTools {
-    serving: Serving,
-}
-
-impl BuiltinTools {
-    /// Opens the directories, connects, and serves `list_files`, `read_file`, `search_text` and, with an `out`,
-    /// `write_file`.
-    pub async fn start(config: &BuiltinConfig, nats: &NatsConfig) -> Result<Self, BuiltinError> {
-        let directory = |field, path: &PathBuf| {
-            let path = path.clone();
-            move |source| BuiltinError::Directory { field, path, source }
-        };
-        let root = Arc::new(Root::open(&config.root).map_err(directory("root", &config.root))?);
-        let out = config.out.as_ref().map(|path| Out::open(path).map_err(directory("out", path))).transpose()?;
-        let tools =
-            Tools::new(connect(nats, "file tools").await?).tenant(config.tenant.as_str()).concurrency(CONCURRENCY);
-        let tools = [list_files(&root), read_file(&root), search_text(&root)].into_iter().fold(tools, Tools::tool);
-        let tools = out.into_iter().map(|out| write_file(&Arc::new(out))).fold(tools, Tools::tool);
-        Ok(Self { serving: tools.serve().await? })
-    }
-
-    /// The tools that a configuration serves.
-    pub(crate) fn names(config: &BuiltinConfig) -> impl Iterator<Item = (TenantId, ToolName)> {
-        let always = ["list_files", "read_file", "search_text"];
-        let names = always.into_iter().chain(config.out.is_some().then_some("write_file"));
-        names.filter_map(|name| Some((config.tenant.clone(), ToolName::new(name).ok()?)))
-    }
-
-    /// Takes no more calls and finishes those that run, up to `timeout`.
-    pub async fn stop(self, timeout: Duration) {
-        self.serving.stop(timeout).await;
-    }
-}
-
-impl std::fmt::Debug for BuiltinTools {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BuiltinTools")
-    }
+/// Opens the directories: `list_files`, `read_file`, `search_text` and, with an `out`, `write_file`.
+pub(super) fn tools(config: &FilesConfig) -> Result<Vec<Tool>, ServeError> {
+    let directory = |field, path: &PathBuf| {
+        let path = path.clone();
+        move |source| ServeError::Directory { field, path, source }
+    };
+    let root = Arc::new(Root::open(&config.root).map_err(directory("files.root", &config.root))?);
+    let out = config.out.as_ref().map(|path| Out::open(path).map_err(directory("files.out", path))).transpose()?;
+    let mut tools = vec![list_files(&root), read_file(&root), search_text(&root)];
+    tools.extend(out.map(|out| write_file(&Arc::new(out))));
+    Ok(tools)
 }
 
 /// A tool whose work is done by a blocking function.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::root::Root;
 use super::walk;
-use crate::fit::fitting;
+use crate::serve::fit::fitting;
 
 /// Files that are listed where nothing is said.
 const FILES_DEFAULT: usize = 500;

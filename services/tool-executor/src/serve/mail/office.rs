@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{letter, recipient};
 use crate::Clock;
-use crate::fit::fitting;
+use crate::serve::fit::fitting;
 
 /// Who calls, and by which call.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::root::Root;
 use super::write::Out;
-use super::{BuiltinConfig, BuiltinError, BuiltinTools, list, read, search, write};
-use crate::fit;
+use super::{FilesConfig, ServeError, list, read, search, tools, write};
+use crate::serve::fit;
 
 /// A project with what is listed, what is left out, and links that lead out.
 struct Project {
@@ -220,20 +220,15 @@ fn writing_follows_no_link_out() {
     assert!(fs::read_dir(&outside).unwrap().next().is_none());
 }
 
-#[tokio::test]
-async fn a_missing_root_is_said() {
-    let config = BuiltinConfig {
-        root: Path::new("/no/such/place").to_owned(),
-        out: None,
-        tenant: contract::TenantId::default(),
-    };
-    match BuiltinTools::start(&config, &bus::NatsConfig::default()).await {
-        Err(error @ BuiltinError::Directory { .. }) => {
-            assert!(
-                error.to_string().starts_with("executor.builtin.root \"/no/such/place\" cannot be used"),
-                "{error}"
-            );
+#[test]
+fn a_missing_root_is_said() {
+    let config = FilesConfig { root: Path::new("/no/such/place").to_owned(), out: None, login: None };
+    match tools(&config) {
+        Err(error @ ServeError::Directory { .. }) => {
+            let told = error.to_string();
+            assert!(told.starts_with("executor.serve.files.root \"/no/such/place\" cannot be used"), "{told}");
         }
-        other => panic!("{other:?}"),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("served"),
     }
 }

@@ -1,4 +1,4 @@
-//! The mail tools: ordinary NATS tools that this process serves itself, over mailboxes that only the executor touches.
+//! The mail tools, over mailboxes that only the executor touches.
 //!
 //! Their NATS user may take calls and answer them, as every tool's; what they store goes over the executor's own
 //! connection, so that no tool can ask JetStream for anything.
@@ -9,72 +9,34 @@ mod recipient;
 
 use std::time::Duration;
 
-use ailoop_tool::{Call, Effect, Reply, ServeError, Serving, Tool, ToolError, Tools};
-use bus::NatsConfig;
-use contract::{TenantId, ToolName};
+use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use service::Secret;
 
 pub use office::{Caller, PostOffice, ReplyMail, SendMail};
 
-use crate::connect::{as_user, connect};
+use super::connect::Login;
 
 /// How long one call of a mail tool may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Calls of one mail tool that run at the same time.
-const CONCURRENCY: usize = 8;
 /// The tool by which mail is read: whoever has it has a mailbox.
 const CHECK: &str = "check_mail";
 const SEND: &str = "send_mail";
 const REPLY: &str = "reply_mail";
 
-/// Whose agents may write to each other, and as which NATS user the tools are served.
+/// As which NATS user the mail tools are served.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "mail")]
 pub struct MailConfig {
-    /// Whose sessions may use the tools.
-    #[schemars(with = "String")]
-    pub tenant: TenantId,
-    /// The NATS user of the tools, where tools and executors are different users.
-    pub user: Option<String>,
-    /// Its password.
-    pub password: Option<Secret>,
+    /// The NATS user of these tools, where users have permissions.
+    pub login: Option<Login>,
 }
 
-/// The mail tools, being served.
-pub struct MailTools {
-    serving: Serving,
-}
-
-impl MailTools {
-    /// Connects and serves `send_mail`, `check_mail` and `reply_mail` over an office.
-    pub async fn start(config: &MailConfig, nats: &NatsConfig, office: PostOffice) -> Result<Self, ServeError> {
-        let nats = as_user(nats, config.user.as_ref(), config.password.as_ref());
-        let tools = Tools::new(connect(&nats, "mail tools").await?);
-        let tools = tools.tenant(config.tenant.as_str()).concurrency(CONCURRENCY);
-        let tools = [send_mail(&office), check_mail(&office), reply_mail(&office)].into_iter().fold(tools, Tools::tool);
-        Ok(Self { serving: tools.serve().await? })
-    }
-
-    /// The tools that a configuration serves.
-    pub(crate) fn names(config: &MailConfig) -> impl Iterator<Item = (TenantId, ToolName)> {
-        let names = [SEND, CHECK, REPLY].into_iter();
-        names.filter_map(|name| Some((config.tenant.clone(), ToolName::new(name).ok()?)))
-    }
-
-    /// Takes no more calls and finishes those that run, up to `timeout`.
-    pub async fn stop(self, timeout: Duration) {
-        self.serving.stop(timeout).await;
-    }
-}
-
-impl std::fmt::Debug for MailTools {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("MailTools")
-    }
+/// `send_mail`, `check_mail` and `reply_mail` over an office.
+pub(super) fn tools(office: &PostOffice) -> Vec<Tool> {
+    vec![send_mail(office), check_mail(office), reply_mail(office)]
 }
 
 /// A tool whose work is done by the office, for the agent whose session calls.

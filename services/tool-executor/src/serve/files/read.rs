@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::root::{Root, failed};
 use super::walk;
-use crate::fit::{ROOM, escaped_len};
+use crate::serve::fit::{ROOM, escaped_len};
 
 /// Bytes of a file that can be read at all, since its lines must be counted.
 const FILE_BYTES_MAX: u64 = 32 << 20;

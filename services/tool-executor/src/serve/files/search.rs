@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::read::text;
 use super::root::Root;
 use super::walk::{self, File};
-use crate::fit::fitting;
+use crate::serve::fit::fitting;
 
 /// Matches that are shown where nothing is said.
 const MATCHES_DEFAULT: usize = 100;

@@ -8,7 +8,7 @@ use contract::mail::{Answered, Mail};
 use contract::{MailId, Timestamp};
 use serde_json::{Value, json};
 
-use crate::fit::escaped_len;
+use crate::serve::fit::escaped_len;
 
 /// Characters of an answered mail that go with its answer.
 const EXCERPT_CHARS_MAX: usize = 300;
@@ -83,7 +83,7 @@ fn age(since: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::{ROOM, fitting};
+    use crate::serve::fit::{ROOM, fitting};
     use contract::AgentId;
 
     #[test]

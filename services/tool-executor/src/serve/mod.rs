@@ -1,0 +1,125 @@
+//! The tools that this process serves itself. Each is an ordinary NATS tool: found by the catalogue, called over the bus,
+//! and shared by every executor that serves it.
+
+mod connect;
+mod files;
+mod fit;
+pub mod mail;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ailoop_tool::{Serving, Tool, Tools};
+use bus::NatsConfig;
+use contract::{ErrorCode, TenantId, ToolName};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use connect::Login;
+pub use files::FilesConfig;
+pub use mail::MailConfig;
+use mail::PostOffice;
+
+/// Calls of one tool that run in this process at the same time.
+const CONCURRENCY: usize = 8;
+
+/// The tools that this process serves itself, by kind; what is absent is not served.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "serve")]
+pub struct ServeConfig {
+    /// Whose sessions may use them.
+    #[schemars(with = "String")]
+    pub tenant: TenantId,
+    /// `list_files`, `read_file`, `search_text`, `write_file`.
+    pub files: Option<FilesConfig>,
+    /// `send_mail`, `check_mail`, `reply_mail`.
+    pub mail: Option<MailConfig>,
+}
+
+/// Why the tools of this process cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A directory is not there or may not be used. Correct the configuration.
+    #[error("executor.serve.{field} {path:?} cannot be used: {source}")]
+    Directory {
+        /// Which field of the configuration.
+        field: &'static str,
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// NATS cannot be reached, or refuses the tools.
+    #[error(transparent)]
+    Nats(#[from] ailoop_tool::ServeError),
+}
+
+impl ServeError {
+    /// The code that users see.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Directory { .. } => ErrorCode::BadConfig,
+            Self::Nats(_) => ErrorCode::NatsUnreachable,
+        }
+    }
+}
+
+/// The tools of this process, being served.
+pub(crate) struct Served {
+    kinds: Vec<Serving>,
+    names: BTreeSet<(TenantId, ToolName)>,
+}
+
+impl Served {
+    /// Serves every kind that is configured, each over a connection of its own.
+    pub(crate) async fn start(config: &ServeConfig, nats: &NatsConfig, office: PostOffice) -> Result<Self, ServeError> {
+        let mut served = Self { kinds: Vec::new(), names: BTreeSet::new() };
+        let kinds = Kinds { tenant: &config.tenant, nats };
+        if let Some(files) = &config.files {
+            served.add(&kinds, "file tools", files.login.as_ref(), files::tools(files)?).await?;
+        }
+        if let Some(mail) = &config.mail {
+            served.add(&kinds, "mail tools", mail.login.as_ref(), mail::tools(&office)).await?;
+        }
+        Ok(served)
+    }
+
+    async fn add(
+        &mut self,
+        kinds: &Kinds<'_>,
+        whose: &str,
+        login: Option<&Login>,
+        tools: Vec<Tool>,
+    ) -> Result<(), ServeError> {
+        let name = |tool: &Tool| Some((kinds.tenant.clone(), ToolName::new(tool.name()).ok()?));
+        self.names.extend(tools.iter().filter_map(name));
+        let client = connect::connect(kinds.nats, login, whose).await?;
+        let serving = Tools::new(client).tenant(kinds.tenant.as_str()).concurrency(CONCURRENCY);
+        self.kinds.push(tools.into_iter().fold(serving, Tools::tool).serve().await?);
+        Ok(())
+    }
+
+    /// The tools that are there from the beginning: the catalogue has found them before the process is ready.
+    pub(crate) fn names(&self) -> BTreeSet<(TenantId, ToolName)> {
+        self.names.clone()
+    }
+
+    /// Takes no more calls and finishes those that run, up to `timeout`.
+    pub(crate) async fn stop(self, timeout: Duration) {
+        futures::future::join_all(self.kinds.into_iter().map(|serving| serving.stop(timeout))).await;
+    }
+}
+
+/// What all kinds have in common.
+struct Kinds<'a> {
+    tenant: &'a TenantId,
+    nats: &'a NatsConfig,
+}
+
+impl std::fmt::Debug for Served {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Served").field("names", &self.names).finish_non_exhaustive()
+    }
+}
