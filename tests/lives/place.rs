@@ -160,6 +160,7 @@ fn composed() -> ComposeReply {
             name: "E".to_owned(),
             continuation: ContinuationSettings::default(),
             tools: ToolFilter { allow: Vec::new(), deny: Vec::new() },
+            approvals: Vec::new(),
         },
         model: ModelSettings::default(),
         fallbacks: Vec::new(),

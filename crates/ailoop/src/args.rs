@@ -59,8 +59,9 @@ pub enum Command {
     Decisions(DecisionsArgs),
     /// Count how turns went, by agent and model
     Stats(StatsArgs),
-    /// Answer a tool call that waits for approval
-    Answer(AnswerArgs),
+    /// List what waits for a person; approve, deny or answer it
+    #[command(args_conflicts_with_subcommands = true)]
+    Approvals(ApprovalsArgs),
     /// List the models of models.yaml: what they can do, what they cost, and whether their keys are there
     Models(ModelsArgs),
     /// Ask a live model what it can do, and print its entry for models.yaml
@@ -593,43 +594,85 @@ pub struct ForkArgs {
     pub target: Target,
 }
 
-/// `ailoop answer`
+/// `ailoop approvals`
 #[derive(Debug, Clone, Args)]
-pub struct AnswerArgs {
-    /// The session
-    pub session: String,
-    /// The call that waits
-    pub gate: String,
-    /// What is decided
-    pub decision: DecisionArg,
-    /// The hash of the arguments that were shown; an answer to other arguments is refused
-    #[arg(long, value_name = "SHA256")]
-    pub arguments: String,
-    /// A note; after deny the model reads it
-    #[arg(long, default_value = "")]
-    pub note: String,
+pub struct ApprovalsArgs {
+    /// What to do; lists where nothing is said.
+    #[command(subcommand)]
+    pub command: Option<ApprovalsCommand>,
+    /// Only those of this session
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// Print one line of JSON for each
+    #[arg(long)]
+    pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
     pub target: Target,
 }
 
-/// What a person decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DecisionArg {
-    /// The call may run
-    Approve,
-    /// The call must not run
-    Deny,
+/// What to do with what waits.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ApprovalsCommand {
+    /// Print everything about one, with all of its arguments
+    Show(GateArgs),
+    /// Let the call run, or the turn go on
+    Approve(ApproveArgs),
+    /// Refuse it; the model reads the note
+    Deny(DenyArgs),
+    /// Answer a question of `ask_user`
+    Answer(ReplyArgs),
 }
 
-impl DecisionArg {
-    /// As in the client API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Approve => "approve",
-            Self::Deny => "deny",
-        }
-    }
+/// Which one.
+#[derive(Debug, Clone, Args)]
+pub struct GateArgs {
+    /// The session
+    pub session: String,
+    /// What waits, as the list shows it [default: the only one of the session]
+    pub gate: Option<String>,
+    /// Act only on the arguments with this hash, or with one that begins so
+    #[arg(long, value_name = "SHA256")]
+    pub hash: Option<String>,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop approvals approve`
+#[derive(Debug, Clone, Args)]
+pub struct ApproveArgs {
+    /// Which one.
+    #[command(flatten)]
+    pub gate: GateArgs,
+    /// Run the call with these arguments instead: a JSON object, or @FILE
+    #[arg(long, value_name = "JSON")]
+    pub arguments: Option<String>,
+    /// A note for the session's log
+    #[arg(long, default_value = "")]
+    pub note: String,
+}
+
+/// `ailoop approvals deny`
+#[derive(Debug, Clone, Args)]
+pub struct DenyArgs {
+    /// Which one.
+    #[command(flatten)]
+    pub gate: GateArgs,
+    /// Why; the model reads it
+    #[arg(long, default_value = "")]
+    pub note: String,
+}
+
+/// `ailoop approvals answer`
+#[derive(Debug, Clone, Args)]
+pub struct ReplyArgs {
+    /// Which one.
+    #[command(flatten)]
+    pub gate: GateArgs,
+    /// The answer; - reads it from stdin
+    #[arg(long, short, value_name = "TEXT")]
+    pub text: String,
 }
 
 /// `ailoop tools`

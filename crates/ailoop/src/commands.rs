@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod approvals;
 mod bootstrap;
 mod carry;
 mod control;
@@ -36,7 +37,7 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Resume(args) => control::control(control::Verb::Resume, &args, terminal).await,
         Command::Stop(args) => control::control(control::Verb::Stop, &args, terminal).await,
         Command::Fork(args) => control::fork(&args, terminal).await,
-        Command::Answer(args) => control::answer(&args, terminal).await,
+        Command::Approvals(args) => approvals::approvals(&args, terminal).await,
         Command::Configure(args) => control::configure(&args, terminal).await,
         Command::Replay(args) => log::replay(&args, terminal).await,
         Command::Export(args) => carry::export(&args, terminal).await,

@@ -1,7 +1,7 @@
 //! A notification of the edge, read as far as this version knows it (I8).
 
 use contract::Timestamp;
-use contract::event::{Event, Topic};
+use contract::event::{Event, ToolCallProgress, Topic};
 use contract::model::Chunk;
 use proto::Notification;
 
@@ -25,6 +25,8 @@ pub enum What {
     Event(Box<Event>),
     /// A piece of a reply.
     Chunk(Chunk),
+    /// A tool says how far it is.
+    Progress(ToolCallProgress),
     /// What this version does not know, or need.
     Other,
 }
@@ -44,6 +46,7 @@ impl Heard {
 fn what(topic: &str, data: &str) -> Option<What> {
     match Topic::parse(topic)? {
         Topic::AiChunkReceived => serde_json::from_str(data).ok().map(What::Chunk),
+        Topic::ToolCallProgress => serde_json::from_str(data).ok().map(What::Progress),
         Topic::ToolCallPartial => None,
         Topic::SessionStarted
         | Topic::SessionEnded

@@ -14,6 +14,11 @@ use crate::figures;
 use crate::heard::{Heard, What};
 use crate::terminal::{Output, Style};
 
+/// Characters of a call's arguments that are shown where a person is asked.
+const ARGUMENTS_CHARS_MAX: usize = 400;
+/// Characters of a sign of progress that are shown.
+const PROGRESS_CHARS_MAX: usize = 120;
+
 /// Turns the notifications of one session into text.
 #[derive(Debug)]
 pub struct Render {
@@ -45,6 +50,11 @@ impl Render {
         match &heard.what {
             What::Event(event) => self.event(event, heard.time),
             What::Chunk(chunk) => self.reply.chunk(chunk),
+            What::Progress(progress) => {
+                let line = progress.text.lines().next().unwrap_or_default();
+                let line: String = line.chars().take(PROGRESS_CHARS_MAX).collect();
+                self.note(Style::Faint, &format!("  tool {}  … {line}", progress.tool))
+            }
             What::Other => Vec::new(),
         }
     }
@@ -110,6 +120,7 @@ impl Render {
             | Event::ModelCallInterrupted(_)
             | Event::ToolCallIdentified(_)
             | Event::ToolCallOpened(_)
+            | Event::ToolCallExtended(_)
             | Event::ModelFellBack(_)
             | Event::SummaryOpened(_)
             | Event::ChildTold(_)
@@ -136,17 +147,25 @@ impl Render {
     }
 
     fn gate(&mut self, gate: &GateOpened) -> Vec<Output> {
+        let (session, id) = (&self.session, &gate.gate);
+        let arguments = gate.arguments.as_ref().map(|arguments| shortened(arguments.get())).unwrap_or_default();
         let asks = match gate.kind {
-            GateKind::Approval => format!("call {} waits for approval", gate.gate),
+            GateKind::Approval => {
+                let tool = gate.tool.as_ref().map_or_else(|| "a call".to_owned(), ToString::to_string);
+                format!("tool {tool} {arguments} waits for approval")
+            }
+            GateKind::Question => {
+                let question =
+                    format!("  the model asks: {arguments}\n    ailoop approvals answer {session} {id} --text \"…\"");
+                return self.note(Style::Warn, &question);
+            }
             GateKind::Limit(limit) => {
                 format!("the turn is at its limit ({}) and asks for as much again", limit.as_str())
             }
             GateKind::Error(kind) => format!("the model call failed ({}); it can be tried again", kind.code()),
         };
-        let line = format!(
-            "  {asks} until {}; to answer:\n    ailoop answer {} {} approve --arguments {}",
-            gate.expires, self.session, gate.gate, gate.arguments_sha256
-        );
+        let until = gate.expires;
+        let line = format!("  {asks} until {until}; to answer:\n    ailoop approvals approve|deny {session} {id}");
         self.note(Style::Warn, &line)
     }
 
@@ -188,10 +207,20 @@ fn tool(result: &ToolCallResult) -> Output {
     Output::Note(style, format!("  tool {}  {outcome}{code}  {time}", result.tool))
 }
 
+/// What a call is asked for, on a line.
+fn shortened(arguments: &str) -> String {
+    let line = arguments.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= ARGUMENTS_CHARS_MAX {
+        return line;
+    }
+    line.chars().take(ARGUMENTS_CHARS_MAX - 1).chain(['…']).collect()
+}
+
 fn decision(decision: contract::command::AnswerDecision) -> &'static str {
     match decision {
         contract::command::AnswerDecision::Approve => "approved",
         contract::command::AnswerDecision::Deny => "denied",
+        contract::command::AnswerDecision::Answer => "answered",
     }
 }
 

@@ -4,11 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ErrorCode;
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
 use crate::model::{Content, Message, Streaming};
 use crate::settings::ContinuationSettings;
 use crate::timestamp::Timestamp;
+use crate::{ErrorCode, Json};
 
 /// The verb of a control subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub enum Verb {
     Configure,
     /// An executor's result.
     ProvideToolResult,
+    /// An executor's word that a call may take longer.
+    ExtendToolCall,
     /// A gateway's reply.
     ModelFinished,
     /// A gateway's failure.
@@ -50,6 +52,7 @@ impl Verb {
         Self::ClearHistory,
         Self::Configure,
         Self::ProvideToolResult,
+        Self::ExtendToolCall,
         Self::ModelFinished,
         Self::ModelFailed,
     ];
@@ -66,6 +69,7 @@ impl Verb {
             Self::ClearHistory => "clear_history",
             Self::Configure => "configure",
             Self::ProvideToolResult => "provide_tool_result",
+            Self::ExtendToolCall => "extend_tool_call",
             Self::ModelFinished => "model_finished",
             Self::ModelFailed => "model_failed",
         }
@@ -87,7 +91,7 @@ impl Verb {
             | Self::Answer
             | Self::ClearHistory
             | Self::Configure => true,
-            Self::ProvideToolResult | Self::ModelFinished | Self::ModelFailed => false,
+            Self::ProvideToolResult | Self::ExtendToolCall | Self::ModelFinished | Self::ModelFailed => false,
         }
     }
 }
@@ -391,8 +395,10 @@ pub struct Because {
 pub enum AnswerDecision {
     /// The call may run.
     Approve,
-    /// The call must not run.
+    /// The call must not run; of a question: it stays without an answer.
     Deny,
+    /// Of a question: this is the answer.
+    Answer,
 }
 
 /// Payload of `answer`.
@@ -405,9 +411,22 @@ pub struct Answer {
     pub arguments_sha256: String,
     /// What is decided.
     pub decision: AnswerDecision,
+    /// With `approve`: the call runs with these arguments instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Json>,
+    /// With `answer`: what the model reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
     /// A note; on `deny` the model reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+impl Answer {
+    /// An answer that says nothing but what is decided.
+    pub fn new(gate: CallId, arguments_sha256: String, decision: AnswerDecision) -> Self {
+        Self { gate, arguments_sha256, decision, arguments: None, content: None, note: None }
+    }
 }
 
 /// How the loop dealt with a command.

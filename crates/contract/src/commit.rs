@@ -8,7 +8,7 @@ use crate::subject::SessionKey;
 use crate::timestamp::Timestamp;
 
 /// Version of the fold. A replica that meets a greater one never decides nor snapshots: it hands back.
-pub const FOLD: u32 = 4;
+pub const FOLD: u32 = 5;
 /// Version of the contract.
 pub const VERSION: u32 = 1;
 
@@ -156,6 +156,31 @@ pub struct SessionSummary {
     /// How its turns went.
     #[serde(default)]
     pub tally: Tally,
+    /// What waits for a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<OpenGate>,
+}
+
+/// A gate that waits for a person, as lists show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenGate {
+    /// Its id.
+    pub gate: crate::CallId,
+    /// What is asked.
+    pub kind: crate::event::GateKind,
+    /// The call's tool, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<crate::ToolName>,
+    /// The call's arguments, or what their text begins with where they are long.
+    #[serde(default)]
+    pub arguments: String,
+    /// Whether `arguments` is a beginning only; the whole stands in `gate.opened`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shortened: bool,
+    /// What an answer is bound to.
+    pub arguments_sha256: String,
+    /// When it closes by itself.
+    pub expires: Timestamp,
 }
 
 /// How the turns of a session went, for statistics.

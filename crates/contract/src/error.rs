@@ -116,6 +116,8 @@ codes! {
     UnknownTool = "unknown_tool",
     /// An agent may not ask this agent: it would ask itself in the end, or too many stand above it.
     DelegationRefused = "delegation_refused",
+    /// Of this call nothing is kept.
+    UnknownCall = "unknown_call",
     /// The arguments are not JSON, or not what the schema says.
     InvalidArguments = "invalid_arguments",
     /// The tool answered with an error.

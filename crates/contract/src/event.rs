@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::command::{AnswerDecision, ContinuationOverride, Features, Mode, Parent, Refusal, Share, Verb};
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId, ToolName};
 use crate::model::{Content, FailureKind, FinishReason, Message, Replay, Streaming, ToolCall, Usage};
-use crate::settings::{AgentSettings, ModelSettings};
+use crate::settings::{AgentSettings, ModelSettings, OnExpiry};
 use crate::timestamp::Timestamp;
-use crate::tool::{Approval, EffectClass, Outcome, ToolSpec, Used};
+use crate::tool::{Approval, EffectClass, Outcome, ToolSpec, Used, Whole};
 use crate::{ErrorCode, Json};
 
 macro_rules! topics {
@@ -54,6 +54,8 @@ topics! {
     ToolCallPartial = "tool_call.partial",
     /// A complete tool call.
     ToolCallIdentified = "tool_call.identified",
+    /// A tool says how far it is; never logged.
+    ToolCallProgress = "tool_call.progress",
     /// The one result of a tool call.
     ToolCallResult = "tool_call.result_processed",
     /// No new call opens.
@@ -130,6 +132,9 @@ pub enum Event {
     /// A tool call went to the executors.
     #[serde(rename = "tool_call_opened")]
     ToolCallOpened(ToolCallOpened),
+    /// A tool call that shows progress may take longer.
+    #[serde(rename = "tool_call_extended")]
+    ToolCallExtended(ToolCallExtended),
     /// `tool_call.result_processed`
     #[serde(rename = "tool_call.result_processed")]
     ToolCallResult(ToolCallResult),
@@ -239,6 +244,7 @@ impl Event {
             Self::AiFullReceived(data) => Json::of(data),
             Self::ToolCallIdentified(data) => Json::of(data),
             Self::ToolCallOpened(data) => Json::of(data),
+            Self::ToolCallExtended(data) => Json::of(data),
             Self::ToolCallResult(data) => Json::of(data),
             Self::StatusPaused(data) | Self::StatusResumed(data) => Json::of(data),
             Self::ContinuationProgress(data) => Json::of(data),
@@ -271,6 +277,7 @@ impl Event {
             | Self::CallCancelled(_)
             | Self::ModelCallInterrupted(_)
             | Self::ToolCallOpened(_)
+            | Self::ToolCallExtended(_)
             | Self::ModelFellBack(_)
             | Self::SummaryOpened(_)
             | Self::ChildTold(_)
@@ -755,6 +762,29 @@ pub struct ToolCallOpened {
     pub child: Option<Child>,
 }
 
+/// A tool call that shows progress may take longer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallExtended {
+    /// Which call.
+    pub call: CallId,
+    /// Which try of it.
+    pub attempt: u32,
+    /// When an answer is no longer wanted.
+    pub deadline: Timestamp,
+}
+
+/// Data of `tool_call.progress`, which is told once and never logged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallProgress {
+    /// Which call.
+    pub call: CallId,
+    /// The tool.
+    pub tool: ToolName,
+    /// What it says, shortened where it is long.
+    #[serde(default)]
+    pub text: String,
+}
+
 /// A child session that performs a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Child {
@@ -785,6 +815,9 @@ pub struct ToolCallResult {
     /// Milliseconds from dispatch to result.
     #[serde(default)]
     pub duration_ms: u64,
+    /// Where the whole of it is, when `content` is only parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<Whole>,
     /// What the child session used that performed the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Used>,
@@ -991,6 +1024,8 @@ pub struct TurnCompleted {
 pub enum GateKind {
     /// May this call run?
     Approval,
+    /// The model asks: see the arguments of `ask_user`.
+    Question,
     /// The turn is at a limit: may it use as much again?
     Limit(StopReason),
     /// A model call has failed for good: shall it be tried again?
@@ -1006,8 +1041,17 @@ pub struct GateOpened {
     pub kind: GateKind,
     /// SHA-256 of the arguments that are shown.
     pub arguments_sha256: String,
-    /// When it closes by itself, with `deny`.
+    /// When it closes by itself.
     pub expires: Timestamp,
+    /// The call's tool, where the gate is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolName>,
+    /// The call's arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Json>,
+    /// What counts when nobody answers in time.
+    #[serde(default, skip_serializing_if = "OnExpiry::is_deny")]
+    pub on_expiry: OnExpiry,
 }
 
 /// A gate's end.
@@ -1020,6 +1064,12 @@ pub struct GateClosed {
     /// By whom; nobody when it expired or the turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The arguments with which the call runs, where they were changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Json>,
+    /// SHA-256 of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments_sha256: Option<String>,
     /// The note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

@@ -64,6 +64,24 @@ pub const TOOL_CALL_GRACE: Duration = Duration::from_secs(10);
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
 /// How long an approval waits for its answer.
 pub const GATE_MAX: Duration = Duration::from_hours(24);
+/// Bytes of a question to a person, of each of its choices, and of its default.
+pub const QUESTION_BYTES_MAX: usize = 16 << 10;
+/// Choices of a question.
+pub const QUESTION_CHOICES_MAX: usize = 32;
+/// Bytes of a gate's arguments that the session index shows.
+pub const GATE_SHOWN_BYTES: usize = 2 << 10;
+/// Gates of one session that its index shows.
+pub const GATES_SHOWN_MAX: usize = 32;
+/// Rules of one agent about asking a person.
+pub const APPROVAL_RULES_MAX: usize = 64;
+/// Bytes of a tool's result that are kept where the model reads only parts.
+pub const WHOLE_RESULT_BYTES_MAX: usize = 8 << 20;
+/// How long such a result is kept.
+pub const WHOLE_RESULT_AGE_MAX: Duration = Duration::from_hours(7 * 24);
+/// Bytes of one sign of progress that viewers are told.
+pub const PROGRESS_BYTES_MAX: usize = 4 << 10;
+/// Pause between two signs of progress of one call that viewers are told; what comes between is left out.
+pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Sessions that may stand above another one, each having asked the next.
 pub const DELEGATE_DEPTH_MAX: usize = 5;
 /// Bytes that are left of a tool result that is cut when a transcript outgrows its model's window, half of them its head.

@@ -1,11 +1,13 @@
 //! What an agent and a model are like, resolved: the composer answers with these and a session commits them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ids::{AgentId, ToolName};
+use crate::tool::Approval;
 
 /// How the loop decides whether to go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -232,22 +234,28 @@ impl Default for ContinuationSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct ToolFilter {
-    /// Names, or `*` for every tool of the tenant.
+    /// Names; one that ends in `*` stands for all that begin so, and `*` for every tool of the tenant.
     pub allow: Vec<String>,
     /// Names that are refused whatever `allow` says.
     pub deny: Vec<String>,
 }
 
+/// Whether a name as configuration gives it, with or without `*` at its end, stands for a tool.
+pub fn names_tool(name: &str, tool: &str) -> bool {
+    name.strip_suffix('*').map_or(name == tool, |beginning| tool.starts_with(beginning))
+}
+
 impl ToolFilter {
     /// Whether the tool may be used.
     pub fn permits(&self, tool: &ToolName) -> bool {
-        let named = |list: &[String]| list.iter().any(|name| name == "*" || name == tool.as_str());
+        let named = |list: &[String]| list.iter().any(|name| names_tool(name, tool.as_str()));
         named(&self.allow) && !named(&self.deny)
     }
 
     /// Whether there may be a tool that it permits.
     pub fn permits_any(&self) -> bool {
-        let denied = |name: &String| self.deny.iter().any(|denied| denied == "*" || denied == name);
+        // What a denied beginning covers is denied with all that begins so.
+        let denied = |name: &String| self.deny.iter().any(|denied| names_tool(denied, name.trim_end_matches('*')));
         self.allow.iter().any(|name| !denied(name))
     }
 }
@@ -263,6 +271,48 @@ pub struct AgentSettings {
     pub continuation: ContinuationSettings,
     /// What it may use.
     pub tools: ToolFilter,
+    /// Whether a person is asked before a call; the first rule that fits counts, else what the tool says itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<ApprovalRule>,
+}
+
+/// Whether a person is asked before a call of a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalRule {
+    /// The tool; with `*` at its end all that begin so.
+    pub tool: String,
+    /// JSON pointers into the arguments, and patterns of the `regex` crate for what stands there: a text as it is,
+    /// anything else as JSON. All must match; where nothing stands, none does.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub when: BTreeMap<String, String>,
+    /// What then.
+    pub ask: Approval,
+    /// Seconds that the question stays open; [`crate::limits::GATE_MAX`] where nothing is said, and at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
+    /// What counts when nobody answers in time.
+    #[serde(default, skip_serializing_if = "OnExpiry::is_deny")]
+    pub on_expiry: OnExpiry,
+}
+
+/// What counts when nobody answers a question in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "on_expiry")]
+pub enum OnExpiry {
+    /// No.
+    #[default]
+    Deny,
+    /// Yes.
+    Approve,
+}
+
+impl OnExpiry {
+    /// Whether it is no.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+    pub const fn is_deny(&self) -> bool {
+        matches!(self, Self::Deny)
+    }
 }
 
 /// A model, resolved from `models.yaml`.
@@ -316,12 +366,17 @@ mod tests {
         assert!(filter(&["rm"], &["cp"]).permits(&tool));
         assert!(!filter(&["*"], &["rm"]).permits(&tool));
         assert!(!filter(&["*"], &["*"]).permits(&tool));
+        assert!(filter(&["r*"], &["c*"]).permits(&tool));
+        assert!(!filter(&["r*"], &["rm*"]).permits(&tool));
+        assert!(!filter(&["rmdir*"], &[]).permits(&tool));
         for (allow, deny, any) in [
             (&[] as &[&str], &[] as &[&str], false),
             (&["*"], &["rm"], true),
             (&["*"], &["*"], false),
             (&["rm"], &["rm"], false),
             (&["rm", "cp"], &["rm"], true),
+            (&["mcp__*"], &["mcp__fs__*"], true),
+            (&["mcp__fs__*"], &["mcp__*"], false),
         ] {
             assert_eq!(filter(allow, deny).permits_any(), any, "{allow:?} {deny:?}");
         }

@@ -180,11 +180,13 @@ pub enum Objects {
     Blobs,
     /// Bodies of archived pages and of what is in them; a little longer than these.
     Archive,
+    /// Results of tools of which the model reads only parts. Their ids follow from the call: [`crate::tool::Whole::id`].
+    Results,
 }
 
 impl Objects {
     /// Every object store.
-    pub const ALL: &'static [Self] = &[Self::Work, Self::Blobs, Self::Archive];
+    pub const ALL: &'static [Self] = &[Self::Work, Self::Blobs, Self::Archive, Self::Results];
 
     /// Its name; the stream behind it is `OBJ_<name>`.
     pub const fn name(self) -> &'static str {
@@ -192,6 +194,7 @@ impl Objects {
             Self::Work => "ai_loop_work",
             Self::Blobs => "ai_loop_blobs",
             Self::Archive => "ai_loop_archive",
+            Self::Results => "ai_loop_results",
         }
     }
 
@@ -201,6 +204,7 @@ impl Objects {
             Self::Work => Some(Duration::from_hours(24)),
             Self::Blobs => None,
             Self::Archive => Some(limits::RETENTION.saturating_add(limits::RETENTION_MARGIN)),
+            Self::Results => Some(limits::WHOLE_RESULT_AGE_MAX),
         }
     }
 }

@@ -218,6 +218,15 @@ pub fn services_info() -> Subject {
     Subject("$SRV.INFO".to_owned())
 }
 
+/// `$SRV.PING.<name>.<id>`: whether one replica of a service is there. `instance` is `<name>.<id>`, as a tool says it;
+/// none where that is not two tokens.
+pub fn service_ping(instance: &str) -> Option<Subject> {
+    let (name, id) = instance.split_once('.')?;
+    let name = ToolName::new(name).ok()?;
+    let id = ToolName::new(id).ok()?;
+    Some(Subject(format!("$SRV.PING.{name}.{id}")))
+}
+
 /// `ai_dead.<tenant>.<session>.<kind>.<id>`: an input or item that failed for good.
 pub fn dead(key: &SessionKey, kind: DeadKind, id: &CommandId) -> Subject {
     Subject(format!("ai_dead.{}.{}.{kind}.{id}", key.tenant, key.session))

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::event::Spent;
-use crate::ids::ToolName;
+use crate::ids::{CallId, SessionId, TenantId, ToolName};
 use crate::limits;
 use crate::model::{ItemMeta, ResultMeta};
-use crate::{ErrorCode, Json};
+use crate::{ErrorCode, Json, Timestamp};
 
 /// What may be done when nobody knows whether a call took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -32,6 +32,16 @@ pub enum Approval {
     Never,
     /// Each call waits for a person.
     Always,
+}
+
+impl Approval {
+    /// As in a message.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Always => "always",
+        }
+    }
 }
 
 /// A tool as the catalogue knows it: the value of KV `ai_loop_tools`.
@@ -104,6 +114,34 @@ pub struct ToolItem {
     pub effect: EffectClass,
     /// Bytes of a result that the model reads.
     pub max_output: usize,
+    /// Milliseconds that it may take without a sign of progress, from which its deadline moves on.
+    #[serde(default)]
+    pub timeout_ms: u64,
+}
+
+/// `extend_tool_call`: of executors only. A call that shows progress may take longer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExtendToolCall {
+    /// Which call.
+    pub meta: ResultMeta,
+    /// Its new deadline; the end of its turn stays the last word.
+    pub deadline: Timestamp,
+}
+
+/// A result as the tool gave it, where the model reads only parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whole {
+    /// The object's id in `ai_loop_results`: see [`Whole::id`].
+    pub object: String,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl Whole {
+    /// The id under which the result of a call is kept: whoever knows the call finds it, and no other session can name it.
+    pub fn id(tenant: &TenantId, session: &SessionId, call: &CallId) -> String {
+        sha256_hex(format!("{tenant}.{session}.{call}").as_bytes())
+    }
 }
 
 /// What became of a tool call.
@@ -141,6 +179,9 @@ pub struct ToolResult {
     /// Milliseconds from dispatch to result.
     #[serde(default)]
     pub duration_ms: u64,
+    /// Where the whole of it is, when `content` is only parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<Whole>,
     /// Of child sessions only: what it used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Used>,
@@ -158,6 +199,9 @@ pub struct Used {
 
 /// The tool by which an agent asks another one. It is listed with the tools and performed by the loop.
 pub const DELEGATE: &str = "delegate";
+
+/// The tool by which an agent asks a person. It is listed with the tools and performed by the loop.
+pub const ASK_USER: &str = "ask_user";
 
 /// Names of the headers of a request to a tool.
 pub mod header {
@@ -177,6 +221,10 @@ pub mod header {
     pub const ERROR: &str = "Ailoop-Error";
     /// On a reply: it is not the last one.
     pub const PROGRESS: &str = "Ailoop-Progress";
+    /// On a progress reply: `<service name>.<service id>` of the replica that works on the call.
+    pub const INSTANCE: &str = "Ailoop-Instance";
+    /// On an error: `unknown` where the tool cannot tell whether the call took effect.
+    pub const OUTCOME: &str = "Ailoop-Outcome";
     /// The services libraries' own word for an error.
     pub const SERVICE_ERROR: &str = "Nats-Service-Error";
     /// W3C trace context.

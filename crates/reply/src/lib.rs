@@ -24,6 +24,7 @@ mod templates;
 mod windows;
 
 pub use nudge::is_nudge;
+pub use pattern::TextPattern;
 pub use patterns::{Heard, PATTERNS_MAX, PatternError, Patterns};
 pub use read::{NextAction, Reading, Signal, Status, is_signal, read};
 pub use schema::{definition, envelope, response_format};

@@ -21,6 +21,27 @@ const PATTERN_BYTES_MAX: usize = 2 << 10;
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern(Regex);
 
+/// A pattern for one text, as it is written: neither case nor lines are treated in any special way.
+#[derive(Debug, Clone)]
+pub struct TextPattern(Regex);
+
+impl TextPattern {
+    /// Compiles a pattern; one that is too long or would be too large is refused.
+    pub fn compile(pattern: &str) -> Result<Self, PatternError> {
+        let refuse = |why| PatternError { pattern: pattern.chars().take(80).collect(), why };
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(refuse(format!("{} bytes; at most {PATTERN_BYTES_MAX}", pattern.len())));
+        }
+        let built = RegexBuilder::new(pattern).size_limit(COMPILED_BYTES_MAX).build();
+        built.map(Self).map_err(|error| refuse(in_a_line(&error.to_string())))
+    }
+
+    /// Whether it matches anywhere.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+}
+
 impl Pattern {
     /// Compiles a pattern, and tells what it needs and whether its matches hold words of one line only.
     pub(crate) fn compile(pattern: &str) -> Result<(Self, (Needs, bool)), PatternError> {

@@ -8,6 +8,7 @@ use contract::event::{
     AiFullReceived, Event, GateClosed, GateKind, GateOpened, InputKind, ModelCallFailed, ModelCallOpened, StopReason,
 };
 use contract::model::{FailureKind, FinishReason};
+use contract::settings::OnExpiry;
 use contract::tool::{Approval, Outcome, Used};
 
 use crate::clock::Clock;
@@ -66,6 +67,7 @@ impl Core {
                     overrides: started.overrides.clone(),
                     parent: started.parent.clone(),
                     patterns: OnceLock::new(),
+                    approvals: OnceLock::new(),
                 }));
             }
             Event::SessionEnded(ended) => {
@@ -137,11 +139,14 @@ impl Core {
                     effect: identified.effect,
                     timeout_ms: identified.timeout_ms,
                     max_output: identified.max_output,
+                    edited: false,
                 });
                 // Until its gate opens, a call that needs approval must not be dispatched: it stays announced.
                 let stage = match identified.approval {
                     Approval::Never => Stage::Pending(request),
-                    Approval::Always => Stage::Gated { request, expires: Timestamp::from_millis(u64::MAX) },
+                    Approval::Always => {
+                        Stage::Gated { request, expires: Timestamp::from_millis(u64::MAX), on_expiry: OnExpiry::Deny }
+                    }
                 };
                 self.set_stage(&identified.call, |_| stage);
             }
@@ -155,6 +160,12 @@ impl Core {
                     other @ (Stage::Announced | Stage::Gated { .. } | Stage::Open { .. } | Stage::Done(_)) => other,
                 });
             }
+            Event::ToolCallExtended(extended) => self.set_stage(&extended.call, |stage| match stage {
+                Stage::Open { request, attempt, slot, child, .. } => {
+                    Stage::Open { request, attempt, slot, deadline: extended.deadline, child }
+                }
+                other @ (Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_)) => other,
+            }),
             Event::ToolCallResult(result) => {
                 if let Some(used) = result.used {
                     self.spend(used.spent);
@@ -275,8 +286,10 @@ impl Core {
 
     fn gate_opened(&mut self, opened: &GateOpened) {
         match opened.kind {
-            GateKind::Approval => self.set_stage(&opened.gate, |stage| match stage {
-                Stage::Gated { request, .. } => Stage::Gated { request, expires: opened.expires },
+            GateKind::Approval | GateKind::Question => self.set_stage(&opened.gate, |stage| match stage {
+                Stage::Gated { request, .. } => {
+                    Stage::Gated { request, expires: opened.expires, on_expiry: opened.on_expiry }
+                }
                 other @ (Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_)) => other,
             }),
             GateKind::Limit(limit) => self.ask(opened, Question::Limit(limit)),
@@ -308,12 +321,18 @@ impl Core {
                     let call = contract::CallId::model(turn.number, turn.step);
                     Activity::Backoff { call, attempt: turn.attempt + 1, empties: 0, retry_at: at }
                 }
-                (AnswerDecision::Deny, _) => Activity::Deciding,
+                (AnswerDecision::Deny | AnswerDecision::Answer, _) => Activity::Deciding,
             };
             return;
         }
         self.set_stage(&closed.gate, |stage| match stage {
-            Stage::Gated { request, .. } => Stage::Pending(request),
+            Stage::Gated { mut request, .. } => {
+                if let Some(arguments) = &closed.arguments {
+                    request.arguments = arguments.clone();
+                    request.edited = true;
+                }
+                Stage::Pending(request)
+            }
             other @ (Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_)) => other,
         });
     }

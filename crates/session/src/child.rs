@@ -102,6 +102,7 @@ impl Core {
             streaming: setup.streaming.clone(),
             parent: setup.parent.clone(),
             patterns: OnceLock::new(),
+            approvals: OnceLock::new(),
         }));
     }
 
@@ -161,7 +162,7 @@ impl Core {
         let Parent { session_id, call, slot, .. } = *parent;
         let id = report_id(&call)?;
         let meta = ResultMeta { v: VERSION, slot, call, attempt: 1 };
-        let body = ToolResult { meta, outcome, content, code: None, duration_ms, used: Some(used) };
+        let body = ToolResult { meta, outcome, content, code: None, duration_ms, whole: None, used: Some(used) };
         Some(Word { to: self.key_of(session_id), verb: Verb::ProvideToolResult, id, body })
     }
 }

@@ -73,7 +73,10 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
         | Event::TurnStarted(_)
         | Event::TurnCompleted(_)
         | Event::StatusPaused(_)
-        | Event::StatusResumed(_) => vec![Effect::Index],
+        | Event::StatusResumed(_)
+        // The index shows what waits for a person.
+        | Event::GateOpened(_)
+        | Event::GateClosed(_) => vec![Effect::Index],
         Event::InputHandled(_)
         | Event::InputIgnored(_)
         | Event::UserProcessed(_)
@@ -81,10 +84,9 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
         | Event::ModelCallFailed(_)
         | Event::AiFullReceived(_)
         | Event::ToolCallIdentified(_)
+        | Event::ToolCallExtended(_)
         | Event::ToolCallResult(_)
         | Event::ContinuationProgress(_)
-        | Event::GateOpened(_)
-        | Event::GateClosed(_)
         | Event::Configured(_)
         | Event::ModelFellBack(_)
         | Event::ContextPruned(_)

@@ -8,7 +8,7 @@ use contract::command::{Answer, Because, Configure, Refusal, SendUserMessage, St
 use contract::compose::Composed;
 use contract::event::InputRef;
 use contract::model::{Message, ModelFailed, ModelFinished};
-use contract::tool::{ToolResult, ToolSpec};
+use contract::tool::{ExtendToolCall, ToolResult, ToolSpec};
 
 /// One input.
 #[derive(Debug, Clone)]
@@ -54,6 +54,8 @@ pub enum Body {
     Configure(Box<ConfigureInput>),
     /// `provide_tool_result`
     ToolResult(ToolResult),
+    /// `extend_tool_call`
+    Extend(ExtendToolCall),
     /// `model_finished`
     ModelFinished(Box<ModelFinished>),
     /// `model_failed`

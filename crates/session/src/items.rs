@@ -92,5 +92,6 @@ pub(crate) fn tool(core: &Core, call: &CallAttempt) -> Option<ToolItem> {
         arguments: request.arguments.clone(),
         effect: request.effect,
         max_output: request.max_output,
+        timeout_ms: request.timeout_ms,
     })
 }

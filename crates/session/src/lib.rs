@@ -5,6 +5,7 @@
 //! committed (I2). A session's transcript is built so that each tool call has exactly one result, in order (I3).
 
 mod apply;
+mod approval;
 pub mod audit;
 mod child;
 mod clock;
@@ -22,7 +23,7 @@ mod transcript;
 mod wake;
 
 pub use child::Word;
-pub use decide::delegate_spec;
+pub use decide::{ask_user_spec, delegate_spec};
 pub use effect::Effect;
 pub use input::{Body, ConfigureInput, Input, StartInput};
 
@@ -179,6 +180,7 @@ impl Session {
             | Body::Clear(_)
             | Body::Configure(_)
             | Body::ToolResult(_)
+            | Body::Extend(_)
             | Body::ModelFinished(_)
             | Body::ModelFailed(_)
             | Body::Timer => !self.core.waiting.is_empty(),
@@ -214,6 +216,11 @@ impl Session {
     /// The line of the session index.
     pub fn summary(&self) -> SessionSummary {
         self.core.summary()
+    }
+
+    /// What waits for a person, with all of its arguments.
+    pub fn gates(&self) -> Vec<contract::commit::OpenGate> {
+        self.core.open_gates(usize::MAX)
     }
 
     /// The messages that the model sees, the system prompt first.

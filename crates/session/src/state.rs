@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use contract::command::{ContinuationOverride, Features, Parent, Verb};
-use contract::commit::{Phase, SessionSummary, Tally};
-use contract::event::{CallCancelled, Child, Spent, StopReason, TimerSet, ToolsResolved};
+use contract::commit::{OpenGate, Phase, SessionSummary, Tally};
+use contract::event::{CallCancelled, Child, GateKind, Spent, StopReason, TimerSet, ToolsResolved};
 use contract::ids::{CallAttempt, CallId, CommandId, ToolName};
+use contract::limits::{GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
 use contract::model::{FailureKind, Streaming};
-use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings};
+use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, OnExpiry};
 use contract::subject::SessionKey;
-use contract::tool::{EffectClass, Outcome};
+use contract::tool::{ASK_USER, EffectClass, Outcome, arguments_sha256, sha256_hex};
 use contract::{Json, Timestamp};
 use reply::Patterns;
 use serde::{Deserialize, Serialize};
 
+use crate::approval::Approvals;
 use crate::clock::Clock;
 use crate::guard::Guard;
 
@@ -143,12 +145,19 @@ pub(crate) struct Setup {
     /// The agent's patterns, compiled once.
     #[serde(skip)]
     pub(crate) patterns: OnceLock<Arc<Patterns>>,
+    /// The same of its rules about asking a person.
+    #[serde(skip)]
+    pub(crate) approvals: OnceLock<Arc<Approvals>>,
 }
 
 impl Setup {
     /// They compiled when the session started; if they no longer do, no pattern speaks.
     pub(crate) fn patterns(&self) -> &Patterns {
         self.patterns.get_or_init(|| Patterns::compile(&self.agent.continuation).unwrap_or_default())
+    }
+
+    pub(crate) fn approvals(&self) -> &Approvals {
+        self.approvals.get_or_init(|| Arc::new(Approvals::compile(&self.agent.approvals)))
     }
 }
 
@@ -282,7 +291,13 @@ pub(crate) enum Stage {
     /// Waits for its turn, or for resume.
     Pending(Box<ToolRequest>),
     /// Waits for a person.
-    Gated { request: Box<ToolRequest>, expires: Timestamp },
+    Gated {
+        request: Box<ToolRequest>,
+        expires: Timestamp,
+        /// What counts when nobody answers in time.
+        #[serde(default)]
+        on_expiry: OnExpiry,
+    },
     /// With the executors.
     Open {
         request: Box<ToolRequest>,
@@ -305,6 +320,16 @@ pub(crate) struct ToolRequest {
     pub(crate) effect: EffectClass,
     pub(crate) timeout_ms: u64,
     pub(crate) max_output: usize,
+    /// Whether a person changed the arguments.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) edited: bool,
+}
+
+impl ToolRequest {
+    /// Whether a person answers it: no executor is asked.
+    pub(crate) fn is_question(&self) -> bool {
+        self.tool.as_str() == ASK_USER
+    }
 }
 
 impl ToolCallState {
@@ -444,7 +469,45 @@ impl Core {
             stop_reason: self.last_stop,
             parent: self.setup.as_ref().and_then(|s| s.parent.as_ref()).map(|parent| parent.session_id.clone()),
             tally: self.tally.clone(),
+            gates: self.open_gates(GATE_SHOWN_BYTES),
         }
+    }
+
+    /// What waits for a person, its arguments shortened to so many bytes.
+    pub(crate) fn open_gates(&self, shown_max: usize) -> Vec<OpenGate> {
+        let Some(turn) = self.turn.as_ref().filter(|_| self.life == Life::Alive) else { return Vec::new() };
+        if let Activity::Asking { gate, question, expires } = &turn.activity {
+            return vec![OpenGate {
+                gate: gate.clone(),
+                kind: match question {
+                    Question::Limit(limit) => GateKind::Limit(*limit),
+                    Question::Failed { kind } => GateKind::Error(*kind),
+                },
+                tool: None,
+                arguments: String::new(),
+                shortened: false,
+                arguments_sha256: sha256_hex(question.word().as_bytes()),
+                expires: *expires,
+            }];
+        }
+        let gated = turn.calls().iter().filter_map(|state| match &state.stage {
+            Stage::Gated { request, expires, .. } => Some((state, request, *expires)),
+            Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_) => None,
+        });
+        let shown = gated.take(GATES_SHOWN_MAX).map(|(state, request, expires)| {
+            let text = request.arguments.get();
+            let beginning = &text[..text.floor_char_boundary(shown_max)];
+            OpenGate {
+                gate: state.call.clone(),
+                kind: if request.is_question() { GateKind::Question } else { GateKind::Approval },
+                tool: Some(request.tool.clone()),
+                arguments: beginning.to_owned(),
+                shortened: beginning.len() < text.len(),
+                arguments_sha256: arguments_sha256(&request.arguments),
+                expires,
+            }
+        });
+        shown.collect()
     }
 }
 

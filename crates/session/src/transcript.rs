@@ -139,6 +139,7 @@ impl Transcript {
             | Event::ModelCallInterrupted(_)
             | Event::ToolCallIdentified(_)
             | Event::ToolCallOpened(_)
+            | Event::ToolCallExtended(_)
             | Event::StatusPaused(_)
             | Event::StatusResumed(_)
             | Event::GateOpened(_)

@@ -1,5 +1,6 @@
 //! One call of a tool, as its handler sees it.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_nats::{Client, HeaderMap, Message, Subject};
@@ -7,6 +8,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::sync::watch;
 
 use crate::ToolError;
 use crate::wire::header;
@@ -18,12 +20,46 @@ pub struct Call {
     reply: Option<Subject>,
     headers: HeaderMap,
     payload: Bytes,
+    clock: Arc<CallClock>,
+}
+
+/// How long a call may take: progress moves its deadline on.
+#[derive(Debug)]
+pub(crate) struct CallClock {
+    /// `<service name>.<service id>`
+    instance: String,
+    /// From each sign of progress.
+    timeout: Duration,
+    deadline: watch::Sender<Option<SystemTime>>,
+}
+
+impl CallClock {
+    /// Ends when the call's deadline has been over for so long.
+    pub(crate) async fn overdue(&self, by: Duration) {
+        let mut moved = self.deadline.subscribe();
+        loop {
+            let deadline = *moved.borrow_and_update();
+            let left = deadline.map(|at| left(at).saturating_add(by));
+            tokio::select! {
+                () = tokio::time::sleep(left.unwrap_or(Duration::MAX)) => return,
+                _ = moved.changed() => {}
+            }
+        }
+    }
 }
 
 impl Call {
-    pub(crate) fn new(client: Client, message: Message) -> Self {
+    pub(crate) fn new(client: Client, message: Message, instance: &str, timeout: Duration) -> Self {
         let headers = message.headers.unwrap_or_default();
-        Self { client, reply: message.reply, headers, payload: message.payload }
+        let deadline =
+            headers.get(header::DEADLINE).and_then(|text| OffsetDateTime::parse(text.as_str(), &Rfc3339).ok());
+        let (deadline, _) = watch::channel(deadline.map(SystemTime::from));
+        let clock = Arc::new(CallClock { instance: instance.to_owned(), timeout, deadline });
+        Self { client, reply: message.reply, headers, payload: message.payload, clock }
+    }
+
+    pub(crate) fn clock(&self) -> Arc<CallClock> {
+        self.clock.clone()
     }
 
     /// The arguments as a type of yours; the error tells the model what does not fit. No body counts as `{}`.
@@ -62,23 +98,45 @@ impl Call {
         self.text(header::TRACEPARENT)
     }
 
-    /// When the answer is no longer wanted; a second later the call is cancelled.
+    /// When the answer is no longer wanted; a second later the call is cancelled. Each [`Call::progress`] moves it on by the
+    /// tool's time-out.
     pub fn deadline(&self) -> Option<SystemTime> {
-        OffsetDateTime::parse(self.text(header::DEADLINE), &Rfc3339).ok().map(SystemTime::from)
+        *self.clock.deadline.borrow()
     }
 
     /// How long is left until the deadline; zero when it has passed.
     pub fn time_left(&self) -> Option<Duration> {
-        self.deadline().map(|at| at.duration_since(SystemTime::now()).unwrap_or_default())
+        self.deadline().map(left)
     }
 
-    /// Tells how far it is. Best effort: nothing waits for it, and it ends nothing.
+    /// Tells how far it is: viewers read it, and the call has its time-out anew, as far as its turn lasts. Best effort: it is
+    /// sent and not waited for.
     pub async fn progress(&self, text: impl Into<String>) {
+        let Some(reply) = self.reply.clone() else { return };
+        self.clock.deadline.send_if_modified(|deadline| match deadline {
+            Some(at) => {
+                let later = SystemTime::now() + self.clock.timeout;
+                *at = later.max(*at);
+                true
+            }
+            None => false,
+        });
+        let mut headers = HeaderMap::new();
+        headers.insert(header::PROGRESS, "1");
+        headers.insert(header::INSTANCE, self.clock.instance.as_str());
+        if let Err(error) = self.client.publish_with_headers(reply, headers, Bytes::from(text.into())).await {
+            tracing::debug!(%error, "progress was not sent");
+        }
+    }
+
+    /// Says who works on the call.
+    pub(crate) async fn receipt(&self) {
         let Some(reply) = self.reply.clone() else { return };
         let mut headers = HeaderMap::new();
         headers.insert(header::PROGRESS, "1");
-        if let Err(error) = self.client.publish_with_headers(reply, headers, Bytes::from(text.into())).await {
-            tracing::debug!(%error, "progress was not sent");
+        headers.insert(header::INSTANCE, self.clock.instance.as_str());
+        if let Err(error) = self.client.publish_with_headers(reply, headers, Bytes::new()).await {
+            tracing::debug!(%error, "the receipt was not sent");
         }
     }
 
@@ -89,4 +147,8 @@ impl Call {
     fn text(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.as_str())
     }
+}
+
+fn left(until: SystemTime) -> Duration {
+    until.duration_since(SystemTime::now()).unwrap_or_default()
 }

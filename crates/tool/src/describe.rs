@@ -54,6 +54,9 @@ impl Approval {
     }
 }
 
+/// The time-out of a tool that declares none.
+const TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
+
 pub(crate) type Handler = Arc<dyn Fn(Call) -> BoxFuture<'static, Result<Reply, ToolError>> + Send + Sync>;
 
 /// A tool: its description and its handler.
@@ -159,6 +162,11 @@ impl Tool {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How long one call may take without a sign of progress.
+    pub(crate) fn patience(&self) -> Duration {
+        self.timeout.unwrap_or(TIMEOUT_DEFAULT)
     }
 
     pub(crate) fn about(&self) -> &str {

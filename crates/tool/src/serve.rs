@@ -23,6 +23,8 @@ const CONCURRENCY_DEFAULT: usize = 16;
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long after its deadline a call is dropped: the caller has given up by then, and has said so better.
 const OVERDUE: Duration = Duration::from_secs(1);
+/// When a call says who works on it: most are over by then.
+const RECEIPT_AFTER: Duration = Duration::from_millis(500);
 /// Bytes of an error's header; the whole text is the body.
 const ERROR_HEADER_BYTES_MAX: usize = 512;
 
@@ -220,7 +222,7 @@ impl Server {
     }
 
     fn begin(&self, message: Message, tasks: &mut JoinSet<Finished>) {
-        let call = Call::new(self.client.clone(), message);
+        let call = Call::new(self.client.clone(), message, &self.service.instance(), self.tool.patience());
         let (place, cancelled) = self.running.enter(call.id());
         let (client, tool) = (self.client.clone(), self.tool.clone());
         tasks.spawn(async move {
@@ -259,12 +261,20 @@ async fn told(stopped: &mut watch::Receiver<bool>) {
 
 /// Runs the handler until it answers, is cancelled, or its deadline passes; a panic is an error like any other.
 async fn perform(tool: &Tool, call: Call, cancelled: oneshot::Receiver<()>) -> Result<Reply, ToolError> {
-    let left = call.time_left().map_or(Duration::MAX, |left| left.saturating_add(OVERDUE));
+    let clock = call.clock();
+    let receipt = call.clone();
     let work = AssertUnwindSafe(async { tool.call(call).await }).catch_unwind();
+    // A call that takes a while says who works on it, so that the loss of this process is noticed. It is no progress.
+    let receipt = async {
+        tokio::time::sleep(RECEIPT_AFTER).await;
+        receipt.receipt().await;
+        std::future::pending().await
+    };
     tokio::select! {
         result = work => result.unwrap_or_else(|_| Err(ToolError::new("the tool failed badly (it panicked)"))),
         _ = cancelled => Err(ToolError::new("cancelled")),
-        () = tokio::time::sleep(left) => Err(ToolError::new("the deadline has passed")),
+        () = clock.overdue(OVERDUE) => Err(ToolError::new("the deadline has passed")),
+        never = receipt => never,
     }
 }
 

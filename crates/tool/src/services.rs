@@ -66,6 +66,11 @@ impl Service {
         }
     }
 
+    /// `<name>.<id>`: this replica among all services.
+    pub(crate) fn instance(&self) -> String {
+        format!("{}.{}", self.text("name"), self.text("id"))
+    }
+
     /// Subscribes to the nine subjects on which a service is asked.
     pub(crate) async fn subscribe(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
         let (name, id) = (self.text("name"), self.text("id"));

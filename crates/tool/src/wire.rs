@@ -31,6 +31,11 @@ pub mod header {
     pub const ERROR: &str = "Ailoop-Error";
     /// On a reply: it is not the last one.
     pub const PROGRESS: &str = "Ailoop-Progress";
+    /// On a reply that is not the last one: `<service name>.<service id>` of the replica that works on the call, so that its
+    /// loss is noticed at once.
+    pub const INSTANCE: &str = "Ailoop-Instance";
+    /// On an error: `unknown` where the tool cannot tell whether the call took effect.
+    pub const OUTCOME: &str = "Ailoop-Outcome";
     /// W3C trace context.
     pub const TRACEPARENT: &str = "traceparent";
 }

@@ -4,11 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bus::Depth;
-use contract::ErrorCode;
 use contract::command::{Answer, AnswerDecision, Because, Configure, Mode, SendUserMessage, Start};
 use contract::commit::{Phase, SessionSummary};
+use contract::event::GateKind;
 use contract::model::Content;
 use contract::tool::ToolSpec;
+use contract::{ErrorCode, Json};
 use futures::{Stream, stream};
 use proto::sessions_server::Sessions as Service;
 use serde_json::{Map, Value};
@@ -21,7 +22,7 @@ use crate::failure::Failure;
 use crate::guard::{Caller, Guard, Knock};
 use crate::params::{self, Given, List, Watch};
 use crate::queue::{ClientQueue, End, Item};
-use crate::sessions::Sessions;
+use crate::sessions::{Sessions, Waiting};
 use crate::watch::notice::Notice;
 
 /// The metadata key of the milliseconds after which the same may succeed.
@@ -153,6 +154,8 @@ impl Service for Door {
                 gate: params::parse(&given.gate)?,
                 arguments_sha256: given.arguments_sha256.clone(),
                 decision,
+                arguments: optional_json(&given.arguments_json)?,
+                content: given.content.clone(),
                 note: Some(given.note.clone()).filter(|note| !note.is_empty()),
             };
             let given = Given::new(&given.session_id, &given.command_id, !given.no_wait, body)?;
@@ -212,6 +215,37 @@ impl Service for Door {
             };
             let stats = sessions.stats(caller, &params::Stats { since }).await?;
             Ok(proto::StatsReply { json: json(&stats)? })
+        })
+        .await
+    }
+
+    async fn tool_result(
+        &self,
+        request: Request<proto::ToolResultRequest>,
+    ) -> Result<Response<proto::ToolResultReply>, Status> {
+        let given = request.get_ref();
+        self.call("tools.result", &given.session_id, &request, async |sessions, caller| {
+            let call =
+                params::Call { session_id: params::session_id(&given.session_id)?, call: params::parse(&given.call)? };
+            let whole = sessions.whole_result(caller, &call).await?;
+            Ok(proto::ToolResultReply { content: whole.content })
+        })
+        .await
+    }
+
+    async fn list_gates(
+        &self,
+        request: Request<proto::ListGatesRequest>,
+    ) -> Result<Response<proto::ListGatesReply>, Status> {
+        let given = request.get_ref();
+        self.call("gates.list", &given.session_id, &request, async |sessions, caller| {
+            let session_id = match given.session_id.as_str() {
+                "" => None,
+                text => Some(params::session_id(text)?),
+            };
+            let limit = usize::try_from(given.limit).unwrap_or(usize::MAX);
+            let gates = sessions.gates(caller, &params::Gates { session_id, limit }).await?;
+            Ok(proto::ListGatesReply { gates: gates.into_iter().map(gate).collect() })
         })
         .await
     }
@@ -342,7 +376,10 @@ fn grpc_code(code: &ErrorCode) -> Code {
             &[ErrorCode::BadRequest, ErrorCode::TooLarge, ErrorCode::EmptyMessage, ErrorCode::InvalidArguments],
             Code::InvalidArgument,
         ),
-        (&[ErrorCode::UnknownAgent, ErrorCode::UnknownModel, ErrorCode::UnknownSession], Code::NotFound),
+        (
+            &[ErrorCode::UnknownAgent, ErrorCode::UnknownCall, ErrorCode::UnknownModel, ErrorCode::UnknownSession],
+            Code::NotFound,
+        ),
         (
             &[ErrorCode::SessionEnded, ErrorCode::NotNow, ErrorCode::GateClosed, ErrorCode::StaleCommand],
             Code::FailedPrecondition,
@@ -408,6 +445,38 @@ fn info(summary: SessionSummary) -> proto::SessionInfo {
         cost_usd: summary.spent.cost_usd,
         stop_reason: summary.stop_reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
     }
+}
+
+fn gate(waiting: Waiting) -> proto::Gate {
+    let Waiting { session_id, agent, title, gate } = waiting;
+    let (kind, detail) = match gate.kind {
+        GateKind::Approval => ("approval", String::new()),
+        GateKind::Question => ("question", String::new()),
+        GateKind::Limit(limit) => ("limit", limit.as_str().to_owned()),
+        GateKind::Error(kind) => ("error", kind.code().as_str().to_owned()),
+    };
+    proto::Gate {
+        session_id: session_id.to_string(),
+        agent,
+        title,
+        gate: gate.gate.to_string(),
+        kind: kind.to_owned(),
+        detail,
+        tool: gate.tool.map(|tool| tool.to_string()).unwrap_or_default(),
+        arguments: gate.arguments,
+        shortened: gate.shortened,
+        arguments_sha256: gate.arguments_sha256,
+        expires: gate.expires.to_string(),
+    }
+}
+
+/// A field that holds JSON, or is empty.
+fn optional_json(text: &str) -> Result<Option<Json>, Failure> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |error| Failure::bad_request(format!("`arguments_json` is not JSON: {error}"));
+    Json::parse(text).map(Some).map_err(wrong)
 }
 
 fn tool(spec: ToolSpec) -> proto::ToolInfo {

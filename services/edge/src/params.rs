@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use contract::command::{Answer, Because, Configure, ContinuationOverride, SendUserMessage, Start};
 use contract::commit::Phase;
-use contract::limits::{ITERATIONS_MAX, MESSAGE_BYTES_MAX};
+use contract::limits::{ITERATIONS_MAX, MESSAGE_BYTES_MAX, TOOL_OUTPUT_BYTES_MAX};
 use contract::model::{Content, Message};
 use contract::subject::DeadKind;
-use contract::{CommandId, ErrorCode, SessionId, Timestamp};
+use contract::{CallId, CommandId, ErrorCode, SessionId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -138,6 +138,14 @@ impl Checked for Answer {
         if self.arguments_sha256.len() != 64 || !self.arguments_sha256.bytes().all(hex) {
             return Err(Failure::bad_request("`arguments_sha256` must be 64 hex digits, as in `gate.opened`"));
         }
+        match &self.content {
+            Some(content) if content.len() > TOOL_OUTPUT_BYTES_MAX => {
+                let bytes = content.len();
+                let message = format!("`content` has {bytes} bytes, at most {TOOL_OUTPUT_BYTES_MAX} are taken");
+                return Err(Failure::new(ErrorCode::TooLarge, message));
+            }
+            Some(_) | None => {}
+        }
         short(self.note.as_deref(), "note")
     }
 }
@@ -148,6 +156,33 @@ impl Checked for Answer {
 pub struct One {
     /// Which.
     pub session_id: SessionId,
+}
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    /// Of which session.
+    pub session_id: SessionId,
+    /// Which.
+    pub call: CallId,
+}
+
+/// What waits for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct Gates {
+    /// Only in this session.
+    pub session_id: Option<SessionId>,
+    /// At most this many; 100 where none or zero is given.
+    pub limit: usize,
+}
+
+impl Gates {
+    /// How many.
+    pub fn count(&self) -> usize {
+        List { limit: self.limit, phase: None }.count()
+    }
 }
 
 /// Which sessions.

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use bus::{Bus, Head, Read};
 use contract::Json;
-use contract::commit::{Commit, Phase, SessionSummary};
+use contract::commit::{Commit, OpenGate, Phase, SessionSummary};
 use contract::event::Event;
+use contract::streams::Objects;
 use contract::subject::SessionKey;
-use contract::tool::ToolSpec;
-use contract::{CommandId, ErrorCode, SessionId, Timestamp};
+use contract::tool::{ToolSpec, Whole};
+use contract::{CallId, CommandId, ErrorCode, SessionId, Timestamp};
 use serde::Serialize;
 use service::tasks::Tasks;
 use session::Session;
@@ -79,6 +80,38 @@ pub struct Replayed {
     pub differs: Vec<Difference>,
     /// The state, as a page's snapshot has it.
     pub state: Json,
+}
+
+/// What waits for a person, and in which session.
+#[derive(Debug, Clone, Serialize)]
+pub struct Waiting {
+    /// The session.
+    pub session_id: SessionId,
+    /// Its agent.
+    pub agent: String,
+    /// The beginning of its first message.
+    pub title: String,
+    /// What is asked.
+    #[serde(flatten)]
+    pub gate: OpenGate,
+}
+
+impl Waiting {
+    fn of(summary: &SessionSummary, gate: OpenGate) -> Self {
+        let SessionSummary { session_id, agent, title, .. } = summary;
+        Self { session_id: session_id.clone(), agent: agent.clone(), title: title.clone(), gate }
+    }
+}
+
+/// The whole of a result.
+#[derive(Debug, Clone, Serialize)]
+pub struct WholeResult {
+    /// The session.
+    pub session_id: SessionId,
+    /// The call.
+    pub call: CallId,
+    /// What the tool gave.
+    pub content: String,
 }
 
 /// A commit, in a line.
@@ -182,7 +215,49 @@ impl Sessions {
 
     /// The tool catalogue of the tenant.
     pub async fn tools(&self, caller: &Caller) -> Result<Vec<ToolSpec>, Failure> {
-        Ok(self.bus().tools(&caller.tenant).await?)
+        let mut tools = self.bus().tools(&caller.tenant).await?;
+        // Nobody but the loop performs these.
+        let own = [session::ask_user_spec(), session::delegate_spec()];
+        tools.retain(|tool| own.iter().all(|spec| spec.name != tool.name));
+        tools.extend(own);
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(tools)
+    }
+
+    /// What waits for a person, the most urgent first: of one session as its log has it, of all as the index has them,
+    /// with long arguments shortened.
+    pub async fn gates(&self, caller: &Caller, wanted: &params::Gates) -> Result<Vec<Waiting>, Failure> {
+        let mut waiting: Vec<Waiting> = match &wanted.session_id {
+            Some(session) => {
+                let session = self.fold(caller, session.clone()).await?;
+                let summary = session.summary();
+                session.gates().into_iter().map(|gate| Waiting::of(&summary, gate)).collect()
+            }
+            None => {
+                let summaries = self.bus().summaries(&caller.tenant).await?;
+                let of = |summary: &SessionSummary| {
+                    summary.gates.iter().map(|gate| Waiting::of(summary, gate.clone())).collect::<Vec<_>>()
+                };
+                summaries.iter().flat_map(of).collect()
+            }
+        };
+        waiting.sort_by(|a, b| (a.gate.expires, &a.session_id).cmp(&(b.gate.expires, &b.session_id)));
+        waiting.truncate(wanted.count());
+        Ok(waiting)
+    }
+
+    /// The whole result of a call of which the model read only parts.
+    pub async fn whole_result(&self, caller: &Caller, wanted: &params::Call) -> Result<WholeResult, Failure> {
+        let object = Whole::id(&caller.tenant, &wanted.session_id, &wanted.call);
+        let Some(found) = self.bus().transport().get_object(Objects::Results, &object).await? else {
+            let message = format!(
+                "of call {} of session {} nothing is kept: the model has read all of its result, or it is too old",
+                wanted.call, wanted.session_id
+            );
+            return Err(Failure::new(ErrorCode::UnknownCall, message));
+        };
+        let content = String::from_utf8_lossy(&found).into_owned();
+        Ok(WholeResult { session_id: wanted.session_id.clone(), call: wanted.call.clone(), content })
     }
 
     /// The session's head; that there is none is only believed of the leader.

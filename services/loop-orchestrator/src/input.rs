@@ -8,7 +8,7 @@ use contract::limits::RESUME_BYTES_MAX;
 use contract::model::{Message, ModelFailed, ModelFinished};
 use contract::streams::Objects;
 use contract::subject::{ControlSubject, SessionKey};
-use contract::tool::{DELEGATE, ToolResult, ToolSpec};
+use contract::tool::{ASK_USER, DELEGATE, ExtendToolCall, ToolResult, ToolSpec};
 use contract::{CommandId, ErrorCode, TenantId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -104,6 +104,11 @@ impl Sent {
                 let result: ToolResult = parse(&body)?;
                 sent.hint = Some(result.meta.slot);
                 SentBody::Ready(Body::ToolResult(result))
+            }
+            Verb::ExtendToolCall => {
+                let extension: ExtendToolCall = parse(&body)?;
+                sent.hint = Some(extension.meta.slot);
+                SentBody::Ready(Body::Extend(extension))
             }
             Verb::ModelFinished => {
                 let finished: Box<ModelFinished> = parse(&body)?;
@@ -231,11 +236,11 @@ async fn history(bus: &Bus, tenant: &TenantId, start: &Start) -> Result<Result<V
     Ok(Ok(messages))
 }
 
-/// Every tool of the tenant, with the one that the loop performs itself: nobody else serves it.
+/// Every tool of the tenant, with those that the loop performs itself: nobody else serves them.
 async fn tools(bus: &Bus, tenant: &TenantId) -> Result<Vec<ToolSpec>, BusError> {
     let mut tools = bus.tools(tenant).await?;
-    tools.retain(|tool| tool.name.as_str() != DELEGATE);
-    tools.push(session::delegate_spec());
+    tools.retain(|tool| ![DELEGATE, ASK_USER].contains(&tool.name.as_str()));
+    tools.extend([session::delegate_spec(), session::ask_user_spec()]);
     Ok(tools)
 }
 

@@ -1,13 +1,18 @@
 //! `agents.yaml`: its shape, and what makes it refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use contract::command::Features;
 use contract::compose::KnownAgent;
 use contract::ids::{AgentId, ToolName};
-use contract::settings::{AgentSettings, ToolFilter};
+use contract::limits::{APPROVAL_RULES_MAX, GATE_MAX};
+use contract::settings::{AgentSettings, ApprovalRule, OnExpiry, ToolFilter};
+use contract::tool::Approval;
+use reply::TextPattern;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 use service::config::ConfigError;
 use service::continuation::{self, ContinuationEntry, Layer};
@@ -28,8 +33,11 @@ struct AgentsFile {
     default_agent: Option<Spanned<String>>,
     /// Lists of tools by name, so that agents can share them.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, Vec<String>>")]
-    tool_sets: BTreeMap<String, Vec<Spanned<String>>>,
+    #[schemars(with = "BTreeMap<String, ToolSetShape>")]
+    tool_sets: BTreeMap<String, ToolSet>,
+    /// When a person is asked before a call, for every agent; an agent's own rules come first.
+    #[serde(default)]
+    approvals: Vec<ApprovalEntry>,
     /// By key, in lower case; the first word of a name is an alias.
     agents: BTreeMap<String, AgentEntry>,
 }
@@ -68,12 +76,136 @@ struct ToolsEntry {
     /// Names of `tool_sets`.
     #[schemars(with = "Vec<String>")]
     sets: Vec<Spanned<String>>,
-    /// Names of tools, or "*" for every tool of the tenant.
+    /// Names of tools; with `*` at its end one stands for all that begin so, and "*" for every tool of the tenant.
     #[schemars(with = "Vec<String>")]
     allow: Vec<Spanned<String>>,
     /// Names that are refused whatever else is said.
     #[schemars(with = "Vec<String>")]
     deny: Vec<Spanned<String>>,
+    /// When a person is asked before a call.
+    approvals: Vec<ApprovalEntry>,
+}
+
+/// A list of tools by name: just that, or with the other sets whose tools it has too.
+#[derive(Default)]
+struct ToolSet {
+    extends: Vec<Spanned<String>>,
+    tools: Vec<Spanned<String>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct ToolSetMore {
+    extends: Vec<Spanned<String>>,
+    tools: Vec<Spanned<String>>,
+}
+
+// By hand, since an untagged enum would forget where in the file its parts stand.
+impl<'de> Deserialize<'de> for ToolSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = ToolSet;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a list of tools, or `extends` and `tools`")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<ToolSet, A::Error> {
+                let tools = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+                Ok(ToolSet { extends: Vec::new(), tools })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ToolSet, A::Error> {
+                let ToolSetMore { extends, tools } = ToolSetMore::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(ToolSet { extends, tools })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// [`ToolSet`] for the schema.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "tool_set")]
+#[allow(dead_code, reason = "only its shape is used")]
+enum ToolSetShape {
+    /// Names of tools.
+    Tools(Vec<String>),
+    /// Other sets, and names of tools.
+    More {
+        /// Sets whose tools it has too.
+        #[serde(default)]
+        extends: Vec<String>,
+        /// Names of tools; with `*` at its end one stands for all that begin so.
+        #[serde(default)]
+        tools: Vec<String>,
+    },
+}
+
+/// Whether a person is asked before a call. The first rule that fits counts, else what the tool says itself.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "approval")]
+struct ApprovalEntry {
+    /// The tool; with `*` at its end all that begin so.
+    #[schemars(with = "String")]
+    tool: Spanned<String>,
+    /// JSON pointers into the arguments, such as /path or /command/0, and regular expressions for what stands there. All
+    /// must match; where nothing stands, none does.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    when: BTreeMap<String, Spanned<String>>,
+    /// What then.
+    ask: Ask,
+    /// Seconds that the question stays open; a day where nothing is said, and at most.
+    #[serde(default)]
+    #[schemars(with = "Option<u64>")]
+    expires: Option<Spanned<u64>>,
+    /// What counts when nobody answers in time.
+    #[serde(default)]
+    on_expiry: OnExpiry,
+}
+
+/// Whether a person is asked.
+#[derive(Deserialize, Clone, Copy, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "ask")]
+enum Ask {
+    /// Nobody is asked.
+    Never,
+    /// Each such call waits for a person.
+    Always,
+}
+
+impl ApprovalEntry {
+    fn check(&self, file: &TextFile) -> Result<ApprovalRule, ConfigError> {
+        check_tool(file, &self.tool)?;
+        for (at, pattern) in &self.when {
+            if !at.is_empty() && !at.starts_with('/') {
+                let message = format!("{at:?} is no JSON pointer: write /{at}");
+                return Err(refuse(file, pattern, message));
+            }
+            TextPattern::compile(&pattern.value).map_err(|error| refuse(file, pattern, error))?;
+        }
+        if let Some(expires) =
+            self.expires.as_ref().filter(|expires| !(1..=GATE_MAX.as_secs()).contains(&expires.value))
+        {
+            let message = format!("expires must be 1 to {} seconds, got {}", GATE_MAX.as_secs(), expires.value);
+            return Err(refuse(file, expires, message));
+        }
+        Ok(ApprovalRule {
+            tool: self.tool.value.clone(),
+            when: self.when.iter().map(|(at, pattern)| (at.clone(), pattern.value.clone())).collect(),
+            ask: match self.ask {
+                Ask::Never => Approval::Never,
+                Ask::Always => Approval::Always,
+            },
+            expires: self.expires.as_ref().map(|expires| expires.value),
+            on_expiry: self.on_expiry,
+        })
+    }
 }
 
 /// [`Features`] for the schema, since the contract knows nothing of schemas; a test holds their fields together.
@@ -106,6 +238,8 @@ pub struct Agent {
     pub model: Option<String>,
     /// What it may use.
     pub tools: ToolFilter,
+    /// When a person is asked before a call.
+    pub approvals: Vec<ApprovalRule>,
     /// What it switches on and off.
     pub features: Features,
     /// How it goes on, where it says so itself.
@@ -120,6 +254,7 @@ impl Agent {
             name: self.name.clone(),
             continuation: continuation::resolve(model, &self.continuation),
             tools: self.tools.clone(),
+            approvals: self.approvals.clone(),
         }
     }
 }
@@ -138,9 +273,9 @@ pub struct Agents {
 pub fn parse(file: &TextFile) -> Result<Agents, ConfigError> {
     let read: AgentsFile = yaml::parse(file)?;
     let mut checked = Agents { by_id: BTreeMap::new(), aliases: BTreeMap::new(), default: None, warnings: Vec::new() };
-    for tool in read.tool_sets.values().flatten() {
-        check_tool(file, tool)?;
-    }
+    let sets = Sets(&read.tool_sets);
+    sets.check(file)?;
+    let approvals = &read.approvals;
     for (key, entry) in read.agents {
         let id = AgentId::new(&key).map_err(|error| refuse(file, &entry.name, error))?;
         let first = entry.name.value.split_whitespace().next().unwrap_or_default().to_lowercase();
@@ -155,7 +290,7 @@ pub fn parse(file: &TextFile) -> Result<Agents, ConfigError> {
                 return Err(refuse(file, &entry.name, format!("{name} stands for {other} and for {id}")));
             }
         }
-        let agent = checked.agent(file, &read.tool_sets, id.clone(), entry)?;
+        let agent = checked.agent(file, &sets, approvals, id.clone(), entry)?;
         checked.by_id.insert(id, agent);
     }
     if let Some(name) = read.default_agent {
@@ -201,7 +336,8 @@ impl Agents {
     fn agent(
         &mut self,
         file: &TextFile,
-        sets: &BTreeMap<String, Vec<Spanned<String>>>,
+        sets: &Sets<'_>,
+        approvals: &[ApprovalEntry],
         id: AgentId,
         entry: AgentEntry,
     ) -> Result<Agent, ConfigError> {
@@ -213,6 +349,7 @@ impl Agents {
             name: entry.name.value,
             prompt,
             model: entry.model.filter(|model| model != "default"),
+            approvals: rules(file, &entry.tools.approvals, approvals)?,
             tools: filter(file, sets, entry.tools)?,
             features: entry.features,
             continuation: entry.continuation_config.check(file, &mut self.warnings)?,
@@ -224,19 +361,65 @@ impl Agents {
     }
 }
 
-fn filter(
-    file: &TextFile,
-    sets: &BTreeMap<String, Vec<Spanned<String>>>,
-    entry: ToolsEntry,
-) -> Result<ToolFilter, ConfigError> {
+/// The agent's rules, then those for every agent.
+fn rules(file: &TextFile, own: &[ApprovalEntry], all: &[ApprovalEntry]) -> Result<Vec<ApprovalRule>, ConfigError> {
+    let entries: Vec<&ApprovalEntry> = own.iter().chain(all).collect();
+    if let Some(entry) = entries.get(APPROVAL_RULES_MAX) {
+        return Err(refuse(file, &entry.tool, format!("at most {APPROVAL_RULES_MAX} approvals for one agent")));
+    }
+    entries.into_iter().map(|entry| entry.check(file)).collect()
+}
+
+/// The file's tool sets.
+struct Sets<'a>(&'a BTreeMap<String, ToolSet>);
+
+impl Sets<'_> {
+    fn check(&self, file: &TextFile) -> Result<(), ConfigError> {
+        for (name, set) in self.0 {
+            for tool in &set.tools {
+                check_tool(file, tool)?;
+            }
+            for other in &set.extends {
+                self.find(file, other)?;
+                if self.reaches(other, name, &mut BTreeSet::new()) {
+                    return Err(refuse(file, other, format!("tool set {name} would extend itself by {}", other.value)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, file: &TextFile, name: &Spanned<String>) -> Result<&ToolSet, ConfigError> {
+        self.0.get(&name.value).ok_or_else(|| {
+            let known: Vec<&str> = self.0.keys().map(String::as_str).collect();
+            refuse(file, name, format!("there is no tool set {:?}; there are {}", name.value, known.join(", ")))
+        })
+    }
+
+    fn reaches<'b>(&'b self, from: &'b Spanned<String>, to: &str, seen: &mut BTreeSet<&'b str>) -> bool {
+        from.value == to
+            || seen.insert(&from.value)
+                && self
+                    .0
+                    .get(&from.value)
+                    .is_some_and(|set| set.extends.iter().any(|other| self.reaches(other, to, seen)))
+    }
+
+    /// Its tools, and those of the sets that it extends; they were checked, so there is no circle.
+    fn tools(&self, file: &TextFile, name: &Spanned<String>) -> Result<Vec<String>, ConfigError> {
+        let set = self.find(file, name)?;
+        let mut tools: Vec<String> = set.tools.iter().map(|tool| tool.value.clone()).collect();
+        for other in &set.extends {
+            tools.extend(self.tools(file, other)?);
+        }
+        Ok(tools)
+    }
+}
+
+fn filter(file: &TextFile, sets: &Sets<'_>, entry: ToolsEntry) -> Result<ToolFilter, ConfigError> {
     let mut filter = ToolFilter::default();
     for set in entry.sets {
-        let Some(tools) = sets.get(&set.value) else {
-            let known: Vec<&str> = sets.keys().map(String::as_str).collect();
-            let message = format!("there is no tool set {:?}; there are {}", set.value, known.join(", "));
-            return Err(refuse(file, &set, message));
-        };
-        filter.allow.extend(tools.iter().map(|tool| tool.value.clone()));
+        filter.allow.extend(sets.tools(file, &set)?);
     }
     for (list, into) in [(entry.allow, &mut filter.allow), (entry.deny, &mut filter.deny)] {
         for tool in list {
@@ -250,10 +433,11 @@ fn filter(
 }
 
 fn check_tool(file: &TextFile, tool: &Spanned<String>) -> Result<(), ConfigError> {
-    if tool.value == "*" {
+    let name = tool.value.strip_suffix('*').unwrap_or(&tool.value);
+    if name.is_empty() && tool.value == "*" {
         return Ok(());
     }
-    ToolName::new(&tool.value).map(|_| ()).map_err(|error| refuse(file, tool, error))
+    ToolName::new(name).map(|_| ()).map_err(|error| refuse(file, tool, error))
 }
 
 /// The name of a prompt without `.md`; none where it could lead out of its directory.

@@ -20,7 +20,7 @@ use call::{Calls, Cancels};
 use schema::Schemas;
 use serve::Served;
 use serve::mail::PostOffice;
-pub use serve::{FilesConfig, Login, MailConfig, ServeConfig, ServeError, mail};
+pub use serve::{FilesConfig, Login, MailConfig, ResultsConfig, ServeConfig, ServeError, mail};
 pub use service::clock::{Clock, SystemClock};
 use trouble::Trouble;
 
@@ -62,7 +62,7 @@ impl Executor {
     /// As [`Executor::start`], with a clock of the caller's.
     pub async fn with_clock(config: Config, bus: Bus, clock: Arc<dyn Clock>) -> Result<Self, ServeError> {
         let office = PostOffice::new(bus.clone(), config.serve.tenant.clone(), clock.clone());
-        let served = Served::start(&config.serve, &config.nats, office).await?;
+        let served = Served::start(&config.serve, &config.nats, &bus, office).await?;
         let (tasks, readiness) = (Tasks::new(), Readiness::new("executor"));
         let (cancels, schemas, trouble) = (Cancels::default(), Schemas::default(), Trouble::default());
         let (known, ending, ready) = (schemas.clone(), tasks.token(), readiness.clone());

@@ -25,6 +25,11 @@ impl Trouble {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// By when a client that is away since `since` would be back, if it lost its connection with this process.
+    pub(crate) fn reconnected_by(&self, since: Instant) -> Instant {
+        self.last().map_or(since, |last| last + BACK_WITHIN)
+    }
+
     /// Until when a tool of the catalogue that nobody serves since `missed` is waited for.
     pub(crate) fn back_until(&self, missed: Instant) -> Instant {
         let calm = missed + BACK_WITHIN_CALM;

@@ -57,6 +57,7 @@ impl Talk {
                 name: "E".to_owned(),
                 continuation,
                 tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+                approvals: Vec::new(),
             },
             model: ModelSettings { multi_tool: true, max_parallel_tools: 4, ..ModelSettings::default() },
         };
@@ -113,6 +114,7 @@ impl Talk {
         let open = self.session.open_calls();
         let call = open.first().and_then(|call| call.strip_suffix(".1")).context("no call is open")?;
         let result = ToolResult {
+            whole: None,
             used: None,
             meta: ResultMeta { v: 1, slot: 0, call: CallId::new(call)?, attempt: 1 },
             outcome: Outcome::Ok,

@@ -104,6 +104,7 @@ impl Children {
 fn result(call: &CallId, slot: u64, outcome: Outcome, cost: Option<u64>) -> ToolResult {
     let spent = Spent { usage: Usage { input: 2, ..Usage::default() }, cost_usd: cost.unwrap_or(0) as f64 / 1e6 };
     ToolResult {
+        whole: None,
         meta: ResultMeta { v: 1, slot, call: call.clone(), attempt: 1 },
         outcome,
         content: "{\"status\":\"completed\"}".to_owned(),

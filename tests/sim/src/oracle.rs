@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::Json;
-use contract::command::{AnswerDecision, Verb};
+use contract::command::{Answer, AnswerDecision, Verb};
 use contract::event::{Event, GateKind, InputRef, StopReason};
-use contract::tool::Outcome;
+use contract::tool::{ASK_USER, Outcome, ToolItem};
 use serde_json::Value;
 
 /// What the oracle knows of a session.
@@ -26,6 +26,10 @@ pub struct Oracle {
     attempts: BTreeMap<String, u32>,
     finished: BTreeSet<String>,
     gates: BTreeSet<String>,
+    /// What each call may run with: what the model asked for, or what a person made of it.
+    arguments: BTreeMap<String, Json>,
+    /// Answers to gates by their input: what they change the arguments to.
+    answers: BTreeMap<String, Option<Json>>,
     open_tools: BTreeSet<String>,
     /// Calls that children perform, and what those were told last.
     children: BTreeMap<String, Option<Verb>>,
@@ -243,6 +247,7 @@ impl Oracle {
                 let call = identified.call.to_string();
                 ensure!(self.in_reply(&call), "{call} is in no reply");
                 ensure!(self.identified.insert(call.clone()), "{call} was identified twice");
+                self.arguments.insert(call, identified.arguments.clone());
             }
             Event::ToolCallOpened(opened) => {
                 let call = opened.call.to_string();
@@ -255,6 +260,10 @@ impl Oracle {
                     self.children.insert(call.clone(), None);
                 }
                 self.open_tools.insert(call);
+            }
+            Event::ToolCallExtended(extended) => {
+                let call = extended.call.to_string();
+                ensure!(self.open_tools.contains(&call), "{call} got more time and does not run");
             }
             Event::ToolCallResult(result) => {
                 let call = result.call.to_string();
@@ -316,6 +325,11 @@ impl Oracle {
             }
             Event::GateClosed(gate) => {
                 ensure!(self.gates.remove(gate.gate.as_str()), "a gate closed that was not open");
+                let changed = self.answers.get(&self.input).cloned().flatten();
+                ensure!(gate.arguments == changed, "the arguments of {} are not what a person made of them", gate.gate);
+                if let Some(changed) = changed {
+                    self.arguments.insert(gate.gate.to_string(), changed);
+                }
                 if let Some(turn) = &mut self.turn
                     && std::mem::take(&mut turn.failed)
                 {
@@ -325,11 +339,27 @@ impl Oracle {
                 {
                     match gate.decision {
                         AnswerDecision::Approve => turn.granted += u32::from(limit == StopReason::MaxIterations),
-                        AnswerDecision::Deny => turn.denied = true,
+                        AnswerDecision::Deny | AnswerDecision::Answer => turn.denied = true,
                     }
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A person answers a gate by this input.
+    pub fn answers(&mut self, input: String, answer: &Answer) {
+        self.answers.insert(input, answer.arguments.clone());
+    }
+
+    /// What goes to the executors is what was approved, and nothing that only a person can answer.
+    pub fn may_run(&self, item: &ToolItem) -> Result<(), String> {
+        let call = item.meta.call.as_str();
+        ensure!(item.tool.as_str() != ASK_USER, "{call} is a question, and goes to the executors");
+        ensure!(
+            self.arguments.get(call) == Some(&item.arguments),
+            "{call} runs with other arguments than were approved"
+        );
         Ok(())
     }
 

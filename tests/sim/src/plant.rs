@@ -47,6 +47,8 @@ pub enum Bug {
     PruneTooMuch,
     /// A fallback takes over again and again.
     FallBackForever,
+    /// A call runs as the model asked for it, although a person changed its arguments.
+    ForgetChange,
 }
 
 impl Bug {
@@ -72,6 +74,7 @@ impl Bug {
         Self::ForgetChildCost,
         Self::PruneTooMuch,
         Self::FallBackForever,
+        Self::ForgetChange,
     ];
 
     /// Spoils what was decided, for bugs that lie in the decision.
@@ -124,6 +127,13 @@ impl Bug {
                 for event in events {
                     if let Event::ModelFellBack(fallen) = event {
                         fallen.number = 1;
+                    }
+                }
+            }
+            Self::ForgetChange => {
+                for event in events {
+                    if let Event::GateClosed(closed) = event {
+                        closed.arguments = None;
                     }
                 }
             }

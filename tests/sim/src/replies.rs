@@ -4,8 +4,8 @@ use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, Res
 
 use crate::rng::Rng;
 
-/// The tools of the world: pure, idempotent, at most once, and one that asks a person first.
-pub const TOOLS: &[&str] = &["look", "put", "pay", "launch", "delegate"];
+/// The tools of the world: pure, idempotent, at most once, one that asks a person first, and the loop's own.
+pub const TOOLS: &[&str] = &["look", "put", "pay", "launch", "delegate", "ask_user"];
 
 /// A model's answer.
 #[derive(Debug, Clone)]
@@ -70,6 +70,8 @@ fn calls(rng: &mut Rng, reply: &mut ModelFinished) {
         let arguments = match rng.below(20) {
             0..17 if name == "delegate" => r#"{"agent":"p","task":"plan it"}"#,
             17..19 if name == "delegate" => r#"{"agent":"e","task":"go round in circles"}"#,
+            0..10 if name == "ask_user" => r#"{"question":"why?"}"#,
+            10..17 if name == "ask_user" => r#"{"question":"why?","default":"because"}"#,
             0 => "{\"a\":",
             1 => "[1]",
             2 => "",

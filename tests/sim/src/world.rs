@@ -9,14 +9,14 @@ use contract::command::{
 };
 use contract::commit::Phase;
 use contract::compose::Composed;
-use contract::event::{Event, GateKind, InputKind, InputRef};
+use contract::event::{Event, GateKind, GateOpened, InputKind, InputRef};
 use contract::ids::CallAttempt;
 use contract::model::{Content, FinishReason, ModelItem, ResultMeta};
 use contract::settings::{
     AgentSettings, ContinuationSettings, Limits, ModelSettings, OnError, OnLimit, Prune, ToolFilter,
 };
 use contract::subject::SessionKey;
-use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
+use contract::tool::{Approval, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CallId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
 use session::{Body, ConfigureInput, Effect, Input, Session, StartInput};
 
@@ -128,14 +128,43 @@ pub fn live(seed: u64, bug: Bug) -> Result<Figures, String> {
 #[derive(Debug, Clone)]
 enum Action {
     Deliver(usize),
-    StartModel { call: CallAttempt, slot: u64, delivery: u32 },
-    EndModel { call: CallAttempt, slot: u64 },
-    StartTool { call: CallAttempt, slot: u64, delivery: u32 },
-    EndTool { call: CallAttempt, slot: u64, outcome: Outcome },
+    StartModel {
+        call: CallAttempt,
+        slot: u64,
+        delivery: u32,
+    },
+    EndModel {
+        call: CallAttempt,
+        slot: u64,
+    },
+    StartTool {
+        call: CallAttempt,
+        slot: u64,
+        delivery: u32,
+    },
+    /// A tool shows progress.
+    Progress {
+        call: CallAttempt,
+        slot: u64,
+    },
+    EndTool {
+        call: CallAttempt,
+        slot: u64,
+        outcome: Outcome,
+    },
     Timer(u64),
-    StartChild { call: CallId, slot: u64 },
-    TellChild { call: CallId, number: u64, verb: Verb },
-    EndChild { call: CallId },
+    StartChild {
+        call: CallId,
+        slot: u64,
+    },
+    TellChild {
+        call: CallId,
+        number: u64,
+        verb: Verb,
+    },
+    EndChild {
+        call: CallId,
+    },
 }
 
 struct World {
@@ -275,8 +304,8 @@ impl World {
                 86..89 => (Verb::Configure, self.configure()),
                 89..92 => (Verb::ClearHistory, Body::Clear(because)),
                 92..95 => (Verb::Start, self.start(true)),
-                95..98 => (Verb::Answer, self.answer("c1-1-1", b"{\"a\":1}")),
-                _ => (Verb::Answer, self.answer("limit-1-1", b"max_iterations")),
+                95..98 => (Verb::Answer, self.blind_answer("c1-1-1", b"{\"a\":1}")),
+                _ => (Verb::Answer, self.blind_answer("limit-1-1", b"max_iterations")),
             };
             self.command(verb, body, time);
         }
@@ -333,6 +362,7 @@ impl World {
                 name: "E".to_owned(),
                 continuation,
                 tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+                approvals: Vec::new(),
             },
             model: ModelSettings {
                 id: "sim".to_owned(),
@@ -346,11 +376,31 @@ impl World {
         Body::Start(Box::new(StartInput { start, history: Vec::new(), composed: Ok(Box::new(composed)) }))
     }
 
-    fn answer(&mut self, gate: &str, asked: &[u8]) -> Body {
+    /// An answer to a gate that may not be there.
+    fn blind_answer(&mut self, gate: &str, asked: &[u8]) -> Body {
         let decision = *self.rng.pick(&[AnswerDecision::Approve, AnswerDecision::Deny]);
         let arguments_sha256 = contract::tool::sha256_hex(asked);
         let gate = contract::CallId::new(gate).unwrap_or_else(|_| unreachable!("a valid id"));
-        Body::Answer(Answer { gate, arguments_sha256, decision, note: None })
+        Body::Answer(Answer::new(gate, arguments_sha256, decision))
+    }
+
+    /// What a person says to a gate; now and then something that does not fit it.
+    fn answer(&mut self, gate: &GateOpened) -> Answer {
+        use AnswerDecision::{Answer as Says, Approve, Deny};
+        let decision = match gate.kind {
+            GateKind::Question => *self.rng.pick(&[Says, Says, Says, Deny, Approve]),
+            GateKind::Approval => *self.rng.pick(&[Approve, Approve, Approve, Deny, Deny, Says]),
+            GateKind::Limit(_) | GateKind::Error(_) => *self.rng.pick(&[Approve, Deny]),
+        };
+        let sha256 = if self.rng.chance(3) { "0".repeat(64) } else { gate.arguments_sha256.clone() };
+        let mut answer = Answer::new(gate.gate.clone(), sha256, decision);
+        if decision == Says {
+            answer.content = Some("because".to_owned());
+        }
+        if decision == Approve && gate.kind == GateKind::Approval && self.rng.chance(30) {
+            answer.arguments = Json::parse(r#"{"a":2}"#).ok();
+        }
+        answer
     }
 
     fn command(&mut self, verb: Verb, body: Body, delay: u64) {
@@ -400,6 +450,17 @@ impl World {
             }
             Action::EndTool { call, slot, outcome } => {
                 self.end_tool(&call, slot, outcome);
+                Ok(())
+            }
+            Action::Progress { call, slot } => {
+                if self.running.contains(&call.to_string()) {
+                    let meta = ResultMeta { v: 1, slot, call: call.call, attempt: call.attempt };
+                    let deadline = Timestamp::from_millis(self.now + self.rng.below(300_000));
+                    let id = format!("x{}", self.inputs.len());
+                    let body = Body::Extend(ExtendToolCall { meta, deadline });
+                    let index = self.input(InputKind::Control(Verb::ExtendToolCall), &id, None, body);
+                    self.report(index);
+                }
                 Ok(())
             }
             Action::StartChild { call, slot } => {
@@ -532,15 +593,12 @@ impl World {
                 self.asked.insert(turn.turn, turn.messages.clone());
             }
             if let Event::GateOpened(gate) = event {
-                let asked = match gate.kind {
-                    GateKind::Approval => "{\"a\":1}".to_owned(),
-                    GateKind::Limit(limit) => limit.as_str().to_owned(),
-                    GateKind::Error(kind) => kind.code().to_string(),
-                };
-                let answer = self.answer(gate.gate.as_str(), asked.as_bytes());
-                let delay = self.rng.below(20_000);
-                if self.rng.chance(80) {
-                    self.command(Verb::Answer, answer, delay);
+                // Nobody, one person, or two at the same time.
+                for _ in 0..*self.rng.pick(&[0, 1, 1, 1, 2]) {
+                    let answer = self.answer(gate);
+                    let delay = self.rng.below(20_000);
+                    self.oracle.answers(format!("u{}", self.inputs.len()), &answer);
+                    self.command(Verb::Answer, Body::Answer(answer), delay);
                 }
             }
         }
@@ -578,6 +636,7 @@ impl World {
                 }
                 Effect::CallTool(call) => {
                     let Some(item) = self.replicas[replica].tool_item(call) else { continue };
+                    self.oracle.may_run(&item)?;
                     if self.stored_items.insert(call.to_string()) {
                         let (delay, slot) = (self.rng.below(50), item.meta.slot);
                         self.at(delay, Action::StartTool { call: call.clone(), slot, delivery: 1 });
@@ -673,7 +732,12 @@ impl World {
         }
         match effect {
             None => self.at(delay, Action::EndModel { call, slot }),
-            Some(_) => self.at(delay, Action::EndTool { call, slot, outcome }),
+            Some(_) => {
+                if self.rng.chance(20) {
+                    self.at(delay / 2, Action::Progress { call: call.clone(), slot });
+                }
+                self.at(delay, Action::EndTool { call, slot, outcome });
+            }
         }
         Ok(())
     }
@@ -724,7 +788,7 @@ impl World {
         let meta = ResultMeta { v: 1, slot, call: call.call.clone(), attempt: call.attempt };
         let content =
             if self.rng.chance(15) { format!("{{\"text\":\"{}\"}}", "x".repeat(4_000)) } else { "{}".to_owned() };
-        let result = ToolResult { used: None, meta, outcome, content, code: None, duration_ms: 3 };
+        let result = ToolResult { whole: None, used: None, meta, outcome, content, code: None, duration_ms: 3 };
         let id = format!("{}-{}", call.call, call.attempt);
         let index = self.input(InputKind::Control(Verb::ProvideToolResult), &id, None, Body::ToolResult(result));
         self.report(index);
@@ -821,6 +885,9 @@ impl World {
 fn spec(name: &str) -> ToolSpec {
     if name == contract::tool::DELEGATE {
         return session::delegate_spec();
+    }
+    if name == contract::tool::ASK_USER {
+        return session::ask_user_spec();
     }
     let (effect, approval) = match name {
         "look" => (EffectClass::Pure, Approval::Never),

@@ -1,11 +1,11 @@
-//! `ailoop send`, `pause`, `resume`, `stop`, `fork` and `answer`.
+//! `ailoop send`, `pause`, `resume`, `stop` and `fork`.
 
 use contract::ErrorCode;
-use proto::{AnswerRequest, CommandReply, ConfigureRequest, ControlRequest, SendRequest, StartRequest};
+use proto::{CommandReply, ConfigureRequest, ControlRequest, SendRequest, StartRequest};
 
 use serde_json::{Map, Value, json};
 
-use crate::args::{AnswerArgs, ConfigureArgs, ControlArgs, ForkArgs, SendArgs, SwitchArg};
+use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs, SwitchArg};
 use crate::client::{self, bounded, command_id};
 use crate::failure::{Exit, Failure};
 use crate::prompt;
@@ -43,24 +43,6 @@ pub(super) async fn send(args: &SendArgs, terminal: &Terminal) -> Result<Exit, F
     let request = bounded(SendRequest { session_id, command_id: command_id(), text, mode, no_wait: false });
     let reply = client.sessions().send(request).await.map_err(|status| client.failure(&status))?;
     tell(terminal, &args.session, "taken in", reply.get_ref());
-    Ok(Exit::Done)
-}
-
-pub(super) async fn answer(args: &AnswerArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let session_id = client::session_id(&args.session)?;
-    let gate = client::call_id(&args.gate)?;
-    let client = super::connect(&args.target).await?;
-    let request = bounded(AnswerRequest {
-        session_id,
-        command_id: command_id(),
-        gate,
-        arguments_sha256: args.arguments.clone(),
-        decision: args.decision.as_str().to_owned(),
-        note: args.note.clone(),
-        no_wait: false,
-    });
-    let reply = client.sessions().answer(request).await.map_err(|status| client.failure(&status))?;
-    tell(terminal, &args.session, "answered", reply.get_ref());
     Ok(Exit::Done)
 }
 
@@ -128,7 +110,7 @@ pub(super) async fn configure(args: &ConfigureArgs, terminal: &Terminal) -> Resu
 }
 
 /// A command that is only stored will be handled; that it was is not yet known.
-fn tell(terminal: &Terminal, session: &str, done: &str, reply: &CommandReply) {
+pub(super) fn tell(terminal: &Terminal, session: &str, done: &str, reply: &CommandReply) {
     if reply.done {
         terminal.note(Style::Good, &format!("session {session}: {done}"));
     } else {

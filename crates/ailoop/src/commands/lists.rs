@@ -108,12 +108,12 @@ fn tool_json(tool: &ToolInfo) -> Value {
     })
 }
 
-fn lines(values: impl Iterator<Item = Value>) -> String {
+pub(super) fn lines(values: impl Iterator<Item = Value>) -> String {
     values.flat_map(|value| [value.to_string(), "\n".to_owned()]).collect()
 }
 
 /// The first line of a text, cut with an ellipsis.
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     if line.chars().count() <= TEXT_MAX {
         return line.to_owned();

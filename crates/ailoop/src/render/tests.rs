@@ -110,11 +110,25 @@ fn an_error_says_what_where_and_what_to_do() {
 
 #[test]
 fn a_gate_tells_how_to_answer() {
-    let gate = r#"{"gate":"c1-1-1","kind":"approval","arguments_sha256":"ab","expires":"2024-01-15T10:30:45.123Z"}"#;
+    let gate = r#"{"gate":"c1-1-1","kind":"approval","arguments_sha256":"ab","expires":"2024-01-15T10:30:45.123Z",
+        "tool":"rm","arguments":{"path":"x\\ny"}}"#;
     check(
         false,
         &[heard("gate.opened", 0, gate)],
-        "[  call c1-1-1 waits for approval until 2024-01-15T10:30:45.123Z; to answer:\n    \
-         ailoop answer s c1-1-1 approve --arguments ab]\n",
+        "[  tool rm {\"path\":\"x\\ny\"} waits for approval until 2024-01-15T10:30:45.123Z; to answer:\n    \
+         ailoop approvals approve|deny s c1-1-1]\n",
     );
+    let gate = r#"{"gate":"c1-1-2","kind":"question","arguments_sha256":"ab","expires":"2024-01-15T10:30:45.123Z",
+        "tool":"ask_user","arguments":{"question":"Why?"}}"#;
+    check(
+        false,
+        &[heard("gate.opened", 0, gate)],
+        "[  the model asks: {\"question\":\"Why?\"}\n    ailoop approvals answer s c1-1-2 --text \"…\"]\n",
+    );
+}
+
+#[test]
+fn progress_is_one_line() {
+    let progress = r#"{"call":"c1-1-1","tool":"scan","text":"half\nway"}"#;
+    check(false, &[heard("tool_call.progress", 0, progress)], "[  tool scan  … half]\n");
 }

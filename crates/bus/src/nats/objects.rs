@@ -24,6 +24,7 @@ pub(super) struct Stores {
     work: OnceCell<ObjectStore>,
     blobs: OnceCell<ObjectStore>,
     archive: OnceCell<ObjectStore>,
+    results: OnceCell<ObjectStore>,
 }
 
 impl std::fmt::Debug for Stores {
@@ -102,6 +103,7 @@ impl Stores {
             Objects::Work => &self.work,
             Objects::Blobs => &self.blobs,
             Objects::Archive => &self.archive,
+            Objects::Results => &self.results,
         };
         let open = || js.get_object_store(of.name());
         cell.get_or_try_init(open).await.map_err(|e| BusError::Unavailable(format!("store {}: {e}", of.name())))

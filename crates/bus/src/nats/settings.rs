@@ -63,7 +63,7 @@ fn bucket_settings(bucket: Bucket) -> Settings {
 fn object_settings(store: Objects, kept: Duration) -> Settings {
     let max_age = match store {
         Objects::Archive => Some(kept.saturating_add(limits::RETENTION_MARGIN)),
-        Objects::Work | Objects::Blobs => store.max_age(),
+        Objects::Work | Objects::Blobs | Objects::Results => store.max_age(),
     };
     settings(json!({
         "subjects": [format!("$O.{}.C.>", store.name()), format!("$O.{}.M.>", store.name())],

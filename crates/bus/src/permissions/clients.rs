@@ -36,6 +36,12 @@ const KINDS: &[Kind] = &[
         timeout: TOOL_TIMEOUT_DEFAULT,
     },
     Kind {
+        user: "results",
+        about: "Serves `read_result` of the tool-executor, which keeps the results itself.",
+        tools: &["read_result"],
+        timeout: TOOL_TIMEOUT_DEFAULT,
+    },
+    Kind {
         user: "word_count",
         about: "Serves examples/tools/python/word_count.py: the pattern for a tool of yours.",
         tools: &["word_count"],

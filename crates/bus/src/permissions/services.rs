@@ -18,6 +18,9 @@ const ONCE: Answers = Answers { max: 1, within: Duration::from_mins(1) };
 /// What a gateway tells viewers while a reply comes; every other topic is told by the loop, after a commit.
 const STREAMED: [Topic; 2] = [Topic::AiChunkReceived, Topic::ToolCallPartial];
 
+/// What comes from executors.
+const PROGRESS: Topic = Topic::ToolCallProgress;
+
 /// What one session says to another.
 const CHILDREN: [Verb; 5] = [Verb::Start, Verb::Pause, Verb::Resume, Verb::Stop, Verb::ProvideToolResult];
 
@@ -49,7 +52,10 @@ pub(super) fn services() -> [User; 5] {
 }
 
 fn orchestrator() -> User {
-    let told = Topic::ALL.iter().filter(|topic| !STREAMED.contains(topic)).map(|topic| every::event(*topic));
+    let told = Topic::ALL
+        .iter()
+        .filter(|topic| !STREAMED.contains(topic) && **topic != PROGRESS)
+        .map(|topic| every::event(*topic));
     Lists::default()
         // Inputs and timers come in.
         .publish(take(Queue::Drive))
@@ -97,8 +103,14 @@ fn gateway() -> User {
 
 fn executor() -> User {
     worker(Queue::Tool)
-        .publish([text(&every::control(Verb::ProvideToolResult))])
+        .publish([Verb::ProvideToolResult, Verb::ExtendToolCall].map(|verb| text(&every::control(verb))))
+        // Results of which the model reads only parts, and signs of progress.
+        .publish(objects_get(Objects::Results))
+        .publish(objects_put(Objects::Results))
+        .publish([text(&every::event(PROGRESS))])
         .publish([every::tool(), every::tool_cancel(), subject::services_info()].map(|subject| text(&subject)))
+        // Whether a replica that works on a call still lives.
+        .publish([text(&every::service_ping())])
         .publish([keys_list(Bucket::Tools), keys_put(Bucket::Tools)])
         .publish([keys_get(Bucket::Claims), keys_put(Bucket::Claims)])
         // Mailboxes: only this user writes and reads them. Nothing is purged: marks take the place of mails.
@@ -136,6 +148,7 @@ fn edge() -> User {
         .publish(objects_get(Objects::Blobs))
         .publish([read_any(Stream::Archive), read_leader(Stream::Archive)])
         .publish(objects_get(Objects::Archive))
+        .publish(objects_get(Objects::Results))
         // Dead letters: operators look at them, throw them away, and have commands sent again.
         .publish([read_any(Stream::Dead), read_leader(Stream::Dead), purge(Stream::Dead)])
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])

@@ -64,6 +64,11 @@ pub fn tool() -> Subject {
     Subject("ai_tool.*.*".to_owned())
 }
 
+/// The question to every replica of a service whether it is there.
+pub fn service_ping() -> Subject {
+    Subject("$SRV.PING.*.*".to_owned())
+}
+
 /// The cancels of every tool.
 pub fn tool_cancel() -> Subject {
     Subject("ai_tool_cancel.*.*".to_owned())

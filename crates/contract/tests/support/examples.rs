@@ -229,11 +229,13 @@ fn tool_item() -> ToolItem {
         arguments: Json::of(&json!({"path": "."})),
         effect: EffectClass::Pure,
         max_output: 65_536,
+        timeout_ms: 30_000,
     }
 }
 
 fn tool_result() -> ToolResult {
     ToolResult {
+        whole: None,
         used: None,
         meta: result_meta(CallId::tool(1, 1, 1)),
         outcome: Outcome::Ok,

@@ -1,6 +1,7 @@
 //! From an input to events. Handlers say what happened; [`Draft::advance`] then opens whatever may be opened.
 
 mod advance;
+mod ask;
 mod child;
 mod configure;
 mod context;
@@ -12,6 +13,7 @@ mod timer;
 mod tool;
 mod turn;
 
+pub use ask::ask_user_spec;
 pub use child::delegate_spec;
 use contract::command::{Parent, Refusal};
 use contract::event::{Event, InputHandled, InputIgnored, Spent, TimerSet};
@@ -110,6 +112,7 @@ impl Draft<'_> {
             Body::Clear(_) => self.clear(),
             Body::Configure(configure) => self.configure(configure),
             Body::ToolResult(result) => self.tool_result(result),
+            Body::Extend(extension) => self.extend(extension),
             Body::ModelFinished(finished) => self.model_finished(finished),
             Body::ModelFailed(failed) => self.model_failed(failed),
             Body::Timer => self.timer(),

@@ -3,12 +3,13 @@
 use contract::command::AnswerDecision;
 use contract::event::{EndReason, Event, SessionArchived, StopReason};
 use contract::limits::TOOL_CALL_GRACE;
+use contract::settings::OnExpiry;
 use contract::tool::{EffectClass, Outcome};
 use contract::{ErrorCode, Timestamp};
 
 use super::turn::UNKNOWN;
-use super::{Draft, Ignored};
-use crate::state::{Activity, Life, Stage, ToolCallState};
+use super::{Draft, Ignored, ask};
+use crate::state::{Activity, Life, Stage, ToolCallState, ToolRequest};
 
 impl Draft<'_> {
     pub(super) fn timer(&mut self) -> Result<(), Ignored> {
@@ -72,12 +73,27 @@ impl Draft<'_> {
         }
     }
 
-    fn due_call(&mut self, state: &ToolCallState, now: Timestamp) {
-        match &state.stage {
-            Stage::Gated { expires, .. } if *expires <= now => {
+    /// Nobody answered in time: what was said for that case counts.
+    fn expired(&mut self, state: &ToolCallState, request: &ToolRequest, on_expiry: OnExpiry) {
+        if request.is_question() {
+            self.close_gate(&state.call, AnswerDecision::Deny, None, None);
+            return match ask::default_of(&request.arguments) {
+                Some(default) => self.result(state, Outcome::Ok, None, &default, 0),
+                None => self.result(state, Outcome::Timeout, None, "nobody answered in time", 0),
+            };
+        }
+        match on_expiry {
+            OnExpiry::Approve => self.close_gate(&state.call, AnswerDecision::Approve, None, None),
+            OnExpiry::Deny => {
                 self.close_gate(&state.call, AnswerDecision::Deny, None, None);
                 self.result(state, Outcome::Denied, None, "nobody answered in time", 0);
             }
+        }
+    }
+
+    fn due_call(&mut self, state: &ToolCallState, now: Timestamp) {
+        match &state.stage {
+            Stage::Gated { request, expires, on_expiry } if *expires <= now => self.expired(state, request, *on_expiry),
             // A child stands still with its parent.
             Stage::Open { .. } if self.core.paused && state.is_child() => {}
             Stage::Open { request, attempt, deadline, .. } if deadline.after(TOOL_CALL_GRACE) <= now => {

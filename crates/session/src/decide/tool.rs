@@ -1,15 +1,17 @@
 //! Tool calls: identified in a reply, approved by a person, answered by an executor.
 
 use contract::command::{Answer, AnswerDecision};
-use contract::event::{Event, GateKind, GateOpened, ToolCallIdentified, ToolCallResult};
+use contract::event::{Event, GateClosed, GateKind, GateOpened, ToolCallExtended, ToolCallIdentified, ToolCallResult};
 use contract::ids::{CallId, ToolName};
-use contract::limits::{GATE_MAX, TOOL_CALLS_PER_REPLY_MAX};
+use contract::limits::{MESSAGE_BYTES_MAX, TOOL_CALLS_PER_REPLY_MAX, TOOL_OUTPUT_BYTES_MAX};
 use contract::model::ToolCall;
-use contract::tool::{Approval, DELEGATE, Outcome, ToolResult, ToolSpec, arguments_sha256, sha256_hex};
+use contract::tool::{
+    ASK_USER, Approval, DELEGATE, ExtendToolCall, Outcome, ToolResult, ToolSpec, arguments_sha256, sha256_hex,
+};
 use contract::{ErrorCode, Json};
 
-use super::{Draft, Ignored};
-use crate::state::{Activity, Question, Stage, ToolCallState};
+use super::{Draft, Ignored, ask};
+use crate::state::{Activity, Question, Stage, ToolCallState, ToolRequest};
 
 impl Draft<'_> {
     /// Looks at each call of a reply: what cannot be run gets its error at once, the others go on.
@@ -45,31 +47,40 @@ impl Draft<'_> {
         if name == DELEGATE {
             self.delegable(arguments)?;
         }
+        if name == ASK_USER {
+            ask::askable(arguments)?;
+        }
         Ok((spec.clone(), Json::parse(arguments).unwrap_or_default()))
     }
 
     fn identified(&mut self, call: CallId, spec: &ToolSpec, arguments: Json) {
-        let arguments_sha256 = arguments_sha256(&arguments);
+        let question = spec.name.as_str() == ASK_USER;
+        let Some(mut asked) = self.core.setup.as_ref().map(|setup| setup.approvals().of(spec, &arguments)) else {
+            return;
+        };
+        if question {
+            asked.approval = Approval::Always;
+        }
         self.emit(Event::ToolCallIdentified(ToolCallIdentified {
             call: call.clone(),
             tool: ToolName::clone(&spec.name),
-            arguments,
+            arguments: arguments.clone(),
             effect: spec.effect,
-            approval: spec.approval,
+            approval: asked.approval,
             timeout_ms: u64::try_from(spec.timeout().as_millis()).unwrap_or(u64::MAX),
             max_output: spec.output_bytes_max(),
         }));
-        match spec.approval {
+        match asked.approval {
             Approval::Never => {}
-            Approval::Always => {
-                let expires = self.at.after(GATE_MAX);
-                self.emit(Event::GateOpened(GateOpened {
-                    gate: call,
-                    kind: GateKind::Approval,
-                    arguments_sha256,
-                    expires,
-                }));
-            }
+            Approval::Always => self.emit(Event::GateOpened(GateOpened {
+                gate: call,
+                kind: if question { GateKind::Question } else { GateKind::Approval },
+                arguments_sha256: arguments_sha256(&arguments),
+                expires: self.at.after(asked.expires),
+                tool: Some(ToolName::clone(&spec.name)),
+                arguments: Some(arguments),
+                on_expiry: asked.on_expiry,
+            })),
         }
     }
 
@@ -90,14 +101,25 @@ impl Draft<'_> {
             let message = "the answer is to other arguments than the call has; look at the gate again";
             return Err(Ignored::because(ErrorCode::BadRequest, message));
         }
+        let question = state.request().is_some_and(ToolRequest::is_question);
+        let settled = settle(answer, question).map_err(|message| Ignored::because(ErrorCode::BadRequest, message))?;
         self.handled();
-        self.close_gate(&answer.gate, answer.decision, self.input.by.clone(), answer.note.clone());
-        match answer.decision {
-            AnswerDecision::Approve => {}
-            AnswerDecision::Deny => {
-                let note = answer.note.as_deref().unwrap_or("a person said no");
-                self.result(&state, Outcome::Denied, None, note, 0);
-            }
+        let changed = match &settled {
+            Settled::Runs(changed) => changed.clone(),
+            Settled::Denied(_) | Settled::Answered(_) => None,
+        };
+        self.emit(Event::GateClosed(GateClosed {
+            gate: answer.gate.clone(),
+            decision: answer.decision,
+            by: self.input.by.clone(),
+            arguments_sha256: changed.as_ref().map(arguments_sha256),
+            arguments: changed,
+            note: answer.note.clone(),
+        }));
+        match settled {
+            Settled::Runs(_) => {}
+            Settled::Denied(note) => self.result(&state, Outcome::Denied, None, &note, 0),
+            Settled::Answered(content) => self.result(&state, Outcome::Ok, None, &content, 0),
         }
         Ok(())
     }
@@ -106,6 +128,10 @@ impl Draft<'_> {
     fn answer_question(&mut self, answer: &Answer, question: Question) -> Result<(), Ignored> {
         if answer.arguments_sha256 != sha256_hex(question.word().as_bytes()) {
             let message = "the answer is to another question than the gate asks; look at it again";
+            return Err(Ignored::because(ErrorCode::BadRequest, message));
+        }
+        if answer.decision == AnswerDecision::Answer || answer.arguments.is_some() || answer.content.is_some() {
+            let message = "whether to go on is answered with `approve` or `deny` alone";
             return Err(Ignored::because(ErrorCode::BadRequest, message));
         }
         self.handled();
@@ -138,12 +164,82 @@ impl Draft<'_> {
             call: result.meta.call.clone(),
             tool: state.name.clone(),
             outcome: result.outcome,
-            content: result.content.clone(),
+            content: told(&state, &result.content),
             code: result.code.clone(),
             duration_ms: result.duration_ms,
+            whole: result.whole.clone(),
             used: result.used,
             replaces: state.is_done(),
         }));
         Ok(())
+    }
+
+    /// A call that shows progress may take longer, but no longer than its turn.
+    pub(super) fn extend(&mut self, extension: &ExtendToolCall) -> Result<(), Ignored> {
+        let (call, attempt) = (&extension.meta.call, extension.meta.attempt);
+        let turn = self.core.turn.as_ref();
+        let open = turn.and_then(|turn| Some((turn.clock.deadline_from(self.at), turn.call(call)?)));
+        let Some((end, Stage::Open { attempt: current, deadline, child: None, .. })) =
+            open.map(|(end, state)| (end, &state.stage))
+        else {
+            return Err(Ignored::because(ErrorCode::NotNow, "the call is not running"));
+        };
+        let later = extension.deadline.min(end);
+        if *current != attempt || later <= *deadline {
+            return Err(Ignored::because(ErrorCode::NotNow, "the call has no more time than that"));
+        }
+        self.handled();
+        self.emit(Event::ToolCallExtended(ToolCallExtended { call: call.clone(), attempt, deadline: later }));
+        Ok(())
+    }
+}
+
+/// What the model reads of a result. Where what it asked for and what was done differ, it is told.
+pub(super) fn told(state: &ToolCallState, content: &str) -> String {
+    match state.request().filter(|request| request.edited) {
+        Some(request) => format!("(A person changed the arguments to {}.)\n{content}", request.arguments.get()),
+        None => content.to_owned(),
+    }
+}
+
+/// What an answer to the gate of a call comes to.
+enum Settled {
+    /// The call runs, perhaps with other arguments.
+    Runs(Option<Json>),
+    /// It does not, and why.
+    Denied(String),
+    /// This is what the model asked for.
+    Answered(String),
+}
+
+/// Checks an answer; the error is for whoever gave it.
+fn settle(answer: &Answer, question: bool) -> Result<Settled, String> {
+    let note = |otherwise: &str| answer.note.clone().unwrap_or_else(|| otherwise.to_owned());
+    let told_too_much = answer.arguments.is_some() && answer.decision != AnswerDecision::Approve
+        || answer.content.is_some() && answer.decision != AnswerDecision::Answer;
+    if told_too_much {
+        return Err("arguments go with `approve`, content goes with `answer`".to_owned());
+    }
+    match (answer.decision, question) {
+        (AnswerDecision::Deny, true) => Ok(Settled::Denied(note("the user gives no answer"))),
+        (AnswerDecision::Deny, false) => Ok(Settled::Denied(note("a person said no"))),
+        (AnswerDecision::Approve, false) => match &answer.arguments {
+            Some(changed) if !changed.get().starts_with('{') => {
+                Err("the changed arguments are not a JSON object".to_owned())
+            }
+            Some(changed) if changed.get().len() > MESSAGE_BYTES_MAX => {
+                Err(format!("the changed arguments have over {MESSAGE_BYTES_MAX} bytes"))
+            }
+            changed => Ok(Settled::Runs(changed.clone())),
+        },
+        (AnswerDecision::Answer, true) => match &answer.content {
+            Some(content) if content.len() > TOOL_OUTPUT_BYTES_MAX => {
+                Err(format!("the answer has {} bytes; at most {TOOL_OUTPUT_BYTES_MAX}", content.len()))
+            }
+            Some(content) => Ok(Settled::Answered(content.clone())),
+            None => Err("an answer has content".to_owned()),
+        },
+        (AnswerDecision::Approve, true) => Err("this gate asks a question: give `answer` with content".to_owned()),
+        (AnswerDecision::Answer, false) => Err("this gate asks for `approve` or `deny`".to_owned()),
     }
 }

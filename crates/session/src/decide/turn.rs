@@ -8,11 +8,12 @@ use contract::event::{
 use contract::ids::ToolName;
 use contract::limits::GATE_MAX;
 use contract::model::FailureKind;
-use contract::settings::OnLimit;
+use contract::settings::{OnExpiry, OnLimit};
 use contract::tool::{EffectClass, Outcome, sha256_hex};
 use contract::{CallId, ErrorCode};
 
 use super::Draft;
+use super::tool::told;
 use crate::apply::status_of;
 use crate::state::{Activity, Stage, ToolCallState, Turn};
 
@@ -79,6 +80,9 @@ impl Draft<'_> {
             kind: GateKind::Limit(limit),
             arguments_sha256: sha256_hex(limit.as_str().as_bytes()),
             expires: self.at.after(GATE_MAX),
+            tool: None,
+            arguments: None,
+            on_expiry: OnExpiry::Deny,
         }));
     }
 
@@ -92,6 +96,9 @@ impl Draft<'_> {
             kind: GateKind::Error(kind),
             arguments_sha256: sha256_hex(kind.code().as_str().as_bytes()),
             expires: self.at.after(GATE_MAX),
+            tool: None,
+            arguments: None,
+            on_expiry: OnExpiry::Deny,
         }));
     }
 
@@ -152,7 +159,15 @@ impl Draft<'_> {
         by: Option<String>,
         note: Option<String>,
     ) {
-        self.emit(Event::GateClosed(GateClosed { gate: gate.clone(), decision, by, note }));
+        let (arguments, arguments_sha256) = (None, None);
+        self.emit(Event::GateClosed(GateClosed {
+            gate: gate.clone(),
+            decision,
+            by,
+            arguments,
+            arguments_sha256,
+            note,
+        }));
     }
 
     /// Gives a call its result.
@@ -168,9 +183,10 @@ impl Draft<'_> {
             call: state.call.clone(),
             tool: state.name.clone(),
             outcome,
-            content: content.to_owned(),
+            content: told(state, content),
             code,
             duration_ms,
+            whole: None,
             used: None,
             replaces: state.is_done(),
         }));

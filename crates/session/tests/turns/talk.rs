@@ -9,14 +9,14 @@ use contract::command::{
 };
 use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::Composed;
-use contract::event::{Event, InputKind, InputRef};
+use contract::event::{Event, GateOpened, InputKind, InputRef};
 use contract::ids::CallAttempt;
 use contract::model::{
     Content, FailureKind, FinishReason, ModelFailed, ModelFinished, ModelItem, ResultMeta, ToolCall, Usage,
 };
-use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
+use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, ModelSettings, ToolFilter};
 use contract::subject::SessionKey;
-use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
+use contract::tool::{ASK_USER, Approval, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
 use session::{Body, ConfigureInput, Decision, Effect, Input, Session, StartInput, Word};
 
@@ -50,6 +50,7 @@ pub(crate) struct Cast {
     pub(crate) continuation: ContinuationSettings,
     pub(crate) model: ModelSettings,
     pub(crate) fallbacks: Vec<ModelSettings>,
+    pub(crate) approvals: Vec<ApprovalRule>,
 }
 
 impl Default for Cast {
@@ -59,6 +60,7 @@ impl Default for Cast {
             continuation: ContinuationSettings::default(),
             model: ModelSettings { multi_tool: true, max_parallel_tools: 4, ..ModelSettings::default() },
             fallbacks: Vec::new(),
+            approvals: Vec::new(),
         }
     }
 }
@@ -75,6 +77,7 @@ impl Cast {
                 name: self.agent.to_uppercase(),
                 continuation: self.continuation,
                 tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+                approvals: self.approvals,
             },
             model: self.model,
             fallbacks: self.fallbacks,
@@ -194,7 +197,7 @@ impl Talk {
             sent: self.sent,
             by: None,
             traceparent: client.then(|| format!("00-{:032x}-{:016x}-01", self.inputs, self.inputs)),
-            tools: Some(Arc::new(vec![look, act, session::delegate_spec()])),
+            tools: Some(Arc::new(vec![look, act, session::delegate_spec(), session::ask_user_spec()])),
             archive_after: contract::limits::ARCHIVE_AFTER,
             body,
         };
@@ -311,15 +314,43 @@ impl Talk {
         self.command(Verb::Stop, Body::Stop(Because::default()));
     }
 
-    /// The user answers the gate that was opened last.
-    pub(crate) fn answer(&mut self, decision: AnswerDecision) {
+    /// The gate that was opened last.
+    pub(crate) fn gate(&self) -> GateOpened {
         let opened = self.events.iter().rev().find_map(|event| match event {
             Event::GateOpened(opened) => Some(opened.clone()),
             _ => None,
         });
-        let opened = opened.unwrap();
-        let (gate, arguments_sha256) = (opened.gate, opened.arguments_sha256);
-        self.command(Verb::Answer, Body::Answer(Answer { gate, arguments_sha256, decision, note: None }));
+        opened.unwrap()
+    }
+
+    /// The user answers the gate that was opened last.
+    pub(crate) fn answer(&mut self, decision: AnswerDecision) {
+        self.answer_with(decision, |_| {});
+    }
+
+    /// The same, with more to say.
+    pub(crate) fn answer_with(&mut self, decision: AnswerDecision, more: impl FnOnce(&mut Answer)) {
+        let GateOpened { gate, arguments_sha256, .. } = self.gate();
+        let mut answer = Answer::new(gate, arguments_sha256, decision);
+        more(&mut answer);
+        self.command(Verb::Answer, Body::Answer(answer));
+    }
+
+    /// An executor asks for more time for a call.
+    pub(crate) fn extend(&mut self, call: &CallAttempt, deadline: Timestamp) {
+        let meta = ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt };
+        let id = format!("x{}", self.inputs);
+        let body = Body::Extend(ExtendToolCall { meta, deadline });
+        self.input(InputKind::Control(Verb::ExtendToolCall), &id, body);
+    }
+
+    /// What became of the last call that has a result.
+    pub(crate) fn result(&self) -> (Outcome, String) {
+        let found = self.events.iter().rev().find_map(|event| match event {
+            Event::ToolCallResult(result) => Some((result.outcome, result.content.clone())),
+            _ => None,
+        });
+        found.unwrap()
     }
 
     /// The open model call.
@@ -407,6 +438,7 @@ impl Talk {
     /// A tool call's result, awaited or not.
     pub(crate) fn result_of(&mut self, id: &str, call: CallAttempt, outcome: Outcome, content: &str) {
         let result = ToolResult {
+            whole: None,
             used: None,
             meta: ResultMeta { v: 1, slot: 0, call: call.call, attempt: call.attempt },
             outcome,
@@ -472,6 +504,7 @@ fn tool_of(arguments: &str) -> &'static str {
     match arguments {
         arguments if arguments.contains("\"agent\"") => contract::tool::DELEGATE,
         arguments if arguments.contains("\"act\"") => "act",
+        arguments if arguments.contains("\"question\"") => ASK_USER,
         _ => "look",
     }
 }

@@ -39,6 +39,13 @@ fn call_headers(id: &str) -> HeaderMap {
     headers
 }
 
+fn deadline_in(seconds: i64) -> HeaderMap {
+    let at = time::OffsetDateTime::now_utc() + time::Duration::seconds(seconds);
+    let mut headers = HeaderMap::new();
+    headers.insert(header::DEADLINE, at.format(&time::format_description::well_known::Rfc3339).unwrap());
+    headers
+}
+
 impl World {
     async fn ask(&self, tool: &str, headers: HeaderMap, body: &str) -> Message {
         // The tool's subscription and this connection are not ordered: until it is known, nobody responds.
@@ -138,6 +145,43 @@ async fn a_cancel_drops_the_call() {
     world.client.publish_with_headers(cancel, call_headers("c1"), "".into()).await.unwrap();
     assert_eq!(error_of(&replies.next().await.unwrap()), Some("cancelled"));
     assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_takes_a_while_says_who_works_on_it_and_progress_gives_it_more_time() {
+    let gate = Arc::new(Notify::new());
+    let opened = gate.clone();
+    let tool = Tool::new("slow").timeout(Duration::from_secs(5)).handler(move |call: Call| {
+        let gate = gate.clone();
+        async move {
+            let before = call.time_left().unwrap();
+            call.progress("begun").await;
+            gate.notified().await;
+            Ok(json!({"before": before.as_secs(), "after": call.time_left().unwrap().as_secs()}))
+        }
+    });
+    let world = world([tool]).await;
+    opened.notify_one();
+    world.ask("slow", deadline_in(60), "").await;
+    let inbox = world.client.new_inbox();
+    let mut replies = world.client.subscribe(inbox.clone()).await.unwrap();
+    world
+        .client
+        .publish_with_reply_and_headers("ai_tool.default.slow", inbox, deadline_in(2), "".into())
+        .await
+        .unwrap();
+    for text in ["begun", ""] {
+        let said = replies.next().await.unwrap();
+        let headers = said.headers.unwrap();
+        assert!(headers.get(header::PROGRESS).is_some());
+        assert_eq!(&*said.payload, text.as_bytes());
+        // This very replica answers to what it said.
+        let instance = headers.get(header::INSTANCE).unwrap().as_str();
+        world.client.request(format!("$SRV.PING.{instance}"), "".into()).await.unwrap();
+    }
+    opened.notify_one();
+    let last: Value = serde_json::from_slice(&replies.next().await.unwrap().payload).unwrap();
+    assert!(last["before"].as_u64() < Some(2) && last["after"].as_u64() > Some(2), "{last}");
 }
 
 #[tokio::test]

@@ -128,8 +128,8 @@ impl Merger {
     fn passing(&mut self, notice: Arc<Notice>, out: &mut Vec<Arc<Notice>>) {
         match notice.mark {
             Mark::Piece(piece) => self.chunk(notice, piece, out),
-            Mark::Plain if !self.ended => out.push(notice),
-            Mark::Plain | Mark::Reply(..) | Mark::Turn(_) | Mark::End => {}
+            Mark::Plain | Mark::Passing if !self.ended => out.push(notice),
+            Mark::Plain | Mark::Passing | Mark::Reply(..) | Mark::Turn(_) | Mark::End => {}
         }
     }
 
@@ -190,7 +190,7 @@ impl Merger {
         match event.mark {
             Mark::Reply(turn, step) => self.finished = self.finished.max((turn, step)),
             Mark::Turn(turn) => self.finished = self.finished.max((turn, u32::MAX)),
-            Mark::Plain | Mark::End | Mark::Piece(_) => {}
+            Mark::Plain | Mark::Passing | Mark::End | Mark::Piece(_) => {}
         }
     }
 }

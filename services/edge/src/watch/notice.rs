@@ -38,6 +38,8 @@ pub enum Mark {
     End,
     /// A piece of a reply.
     Piece(Piece),
+    /// Said once, and no loss where there is no room.
+    Passing,
 }
 
 /// Where a chunk belongs.
@@ -99,6 +101,7 @@ impl Notice {
                 Mark::Turn(place.turn)
             }
             Topic::SessionEnded => Mark::End,
+            Topic::ToolCallProgress => Mark::Passing,
             Topic::SessionStarted
             | Topic::UserProcessed
             | Topic::ToolCallIdentified
@@ -149,7 +152,7 @@ impl Notice {
 
     /// Whether it may be left out when there is no room.
     pub fn is_chunk(&self) -> bool {
-        matches!(self.mark, Mark::Piece(_))
+        matches!(self.mark, Mark::Piece(_) | Mark::Passing)
     }
 
     /// Bytes that it costs in a queue.

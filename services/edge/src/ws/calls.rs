@@ -36,6 +36,8 @@ const METHODS: &[&str] = &[
     "session.watch",
     "session.unwatch",
     "tools.list",
+    "tools.result",
+    "gates.list",
     "fleet.queues",
     "dead.list",
     "dead.show",
@@ -138,6 +140,15 @@ async fn route(
             let list: params::List = params::from_object(params)?;
             async move { told(sessions.list(&caller, &list).await.map(|found| serde_json::json!({"sessions": found}))) }
                 .boxed()
+        }
+        "gates.list" => {
+            let wanted: params::Gates = params::from_object(params)?;
+            async move { told(sessions.gates(&caller, &wanted).await.map(|gates| serde_json::json!({"gates": gates}))) }
+                .boxed()
+        }
+        "tools.result" => {
+            let wanted: params::Call = params::from_object(params)?;
+            async move { told(sessions.whole_result(&caller, &wanted).await) }.boxed()
         }
         "fleet.queues" => {
             let params::Nothing {} = params::from_object(params)?;

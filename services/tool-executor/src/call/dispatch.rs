@@ -9,10 +9,12 @@ use contract::subject::{self, SessionKey};
 use contract::tool::{EffectClass, Outcome, ToolItem, header};
 use contract::{ErrorCode, limits};
 use futures::StreamExt;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::life::{LOOK_EVERY, Life};
 use super::reply::{Answer, Reply, read};
+use crate::Clock;
 use crate::trouble::Trouble;
 
 /// How often a call that may run again is sent once more after its answer may have been lost.
@@ -23,12 +25,13 @@ const RESEND_AFTER: Duration = Duration::from_millis(200);
 /// A call that may be dispatched.
 pub(crate) struct Dispatch<'a> {
     pub(crate) bus: &'a Bus,
+    pub(crate) clock: &'a dyn Clock,
     pub(crate) key: &'a SessionKey,
     pub(crate) call: &'a CallAttempt,
     pub(crate) item: &'a ToolItem,
     /// Which delivery of the item this is, from 1.
     pub(crate) delivered: u64,
-    /// How long the tool has.
+    /// How long the tool has, from the dispatch.
     pub(crate) timeout: Duration,
     /// What tells how long a tool of the catalogue that nobody serves just now is worth waiting for.
     pub(crate) trouble: Option<&'a Trouble>,
@@ -42,6 +45,8 @@ enum Waited {
     NoTool,
     /// The connection was lost, and perhaps the answer with it.
     Lost,
+    /// The replica that worked on it is gone.
+    Gone,
     /// The deadline passed.
     Late,
     /// Called off.
@@ -53,7 +58,7 @@ enum Waited {
 impl Dispatch<'_> {
     /// Calls the tool; `None` when meanwhile nobody wants the answer any more.
     pub(crate) async fn run(&self) -> Option<Answer> {
-        let deadline = Instant::now() + self.timeout;
+        let mut life = Life::new(self.bus, self.clock, self.key, self.call, self.item, self.timeout);
         let mut resends = 0;
         let mut missed = None;
         // Replies of an earlier try still count: a tool that takes effect once may answer either.
@@ -62,7 +67,7 @@ impl Dispatch<'_> {
             let waited = match self.send().await {
                 Ok(subscription) => {
                     replies.push(subscription);
-                    self.wait(&mut replies, deadline).await
+                    self.wait(&mut replies, &mut life).await
                 }
                 Err(BusError::NoResponders { .. }) => Waited::NoTool,
                 Err(error @ BusError::TooLarge { .. }) => Waited::Answered(Answer::error(
@@ -77,13 +82,19 @@ impl Dispatch<'_> {
             match waited {
                 Waited::Answered(answer) => return Some(answer),
                 // The server says so: nobody has got the call, of whatever class it is.
-                Waited::NoTool if self.may_come_back(&mut missed, deadline) => self.rest().await,
+                Waited::NoTool if self.may_come_back(&mut missed, life.deadline()) => self.rest().await,
                 Waited::NoTool => return Some(no_tool(self.item.tool.as_str(), resends > 0)),
                 Waited::Lost if self.repeatable() && resends < RESENDS_MAX => {
                     resends += 1;
                     self.rest().await;
                 }
                 Waited::Lost => return Some(self.lost()),
+                Waited::Gone if self.repeatable() && resends < RESENDS_MAX => {
+                    tracing::info!(session = %self.key, call = %self.call, "the tool's replica is gone; sent again");
+                    resends += 1;
+                    life.begins_anew();
+                }
+                Waited::Gone => return Some(self.gone(resends)),
                 Waited::Late => {
                     self.tell_tool().await;
                     return Some(self.late());
@@ -121,19 +132,22 @@ impl Dispatch<'_> {
         self.bus.transport().request_many(&subject, self.headers(), body).await
     }
 
-    async fn wait(&self, replies: &mut futures::stream::SelectAll<Subscription>, deadline: Instant) -> Waited {
+    async fn wait(&self, replies: &mut futures::stream::SelectAll<Subscription>, life: &mut Life<'_>) -> Waited {
         let mut check = interval_at(Instant::now() + limits::WORKER_CHECK_EVERY, limits::WORKER_CHECK_EVERY);
         check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard_any = false;
         loop {
+            let (deadline, asks_at) = (life.deadline(), life.asks_at());
             tokio::select! {
                 biased;
                 heard = replies.next() => match heard {
                     Some(Heard::Message(message)) => {
                         heard_any = true;
-                        match read(&message, self.item.max_output) {
+                        match read(&message) {
                             Reply::Final(answer) => return Waited::Answered(answer),
-                            Reply::Progress => tracing::debug!(session = %self.key, call = %self.call, "progress"),
+                            Reply::Progress { text, instance } => life.progress(text, instance.as_deref()).await,
                         }
                     }
                     Some(Heard::Gap) => {
@@ -146,7 +160,11 @@ impl Dispatch<'_> {
                     None => return if heard_any { Waited::Lost } else { Waited::NoTool },
                 },
                 () = self.cancelled.cancelled() => return Waited::Cancelled,
-                () = tokio::time::sleep_until(deadline) => return Waited::Late,
+                () = sleep_until(deadline) => return Waited::Late,
+                () = sleep_until(asks_at.unwrap_or(deadline)), if asks_at.is_some() => life.ask().await,
+                _ = look.tick() => if life.is_gone(self.trouble).await {
+                    return Waited::Gone;
+                },
                 _ = check.tick() => if self.is_closed().await {
                     return Waited::Closed;
                 },
@@ -179,7 +197,7 @@ impl Dispatch<'_> {
             (header::SESSION.to_owned(), self.key.session.to_string()),
             (header::AGENT.to_owned(), meta.agent.chars().filter(|c| !c.is_control()).collect()),
             (header::ATTEMPT.to_owned(), format!("{}.{}", meta.attempt, self.delivered)),
-            (header::DEADLINE.to_owned(), meta.deadline.to_string()),
+            (header::DEADLINE.to_owned(), self.clock.now().after(self.timeout).to_string()),
         ];
         headers.extend(telemetry::trace::current().map(|parent| (header::TRACEPARENT.to_owned(), parent)));
         headers
@@ -192,15 +210,24 @@ impl Dispatch<'_> {
         }
     }
 
+    /// Nobody knows what a tool did that does not answer; what may be called again is only late.
     fn late(&self) -> Answer {
         let text = format!("no answer within {} seconds", self.timeout.as_secs_f64().ceil());
-        Answer::new(
-            Outcome::Timeout,
-            match self.item.effect {
-                EffectClass::Pure => text,
-                EffectClass::Idempotent | EffectClass::AtMostOnce => format!("{text}; the call may still take effect"),
-            },
-        )
+        match self.item.effect {
+            EffectClass::Pure => Answer::new(Outcome::Timeout, text),
+            EffectClass::Idempotent => Answer::new(Outcome::Timeout, format!("{text}; the call may still take effect")),
+            EffectClass::AtMostOnce => unknown(&text),
+        }
+    }
+
+    fn gone(&self, resends: u32) -> Answer {
+        match self.item.effect {
+            EffectClass::Pure | EffectClass::Idempotent => {
+                let text = format!("the tool's process ended {} times while it worked on the call", resends + 1);
+                Answer::error(ErrorCode::Unavailable, text)
+            }
+            EffectClass::AtMostOnce => unknown("the tool's process ended while it worked on the call"),
+        }
     }
 
     fn lost(&self) -> Answer {

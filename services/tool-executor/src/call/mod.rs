@@ -2,6 +2,7 @@
 
 mod cancels;
 mod dispatch;
+mod life;
 mod reply;
 mod unsent;
 
@@ -16,8 +17,8 @@ use contract::ids::CallAttempt;
 use contract::model::ResultMeta;
 use contract::streams::Objects;
 use contract::subject::{self, SessionKey};
-use contract::tool::{EffectClass, Outcome, ToolItem, ToolResult};
-use contract::{CommandId, ErrorCode, limits};
+use contract::tool::{EffectClass, Outcome, ToolItem, ToolResult, Whole};
+use contract::{CommandId, ErrorCode, ToolName, limits};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -57,6 +58,8 @@ struct Work<'a> {
     call: &'a CallAttempt,
     item: &'a ToolItem,
     delivered: u64,
+    /// Whether somebody else may have begun with it.
+    again: bool,
 }
 
 impl Calls {
@@ -80,7 +83,7 @@ impl Calls {
         {
             return Ok(bad("subject and body name different calls"));
         }
-        let work = Work { key, call, item: &item, delivered: delivery.delivered };
+        let work = Work { key, call, item: &item, delivered: delivery.delivered, again: delivery.may_have_been_held() };
         let place = self.cancels.enter(key, call);
         if let Some(settle) = self.not_now(&work).await? {
             return Ok(settle);
@@ -144,13 +147,15 @@ impl Calls {
         }
         telemetry::metric::tool(tool, outcome, duration);
         tracing::info!(session = %work.key, call = %work.call, tool, outcome, took_ms = duration.as_millis(), "tool call");
+        let (content, whole) = self.shown(work, answer.content).await;
         let meta = &work.item.meta;
         let result = ToolResult {
             meta: ResultMeta { v: meta.v, slot: meta.slot, call: meta.call.clone(), attempt: meta.attempt },
             outcome: answer.outcome,
-            content: answer.content,
+            content,
             code: answer.code,
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            whole,
             used: None,
         };
         self.unsent.put(work.key, work.call, &result);
@@ -168,7 +173,9 @@ impl Calls {
         if let Err(text) = self.schemas.check(&tool, &item.arguments) {
             return Ok(Some(Answer::error(ErrorCode::InvalidArguments, text)));
         }
-        let timeout = item.meta.deadline.since(self.clock.now());
+        let left = item.meta.deadline.since(self.clock.now());
+        // Who began with it may have been given more time since, and another try needs its own: the loop has the last word.
+        let timeout = if work.again { left.max(Duration::from_millis(item.timeout_ms)) } else { left };
         if timeout.is_zero() {
             let text = "the deadline had passed before the tool could be called; it was not called";
             return Ok(Some(Answer::new(Outcome::Timeout, text)));
@@ -189,8 +196,32 @@ impl Calls {
         let Work { key, call, delivered, .. } = *work;
         // A tool that was never there will not come back.
         let trouble = self.schemas.knows(&tool).then_some(&self.trouble);
-        let dispatch = Dispatch { bus: &self.bus, key, call, item, delivered, timeout, trouble, cancelled };
+        let (bus, clock) = (&self.bus, &*self.clock);
+        let dispatch = Dispatch { bus, clock, key, call, item, delivered, timeout, trouble, cancelled };
         Ok(dispatch.run().await)
+    }
+
+    /// What the model reads of a result, and where the whole of it is when that is not all.
+    async fn shown(&self, work: &Work<'_>, content: String) -> (String, Option<Whole>) {
+        let max = work.item.max_output;
+        if content.len() <= max {
+            return (content, None);
+        }
+        let SessionKey { tenant, session } = work.key;
+        let (call, object) = (&work.call.call, Whole::id(tenant, session, &work.call.call));
+        let kept = content.floor_char_boundary(limits::WHOLE_RESULT_BYTES_MAX);
+        let body = Bytes::copy_from_slice(&content.as_bytes()[..kept]);
+        let whole = match self.bus.transport().put_object(Objects::Results, &object, body).await {
+            Ok(()) => Some(Whole { object, bytes: kept as u64 }),
+            Err(error) => {
+                tracing::warn!(session = %work.key, %call, %error, "the whole result is not kept");
+                None
+            }
+        };
+        let reader = ToolName::new(crate::serve::READ_RESULT).ok();
+        let readable = reader.is_some_and(|reader| self.schemas.knows(&(tenant.clone(), reader)));
+        let call = (whole.is_some() && readable).then_some(call.as_str());
+        (reply::cut(&content, max, call), whole)
     }
 
     /// Stores the result as an input of the session. Its id is the same for every delivery, so that it counts once.

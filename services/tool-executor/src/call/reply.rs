@@ -2,18 +2,26 @@
 
 use bus::Message;
 use contract::ErrorCode;
+use contract::limits::PROGRESS_BYTES_MAX;
 use contract::tool::{Outcome, header};
+
+use crate::serve::READ_RESULT;
 
 /// A reply, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// It is still at it.
-    Progress,
+    Progress {
+        /// How far it is, for people.
+        text: String,
+        /// The replica that works on it, where it says so.
+        instance: Option<String>,
+    },
     /// The last one.
     Final(Answer),
 }
 
-/// What goes back to the loop.
+/// What goes back to the loop, whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
@@ -33,18 +41,23 @@ impl Answer {
     }
 }
 
-/// Reads a reply. At most `max` bytes of it go on to the model.
-pub(crate) fn read(message: &Message, max: usize) -> Reply {
-    if message.header(header::PROGRESS).is_some() {
-        return Reply::Progress;
-    }
+/// Reads a reply.
+pub(crate) fn read(message: &Message) -> Reply {
     let body = std::str::from_utf8(&message.payload);
+    if message.header(header::PROGRESS).is_some() {
+        let text = body.unwrap_or_default();
+        let text = text[..text.floor_char_boundary(PROGRESS_BYTES_MAX)].to_owned();
+        return Reply::Progress { text, instance: message.header(header::INSTANCE).map(str::to_owned) };
+    }
     let error = message.header(header::ERROR).or_else(|| message.header(header::SERVICE_ERROR));
+    let unknown = message.header(header::OUTCOME) == Some("unknown");
     Reply::Final(match (error, body) {
-        (Some(error), body) => {
-            Answer::error(ErrorCode::ToolError, cut(&error_text(error, body.unwrap_or_default()), max))
+        // The tool itself cannot tell.
+        (error, body) if unknown => {
+            Answer::new(Outcome::Unknown, error_text(error.unwrap_or_default(), body.unwrap_or_default()))
         }
-        (None, Ok(body)) => Answer::new(Outcome::Ok, cut(body, max)),
+        (Some(error), body) => Answer::error(ErrorCode::ToolError, error_text(error, body.unwrap_or_default())),
+        (None, Ok(body)) => Answer::new(Outcome::Ok, body),
         (None, Err(_)) => {
             let text = format!("the tool answered with {} bytes that are not UTF-8 text", message.payload.len());
             Answer::error(ErrorCode::ToolError, text)
@@ -62,17 +75,20 @@ fn error_text(header: &str, body: &str) -> String {
     }
 }
 
-/// Keeps head and tail of a text that is over `max` bytes, and says how much is missing between them.
-pub(crate) fn cut(text: &str, max: usize) -> String {
-    /// Bytes that the note may take.
+/// Keeps head and tail of a text that is over `max` bytes, and says how much is missing between them; of a call whose whole
+/// result can be read, also how.
+pub(crate) fn cut(text: &str, max: usize, call: Option<&str>) -> String {
+    let how = call.map(|call| format!("; {READ_RESULT} with call {call:?} reads them")).unwrap_or_default();
+    /// Bytes that the rest of the note may take.
     const NOTE: usize = 64;
     if text.len() <= max {
         return text.to_owned();
     }
-    let room = max.saturating_sub(NOTE);
+    let room = max.saturating_sub(NOTE + how.len());
     let head = text.floor_char_boundary(room - room / 3);
     let tail = text.ceil_char_boundary(text.len() - room / 3);
-    format!("{}\n[… {} of {} bytes left out …]\n{}", &text[..head], tail - head, text.len(), &text[tail..])
+    let (left_out, all) = (tail - head, text.len());
+    format!("{}\n[… bytes {head} to {tail} of {all} left out ({left_out}){how} …]\n{}", &text[..head], &text[tail..])
 }
 
 #[cfg(test)]
@@ -83,7 +99,7 @@ mod tests {
     fn reply(headers: &[(&str, &str)], body: &[u8]) -> Reply {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let message = Message { subject: String::new(), reply: None, headers, payload: Bytes::copy_from_slice(body) };
-        read(&message, 100)
+        read(&message)
     }
 
     #[test]
@@ -92,7 +108,15 @@ mod tests {
         let error = |text: &str| Reply::Final(Answer::error(ErrorCode::ToolError, text));
         assert_eq!(reply(&[], b"{\"a\":1}"), ok("{\"a\":1}"));
         assert_eq!(reply(&[], b""), ok(""));
-        assert_eq!(reply(&[("ailoop-progress", "")], b"half"), Reply::Progress);
+        let progress = |text: &str, instance: Option<&str>| Reply::Progress {
+            text: text.to_owned(),
+            instance: instance.map(str::to_owned),
+        };
+        assert_eq!(reply(&[("ailoop-progress", "")], b"half"), progress("half", None));
+        assert_eq!(reply(&[("Ailoop-Progress", "1"), ("Ailoop-Instance", "a.b")], b"\xff"), progress("", Some("a.b")));
+        let unknown = |text: &str| Reply::Final(Answer::new(Outcome::Unknown, text));
+        assert_eq!(reply(&[("Ailoop-Outcome", "unknown"), ("Ailoop-Error", "lost it")], b""), unknown("lost it"));
+        assert_eq!(reply(&[("Ailoop-Outcome", "splendid")], b"x"), ok("x"));
         assert_eq!(reply(&[("Ailoop-Error", "no such file")], b""), error("no such file"));
         assert_eq!(reply(&[("Ailoop-Error", "bad")], b"bad: line 3\nx"), error("bad: line 3\nx"));
         assert_eq!(
@@ -108,13 +132,15 @@ mod tests {
     fn a_long_text_keeps_head_and_tail_within_the_limit() {
         for (length, max) in [(101, 100), (5_000, 100), (1_000_000, 1_000), (200, 10), (200, 0)] {
             let text = format!("<{}>", "ä".repeat(length / 2));
-            let cut = cut(&text, max);
+            let cut = cut(&text, max, None);
             assert!(cut.len() <= max.max(64), "{} > {max}", cut.len());
-            assert!(cut.contains("bytes left out"));
+            assert!(cut.contains("left out"), "{cut}");
             if max >= 100 {
                 assert!(cut.starts_with('<') && cut.ends_with('>'), "{cut}");
             }
         }
-        assert_eq!(cut("short", 5), "short");
+        assert_eq!(cut("short", 5, None), "short");
+        let told = cut(&"x".repeat(500), 200, Some("c1-1-1"));
+        assert!(told.len() <= 200 && told.contains("; read_result with call \"c1-1-1\" reads them"), "{told}");
     }
 }

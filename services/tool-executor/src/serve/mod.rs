@@ -5,13 +5,14 @@ mod connect;
 mod files;
 mod fit;
 pub mod mail;
+mod results;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ailoop_tool::{Serving, Tool, Tools};
-use bus::NatsConfig;
+use bus::{Bus, NatsConfig};
 use contract::{ErrorCode, TenantId, ToolName};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -20,6 +21,8 @@ pub use connect::Login;
 pub use files::FilesConfig;
 pub use mail::MailConfig;
 use mail::PostOffice;
+pub(crate) use results::READ_RESULT;
+pub use results::ResultsConfig;
 
 /// Calls of one tool that run in this process at the same time.
 const CONCURRENCY: usize = 8;
@@ -36,6 +39,8 @@ pub struct ServeConfig {
     pub files: Option<FilesConfig>,
     /// `send_mail`, `check_mail`, `reply_mail`.
     pub mail: Option<MailConfig>,
+    /// `read_result`.
+    pub results: Option<ResultsConfig>,
 }
 
 /// Why the tools of this process cannot be served.
@@ -74,7 +79,12 @@ pub(crate) struct Served {
 
 impl Served {
     /// Serves every kind that is configured, each over a connection of its own.
-    pub(crate) async fn start(config: &ServeConfig, nats: &NatsConfig, office: PostOffice) -> Result<Self, ServeError> {
+    pub(crate) async fn start(
+        config: &ServeConfig,
+        nats: &NatsConfig,
+        bus: &Bus,
+        office: PostOffice,
+    ) -> Result<Self, ServeError> {
         let mut served = Self { kinds: Vec::new(), names: BTreeSet::new() };
         let kinds = Kinds { tenant: &config.tenant, nats };
         if let Some(files) = &config.files {
@@ -82,6 +92,9 @@ impl Served {
         }
         if let Some(mail) = &config.mail {
             served.add(&kinds, "mail tools", mail.login.as_ref(), mail::tools(&office)).await?;
+        }
+        if let Some(results) = &config.results {
+            served.add(&kinds, "results", results.login.as_ref(), results::tools(bus, kinds.tenant)).await?;
         }
         Ok(served)
     }

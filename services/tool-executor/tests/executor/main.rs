@@ -4,12 +4,15 @@
 
 mod catalogue;
 mod losses;
+mod progress;
 mod world;
 
 use std::time::Duration;
 
 use contract::commit::Phase;
-use contract::tool::{EffectClass, Outcome, ToolResult, header};
+use contract::streams::Objects;
+use contract::subject::SessionKey;
+use contract::tool::{EffectClass, Outcome, ToolResult, Whole, header};
 use contract::{ErrorCode, Json};
 use tokio::time::Instant;
 
@@ -54,7 +57,8 @@ async fn what_a_tool_may_answer() {
         (&[(header::ERROR, "no such city")][..], &b""[..], Outcome::Error, &error, "no such city"),
         (&[(header::SERVICE_ERROR, "boom")], b"", Outcome::Error, &error, "boom"),
         (&[], b"\xff\xff", Outcome::Error, &error, "2 bytes that are not UTF-8"),
-        (&[], long.as_bytes(), Outcome::Ok, &None, "of 5000 bytes left out"),
+        (&[], long.as_bytes(), Outcome::Ok, &None, "of 5000 left out"),
+        (&[(header::OUTCOME, "unknown"), (header::ERROR, "lost it")], b"", Outcome::Unknown, &None, "lost it"),
         (&[], b"", Outcome::Ok, &None, ""),
     ] {
         let world = World::new().await;
@@ -82,20 +86,41 @@ async fn without_a_tool_the_answer_comes_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_tool_is_a_timeout_and_is_told() {
-    for (effect, still) in [(EffectClass::Pure, false), (EffectClass::AtMostOnce, true)] {
+    for (effect, outcome, part) in [
+        (EffectClass::Pure, Outcome::Timeout, "no answer within 60 seconds"),
+        (EffectClass::Idempotent, Outcome::Timeout, "may still take effect"),
+        (EffectClass::AtMostOnce, Outcome::Unknown, "nobody knows whether it took effect"),
+    ] {
         let world = World::new().await;
         let mut tool = world.tool().await;
         let _executor = world.executor("a").await;
         let began = Instant::now();
         world.publish(&world.item(effect)).await;
         let request = tool.asked().await;
-        tool.answer(&request, &[(header::PROGRESS, "")], b"slow").await;
         let result = world.result().await;
-        assert_eq!(result.outcome, Outcome::Timeout);
-        assert_eq!(result.content.contains("may still take effect"), still, "{}", result.content);
+        assert_eq!(result.outcome, outcome);
+        assert!(result.content.contains(part), "{}", result.content);
         assert!((59..=61).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
         assert_eq!(tool.told_to_forget().await.header(header::CALL), Some("s1-c1-1-1"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_result_is_kept_whole() {
+    let long = format!("<{}>", "x".repeat(5_000));
+    let world = World::new().await;
+    let mut tool = world.tool().await;
+    let _executor = world.executor("a").await;
+    world.publish(&world.item(EffectClass::Pure)).await;
+    let request = tool.asked().await;
+    tool.answer(&request, &[], long.as_bytes()).await;
+    let result = world.result().await;
+    assert!(result.content.starts_with('<') && result.content.ends_with('>'), "{}", result.content);
+    let whole = result.whole.unwrap();
+    let SessionKey { tenant, session } = &world.key;
+    assert_eq!(whole, Whole { object: Whole::id(tenant, session, &call().call), bytes: 5_002 });
+    let kept = world.bus.transport().get_object(Objects::Results, &whole.object).await.unwrap();
+    assert_eq!(kept.unwrap(), long);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use bus::memory::Life;
 use bus::transport::Headers;
-use bus::{Bus, Heard, Inbox, MemoryServer, Message};
+use bus::{Bus, Heard, Inbox, MemoryServer, Message, Stored};
 use bytes::Bytes;
+use contract::command::Verb;
 use contract::commit::{Commit, CommitMeta, Phase};
 use contract::ids::CallAttempt;
 use contract::model::ItemMeta;
 use contract::subject::{self, SessionKey};
-use contract::tool::{EffectClass, ToolItem, ToolResult};
+use contract::tool::{EffectClass, ExtendToolCall, ToolItem, ToolResult};
 use contract::{CallId, Json, SessionId, TenantId, Timestamp, ToolName};
 use futures::StreamExt;
 use tokio::time::{Instant, sleep, timeout};
@@ -102,6 +103,7 @@ impl World {
             arguments: Json::parse(r#"{"n":1}"#).unwrap(),
             effect,
             max_output: 1_000,
+            timeout_ms: 60_000,
         }
     }
 
@@ -126,6 +128,25 @@ impl World {
         let stored = stored.await;
         assert_eq!(stored.subject, "ai_loop.control.provide_tool_result.default.s1.c1-1-1-1");
         serde_json::from_slice(&stored.payload).unwrap()
+    }
+
+    /// The results that wait, beside other words of executors.
+    pub(crate) async fn results(&self) -> Vec<ToolResult> {
+        let waiting = self.waiting(Verb::ProvideToolResult).await;
+        waiting.iter().map(|stored| serde_json::from_slice(&stored.payload).unwrap()).collect()
+    }
+
+    /// Until when more time was asked for, in order.
+    pub(crate) async fn extensions(&self) -> Vec<Timestamp> {
+        let mut waiting = self.waiting(Verb::ExtendToolCall).await;
+        waiting.sort_by_key(|stored| stored.seq);
+        let deadline = |stored: &Stored| serde_json::from_slice::<ExtendToolCall>(&stored.payload).unwrap().deadline;
+        waiting.iter().map(deadline).collect()
+    }
+
+    async fn waiting(&self, verb: Verb) -> Vec<Stored> {
+        let Inbox::Messages(messages) = self.bus.inbox(&self.key).await.unwrap() else { panic!("too many") };
+        messages.into_iter().filter(|stored| stored.subject.contains(verb.as_str())).collect()
     }
 
     pub(crate) async fn has_result(&self) -> bool {

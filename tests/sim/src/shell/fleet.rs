@@ -181,6 +181,7 @@ fn composed(agent: AgentId) -> Composed {
             name: "E".to_owned(),
             continuation,
             tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+            approvals: Vec::new(),
         },
         model: ModelSettings {
             id: "sim".to_owned(),

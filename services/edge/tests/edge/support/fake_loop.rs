@@ -98,6 +98,7 @@ pub(crate) fn started(agent: &str) -> Event {
         name: "Alice".to_owned(),
         continuation: ContinuationSettings::default(),
         tools: ToolFilter::default(),
+        approvals: Vec::new(),
     };
     Event::SessionStarted(Box::new(SessionStarted {
         parent: None,
@@ -185,6 +186,7 @@ impl Inner {
             Verb::ClearHistory
             | Verb::Configure
             | Verb::ProvideToolResult
+            | Verb::ExtendToolCall
             | Verb::ModelFinished
             | Verb::ModelFailed => (None, vec![]),
         };

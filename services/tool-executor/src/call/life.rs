@@ -1,0 +1,148 @@
+//! What a call shows of itself while it runs: progress moves its deadline on and is told to viewers, and a replica that
+//! says who it is can be asked whether it still lives.
+
+use std::time::Duration;
+
+use bus::{Bus, BusError};
+use bytes::Bytes;
+use contract::command::Verb;
+use contract::event::{Envelope, ToolCallProgress, Topic};
+use contract::ids::CallAttempt;
+use contract::limits::PROGRESS_EVERY;
+use contract::model::ResultMeta;
+use contract::subject::{self, SessionKey, Subject};
+use contract::tool::{ExtendToolCall, ToolItem};
+use contract::{CommandId, Json};
+use tokio::time::{Instant, timeout};
+
+use crate::Clock;
+use crate::trouble::Trouble;
+
+/// How long before the deadline that the loop knows of it is asked for a later one; half the time-out where that is less.
+/// The loop waits some seconds beyond it, too.
+const ASK_BEFORE: Duration = Duration::from_secs(5);
+/// How long the question may take; the next sign of progress asks again.
+const ASK_MAX: Duration = Duration::from_secs(2);
+/// How often a replica that works on a call is asked whether it lives.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How long it may be away: a client that lost its connection is back sooner, unless the server was away too.
+const AWAY_MAX: Duration = Duration::from_secs(3);
+
+/// A call that runs.
+pub(super) struct Life<'a> {
+    bus: &'a Bus,
+    clock: &'a dyn Clock,
+    key: &'a SessionKey,
+    call: &'a CallAttempt,
+    item: &'a ToolItem,
+    /// From each sign of progress.
+    timeout: Duration,
+    deadline: Instant,
+    /// The deadline that the loop knows of.
+    known: Instant,
+    told: Option<Instant>,
+    signs: u64,
+    instance: Option<Subject>,
+    away_since: Option<Instant>,
+}
+
+impl<'a> Life<'a> {
+    /// A call that may take `left` from now on, of which the loop knows by its item.
+    pub(super) fn new(
+        bus: &'a Bus,
+        clock: &'a dyn Clock,
+        key: &'a SessionKey,
+        call: &'a CallAttempt,
+        item: &'a ToolItem,
+        left: Duration,
+    ) -> Self {
+        let now = Instant::now();
+        let timeout = if item.timeout_ms == 0 { left } else { Duration::from_millis(item.timeout_ms) };
+        let known = now + item.meta.deadline.since(clock.now());
+        let (told, signs, instance, away_since) = (None, 0, None, None);
+        Self { bus, clock, key, call, item, timeout, deadline: now + left, known, told, signs, instance, away_since }
+    }
+
+    /// When the tool's answer is no longer wanted.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// When the loop should be asked for more time; never, where it knows the deadline.
+    pub(super) fn asks_at(&self) -> Option<Instant> {
+        let before = ASK_BEFORE.min(self.timeout / 2);
+        (self.known < self.deadline).then(|| self.known.checked_sub(before).unwrap_or(self.known))
+    }
+
+    /// Asks the loop for the time that the call has by now. Best effort: the loop may know better, and cancels then.
+    pub(super) async fn ask(&mut self) {
+        self.known = self.deadline;
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let (meta, id) = (&self.item.meta, uuid::Uuid::now_v7().simple().to_string());
+        let meta = ResultMeta { v: meta.v, slot: meta.slot, call: meta.call.clone(), attempt: meta.attempt };
+        let extension = ExtendToolCall { meta, deadline: self.clock.now().after(left) };
+        let body = Bytes::from(Json::of(&extension).get().to_owned());
+        let Ok(id) = CommandId::new(&id) else { return };
+        let asked = timeout(ASK_MAX, self.bus.send_control(self.key, Verb::ExtendToolCall, &id, body)).await;
+        let failed = match asked {
+            Ok(sent) => sent.err().map(|error| error.to_string()),
+            Err(late) => Some(late.to_string()),
+        };
+        if let Some(error) = failed {
+            tracing::debug!(session = %self.key, call = %self.call, error, "the loop was not asked for more time");
+        }
+    }
+
+    /// The tool is sent the call once more, perhaps to another replica: it has its whole time again.
+    pub(super) fn begins_anew(&mut self) {
+        self.deadline = self.deadline.max(Instant::now() + self.timeout);
+        self.instance = None;
+        self.away_since = None;
+    }
+
+    /// A sign of progress.
+    pub(super) async fn progress(&mut self, text: String, instance: Option<&str>) {
+        let now = Instant::now();
+        self.deadline = self.deadline.max(now + self.timeout);
+        if let Some(instance) = instance.and_then(subject::service_ping) {
+            self.instance = Some(instance);
+            self.away_since = None;
+        }
+        if text.is_empty() || self.told.is_some_and(|told| now.duration_since(told) < PROGRESS_EVERY) {
+            return;
+        }
+        self.told = Some(now);
+        self.signs += 1;
+        let trace = telemetry::trace::current();
+        let trace = trace.as_deref().and_then(telemetry::trace::trace_id);
+        let data = ToolCallProgress { call: self.call.call.clone(), tool: self.item.tool.clone(), text };
+        let envelope = Envelope {
+            id: format!("{}-{}-progress-{}", self.key.session, self.call, self.signs),
+            session_id: self.key.session.clone(),
+            tenant: self.key.tenant.clone(),
+            seq: None,
+            time: self.clock.now(),
+            trace_id: trace.unwrap_or_default().to_owned(),
+            data: Json::of(&data),
+        };
+        if let Err(error) = self.bus.publish_event(self.key, Topic::ToolCallProgress, &envelope).await {
+            tracing::debug!(session = %self.key, call = %self.call, %error, "progress not told");
+        }
+    }
+
+    /// Whether the replica that works on the call is gone. Of one that did not say who it is nothing is known.
+    pub(super) async fn is_gone(&mut self, trouble: Option<&Trouble>) -> bool {
+        let Some(instance) = &self.instance else { return false };
+        match self.bus.transport().request(instance, Vec::new(), Bytes::new(), ASK_MAX).await {
+            Err(BusError::NoResponders { .. }) => {}
+            // One that is silent is there; what cannot be asked is not known.
+            Ok(_) | Err(_) => {
+                self.away_since = None;
+                return false;
+            }
+        }
+        let now = Instant::now();
+        let since = *self.away_since.get_or_insert(now);
+        now >= trouble.map_or(since, |trouble| trouble.reconnected_by(since)).max(since + AWAY_MAX)
+    }
+}

@@ -1,0 +1,151 @@
+//! `read_result`: what was left out of a long result, page by page or by a pattern. Only a session's own results can be
+//! named: what is read follows from the session that asks and the call that it names.
+
+use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
+use bus::Bus;
+use contract::streams::Objects;
+use contract::tool::Whole;
+use contract::{CallId, SessionId, TenantId};
+use regex::RegexBuilder;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::connect::Login;
+use super::fit::{ROOM, escaped_len, fitting};
+
+/// The tool's name: results that were cut name it.
+pub(crate) const READ_RESULT: &str = "read_result";
+/// Lines that a pattern finds at most.
+const LINES_MAX: usize = 500;
+/// Bytes of one line that is shown.
+const LINE_BYTES_MAX: usize = 1_000;
+/// Bytes of a compiled pattern.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+
+/// As which NATS user `read_result` is served.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "results")]
+pub struct ResultsConfig {
+    /// The NATS user of this tool, where users have permissions.
+    pub login: Option<Login>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    call: String,
+    #[serde(default)]
+    offset: usize,
+    #[serde(default)]
+    pattern: Option<String>,
+}
+
+/// `read_result`, over the results that executors keep.
+pub(super) fn tools(bus: &Bus, tenant: &TenantId) -> Vec<Tool> {
+    let (bus, tenant) = (bus.clone(), tenant.clone());
+    let tool = Tool::new(READ_RESULT)
+        .description(
+            "Reads what was left out of a long result of an earlier call of this session: a page from `offset` on, or \
+             the lines that match `pattern`.",
+        )
+        .effect(Effect::Pure)
+        .parameters(json!({"type": "object", "additionalProperties": false, "properties": {
+            "call": {"type": "string", "description": "The call, as the note in its result names it."},
+            "offset": {"type": "integer", "minimum": 0, "description": "The first byte to read. Default 0."},
+            "pattern": {"type": "string", "description": "A regular expression (Rust regex syntax); (?i) ignores case."},
+        }, "required": ["call"]}))
+        .handler(move |call: Call| {
+            let (bus, tenant) = (bus.clone(), tenant.clone());
+            async move { Ok::<_, ToolError>(Reply::from(read(&bus, &tenant, &call).await?)) }
+        });
+    vec![tool]
+}
+
+async fn read(bus: &Bus, tenant: &TenantId, call: &Call) -> Result<Value, ToolError> {
+    let arguments: Arguments = call.arguments()?;
+    let session = SessionId::new(call.session()).map_err(|_| ToolError::new("only a session can read its results"))?;
+    let unkept = || {
+        ToolError::new(format!(
+            "of call {:?} nothing is kept: its result was not cut, or it is too old",
+            arguments.call
+        ))
+    };
+    let wanted = CallId::new(&arguments.call).map_err(|_| unkept())?;
+    let object = Whole::id(tenant, &session, &wanted);
+    let found = bus.transport().get_object(Objects::Results, &object).await;
+    let found = found.map_err(|error| ToolError::new(format!("results cannot be read now: {error}")))?;
+    let found = found.ok_or_else(unkept)?;
+    let text = String::from_utf8_lossy(&found);
+    match &arguments.pattern {
+        Some(pattern) => lines(&text, pattern),
+        None => Ok(page(&text, arguments.offset)),
+    }
+}
+
+/// As much from `offset` on as fits into a result.
+fn page(text: &str, offset: usize) -> Value {
+    let first = text.floor_char_boundary(offset);
+    let mut room = ROOM;
+    let fits = |c: &char| {
+        let left = room.checked_sub(escaped_len(c.encode_utf8(&mut [0; 4])));
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let content: String = text[first..].chars().take_while(fits).collect();
+    let next = first + content.len();
+    let more = (next < text.len()).then_some(next);
+    json!({"bytes": text.len(), "offset": first, "content": content, "next_offset": more})
+}
+
+/// The lines that match, with the bytes at which they begin.
+fn lines(text: &str, pattern: &str) -> Result<Value, ToolError> {
+    let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build();
+    let pattern = built.map_err(|error| ToolError::new(format!("the pattern cannot be used: {error}")))?;
+    let mut at = 0;
+    let (mut matches, mut found) = (0, Vec::new());
+    for line in text.split_inclusive('\n') {
+        let (begins, shown) = (at, line.trim_end_matches(['\n', '\r']));
+        at += line.len();
+        if pattern.is_match(shown) {
+            matches += 1;
+            if matches <= LINES_MAX {
+                let end = shown.floor_char_boundary(LINE_BYTES_MAX);
+                found.push(json!({"offset": begins, "text": &shown[..end]}));
+            }
+        }
+    }
+    let shown = fitting(found);
+    Ok(json!({"bytes": text.len(), "matches": matches, "truncated": shown.len() < matches, "lines": shown}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_follow_each_other_without_a_gap() {
+        let text = "ä\"\n".repeat(60_000);
+        let (mut offset, mut read, mut pages) = (0, String::new(), 0);
+        loop {
+            let page = page(&text, offset);
+            read += page["content"].as_str().unwrap();
+            pages += 1;
+            let Some(next) = page["next_offset"].as_u64() else { break };
+            offset = usize::try_from(next).unwrap();
+        }
+        assert!(pages > 3 && read == text, "{pages}");
+        assert_eq!(page("short", 99), json!({"bytes": 5, "offset": 5, "content": "", "next_offset": null}));
+    }
+
+    #[test]
+    fn lines_are_found_with_their_places() {
+        let found = lines("one\ntwo\r\nthree", "^t").unwrap();
+        let wanted = json!([{"offset": 4, "text": "two"}, {"offset": 9, "text": "three"}]);
+        assert_eq!((&found["lines"], &found["matches"]), (&wanted, &json!(2)));
+        assert!(lines("x", "(").unwrap_err().message().contains("cannot be used"));
+        let many = lines(&"x\n".repeat(10_000), "x").unwrap();
+        assert_eq!((&many["matches"], &many["truncated"]), (&json!(10_000), &json!(true)));
+    }
+}
