@@ -115,7 +115,7 @@ fn a_gate_tells_how_to_answer() {
     check(
         false,
         &[heard("gate.opened", 0, gate)],
-        "[  tool rm {\"path\":\"x\\ny\"} waits for approval until 2024-01-15T10:30:45.123Z; to answer:\n    \
+        "[  tool rm {\"path\":\"x\\\\ny\"} waits for approval until 2024-01-15T10:30:45.123Z; to answer:\n    \
          ailoop approvals approve|deny s c1-1-1]\n",
     );
     let gate = r#"{"gate":"c1-1-2","kind":"question","arguments_sha256":"ab","expires":"2024-01-15T10:30:45.123Z",
