@@ -159,6 +159,30 @@ impl Client {
         })
     }
 
+    /// What waits for a person in a session.
+    pub async fn gates(&self, session: &str) -> anyhow::Result<Vec<proto::Gate>> {
+        let request = proto::ListGatesRequest { session_id: session.to_owned(), limit: 0 };
+        Ok(told(self.0.clone().list_gates(request).await)?.gates)
+    }
+
+    /// Answers what waits; `more` adds to the answer.
+    pub async fn answer(
+        &self,
+        gate: &proto::Gate,
+        decision: &str,
+        more: impl FnOnce(&mut proto::AnswerRequest),
+    ) -> anyhow::Result<CommandReply> {
+        let mut request = proto::AnswerRequest {
+            session_id: gate.session_id.clone(),
+            gate: gate.gate.clone(),
+            arguments_sha256: gate.arguments_sha256.clone(),
+            decision: decision.to_owned(),
+            ..proto::AnswerRequest::default()
+        };
+        more(&mut request);
+        told(self.0.clone().answer(request).await)
+    }
+
     /// The transcript as the model sees it.
     pub async fn history(&self, session: &str) -> anyhow::Result<Vec<Value>> {
         let reply = told(self.0.clone().history(SessionRequest { session_id: session.to_owned() }).await)?;

@@ -174,7 +174,8 @@ impl Services {
         let composer = prompt_composer::Config { config_dir: config_dir.clone(), ..Default::default() };
         let gateway = model_gateway::Config { config_dir, ..Default::default() };
         let files = files.map(|(root, out)| FilesConfig { root, out: Some(out), login: None });
-        let serve = ServeConfig { files, ..Default::default() };
+        let results = Some(tool_executor::ResultsConfig::default());
+        let serve = ServeConfig { files, results, ..Default::default() };
         let executor = tool_executor::Config { serve, nats: nats.config(), ..Default::default() };
         let free = edge::config::Listen { listen: ([127, 0, 0, 1], 0).into() };
         let edge = edge::Config { ws: free, grpc: free, ..Default::default() };

@@ -8,6 +8,7 @@ mod delegate;
 mod events;
 mod example;
 mod failures;
+mod gates;
 mod kills;
 mod mail;
 mod providers;
