@@ -20,6 +20,7 @@ mod soak;
 mod stage;
 mod talk;
 mod tool;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -63,6 +64,8 @@ enum Part {
     },
     /// What the gateway adds to a model's reply: prints `gateway.*`
     Gateway(gateway::Plan),
+    /// What a tool call costs beside its tool: prints `tools.*`
+    Tools(tools::Plan),
     /// The model server.
     #[command(hide = true)]
     Model,
@@ -105,6 +108,7 @@ async fn play(part: Option<Part>, plan: &run::Plan) -> anyhow::Result<()> {
         Some(Part::Core) => report::core(),
         Some(Part::Memory { bytes }) => memory::say(bytes),
         Some(Part::Gateway(plan)) => gateway::run(&plan).await,
+        Some(Part::Tools(plan)) => tools::run(&plan).await,
         Some(Part::Pace) => pace::serve().await,
         Some(Part::Model) => model::serve().await,
         Some(Part::Collector) => collector::serve().await,

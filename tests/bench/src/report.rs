@@ -46,9 +46,9 @@ pub(crate) fn fail(error: &anyhow::Error) {
 }
 
 /// Prints the tables and writes `bench.json`.
-pub(crate) fn report(anatomy: Option<&Anatomy>, levels: &[Level], gateway: Vec<Figure>) -> anyhow::Result<()> {
+pub(crate) fn report(anatomy: Option<&Anatomy>, levels: &[Level], parts_alone: Vec<Figure>) -> anyhow::Result<()> {
     let mut figures: Vec<Figure> = levels.iter().flat_map(figures).collect();
-    figures.extend(gateway);
+    figures.extend(parts_alone);
     figures.extend(pure_figures()?);
     let mut text = table(&figures);
     text += &parts(levels);

@@ -90,18 +90,24 @@ pub(crate) struct Level {
 /// Measures, prints and writes.
 pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
     ailoop::install_crypto();
-    let (mut all, mut first) = (Vec::new(), None);
+    let (mut all, mut first, mut tools) = (Vec::new(), None, Vec::new());
     for &row in &plan.rows {
         report::note(row.name());
         let stage = Stage::start(row.shape()).await?;
         report::note(&format!("processes: {}", stage.ids()));
         let result = levels(plan, row, &stage).await;
         let (anatomy, levels) = result.with_context(|| stage.warnings())?;
+        if row == Row::Together {
+            let calls = crate::tools::figures(&stage, &crate::tools::Plan::default()).await;
+            tools = calls.with_context(|| stage.warnings())?;
+        }
         first.get_or_insert(anatomy);
         all.extend(levels);
     }
-    let gateway = if plan.rows.contains(&Row::Together) { crate::gateway::figures().await? } else { Vec::new() };
-    report::report(first.as_ref(), &all, gateway)
+    if plan.rows.contains(&Row::Together) {
+        tools.extend(crate::gateway::figures().await?);
+    }
+    report::report(first.as_ref(), &all, tools)
 }
 
 async fn levels(plan: &Plan, row: Row, stage: &Stage) -> anyhow::Result<(anatomy::Anatomy, Vec<Level>)> {
