@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use contract::ErrorCode;
-use proto::{ControlRequest, SendRequest, SessionInfo, SessionRequest, StartRequest};
+use proto::{AnswerRequest, ControlRequest, SendRequest, SessionInfo, SessionRequest, StartRequest};
 use serde_json::{Map, Value};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::args::RunArgs;
+use crate::asking::{self, Asking, Said};
 use crate::client::{self, Client, bounded, command_id};
 use crate::failure::{Exit, Failure};
 use crate::follow::{Follow, Until};
@@ -121,6 +123,9 @@ impl Conversation<'_> {
         let mut render = Render::new(&session, self.terminal.is_live(), false);
         let mut follow = Follow::new(until.clone());
         let mut stopped_as = None;
+        // Whoever reads the answer by a program is not asked anything.
+        let mut keyboard = if self.args.json { None } else { asking::lines() };
+        let mut asking = Asking::default();
         loop {
             tokio::select! {
                 next = stream.next() => {
@@ -132,6 +137,9 @@ impl Conversation<'_> {
                     } else {
                         self.terminal.show(&shown)
                     };
+                    if let Some(ask) = keyboard.as_ref().and_then(|_| asking.on(&heard)) {
+                        self.terminal.note(Style::Warn, ask);
+                    }
                     if let Some(exit) = follow.on(&heard) {
                         return Ok(stopped_as.unwrap_or(exit));
                     }
@@ -140,6 +148,12 @@ impl Conversation<'_> {
                         return Ok(Exit::Done);
                     }
                 }
+                line = typed(&mut keyboard) => match line.map(|line| asking.said(&line)) {
+                    Some(Said::Answer(answer)) => self.answer(&session, *answer).await,
+                    Some(Said::Hint(hint)) => self.terminal.note(Style::Warn, hint),
+                    Some(Said::Nothing) => {}
+                    None => keyboard = None,
+                },
                 () = interrupts.next() => {
                     if stopped_as.is_some() || self.ends == Ends::FleetGoesOn {
                         self.tell_left(&session);
@@ -168,6 +182,14 @@ impl Conversation<'_> {
                     return Ok(Exit::Limit);
                 }
             }
+        }
+    }
+
+    /// Sends what a person says to a gate. That it was refused is told: somebody else was faster, or its time is over.
+    async fn answer(&self, session: &str, answer: AnswerRequest) {
+        let request = AnswerRequest { session_id: session.to_owned(), command_id: command_id(), ..answer };
+        if let Err(status) = self.client.sessions().answer(bounded(request)).await {
+            self.terminal.failure(&self.client.failure(&status));
         }
     }
 
@@ -210,6 +232,14 @@ impl Conversation<'_> {
             Ends::WithTheFleet => format!("left; the session {session} goes on when a fleet runs here again"),
         };
         self.terminal.note(Style::Warn, &line);
+    }
+}
+
+/// The next line of the keyboard; none when it is gone.
+async fn typed(keyboard: &mut Option<mpsc::Receiver<String>>) -> Option<String> {
+    match keyboard {
+        Some(lines) => lines.recv().await,
+        None => std::future::pending().await,
     }
 }
 
