@@ -4,27 +4,77 @@
 //! within two seconds of its start and forgets it when it is gone. Nothing else of ailoop is needed.
 //!
 //! ```no_run
-//! use ailoop_tool::{Call, Effect, Tool, ToolError, Tools};
+//! use ailoop_tool::{Call, Effect, Tool, ToolError, Tools, schemars};
 //! use serde_json::json;
 //!
-//! #[derive(serde::Deserialize)]
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! #[serde(deny_unknown_fields)]
 //! struct Arguments {
+//!     /// The text to count in.
 //!     text: String,
 //! }
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let word_count = Tool::new("word_count")
-//!     .description("Counts the words of a text.")
-//!     .parameters(json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}))
-//!     .effect(Effect::Pure)
-//!     .handler(|call: Call| async move {
-//!         let Arguments { text } = call.arguments()?;
-//!         Ok::<_, ToolError>(json!({"words": text.split_whitespace().count()}))
-//!     });
+//! let word_count = Tool::typed("word_count", async |Arguments { text }, _call: Call| {
+//!     Ok::<_, ToolError>(json!({"words": text.split_whitespace().count()}))
+//! })
+//! .description("Counts the words of a text. Use it instead of counting yourself.")
+//! .effect(Effect::Pure);
 //! let serving = Tools::connect("nats://127.0.0.1:4222").await?.tool(word_count).serve().await?;
 //! serving.until_ctrl_c().await;
 //! # Ok(())
 //! # }
+//! ```
+//!
+//! [`Tool::typed`] takes the schema from the type, and [`Tool::handler`] one that you write. `ailoop tools verify <name>`
+//! checks a tool that runs.
+//!
+//! # Tools that take effect
+//!
+//! The executor that waits for a call may die, and so may the replica that works on it. What happens then is for the tool
+//! to say, with [`Effect`]:
+//!
+//! | | after a loss | what the tool owes |
+//! |---|---|---|
+//! | [`Effect::Pure`] | called again | it changes nothing |
+//! | [`Effect::Idempotent`] | called again under the same [`Call::id`], perhaps while the first try still runs | it takes effect once per id |
+//! | [`Effect::AtMostOnce`] | never called again: the model is told that nobody knows | nothing |
+//!
+//! An idempotent tool must decide by something that all of its replicas share, and effect and mark must be *one* step:
+//! whoever does one after the other can be killed between them. Three ways, by what the effect is:
+//!
+//! - **A file:** write it under a name of your own, then [`std::fs::hard_link`] it to a name made of the call's id. One
+//!   replica wins; `AlreadyExists` means that the effect took place, and the answer is the same.
+//! - **A row:** write the id into a unique column in the transaction that does the work.
+//! - **Somebody else's interface:** pass the id on as its idempotency key.
+//!
+//! ```
+//! use std::path::Path;
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//! use ailoop_tool::ToolError;
+//!
+//! /// Tells tries of one process apart: the same call may come twice at once.
+//! static TRIES: AtomicU64 = AtomicU64::new(0);
+//!
+//! /// Keeps a note once per call, whoever else tries at the same time.
+//! fn keep(dir: &Path, call: &str, text: &str) -> Result<(), ToolError> {
+//!     // The id becomes a file's name: by hand anything could come.
+//!     if call.is_empty() || !call.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
+//!         return Err(ToolError::new("this tool needs a call id (header Ailoop-Call)"));
+//!     }
+//!     let draft = dir.join(format!(".{call}.{}.{}", std::process::id(), TRIES.fetch_add(1, Ordering::Relaxed)));
+//!     std::fs::write(&draft, text)?;
+//!     let linked = std::fs::hard_link(&draft, dir.join(call));
+//!     std::fs::remove_file(&draft)?;
+//!     match linked {
+//!         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.into()),
+//!         Ok(()) | Err(_) => Ok(()),
+//!     }
+//! }
+//! # let dir = tempfile::tempdir().unwrap();
+//! # keep(dir.path(), "s-c1-1-1", "a").unwrap();
+//! # keep(dir.path(), "s-c1-1-1", "a").unwrap();
+//! # assert!(keep(dir.path(), "../x", "a").is_err());
 //! ```
 
 mod call;
@@ -33,10 +83,12 @@ mod reply;
 mod running;
 mod serve;
 mod services;
+mod typed;
 pub mod wire;
 
 pub use async_nats;
 pub use call::Call;
 pub use describe::{Approval, Effect, Tool};
 pub use reply::{Reply, ToolError};
+pub use schemars;
 pub use serve::{ServeError, Serving, Tools};
