@@ -43,18 +43,15 @@
 //! An idempotent tool must decide by something that all of its replicas share, and effect and mark must be *one* step:
 //! whoever does one after the other can be killed between them. Three ways, by what the effect is:
 //!
-//! - **A file:** write it under a name of your own, then [`std::fs::hard_link`] it to a name made of the call's id. One
-//!   replica wins; `AlreadyExists` means that the effect took place, and the answer is the same.
+//! - **A file:** write it under another name, then give it a name made of the call's id, unless that is taken. One try
+//!   wins; for the others the effect took place already, and the answer is the same.
 //! - **A row:** write the id into a unique column in the transaction that does the work.
 //! - **Somebody else's interface:** pass the id on as its idempotency key.
 //!
 //! ```
+//! use std::io::{ErrorKind, Write};
 //! use std::path::Path;
-//! use std::sync::atomic::{AtomicU64, Ordering};
 //! use ailoop_tool::ToolError;
-//!
-//! /// Tells tries of one process apart: the same call may come twice at once.
-//! static TRIES: AtomicU64 = AtomicU64::new(0);
 //!
 //! /// Keeps a note once per call, whoever else tries at the same time.
 //! fn keep(dir: &Path, call: &str, text: &str) -> Result<(), ToolError> {
@@ -62,13 +59,11 @@
 //!     if call.is_empty() || !call.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
 //!         return Err(ToolError::new("this tool needs a call id (header Ailoop-Call)"));
 //!     }
-//!     let draft = dir.join(format!(".{call}.{}.{}", std::process::id(), TRIES.fetch_add(1, Ordering::Relaxed)));
-//!     std::fs::write(&draft, text)?;
-//!     let linked = std::fs::hard_link(&draft, dir.join(call));
-//!     std::fs::remove_file(&draft)?;
-//!     match linked {
-//!         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.into()),
-//!         Ok(()) | Err(_) => Ok(()),
+//!     let mut draft = tempfile::NamedTempFile::new_in(dir)?;
+//!     draft.write_all(text.as_bytes())?;
+//!     match draft.persist_noclobber(dir.join(call)) {
+//!         Err(kept) if kept.error.kind() != ErrorKind::AlreadyExists => Err(kept.error.into()),
+//!         Ok(_) | Err(_) => Ok(()),
 //!     }
 //! }
 //! # let dir = tempfile::tempdir().unwrap();
