@@ -177,6 +177,8 @@ pub mod header {
     pub const ERROR: &str = "Ailoop-Error";
     /// On a reply: it is not the last one.
     pub const PROGRESS: &str = "Ailoop-Progress";
+    /// On a progress reply: `<service name>.<service id>` of the instance that works on the call.
+    pub const INSTANCE: &str = "Ailoop-Instance";
     /// The services libraries' own word for an error.
     pub const SERVICE_ERROR: &str = "Nats-Service-Error";
     /// W3C trace context.
