@@ -17,5 +17,6 @@ mod resume;
 mod scenarios;
 mod storage;
 mod survey;
+mod tools;
 mod trace;
 mod workspace;

@@ -54,18 +54,15 @@ impl Tool {
 /// The error names the part that is wrong, such as `people[2].age`: a model mends what it can find.
 fn parse<A: DeserializeOwned>(body: &[u8]) -> Result<A, ToolError> {
     let wrong = |why: &dyn std::fmt::Display| ToolError::new(format!("the arguments do not fit: {why}"));
+    let value: Value = serde_json::from_slice(body).map_err(|error| wrong(&error))?;
     // A struct would be read from an array too, by position.
-    if body.trim_ascii_start().first() != Some(&b'{') {
+    if !value.is_object() {
         return Err(wrong(&"they must be a JSON object"));
     }
-    let mut text = serde_json::Deserializer::from_slice(body);
-    let read = serde_path_to_error::deserialize(&mut text);
-    let arguments = read.map_err(|error| match error.path().to_string().as_str() {
+    serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
         "." => wrong(error.inner()),
         path => wrong(&format_args!("{path}: {}", error.inner())),
-    })?;
-    text.end().map_err(|error| wrong(&error))?;
-    Ok(arguments)
+    })
 }
 
 /// The schema of a type, without what tells a model nothing.
@@ -180,7 +177,7 @@ mod tests {
             (r#"{"people": [], "extra": 1}"#, "extra: unknown field `extra`"),
             ("{}", "fit: missing field `people`"),
             (r#"[[], "warm", null]"#, "must be a JSON object"),
-            ("no json", "must be a JSON object"),
+            ("no json", "expected ident at line 1"),
             ("{", "EOF while parsing"),
             (r#"{"people": []} {"#, "trailing characters"),
         ] {

@@ -192,7 +192,8 @@ pub struct Exchange {
 
 impl Exchange {
     fn new(replies: Subscription) -> Self {
-        Self { replies, began: Instant::now(), seen: Seen::default() }
+        // Asked again after its end: who listens to all calls at the end does not know which of them are over.
+        Self { replies: replies.fuse().boxed(), began: Instant::now(), seen: Seen::default() }
     }
 
     /// Waits for the next reply, until `end` at the latest; `None` when there was none.

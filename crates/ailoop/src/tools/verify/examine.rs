@@ -26,6 +26,9 @@ const PASSED: Timestamp = Timestamp::from_millis(0);
 /// What is no JSON: two lines, since a header holds only one, and some libraries put what they cannot read into one.
 const GARBAGE: &[u8] = b"this is\nno JSON {";
 
+/// What is not looked at where nobody answers.
+const REST: &str = "everything else";
+
 /// What is examined, once it is described.
 pub struct Subject {
     /// What it says of itself.
@@ -84,7 +87,7 @@ pub async fn called(
     let error = if first.answer().is_none() { asker.last_error().await? } else { None };
     let mut checks = vec![judge::fitting(&first, arguments.get(), wish.arguments.is_some(), error.as_deref())];
     if first.answer().is_none() {
-        checks.push(Check::skip("everything else", "not tried: it does not answer"));
+        checks.push(Check::skip(REST, "not tried: it does not answer"));
         return Ok(checks);
     }
 
@@ -110,6 +113,10 @@ pub async fn called(
     let still = exam.answered(&again, wish.within).await?;
     let left = asker.find().await?.replicas.len();
     checks.push(judge::still_there(&still, subject.found.replicas.len(), left));
+    if still.answer().is_none() {
+        checks.push(Check::skip(REST, "not tried: it does not answer any more"));
+        return Ok(checks);
+    }
 
     // The same call twice.
     match subject.spec.effect {

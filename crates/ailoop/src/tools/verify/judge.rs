@@ -249,9 +249,9 @@ pub fn size(all: &[&Seen], spec: &ToolSpec) -> Check {
     let most = spec.output_bytes_max();
     if largest > most {
         let hint = "the middle is left out: answer with less, or say a greater ailoop.max_output (64 KiB at most)";
-        return Check::note(name, format!("{} of which the model reads {}", bytes(largest), bytes(most)), hint);
+        return Check::note(name, format!("{} of which the model reads {}", bytes(largest), count(most as u64)), hint);
     }
-    Check::pass(name, format!("at most {} of the {} that the model reads", bytes(largest), bytes(most)))
+    Check::pass(name, format!("at most {}; the model reads up to {}", bytes(largest), count(most as u64)))
 }
 
 /// Which trace it says its reply belongs to.

@@ -161,7 +161,7 @@ fn all_replies_together() {
     check(&single(&[&ok("1"), &two], 1), Mark::Fail, "2 final replies");
     assert!(single(&[&two], 2).hint.unwrap().contains("queue group"));
     check(&size(&[&ok("1"), &ok("1234567890")], &spec()), Mark::Pass, "at most 10 bytes");
-    check(&size(&[&ok("12345678901")], &spec()), Mark::Note, "11 bytes of which the model reads 10 bytes");
+    check(&size(&[&ok("12345678901")], &spec()), Mark::Note, "11 bytes of which the model reads 10");
     check(&progress(&[&ok("1")]), Mark::Skip, "none");
     let told = |instance: Option<&str>| {
         let progress = Progress { text: "half".to_owned(), instance: instance.map(str::to_owned) };
