@@ -1,6 +1,7 @@
 //! The example tools of three languages, as processes: what they need is found or installed, and each leaves a record of its
 //! effects.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -145,14 +146,16 @@ impl Examples {
         text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
     }
 
-    /// The calls of which there is a note, sorted.
-    pub fn notes(&self) -> anyhow::Result<Vec<String>> {
-        let mut notes = Vec::new();
+    /// The notes by their calls.
+    pub fn notes(&self) -> anyhow::Result<BTreeMap<String, String>> {
+        let mut notes = BTreeMap::new();
         for entry in std::fs::read_dir(self.notes_dir())? {
-            let name = entry?.file_name().into_string().unwrap_or_default();
-            notes.extend(name.strip_suffix(".txt").map(str::to_owned));
+            let entry = entry?;
+            let name = entry.file_name().into_string().unwrap_or_default();
+            if let Some(call) = name.strip_suffix(".txt") {
+                notes.insert(call.to_owned(), std::fs::read_to_string(entry.path())?);
+            }
         }
-        notes.sort();
         Ok(notes)
     }
 

@@ -1,11 +1,14 @@
 //! `ailoop tools`: tools in three languages keep the protocol, and each way to break it is found.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
 
 use ailoop_tests::cli::{Desk, Outcome};
 use ailoop_tests::examples::{Examples, Language};
 use ailoop_tests::fleet::{Fleet, eventually};
 use ailoop_tests::model::ModelServer;
+use ailoop_tests::nats::NatsServer;
 use ailoop_tool::async_nats::{Client, HeaderMap, Message};
 use ailoop_tool::{Call, Effect, Serving, Tool, ToolError, Tools, async_nats, wire};
 use futures::StreamExt;
@@ -94,7 +97,7 @@ async fn keep_the_protocol(language: Language) -> anyhow::Result<()> {
     let effects = examples.effects()?;
     let calls: BTreeSet<&str> = effects.iter().map(|effect| effect.call.as_str()).collect();
     assert_eq!((effects.len(), calls.len()), (4, 4), "{effects:?}");
-    assert_eq!(examples.notes()?, calls.into_iter().collect::<Vec<_>>());
+    assert!(examples.notes()?.keys().eq(calls.iter()), "{effects:?}");
 
     // It says how far it is, from where, and stops when it is told to: of four calls two ring.
     let verdict = world.verify(bell, &["--args", r#"{"seconds": 1}"#]).await?;
@@ -119,6 +122,83 @@ async fn javascript_tools_keep_the_protocol() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rust_tools_keep_the_protocol() -> anyhow::Result<()> {
     keep_the_protocol(Language::Rust).await
+}
+
+/// Kills who may be at work, at instants left to chance, and calls again under the same id until there is an answer.
+async fn outlive_kills(language: Language) -> anyhow::Result<()> {
+    /// Calls; in the middle of each a replica is killed.
+    const CALLS: usize = 12;
+    let server = NatsServer::start().await?;
+    let url = server.url();
+    let found = tokio::task::spawn_blocking(move || Examples::find(language, &url)).await??;
+    let Some(examples) = found else { return Ok(()) };
+    let tool = language.note();
+    let (client, random) = (async_nats::connect(server.url()).await?, RandomState::new());
+    let mut replicas = VecDeque::from([examples.start(tool)?, examples.start(tool)?]);
+    answered(&client, tool, "s-c1-1-0").await?;
+    let mut calls = BTreeMap::from([("s-c1-1-0".to_owned(), text_of("s-c1-1-0"))]);
+    for n in 1..=CALLS {
+        let id = format!("s-c1-1-{n}");
+        for _ in 0..=(n % 2) {
+            let (subject, inbox) = (wire::call_subject("default", tool), client.new_inbox());
+            let (headers, body) = call(&id);
+            client.publish_with_reply_and_headers(subject, inbox, headers, body.into()).await?;
+        }
+        client.flush().await?;
+        tokio::time::sleep(Duration::from_micros(random.hash_one(n) % 3_000)).await;
+        if let Some(mut oldest) = replicas.pop_front() {
+            oldest.kill().await?;
+        }
+        replicas.push_back(examples.start(tool)?);
+        answered(&client, tool, &id).await?;
+        calls.insert(id.clone(), text_of(&id));
+    }
+    assert_eq!(examples.notes()?, calls, "each note is there, whole");
+    let effects = examples.effects()?;
+    let lines = |id: &String| effects.iter().filter(|effect| effect.call == *id).count();
+    assert!(calls.keys().all(|id| lines(id) <= 1), "{effects:?}");
+    Ok(())
+}
+
+/// Calls until there is an answer: the one whose replica was killed gets none.
+async fn answered(client: &Client, tool: &str, id: &str) -> anyhow::Result<()> {
+    eventually("the call is answered", async || {
+        let (headers, body) = call(id);
+        let request = async_nats::Request::new().headers(headers).payload(body.into());
+        let request = request.timeout(Some(Duration::from_millis(500)));
+        let asked = client.send_request(wire::call_subject("default", tool), request).await;
+        asked.is_ok_and(|reply| {
+            assert_eq!(serde_json::from_slice::<Value>(&reply.payload).ok(), Some(json!({"kept": true})), "{reply:?}");
+            true
+        })
+    })
+    .await
+}
+
+fn call(id: &str) -> (HeaderMap, String) {
+    let mut headers = HeaderMap::new();
+    headers.insert(wire::header::CALL, id);
+    (headers, json!({"text": text_of(id)}).to_string())
+}
+
+/// Long enough to be written in more than one piece.
+fn text_of(id: &str) -> String {
+    format!("{id} ").repeat(5_000)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_python_tool_takes_effect_once() -> anyhow::Result<()> {
+    outlive_kills(Language::Python).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_javascript_tool_takes_effect_once() -> anyhow::Result<()> {
+    outlive_kills(Language::JavaScript).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_rust_tool_takes_effect_once() -> anyhow::Result<()> {
+    outlive_kills(Language::Rust).await
 }
 
 /// What is wrong with what a planted tool does.
