@@ -6,3 +6,4 @@ mod manifests;
 mod matrix;
 mod probe;
 mod session;
+mod toolsmith;

@@ -4,6 +4,7 @@ pub mod cli;
 pub mod client;
 pub mod crowd;
 pub mod disk;
+pub mod examples;
 pub mod fleet;
 pub mod judge;
 pub mod model;

@@ -18,5 +18,6 @@ mod resume;
 mod scenarios;
 mod storage;
 mod survey;
+mod tools;
 mod trace;
 mod workspace;

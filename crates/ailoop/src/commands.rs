@@ -13,11 +13,13 @@ mod models;
 mod run;
 mod serve;
 mod stats;
+mod tools;
 mod up;
 mod watch;
 
 use clap::CommandFactory as _;
-use contract::ErrorCode;
+use contract::{ErrorCode, TenantId};
+use service::config::{NatsConfig, Settings};
 
 use crate::args::{Cli, Command, PatternsCommand, Target};
 use crate::client::Client;
@@ -48,7 +50,7 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Stats(args) => stats::stats(&args, terminal).await,
         Command::Models(args) => models::models(&args, terminal),
         Command::ProbeModel(args) => models::probe(&args, terminal).await,
-        Command::Tools(args) => lists::tools(&args, terminal).await,
+        Command::Tools(args) => tools::tools(&args, terminal).await,
         Command::Patterns(PatternsCommand::Test(args)) => desk::test(&args, terminal),
         Command::Patterns(PatternsCommand::Suggest(args)) => {
             let (agent, settings) = desk::settings(&args.agent)?;
@@ -93,4 +95,18 @@ async fn connect(target: &Target) -> Result<Client, Failure> {
             .help("start one with `ailoop up`, or pass --url or set AILOOP_URL")
     })?;
     Client::connect(&url, target.token.as_deref()).await
+}
+
+/// Where NATS is: as said, else where the fleet of this directory has it, else as configured.
+fn nats(url: Option<&String>) -> Result<NatsConfig, Failure> {
+    let nats = Settings::read(None)?.common()?.nats;
+    let running = || Home::below(std::path::Path::new(".")).running().map(|run| run.nats);
+    Ok(match url.cloned().or_else(running) {
+        Some(url) => NatsConfig { url, ..nats },
+        None => nats,
+    })
+}
+
+fn tenant(text: &str) -> Result<TenantId, Failure> {
+    TenantId::new(text).map_err(|_| Failure::usage(ErrorCode::BadRequest, format!("{text:?} is no tenant")))
 }

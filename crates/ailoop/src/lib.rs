@@ -20,6 +20,7 @@ pub mod schemas;
 pub mod signals;
 pub mod stream;
 pub mod terminal;
+pub mod tools;
 
 /// Chooses the cryptography of TLS for this process; later calls change nothing.
 pub fn install_crypto() {

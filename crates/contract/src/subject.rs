@@ -145,6 +145,11 @@ pub fn tenant_topic(tenant: &TenantId, topic: Topic) -> Subject {
     Subject(format!("ai_loop.{topic}.{tenant}.*"))
 }
 
+/// What is told of every tool call of a tenant.
+pub fn tool_calls_of(tenant: &TenantId) -> Subject {
+    Subject(format!("ai_loop.tool_call.*.{tenant}.*"))
+}
+
 /// `ai_rpc.done.<edge>.<id>`: where the loop tells the edge that a command's commit is in the log.
 pub fn done(edge: &CommandId, id: &CommandId) -> Subject {
     Subject(format!("ai_rpc.done.{edge}.{id}"))
@@ -213,7 +218,7 @@ pub fn tool_cancel(tenant: &TenantId, tool: &ToolName) -> Subject {
 /// The queue group in which replicas of a tool share its calls.
 pub const TOOL_QUEUE: &str = "tools";
 
-/// `$SRV.INFO`, `$SRV.PING`: discovery of the NATS services protocol.
+/// `$SRV.INFO`: discovery of the NATS services protocol.
 pub fn services_info() -> Subject {
     Subject("$SRV.INFO".to_owned())
 }
@@ -225,6 +230,16 @@ pub fn service_ping(instance: &str) -> Option<Subject> {
     let name = ToolName::new(name).ok()?;
     let id = ToolName::new(id).ok()?;
     Some(Subject(format!("$SRV.PING.{name}.{id}")))
+}
+
+/// `$SRV.PING`: which instances of services there are.
+pub fn services_ping() -> Subject {
+    Subject("$SRV.PING".to_owned())
+}
+
+/// `$SRV.STATS`: how they fared.
+pub fn services_stats() -> Subject {
+    Subject("$SRV.STATS".to_owned())
 }
 
 /// `ai_dead.<tenant>.<session>.<kind>.<id>`: an input or item that failed for good.

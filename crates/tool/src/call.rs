@@ -64,8 +64,12 @@ impl Call {
 
     /// The arguments as a type of yours; the error tells the model what does not fit. No body counts as `{}`.
     pub fn arguments<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
-        serde_json::from_slice(self.body())
-            .map_err(|error| ToolError::new(format!("the arguments do not fit: {error}")))
+        let body = self.body();
+        // Serde would take a list for a struct, field by field.
+        if !body.trim_ascii_start().starts_with(b"{") {
+            return Err(ToolError::new("the arguments do not fit: they are not a JSON object"));
+        }
+        serde_json::from_slice(body).map_err(|error| ToolError::new(format!("the arguments do not fit: {error}")))
     }
 
     /// The arguments object as JSON text.

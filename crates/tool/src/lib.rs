@@ -4,27 +4,72 @@
 //! within two seconds of its start and forgets it when it is gone. Nothing else of ailoop is needed.
 //!
 //! ```no_run
-//! use ailoop_tool::{Call, Effect, Tool, ToolError, Tools};
+//! use ailoop_tool::{Call, Effect, Tool, ToolError, Tools, schemars};
 //! use serde_json::json;
 //!
-//! #[derive(serde::Deserialize)]
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! #[serde(deny_unknown_fields)]
 //! struct Arguments {
+//!     /// The text to count in.
 //!     text: String,
 //! }
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let word_count = Tool::new("word_count")
-//!     .description("Counts the words of a text.")
-//!     .parameters(json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}))
-//!     .effect(Effect::Pure)
-//!     .handler(|call: Call| async move {
-//!         let Arguments { text } = call.arguments()?;
-//!         Ok::<_, ToolError>(json!({"words": text.split_whitespace().count()}))
-//!     });
+//! let word_count = Tool::typed("word_count", async |Arguments { text }, _call: Call| {
+//!     Ok::<_, ToolError>(json!({"words": text.split_whitespace().count()}))
+//! })
+//! .description("Counts the words of a text. Use it instead of counting yourself.")
+//! .effect(Effect::Pure);
 //! let serving = Tools::connect("nats://127.0.0.1:4222").await?.tool(word_count).serve().await?;
 //! serving.until_ctrl_c().await;
 //! # Ok(())
 //! # }
+//! ```
+//!
+//! [`Tool::typed`] takes the schema from the type, and [`Tool::handler`] one that you write. `ailoop tools verify <name>`
+//! checks a tool that runs.
+//!
+//! # Tools that take effect
+//!
+//! The executor that waits for a call may die, and so may the replica that works on it. What happens then is for the tool
+//! to say, with [`Effect`]:
+//!
+//! | | after a loss | what the tool owes |
+//! |---|---|---|
+//! | [`Effect::Pure`] | called again | it changes nothing |
+//! | [`Effect::Idempotent`] | called again under the same [`Call::id`], perhaps while the first try still runs | it takes effect once per id |
+//! | [`Effect::AtMostOnce`] | never called again: the model is told that nobody knows | nothing |
+//!
+//! An idempotent tool must decide by something that all of its replicas share, and effect and mark must be *one* step:
+//! whoever does one after the other can be killed between them. Three ways, by what the effect is:
+//!
+//! - **A file:** write it under another name, then give it a name made of the call's id, unless that is taken. One try
+//!   wins; for the others the effect took place already, and the answer is the same.
+//! - **A row:** write the id into a unique column in the transaction that does the work.
+//! - **Somebody else's interface:** pass the id on as its idempotency key.
+//!
+//! ```
+//! use std::io::{ErrorKind, Write};
+//! use std::path::Path;
+//! use ailoop_tool::ToolError;
+//!
+//! /// Keeps a note once per call, whoever else tries at the same time.
+//! fn keep(dir: &Path, call: &str, text: &str) -> Result<(), ToolError> {
+//!     // The id becomes a file's name: by hand anything could come.
+//!     if call.is_empty() || !call.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
+//!         return Err(ToolError::new("this tool needs a call id (header Ailoop-Call)"));
+//!     }
+//!     let mut draft = tempfile::NamedTempFile::new_in(dir)?;
+//!     draft.write_all(text.as_bytes())?;
+//!     match draft.persist_noclobber(dir.join(call)) {
+//!         Err(kept) if kept.error.kind() != ErrorKind::AlreadyExists => Err(kept.error.into()),
+//!         Ok(_) | Err(_) => Ok(()),
+//!     }
+//! }
+//! # let dir = tempfile::tempdir().unwrap();
+//! # keep(dir.path(), "s-c1-1-1", "a").unwrap();
+//! # keep(dir.path(), "s-c1-1-1", "a").unwrap();
+//! # assert!(keep(dir.path(), "../x", "a").is_err());
 //! ```
 
 mod call;
@@ -33,10 +78,12 @@ mod reply;
 mod running;
 mod serve;
 mod services;
+mod typed;
 pub mod wire;
 
 pub use async_nats;
 pub use call::Call;
 pub use describe::{Approval, Effect, Tool};
 pub use reply::{Reply, ToolError};
+pub use schemars;
 pub use serve::{ServeError, Serving, Tools};

@@ -27,6 +27,8 @@ const OVERDUE: Duration = Duration::from_secs(1);
 const RECEIPT_AFTER: Duration = Duration::from_millis(500);
 /// Bytes of an error's header; the whole text is the body.
 const ERROR_HEADER_BYTES_MAX: usize = 512;
+/// Bytes that names and line ends of headers take, amply.
+const HEADERS_ROOM: usize = 1 << 10;
 
 /// Why tools cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -283,13 +285,21 @@ async fn respond(client: &Client, to: async_nats::Subject, result: Result<Reply,
         Ok(body) if body.len() <= client.max_payload() => client.publish(to, body).await,
         Ok(body) => {
             let error = ToolError::new(format!("the result has {} bytes, which is more than NATS carries", body.len()));
-            client.publish_with_headers(to, error_headers(&error), error.message().to_owned().into()).await
+            refuse(client, to, &error).await
         }
-        Err(error) => client.publish_with_headers(to, error_headers(&error), error.message().to_owned().into()).await,
+        Err(error) => refuse(client, to, &error).await,
     };
     if let Err(error) = sent {
         tracing::warn!(%error, "a reply was not sent");
     }
+}
+
+/// Answers with an error, as much of its text as NATS carries beside the headers.
+async fn refuse(client: &Client, to: async_nats::Subject, error: &ToolError) -> Result<(), async_nats::PublishError> {
+    let room = client.max_payload().saturating_sub(ERROR_HEADER_BYTES_MAX + HEADERS_ROOM);
+    let text = error.message();
+    let body = text[..text.floor_char_boundary(room)].to_owned();
+    client.publish_with_headers(to, error_headers(error), body.into()).await
 }
 
 fn error_headers(error: &ToolError) -> HeaderMap {

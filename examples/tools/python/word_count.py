@@ -26,7 +26,8 @@ async def word_count(request):
 
 
 async def main():
-    client = await nats.connect(os.environ.get("NATS_URL", "nats://127.0.0.1:4222"))
+    url = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
+    client = await nats.connect(url, max_reconnect_attempts=-1)
     service = await add_service(client, name="word_count", version="1.0.0")
     await service.add_endpoint(name="word_count", subject="ai_tool.default.word_count", queue_group="tools",
                                metadata=METADATA, handler=word_count)

@@ -482,12 +482,14 @@ fn optional_json(text: &str) -> Result<Option<Json>, Failure> {
 fn tool(spec: ToolSpec) -> proto::ToolInfo {
     proto::ToolInfo {
         timeout_ms: u64::try_from(spec.timeout().as_millis()).unwrap_or(u64::MAX),
+        max_output: u64::try_from(spec.output_bytes_max()).unwrap_or(u64::MAX),
         name: spec.name.into(),
         description: spec.description,
         parameters_json: spec.parameters.get().to_owned(),
         effect: spelled(&spec.effect),
         approval: spelled(&spec.approval),
         version: spec.version,
+        instructions: spec.instructions.unwrap_or_default(),
     }
 }
 

@@ -24,6 +24,12 @@ pub use serve::{FilesConfig, Login, MailConfig, ResultsConfig, ServeConfig, Serv
 pub use service::clock::{Clock, SystemClock};
 use trouble::Trouble;
 
+/// What an executor makes of a tool's description and schema: for whoever looks at tools without being one.
+pub mod judge {
+    pub use crate::catalogue::describe::{Described, read};
+    pub use crate::schema::Schema;
+}
+
 /// The `executor` section of the configuration.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

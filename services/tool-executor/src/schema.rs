@@ -17,12 +17,33 @@ type Key = (TenantId, ToolName);
 
 /// Compiled schemas by tool; shared by the catalogue, which learns them, and the calls.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Schemas(Arc<RwLock<HashMap<Key, Compiled>>>);
+pub(crate) struct Schemas(Arc<RwLock<HashMap<Key, Schema>>>);
 
+/// One tool's schema, compiled.
 #[derive(Debug, Clone)]
-struct Compiled {
+pub struct Schema {
     text: Json,
     validator: Arc<Validator>,
+}
+
+impl Schema {
+    /// Compiles a schema; the error says why it cannot be used. Nothing is fetched for it.
+    pub fn compile(schema: &Json) -> Result<Self, String> {
+        Ok(Self { text: schema.clone(), validator: Arc::new(compile(schema)?) })
+    }
+
+    /// Checks arguments; the error is for the model.
+    pub fn check(&self, arguments: &Json) -> Result<(), String> {
+        self.fit(&object(arguments)?)
+    }
+
+    fn fit(&self, arguments: &serde_json::Value) -> Result<(), String> {
+        let violations: Vec<String> = self.validator.iter_errors(arguments).take(VIOLATIONS_MAX).map(said).collect();
+        if violations.is_empty() {
+            return Ok(());
+        }
+        Err(format!("the arguments do not fit the tool's schema:\n{}", violations.join("\n")))
+    }
 }
 
 impl Schemas {
@@ -31,8 +52,7 @@ impl Schemas {
         if self.get(key).is_some_and(|known| known.text == *schema) {
             return Ok(());
         }
-        let validator = Arc::new(compile(schema)?);
-        let compiled = Compiled { text: schema.clone(), validator };
+        let compiled = Schema::compile(schema)?;
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), compiled);
         Ok(())
     }
@@ -49,23 +69,20 @@ impl Schemas {
 
     /// Checks arguments; the error is for the model. What is not known is left to the tool itself.
     pub(crate) fn check(&self, key: &Key, arguments: &Json) -> Result<(), String> {
-        let value: serde_json::Value =
-            serde_json::from_str(arguments.get()).map_err(|error| format!("the arguments are not JSON: {error}"))?;
-        if !value.is_object() {
-            return Err("the arguments must be a JSON object".to_owned());
-        }
-        let Some(known) = self.get(key) else { return Ok(()) };
-        let violations: Vec<String> = known.validator.iter_errors(&value).take(VIOLATIONS_MAX).map(said).collect();
-        if violations.is_empty() {
-            return Ok(());
-        }
-        Err(format!("the arguments do not fit the tool's schema:\n{}", violations.join("\n")))
+        let arguments = object(arguments)?;
+        self.get(key).map_or(Ok(()), |known| known.fit(&arguments))
     }
 
     // A lock, since it is held for one access to the map only.
-    fn get(&self, key: &Key) -> Option<Compiled> {
+    fn get(&self, key: &Key) -> Option<Schema> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
+}
+
+fn object(arguments: &Json) -> Result<serde_json::Value, String> {
+    let value: serde_json::Value =
+        serde_json::from_str(arguments.get()).map_err(|error| format!("the arguments are not JSON: {error}"))?;
+    if value.is_object() { Ok(value) } else { Err("the arguments must be a JSON object".to_owned()) }
 }
 
 fn compile(schema: &Json) -> Result<Validator, String> {

@@ -7,21 +7,19 @@ use std::path::Path;
 
 use bus::Bus;
 use contract::subject::SessionKey;
-use contract::{ErrorCode, SessionId, TenantId};
+use contract::{ErrorCode, SessionId};
 use loop_orchestrator::{Clock as _, SystemClock};
-use service::config::{NatsConfig, Settings};
 
 use crate::args::{ExportArgs, ImportArgs};
 use crate::carry;
 use crate::failure::{Exit, Failure};
-use crate::instance::Home;
 use crate::terminal::{Style, Terminal};
 
 pub(super) async fn export(args: &ExportArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let unknown = |_| Failure::usage(ErrorCode::BadRequest, format!("{:?} is no id of a session", args.session));
     let session = SessionId::new(&args.session).map_err(unknown)?;
-    let key = SessionKey { tenant: tenant(&args.tenant)?, session };
-    let nats = nats(args.nats.as_ref())?;
+    let key = SessionKey { tenant: super::tenant(&args.tenant)?, session };
+    let nats = super::nats(args.nats.as_ref())?;
     let bus = Bus::connect(&nats).await.map_err(|error| Failure::from(error).at(&nats.url))?;
     let exported = match &args.out {
         Some(path) => to_file(&bus, &key, path).await,
@@ -64,26 +62,12 @@ pub(super) async fn import(args: &ImportArgs, terminal: &Terminal) -> Result<Exi
     let cannot =
         |error| Failure::usage(ErrorCode::BadRequest, format!("{} cannot be read: {error}", args.file.display()));
     let mut file = BufReader::new(File::open(&args.file).map_err(cannot)?);
-    let nats = nats(args.nats.as_ref())?;
+    let nats = super::nats(args.nats.as_ref())?;
     let bus = Bus::connect(&nats).await.map_err(|error| Failure::from(error).at(&nats.url))?;
     let imported = carry::import(&bus, &mut file, SystemClock.now()).await;
     bus.close().await;
     let (key, commits) = imported.map_err(|failure| failure.at(args.file.display()))?;
     Ok(super::finish(terminal.data(&format!("{}\t{commits} commits\n", key.session))))
-}
-
-/// Where NATS is: as said, else where the fleet of this directory has it, else as configured.
-fn nats(url: Option<&String>) -> Result<NatsConfig, Failure> {
-    let nats = Settings::read(None)?.common()?.nats;
-    let running = || Home::below(Path::new(".")).running().map(|run| run.nats);
-    Ok(match url.cloned().or_else(running) {
-        Some(url) => NatsConfig { url, ..nats },
-        None => nats,
-    })
-}
-
-fn tenant(text: &str) -> Result<TenantId, Failure> {
-    TenantId::new(text).map_err(|_| Failure::usage(ErrorCode::BadRequest, format!("{text:?} is no tenant")))
 }
 
 /// Standard output, as somewhere to write to.

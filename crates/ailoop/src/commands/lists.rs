@@ -3,11 +3,12 @@
 use proto::{ListRequest, ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
 use serde_json::{Value, json};
 
-use crate::args::{PhaseArg, QueuesArgs, SessionsArgs, ToolsArgs};
+use crate::args::{PhaseArg, QueuesArgs, SessionsArgs, Target, ToolsArgs};
 use crate::client::bounded;
 use crate::failure::{Exit, Failure};
 use crate::figures;
 use crate::terminal::{Style, Terminal};
+use crate::tools::describe;
 
 /// Characters of a session's title, or a tool's description, in a table.
 const TEXT_MAX: usize = 60;
@@ -31,11 +32,9 @@ pub(super) async fn sessions(args: &SessionsArgs, terminal: &Terminal) -> Result
 }
 
 pub(super) async fn tools(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let client = super::connect(&args.target).await?;
-    let reply = client.sessions().list_tools(bounded(ListToolsRequest {})).await;
-    let tools = reply.map_err(|status| client.failure(&status))?.into_inner().tools;
+    let tools = known_tools(&args.target).await?;
     if args.json {
-        return Ok(super::finish(terminal.data(&lines(tools.iter().map(tool_json)))));
+        return Ok(super::finish(terminal.data(&lines(tools.iter().map(describe::json)))));
     }
     if tools.is_empty() {
         terminal.note(Style::Plain, "no tool is announced");
@@ -43,6 +42,13 @@ pub(super) async fn tools(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit,
     }
     let rows = tools.iter().map(tool_row).collect::<Vec<_>>();
     Ok(super::finish(terminal.data(&table(&["TOOL", "EFFECT", "APPROVAL", "TIMEOUT", "DESCRIPTION"], &rows))))
+}
+
+/// What the fleet's catalogue holds for the caller's tenant.
+pub(super) async fn known_tools(target: &Target) -> Result<Vec<ToolInfo>, Failure> {
+    let client = super::connect(target).await?;
+    let reply = client.sessions().list_tools(bounded(ListToolsRequest {})).await;
+    Ok(reply.map_err(|status| client.failure(&status))?.into_inner().tools)
 }
 
 pub(super) async fn queues(args: &QueuesArgs, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -98,14 +104,6 @@ fn tool_row(tool: &ToolInfo) -> Vec<String> {
         figures::duration(std::time::Duration::from_millis(tool.timeout_ms)),
         short(&tool.description),
     ]
-}
-
-fn tool_json(tool: &ToolInfo) -> Value {
-    json!({
-        "name": tool.name, "description": tool.description, "effect": tool.effect, "approval": tool.approval,
-        "timeout_ms": tool.timeout_ms, "version": tool.version,
-        "parameters": serde_json::from_str::<Value>(&tool.parameters_json).unwrap_or_default(),
-    })
 }
 
 pub(super) fn lines(values: impl Iterator<Item = Value>) -> String {

@@ -1,12 +1,14 @@
-//! Users outside our services: tools, and viewers. Neither publishes anything but answers.
+//! Users outside our services: tools and viewers, which publish nothing but answers, and whoever tries tools.
 
 use std::time::Duration;
 
 use contract::TenantId;
 use contract::event::Topic;
 use contract::limits::{TOOL_CALL_GRACE, TOOL_TIMEOUT_DEFAULT};
-use contract::subject::{self, TOOL_QUEUE};
+use contract::streams::Bucket;
+use contract::subject::{self, TOOL_QUEUE, every};
 
+use super::jetstream::{info, keys_list};
 use super::{Answers, User, inbox};
 
 /// Messages to one call: its progress, and its result.
@@ -65,6 +67,20 @@ pub(super) fn viewer() -> User {
         about: "Watches the public events of tenant `default`, over NATS itself.",
         publish: Vec::new(),
         subscribe: topics.chain([inbox("viewer")]).collect(),
+        answers: None,
+    }
+}
+
+/// Whoever builds tools: calls any tool of any tenant, past the loop and past its approvals, so this is for people.
+pub(super) fn toolsmith() -> User {
+    let calls = [every::tool(), every::tool_cancel()];
+    let questions = [subject::services_info(), subject::services_ping(), subject::services_stats()];
+    let asked = calls.into_iter().chain(questions).map(|subject| subject.to_string());
+    User {
+        name: "toolsmith",
+        about: "Tries and verifies tools: `ailoop tools try`, `verify`, `watch`.",
+        publish: [info(), inbox("toolsmith"), keys_list(Bucket::Tools)].into_iter().chain(asked).collect(),
+        subscribe: vec![inbox("toolsmith"), every::tool_calls().to_string()],
         answers: None,
     }
 }

@@ -44,6 +44,11 @@ pub fn events() -> [Subject; 2] {
     [Subject("ai_loop.*.*.*".to_owned()), Subject("ai_loop.*.*.*.*".to_owned())]
 }
 
+/// What is told of every tool call.
+pub fn tool_calls() -> Subject {
+    Subject("ai_loop.tool_call.*.*.*".to_owned())
+}
+
 /// Every notice for every edge replica.
 pub fn done() -> Subject {
     Subject("ai_rpc.done.*.*".to_owned())
@@ -141,5 +146,14 @@ mod tests {
             subject::mail(&mailbox(), &MailId::sent_by("default-c1-1-1")),
         ];
         assert!(!private.iter().any(taken));
+        // What is told of tool calls is a part of that.
+        for filter in [tool_calls(), subject::tool_calls_of(&key.tenant)] {
+            let told = |subject: &Subject| matches(filter.as_str(), subject.as_str());
+            for topic in Topic::ALL {
+                let of_tools = topic.as_str().starts_with("tool_call.");
+                assert_eq!(told(&subject::event(&key, *topic)), of_tools, "{filter} {topic}");
+            }
+            assert!(!private.iter().any(told), "{filter}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ailoop_tool::async_nats::{self, Client, HeaderMap, Message, Request};
 use ailoop_tool::wire::header;
-use ailoop_tool::{Call, Effect, Reply, Serving, Tool, ToolError, Tools};
+use ailoop_tool::{Call, Effect, Reply, Serving, Tool, ToolError, Tools, schemars};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -83,8 +83,48 @@ async fn a_call_is_answered_and_an_error_is_marked() {
     assert_eq!((error_of(&reply), &*reply.payload), (Some("n"), &b"n\nis missing"[..]));
     let reply = world.ask("double", HeaderMap::new(), "no json").await;
     assert!(error_of(&reply).unwrap().starts_with("the arguments do not fit"));
+    let reply = world.ask("double", HeaderMap::new(), "[21]").await;
+    assert!(error_of(&reply).unwrap().contains("not a JSON object"));
     let reply = world.ask("panics", HeaderMap::new(), "").await;
     assert!(error_of(&reply).unwrap().contains("panicked"));
+}
+
+#[tokio::test]
+async fn what_is_longer_than_nats_carries_is_an_error_that_says_so() {
+    let result = Tool::new("result").handler(|_| async { Ok("x".repeat(2 << 20)) });
+    let error = Tool::new("error").handler(|_| async { Err::<Reply, _>(ToolError::new("x".repeat(2 << 20))) });
+    let world = world([result, error]).await;
+    let reply = world.ask("result", HeaderMap::new(), "").await;
+    assert!(error_of(&reply).unwrap().contains("2097152 bytes, which is more than NATS carries"));
+    let reply = world.ask("error", HeaderMap::new(), "").await;
+    assert!(error_of(&reply).unwrap().starts_with("xxx") && reply.payload.len() > 1_000_000);
+}
+
+#[tokio::test]
+async fn a_typed_tool_says_what_it_takes_and_refuses_the_rest() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Double {
+        /// What is doubled.
+        n: i64,
+    }
+    let tool = Tool::typed("double", async |Double { n }, call: Call| {
+        Ok::<_, ToolError>(json!({"n": n * 2, "call": call.id()}))
+    });
+    let world = world([tool]).await;
+    let reply = world.ask("double", call_headers("s1-c1"), r#"{"n": 21}"#).await;
+    assert_eq!(serde_json::from_slice::<Value>(&reply.payload).unwrap(), json!({"n": 42, "call": "s1-c1"}));
+    for (body, told) in [("", "missing field `n`"), (r#"{"n": "x"}"#, "n: invalid type"), ("[1]", "a JSON object")] {
+        let reply = world.ask("double", HeaderMap::new(), body).await;
+        assert!(error_of(&reply).unwrap().contains(told), "{body}: {reply:?}");
+    }
+    let info = world.client.request("$SRV.INFO.double", "".into()).await.unwrap();
+    let info: async_nats::service::Info = serde_json::from_slice(&info.payload).unwrap();
+    let schema: Value = serde_json::from_str(&info.endpoints[0].metadata["ailoop.parameters"]).unwrap();
+    let n = json!({"type": "integer", "description": "What is doubled."});
+    let properties = json!({"n": n});
+    let all = json!({"type": "object", "properties": properties, "required": ["n"], "additionalProperties": false});
+    assert_eq!(schema, all);
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ struct Endpoint {
 
 /// One endpoint that says that it is a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Described {
+pub enum Described {
     /// It can be used.
     Tool(TenantId, ToolSpec),
     /// It cannot, and why.
@@ -43,7 +43,7 @@ pub(crate) enum Described {
 }
 
 /// Every tool among the endpoints of one service. Other services, and what is not an answer at all, yield none.
-pub(crate) fn read(answer: &[u8]) -> Vec<Described> {
+pub fn read(answer: &[u8]) -> Vec<Described> {
     let Ok(info) = serde_json::from_slice::<Info>(answer) else { return Vec::new() };
     let version = info.version.unwrap_or_default();
     info.endpoints.unwrap_or_default().into_iter().filter_map(|endpoint| endpoint.read(&version)).collect()

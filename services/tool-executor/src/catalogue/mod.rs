@@ -1,6 +1,6 @@
 //! The tool catalogue: asks every NATS service what it is, and keeps KV `ai_loop_tools` as they answer.
 
-mod describe;
+pub(crate) mod describe;
 mod known;
 
 use std::collections::{BTreeMap, BTreeSet};

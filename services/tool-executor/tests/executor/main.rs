@@ -96,7 +96,7 @@ async fn a_silent_tool_is_a_timeout_and_is_told() {
         let _executor = world.executor("a").await;
         let began = Instant::now();
         world.publish(&world.item(effect)).await;
-        let request = tool.asked().await;
+        tool.asked().await;
         let result = world.result().await;
         assert_eq!(result.outcome, outcome);
         assert!(result.content.contains(part), "{}", result.content);

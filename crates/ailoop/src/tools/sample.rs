@@ -1,0 +1,245 @@
+//! Arguments made from a schema: small ones that fit, and some that do not.
+
+use serde_json::{Map, Value, json};
+
+/// How deep a schema is followed; one that holds itself ends here.
+const DEPTH_MAX: usize = 16;
+/// Characters or items that are made to reach a minimum.
+const LENGTH_MAX: u64 = 10_000;
+/// What stands in a property that is of another kind.
+const WRONG: [fn() -> Value; 5] = [
+    || json!({"unexpected": true}),
+    || json!([["unexpected"]]),
+    || json!("unexpected"),
+    || json!(-0.5),
+    || Value::Null,
+];
+
+/// The smallest arguments that a schema lets guess: required properties only. Whether they fit is for the schema to say:
+/// a pattern, for one, is not understood.
+pub fn smallest(schema: &Value) -> Value {
+    Some(value(schema, schema, 0)).filter(Value::is_object).unwrap_or_else(|| json!({}))
+}
+
+/// Arguments that do not fit, and what is wrong with each: of those that `fits` refuses, one of each kind.
+pub fn spoiled(schema: &Value, fitting: &Value, fits: impl Fn(&Value) -> bool) -> Vec<(String, Value)> {
+    let with = |name: &str, wrong: Value| {
+        let mut spoiled = fitting.clone();
+        spoiled[name] = wrong;
+        spoiled
+    };
+    let named = |name: &str| WRONG.iter().map(|wrong| with(name, wrong())).find(|made| !fits(made));
+    let wrong_type = names(schema).into_iter().find_map(|name| {
+        let made = named(&name)?;
+        Some((format!("{name} of another type"), made))
+    });
+    let missing = required(schema).into_iter().find_map(|name| {
+        let mut made = fitting.clone();
+        made.as_object_mut()?.remove(&name)?;
+        (!fits(&made)).then(|| (format!("without {name}"), made))
+    });
+    wrong_type.into_iter().chain(missing).collect()
+}
+
+fn required(schema: &Value) -> Vec<String> {
+    let list = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+    list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Required properties first: they are what a tool looks at.
+fn names(schema: &Value) -> Vec<String> {
+    let mut names = required(schema);
+    let others = schema["properties"].as_object().into_iter().flat_map(Map::keys);
+    names.extend(others.filter(|name| !required(schema).contains(name)).cloned().collect::<Vec<_>>());
+    names
+}
+
+/// `root` is where `$ref` looks.
+fn value(schema: &Value, root: &Value, depth: usize) -> Value {
+    if depth > DEPTH_MAX {
+        return Value::Null;
+    }
+    let schema = follow(schema, root);
+    let told = [schema.get("const"), schema.get("default"), schema["examples"].get(0), schema["enum"].get(0)];
+    if let Some(told) = told.into_iter().flatten().next() {
+        return told.clone();
+    }
+    if let Some(one) = ["oneOf", "anyOf"].iter().find_map(|key| schema[*key].as_array()?.first()) {
+        return merge(object(schema, root, depth), value(one, root, depth + 1));
+    }
+    if let Some(all) = schema["allOf"].as_array() {
+        let made = all.iter().map(|part| value(part, root, depth + 1));
+        return made.fold(object(schema, root, depth), merge);
+    }
+    match kind(schema) {
+        "object" => object(schema, root, depth),
+        "array" => array(schema, root, depth),
+        "string" => json!(string(schema)),
+        "integer" | "number" => number(schema),
+        "boolean" => json!(false),
+        _ => Value::Null,
+    }
+}
+
+/// Follows `$ref` within the schema; any other stays as it is.
+fn follow<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let mut at = schema;
+    for _ in 0..DEPTH_MAX {
+        let target = at["$ref"].as_str().and_then(|to| to.strip_prefix('#')).and_then(|path| root.pointer(path));
+        let Some(target) = target else { break };
+        at = target;
+    }
+    at
+}
+
+/// The type, or the first that is not `null`; where none is said, what the keywords are about.
+fn kind(schema: &Value) -> &str {
+    let of = |value: &'_ Value| value.as_str().is_some_and(|word| word != "null");
+    if let Some(one) = schema["type"].as_str() {
+        return one;
+    }
+    if let Some(one) = schema["type"].as_array().and_then(|all| all.iter().find(|value| of(value))?.as_str()) {
+        return one;
+    }
+    let about = [("properties", "object"), ("required", "object"), ("items", "array"), ("minLength", "string")];
+    about.iter().find(|(key, _)| schema.get(*key).is_some()).map_or("string", |(_, kind)| kind)
+}
+
+fn object(schema: &Value, root: &Value, depth: usize) -> Value {
+    let property = |name: &String| {
+        let of = schema["properties"].get(name).map_or(Value::Null, |of| value(of, root, depth + 1));
+        (name.clone(), of)
+    };
+    Value::Object(required(schema).iter().map(property).collect())
+}
+
+fn merge(one: Value, other: Value) -> Value {
+    match (one, other) {
+        (Value::Object(mut one), Value::Object(other)) => {
+            one.extend(other);
+            Value::Object(one)
+        }
+        (Value::Object(one), other) if one.is_empty() => other,
+        (one, _) => one,
+    }
+}
+
+fn array(schema: &Value, root: &Value, depth: usize) -> Value {
+    let first = schema["prefixItems"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let least = usize::try_from(schema["minItems"].as_u64().unwrap_or(0).min(LENGTH_MAX)).unwrap_or(0);
+    let item = |n: usize| value(first.get(n).unwrap_or(&schema["items"]), root, depth + 1);
+    (0..least.max(first.len())).map(item).collect()
+}
+
+fn string(schema: &Value) -> String {
+    let told = match schema["format"].as_str().unwrap_or_default() {
+        "date-time" => "2026-01-15T10:30:45Z",
+        "date" => "2026-01-15",
+        "time" => "10:30:45Z",
+        "email" => "someone@example.com",
+        "uri" | "url" => "https://example.com/",
+        "hostname" => "example.com",
+        "ipv4" => "192.0.2.1",
+        "ipv6" => "2001:db8::1",
+        "uuid" => "00000000-0000-4000-8000-000000000000",
+        _ => "x",
+    };
+    let least = usize::try_from(schema["minLength"].as_u64().unwrap_or(0).min(LENGTH_MAX)).unwrap_or(0);
+    let most = schema["maxLength"].as_u64().and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+    let filled = told.chars().chain(std::iter::repeat('x'));
+    filled.take(told.len().max(least).min(most)).collect()
+}
+
+/// The number nearest to zero.
+fn number(schema: &Value) -> Value {
+    let whole = kind(schema) == "integer";
+    let step = schema["multipleOf"].as_f64().filter(|step| *step > 0.0).unwrap_or(if whole { 1.0 } else { 0.5 });
+    let above = |at: f64| (at / step).floor().mul_add(step, step);
+    let below = |at: f64| (at / step).ceil().mul_add(step, -step);
+    let low = schema["minimum"].as_f64().map(|at| (at / step).ceil() * step);
+    let low = low.or_else(|| schema["exclusiveMinimum"].as_f64().map(above));
+    let high = schema["maximum"].as_f64().map(|at| (at / step).floor() * step);
+    let high = high.or_else(|| schema["exclusiveMaximum"].as_f64().map(below));
+    let made = 0.0_f64.max(low.unwrap_or(f64::MIN)).min(high.unwrap_or(f64::MAX));
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a number too large is caught where it is held against the schema"
+    )]
+    let integer = made as i64;
+    if made.fract() == 0.0 { json!(integer) } else { json!(made) }
+}
+
+#[cfg(test)]
+mod tests {
+    use tool_executor::judge::Schema;
+
+    use super::*;
+
+    fn fits(schema: &Value, arguments: &Value) -> bool {
+        let schema = Schema::compile(&contract::Json::of(schema)).unwrap();
+        schema.check(&contract::Json::of(arguments)).is_ok()
+    }
+
+    #[test]
+    fn the_smallest_arguments_fit() {
+        let person = json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}});
+        for (property, made) in [
+            (json!({"type": "string"}), json!("x")),
+            (json!({"type": "string", "minLength": 3, "maxLength": 4}), json!("xxx")),
+            (json!({"type": "string", "maxLength": 0}), json!("")),
+            (json!({"type": "string", "enum": ["b", "a"]}), json!("b")),
+            (json!({"const": 7}), json!(7)),
+            (json!({"type": "integer", "default": 5}), json!(5)),
+            (json!({"type": "string", "pattern": "^a+$", "examples": ["aaa"]}), json!("aaa")),
+            (json!({"type": "string", "format": "date-time"}), json!("2026-01-15T10:30:45Z")),
+            (json!({"type": "integer"}), json!(0)),
+            (json!({"type": "integer", "minimum": 3, "maximum": 9}), json!(3)),
+            (json!({"type": "integer", "exclusiveMinimum": 3}), json!(4)),
+            (json!({"type": "integer", "maximum": -2}), json!(-2)),
+            (json!({"type": "number", "minimum": 0.25, "multipleOf": 0.25}), json!(0.25)),
+            (json!({"type": "integer", "minimum": 10, "multipleOf": 4}), json!(12)),
+            (json!({"type": ["null", "integer"], "minimum": 1}), json!(1)),
+            (json!({"type": "boolean"}), json!(false)),
+            (json!({"type": "array", "items": {"type": "string"}}), json!([])),
+            (json!({"type": "array", "items": {"type": "integer"}, "minItems": 2}), json!([0, 0])),
+            (person.clone(), json!({"name": "x"})),
+            (json!({"anyOf": [person, {"type": "null"}]}), json!({"name": "x"})),
+            (
+                json!({"allOf": [{"type": "object", "required": ["a"], "properties": {"a": {"const": 1}}}]}),
+                json!({"a": 1}),
+            ),
+            (json!({"$ref": "#/$defs/tree"}), json!({"below": []})),
+        ] {
+            let schema = json!({"type": "object", "properties": {"it": property, "other": {"type": "string"}},
+                "required": ["it"], "additionalProperties": false, "$defs": {"tree": {"type": "object",
+                "required": ["below"], "properties": {"below": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}}});
+            let arguments = smallest(&schema);
+            assert_eq!(arguments, json!({"it": made}), "{property}");
+            assert!(fits(&schema, &arguments), "{property}");
+        }
+        assert_eq!(smallest(&json!({})), json!({}));
+        assert_eq!(smallest(&json!({"type": "string"})), json!({}));
+    }
+
+    #[test]
+    fn a_schema_that_cannot_end_ends() {
+        let endless = json!({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}});
+        assert!(smallest(&endless).is_object());
+        let itself = json!({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#/properties/a"}}});
+        assert!(smallest(&itself).is_object());
+    }
+
+    #[test]
+    fn spoiled_arguments_do_not_fit() {
+        let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+        let free = json!({"type": "object", "properties": {}});
+        let optional = json!({"type": "object", "properties": {"n": {"type": ["integer", "null"]}}});
+        for (schema, what) in
+            [(&text, &["text of another type", "without text"][..]), (&free, &[]), (&optional, &["n of another type"])]
+        {
+            let spoiled = spoiled(schema, &smallest(schema), |made| fits(schema, made));
+            assert!(spoiled.iter().all(|(_, made)| !fits(schema, made)), "{spoiled:?}");
+            assert_eq!(spoiled.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>(), what);
+        }
+    }
+}

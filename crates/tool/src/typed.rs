@@ -1,0 +1,190 @@
+//! Arguments as a Rust type: the schema that the model is shown, and what comes of arguments that do not fit.
+
+use futures::FutureExt;
+use schemars::generate::SchemaSettings;
+use schemars::transform::{RecursiveTransform, Transform as _};
+use schemars::{JsonSchema, Schema};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::{Call, Reply, Tool, ToolError};
+
+/// Types within a type that are written out where they stand. More of them are kept apart in `$defs`: a type that many
+/// others use would be written as often, and a schema holds 32 KiB.
+const INLINED_MAX: usize = 8;
+
+impl Tool {
+    /// A tool whose arguments are a type: the schema is that of the type, where doc comments become descriptions, and the
+    /// handler gets the value. Arguments that do not fit never reach it; the model is told which part is wrong.
+    ///
+    /// With `#[serde(deny_unknown_fields)]` a model that makes an argument up is told so, instead of being ignored.
+    ///
+    /// ```
+    /// use ailoop_tool::{Call, Tool, ToolError, schemars};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// #[serde(deny_unknown_fields)]
+    /// struct Arguments {
+    ///     /// The text to count in.
+    ///     text: String,
+    ///     /// Counts this letter only.
+    ///     letter: Option<char>,
+    /// }
+    ///
+    /// let tool = Tool::typed("letter_count", async |arguments: Arguments, _call: Call| {
+    ///     let counts = |c: &char| arguments.letter.is_none_or(|letter| letter == *c);
+    ///     Ok::<_, ToolError>(arguments.text.chars().filter(counts).count().to_string())
+    /// });
+    /// # let _ = tool;
+    /// ```
+    pub fn typed<A, F, Fut, R>(name: impl Into<String>, handler: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema,
+        F: Fn(A, Call) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
+        R: Into<Reply> + Send + 'static,
+    {
+        Self::new(name).parameters(schema::<A>()).handler(move |call: Call| match parse(call.body()) {
+            Ok(arguments) => handler(arguments, call).left_future(),
+            Err(error) => std::future::ready(Err(error)).right_future(),
+        })
+    }
+}
+
+/// The error names the part that is wrong, such as `people[2].age`: a model mends what it can find.
+fn parse<A: DeserializeOwned>(body: &[u8]) -> Result<A, ToolError> {
+    let wrong = |why: &dyn std::fmt::Display| ToolError::new(format!("the arguments do not fit: {why}"));
+    let value: Value = serde_json::from_slice(body).map_err(|error| wrong(&error))?;
+    // A struct would be read from an array too, by position.
+    if !value.is_object() {
+        return Err(wrong(&"they must be a JSON object"));
+    }
+    serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
+        "." => wrong(error.inner()),
+        path => wrong(&format_args!("{path}: {}", error.inner())),
+    })
+}
+
+/// The schema of a type, without what tells a model nothing.
+fn schema<A: JsonSchema>() -> Value {
+    let of = |inline: bool| {
+        let settings = SchemaSettings::draft2020_12().for_deserialize().with(|settings| {
+            settings.meta_schema = None;
+            settings.inline_subschemas = inline;
+        });
+        settings.into_generator().into_root_schema_for::<A>()
+    };
+    let apart = of(false);
+    let definitions = apart.get("$defs").and_then(Value::as_object).map_or(0, serde_json::Map::len);
+    let mut schema = if (1..=INLINED_MAX).contains(&definitions) { of(true) } else { apart };
+    // The type's name is ours, not the model's.
+    schema.remove("title");
+    // Arguments are an object, also where the type is an enum of objects; some providers want to be told.
+    schema.ensure_object().entry("type").or_insert_with(|| json!("object"));
+    RecursiveTransform(plain_numbers).transform(&mut schema);
+    schema.to_value()
+}
+
+/// Formats such as `uint32` are schemars' own, and some providers refuse what they do not know.
+fn plain_numbers(schema: &mut Schema) {
+    let ours = |format: &str| ["int", "uint", "float", "double"].iter().any(|start| format.starts_with(start));
+    if schema.get("format").and_then(Value::as_str).is_some_and(ours) {
+        schema.remove("format");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// Who is greeted.
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only its shape matters")]
+    struct Greeting {
+        /// Everybody who comes.
+        people: Vec<Person>,
+        #[serde(default)]
+        tone: Tone,
+        note: Option<String>,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its shape matters")]
+    struct Person {
+        name: String,
+        age: u32,
+    }
+
+    #[derive(Debug, Default, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    enum Tone {
+        #[default]
+        Warm,
+        Cool,
+    }
+
+    /// Another tree below.
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its shape matters")]
+    struct Tree {
+        below: Vec<Tree>,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(tag = "shape", rename_all = "snake_case")]
+    #[expect(dead_code, reason = "only its shape matters")]
+    enum Shape {
+        Circle { radius: f64 },
+        Point,
+    }
+
+    #[test]
+    fn a_schema_holds_what_a_model_needs() {
+        let person = json!({"type": "object", "required": ["name", "age"],
+            "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}}});
+        let expected = json!({"type": "object", "description": "Who is greeted.", "additionalProperties": false,
+        "required": ["people"],
+        "properties": {
+            "people": {"type": "array", "description": "Everybody who comes.", "items": person},
+            "tone": {"type": "string", "enum": ["warm", "cool"]},
+            "note": {"type": ["string", "null"]},
+        }});
+        assert_eq!(schema::<Greeting>(), expected);
+    }
+
+    #[test]
+    fn what_holds_itself_stays_a_reference() {
+        let schema = schema::<Tree>();
+        assert_eq!(schema["properties"]["below"]["items"], json!({"$ref": "#"}), "{schema}");
+    }
+
+    #[test]
+    fn an_enum_of_objects_is_an_object() {
+        let schema = schema::<Shape>();
+        assert_eq!((&schema["type"], schema["oneOf"].as_array().map(Vec::len)), (&json!("object"), Some(2)));
+        assert_eq!(schema.get("title"), None);
+    }
+
+    #[test]
+    fn an_error_says_where() {
+        for (body, told) in [
+            (r#"{"people": [{"name": "a", "age": 1}, {"name": "b", "age": "old"}]}"#, "people[1].age: invalid type"),
+            (r#"{"people": [{"name": "a"}]}"#, "people[0]: missing field `age`"),
+            (r#"{"people": [], "tone": "hot"}"#, "tone: unknown variant `hot`, expected `warm` or `cool`"),
+            (r#"{"people": [], "extra": 1}"#, "extra: unknown field `extra`"),
+            ("{}", "fit: missing field `people`"),
+            (r#"[[], "warm", null]"#, "must be a JSON object"),
+            ("no json", "expected ident at line 1"),
+            ("{", "EOF while parsing"),
+            (r#"{"people": []} {"#, "trailing characters"),
+        ] {
+            let error = parse::<Greeting>(body.as_bytes()).unwrap_err();
+            let said = error.message();
+            assert!(said.starts_with("the arguments do not fit: ") && said.contains(told), "{body}: {said}");
+        }
+        assert_eq!(parse::<Greeting>(br#"{"people": []} "#).unwrap().people.len(), 0);
+    }
+}

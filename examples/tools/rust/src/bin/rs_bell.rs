@@ -1,0 +1,56 @@
+//! A tool that must not run twice, and takes its time: rings a bell. `cargo run -p example-tool-rust --bin rs_bell`
+//!
+//! When its replica dies, nobody can tell whether the bell rang; it says so (`at_most_once`), and the model is told that
+//! the outcome is unknown. It reports progress, looks at its deadline, and a cancel stops it before it rings.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::time::Duration;
+
+use ailoop_tool::{Call, Effect, Tool, ToolError, Tools, schemars};
+use serde_json::{Value, json};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// How many seconds from now it rings.
+    #[schemars(range(max = 600))]
+    seconds: u32,
+}
+
+async fn bell(Arguments { seconds }: Arguments, call: Call) -> Result<Value, ToolError> {
+    // Nobody waits longer than the deadline: what cannot be done in time is not begun.
+    if call.time_left().is_some_and(|left| left < Duration::from_secs(seconds.into())) {
+        return Err(ToolError::new(format!("in {seconds} s nobody waits for it any more; take fewer")));
+    }
+    for left in (1..=seconds).rev() {
+        call.progress(format!("rings in {left} s")).await; // people see it; nothing waits for it
+        // A cancel drops this function where it awaits: from here on the bell does not ring.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    ring(call.id())?;
+    Ok(json!({"rang": true}))
+}
+
+/// The effect: a line in a file, added in one write. It is not asked whether it rang before: that is the executor's part.
+fn ring(call: &str) -> Result<(), ToolError> {
+    let path = env("EFFECTS_FILE").unwrap_or_else(|| "bell.log".to_owned());
+    let line = format!("{}\n", json!({"tool": "rs_bell", "call": call, "pid": std::process::id()}));
+    OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes())?;
+    Ok(())
+}
+
+fn env(name: &str) -> Option<String> {
+    std::env::var_os(name).and_then(|value| value.into_string().ok())
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let tool = Tool::typed("rs_bell", bell)
+        .description("Rings the bell, after some seconds.")
+        .effect(Effect::AtMostOnce) // also what holds where nothing is said
+        .timeout(Duration::from_mins(11));
+    let url = env("NATS_URL").unwrap_or_else(|| "nats://127.0.0.1:4222".to_owned());
+    Tools::connect(&url).await?.tool(tool).serve().await?.until_ctrl_c().await;
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! The example tools of three languages, as processes: what they need is found or installed, and each leaves a record of its
+//! effects.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, bail, ensure};
+use serde::Deserialize;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::python;
+
+/// Where the examples are.
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/tools");
+/// Where `scripts/javascript.sh` puts packages.
+const PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../.tools/javascript");
+
+/// What an example is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// Needs nats-py, which is installed where it is missing.
+    Python,
+    /// Needs node and two packages.
+    JavaScript,
+    /// Built with the tests.
+    Rust,
+}
+
+impl Language {
+    /// Every one of them.
+    pub const ALL: [Self; 3] = [Self::Python, Self::JavaScript, Self::Rust];
+
+    /// Its tool that changes nothing, with arguments.
+    pub const fn pure(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Python => ("word_count", r#"{"text": "one two"}"#),
+            Self::JavaScript => ("slugify", r#"{"title": "One, two"}"#),
+            Self::Rust => ("letter_count", r#"{"text": "one two", "letter": "o"}"#),
+        }
+    }
+
+    /// Its tool that takes effect once per call; takes a `text`.
+    pub const fn note(self) -> &'static str {
+        match self {
+            Self::Python => "py_note",
+            Self::JavaScript => "js_note",
+            Self::Rust => "rs_note",
+        }
+    }
+
+    /// Its tool that must not run twice; takes `seconds`.
+    pub const fn bell(self) -> &'static str {
+        match self {
+            Self::Python => "py_bell",
+            Self::JavaScript => "js_bell",
+            Self::Rust => "rs_bell",
+        }
+    }
+}
+
+/// One effect, as a tool wrote it down.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub struct Effect {
+    /// The tool.
+    pub tool: String,
+    /// The call's id.
+    pub call: String,
+    /// The replica.
+    pub pid: u32,
+}
+
+/// Where tools of one language run, with a directory of their own.
+#[derive(Debug)]
+pub struct Examples {
+    language: Language,
+    program: PathBuf,
+    home: TempDir,
+    url: String,
+}
+
+impl Examples {
+    /// Finds what the language needs; `None` where it is missing, which is said, with what to do. Blocks, for as long as an
+    /// installation takes.
+    pub fn find(language: Language, nats_url: &str) -> anyhow::Result<Option<Self>> {
+        let home = TempDir::with_prefix("ailoop-examples-")?;
+        let program = match language {
+            Language::Python => python::with_nats()?,
+            Language::Rust => PathBuf::new(),
+            Language::JavaScript => {
+                let node = std::process::Command::new("node").arg("--version").stdin(Stdio::null()).output();
+                let packages = Path::new(PACKAGES).join("node_modules");
+                if !node.is_ok_and(|output| output.status.success()) {
+                    skip(
+                        "tools in JavaScript are not tested: install Node 18 or newer, then run scripts/javascript.sh",
+                    );
+                    return Ok(None);
+                }
+                if !packages.join("@nats-io/transport-node").is_dir() {
+                    skip("tools in JavaScript are not tested: their packages are missing; run scripts/javascript.sh");
+                    return Ok(None);
+                }
+                // Packages are looked for beside the file that names them.
+                for entry in std::fs::read_dir(Path::new(EXAMPLES).join("javascript"))? {
+                    let entry = entry?;
+                    if entry.file_type()?.is_file() {
+                        std::fs::copy(entry.path(), home.path().join(entry.file_name()))?;
+                    }
+                }
+                std::os::unix::fs::symlink(packages, home.path().join("node_modules"))?;
+                PathBuf::from("node")
+            }
+        };
+        Ok(Some(Self { language, program, home, url: nats_url.to_owned() }))
+    }
+
+    /// Starts a replica; it is killed with the value.
+    pub fn start(&self, tool: &str) -> anyhow::Result<Child> {
+        let mut command = match self.language {
+            Language::Rust => Command::new(built(tool)?),
+            Language::Python => {
+                let mut command = Command::new(&self.program);
+                command.arg(Path::new(EXAMPLES).join(format!("python/{tool}.py")));
+                command
+            }
+            Language::JavaScript => {
+                let mut command = Command::new(&self.program);
+                command.arg(self.home.path().join(format!("{tool}.js")));
+                command
+            }
+        };
+        command.current_dir(self.home.path()).env("NATS_URL", &self.url);
+        command.env("NOTES_DIR", self.notes_dir()).env("EFFECTS_FILE", self.effects_file());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+        command.spawn().with_context(|| format!("{tool} does not start"))
+    }
+
+    /// Every effect so far, in the order in which they took place.
+    pub fn effects(&self) -> anyhow::Result<Vec<Effect>> {
+        let text = match std::fs::read_to_string(self.effects_file()) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => bail!(error),
+        };
+        text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    }
+
+    /// The notes by their calls.
+    pub fn notes(&self) -> anyhow::Result<BTreeMap<String, String>> {
+        let mut notes = BTreeMap::new();
+        for entry in std::fs::read_dir(self.notes_dir())? {
+            let entry = entry?;
+            let name = entry.file_name().into_string().unwrap_or_default();
+            if let Some(call) = name.strip_suffix(".txt") {
+                notes.insert(call.to_owned(), std::fs::read_to_string(entry.path())?);
+            }
+        }
+        Ok(notes)
+    }
+
+    fn notes_dir(&self) -> PathBuf {
+        self.home.path().join("notes")
+    }
+
+    fn effects_file(&self) -> PathBuf {
+        self.home.path().join("effects.jsonl")
+    }
+}
+
+/// Cargo puts the binary beside the directory of the test executables, under a name that no other package has.
+fn built(tool: &str) -> anyhow::Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    let dir = test.parent().and_then(Path::parent).context("a test executable stands in target/<profile>/deps")?;
+    let path = dir.join(format!("{tool}-under-test{}", std::env::consts::EXE_SUFFIX));
+    ensure!(path.is_file(), "{} is missing: run `cargo build -p ailoop-tests`", path.display());
+    Ok(path)
+}
+
+#[allow(clippy::print_stderr, reason = "a test that is skipped has nobody else to tell")]
+fn skip(why: &str) {
+    eprintln!("{why}");
+}

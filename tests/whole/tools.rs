@@ -1,0 +1,411 @@
+//! `ailoop tools`: tools in three languages keep the protocol, and each way to break it is found.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+use ailoop_tests::cli::{Desk, Outcome};
+use ailoop_tests::examples::{Examples, Language};
+use ailoop_tests::fleet::{Fleet, eventually};
+use ailoop_tests::model::ModelServer;
+use ailoop_tests::nats::NatsServer;
+use ailoop_tool::async_nats::{Client, HeaderMap, Message};
+use ailoop_tool::{Call, Effect, Serving, Tool, ToolError, Tools, async_nats, wire};
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+/// A fleet, and a desk whose commands find it.
+struct World {
+    fleet: Fleet,
+    desk: Desk,
+}
+
+impl World {
+    async fn start() -> anyhow::Result<Self> {
+        let model = ModelServer::with_replies(Vec::new()).await?;
+        let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+        let desk = Desk::new()?.with("AILOOP_URL", fleet.url()).with("AILOOP__NATS__URL", fleet.nats.url());
+        Ok(Self { fleet, desk })
+    }
+
+    async fn tools(&self, line: &[&str]) -> anyhow::Result<Outcome> {
+        self.desk.run(["tools"].iter().chain(line)).await
+    }
+
+    /// What `verify` says: the checks by their marks.
+    async fn verify(&self, tool: &str, more: &[&str]) -> anyhow::Result<Verdict> {
+        let line = [&["verify", tool, "--yes", "--json"], more].concat();
+        let outcome = self.tools(&line).await?;
+        let said: Value = serde_json::from_str(&outcome.stdout)
+            .map_err(|error| anyhow::anyhow!("{error}: {} {}", outcome.stdout, outcome.stderr))?;
+        assert_eq!(outcome.code, i32::from(said["holds"] == false), "{said}");
+        Ok(Verdict(said))
+    }
+
+    async fn serve(&self, tool: Tool) -> anyhow::Result<Serving> {
+        let name = tool.name().to_owned();
+        let serving = Tools::connect(&self.fleet.nats.url()).await?.tool(tool).serve().await?;
+        self.fleet.knows(&[&name]).await?;
+        Ok(serving)
+    }
+}
+
+#[derive(Debug)]
+struct Verdict(Value);
+
+impl Verdict {
+    fn with(&self, mark: &str) -> BTreeSet<&str> {
+        let checks = self.0["checks"].as_array().unwrap().iter();
+        checks.filter(|check| check["mark"] == mark).map(|check| check["check"].as_str().unwrap()).collect()
+    }
+
+    fn told(&self, name: &str) -> String {
+        let checks = self.0["checks"].as_array().unwrap().iter().filter(|check| check["check"] == name);
+        checks.map(ToString::to_string).collect()
+    }
+}
+
+async fn keep_the_protocol(language: Language) -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let url = world.fleet.nats.url();
+    let found = tokio::task::spawn_blocking(move || Examples::find(language, &url)).await??;
+    let Some(examples) = found else { return world.fleet.end().await };
+    let ((pure, arguments), note, bell) = (language.pure(), language.note(), language.bell());
+    let mut replicas = Vec::new();
+    for tool in [pure, note, bell].repeat(2) {
+        replicas.push(examples.start(tool)?);
+    }
+    world.fleet.knows(&[pure, note, bell]).await?;
+    for tool in [pure, note, bell] {
+        eventually("both replicas describe it", async || {
+            let list = world.tools(&["verify", tool, "--json"]).await;
+            list.is_ok_and(|outcome| {
+                outcome.stdout.contains("2, which say the same") || outcome.stderr.contains("--yes")
+            })
+        })
+        .await?;
+    }
+
+    let verdict = world.verify(pure, &["--args", arguments]).await?;
+    assert!(verdict.with("fail").is_empty() && verdict.with("note").is_empty(), "{verdict:?}");
+    assert!(verdict.with("pass").len() >= 12, "{verdict:?}");
+
+    // It takes effect once per call, however often it is called: the witness knows.
+    let verdict = world.verify(note, &[]).await?;
+    assert!(verdict.with("fail").is_empty() && verdict.with("note").is_empty(), "{verdict:?}");
+    let effects = examples.effects()?;
+    let calls: BTreeSet<&str> = effects.iter().map(|effect| effect.call.as_str()).collect();
+    assert_eq!((effects.len(), calls.len()), (4, 4), "{effects:?}");
+    assert!(examples.notes()?.keys().eq(calls.iter()), "{effects:?}");
+
+    // It says how far it is, from where, and stops when it is told to: of four calls two ring.
+    let verdict = world.verify(bell, &["--args", r#"{"seconds": 1}"#]).await?;
+    assert!(verdict.with("fail").is_empty(), "{verdict:?}");
+    assert!(verdict.with("pass").is_superset(&BTreeSet::from(["cancel", "deadline", "one reply"])), "{verdict:?}");
+    assert!(verdict.told("deadline").contains("nobody waits"), "{verdict:?}");
+    assert_eq!(examples.effects()?.iter().filter(|effect| effect.tool == bell).count(), 2);
+    drop(replicas);
+    world.fleet.end().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn python_tools_keep_the_protocol() -> anyhow::Result<()> {
+    keep_the_protocol(Language::Python).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn javascript_tools_keep_the_protocol() -> anyhow::Result<()> {
+    keep_the_protocol(Language::JavaScript).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rust_tools_keep_the_protocol() -> anyhow::Result<()> {
+    keep_the_protocol(Language::Rust).await
+}
+
+/// Kills who may be at work, at instants left to chance, and calls again under the same id until there is an answer.
+async fn outlive_kills(language: Language) -> anyhow::Result<()> {
+    /// Calls; in the middle of each a replica is killed.
+    const CALLS: usize = 12;
+    let server = NatsServer::start().await?;
+    let url = server.url();
+    let found = tokio::task::spawn_blocking(move || Examples::find(language, &url)).await??;
+    let Some(examples) = found else { return Ok(()) };
+    let tool = language.note();
+    let (client, random) = (async_nats::connect(server.url()).await?, RandomState::new());
+    let mut replicas = VecDeque::from([examples.start(tool)?, examples.start(tool)?]);
+    answered(&client, tool, "s-c1-1-0").await?;
+    let mut calls = BTreeMap::from([("s-c1-1-0".to_owned(), text_of("s-c1-1-0"))]);
+    for n in 1..=CALLS {
+        let id = format!("s-c1-1-{n}");
+        for _ in 0..=(n % 2) {
+            let (subject, inbox) = (wire::call_subject("default", tool), client.new_inbox());
+            let (headers, body) = call(&id);
+            client.publish_with_reply_and_headers(subject, inbox, headers, body.into()).await?;
+        }
+        client.flush().await?;
+        tokio::time::sleep(Duration::from_micros(random.hash_one(n) % 3_000)).await;
+        if let Some(mut oldest) = replicas.pop_front() {
+            oldest.kill().await?;
+        }
+        replicas.push_back(examples.start(tool)?);
+        answered(&client, tool, &id).await?;
+        calls.insert(id.clone(), text_of(&id));
+    }
+    assert_eq!(examples.notes()?, calls, "each note is there, whole");
+    let effects = examples.effects()?;
+    let lines = |id: &String| effects.iter().filter(|effect| effect.call == *id).count();
+    assert!(calls.keys().all(|id| lines(id) <= 1), "{effects:?}");
+    Ok(())
+}
+
+/// Calls until there is an answer: the one whose replica was killed gets none.
+async fn answered(client: &Client, tool: &str, id: &str) -> anyhow::Result<()> {
+    eventually("the call is answered", async || {
+        let (headers, body) = call(id);
+        let request = async_nats::Request::new().headers(headers).payload(body.into());
+        let request = request.timeout(Some(Duration::from_millis(500)));
+        let asked = client.send_request(wire::call_subject("default", tool), request).await;
+        asked.is_ok_and(|reply| {
+            assert_eq!(serde_json::from_slice::<Value>(&reply.payload).ok(), Some(json!({"kept": true})), "{reply:?}");
+            true
+        })
+    })
+    .await
+}
+
+fn call(id: &str) -> (HeaderMap, String) {
+    let mut headers = HeaderMap::new();
+    headers.insert(wire::header::CALL, id);
+    (headers, json!({"text": text_of(id)}).to_string())
+}
+
+/// Long enough to be written in more than one piece.
+fn text_of(id: &str) -> String {
+    format!("{id} ").repeat(5_000)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_python_tool_takes_effect_once() -> anyhow::Result<()> {
+    outlive_kills(Language::Python).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_javascript_tool_takes_effect_once() -> anyhow::Result<()> {
+    outlive_kills(Language::JavaScript).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_rust_tool_takes_effect_once() -> anyhow::Result<()> {
+    outlive_kills(Language::Rust).await
+}
+
+/// What is wrong with what a planted tool does.
+#[derive(Debug, Clone, Copy)]
+enum Flaw {
+    Nothing,
+    /// What it cannot use is not answered.
+    Silent,
+    /// Two final replies.
+    Twofold,
+    /// What is no JSON ends it.
+    Fragile,
+    /// More than NATS carries.
+    Huge,
+    /// Another answer each time.
+    Forgetful,
+}
+
+impl Flaw {
+    /// The replies to a call; `None` ends it.
+    fn act(self, call: &Message, client: &Client) -> Option<Vec<(HeaderMap, String)>> {
+        let read = serde_json::from_slice::<Value>(&call.payload);
+        let fits = read.as_ref().is_ok_and(|arguments| arguments["n"].is_i64());
+        Some(match self {
+            Self::Silent if !fits => Vec::new(),
+            Self::Fragile if read.is_err() => return None,
+            _ if !fits => vec![error()],
+            Self::Twofold => vec![result("1"), result("done")],
+            Self::Huge => vec![result(&"x".repeat(2 << 20))],
+            Self::Forgetful => vec![result(&client.new_inbox())],
+            Self::Nothing | Self::Silent | Self::Fragile => vec![result("1")],
+        })
+    }
+}
+
+/// A tool written by hand, which can do what no SDK does.
+struct Planted {
+    name: &'static str,
+    effect: &'static str,
+    /// What it says of its queue group, and the one that it subscribes in.
+    group: (&'static str, Option<&'static str>),
+    schema: Value,
+    flaw: Flaw,
+}
+
+impl Planted {
+    fn new(name: &'static str, flaw: Flaw) -> Self {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        Self { name, effect: "idempotent", group: ("tools", Some("tools")), schema, flaw }
+    }
+
+    async fn serve(&self, tasks: &mut JoinSet<()>, url: &str) -> anyhow::Result<()> {
+        let client = async_nats::connect(url).await?;
+        let subject = wire::call_subject("default", self.name);
+        let calls = match self.group.1 {
+            Some(group) => client.queue_subscribe(subject.clone(), group.to_owned()).await?,
+            None => client.subscribe(subject.clone()).await?,
+        };
+        let (mut infos, mut pings) = (client.subscribe("$SRV.INFO").await?, client.subscribe("$SRV.PING").await?);
+        let identity = json!({"name": self.name, "id": client.new_inbox().replace('.', "-"), "version": "1.0.0"});
+        let mut info = identity.clone();
+        info["endpoints"] = json!([{"subject": subject, "queue_group": self.group.0, "metadata": {
+            "ailoop.tool": self.name, "ailoop.description": "Is bad.", "ailoop.effect": self.effect,
+            "ailoop.parameters": self.schema.to_string()}}]);
+        client.publish(wire::ANNOUNCE, "".into()).await?;
+        let flaw = self.flaw;
+        tasks.spawn(async move {
+            let mut calls = Some(calls);
+            loop {
+                let next = async {
+                    match calls.as_mut() {
+                        Some(calls) => calls.next().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let (to, replies) = tokio::select! {
+                    Some(ask) = infos.next() => (ask.reply, Some(vec![result(&info.to_string())])),
+                    Some(ask) = pings.next() => (ask.reply, Some(vec![result(&identity.to_string())])),
+                    Some(call) = next => (call.reply.clone(), flaw.act(&call, &client)),
+                    else => break,
+                };
+                if replies.is_none() {
+                    calls = None;
+                }
+                for (headers, body) in replies.unwrap_or_default() {
+                    let Some(to) = to.clone() else { continue };
+                    // A reply that is too large is what some of them are planted for.
+                    drop(client.publish_with_headers(to, headers, body.into()).await);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+fn result(text: &str) -> (HeaderMap, String) {
+    (HeaderMap::new(), text.to_owned())
+}
+
+fn error() -> (HeaderMap, String) {
+    let mut headers = HeaderMap::new();
+    headers.insert("Nats-Service-Error", "n is missing");
+    (headers, String::new())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_way_to_break_the_protocol_is_found() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let url = world.fleet.nats.url();
+    let unread = json!({"type": "object", "properties": {"n": {"type": "thing"}}});
+    let rows: Vec<(Planted, &[&str])> = vec![
+        (Planted::new("good", Flaw::Nothing), &[]),
+        (Planted::new("silent", Flaw::Silent), &["garbage", "wrong arguments"]),
+        (Planted::new("twofold", Flaw::Twofold), &["one reply"]),
+        (Planted::new("fragile", Flaw::Fragile), &["garbage", "still there"]),
+        (Planted::new("huge", Flaw::Huge), &["fitting arguments"]),
+        (Planted::new("forgetful", Flaw::Forgetful), &["repeated", "twice at once"]),
+        (Planted { group: ("mine", Some("mine")), ..Planted::new("apart", Flaw::Nothing) }, &["described"]),
+        (Planted { group: ("tools", None), ..Planted::new("crowd", Flaw::Nothing) }, &["one reply"]),
+        (Planted { effect: "harmless", ..Planted::new("vague", Flaw::Nothing) }, &["described"]),
+        (Planted { schema: unread, ..Planted::new("unread", Flaw::Nothing) }, &["schema"]),
+    ];
+    let mut tasks = JoinSet::new();
+    for (planted, _) in &rows {
+        planted.serve(&mut tasks, &url).await?;
+        if planted.name == "crowd" {
+            planted.serve(&mut tasks, &url).await?;
+        }
+    }
+    world.fleet.knows(&["good", "silent", "twofold", "fragile", "huge", "forgetful", "crowd"]).await?;
+    for (planted, wanted) in &rows {
+        let verdict = world.verify(planted.name, &["--timeout", "1"]).await?;
+        let wanted: BTreeSet<&str> = wanted.iter().copied().collect();
+        assert_eq!(verdict.with("fail"), wanted, "{}: {verdict:?}", planted.name);
+    }
+    tasks.shutdown().await;
+    world.fleet.end().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_that_nats_does_not_carry_is_an_error_that_says_so() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let huge = Tool::new("huge").effect(Effect::Pure).handler(async |_: Call| Ok("x".repeat(2 << 20)));
+    let _serving = world.serve(huge).await?;
+    let verdict = world.verify("huge", &[]).await?;
+    assert_eq!(verdict.with("fail"), BTreeSet::from(["fitting arguments"]), "{verdict:?}");
+    assert!(verdict.told("fitting arguments").contains("more than NATS carries"), "{verdict:?}");
+    world.fleet.end().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_is_tried_as_the_fleet_would_call_it() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let echo = Tool::new("echo").description("Echoes.").parameters(schema).max_output(100).instructions("Be brief.");
+    let _serving = world
+        .serve(echo.handler(async |call: Call| {
+            call.progress("half").await;
+            let n = call.arguments::<Value>()?["n"].as_i64().ok_or_else(|| ToolError::new("n is missing"))?;
+            let left = call.time_left().unwrap_or_default().as_secs();
+            Ok(json!({"n": n, "agent": call.agent(), "attempt": call.attempt(), "session": call.session(),
+                "call": call.id(), "left": left, "trace": call.traceparent().len()}))
+        }))
+        .await?;
+
+    let tried = world.tools(&["try", "echo", "--args", r#"{"n": 7}"#, "--agent", "e"]).await?;
+    let said: Value = serde_json::from_str(&tried.stdout)?;
+    assert_eq!((tried.code, tried.stderr.as_str()), (0, "  half\n"));
+    let session = said["session"].as_str().unwrap();
+    assert!(session.starts_with("try-"), "{said}");
+    let expected = json!({"n": 7, "agent": "e", "attempt": "1.1", "session": session, "trace": 55,
+        "call": format!("{session}-c1-1-1"), "left": said["left"]});
+    assert_eq!(said, expected);
+    assert!(said["left"].as_u64().is_some_and(|left| (50..=60).contains(&left)), "{said}");
+
+    std::fs::write(world.desk.path().join("n.json"), r#"{"n": 1}"#)?;
+    for (line, code, error) in [
+        (&["--args", "@n.json"][..], 0, None),
+        (&["--args", r#"{"n": "x"}"#], 2, Some("invalid_arguments")),
+        (&["--args", r#"{"n": "x"}"#, "--unchecked"], 1, Some("tool_error")),
+        (&["--args", "{"], 2, Some("invalid_arguments")),
+        (&["--args", "@missing"], 2, Some("bad_request")),
+    ] {
+        let tried = world.tools(&[&["try", "echo"], line].concat()).await?;
+        assert_eq!(tried.code, code, "{line:?} {}", tried.stderr);
+        assert_eq!(tried.error().ok(), error, "{line:?} {}", tried.stderr);
+    }
+    let nobody = world.tools(&["try", "nobody"]).await?;
+    assert_eq!((nobody.code, nobody.error()?), (1, "no_tool_available"));
+
+    let hangs = Tool::new("hangs").effect(Effect::Pure).handler(async |_: Call| {
+        std::future::pending::<()>().await;
+        Ok("never")
+    });
+    let _hanging = world.serve(hangs).await?;
+    let waited = world.tools(&["try", "hangs", "--timeout", "1"]).await?;
+    assert_eq!(waited.code, 124, "{}", waited.stderr);
+    assert!(waited.stderr.contains("no answer within 1.0 s"), "{}", waited.stderr);
+
+    // What it is, as the fleet knows it.
+    let described = world.tools(&["describe", "echo"]).await?;
+    for part in
+        ["at_most_once: it is never called again", "reads up to 100 bytes", "  Be brief.", r#""type": "integer""#]
+    {
+        assert!(described.stdout.contains(part), "{part:?} is not in {}", described.stdout);
+    }
+    assert_eq!(world.tools(&["describe", "nobody"]).await?.error()?, "unknown_tool");
+    assert_eq!(world.tools(&["verify", "echo"]).await?.code, 2, "it takes effect, and nobody said yes");
+    world.fleet.end().await
+}
