@@ -13,7 +13,7 @@ OPERATIONS ?= 100000
 MINUTES ?= 30
 STREAMS ?= 1000000
 
-.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm drain bench growth soak local-model third-party faulty garbage clean
+.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm toolstorm drain bench growth soak local-model third-party faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -69,6 +69,10 @@ leaders: setup ## Kill the leader of a stream every 10 s for five minutes, on th
 
 storm: setup ## Users who interfere, models that fail, processes that die at random: 100 faults
 	AILOOP_STORM_FAULTS=100 $(CARGO) test --quiet --locked --package ailoop-tests --test storm -- --nocapture
+
+toolstorm: setup ## Tools in three languages under 200 sessions, tools and executors killed at random, KILLS=60
+	@scripts/javascript.sh
+	AILOOP_TOOLSTORM_KILLS=$(or $(KILLS),60) $(CARGO) test --quiet --locked --package ailoop-tests --test toolstorm -- --nocapture
 
 drain: setup ## Restart every replica in turn under load: 100 sessions, one replica every 20 s
 	AILOOP_DRAIN_SESSIONS=100 AILOOP_DRAIN_EVERY=20 $(CARGO) test --quiet --locked --package ailoop-tests --test drain -- --nocapture

@@ -19,12 +19,13 @@ struct Arguments {
 }
 
 async fn bell(Arguments { seconds }: Arguments, call: Call) -> Result<Value, ToolError> {
-    // Nobody waits longer than the deadline: what cannot be done in time is not begun.
-    if call.time_left().is_some_and(|left| left < Duration::from_secs(seconds.into())) {
-        return Err(ToolError::new(format!("in {seconds} s nobody waits for it any more; take fewer")));
+    // Nobody waits longer than the deadline: a call that comes too late is not begun.
+    if call.time_left().is_some_and(|left| left.is_zero()) {
+        return Err(ToolError::new("nobody waits for the bell any more"));
     }
     for left in (1..=seconds).rev() {
-        call.progress(format!("rings in {left} s")).await; // people see it; nothing waits for it
+        // People see it, and the deadline moves on: the time-out counts from here again.
+        call.progress(format!("rings in {left} s")).await;
         // A cancel drops this function where it awaits: from here on the bell does not ring.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
@@ -49,7 +50,7 @@ async fn main() -> anyhow::Result<()> {
     let tool = Tool::typed("rs_bell", bell)
         .description("Rings the bell, after some seconds.")
         .effect(Effect::AtMostOnce) // also what holds where nothing is said
-        .timeout(Duration::from_mins(11));
+        .timeout(Duration::from_secs(10)); // without a sign of progress
     let url = env("NATS_URL").unwrap_or_else(|| "nats://127.0.0.1:4222".to_owned());
     Tools::connect(&url).await?.tool(tool).serve().await?.until_ctrl_c().await;
     Ok(())
