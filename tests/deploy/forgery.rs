@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use ailoop_tests::fleet::{eventually, key, soon};
 use ailoop_tests::nats::NatsServer;
+use anyhow::{Context, ensure};
+use bus::permissions::{Answers, users};
 use bus::{Bus, BusError, Inbox, Mailbox, Read};
 use contract::mail::{Mail, MailEntry};
 use contract::streams::Stream;
@@ -13,6 +15,83 @@ use contract::{AgentId, MailId, TenantId, Timestamp, ToolName};
 use futures::{FutureExt, StreamExt};
 
 use crate::probe::Probe;
+
+/// What a tool may not say, and what each of it would be.
+const FORGED: [&str; 12] = [
+    // The result of a call, its own or another tool's, and more time for it.
+    "ai_loop.control.provide_tool_result.default.s.forged",
+    "ai_loop.control.extend_tool_call.default.s.forged",
+    // A person's approval, and other orders.
+    "ai_loop.control.answer.default.s.forged",
+    "ai_loop.control.stop.default.s.forged",
+    "ai_loop.control.start.default.s.forged",
+    // Facts, events, and calls.
+    "ai_loop.log.default.s.0.0",
+    "ai_loop.tool_call.result_processed.default.s",
+    "ai_loop.tool.call.default.word_count.s.t1-1-1.1",
+    // A call of another tool, a cancel of it, and an entry of the catalogue.
+    "ai_tool.default.read_file",
+    "ai_tool_cancel.default.read_file",
+    "$KV.ai_loop_tools.default.read_file",
+    // An answer to somebody who asked somebody else.
+    "_INBOX_executor.x.1",
+];
+
+/// What a tool may not hear.
+const OTHERS: [&str; 9] = [
+    "ai_tool.default.read_file",
+    "ai_tool.default.read_file tools",
+    "ai_tool.other.word_count tools",
+    "ai_tool.>",
+    // Its own calls beside the queue group: two replicas would run each call.
+    "ai_tool.default.word_count",
+    "ai_loop.tool_call.identified.default.*",
+    "ai_loop.tool.call.default.word_count.*.*.*",
+    "_INBOX_executor.>",
+    "$KV.ai_loop_tools.>",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_answers_neither_late_nor_as_often_as_it_likes() -> anyhow::Result<()> {
+    const MAX: u32 = 3;
+    let mut all = users();
+    // As shipped, but for numbers that a test can wait for: one tool may answer thrice, the other one for a second.
+    for (name, limits) in [
+        ("word_count", Answers { max: MAX, within: Duration::from_mins(1) }),
+        ("files", Answers { max: 1_000_000, within: Duration::from_secs(1) }),
+    ] {
+        let user = all.iter_mut().find(|user| user.name == name).context("a user")?;
+        let shipped = user.answers.replace(limits).context("it answers")?;
+        ensure!(shipped.max >= 100 && shipped.within >= Duration::from_mins(1), "progress needs room: {shipped:?}");
+    }
+    let server = NatsServer::start_guarded_for(all).await?;
+    let executor = Bus::connect(&server.config_of("executor")).await?;
+    let (mut tool, often) = asked(&server, &executor, "word_count", "word_count").await?;
+    for number in 0..MAX {
+        assert!(tool.may_publish(&often).await?, "answer {number}");
+    }
+    assert!(!tool.may_publish(&often).await?, "one more");
+
+    let (mut tool, late) = asked(&server, &executor, "files", "read_file").await?;
+    assert!(tool.may_publish(&late).await?, "in time");
+    let refused = async {
+        while tool.may_publish(&late).await? {}
+        anyhow::Ok(())
+    };
+    soon("late answers are refused", refused).await??;
+    Ok(())
+}
+
+/// A tool's user that was asked something, and where it may answer.
+async fn asked(server: &NatsServer, executor: &Bus, user: &str, tool: &str) -> anyhow::Result<(Probe, String)> {
+    let mut probe = Probe::of(server, user).await?;
+    let subject = subject::tool(&TenantId::default(), &ToolName::new(tool)?);
+    let mut calls = probe.client.queue_subscribe(subject.to_string(), "tools".to_owned()).await?;
+    probe.round_trip().await?;
+    let _asking = executor.transport().request_many(&subject, Vec::new(), "{}".into()).await?;
+    let call = soon("the call", calls.next()).await?.context("no call came")?;
+    Ok((probe, call.reply.context("nobody waits")?.to_string()))
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
@@ -37,13 +116,12 @@ async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
     assert_eq!(answer?.payload, r#"{"words":2}"#);
 
     // ... and nothing of what it says unasked is stored anywhere.
-    for forged in [
-        "ai_loop.control.provide_tool_result.default.s.forged",
-        "ai_loop.control.answer.default.s.forged",
-        "ai_loop.log.default.s.0.0",
-        "ai_loop.tool.call.default.word_count.s.t1-1-1.1",
-    ] {
+    for forged in FORGED {
         assert!(!tool.may_publish(forged).await?, "{forged}");
+    }
+    // Nor does it hear what others are asked, are told, or answer.
+    for others in OTHERS {
+        assert!(!tool.may_subscribe(others).await?, "{others}");
     }
     let Inbox::Messages(inbox) = orchestrator.inbox(&key("s")?).await? else { anyhow::bail!("the inbox is full") };
     assert!(inbox.is_empty(), "{inbox:?}");

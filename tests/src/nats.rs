@@ -26,7 +26,8 @@ struct Plan {
     jetstream: bool,
     limits: Limits,
     /// With the users of `bus::permissions`; without, everybody may do everything.
-    guarded: bool,
+    /// Those that are let in; everybody, where there are none.
+    guarded: Option<Vec<permissions::User>>,
     /// The node's own cluster port, and those of all nodes.
     cluster: Option<(u16, Vec<u16>)>,
 }
@@ -59,7 +60,7 @@ impl NatsServer {
             port: 0,
             jetstream: true,
             limits: Limits::default(),
-            guarded: false,
+            guarded: None,
             cluster: None,
         })
         .await
@@ -72,7 +73,7 @@ impl NatsServer {
             port: 0,
             jetstream: false,
             limits: Limits::default(),
-            guarded: false,
+            guarded: None,
             cluster: None,
         })
         .await
@@ -85,7 +86,7 @@ impl NatsServer {
             port: 0,
             jetstream: true,
             limits,
-            guarded: false,
+            guarded: None,
             cluster: None,
         })
         .await
@@ -93,12 +94,17 @@ impl NatsServer {
 
     /// Starts one node that lets in only the users of `bus::permissions`, with streams made by the one that may.
     pub async fn start_guarded() -> anyhow::Result<Self> {
+        Self::start_guarded_for(permissions::users()).await
+    }
+
+    /// The same with other users.
+    pub async fn start_guarded_for(users: Vec<permissions::User>) -> anyhow::Result<Self> {
         let plan = Plan {
             name: "guarded".to_owned(),
             port: 0,
             jetstream: true,
             limits: Limits::default(),
-            guarded: true,
+            guarded: Some(users),
             cluster: None,
         };
         let server = Self::launch(plan).await?;
@@ -205,7 +211,7 @@ impl NatsServer {
         let binary = binary()?;
         let mut command = self.disk.as_ref().map_or_else(|| Command::new(&binary), |disk| disk.command(&binary));
         command.arg("-c").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        if self.plan.guarded {
+        if self.plan.guarded.is_some() {
             command.envs(permissions::users().iter().map(|user| (user.password_variable(), password(user.name))));
         }
         let child = command.spawn().context("nats-server does not start")?;
@@ -254,7 +260,7 @@ impl NatsCluster {
                     port: 0,
                     jetstream: true,
                     limits: Limits::default(),
-                    guarded: false,
+                    guarded: None,
                     cluster,
                 })
                 .await?,
@@ -321,8 +327,8 @@ fn config_text(plan: &Plan, dir: &Path) -> String {
         let account = format!("jetstream: {{ max_file: {bytes} }}, users: [{{ user: a }}]");
         parts.push(format!("accounts {{ A {{ {account} }} }}\nno_auth_user: a\n"));
     }
-    if plan.guarded {
-        parts.push(permissions::render(&permissions::users()));
+    if let Some(users) = &plan.guarded {
+        parts.push(permissions::render(users));
     }
     if let Some((own, all)) = &plan.cluster {
         let routes: Vec<String> = all.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
