@@ -36,10 +36,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0, 0, 0, 0, 0, 0 | 0xFFFF, high, low] | [0x64, 0xFF9B, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
             inner(high, low)
         }
-        // Documentation, discard, and the local translator's prefix.
-        [0x2001, 0xDB8, ..] | [0x3FFF, ..=0xFFF, ..] | [0x100, 0, 0, 0, ..] | [0x64, 0xFF9B, 1, ..] => false,
-        // What is set aside for protocols: Teredo, benchmarks, ORCHID and others.
-        [0x2001, ..=0x1FF, ..] => false,
+        // What is set aside for protocols (Teredo, benchmarks, ORCHID and others), documentation, discard, and the local
+        // translator's prefix.
+        [0x2001, ..=0x1FF | 0xDB8, ..] | [0x3FFF, ..=0xFFF, ..] | [0x100, 0, 0, 0, ..] | [0x64, 0xFF9B, 1, ..] => false,
         // What is routed at all begins with 001.
         [first, ..] => first & 0xE000 == 0x2000,
     }

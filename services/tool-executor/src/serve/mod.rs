@@ -1,12 +1,17 @@
 //! The tools that this process serves itself. Each is an ordinary NATS tool: found by the catalogue, called over the bus,
 //! and shared by every executor that serves it.
 
+pub mod command;
 mod connect;
+pub mod fetch;
 mod files;
 mod fit;
+mod http;
+mod kept;
 pub mod mail;
+pub mod webhook;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,10 +21,14 @@ use contract::{ErrorCode, TenantId, ToolName};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use command::CommandConfig;
 pub use connect::Login;
+use fetch::FetchConfig;
 pub use files::FilesConfig;
 pub use mail::MailConfig;
 use mail::PostOffice;
+use service::tasks::Tasks;
+use webhook::WebhookConfig;
 
 /// Calls of one tool that run in this process at the same time.
 const CONCURRENCY: usize = 8;
@@ -36,6 +45,13 @@ pub struct ServeConfig {
     pub files: Option<FilesConfig>,
     /// `send_mail`, `check_mail`, `reply_mail`.
     pub mail: Option<MailConfig>,
+    /// `http_fetch`.
+    pub fetch: Option<FetchConfig>,
+    /// `run_command`.
+    pub command: Option<CommandConfig>,
+    /// HTTP endpoints as tools, by the names of the tools.
+    #[schemars(with = "BTreeMap<String, WebhookConfig>")]
+    pub webhooks: BTreeMap<ToolName, WebhookConfig>,
 }
 
 /// Why the tools of this process cannot be served.
@@ -51,6 +67,14 @@ pub enum ServeError {
         /// Why.
         source: std::io::Error,
     },
+    /// A field says what it must not, or what cannot be had here. Correct the configuration.
+    #[error("executor.serve.{field} cannot be used: {message}")]
+    Setting {
+        /// Which field.
+        field: String,
+        /// What is wrong.
+        message: String,
+    },
     /// NATS cannot be reached, or refuses the tools.
     #[error(transparent)]
     Nats(#[from] ailoop_tool::ServeError),
@@ -60,7 +84,7 @@ impl ServeError {
     /// The code that users see.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Directory { .. } => ErrorCode::BadConfig,
+            Self::Directory { .. } | Self::Setting { .. } => ErrorCode::BadConfig,
             Self::Nats(_) => ErrorCode::NatsUnreachable,
         }
     }
@@ -70,18 +94,30 @@ impl ServeError {
 pub(crate) struct Served {
     kinds: Vec<Serving>,
     names: BTreeSet<(TenantId, ToolName)>,
+    /// What calls leave behind when they end.
+    tasks: Tasks,
 }
 
 impl Served {
     /// Serves every kind that is configured, each over a connection of its own.
     pub(crate) async fn start(config: &ServeConfig, nats: &NatsConfig, office: PostOffice) -> Result<Self, ServeError> {
-        let mut served = Self { kinds: Vec::new(), names: BTreeSet::new() };
+        let mut served = Self { kinds: Vec::new(), names: BTreeSet::new(), tasks: Tasks::new() };
         let kinds = Kinds { tenant: &config.tenant, nats };
         if let Some(files) = &config.files {
             served.add(&kinds, "file tools", files.login.as_ref(), files::tools(files)?).await?;
         }
         if let Some(mail) = &config.mail {
             served.add(&kinds, "mail tools", mail.login.as_ref(), mail::tools(&office)).await?;
+        }
+        if let Some(fetch) = &config.fetch {
+            served.add(&kinds, "fetch tools", fetch.login.as_ref(), fetch::tools(fetch)?).await?;
+        }
+        if let Some(command) = &config.command {
+            let tools = command::tools(command, &served.tasks)?;
+            served.add(&kinds, "command tools", command.login.as_ref(), tools).await?;
+        }
+        for (login, tools) in webhook::tools(&config.webhooks)? {
+            served.add(&kinds, "webhooks", login.as_ref(), tools).await?;
         }
         Ok(served)
     }
@@ -109,6 +145,7 @@ impl Served {
     /// Takes no more calls and finishes those that run, up to `timeout`.
     pub(crate) async fn stop(self, timeout: Duration) {
         futures::future::join_all(self.kinds.into_iter().map(|serving| serving.stop(timeout))).await;
+        self.tasks.end(timeout).await;
     }
 }
 

@@ -1,0 +1,196 @@
+//! One command, from its start to the end of all that it started.
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ailoop_tool::ToolError;
+use cap_std::fs::Dir;
+use rustix::process::Pid;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::family::{Family, Size};
+use super::launch::{GO, Launcher};
+use crate::serve::fit::ROOM;
+use crate::serve::kept::Kept;
+
+/// How often the processes of a command are counted.
+const WATCH_EVERY: Duration = Duration::from_millis(50);
+/// How long the processes of a command may take to end when they are killed.
+pub(super) const END_MAX: Duration = Duration::from_secs(2);
+/// Pause between looks whether they have.
+const END_EVERY: Duration = Duration::from_millis(5);
+/// How long what they wrote may take to be read then.
+pub(super) const DRAIN_MAX: Duration = Duration::from_secs(1);
+/// Bytes of one read.
+const READ_BYTES: usize = 64 << 10;
+
+/// A command that may be run.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) program: PathBuf,
+    pub(super) arguments: Vec<String>,
+    pub(super) dir: Dir,
+    pub(super) stdin: Vec<u8>,
+    pub(super) timeout: Duration,
+}
+
+/// What it may take at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) processes: usize,
+    pub(super) memory_bytes: u64,
+    pub(super) output_bytes: usize,
+}
+
+/// Why a command ended.
+#[derive(Debug)]
+enum End {
+    Itself,
+    Late,
+    Unwanted,
+    Over(String),
+}
+
+/// Runs a command; when it ends, or `unwanted` is cancelled, nothing of it is left.
+pub(super) async fn run(
+    launcher: &Launcher,
+    limits: Limits,
+    job: Job,
+    unwanted: CancellationToken,
+) -> Result<Value, ToolError> {
+    let began = Instant::now();
+    let failed =
+        |error: std::io::Error| ToolError::new(format!("{} cannot be started: {error}", job.program.display()));
+    let mark = uuid::Uuid::now_v7().simple().to_string();
+    let mut child = launcher.start(&job.program, &job.arguments, &job.dir, &mark).map_err(failed)?;
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    let Some(pid) = pid else { return Err(ToolError::new("the command was over before it began")) };
+    let family = Arc::new(Family::of(pid.as_raw_nonzero().get(), mark));
+    launcher.bind(pid).map_err(failed)?;
+
+    let (mut out, mut err) = (Kept::new(limits.output_bytes), Kept::new(limits.output_bytes));
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (end, status, left) = {
+        let talk = async {
+            tokio::join!(feed(pipes.0, &job.stdin), drain(pipes.1, &mut out), drain(pipes.2, &mut err));
+        };
+        tokio::pin!(talk);
+        let mut talked = false;
+        let end = loop {
+            tokio::select! {
+                // Waiting again is as good as having waited on.
+                _ = child.wait() => break End::Itself,
+                () = sleep_until(began + job.timeout) => break End::Late,
+                () = unwanted.cancelled() => break End::Unwanted,
+                over = watch(&family, limits) => break End::Over(over),
+                () = &mut talk, if !talked => talked = true,
+            }
+        };
+        let left = finish(&family).await;
+        let status = timeout(END_MAX, child.wait()).await.ok().and_then(Result::ok);
+        if !talked {
+            // Who holds the pipes still is left to himself.
+            let _late = timeout(DRAIN_MAX, &mut talk).await.is_err();
+        }
+        (end, status, left)
+    };
+    let took = began.elapsed();
+    Ok(told(&end, status, left, (&out, &err), took))
+}
+
+/// Gives the word to begin, then what the command reads. It need not read it.
+async fn feed(pipe: Option<impl AsyncWrite + Unpin>, text: &[u8]) {
+    let Some(mut pipe) = pipe else { return };
+    for part in [GO, text] {
+        if pipe.write_all(part).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads to the end, so that the command is never held up, and keeps what fits.
+async fn drain(pipe: Option<impl AsyncRead + Unpin>, kept: &mut Kept) {
+    let Some(mut pipe) = pipe else { return };
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match pipe.read(&mut buffer).await {
+            Ok(0) | Err(_) => return,
+            Ok(read) => kept.add(&buffer[..read]),
+        }
+    }
+}
+
+/// Returns when a command takes more than it may.
+async fn watch(family: &Arc<Family>, limits: Limits) -> String {
+    loop {
+        sleep(WATCH_EVERY).await;
+        let watched = family.clone();
+        let size = tokio::task::spawn_blocking(move || watched.size()).await;
+        let Ok(Ok(Size { processes, resident_bytes })) = size else {
+            return "its processes cannot be counted".to_owned();
+        };
+        if processes > limits.processes {
+            return format!("it had over {} processes", limits.processes);
+        }
+        if resident_bytes > limits.memory_bytes {
+            return format!("its processes used over {} bytes of memory together", limits.memory_bytes);
+        }
+    }
+}
+
+/// Kills whatever is left, and waits for its end; returns how many processes would not.
+async fn finish(family: &Arc<Family>) -> usize {
+    let late = Instant::now() + END_MAX;
+    loop {
+        let killed = family.clone();
+        let left = match tokio::task::spawn_blocking(move || killed.kill()).await {
+            Ok(Ok(left)) => left,
+            Ok(Err(_)) | Err(_) => 1,
+        };
+        if left == 0 || Instant::now() > late {
+            return left;
+        }
+        sleep(END_EVERY).await;
+    }
+}
+
+fn told(end: &End, status: Option<ExitStatus>, left: usize, (out, err): (&Kept, &Kept), took: Duration) -> Value {
+    use std::os::unix::process::ExitStatusExt;
+    let (late, killed) = match end {
+        End::Itself => (false, None),
+        End::Late => (true, Some("it took too long".to_owned())),
+        End::Unwanted => (false, Some("it was no longer wanted".to_owned())),
+        End::Over(why) => (false, Some(why.clone())),
+    };
+    // What the errors do not need is the output's, and the other way round.
+    let half = ROOM / 2;
+    let ((stderr, cut_err), (stdout, cut_out)) = (err.text(half), out.text(half));
+    let mut result = json!({"stdout": stdout, "stderr": stderr, "truncated": cut_out || cut_err, "timed_out": late,
+        "duration_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX)});
+    let signal = status.and_then(|status| status.signal());
+    if let Some(code) = status.and_then(|status| status.code()) {
+        result["exit_code"] = json!(code);
+    }
+    if let Some(signal) = signal {
+        result["signal"] = json!(signal);
+    }
+    let limit = match signal {
+        Some(signal) if signal == rustix::process::Signal::XCPU.as_raw() => {
+            Some("it used more processor time than it may")
+        }
+        Some(signal) if signal == rustix::process::Signal::XFSZ.as_raw() => Some("it wrote a larger file than it may"),
+        Some(_) | None => None,
+    };
+    if let Some(why) = killed.as_deref().or(limit) {
+        result["killed"] = json!(why);
+    }
+    if left > 0 {
+        result["note"] = json!(format!("{left} of its processes could not be ended"));
+    }
+    result
+}
