@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, waitpid};
@@ -50,11 +50,11 @@ struct Sorted {
     strays: Vec<Process>,
 }
 
-/// How much a command takes.
+/// What a command may take at most, all its processes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size {
+pub(super) struct Most {
     pub(super) processes: usize,
-    pub(super) resident_bytes: u64,
+    pub(super) memory_bytes: u64,
 }
 
 /// The processes of one command; dropping it kills them.
@@ -62,6 +62,8 @@ pub(super) struct Size {
 pub(super) struct Family {
     id: u64,
     root: i32,
+    /// Of what it took too much.
+    over: OnceLock<String>,
 }
 
 impl Family {
@@ -79,18 +81,33 @@ impl Family {
         let seen = began.map(|process| (process.pid, process.began)).into_iter().collect();
         families.kin.insert(id, Kin { root, mark, sessions: BTreeSet::from([root]), seen });
         families.look = None;
-        Self { id, root }
+        Self { id, root, over: OnceLock::new() }
     }
 
-    /// How much it takes now, those that escaped from any command included.
-    pub(super) fn size(&self) -> io::Result<Size> {
-        let living: Vec<Process> = lock().mine(self.id, Some(LOOK_AGE_MAX))?;
+    /// Kills the command if it takes more than it may, those that escaped from any command included; returns whether it did.
+    pub(super) fn check(&self, most: Most) -> io::Result<bool> {
+        let mut living: Vec<Process> = lock().mine(self.id, Some(LOOK_AGE_MAX))?;
+        living.retain(|process| !process.ended);
         let pages: u64 = living.iter().map(|process| process.resident_pages).sum();
-        let resident_bytes = pages.saturating_mul(rustix::param::page_size() as u64);
-        Ok(Size { processes: living.len(), resident_bytes })
+        let over = if living.len() > most.processes {
+            format!("it had over {} processes", most.processes)
+        } else if pages.saturating_mul(rustix::param::page_size() as u64) > most.memory_bytes {
+            format!("its processes used over {} bytes of memory together", most.memory_bytes)
+        } else {
+            return Ok(false);
+        };
+        // Before it can be seen to end.
+        self.over.get_or_init(|| over);
+        self.kill()?;
+        Ok(true)
     }
 
-    /// Kills every process, and returns how many are still there: the kernel takes a moment to end one.
+    /// Of what it took too much, if it was killed for that.
+    pub(super) fn over(&self) -> Option<&str> {
+        self.over.get().map(String::as_str)
+    }
+
+    /// Kills every process, and returns how many are not gone yet: the kernel takes a moment to end one.
     pub(super) fn kill(&self) -> io::Result<usize> {
         let mut families = lock();
         let mut killed = BTreeSet::new();
@@ -104,7 +121,7 @@ impl Family {
                 end(self.root, kill_process_group);
             }
             let before = killed.len();
-            for process in &living {
+            for process in living.iter().filter(|process| !process.ended) {
                 if killed.insert((process.pid, process.began)) {
                     end(process.pid, kill_process);
                 }
@@ -127,21 +144,22 @@ impl Drop for Family {
 }
 
 impl Families {
-    /// The living processes of a command, and those that escaped.
+    /// The processes of a command, and those that escaped, without those that only we keep from being gone.
     fn mine(&mut self, id: u64, age: Option<Duration>) -> io::Result<Vec<Process>> {
         let all = self.look(age)?;
         let session = census::session_of(me()).unwrap_or_default();
         let mut sorted = sort(&mut self.kin, &all, me(), session, &mark_of);
         let roots: BTreeSet<i32> = self.kin.values().map(|kin| kin.root).collect();
-        for process in sorted.members.values().flatten().chain(&sorted.strays) {
+        let over = |process: &Process| process.ended && process.parent == me();
+        for process in sorted.members.values().flatten().chain(&sorted.strays).filter(|process| over(process)) {
             // Orphans come to us to be reaped; the root of a command is reaped by whoever started it.
-            if process.ended && process.parent == me() && !roots.contains(&process.pid) {
+            if !roots.contains(&process.pid) {
                 reap(process.pid);
             }
         }
         let mut mine = sorted.members.remove(&id).unwrap_or_default();
         mine.append(&mut sorted.strays);
-        mine.retain(|process| !process.ended);
+        mine.retain(|process| !over(process));
         Ok(mine)
     }
 

@@ -12,15 +12,15 @@ use tokio::process::{Child, Command};
 
 use super::census;
 use super::family::MARK;
-use super::{CommandConfig, setting};
+use super::{CommandConfig, CommandUser, setting};
 use crate::serve::{CONCURRENCY, ServeError};
 
 /// What runs first: it waits for a line, and becomes the program. Nothing of a model's is in it, and the program's own
 /// words are its arguments, which no shell reads.
 const SCRIPT: &str = r#"read -r go && exec "$@""#;
 const SHELL: &str = "/bin/sh";
-/// Where `setsid` of util-linux or busybox is.
-const SETSID: [&str; 2] = ["/usr/bin/setsid", "/bin/setsid"];
+/// Where the programs of util-linux are.
+const TOOLS: [&str; 2] = ["/usr/bin", "/bin"];
 /// What opens the gate: the line for which the script waits.
 pub(super) const GO: &[u8] = b"\n";
 /// How much less of a busy processor a command gets than we, who have to watch it.
@@ -31,8 +31,10 @@ const NICEST: i32 = 19;
 /// How programs are started here.
 #[derive(Debug)]
 pub(super) struct Launcher {
-    setsid: &'static str,
+    setsid: PathBuf,
+    setpriv: PathBuf,
     environment: Vec<(OsString, OsString)>,
+    user: Option<CommandUser>,
     memory_bytes_max: u64,
     processes_max: usize,
     cpu_seconds_max: u64,
@@ -41,13 +43,18 @@ pub(super) struct Launcher {
 
 impl Launcher {
     pub(super) fn new(config: &CommandConfig) -> Result<Self, ServeError> {
-        let there = |path: &str| Path::new(path).exists();
-        let setsid = SETSID.into_iter().find(|path| there(path));
-        let (Some(setsid), true) = (setsid, there(SHELL)) else {
+        let tool = |name: &str| TOOLS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
+        let (Some(setsid), Some(setpriv), true) = (tool("setsid"), tool("setpriv"), Path::new(SHELL).exists()) else {
             return Err(setting(
                 "allow",
-                "commands need /bin/sh and setsid (of util-linux or busybox) on this machine",
+                "commands need /bin/sh, and setsid and setpriv of util-linux, on this machine",
             ));
+        };
+        let user = match (getuid().is_root(), config.user) {
+            // For root neither permissions nor the limit of processes count.
+            (true, None) => return Err(setting("user", "this process is root: say as whom commands run")),
+            (false, Some(_)) => return Err(setting("user", "only root can run commands as somebody else")),
+            (true, user @ Some(_)) | (false, user @ None) => user,
         };
         let path = std::env::join_paths(&config.path).map_err(|error| setting("path", error.to_string()))?;
         let mut environment = vec![(OsString::from("PATH"), path)];
@@ -62,7 +69,9 @@ impl Launcher {
         }
         Ok(Self {
             setsid,
+            setpriv,
             environment,
+            user,
             memory_bytes_max: config.memory_bytes_max,
             processes_max: config.processes_max,
             cpu_seconds_max: config.cpu_seconds_max,
@@ -74,8 +83,16 @@ impl Launcher {
     pub(super) fn start(&self, program: &Path, arguments: &[String], dir: &Dir, mark: &str) -> io::Result<Child> {
         // By the open directory and not by its name, which might lead elsewhere by now.
         let cwd = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-        Command::new(self.setsid)
+        // Whoever could become somebody else could not be killed by us any more.
+        let mut become_user = vec!["--no-new-privs".to_owned()];
+        if let Some(user) = self.user {
+            become_user.push("--clear-groups".to_owned());
+            become_user.extend([format!("--reuid={}", user.uid), format!("--regid={}", user.gid)]);
+        }
+        Command::new(&self.setsid)
             .args([SHELL, "-c", SCRIPT, "sh"])
+            .arg(&self.setpriv)
+            .args(become_user)
             .arg(program)
             .args(arguments)
             .env_clear()
@@ -102,11 +119,10 @@ impl Launcher {
         ];
         // The kernel counts what the whole user runs, so it gets what is there already, and all that our calls may start
         // together. It does not count for root. The real limit is the watch; this one is quicker.
-        if !getuid().is_root() {
-            let ours = self.processes_max.saturating_mul(CONCURRENCY) as u64;
-            let most = census::threads_of(getuid().as_raw())?.saturating_add(ours);
-            limits.push((Resource::Nproc, at_most(Resource::Nproc, most, most)));
-        }
+        let ours = self.processes_max.saturating_mul(CONCURRENCY) as u64;
+        let user = self.user.map_or(getuid().as_raw(), |user| user.uid);
+        let most = census::threads_of(user)?.saturating_add(ours);
+        limits.push((Resource::Nproc, at_most(Resource::Nproc, most, most)));
         for (resource, limit) in limits {
             prlimit(Some(pid), resource, limit)?;
         }

@@ -54,6 +54,9 @@ pub struct CommandConfig {
     /// Variables of this process that commands see too.
     #[serde(default)]
     pub env_from: Vec<String>,
+    /// As whom commands run, where this process is root: then it must be said.
+    #[serde(default)]
+    pub user: Option<CommandUser>,
     /// Whether a person is asked before each command.
     #[serde(default)]
     #[schemars(schema_with = "schema::words_or_none::<Approval>")]
@@ -84,6 +87,17 @@ pub struct CommandConfig {
     /// The NATS user of this tool, where users have permissions.
     #[serde(default)]
     pub login: Option<Login>,
+}
+
+/// A user of the machine that has nothing but commands to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "command_user")]
+pub struct CommandUser {
+    /// Its number.
+    pub uid: u32,
+    /// The number of its group.
+    pub gid: u32,
 }
 
 /// A program that may be run.

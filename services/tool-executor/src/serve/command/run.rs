@@ -13,18 +13,18 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::family::{Family, Size};
+use super::family::{Family, Most};
 use super::launch::{GO, Launcher};
 use crate::serve::fit::ROOM;
 use crate::serve::kept::Kept;
 
 /// How often the processes of a command are counted.
-const WATCH_EVERY: Duration = Duration::from_millis(50);
-/// How long the processes of a command may take to end when they are killed.
-pub(super) const END_MAX: Duration = Duration::from_secs(2);
+const WATCH_EVERY: Duration = Duration::from_millis(25);
+/// How long the processes of a command may take to end when they are killed: on a busy machine, and there are many.
+pub(super) const END_MAX: Duration = Duration::from_secs(10);
 /// Pause between looks whether they have.
 const END_EVERY: Duration = Duration::from_millis(5);
-/// How long what they wrote may take to be read then.
+/// How long the program itself may take to be reaped, and what they wrote to be read then.
 pub(super) const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
@@ -42,8 +42,7 @@ pub(super) struct Job {
 /// What it may take at most.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    pub(super) processes: usize,
-    pub(super) memory_bytes: u64,
+    pub(super) most: Most,
     pub(super) output_bytes: usize,
 }
 
@@ -53,7 +52,8 @@ enum End {
     Itself,
     Late,
     Unwanted,
-    Over(String),
+    Over,
+    Uncounted,
 }
 
 /// Runs a command; when it ends, or `unwanted` is cancelled, nothing of it is left.
@@ -87,20 +87,23 @@ pub(super) async fn run(
                 _ = child.wait() => break End::Itself,
                 () = sleep_until(began + job.timeout) => break End::Late,
                 () = unwanted.cancelled() => break End::Unwanted,
-                over = watch(&family, limits) => break End::Over(over),
+                end = watch(&family, limits.most) => break end,
                 () = &mut talk, if !talked => talked = true,
             }
         };
         let left = finish(&family).await;
-        let status = timeout(END_MAX, child.wait()).await.ok().and_then(Result::ok);
+        let status = timeout(DRAIN_MAX, child.wait()).await.ok().and_then(Result::ok);
         if !talked {
             // Who holds the pipes still is left to himself.
             let _late = timeout(DRAIN_MAX, &mut talk).await.is_err();
         }
         (end, status, left)
     };
-    let took = began.elapsed();
-    Ok(told(&end, status, left, (&out, &err), took))
+    let mut told = told(&end, family.over(), status, (&out, &err), began.elapsed());
+    if left > 0 {
+        told["note"] = json!(format!("{left} of its processes could not be ended"));
+    }
+    Ok(told)
 }
 
 /// Gives the word to begin, then what the command reads. It need not read it.
@@ -125,20 +128,15 @@ async fn drain(pipe: Option<impl AsyncRead + Unpin>, kept: &mut Kept) {
     }
 }
 
-/// Returns when a command takes more than it may.
-async fn watch(family: &Arc<Family>, limits: Limits) -> String {
+/// Returns when a command took more than it may, and was killed, or cannot be watched.
+async fn watch(family: &Arc<Family>, most: Most) -> End {
     loop {
         sleep(WATCH_EVERY).await;
         let watched = family.clone();
-        let size = tokio::task::spawn_blocking(move || watched.size()).await;
-        let Ok(Ok(Size { processes, resident_bytes })) = size else {
-            return "its processes cannot be counted".to_owned();
-        };
-        if processes > limits.processes {
-            return format!("it had over {} processes", limits.processes);
-        }
-        if resident_bytes > limits.memory_bytes {
-            return format!("its processes used over {} bytes of memory together", limits.memory_bytes);
+        match tokio::task::spawn_blocking(move || watched.check(most)).await {
+            Ok(Ok(false)) => {}
+            Ok(Ok(true)) => return End::Over,
+            Ok(Err(_)) | Err(_) => return End::Uncounted,
         }
     }
 }
@@ -159,18 +157,25 @@ async fn finish(family: &Arc<Family>) -> usize {
     }
 }
 
-fn told(end: &End, status: Option<ExitStatus>, left: usize, (out, err): (&Kept, &Kept), took: Duration) -> Value {
+/// What the model reads. `over` says of what it took too much.
+fn told(
+    end: &End,
+    over: Option<&str>,
+    status: Option<ExitStatus>,
+    (out, err): (&Kept, &Kept),
+    took: Duration,
+) -> Value {
     use std::os::unix::process::ExitStatusExt;
-    let (late, killed) = match end {
-        End::Itself => (false, None),
-        End::Late => (true, Some("it took too long".to_owned())),
-        End::Unwanted => (false, Some("it was no longer wanted".to_owned())),
-        End::Over(why) => (false, Some(why.clone())),
+    let killed = match end {
+        End::Itself | End::Over => None,
+        End::Late => Some("it took too long"),
+        End::Unwanted => Some("it was no longer wanted"),
+        End::Uncounted => Some("its processes cannot be counted"),
     };
     // What the errors do not need is the output's, and the other way round.
     let half = ROOM / 2;
     let ((stderr, cut_err), (stdout, cut_out)) = (err.text(half), out.text(half));
-    let mut result = json!({"stdout": stdout, "stderr": stderr, "truncated": cut_out || cut_err, "timed_out": late,
+    let mut result = json!({"stdout": stdout, "stderr": stderr, "truncated": cut_out || cut_err, "timed_out": matches!(end, End::Late),
         "duration_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX)});
     let signal = status.and_then(|status| status.signal());
     if let Some(code) = status.and_then(|status| status.code()) {
@@ -186,11 +191,8 @@ fn told(end: &End, status: Option<ExitStatus>, left: usize, (out, err): (&Kept, 
         Some(signal) if signal == rustix::process::Signal::XFSZ.as_raw() => Some("it wrote a larger file than it may"),
         Some(_) | None => None,
     };
-    if let Some(why) = killed.as_deref().or(limit) {
+    if let Some(why) = over.or(killed).or(limit) {
         result["killed"] = json!(why);
-    }
-    if left > 0 {
-        result["note"] = json!(format!("{left} of its processes could not be ended"));
     }
     result
 }

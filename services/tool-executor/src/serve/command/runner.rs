@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::allow::Allow;
-use super::family::Family;
+use super::family::{Family, Most};
 use super::launch::Launcher;
 use super::run::{DRAIN_MAX, END_MAX, Job, Limits, run};
 use super::{CommandConfig, OUTPUT_BYTES_MAX, TIMEOUT_MAX, setting};
@@ -25,7 +25,7 @@ use crate::serve::files::{failed, relative};
 const STDIN_BYTES_MAX: usize = 256 << 10;
 /// How much longer a call may take than its command: to end it, to read what it wrote, to say so.
 const GRACE: Duration =
-    Duration::from_secs(2).saturating_add(END_MAX).saturating_add(END_MAX).saturating_add(DRAIN_MAX);
+    Duration::from_secs(2).saturating_add(END_MAX).saturating_add(DRAIN_MAX).saturating_add(DRAIN_MAX);
 
 /// The arguments of `run_command`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -80,8 +80,7 @@ impl Commands {
             root,
             launcher: Launcher::new(config)?,
             limits: Limits {
-                processes: config.processes_max,
-                memory_bytes: config.memory_bytes_max,
+                most: Most { processes: config.processes_max, memory_bytes: config.memory_bytes_max },
                 output_bytes: config.output_bytes_max,
             },
             timeout: Duration::from_secs(config.timeout),
