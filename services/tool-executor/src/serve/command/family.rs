@@ -209,10 +209,15 @@ fn sort(
         }
     }
     let mut sorted = Sorted::default();
+    let mut strays = BTreeSet::new();
     for process in all {
+        let escaped = (process.parent == me && process.session != session) || strays.contains(&process.parent);
         match owners.get(&process.pid) {
             Some(owner) => sorted.members.entry(*owner).or_default().push(*process),
-            None if process.parent == me && process.session != session => sorted.strays.push(*process),
+            None if escaped => {
+                strays.insert(process.pid);
+                sorted.strays.push(*process);
+            }
             None => {}
         }
     }
@@ -313,10 +318,11 @@ mod tests {
             process(16, ME, 16),
             process(17, 16, 17),
             process(18, ME, 17),
-            // And one without.
+            // And one without, with a child of its own.
             process(30, ME, 30),
+            process(31, 30, 31),
         ];
-        assert_eq!(look(&mut all, &second), (vec![10, 11, 16, 17, 18], vec![24, 23], vec![30]));
+        assert_eq!(look(&mut all, &second), (vec![10, 11, 16, 17, 18], vec![24, 23], vec![30, 31]));
         // A number that is used again is somebody else's.
         let again = [process(10, ME, 10), Process { began: 8, ..process(23, ME, OURS) }];
         assert_eq!(look(&mut all, &again), (vec![10], vec![], vec![]));

@@ -22,6 +22,8 @@ use crate::serve::kept::Kept;
 const WATCH_EVERY: Duration = Duration::from_millis(25);
 /// How long the processes of a command may take to end when they are killed: on a busy machine, and there are many.
 pub(super) const END_MAX: Duration = Duration::from_secs(10);
+/// Looks in a row in which nothing of a command is found, before it is over.
+const GONE_LOOKS: usize = 2;
 /// Pause between looks whether they have.
 const END_EVERY: Duration = Duration::from_millis(5);
 /// How long the program itself may take to be reaped, and what they wrote to be read then.
@@ -144,13 +146,16 @@ async fn watch(family: &Arc<Family>, most: Most) -> End {
 /// Kills whatever is left, and waits for its end; returns how many processes would not.
 async fn finish(family: &Arc<Family>) -> usize {
     let late = Instant::now() + END_MAX;
+    // The kernel's list is not of one moment: who changes his parent meanwhile may be missing from it.
+    let mut gone = 0;
     loop {
         let killed = family.clone();
         let left = match tokio::task::spawn_blocking(move || killed.kill()).await {
             Ok(Ok(left)) => left,
             Ok(Err(_)) | Err(_) => 1,
         };
-        if left == 0 || Instant::now() > late {
+        gone = if left == 0 { gone + 1 } else { 0 };
+        if gone == GONE_LOOKS || Instant::now() > late {
             return left;
         }
         sleep(END_EVERY).await;
