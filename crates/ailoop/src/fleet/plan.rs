@@ -113,6 +113,7 @@ impl Plan {
         let serve = &mut executor.serve;
         serve.tenant = edge.tenant.clone();
         serve.mail.get_or_insert_default();
+        serve.fetch.get_or_insert_default();
         let login = serve.files.take().and_then(|files| files.login);
         serve.files = Some(FilesConfig { root: root.clone(), out: Some(out.clone()), login });
 
