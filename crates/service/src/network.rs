@@ -18,7 +18,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         100 => b & 0xC0 == 64,
         169 => b == 254,
         172 => b & 0xF0 == 16,
-        192 => b == 168 || (b == 0 && (c == 0 || c == 2)),
+        192 => b == 168 || (b == 0 && (c == 0 || c == 2)) || (b == 88 && c == 99),
         198 => b & 0xFE == 18 || (b == 51 && c == 100),
         203 => b == 0 && c == 113,
         _ => false,
@@ -36,8 +36,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0, 0, 0, 0, 0, 0 | 0xFFFF, high, low] | [0x64, 0xFF9B, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
             inner(high, low)
         }
-        // Teredo, documentation, discard, and the local translator's prefix.
-        [0x2001, 0 | 0xDB8, ..] | [0x100, 0, 0, 0, ..] | [0x64, 0xFF9B, 1, ..] => false,
+        // What is set aside for protocols (Teredo, benchmarks, ORCHID and others), documentation, discard, and the local
+        // translator's prefix.
+        [0x2001, ..=0x1FF | 0xDB8, ..] | [0x3FFF, ..=0xFFF, ..] | [0x100, 0, 0, 0, ..] | [0x64, 0xFF9B, 1, ..] => false,
         // What is routed at all begins with 001.
         [first, ..] => first & 0xE000 == 0x2000,
     }
@@ -59,6 +60,11 @@ mod tests {
             "2606:4700::1111",
             "::ffff:8.8.8.8",
             "64:ff9b::808:808",
+            "2002:808:808::1",
+            "192.88.98.1",
+            "2001:200::1",
+            "2001:4860:4860::8888",
+            "3ffe::1",
         ] {
             assert!(is_public(text.parse().unwrap()), "{text}");
         }
@@ -91,6 +97,24 @@ mod tests {
             "ff02::1",
             "2001:db8::1",
             "2001::1",
+            "2001:2::1",
+            "2001:20::1",
+            "2001:1ff:ffff::1",
+            "3fff::1",
+            "3fff:fff::1",
+            "::ffff:0:7f00:1",
+            "::ffff:a9fe:a9fe",
+            "2002:a9fe:a9fe::1",
+            "2002:c0a8:1::1",
+            "64:ff9b::a9fe:a9fe",
+            "fec0::1",
+            "ff0e::1",
+            "5f00::1",
+            "192.88.99.1",
+            "192.0.2.1",
+            "198.51.100.1",
+            "203.0.113.1",
+            "240.0.0.1",
             "100::1",
             "4000::1",
         ] {

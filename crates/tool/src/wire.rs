@@ -29,16 +29,19 @@ pub mod header {
     pub const DEADLINE: &str = "Ailoop-Deadline";
     /// On a reply: it is an error that the model reads.
     pub const ERROR: &str = "Ailoop-Error";
+    /// On a reply that is an error: `unknown` when nobody knows whether the call took effect.
+    pub const OUTCOME: &str = "Ailoop-Outcome";
     /// On a reply: it is not the last one.
     pub const PROGRESS: &str = "Ailoop-Progress";
     /// On a reply that is not the last one: `<service name>.<service id>` of the replica that works on the call, so that its
     /// loss is noticed at once.
     pub const INSTANCE: &str = "Ailoop-Instance";
-    /// On an error: `unknown` where the tool cannot tell whether the call took effect.
-    pub const OUTCOME: &str = "Ailoop-Outcome";
     /// W3C trace context.
     pub const TRACEPARENT: &str = "traceparent";
 }
+
+/// The value of [`header::OUTCOME`] for a call of which nobody knows whether it took effect.
+pub const OUTCOME_UNKNOWN: &str = "unknown";
 
 /// Keys of the endpoint metadata by which a tool describes itself.
 pub mod metadata {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "helpers of tests")]
 
 use contract::ids::AgentId;
-use contract::settings::{ContinuationSettings, Limits};
+use contract::settings::{ContinuationSettings, Limits, OnExpiry};
 use prompt_composer::agents::{self, Agents};
 use service::continuation::Layer;
 use service::paths::TextFile;
@@ -81,7 +81,13 @@ fn shipped_agents_are_as_designed() {
     for agent in agents.all() {
         let (files, mail) =
             (["list_files", "read_file", "search_text", "write_file"], ["check_mail", "reply_mail", "send_mail"]);
-        let mut tools: Vec<&str> = files.into_iter().chain(mail).chain(["delegate"]).collect();
+        let mut tools: Vec<&str> = files.into_iter().chain(mail).chain(["delegate", "read_result"]).collect();
+        // Who assists and who plans may ask people; only who assists reads what strangers wrote.
+        match agent.id.as_str() {
+            "a" => tools.extend(["ask_user", "http_fetch"]),
+            "p" => tools.push("ask_user"),
+            _ => {}
+        }
         tools.sort_unstable();
         assert_eq!(agent.tools.allow, tools);
         // Whoever can be written to must know what a mailbox is.
@@ -147,6 +153,34 @@ fn refused_with_file_line_and_column() {
     check(&agent("    continuation_config: {limits: {token: 3}}\n"), "agents.yaml:5:36: ");
     check(&agent("    tools: {sets: [s]}\n"), "agents.yaml:5:20: there is no tool set \"s\"");
     check(&agent("    tools: {allow: ['a.b']}\n"), "agents.yaml:5:21: tool name must be");
+    check(&agent("    tools: {allow: ['*a']}\n"), "agents.yaml:5:21: tool name must be");
+    check(&agent("    tools: {allow: ['a**']}\n"), "agents.yaml:5:21: tool name must be");
+    let sets = |sets: &str| format!("tool_sets: {{{sets}}}\n{}", agent(""));
+    check(&sets("a: {extends: [b]}"), "agents.yaml:1:27: there is no tool set \"b\"");
+    check(&sets("a: {extends: [a]}"), "agents.yaml:1:27: tool set a would extend itself by a");
+    check(
+        &sets("a: {extends: [b]}, b: {extends: [c]}, c: {extends: [a]}"),
+        "agents.yaml:1:27: tool set a would extend itself by b",
+    );
+    check(&sets("a: {tools: ['x.y']}"), "agents.yaml:1:25: tool name must be");
+    check(&sets("a: {extend: []}"), "agents.yaml:1:17: ");
+    let rule = |rule: &str| agent(&format!("    tools: {{approvals: [{{{rule}}}]}}\n"));
+    check(&rule("tool: rm"), "agents.yaml:5:26: missing field `ask`");
+    check(&rule("tool: rm, ask: perhaps"), "agents.yaml:5:41: ");
+    check(&rule("tool: 'r m', ask: always"), "agents.yaml:5:32: tool name must be");
+    check(
+        &rule("tool: rm, ask: always, when: {path: x}"),
+        "agents.yaml:5:62: \"path\" is no JSON pointer: write /path",
+    );
+    check(
+        &rule("tool: rm, ask: always, when: {/path: 'a('}"),
+        "agents.yaml:5:63: pattern \"a(\" cannot be used: unclosed group at its character 2",
+    );
+    check(&rule("tool: rm, ask: always, expires: 0"), "agents.yaml:5:58: expires must be 1 to 86400 seconds, got 0");
+    check(&rule("tool: rm, ask: always, expires: 86401"), "agents.yaml:5:58: expires must be 1 to 86400");
+    let many = vec!["{tool: rm, ask: always}"; 65].join(", ");
+    check(&agent(&format!("    tools: {{approvals: [{many}]}}\n")), "agents.yaml:5:");
+    check(&format!("approvals: [{many}]\n{}", agent("")), "agents.yaml:1:");
     check("agents:\n  x: {name: X, prompt_file: ../x.md}\n", "agents.yaml:2:29: a prompt_file is");
     check("agents:\n  x: {name: X, prompt_file: /etc/x.md}\n", "agents.yaml:2:29: a prompt_file is");
     check("agents:\n  x: {name: X, prompt_file: x.txt}\n", "agents.yaml:2:29: a prompt_file is");
@@ -160,6 +194,24 @@ fn refused_with_file_line_and_column() {
         "agents.yaml:3:13: bob stands for x and for y",
     );
     check("agents:\n  x: {name: X, prompt_file: x.md}\n  x: {name: X, prompt_file: x.md}\n", "agents.yaml:3:3: ");
+}
+
+#[test]
+fn a_set_has_the_tools_of_those_that_it_extends_and_rules_stand_in_their_order() {
+    let agents = parse(
+        "tool_sets: {a: [x], b: {extends: [a], tools: ['m__*']}, c: {extends: [b, a]}}\n\
+         approvals: [{tool: '*', ask: never}]\n\
+         agents: {z: {name: Z, prompt_file: x.md, tools: {sets: [c], approvals: [\
+           {tool: x, when: {/0: '^a'}, ask: always, expires: 5, on_expiry: approve}]}}}",
+    )
+    .unwrap();
+    let agent = agents.all().next().unwrap();
+    assert_eq!(agent.tools.allow, ["m__*", "x"]);
+    let rules: Vec<(&str, bool)> =
+        agent.approvals.iter().map(|rule| (rule.tool.as_str(), rule.when.is_empty())).collect();
+    assert_eq!(rules, [("x", false), ("*", true)]);
+    assert_eq!((agent.approvals[0].expires, agent.approvals[0].on_expiry), (Some(5), OnExpiry::Approve));
+    assert_eq!(agent.settings(&Layer::default()).approvals, agent.approvals);
 }
 
 #[test]

@@ -20,7 +20,9 @@ use call::{Calls, Cancels};
 use schema::Schemas;
 use serve::Served;
 use serve::mail::PostOffice;
-pub use serve::{FilesConfig, Login, MailConfig, ResultsConfig, ServeConfig, ServeError, mail};
+pub use serve::{
+    FilesConfig, Login, MailConfig, ResultsConfig, ServeConfig, ServeError, command, fetch, mail, webhook,
+};
 pub use service::clock::{Clock, SystemClock};
 use trouble::Trouble;
 

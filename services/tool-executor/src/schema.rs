@@ -85,6 +85,12 @@ fn object(arguments: &Json) -> Result<serde_json::Value, String> {
     if value.is_object() { Ok(value) } else { Err("the arguments must be a JSON object".to_owned()) }
 }
 
+/// Whether a schema can be used; the error says why not.
+pub(crate) fn check(schema: &str) -> Result<(), String> {
+    let schema = Json::parse(schema).map_err(|error| error.to_string())?;
+    compile(&schema).map(drop)
+}
+
 fn compile(schema: &Json) -> Result<Validator, String> {
     let schema: serde_json::Value = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
     let patterns = PatternOptions::fancy_regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);

@@ -114,6 +114,7 @@ impl Plan {
         serve.tenant = edge.tenant.clone();
         serve.mail.get_or_insert_default();
         serve.results.get_or_insert_default();
+        serve.fetch.get_or_insert_default();
         let login = serve.files.take().and_then(|files| files.login);
         serve.files = Some(FilesConfig { root: root.clone(), out: Some(out.clone()), login });
 

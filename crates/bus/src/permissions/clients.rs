@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contract::TenantId;
 use contract::event::Topic;
-use contract::limits::{TOOL_CALL_GRACE, TOOL_TIMEOUT_DEFAULT};
+use contract::limits::{TOOL_CALL_GRACE, TOOL_TIMEOUT_DEFAULT, TOOL_TIMEOUT_MAX};
 use contract::streams::Bucket;
 use contract::subject::{self, TOOL_QUEUE, every};
 
@@ -42,6 +42,18 @@ const KINDS: &[Kind] = &[
         about: "Serves `read_result` of the tool-executor, which keeps the results itself.",
         tools: &["read_result"],
         timeout: TOOL_TIMEOUT_DEFAULT,
+    },
+    Kind {
+        user: "fetch",
+        about: "Serves http_fetch of the tool-executor.",
+        tools: &["http_fetch"],
+        timeout: TOOL_TIMEOUT_DEFAULT,
+    },
+    Kind {
+        user: "command",
+        about: "Serves run_command of the tool-executor, whose time-out is configured.",
+        tools: &["run_command"],
+        timeout: TOOL_TIMEOUT_MAX,
     },
     Kind {
         user: "word_count",

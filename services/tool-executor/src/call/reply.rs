@@ -3,7 +3,7 @@
 use bus::Message;
 use contract::ErrorCode;
 use contract::limits::PROGRESS_BYTES_MAX;
-use contract::tool::{Outcome, header};
+use contract::tool::{OUTCOME_UNKNOWN, Outcome, header};
 
 use crate::serve::READ_RESULT;
 
@@ -50,7 +50,7 @@ pub(crate) fn read(message: &Message) -> Reply {
         return Reply::Progress { text, instance: message.header(header::INSTANCE).map(str::to_owned) };
     }
     let error = message.header(header::ERROR).or_else(|| message.header(header::SERVICE_ERROR));
-    let unknown = message.header(header::OUTCOME) == Some("unknown");
+    let unknown = message.header(header::OUTCOME) == Some(OUTCOME_UNKNOWN);
     Reply::Final(match (error, body) {
         // The tool itself cannot tell.
         (error, body) if unknown => {
@@ -126,6 +126,10 @@ mod tests {
         assert_eq!(reply(&[("Ailoop-Error", "")], b""), error("the tool failed and does not say why"));
         assert_eq!(reply(&[], b"\xff\xfe"), error("the tool answered with 2 bytes that are not UTF-8 text"));
         assert_eq!(reply(&[("Ailoop-Error", "x")], b"\xff"), error("x"));
+        let unknown = |text: &str| Reply::Final(Answer::new(Outcome::Unknown, text));
+        assert_eq!(reply(&[("Ailoop-Error", "gone"), ("Ailoop-Outcome", "unknown")], b"gone\nx"), unknown("gone\nx"));
+        assert_eq!(reply(&[("Ailoop-Outcome", "unknown")], b"who knows"), unknown("who knows"));
+        assert_eq!(reply(&[("Ailoop-Error", "bad"), ("Ailoop-Outcome", "ok")], b""), error("bad"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use service::Secret;
 
 /// The NATS user of a kind of tools, where tools and executors are different users.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "login")]
 pub struct Login {

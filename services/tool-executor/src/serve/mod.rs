@@ -1,13 +1,18 @@
 //! The tools that this process serves itself. Each is an ordinary NATS tool: found by the catalogue, called over the bus,
 //! and shared by every executor that serves it.
 
+pub mod command;
 mod connect;
+pub mod fetch;
 mod files;
 mod fit;
+mod http;
+mod kept;
 pub mod mail;
 mod results;
+pub mod webhook;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,12 +22,16 @@ use contract::{ErrorCode, TenantId, ToolName};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use command::CommandConfig;
 pub use connect::Login;
+use fetch::FetchConfig;
 pub use files::FilesConfig;
 pub use mail::MailConfig;
 use mail::PostOffice;
 pub(crate) use results::READ_RESULT;
 pub use results::ResultsConfig;
+use service::tasks::Tasks;
+use webhook::WebhookConfig;
 
 /// Calls of one tool that run in this process at the same time.
 const CONCURRENCY: usize = 8;
@@ -41,6 +50,13 @@ pub struct ServeConfig {
     pub mail: Option<MailConfig>,
     /// `read_result`.
     pub results: Option<ResultsConfig>,
+    /// `http_fetch`.
+    pub fetch: Option<FetchConfig>,
+    /// `run_command`.
+    pub command: Option<CommandConfig>,
+    /// HTTP endpoints as tools, by the names of the tools.
+    #[schemars(with = "BTreeMap<String, WebhookConfig>")]
+    pub webhooks: BTreeMap<ToolName, WebhookConfig>,
 }
 
 /// Why the tools of this process cannot be served.
@@ -56,6 +72,14 @@ pub enum ServeError {
         /// Why.
         source: std::io::Error,
     },
+    /// A field says what it must not, or what cannot be had here. Correct the configuration.
+    #[error("executor.serve.{field} cannot be used: {message}")]
+    Setting {
+        /// Which field.
+        field: String,
+        /// What is wrong.
+        message: String,
+    },
     /// NATS cannot be reached, or refuses the tools.
     #[error(transparent)]
     Nats(#[from] ailoop_tool::ServeError),
@@ -65,7 +89,7 @@ impl ServeError {
     /// The code that users see.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Directory { .. } => ErrorCode::BadConfig,
+            Self::Directory { .. } | Self::Setting { .. } => ErrorCode::BadConfig,
             Self::Nats(_) => ErrorCode::NatsUnreachable,
         }
     }
@@ -75,6 +99,8 @@ impl ServeError {
 pub(crate) struct Served {
     kinds: Vec<Serving>,
     names: BTreeSet<(TenantId, ToolName)>,
+    /// What calls leave behind when they end.
+    tasks: Tasks,
 }
 
 impl Served {
@@ -85,7 +111,7 @@ impl Served {
         bus: &Bus,
         office: PostOffice,
     ) -> Result<Self, ServeError> {
-        let mut served = Self { kinds: Vec::new(), names: BTreeSet::new() };
+        let mut served = Self { kinds: Vec::new(), names: BTreeSet::new(), tasks: Tasks::new() };
         let kinds = Kinds { tenant: &config.tenant, nats };
         if let Some(files) = &config.files {
             served.add(&kinds, "file tools", files.login.as_ref(), files::tools(files)?).await?;
@@ -95,6 +121,16 @@ impl Served {
         }
         if let Some(results) = &config.results {
             served.add(&kinds, "results", results.login.as_ref(), results::tools(bus, kinds.tenant)).await?;
+        }
+        if let Some(fetch) = &config.fetch {
+            served.add(&kinds, "fetch tools", fetch.login.as_ref(), fetch::tools(fetch)?).await?;
+        }
+        if let Some(command) = &config.command {
+            let tools = command::tools(command, &served.tasks)?;
+            served.add(&kinds, "command tools", command.login.as_ref(), tools).await?;
+        }
+        for (login, tools) in webhook::tools(&config.webhooks)? {
+            served.add(&kinds, "webhooks", login.as_ref(), tools).await?;
         }
         Ok(served)
     }
@@ -122,6 +158,7 @@ impl Served {
     /// Takes no more calls and finishes those that run, up to `timeout`.
     pub(crate) async fn stop(self, timeout: Duration) {
         futures::future::join_all(self.kinds.into_iter().map(|serving| serving.stop(timeout))).await;
+        self.tasks.end(timeout).await;
     }
 }
 

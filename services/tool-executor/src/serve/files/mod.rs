@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use super::ServeError;
 use super::connect::Login;
 use root::Root;
+pub(super) use root::{failed, relative};
 use write::Out;
 
 /// How long one call of a file tool may take; the work itself stops at [`walk::TIME_MAX`].

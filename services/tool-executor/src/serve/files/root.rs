@@ -28,7 +28,7 @@ impl Root {
 }
 
 /// A path as a model gives it, without `.` components; empty for the directory itself.
-pub(super) fn relative(text: &str) -> Result<PathBuf, ToolError> {
+pub(in crate::serve) fn relative(text: &str) -> Result<PathBuf, ToolError> {
     let mut path = PathBuf::new();
     for component in Path::new(text).components() {
         match component {
@@ -45,7 +45,7 @@ pub(super) fn relative(text: &str) -> Result<PathBuf, ToolError> {
 }
 
 /// What to say of a failed access.
-pub(super) fn failed(path: &str, error: &io::Error) -> ToolError {
+pub(in crate::serve) fn failed(path: &str, error: &io::Error) -> ToolError {
     let kind = error.kind();
     ToolError::new(if kind == io::ErrorKind::NotFound {
         format!("{path:?} does not exist")

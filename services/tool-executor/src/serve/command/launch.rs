@@ -1,0 +1,138 @@
+//! Starting a program: in a session of its own, with an environment of its own, and not before its limits are set.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use cap_std::fs::Dir;
+use rustix::process::{Pid, Resource, Rlimit, getpriority_process, getrlimit, getuid, prlimit, setpriority_process};
+use tokio::process::{Child, Command};
+
+use super::census;
+use super::family::MARK;
+use super::{CommandConfig, CommandUser, setting};
+use crate::serve::{CONCURRENCY, ServeError};
+
+/// What runs first: it waits for a line, and becomes the program. Nothing of a model's is in it, and the program's own
+/// words are its arguments, which no shell reads.
+const SCRIPT: &str = r#"read -r go && exec "$@""#;
+const SHELL: &str = "/bin/sh";
+/// Where the programs of util-linux are.
+const TOOLS: [&str; 2] = ["/usr/bin", "/bin"];
+/// What opens the gate: the line for which the script waits.
+pub(super) const GO: &[u8] = b"\n";
+/// How much less of a busy processor a command gets than we, who have to watch it.
+const NICER: i32 = 10;
+/// The greatest value of that.
+const NICEST: i32 = 19;
+
+/// How programs are started here.
+#[derive(Debug)]
+pub(super) struct Launcher {
+    setsid: PathBuf,
+    setpriv: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+    user: Option<CommandUser>,
+    memory_bytes_max: u64,
+    processes_max: usize,
+    cpu_seconds_max: u64,
+    file_bytes_max: u64,
+}
+
+impl Launcher {
+    pub(super) fn new(config: &CommandConfig) -> Result<Self, ServeError> {
+        let tool = |name: &str| TOOLS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
+        let (Some(setsid), Some(setpriv), true) = (tool("setsid"), tool("setpriv"), Path::new(SHELL).exists()) else {
+            return Err(setting(
+                "allow",
+                "commands need /bin/sh, and setsid and setpriv of util-linux, on this machine",
+            ));
+        };
+        let user = match (getuid().is_root(), config.user) {
+            // For root neither permissions nor the limit of processes count.
+            (true, None) => return Err(setting("user", "this process is root: say as whom commands run")),
+            (false, Some(_)) => return Err(setting("user", "only root can run commands as somebody else")),
+            (true, user @ Some(_)) | (false, user @ None) => user,
+        };
+        let path = std::env::join_paths(&config.path).map_err(|error| setting("path", error.to_string()))?;
+        let mut environment = vec![(OsString::from("PATH"), path)];
+        for name in &config.env_from {
+            environment.extend(service::config::env(name).map(|value| (name.into(), value.into())));
+        }
+        for (name, value) in &config.env {
+            if name.is_empty() || name.contains(['=', '\0']) || value.expose().contains('\0') {
+                return Err(setting("env", format!("{name:?} is no variable")));
+            }
+            environment.push((name.into(), value.expose().into()));
+        }
+        Ok(Self {
+            setsid,
+            setpriv,
+            environment,
+            user,
+            memory_bytes_max: config.memory_bytes_max,
+            processes_max: config.processes_max,
+            cpu_seconds_max: config.cpu_seconds_max,
+            file_bytes_max: config.file_bytes_max,
+        })
+    }
+
+    /// Starts a program that waits for [`GO`] on its standard input.
+    pub(super) fn start(&self, program: &Path, arguments: &[String], dir: &Dir, mark: &str) -> io::Result<Child> {
+        // By the open directory and not by its name, which might lead elsewhere by now.
+        let cwd = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        // Whoever could become somebody else could not be killed by us any more.
+        let mut become_user = vec!["--no-new-privs".to_owned()];
+        if let Some(user) = self.user {
+            become_user.push("--clear-groups".to_owned());
+            become_user.extend([format!("--reuid={}", user.uid), format!("--regid={}", user.gid)]);
+        }
+        Command::new(&self.setsid)
+            .args([SHELL, "-c", SCRIPT, "sh"])
+            .arg(&self.setpriv)
+            .args(become_user)
+            .arg(program)
+            .args(arguments)
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env(MARK, mark)
+            .current_dir(cwd)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+    }
+
+    /// Sets the limits of a program that waits, and so of all that it will start.
+    pub(super) fn bind(&self, pid: Pid) -> io::Result<()> {
+        let niceness = getpriority_process(None)?.saturating_add(NICER).min(NICEST);
+        setpriority_process(Some(pid), niceness)?;
+        let mut limits = vec![
+            (Resource::Data, at_most(Resource::Data, self.memory_bytes_max, self.memory_bytes_max)),
+            // The soft limit tells it, the hard one a second later ends it.
+            (Resource::Cpu, at_most(Resource::Cpu, self.cpu_seconds_max, self.cpu_seconds_max.saturating_add(1))),
+            (Resource::Fsize, at_most(Resource::Fsize, self.file_bytes_max, self.file_bytes_max)),
+            (Resource::Core, at_most(Resource::Core, 0, 0)),
+        ];
+        // The kernel counts what the whole user runs, so it gets what is there already, and all that our calls may start
+        // together. It does not count for root. The real limit is the watch; this one is quicker.
+        let ours = self.processes_max.saturating_mul(CONCURRENCY) as u64;
+        let user = self.user.map_or(getuid().as_raw(), |user| user.uid);
+        let most = census::threads_of(user)?.saturating_add(ours);
+        limits.push((Resource::Nproc, at_most(Resource::Nproc, most, most)));
+        for (resource, limit) in limits {
+            prlimit(Some(pid), resource, limit)?;
+        }
+        Ok(())
+    }
+}
+
+/// A limit, or the one of this process where that is lower.
+fn at_most(resource: Resource, soft: u64, hard: u64) -> Rlimit {
+    let now = getrlimit(resource);
+    let lower = |now: Option<u64>, wanted: u64| Some(now.map_or(wanted, |now| now.min(wanted)));
+    Rlimit { current: lower(now.current, soft), maximum: lower(now.maximum, hard) }
+}

@@ -1,0 +1,160 @@
+//! The tool over commands: what a model may say, judged, and each command as a task that outlives its call only to end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ailoop_tool::{Approval as Ask, Call, Effect, Reply, Tool, ToolError};
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use contract::tool::Approval;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use service::tasks::Tasks;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::allow::Allow;
+use super::family::{Family, Most};
+use super::launch::Launcher;
+use super::run::{DRAIN_MAX, END_MAX, Job, Limits, run};
+use super::{CommandConfig, OUTPUT_BYTES_MAX, TIMEOUT_MAX, setting};
+use crate::serve::ServeError;
+use crate::serve::files::{failed, relative};
+
+/// Bytes that a command is given to read.
+const STDIN_BYTES_MAX: usize = 256 << 10;
+/// How much longer a call may take than its command: to end it, to read what it wrote, to say so.
+const GRACE: Duration =
+    Duration::from_secs(2).saturating_add(END_MAX).saturating_add(DRAIN_MAX).saturating_add(DRAIN_MAX);
+
+/// The arguments of `run_command`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arguments {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Where it runs, below the working directory.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// What it reads.
+    #[serde(default)]
+    pub stdin: Option<String>,
+    /// Seconds that it may take.
+    #[serde(default)]
+    pub timeout: Option<u64>,
+}
+
+/// Runs commands for sessions, within what is allowed.
+#[derive(Clone)]
+pub struct Commands(Arc<Inner>);
+
+struct Inner {
+    allow: Allow,
+    root: Dir,
+    launcher: Launcher,
+    limits: Limits,
+    timeout: Duration,
+    tasks: Tasks,
+}
+
+impl Commands {
+    /// Reads the configuration, and makes this process the one to which orphans of commands come.
+    pub fn new(config: &CommandConfig, tasks: Tasks) -> Result<Self, ServeError> {
+        if !(1..=TIMEOUT_MAX).contains(&config.timeout) {
+            return Err(setting("timeout", format!("it is 1 to {TIMEOUT_MAX} seconds")));
+        }
+        if !(1..=OUTPUT_BYTES_MAX).contains(&config.output_bytes_max) {
+            return Err(setting("output_bytes_max", format!("it is 1 to {OUTPUT_BYTES_MAX}")));
+        }
+        if config.processes_max == 0 || config.memory_bytes_max == 0 || config.cpu_seconds_max == 0 {
+            return Err(setting("processes_max", "it, memory_bytes_max and cpu_seconds_max are at least 1"));
+        }
+        let root = Dir::open_ambient_dir(&config.cwd, ambient_authority()).map_err(|source| ServeError::Directory {
+            field: "command.cwd",
+            path: config.cwd.clone(),
+            source,
+        })?;
+        Family::adopt().map_err(|error| setting("allow", format!("orphans cannot be adopted here: {error}")))?;
+        Ok(Self(Arc::new(Inner {
+            allow: Allow::new(config)?,
+            root,
+            launcher: Launcher::new(config)?,
+            limits: Limits {
+                most: Most { processes: config.processes_max, memory_bytes: config.memory_bytes_max },
+                output_bytes: config.output_bytes_max,
+            },
+            timeout: Duration::from_secs(config.timeout),
+            tasks,
+        })))
+    }
+
+    /// Runs a command, if it may be run and `left` is enough. Errors are for the model, and say that nothing ran. Dropping
+    /// the future kills the command.
+    pub async fn run(&self, arguments: &Arguments, left: Option<Duration>) -> Result<Value, ToolError> {
+        let job = self.0.job(arguments, left)?;
+        let (unwanted, inner) = (CancellationToken::new(), self.0.clone());
+        let _dropped = unwanted.clone().drop_guard();
+        let (sender, result) = oneshot::channel();
+        // A task, so that what is no longer wanted still ends in order.
+        self.0.tasks.spawn("command", async move {
+            let result = run(&inner.launcher, inner.limits, job, unwanted).await;
+            let _nobody_waits = sender.send(result).is_err();
+        });
+        result.await.map_err(|_| ToolError::unknown("the command was ended from outside"))?
+    }
+}
+
+impl Inner {
+    fn job(&self, arguments: &Arguments, left: Option<Duration>) -> Result<Job, ToolError> {
+        let program = self.allow.judge(&arguments.command)?;
+        let stdin = arguments.stdin.clone().unwrap_or_default().into_bytes();
+        if stdin.len() > STDIN_BYTES_MAX {
+            return Err(ToolError::new(format!("over {STDIN_BYTES_MAX} bytes for stdin are refused: use a file")));
+        }
+        let asked = arguments.timeout.map_or(self.timeout, Duration::from_secs).min(self.timeout);
+        let timeout = left.map_or(asked, |left| asked.min(left.saturating_sub(GRACE)));
+        if timeout.is_zero() {
+            return Err(ToolError::new("there is no time left for the command; it was not started"));
+        }
+        let dir = self.dir(arguments.cwd.as_deref().unwrap_or_default())?;
+        Ok(Job { program, arguments: arguments.command.iter().skip(1).cloned().collect(), dir, stdin, timeout })
+    }
+
+    /// A directory below the root, links included.
+    fn dir(&self, text: &str) -> Result<Dir, ToolError> {
+        let path = relative(text)?;
+        let opened = if path.as_os_str().is_empty() { self.root.try_clone() } else { self.root.open_dir(&path) };
+        opened.map_err(|error| failed(text, &error))
+    }
+}
+
+/// `run_command`.
+pub(super) fn tool(config: &CommandConfig, commands: Commands) -> Tool {
+    let mut programs: Vec<&str> = config.allow.iter().map(super::Allowed::program).collect();
+    programs.dedup();
+    let about = format!(
+        "Runs a program and gives its exit code and output; no shell reads the command. Long output keeps its beginning and \
+         its end. Whatever it started is ended with it. Programs that may be run: {}.",
+        programs.join(", ")
+    );
+    Tool::new("run_command")
+        .description(about)
+        .effect(Effect::AtMostOnce)
+        .approval(match config.approval {
+            Approval::Never => Ask::Never,
+            Approval::Always => Ask::Always,
+        })
+        .timeout(Duration::from_secs(config.timeout) + GRACE)
+        .parameters(json!({"type": "object", "additionalProperties": false, "properties": {
+            "command": {"type": "array", "minItems": 1, "items": {"type": "string"}, "description":
+                "The program by its name, then its arguments, one by one."},
+            "cwd": {"type": "string", "description": "Where it runs, below the working directory. Default: there."},
+            "stdin": {"type": "string", "description": "What it reads. Default: nothing."},
+            "timeout": {"type": "integer", "minimum": 1, "description": format!(
+                "Seconds until it is killed. Default and most: {}.", config.timeout)},
+        }, "required": ["command"]}))
+        .handler(move |call: Call| {
+            let commands = commands.clone();
+            async move { Ok::<_, ToolError>(Reply::from(commands.run(&call.arguments()?, call.time_left()).await?)) }
+        })
+}

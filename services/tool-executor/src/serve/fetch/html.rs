@@ -1,0 +1,279 @@
+//! HTML as text that is read: headings, lists, tables and links in the manner of Markdown; no scripts, no styles.
+//!
+//! Over the tokens of a page and not over a tree: a page of a stranger may nest as deep as it likes and costs no more than
+//! its bytes.
+
+use html5gum::{DefaultEmitter, EndTag, StartTag, Token, Tokenizer};
+use reqwest::Url;
+
+/// Bytes of text that one page becomes; links take more room than they have in the page.
+const TEXT_BYTES_MAX: usize = 4 << 20;
+/// Bytes of the address of a link; of a longer one only the text is kept.
+const LINK_BYTES_MAX: usize = 500;
+/// Bytes of a title.
+const TITLE_BYTES_MAX: usize = 500;
+
+/// A page, read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) title: String,
+    pub(super) text: String,
+    /// Whether the text had to end before the page.
+    pub(super) cut: bool,
+}
+
+/// Reads a page; relative links begin at `base`.
+pub(super) fn read(html: &str, base: &Url) -> Page {
+    let mut emitter = DefaultEmitter::default();
+    emitter.naively_switch_states(true);
+    let mut writer = Writer { base, page: Page::default(), skipped: None, title: false, pre: 0, link: None };
+    for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
+        match token {
+            Token::StartTag(tag) => writer.open(&tag),
+            Token::EndTag(tag) => writer.close(&tag),
+            Token::String(text) => writer.text(&String::from_utf8_lossy(&text)),
+            Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
+        }
+        if writer.page.text.len() > TEXT_BYTES_MAX {
+            writer.page.cut = true;
+            break;
+        }
+    }
+    writer.end()
+}
+
+struct Writer<'a> {
+    base: &'a Url,
+    page: Page,
+    /// The element whose content is left out, and how often it stands within itself.
+    skipped: Option<(Vec<u8>, usize)>,
+    title: bool,
+    /// Depth of elements whose white space counts.
+    pre: usize,
+    /// Where the text of the link begins that is open, and where it leads.
+    link: Option<(usize, Url)>,
+}
+
+impl Writer<'_> {
+    fn open(&mut self, tag: &StartTag<()>) {
+        let name = tag.name.as_slice();
+        if let Some((skipped, depth)) = &mut self.skipped {
+            *depth += usize::from(skipped == name && !tag.self_closing);
+            return;
+        }
+        match name {
+            b"script" | b"style" | b"noscript" | b"template" | b"iframe" | b"object" | b"canvas" | b"svg" | b"math"
+            | b"select" | b"noembed" | b"audio" | b"video"
+                if !tag.self_closing =>
+            {
+                self.skipped = Some((name.to_owned(), 0));
+            }
+            b"title" => self.title = self.page.title.is_empty(),
+            b"br" => self.line(),
+            b"hr" => {
+                self.paragraph();
+                self.page.text.push_str("---\n\n");
+            }
+            b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
+                self.paragraph();
+                self.page.text.push_str(&"######"[..usize::from(name[1] - b'0')]);
+                self.page.text.push(' ');
+            }
+            b"li" => {
+                self.line();
+                self.page.text.push_str("- ");
+            }
+            b"td" | b"th" if !self.at_line() => self.page.text.push_str(" | "),
+            b"pre" => {
+                self.paragraph();
+                self.page.text.push_str("```\n");
+                self.pre += 1;
+            }
+            b"textarea" => self.pre += 1,
+            b"a" => self.open_link(tag),
+            b"img" => self.image(tag),
+            _ => self.boundary(name),
+        }
+    }
+
+    fn close(&mut self, tag: &EndTag<()>) {
+        let name = tag.name.as_slice();
+        if let Some((skipped, depth)) = &mut self.skipped {
+            if skipped == name {
+                match depth.checked_sub(1) {
+                    Some(left) => *depth = left,
+                    None => self.skipped = None,
+                }
+            }
+            return;
+        }
+        match name {
+            b"title" => self.title = false,
+            b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => self.paragraph(),
+            b"li" | b"tr" => self.line(),
+            b"pre" if self.pre > 0 => {
+                self.pre -= 1;
+                self.line();
+                self.page.text.push_str("```\n\n");
+            }
+            b"textarea" => self.pre = self.pre.saturating_sub(1),
+            b"a" => self.close_link(),
+            _ => self.boundary(name),
+        }
+    }
+
+    /// Elements that stand by themselves.
+    fn boundary(&mut self, name: &[u8]) {
+        match name {
+            b"p" | b"ul" | b"ol" | b"dl" | b"table" | b"blockquote" | b"section" | b"article" | b"main" | b"header"
+            | b"footer" | b"nav" | b"aside" | b"figure" | b"form" | b"details" => self.paragraph(),
+            b"div" | b"tr" | b"dt" | b"dd" | b"figcaption" | b"summary" | b"option" | b"caption" | b"address"
+            | b"legend" | b"body" => self.line(),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if self.skipped.is_some() {
+            return;
+        }
+        if self.title {
+            words(&mut self.page.title, text);
+        } else if self.pre > 0 {
+            self.page.text.push_str(text);
+        } else {
+            words(&mut self.page.text, text);
+        }
+    }
+
+    fn open_link(&mut self, tag: &StartTag<()>) {
+        self.close_link();
+        let Some(to) = attribute(tag, b"href").filter(|to| !to.starts_with('#')) else { return };
+        let Ok(to) = self.base.join(to.trim()) else { return };
+        if matches!(to.scheme(), "http" | "https") && to.as_str().len() <= LINK_BYTES_MAX {
+            self.link = Some((self.page.text.len(), to));
+        }
+    }
+
+    fn close_link(&mut self) {
+        let Some((start, to)) = self.link.take() else { return };
+        let text = &self.page.text[start..];
+        if text.trim().is_empty() {
+            return;
+        }
+        // White space and marks of lists stay outside the brackets; a link around whole paragraphs goes to their end.
+        let at = start + text.len() - text.trim_start_matches([' ', '\n', '-', '#', '|']).len();
+        let end = self.page.text.trim_end().len();
+        if at >= end {
+            return;
+        }
+        self.page.text.insert_str(end, &format!("]({to})"));
+        self.page.text.insert(at, '[');
+    }
+
+    fn image(&mut self, tag: &StartTag<()>) {
+        let Some(text) = attribute(tag, b"alt").filter(|text| !text.trim().is_empty()) else { return };
+        words(&mut self.page.text, &format!("[image: {}]", text.trim()));
+    }
+
+    fn at_line(&self) -> bool {
+        self.page.text.is_empty() || self.page.text.ends_with('\n')
+    }
+
+    fn line(&mut self) {
+        if self.pre == 0 {
+            let end = self.page.text.trim_end_matches(' ').len();
+            self.page.text.truncate(end.max(self.link.as_ref().map_or(0, |(start, _)| *start)));
+        }
+        // The mark of a list's item that holds a paragraph.
+        if !self.at_line() && !self.page.text.ends_with("\n-") && self.page.text != "-" {
+            self.page.text.push('\n');
+        } else if self.page.text.ends_with('-') {
+            self.page.text.push(' ');
+        }
+    }
+
+    fn paragraph(&mut self) {
+        self.line();
+        if !self.page.text.is_empty() && !self.page.text.ends_with("\n\n") && !self.page.text.ends_with("- ") {
+            self.page.text.push('\n');
+        }
+    }
+
+    fn end(mut self) -> Page {
+        self.close_link();
+        let text = self.page.text.trim().to_owned();
+        let title = self.page.title.trim();
+        let title = title[..title.floor_char_boundary(TITLE_BYTES_MAX)].to_owned();
+        Page { title, text, cut: self.page.cut }
+    }
+}
+
+/// Appends words with single spaces between.
+fn words(to: &mut String, text: &str) {
+    for piece in text.split_inclusive(|c: char| c.is_ascii_whitespace()) {
+        let word = piece.trim_end_matches(|c: char| c.is_ascii_whitespace());
+        to.push_str(word);
+        if word.len() < piece.len() && !to.is_empty() && !to.ends_with([' ', '\n']) {
+            to.push(' ');
+        }
+    }
+}
+
+fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
+    tag.attributes.get(name).map(|value| String::from_utf8_lossy(value).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(html: &str) -> Page {
+        read(html, &Url::parse("https://example.org/a/b").unwrap())
+    }
+
+    #[test]
+    fn what_is_read_stays_and_nothing_else() {
+        for (html, text) in [
+            ("", ""),
+            ("plain", "plain"),
+            ("<p>One\n  two</p><p>three", "One two\n\nthree"),
+            ("<h1>Head</h1><h3>Low <b>bold</b></h3>x", "# Head\n\n### Low bold\n\nx"),
+            ("<ul><li>a<li>b</ul>c", "- a\n- b\n\nc"),
+            ("<ul><li><p>a</p><li><p>b</p></ul>", "- a\n\n- b"),
+            ("a<br>b<br/>c<hr>d", "a\nb\nc\n\n---\n\nd"),
+            ("<table><tr><th>A<th>B<tr><td>1</td><td>2</td></tr></table>", "A | B\n1 | 2"),
+            ("<pre>  a\n   b\n</pre>x  y", "```\n  a\n   b\n```\n\nx y"),
+            ("a&amp;b &lt;c&gt; &eacute;&#8364;&nbsp;x", "a&b <c> é€\u{a0}x"),
+            ("<script>alert('<p>no')</script>yes", "yes"),
+            ("<style>p{}</style><noscript><img src=x></noscript>yes<script>", "yes"),
+            ("a<!-- <p>no -->b<![CDATA[c]]>", "ab"),
+            ("<svg><title>no</title><svg><text>no</text></svg>no</svg>yes", "yes"),
+            ("<template><template></template>no</template>yes", "yes"),
+            ("<a href='/x?y'>there</a>", "[there](https://example.org/x?y)"),
+            ("<a href=c>one</a> <a href=#here>two</a>", "[one](https://example.org/a/c) two"),
+            ("<a href='javascript:alert(1)'>bad</a><a href=https://e.org>", "bad"),
+            ("<a href=x><h2>Big</h2></a>y", "## [Big](https://example.org/a/x)\n\ny"),
+            ("<img alt=' A cat '><img src=x>", "[image: A cat]"),
+            ("<div>a</div><div>b</div>", "a\nb"),
+            ("<title>T</title><body>b", "b"),
+            ("<p hidden", ""),
+        ] {
+            assert_eq!(page(html).text, text, "{html}");
+        }
+        assert_eq!(page("<title>A &amp;\n B</title><svg><title>c</title></svg>").title, "A & B");
+        assert_eq!(page(&format!("<title>{}", "ä".repeat(1_000))).title.len(), TITLE_BYTES_MAX);
+    }
+
+    #[test]
+    fn no_page_is_too_deep_or_becomes_too_long() {
+        for piece in
+            ["<div>", "<b>", "<ul><li>", "<table><tr><td>", "<pre>", "<svg>", "</p>", "<a href=x>", "<!--", "&#x"]
+        {
+            page(&piece.repeat(100_000));
+        }
+        let base = Url::parse(&format!("https://example.org/{}/", "x".repeat(400))).unwrap();
+        let page = read(&"<a href=y>z</a>".repeat(100_000), &base);
+        assert!(page.cut && page.text.len() < TEXT_BYTES_MAX + 1_000);
+    }
+}

@@ -1,0 +1,200 @@
+//! One endpoint: a request for each call, and what its answer means for whoever called.
+
+use std::time::Duration;
+
+use ailoop_tool::ToolError;
+use ailoop_tool::wire::header;
+use contract::ToolName;
+use contract::limits::TOOL_OUTPUT_BYTES_MAX;
+use contract::tool::EffectClass;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::{Client, Response, StatusCode, Url};
+
+use super::{WebhookConfig, setting};
+use crate::serve::kept::Kept;
+use crate::serve::{ServeError, http};
+
+/// Bytes of an answer that are read; of those the model reads fewer.
+const BODY_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of an error's text that the model reads.
+const ERROR_BYTES_MAX: usize = 4 << 10;
+/// Characters from which on a header's value is kept out of what the model reads.
+const SECRET_MIN: usize = 8;
+/// The call's id, in the words of HTTP.
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+/// Headers that are not the configuration's to set.
+const OURS: &[&str] = &[
+    header::CALL,
+    header::SESSION,
+    header::AGENT,
+    header::ATTEMPT,
+    header::DEADLINE,
+    header::TRACEPARENT,
+    IDEMPOTENCY_KEY,
+    "Content-Type",
+    "Content-Length",
+    "Transfer-Encoding",
+    "Connection",
+    "Host",
+];
+
+/// One call, as the endpoint gets it; empty texts are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The call's id.
+    pub call: String,
+    /// The session.
+    pub session: String,
+    /// The agent.
+    pub agent: String,
+    /// `<attempt>.<delivery>`.
+    pub attempt: String,
+    /// RFC 3339.
+    pub deadline: String,
+    /// W3C trace context.
+    pub traceparent: String,
+    /// The arguments object as JSON.
+    pub body: Vec<u8>,
+}
+
+/// An endpoint that is asked.
+pub struct Endpoint {
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+    secrets: Vec<String>,
+    timeout: Duration,
+    once: bool,
+}
+
+impl Endpoint {
+    /// Reads the configuration of the tool `name`, and the environment where it says so.
+    pub fn new(name: &ToolName, config: &WebhookConfig) -> Result<Self, ServeError> {
+        let bad = |field: &str, message: String| setting(name, field, message);
+        let url = Url::parse(&config.url).map_err(|error| bad("url", error.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(bad("url", "it begins with http:// or https://".to_owned()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(bad("url", "put credentials into headers".to_owned()));
+        }
+        let (mut headers, mut secrets) = (HeaderMap::new(), Vec::new());
+        let given = config.headers.iter().map(|(name, value)| (name, Ok(value.expose().to_owned())));
+        let found = config.headers_from.iter().map(|(name, variable)| {
+            let value = service::config::env(variable).filter(|value| !value.is_empty());
+            (name, value.ok_or_else(|| format!("the variable {variable} is not set")))
+        });
+        for (key, value) in given.chain(found) {
+            let field = format!("headers.{key}");
+            let value = value.map_err(|message| bad(&format!("headers_from.{key}"), message))?;
+            let header =
+                HeaderName::from_bytes(key.as_bytes()).map_err(|_| bad(&field, "it is no header".to_owned()))?;
+            if OURS.iter().any(|ours| header.as_str().eq_ignore_ascii_case(ours)) {
+                return Err(bad(&field, "the executor sets this header itself".to_owned()));
+            }
+            let mut sent =
+                HeaderValue::from_str(&value).map_err(|_| bad(&field, "it holds control characters".to_owned()))?;
+            sent.set_sensitive(true);
+            headers.insert(header, sent);
+            // `Bearer abc`: an endpoint that shows the second word alone shows the secret.
+            secrets.extend(value.split_whitespace().last().map(ToOwned::to_owned));
+        }
+        secrets.retain(|secret| secret.len() >= SECRET_MIN);
+        let client =
+            http::builder().user_agent(http::USER_AGENT).build().map_err(|error| bad("url", http::root(&error)))?;
+        let once = match config.effect {
+            EffectClass::Pure | EffectClass::Idempotent => false,
+            EffectClass::AtMostOnce => true,
+        };
+        Ok(Self { client, url, headers, secrets, timeout: Duration::from_secs(config.timeout), once })
+    }
+
+    /// Posts a call; errors are for the model. Dropping the future closes the connection.
+    pub async fn ask(&self, request: Request) -> Result<String, ToolError> {
+        let mut sent =
+            self.client.post(self.url.clone()).headers(self.headers.clone()).header(CONTENT_TYPE, "application/json");
+        for (name, value) in [
+            (header::CALL, &request.call),
+            (IDEMPOTENCY_KEY, &request.call),
+            (header::SESSION, &request.session),
+            (header::AGENT, &request.agent),
+            (header::ATTEMPT, &request.attempt),
+            (header::DEADLINE, &request.deadline),
+            (header::TRACEPARENT, &request.traceparent),
+        ] {
+            // What no header can carry is left out.
+            let value = HeaderValue::from_bytes(value.as_bytes()).ok().filter(|value| !value.is_empty());
+            sent = value.into_iter().fold(sent, |sent, value| sent.header(name, value));
+        }
+        let seconds = self.timeout.as_secs();
+        let answered = tokio::time::timeout(self.timeout, async {
+            let response = sent.body(request.body).send().await.map_err(|error| self.unsent(&error))?;
+            self.read(response).await
+        });
+        answered
+            .await
+            .unwrap_or_else(|_| Err(self.doubt(&format!("the endpoint did not answer within {seconds} seconds"))))
+    }
+
+    /// No answer: either nothing was sent, or nobody knows.
+    fn unsent(&self, error: &reqwest::Error) -> ToolError {
+        let cause = http::root(error);
+        if error.is_connect() || error.is_builder() {
+            return ToolError::new(format!("the endpoint could not be reached ({cause}); nothing was sent to it"));
+        }
+        self.doubt(&format!("the connection to the endpoint was lost before it answered ({cause})"))
+    }
+
+    async fn read(&self, mut response: Response) -> Result<String, ToolError> {
+        let status = response.status();
+        let max = if status.is_success() { TOOL_OUTPUT_BYTES_MAX } else { ERROR_BYTES_MAX };
+        let mut body = Kept::new(max);
+        let lost = loop {
+            match response.chunk().await {
+                Ok(Some(piece)) => body.add(&piece),
+                Ok(None) => break None,
+                Err(error) => break Some(http::root(&error)),
+            }
+            if body.total() > BODY_BYTES_MAX {
+                break None;
+            }
+        };
+        let text = self.without_secrets(&body.text(usize::MAX).0);
+        match (status, lost) {
+            (status, None) if status.is_success() && body.total() == 0 => {
+                Ok(format!("done (HTTP {}, no content)", status.as_u16()))
+            }
+            (status, None) if status.is_success() => Ok(text),
+            (status, Some(cause)) if status.is_success() => {
+                Err(self
+                    .doubt(&format!("the endpoint said HTTP {}, and its answer broke off ({cause})", status.as_u16())))
+            }
+            (StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT, _) => {
+                Err(self.doubt(&format!("a proxy before the endpoint answered HTTP {}: {text}", status.as_u16())))
+            }
+            (status, _) if status.is_redirection() => {
+                let to = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
+                let to = to.unwrap_or_default();
+                Err(ToolError::new(format!(
+                    "the endpoint redirects to {to:?}, which is not followed: whoever runs this executor has to correct its url"
+                )))
+            }
+            (status, _) => {
+                Err(ToolError::new(format!("the endpoint refused the call with HTTP {}: {text}", status.as_u16())))
+            }
+        }
+    }
+
+    /// Nobody knows whether it took effect. Where it may be asked again, that is said instead.
+    fn doubt(&self, why: &str) -> ToolError {
+        if self.once {
+            ToolError::unknown(format!("{why}; nobody knows whether it took effect. Find out before calling again."))
+        } else {
+            ToolError::new(format!("{why}; the call may be made again"))
+        }
+    }
+
+    fn without_secrets(&self, text: &str) -> String {
+        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "[secret]"))
+    }
+}

@@ -1,0 +1,164 @@
+//! HTTP endpoints as tools: the arguments are posted, what comes back is the result.
+
+mod endpoint;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ailoop_tool::{Approval, Call, Effect, Reply, Tool, ToolError};
+use contract::limits::{TOOL_OUTPUT_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TOOL_TIMEOUT_MAX};
+use contract::tool::{Approval as Asked, EffectClass};
+use contract::{Timestamp, ToolName};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use service::{Secret, schema};
+
+pub use endpoint::{Endpoint, Request};
+
+use super::ServeError;
+use super::connect::Login;
+
+/// Endpoints of one executor.
+const WEBHOOKS_MAX: usize = 256;
+/// How much longer the call may take than its request, so that the request says itself that it is late.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// An HTTP endpoint that is offered as a tool.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "webhook")]
+pub struct WebhookConfig {
+    /// Where the arguments are posted; it may be private.
+    pub url: String,
+    /// What it does and when to use it: the model reads this.
+    pub description: String,
+    /// JSON Schema of the arguments object.
+    #[serde(default = "no_parameters")]
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    pub parameters: Value,
+    /// What may be done when nobody knows whether a call took effect.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::words_or_none::<EffectClass>")]
+    pub effect: EffectClass,
+    /// Whether a person is asked before each call.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::words_or_none::<Asked>")]
+    pub approval: Asked,
+    /// Seconds that one request may take.
+    #[serde(default = "timeout_default")]
+    #[schemars(range(min = 1, max = 3_600))]
+    pub timeout: u64,
+    /// Bytes of a result that the model reads; the middle of a longer one is left out.
+    #[serde(default)]
+    pub max_output: Option<usize>,
+    /// Text that is added to the prompt of agents that have this tool.
+    #[serde(default)]
+    pub instructions: Option<String>,
+    /// Headers of each request.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Secret>,
+    /// Headers of each request, by the variables of the environment that hold them.
+    #[serde(default)]
+    pub headers_from: BTreeMap<String, String>,
+    /// The NATS user of this tool, where users have permissions.
+    #[serde(default)]
+    pub login: Option<Login>,
+}
+
+fn no_parameters() -> Value {
+    json!({"type": "object", "properties": {}})
+}
+
+fn timeout_default() -> u64 {
+    30
+}
+
+/// A user and its tools, which share a connection.
+type Users = Vec<(Option<Login>, Vec<Tool>)>;
+
+/// The tools, by the users that serve them.
+pub(super) fn tools(webhooks: &BTreeMap<ToolName, WebhookConfig>) -> Result<Users, ServeError> {
+    if webhooks.len() > WEBHOOKS_MAX {
+        let message = format!("there are over {WEBHOOKS_MAX}");
+        return Err(ServeError::Setting { field: "webhooks".to_owned(), message });
+    }
+    let mut users = Users::new();
+    for (name, config) in webhooks {
+        let tool = tool(name, config)?;
+        match users.iter_mut().find(|(login, _)| *login == config.login) {
+            Some((_, tools)) => tools.push(tool),
+            None => users.push((config.login.clone(), vec![tool])),
+        }
+    }
+    Ok(users)
+}
+
+fn tool(name: &ToolName, config: &WebhookConfig) -> Result<Tool, ServeError> {
+    check(config).map_err(|(field, message)| setting(name, field, message))?;
+    let endpoint = Arc::new(Endpoint::new(name, config)?);
+    let max_output = config.max_output.unwrap_or(TOOL_OUTPUT_BYTES_MAX);
+    let mut tool = Tool::new(name.as_str())
+        .description(&config.description)
+        .parameters(config.parameters.clone())
+        .effect(match config.effect {
+            EffectClass::Pure => Effect::Pure,
+            EffectClass::Idempotent => Effect::Idempotent,
+            EffectClass::AtMostOnce => Effect::AtMostOnce,
+        })
+        .approval(match config.approval {
+            Asked::Never => Approval::Never,
+            Asked::Always => Approval::Always,
+        })
+        .timeout((Duration::from_secs(config.timeout) + GRACE).min(TOOL_TIMEOUT_MAX))
+        .max_output(max_output)
+        .handler(move |call: Call| {
+            let endpoint = endpoint.clone();
+            async move { Ok::<_, ToolError>(Reply::from(endpoint.ask(request(&call)).await?)) }
+        });
+    if let Some(text) = &config.instructions {
+        tool = tool.instructions(text);
+    }
+    Ok(tool)
+}
+
+fn request(call: &Call) -> Request {
+    let deadline = call.deadline().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    let millis = deadline.and_then(|since| u64::try_from(since.as_millis()).ok());
+    Request {
+        call: call.id().to_owned(),
+        session: call.session().to_owned(),
+        agent: call.agent().to_owned(),
+        attempt: call.attempt().to_owned(),
+        deadline: millis.map(|millis| Timestamp::from_millis(millis).to_string()).unwrap_or_default(),
+        traceparent: call.traceparent().to_owned(),
+        body: call.body().to_vec(),
+    }
+}
+
+fn setting(name: &ToolName, field: &str, message: String) -> ServeError {
+    ServeError::Setting { field: format!("webhooks.{name}.{field}"), message }
+}
+
+/// What the types cannot say.
+fn check(config: &WebhookConfig) -> Result<(), (&'static str, String)> {
+    let longest = TOOL_TIMEOUT_MAX.as_secs();
+    if !(1..=longest).contains(&config.timeout) {
+        return Err(("timeout", format!("it is 1 to {longest} seconds")));
+    }
+    if config.description.trim().is_empty() {
+        return Err(("description", "the model knows nothing else of the tool".to_owned()));
+    }
+    if config.max_output.is_some_and(|bytes| !(1..=TOOL_OUTPUT_BYTES_MAX).contains(&bytes)) {
+        return Err(("max_output", format!("it is 1 to {TOOL_OUTPUT_BYTES_MAX}")));
+    }
+    let text = config.parameters.to_string();
+    if !config.parameters.is_object() || text.len() > TOOL_SCHEMA_BYTES_MAX {
+        return Err((
+            "parameters",
+            format!("it is a JSON Schema of an object, of at most {TOOL_SCHEMA_BYTES_MAX} bytes"),
+        ));
+    }
+    crate::schema::check(&text).map_err(|message| ("parameters", message))
+}

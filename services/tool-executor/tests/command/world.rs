@@ -1,0 +1,133 @@
+//! Commands in a directory of one test's own, and a look at what is left of them.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use service::tasks::Tasks;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, sleep};
+use tool_executor::command::{Arguments, CommandConfig, Commands};
+
+/// Longer than anything here may take.
+pub(crate) const LONG: Duration = Duration::from_mins(1);
+
+/// Nobody else's number.
+const USER: u32 = 64_123;
+
+/// One test at a time, since each looks at all that is left in this process.
+static ONE: Mutex<()> = Mutex::const_new(());
+
+pub(crate) struct World {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) commands: Commands,
+    _one: MutexGuard<'static, ()>,
+}
+
+impl World {
+    /// `more` goes over a configuration that allows a shell and little else.
+    pub(crate) async fn new(more: Value) -> Self {
+        let one = ONE.lock().await;
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("work")).unwrap();
+        let allow = ["sh", "cat", "echo", "env", "false", "head", "pwd", "seq", "sleep", "dd", "nice", "mine"];
+        let mut config = json!({"allow": allow, "cwd": dir.path().join("work"), "timeout": 50});
+        // Root must say as whom; that user has to get there.
+        if fs::metadata("/proc/self").unwrap().uid() == 0 {
+            config["user"] = json!({"uid": USER, "gid": USER});
+            for path in [dir.path().to_owned(), dir.path().join("work")] {
+                fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+            }
+        }
+        config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let config: CommandConfig = serde_json::from_value(config).unwrap();
+        let commands = Commands::new(&config, Tasks::new()).unwrap();
+        Self { dir, commands, _one: one }
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    /// A script below the working directory; its path is found in the command lines of whoever runs it.
+    pub(crate) fn script(&self, text: &str) -> String {
+        let path = self.work().join("script.sh");
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    }
+
+    pub(crate) async fn run(&self, arguments: Value) -> Result<Value, String> {
+        self.run_within(arguments, None).await
+    }
+
+    pub(crate) async fn run_within(&self, arguments: Value, left: Option<Duration>) -> Result<Value, String> {
+        let arguments: Arguments = serde_json::from_value(arguments).unwrap();
+        self.commands.run(&arguments, left).await.map_err(|error| error.message().to_owned())
+    }
+
+    pub(crate) async fn sh(&self, script: &str) -> Value {
+        self.run(json!({"command": ["sh", "-c", script]})).await.unwrap()
+    }
+
+    /// Command lines of this test that still run, and children in sessions of their own, dead or alive.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let (me, mine) = (std::process::id().to_string(), self.dir.path().display().to_string());
+        let ours = session("self");
+        let mut left = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+            let pid = entry.file_name().to_string_lossy().into_owned();
+            if !pid.bytes().all(|byte| byte.is_ascii_digit()) {
+                continue;
+            }
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            if line.contains(&mine) {
+                left.push(format!("{pid}: {line}"));
+            }
+            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let fields: Vec<&str> =
+                stat.rsplit_once(')').map(|(_, rest)| rest.split(' ').collect()).unwrap_or_default();
+            if fields.get(2) == Some(&me.as_str()) && fields.get(4).map(ToString::to_string) != ours {
+                left.push(stat);
+            }
+        }
+        left
+    }
+
+    pub(crate) fn assert_nothing_is_left(&self) {
+        assert_eq!(self.left(), Vec::<String>::new());
+    }
+
+    /// Waits until nothing is left.
+    pub(crate) async fn until_nothing_is_left(&self) {
+        let end = Instant::now() + LONG;
+        while !self.left().is_empty() {
+            assert!(Instant::now() < end, "{:?}", self.left());
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits for a file below the working directory.
+    pub(crate) async fn until_there(&self, name: &str) {
+        let end = Instant::now() + LONG;
+        while !self.work().join(name).exists() {
+            assert!(Instant::now() < end, "{name} does not come");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+fn session(pid: &str) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split(' ').nth(4).map(ToOwned::to_owned)
+}
+
+/// Bytes of memory that this process holds.
+pub(crate) fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}

@@ -1,0 +1,96 @@
+//! Servers on loopback, and names that say what the test wants.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use service::tasks::Tasks;
+use tool_executor::fetch::{Arguments, FetchConfig, Fetcher, Names};
+
+/// A server of one test's own, and how often it was asked.
+pub(crate) struct Server {
+    pub(crate) at: SocketAddr,
+    asked: Arc<AtomicUsize>,
+    _tasks: Tasks,
+}
+
+impl Server {
+    pub(crate) async fn start(ip: &str, router: Router) -> Self {
+        Self::on(SocketAddr::new(ip.parse().unwrap(), 0), router).await
+    }
+
+    pub(crate) async fn on(at: SocketAddr, router: Router) -> Self {
+        let listener = tokio::net::TcpListener::bind(at).await.unwrap();
+        let (at, asked, tasks) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)), Tasks::new());
+        let count = asked.clone();
+        let router = router.layer(axum::middleware::map_request(move |request: axum::extract::Request| {
+            count.fetch_add(1, Ordering::SeqCst);
+            async { request }
+        }));
+        tasks.spawn("server", async move { axum::serve(listener, router).await.unwrap() });
+        Self { at, asked, _tasks: tasks }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.at)
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// Answers each question with the next answer, and the last one for ever.
+#[derive(Clone)]
+pub(crate) struct Answers {
+    answers: Arc<Mutex<VecDeque<Vec<IpAddr>>>>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Answers {
+    pub(crate) fn new(answers: &[&[&str]]) -> Self {
+        let parse = |texts: &&[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        Self { answers: Arc::new(Mutex::new(answers.iter().map(parse).collect())), asked: Arc::default() }
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Names for Answers {
+    fn addresses(&self, _name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let mut answers = self.answers.lock().unwrap();
+        let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
+        async move { Ok(answer.unwrap_or_default()) }.boxed()
+    }
+}
+
+/// A configuration under which some private networks are open, at the ports of these servers.
+pub(crate) fn open(nets: &[&str], servers: &[&Server]) -> FetchConfig {
+    FetchConfig {
+        allow_private: nets.iter().map(|net| (*net).to_owned()).collect(),
+        ports: servers.iter().map(|server| server.at.port()).collect(),
+        timeout: 20,
+        ..FetchConfig::default()
+    }
+}
+
+pub(crate) fn fetcher(config: &FetchConfig, names: &Answers) -> Fetcher {
+    Fetcher::new(config, Arc::new(names.clone())).unwrap()
+}
+
+pub(crate) fn arguments(value: Value) -> Arguments {
+    serde_json::from_value(value).unwrap()
+}
+
+pub(crate) async fn fetch(fetcher: &Fetcher, value: Value) -> Result<Value, String> {
+    fetcher.fetch(&arguments(value)).await.map_err(|error| error.message().to_owned())
+}
