@@ -41,29 +41,42 @@ impl From<Value> for Reply {
 
 /// An error that the model reads. Any [`std::error::Error`] becomes one with `?`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ToolError(String);
+pub struct ToolError {
+    message: String,
+    unknown: bool,
+}
 
 impl ToolError {
     /// Says what is wrong, and best also what to do about it.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self(message.to_string())
+        Self { message: message.to_string(), unknown: false }
+    }
+
+    /// Says that nobody knows whether the call took effect: the session shows its outcome as `unknown`, and the model
+    /// does not take it for one that failed.
+    pub fn unknown(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), unknown: true }
     }
 
     /// What the model reads.
     pub fn message(&self) -> &str {
-        &self.0
+        &self.message
+    }
+
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.unknown
     }
 }
 
 impl fmt::Debug for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(&self.message, f)
     }
 }
 
 impl fmt::Display for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 

@@ -289,5 +289,8 @@ fn error_headers(error: &ToolError) -> HeaderMap {
     let text: String = line[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut headers = HeaderMap::new();
     headers.insert(header::ERROR, if text.trim().is_empty() { "error" } else { text.as_str() });
+    if error.is_unknown() {
+        headers.insert(header::OUTCOME, wire::OUTCOME_UNKNOWN);
+    }
     headers
 }

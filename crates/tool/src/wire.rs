@@ -29,11 +29,16 @@ pub mod header {
     pub const DEADLINE: &str = "Ailoop-Deadline";
     /// On a reply: it is an error that the model reads.
     pub const ERROR: &str = "Ailoop-Error";
+    /// On a reply that is an error: `unknown` when nobody knows whether the call took effect.
+    pub const OUTCOME: &str = "Ailoop-Outcome";
     /// On a reply: it is not the last one.
     pub const PROGRESS: &str = "Ailoop-Progress";
     /// W3C trace context.
     pub const TRACEPARENT: &str = "traceparent";
 }
+
+/// The value of [`header::OUTCOME`] for a call of which nobody knows whether it took effect.
+pub const OUTCOME_UNKNOWN: &str = "unknown";
 
 /// Keys of the endpoint metadata by which a tool describes itself.
 pub mod metadata {

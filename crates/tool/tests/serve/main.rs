@@ -68,7 +68,8 @@ async fn a_call_is_answered_and_an_error_is_marked() {
         Ok(json!({"n": number * 2, "call": call.id()}))
     });
     let panics = Tool::new("panics").handler(|_| async { panic!("oh") as Result<Reply, ToolError> });
-    let world = world([tool, panics]).await;
+    let lost = Tool::new("lost").handler(|_| async { Err::<Reply, _>(ToolError::unknown("gone in the middle")) });
+    let world = world([tool, panics, lost]).await;
     let reply = world.ask("double", call_headers("s1-c1"), r#"{"n": 21}"#).await;
     assert_eq!(serde_json::from_slice::<Value>(&reply.payload).unwrap(), json!({"n": 42, "call": "s1-c1"}));
     assert_eq!(error_of(&reply), None);
@@ -78,6 +79,10 @@ async fn a_call_is_answered_and_an_error_is_marked() {
     assert!(error_of(&reply).unwrap().starts_with("the arguments do not fit"));
     let reply = world.ask("panics", HeaderMap::new(), "").await;
     assert!(error_of(&reply).unwrap().contains("panicked"));
+    let outcome = |reply: &Message| Some(reply.headers.as_ref()?.get(header::OUTCOME)?.as_str().to_owned());
+    assert_eq!(outcome(&reply), None);
+    let reply = world.ask("lost", HeaderMap::new(), "").await;
+    assert_eq!((error_of(&reply), outcome(&reply).as_deref()), (Some("gone in the middle"), Some("unknown")));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use bus::Message;
 use contract::ErrorCode;
-use contract::tool::{Outcome, header};
+use contract::tool::{OUTCOME_UNKNOWN, Outcome, header};
 
 /// A reply, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,13 @@ pub(crate) fn read(message: &Message, max: usize) -> Reply {
     }
     let body = std::str::from_utf8(&message.payload);
     let error = message.header(header::ERROR).or_else(|| message.header(header::SERVICE_ERROR));
+    let unknown = message.header(header::OUTCOME) == Some(OUTCOME_UNKNOWN);
     Reply::Final(match (error, body) {
+        // The tool itself does not know: what it says stands for its effect, whatever its class.
+        (error, body) if unknown => {
+            let text = error_text(error.unwrap_or_default(), body.unwrap_or_default());
+            Answer::new(Outcome::Unknown, cut(&text, max))
+        }
         (Some(error), body) => {
             Answer::error(ErrorCode::ToolError, cut(&error_text(error, body.unwrap_or_default()), max))
         }
@@ -102,6 +108,10 @@ mod tests {
         assert_eq!(reply(&[("Ailoop-Error", "")], b""), error("the tool failed and does not say why"));
         assert_eq!(reply(&[], b"\xff\xfe"), error("the tool answered with 2 bytes that are not UTF-8 text"));
         assert_eq!(reply(&[("Ailoop-Error", "x")], b"\xff"), error("x"));
+        let unknown = |text: &str| Reply::Final(Answer::new(Outcome::Unknown, text));
+        assert_eq!(reply(&[("Ailoop-Error", "gone"), ("Ailoop-Outcome", "unknown")], b"gone\nx"), unknown("gone\nx"));
+        assert_eq!(reply(&[("Ailoop-Outcome", "unknown")], b"who knows"), unknown("who knows"));
+        assert_eq!(reply(&[("Ailoop-Error", "bad"), ("Ailoop-Outcome", "ok")], b""), error("bad"));
     }
 
     #[test]
