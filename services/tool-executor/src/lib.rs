@@ -20,7 +20,7 @@ use call::{Calls, Cancels};
 use schema::Schemas;
 use serve::Served;
 use serve::mail::PostOffice;
-pub use serve::{FilesConfig, Login, MailConfig, ServeConfig, ServeError, mail};
+pub use serve::{FilesConfig, Login, MailConfig, McpConfig, ServeConfig, ServeError, ServerName, mail};
 pub use service::clock::{Clock, SystemClock};
 use trouble::Trouble;
 

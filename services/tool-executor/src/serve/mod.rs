@@ -5,14 +5,16 @@ mod connect;
 mod files;
 mod fit;
 pub mod mail;
+mod mcp;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ailoop_tool::{Serving, Tool, Tools};
 use bus::NatsConfig;
 use contract::{ErrorCode, TenantId, ToolName};
+use futures::future::{join, join_all};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -20,6 +22,7 @@ pub use connect::Login;
 pub use files::FilesConfig;
 pub use mail::MailConfig;
 use mail::PostOffice;
+pub use mcp::{McpConfig, ServerName};
 
 /// Calls of one tool that run in this process at the same time.
 const CONCURRENCY: usize = 8;
@@ -36,6 +39,8 @@ pub struct ServeConfig {
     pub files: Option<FilesConfig>,
     /// `send_mail`, `check_mail`, `reply_mail`.
     pub mail: Option<MailConfig>,
+    /// `mcp__<server>__<tool>`: the tools of MCP servers, by names of yours for the servers.
+    pub mcp: BTreeMap<ServerName, McpConfig>,
 }
 
 /// Why the tools of this process cannot be served.
@@ -51,6 +56,14 @@ pub enum ServeError {
         /// Why.
         source: std::io::Error,
     },
+    /// An MCP server cannot be spoken to. Correct the configuration, or what it refers to.
+    #[error("executor.serve.mcp.{server}: {reason}")]
+    Server {
+        /// Which one.
+        server: ServerName,
+        /// Why.
+        reason: String,
+    },
     /// NATS cannot be reached, or refuses the tools.
     #[error(transparent)]
     Nats(#[from] ailoop_tool::ServeError),
@@ -60,7 +73,7 @@ impl ServeError {
     /// The code that users see.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Directory { .. } => ErrorCode::BadConfig,
+            Self::Directory { .. } | Self::Server { .. } => ErrorCode::BadConfig,
             Self::Nats(_) => ErrorCode::NatsUnreachable,
         }
     }
@@ -69,13 +82,16 @@ impl ServeError {
 /// The tools of this process, being served.
 pub(crate) struct Served {
     kinds: Vec<Serving>,
+    mcp: mcp::Servers,
     names: BTreeSet<(TenantId, ToolName)>,
 }
 
 impl Served {
     /// Serves every kind that is configured, each over a connection of its own.
     pub(crate) async fn start(config: &ServeConfig, nats: &NatsConfig, office: PostOffice) -> Result<Self, ServeError> {
-        let mut served = Self { kinds: Vec::new(), names: BTreeSet::new() };
+        let mcp = mcp::Servers::start(&config.mcp, &config.tenant, nats).await?;
+        let names = mcp.names().map(|tool| (config.tenant.clone(), tool)).collect();
+        let mut served = Self { kinds: Vec::new(), mcp, names };
         let kinds = Kinds { tenant: &config.tenant, nats };
         if let Some(files) = &config.files {
             served.add(&kinds, "file tools", files.login.as_ref(), files::tools(files)?).await?;
@@ -108,7 +124,8 @@ impl Served {
 
     /// Takes no more calls and finishes those that run, up to `timeout`.
     pub(crate) async fn stop(self, timeout: Duration) {
-        futures::future::join_all(self.kinds.into_iter().map(|serving| serving.stop(timeout))).await;
+        let kinds = join_all(self.kinds.into_iter().map(|serving| serving.stop(timeout)));
+        join(kinds, self.mcp.stop(timeout)).await;
     }
 }
 

@@ -1,0 +1,70 @@
+//! The tools of one MCP server as they are served over NATS, each for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ailoop_tool::async_nats::Client;
+use ailoop_tool::{ServeError, Serving, Tools};
+use contract::TenantId;
+use futures::future::join_all;
+use service::tasks::Tasks;
+
+use super::call::Line;
+use super::offer::Offer;
+
+/// How long calls of a tool that is gone, or is another one now, may take to end; the same as the longest call.
+const WITHDRAW_MAX: Duration = contract::limits::TOOL_TIMEOUT_MAX;
+
+/// What is served of one server now.
+pub(super) struct Shown {
+    pub(super) client: Client,
+    pub(super) tenant: TenantId,
+    /// Calls of one tool at the same time.
+    pub(super) concurrency: usize,
+    pub(super) tasks: Tasks,
+    tools: BTreeMap<String, (Offer, Serving)>,
+}
+
+impl Shown {
+    pub(super) fn new(client: Client, tenant: TenantId, concurrency: usize, tasks: Tasks) -> Self {
+        Self { client, tenant, concurrency, tasks, tools: BTreeMap::new() }
+    }
+
+    /// Serves this set from now on. What is new is served before what is old is withdrawn, so that no call meets nobody;
+    /// what stayed as it was is left alone. Calls that run go on.
+    pub(super) async fn show(&mut self, offers: BTreeMap<String, Offer>, line: &Line) -> Result<(), ServeError> {
+        let names: BTreeSet<String> = offers.keys().cloned().collect();
+        let mut old = Vec::new();
+        for (name, offer) in offers {
+            if self.tools.get(&name).is_some_and(|(shown, _)| *shown == offer) {
+                continue;
+            }
+            let tool = offer.tool(&name).handler(line.handler(&offer.tool, offer.effect));
+            let tools = Tools::new(self.client.clone()).tenant(self.tenant.as_str()).concurrency(self.concurrency);
+            let serving = tools.tool(tool).serve().await?;
+            old.extend(self.tools.insert(name, (offer, serving)));
+        }
+        // The subscriptions are at the server before the others go.
+        if let Err(error) = self.client.flush().await {
+            tracing::debug!(%error, "not flushed");
+        }
+        old.extend(self.tools.extract_if(.., |name, _| !names.contains(name)).map(|(_, shown)| shown));
+        if !old.is_empty() {
+            self.tasks.spawn("mcp tools withdrawn", stop(old));
+        }
+        Ok(())
+    }
+
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        self.tools.keys().cloned().collect()
+    }
+
+    /// Takes no more calls, and waits until those that run have ended.
+    pub(super) async fn withdraw(&mut self) {
+        stop(std::mem::take(&mut self.tools).into_values()).await;
+    }
+}
+
+async fn stop(tools: impl IntoIterator<Item = (Offer, Serving)>) {
+    join_all(tools.into_iter().map(|(_, serving)| serving.stop(WITHDRAW_MAX))).await;
+}
