@@ -55,6 +55,7 @@ pub fn users() -> Vec<User> {
     let mut users = vec![services::bootstrap(), services::archivist()];
     users.extend(services::services());
     users.extend(clients::tools());
+    users.push(clients::bridge());
     users.push(clients::viewer());
     users
 }
