@@ -10,10 +10,10 @@ use rmcp::ServiceError;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, RequestMetaObject};
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::config::Rules;
-use super::failure::{Failure, down, lost};
+use super::failure::{Failure, down, lost, silent};
 use super::listener::Progress;
 use super::name::ServerName;
 use super::result;
@@ -22,6 +22,11 @@ use super::result;
 const ASKS_WAITING: usize = 64;
 /// Pieces of progress of one call that wait for NATS; a further one is forgotten.
 const PROGRESS_WAITING: usize = 16;
+/// Pieces of progress of one call that are passed on: NATS lets a tool answer a call only so often, and the result counts
+/// too. A longer call is told of less often.
+const PROGRESS_MAX: u32 = 500;
+/// The shortest pause between two of them.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// How long after its time a call is given up here: by then its caller has, and has said so better.
 const OVERDUE: Duration = Duration::from_secs(2);
 /// The call's id in the `_meta` of a request.
@@ -33,6 +38,8 @@ pub(super) struct Line {
     server: ServerName,
     asks: mpsc::Sender<Ask>,
     places: Arc<Semaphore>,
+    /// Between two pieces of progress of one call.
+    pause: Duration,
 }
 
 /// A call that is to be made.
@@ -59,9 +66,10 @@ pub(super) enum Told {
 
 impl Line {
     /// A line, and the end at which the calls arrive.
-    pub(super) fn new(server: ServerName, concurrency: usize) -> (Self, mpsc::Receiver<Ask>) {
+    pub(super) fn new(server: ServerName, concurrency: usize, patience: Duration) -> (Self, mpsc::Receiver<Ask>) {
         let (asks, asked) = mpsc::channel(ASKS_WAITING);
-        (Self { server, asks, places: Arc::new(Semaphore::new(concurrency)) }, asked)
+        let pause = PROGRESS_EVERY.max(patience / PROGRESS_MAX);
+        (Self { server, asks, places: Arc::new(Semaphore::new(concurrency)), pause }, asked)
     }
 
     /// What happens when the tool is called. Dropping the future cancels the call at the server.
@@ -81,9 +89,13 @@ impl Line {
         let (progress, mut told) = mpsc::channel(PROGRESS_WAITING);
         let ask = Ask { tool, arguments, meta: meta(&call), effect, answer, progress };
         self.asks.send(ask).await.map_err(|_| down(&self.server, "it went down"))?;
+        let mut last: Option<Instant> = None;
         loop {
             tokio::select! {
-                Some(text) = told.recv() => call.progress(text).await,
+                Some(text) = told.recv() => if last.is_none_or(|last| last.elapsed() >= self.pause) {
+                    last = Some(Instant::now());
+                    call.progress(text).await;
+                },
                 answer = &mut answered => {
                     return answer.unwrap_or_else(|_| Err(lost(&self.server, effect, "its connection ended")));
                 }
@@ -135,8 +147,7 @@ impl Ask {
             () = sleep(rules.patience() + OVERDUE) => {
                 let _server_gone = handle.cancel(Some("it takes too long".to_owned())).await.is_err();
                 let effect = self.effect;
-                let text = format!("no answer within {} seconds", rules.patience().as_secs());
-                self.answer(Err(lost(&server, effect, &text)));
+                self.answer(Err(silent(&server, effect, rules.patience())));
                 return Told::Nothing;
             }
         };

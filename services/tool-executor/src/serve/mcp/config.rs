@@ -173,6 +173,7 @@ struct Fields {
 /// An effect class, as it is written.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "effect")]
 enum EffectWord {
     Pure,
     Idempotent,
@@ -182,6 +183,7 @@ enum EffectWord {
 /// An approval, as it is written.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "approval")]
 enum ApprovalWord {
     Never,
     Always,

@@ -1,6 +1,7 @@
 //! What went wrong between us and an MCP server, in words without a secret, and whether a call took effect all the same.
 
 use std::error::Error;
+use std::time::Duration;
 
 use ailoop_tool::{Effect, ToolError};
 use rmcp::ServiceError;
@@ -18,6 +19,8 @@ pub(super) enum Failure {
     NotSent(String),
     /// It had the call, or may have had it.
     Lost(String),
+    /// It does not answer, though the connection stands.
+    Silent(Duration),
 }
 
 impl Failure {
@@ -28,7 +31,7 @@ impl Failure {
             ServiceError::TransportSend(error) if never_arrived(error) => Self::NotSent(cause(error)),
             ServiceError::TransportSend(error) => Self::Lost(cause(error)),
             ServiceError::TransportClosed => Self::Lost("its connection ended".to_owned()),
-            ServiceError::Timeout { .. } => Self::Lost("it does not answer".to_owned()),
+            ServiceError::Timeout { timeout } => Self::Silent(*timeout),
             other => Self::Lost(other.to_string()),
         }
     }
@@ -37,7 +40,15 @@ impl Failure {
     pub(super) fn is_of_the_transport(&self) -> bool {
         match self {
             Self::Refused(_) => false,
-            Self::NotSent(_) | Self::Lost(_) => true,
+            Self::NotSent(_) | Self::Lost(_) | Self::Silent(_) => true,
+        }
+    }
+
+    /// Whether it may only be busy.
+    pub(super) fn is_silence(&self) -> bool {
+        match self {
+            Self::Silent(_) => true,
+            Self::Refused(_) | Self::NotSent(_) | Self::Lost(_) => false,
         }
     }
 
@@ -47,6 +58,7 @@ impl Failure {
             Self::Refused(text) => ToolError::new(text),
             Self::NotSent(text) => down(server, &text),
             Self::Lost(text) => lost(server, effect, &text),
+            Self::Silent(patience) => silent(server, effect, patience),
         }
     }
 }
@@ -66,6 +78,11 @@ pub(super) fn lost(server: &ServerName, effect: Effect, why: &str) -> ToolError 
             ToolError::unknown(format!("{what}; {unknown}"))
         }
     }
+}
+
+/// No answer in time. The call was called off; it may have taken effect all the same.
+pub(super) fn silent(server: &ServerName, effect: Effect, patience: Duration) -> ToolError {
+    lost(server, effect, &format!("no answer within {} seconds", patience.as_secs()))
 }
 
 /// Why a server could not be connected to.

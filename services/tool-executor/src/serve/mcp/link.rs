@@ -25,6 +25,8 @@ use super::{config, listing};
 
 /// How often a server is asked which tools it has: to see that it lives, and what it did not tell of.
 const CHECK_EVERY: Duration = Duration::from_secs(30);
+/// As above, for a server over HTTP while calls run: nothing else tells that it died.
+const CHECK_CALLS_EVERY: Duration = Duration::from_secs(10);
 /// How soon it is asked again after the connection failed once.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// How long it may take to tell.
@@ -98,7 +100,7 @@ impl Link {
     ) -> Result<Found, NoServer> {
         let listener = Listener::default();
         let (service, child) = open(&config.way, &listener, server, tasks, legacy).await?;
-        let (line, asks) = Line::new(server.clone(), config.concurrency);
+        let (line, asks) = Line::new(server.clone(), config.concurrency, config.rules.patience());
         let (peer, stop) = (service.peer().clone(), service.cancellation_token());
         let ended = service.waiting().map(|_| ()).boxed().fuse();
         let Listener { progress, changed } = listener;
@@ -171,6 +173,7 @@ impl Link {
         self.calls += 1;
         let make = ask.make(self.peer.clone(), self.progress.clone(), self.server.clone(), self.rules.clone());
         self.work.push(make.map(Done::Called).boxed());
+        self.check_at = self.check_at.min(Instant::now() + self.pause());
     }
 
     fn take(&mut self, done: Done) -> Option<News> {
@@ -193,13 +196,8 @@ impl Link {
                         self.alive();
                         Some(News::Listed(tools))
                     }
-                    Err(failure) if failure.is_of_the_transport() => {
-                        if self.is_busy() {
-                            None
-                        } else {
-                            self.strike(&format!("{failure:?}"))
-                        }
-                    }
+                    Err(failure) if failure.is_silence() && self.is_busy() => None,
+                    Err(failure) if failure.is_of_the_transport() => self.strike(&format!("{failure:?}")),
                     Err(failure) => {
                         tracing::warn!(server = %self.server, ?failure, "an MCP server does not tell its tools");
                         self.alive();
@@ -239,8 +237,12 @@ impl Link {
         self.calls > 0 && self.heard.elapsed() < self.rules.patience() + CHECK_MAX
     }
 
+    fn pause(&self) -> Duration {
+        if self.child.is_none() && self.calls > 0 { CHECK_CALLS_EVERY } else { CHECK_EVERY }
+    }
+
     fn check(&mut self) {
-        self.check_at = Instant::now() + CHECK_EVERY;
+        self.check_at = Instant::now() + self.pause();
         self.look();
         if !self.listening && self.tells_by_subscription() {
             self.listening = true;
@@ -337,7 +339,7 @@ async fn list(peer: Peer<RoleClient>) -> Result<Vec<Listed>, Failure> {
         // It answered, with something else.
         Ok(Err(ServiceError::UnexpectedResponse)) => Err(Failure::Refused("no list of tools".to_owned())),
         Ok(Err(error)) => Err(Failure::of(&error)),
-        Err(_) => Err(Failure::Lost(format!("no answer within {} seconds", CHECK_MAX.as_secs()))),
+        Err(_) => Err(Failure::Silent(CHECK_MAX)),
     }
 }
 
