@@ -102,6 +102,10 @@ async fn an_http_server_that_dies_is_found_again() {
         let mut killer = world.begin("mcp__toy__die", json!({})).await;
         world.noted("dies", 1).await;
         server.end().await;
+        // Nobody listens there now: this one surely did not run, and says so as long as the tool is served at all.
+        if let Some(refused) = world.call_if_served("mcp__toy__echo", &json!({"text": "?"})).await {
+            assert!(refused.bad().ends_with("the tool was not called"));
+        }
         let killer = killer.answer().await;
         assert!(killer.unknown, "{killer:?}");
         let again = Server::start(&world, legacy, &server.address.to_string()).await;

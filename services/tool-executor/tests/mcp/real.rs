@@ -67,8 +67,7 @@ async fn lives_through_everything(world: &World, mut server: Value, sample: &Sam
     let process = marked(&mark).unwrap();
     signal(&process, "-STOP");
     let mut call = world.begin(sample.tool, sample.arguments.clone()).await;
-    call.cancel().await;
-    assert_eq!(call.answer().await.bad(), "cancelled");
+    assert_eq!(call.cancel_until_answered().await.bad(), "cancelled");
     signal(&process, "-CONT");
     sample.check(world.call(sample.tool, sample.arguments.clone()).await);
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 use ailoop_tool::{Effect, ToolError};
 use rmcp::ServiceError;
 use rmcp::service::ClientInitializeError;
-use rmcp::transport::streamable_http_client::{AuthRequiredError, HttpStatusError, InsufficientScopeError};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpError,
+};
 
 use super::name::ServerName;
 
@@ -110,14 +112,23 @@ fn never_arrived(error: &(dyn Error + 'static)) -> bool {
 /// The innermost error. Those around it may show the address, and an address may hold a key.
 fn cause(error: &(dyn Error + 'static)) -> String {
     match chain(error).last() {
-        Some(last) if last.is::<reqwest::Error>() => "the request failed".to_owned(),
         Some(last) => brief(&last.to_string()),
         None => String::new(),
     }
 }
 
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
+    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| inner(*error))
+}
+
+/// What an error is about. The library's own one does not say of all that it carries.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
+fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => Some(error),
+        Some(StreamableHttpError::HttpStatus(error)) => Some(error),
+        _ => error.source(),
+    }
 }
 
 /// The first line, and no address.

@@ -1,6 +1,6 @@
 //! The life of one MCP server: connected, served, watched, and connected again when it is lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,11 +16,10 @@ use super::link::{Found, Link, News};
 use super::name::ServerName;
 use super::offer::{self, Listed};
 use super::shown::Shown;
+use super::wording::Wordings;
 
 /// Complaints about one server that are remembered, so that each is logged once.
 const COMPLAINTS_MAX: usize = 1_000;
-/// Tools of one server whose wording is remembered, in all its lives.
-const WORDINGS_MAX: usize = 4 * offer::TOOLS_MAX;
 
 /// Whoever keeps one server; one task.
 pub(super) struct Keeper {
@@ -34,8 +33,7 @@ pub(super) struct Keeper {
     /// Whether the next try begins with the old handshake.
     legacy: bool,
     complaints: BTreeSet<String>,
-    /// What models read of each tool, as it was when it was last listed.
-    wordings: BTreeMap<String, String>,
+    wordings: Wordings,
 }
 
 impl Keeper {
@@ -55,7 +53,7 @@ impl Keeper {
             first: Some(first),
             legacy: false,
             complaints: BTreeSet::new(),
-            wordings: BTreeMap::new(),
+            wordings: Wordings::default(),
         }
     }
 
@@ -127,17 +125,8 @@ impl Keeper {
                 tracing::warn!(server = %self.server, complaint, "a tool of an MCP server");
             }
         }
-        for offer in offers.tools.values() {
-            let wording = offer.wording();
-            match self.wordings.get(&offer.tool) {
-                Some(before) if *before != wording => {
-                    tracing::warn!(server = %self.server, tool = offer.tool, "a tool says something else of itself than before");
-                }
-                Some(_) => continue,
-                None if self.wordings.len() == WORDINGS_MAX => continue,
-                None => {}
-            }
-            self.wordings.insert(offer.tool.clone(), wording);
+        for tool in self.wordings.changed(offers.tools.values()) {
+            tracing::warn!(server = %self.server, tool, "a tool says something else of itself than before");
         }
         self.shown.show(offers.tools, line).await.map_err(|error| format!("NATS: {error}"))
     }

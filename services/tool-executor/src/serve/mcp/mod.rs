@@ -16,6 +16,7 @@ mod open;
 mod oversize;
 mod result;
 mod shown;
+mod wording;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

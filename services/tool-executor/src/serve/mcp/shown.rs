@@ -8,12 +8,16 @@ use ailoop_tool::{ServeError, Serving, Tools};
 use contract::TenantId;
 use futures::future::join_all;
 use service::tasks::Tasks;
+use tokio::time::sleep;
 
 use super::call::Line;
 use super::offer::Offer;
 
 /// How long calls of a tool that is gone, or is another one now, may take to end; the same as the longest call.
 const WITHDRAW_MAX: Duration = contract::limits::TOOL_TIMEOUT_MAX;
+
+/// Between the ends of two subscriptions: longer than a server takes to answer.
+const APART: Duration = Duration::from_millis(2);
 
 /// What is served of one server now.
 pub(super) struct Shown {
@@ -65,6 +69,14 @@ impl Shown {
     }
 }
 
+/// The NATS library forgets a subscription that drains with the next thing that happens on its connection, though calls
+/// may be on their way to it until the server has answered. So the drains do not disturb each other; what else happens
+/// may still lose a call that comes within that instant.
 async fn stop(tools: impl IntoIterator<Item = (Offer, Serving)>) {
-    join_all(tools.into_iter().map(|(_, serving)| serving.stop(WITHDRAW_MAX))).await;
+    let apart = (0..).map(|number| APART * number);
+    let stop = |((_, serving), wait): ((Offer, Serving), Duration)| async move {
+        sleep(wait).await;
+        serving.stop(WITHDRAW_MAX).await;
+    };
+    join_all(tools.into_iter().zip(apart).map(stop)).await;
 }
