@@ -13,7 +13,7 @@ OPERATIONS ?= 100000
 MINUTES ?= 30
 STREAMS ?= 1000000
 
-.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm toolstorm drain bench growth soak local-model third-party faulty garbage clean
+.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm toolstorm drain bench growth soak local-model third-party mcp faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -82,6 +82,9 @@ local-model: ## Fetch and serve a small model on the CPU, PORT=8080; `ailoop run
 
 third-party: ## The gateway against servers that others wrote: aimock (needs npm) and llama.cpp
 	@scripts/third-party.sh
+
+mcp: setup ## MCP servers that others wrote, over stdio and HTTP: fetch them, call them, kill them (needs python3 and npm)
+	@scripts/mcp-servers.sh
 
 faulty: setup ## 500 sessions against a provider that fails at every third request
 	AILOOP_FAULTY_SESSIONS=500 $(CARGO) test --quiet --locked --package ailoop-tests --test whole a_third_of_all -- --nocapture

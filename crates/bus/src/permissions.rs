@@ -55,7 +55,7 @@ pub fn users() -> Vec<User> {
     let mut users = vec![services::bootstrap(), services::archivist()];
     users.extend(services::services());
     users.extend(clients::tools());
-    users.extend([clients::viewer(), clients::toolsmith()]);
+    users.extend([clients::bridge(), clients::viewer(), clients::toolsmith()]);
     users
 }
 

@@ -23,7 +23,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             log: LogFormat::Text,
-            filter: "info,async_nats=warn,h2=warn,hyper=warn,tonic=warn,opentelemetry=warn".to_owned(),
+            filter: "info,async_nats=warn,h2=warn,hyper=warn,tonic=warn,opentelemetry=warn,rmcp=off".to_owned(),
             otlp_endpoint: None,
             sample_ratio: 0.1,
         }

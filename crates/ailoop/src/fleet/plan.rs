@@ -15,8 +15,8 @@ use crate::instance::Home;
 use crate::nats_binary;
 
 /// Logs of a fleet that shares the screen with its user; `RUST_LOG` overrides it.
-const QUIET: &str = "error";
-const FEW: &str = "warn";
+const QUIET: &str = "error,rmcp=off";
+const FEW: &str = "warn,rmcp=off";
 
 /// Which nats-server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -68,6 +68,22 @@ pub(super) fn tools() -> impl Iterator<Item = User> {
     KINDS.iter().map(|kind| tool_user(&TenantId::default(), kind))
 }
 
+/// Whoever serves tools that no list here can name: they are found where the executor runs.
+///
+/// It may take the calls of any tool, so it is a user of the tool-executor alone, and its password stays with it.
+pub(super) fn bridge() -> User {
+    let services = ["PING", "INFO", "STATS"].map(|verb| format!("$SRV.{verb}"));
+    let theirs = [format!("ai_tool.*.* {TOOL_QUEUE}"), "ai_tool_cancel.*.*".to_owned()];
+    let names = ["$SRV.*.*", "$SRV.*.*.*"].map(str::to_owned);
+    User {
+        name: "bridge",
+        about: "Serves MCP servers and webhooks for the tool-executor: names that only the configuration knows.",
+        publish: Vec::new(),
+        subscribe: services.into_iter().chain(theirs).chain(names).collect(),
+        answers: Some(Answers { max: TOOL_ANSWERS_MAX, within: TOOL_TIMEOUT_MAX + TOOL_CALL_GRACE }),
+    }
+}
+
 /// Whoever looks at one tenant's sessions over NATS itself. Not for browsers: they come to the edge.
 ///
 /// Topic by topic: nats-server takes the `>` of a subscription for one token when it compares it with what is allowed,

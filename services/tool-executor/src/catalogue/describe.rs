@@ -8,7 +8,7 @@ use contract::{Json, TenantId, ToolName, subject};
 use serde::Deserialize;
 
 /// Bytes of a description or of instructions; a longer one is refused, since it would fill every prompt.
-const TEXT_BYTES_MAX: usize = 16 << 10;
+pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 
 /// An answer to `$SRV.INFO`, as far as it matters. Some languages write `null` for what is absent.
 #[derive(Deserialize)]

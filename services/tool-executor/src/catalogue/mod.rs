@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use describe::Described;
+pub(crate) use describe::TEXT_BYTES_MAX;
 use known::{Change, Key, Known};
 
 use crate::schema::Schemas;

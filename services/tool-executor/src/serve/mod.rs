@@ -9,6 +9,7 @@ mod fit;
 mod http;
 mod kept;
 pub mod mail;
+mod mcp;
 mod results;
 pub mod webhook;
 
@@ -19,6 +20,7 @@ use std::time::Duration;
 use ailoop_tool::{Serving, Tool, Tools};
 use bus::{Bus, NatsConfig};
 use contract::{ErrorCode, TenantId, ToolName};
+use futures::future::{join, join_all};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -28,6 +30,7 @@ use fetch::FetchConfig;
 pub use files::FilesConfig;
 pub use mail::MailConfig;
 use mail::PostOffice;
+pub use mcp::{McpConfig, ServerName};
 pub(crate) use results::READ_RESULT;
 pub use results::ResultsConfig;
 use service::tasks::Tasks;
@@ -57,6 +60,8 @@ pub struct ServeConfig {
     /// HTTP endpoints as tools, by the names of the tools.
     #[schemars(with = "BTreeMap<String, WebhookConfig>")]
     pub webhooks: BTreeMap<ToolName, WebhookConfig>,
+    /// `mcp__<server>__<tool>`: the tools of MCP servers, by names of yours for the servers.
+    pub mcp: BTreeMap<ServerName, McpConfig>,
 }
 
 /// Why the tools of this process cannot be served.
@@ -80,6 +85,14 @@ pub enum ServeError {
         /// What is wrong.
         message: String,
     },
+    /// An MCP server cannot be spoken to. Correct the configuration, or what it refers to.
+    #[error("executor.serve.mcp.{server}: {reason}")]
+    Server {
+        /// Which one.
+        server: ServerName,
+        /// Why.
+        reason: String,
+    },
     /// NATS cannot be reached, or refuses the tools.
     #[error(transparent)]
     Nats(#[from] ailoop_tool::ServeError),
@@ -89,7 +102,7 @@ impl ServeError {
     /// The code that users see.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Directory { .. } | Self::Setting { .. } => ErrorCode::BadConfig,
+            Self::Directory { .. } | Self::Setting { .. } | Self::Server { .. } => ErrorCode::BadConfig,
             Self::Nats(_) => ErrorCode::NatsUnreachable,
         }
     }
@@ -98,6 +111,7 @@ impl ServeError {
 /// The tools of this process, being served.
 pub(crate) struct Served {
     kinds: Vec<Serving>,
+    mcp: mcp::Servers,
     names: BTreeSet<(TenantId, ToolName)>,
     /// What calls leave behind when they end.
     tasks: Tasks,
@@ -111,7 +125,9 @@ impl Served {
         bus: &Bus,
         office: PostOffice,
     ) -> Result<Self, ServeError> {
-        let mut served = Self { kinds: Vec::new(), names: BTreeSet::new(), tasks: Tasks::new() };
+        let mcp = mcp::Servers::start(&config.mcp, &config.tenant, nats).await?;
+        let names = mcp.names().map(|tool| (config.tenant.clone(), tool)).collect();
+        let mut served = Self { kinds: Vec::new(), mcp, names, tasks: Tasks::new() };
         let kinds = Kinds { tenant: &config.tenant, nats };
         if let Some(files) = &config.files {
             served.add(&kinds, "file tools", files.login.as_ref(), files::tools(files)?).await?;
@@ -157,7 +173,8 @@ impl Served {
 
     /// Takes no more calls and finishes those that run, up to `timeout`.
     pub(crate) async fn stop(self, timeout: Duration) {
-        futures::future::join_all(self.kinds.into_iter().map(|serving| serving.stop(timeout))).await;
+        let kinds = join_all(self.kinds.into_iter().map(|serving| serving.stop(timeout)));
+        join(kinds, self.mcp.stop(timeout)).await;
         self.tasks.end(timeout).await;
     }
 }

@@ -1,0 +1,174 @@
+//! One call of a tool, from NATS to an MCP server and back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ailoop_tool::{Call, Effect, Reply, ToolError};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use rmcp::ServiceError;
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, RequestMetaObject};
+use rmcp::service::{Peer, PeerRequestOptions, RoleClient};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, sleep};
+
+use super::config::Rules;
+use super::failure::{Failure, down, lost, silent};
+use super::listener::Progress;
+use super::name::ServerName;
+use super::result;
+
+/// Calls that have a place at the server and were not sent yet; each sender waits.
+const ASKS_WAITING: usize = 64;
+/// Pieces of progress of one call that wait for NATS; a further one is forgotten.
+const PROGRESS_WAITING: usize = 16;
+/// Pieces of progress of one call that are passed on: NATS lets a tool answer a call only so often, and the result counts
+/// too. A longer call is told of less often.
+const PROGRESS_MAX: u32 = 500;
+/// The shortest pause between two of them.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// How long after its time a call is given up here: by then its caller has, and has said so better.
+const OVERDUE: Duration = Duration::from_secs(2);
+/// The call's id in the `_meta` of a request.
+const CALL_META: &str = "ailoop/call";
+
+/// A way to whoever owns the connection to a server.
+#[derive(Clone)]
+pub(super) struct Line {
+    server: ServerName,
+    asks: mpsc::Sender<Ask>,
+    places: Arc<Semaphore>,
+    /// Between two pieces of progress of one call.
+    pause: Duration,
+}
+
+/// A call that is to be made.
+pub(super) struct Ask {
+    tool: String,
+    arguments: JsonObject,
+    meta: RequestMetaObject,
+    effect: Effect,
+    /// Closed when nobody waits any more.
+    answer: oneshot::Sender<Result<Reply, ToolError>>,
+    progress: mpsc::Sender<String>,
+}
+
+/// What a call tells about the connection.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// The server answered.
+    Heard,
+    /// Nothing: nobody waited for the end.
+    Nothing,
+    /// The connection failed.
+    Broken(String),
+}
+
+impl Line {
+    /// A line, and the end at which the calls arrive.
+    pub(super) fn new(server: ServerName, concurrency: usize, patience: Duration) -> (Self, mpsc::Receiver<Ask>) {
+        let (asks, asked) = mpsc::channel(ASKS_WAITING);
+        let pause = PROGRESS_EVERY.max(patience / PROGRESS_MAX);
+        (Self { server, asks, places: Arc::new(Semaphore::new(concurrency)), pause }, asked)
+    }
+
+    /// What happens when the tool is called. Dropping the future cancels the call at the server.
+    pub(super) fn handler(
+        &self,
+        tool: &str,
+        effect: Effect,
+    ) -> impl Fn(Call) -> BoxFuture<'static, Result<Reply, ToolError>> + Send + Sync + 'static {
+        let (line, tool) = (self.clone(), tool.to_owned());
+        move |call| line.clone().perform(tool.clone(), effect, call).boxed()
+    }
+
+    async fn perform(self, tool: String, effect: Effect, call: Call) -> Result<Reply, ToolError> {
+        let arguments: JsonObject = call.arguments()?;
+        let _place = self.places.acquire().await.map_err(|_| down(&self.server, "it is going down"))?;
+        let (answer, mut answered) = oneshot::channel();
+        let (progress, mut told) = mpsc::channel(PROGRESS_WAITING);
+        let ask = Ask { tool, arguments, meta: meta(&call), effect, answer, progress };
+        self.asks.send(ask).await.map_err(|_| down(&self.server, "it went down"))?;
+        let mut last: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                Some(text) = told.recv() => if last.is_none_or(|last| last.elapsed() >= self.pause) {
+                    last = Some(Instant::now());
+                    call.progress(text).await;
+                },
+                answer = &mut answered => {
+                    return answer.unwrap_or_else(|_| Err(lost(&self.server, effect, "its connection ended")));
+                }
+            }
+        }
+    }
+}
+
+fn meta(call: &Call) -> RequestMetaObject {
+    let mut meta = RequestMetaObject::new();
+    if !call.id().is_empty() {
+        meta.insert(CALL_META.to_owned(), call.id().into());
+    }
+    if !call.traceparent().is_empty() {
+        meta.set_traceparent(call.traceparent());
+    }
+    meta
+}
+
+impl Ask {
+    /// Says that it will not be made.
+    pub(super) fn refuse(self, server: &ServerName, why: &str) {
+        self.answer(Err(down(server, why)));
+    }
+
+    /// Makes the call and answers it.
+    pub(super) async fn make(
+        mut self,
+        peer: Peer<RoleClient>,
+        progress: Progress,
+        server: ServerName,
+        rules: Arc<Rules>,
+    ) -> Told {
+        let mut params = CallToolRequestParams::new(std::mem::take(&mut self.tool));
+        params.arguments = Some(std::mem::take(&mut self.arguments));
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let options = PeerRequestOptions::no_options().with_meta(std::mem::take(&mut self.meta));
+        let Ok(mut handle) = peer.send_request_with_option(request, options).await else {
+            self.refuse(&server, "it went down");
+            return Told::Nothing;
+        };
+        let _place = progress.enter(handle.progress_token.clone(), self.progress.clone());
+        let answered = tokio::select! {
+            answered = &mut handle.rx => answered.unwrap_or(Err(ServiceError::TransportClosed)),
+            () = self.answer.closed() => {
+                let _server_gone = handle.cancel(Some("nobody waits for it any more".to_owned())).await.is_err();
+                return Told::Nothing;
+            }
+            () = sleep(rules.patience() + OVERDUE) => {
+                let _server_gone = handle.cancel(Some("it takes too long".to_owned())).await.is_err();
+                let effect = self.effect;
+                self.answer(Err(silent(&server, effect, rules.patience())));
+                return Told::Nothing;
+            }
+        };
+        match answered {
+            Ok(result) => {
+                self.answer(result::read(result, rules.output_bytes_max()));
+                Told::Heard
+            }
+            Err(error) => {
+                let failure = Failure::of(&error);
+                let told =
+                    if failure.is_of_the_transport() { Told::Broken(format!("{failure:?}")) } else { Told::Heard };
+                let effect = self.effect;
+                self.answer(Err(failure.told(&server, effect)));
+                told
+            }
+        }
+    }
+
+    fn answer(self, answer: Result<Reply, ToolError>) {
+        // Whoever no longer waits has said why already.
+        let _unheard = self.answer.send(answer).is_err();
+    }
+}

@@ -1,0 +1,372 @@
+//! What the configuration says of one MCP server, checked once.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ailoop_tool::{Approval, Effect};
+use contract::limits::{TOOL_OUTPUT_BYTES_MAX, TOOL_TIMEOUT_DEFAULT, TOOL_TIMEOUT_MAX};
+use http::{HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use service::Secret;
+use service::config::env;
+
+use super::super::connect::Login;
+
+/// Calls that one server works on at the same time, where nothing is said.
+const CONCURRENCY_DEFAULT: usize = 8;
+
+/// One MCP server whose tools are served.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "Fields")]
+pub struct McpConfig {
+    pub(super) way: Way,
+    pub(super) rules: Rules,
+    /// Calls at the same time.
+    pub(super) concurrency: usize,
+    pub(super) login: Option<Login>,
+}
+
+impl McpConfig {
+    /// What can only be said where the server is to run: whether the variables that its headers come from are there.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match &self.way {
+            Way::Stdio(_) => Ok(()),
+            Way::Http(address) => address.headers().map(|_| ()),
+        }
+    }
+}
+
+impl Address {
+    /// The headers of every request, with those that come from variables of this process.
+    pub(super) fn headers(&self) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+        let mut all: HashMap<_, _> = self.headers.iter().cloned().collect();
+        for (name, variable) in &self.headers_from {
+            let value = env(variable).ok_or_else(|| format!("the environment variable {variable} is not set"))?;
+            all.insert(name.clone(), header_value(name.as_str(), &Secret::new(value))?);
+        }
+        Ok(all)
+    }
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone)]
+pub(super) enum Way {
+    /// A process of ours that speaks over its standard input and output.
+    Stdio(Program),
+    /// Streamable HTTP.
+    Http(Address),
+}
+
+/// The process of a server.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    pub(super) command: String,
+    pub(super) args: Vec<String>,
+    pub(super) cwd: Option<PathBuf>,
+    pub(super) env: BTreeMap<String, Secret>,
+    /// Variables of this process that it gets as they are.
+    pub(super) env_from: Vec<String>,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone)]
+pub(super) struct Address {
+    pub(super) url: String,
+    /// Marked as sensitive.
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// Headers whose values are variables of this process.
+    headers_from: Vec<(HeaderName, String)>,
+}
+
+/// Which tools of a server are served, and what is said of them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rules {
+    /// None: all of them.
+    pub(super) allow: Option<BTreeSet<String>>,
+    pub(super) deny: BTreeSet<String>,
+    pub(super) effects: BTreeMap<String, Effect>,
+    pub(super) trust_annotations: bool,
+    pub(super) approval: BTreeMap<String, Approval>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) max_output: Option<usize>,
+}
+
+impl Rules {
+    /// How long one call may take.
+    pub(super) fn patience(&self) -> Duration {
+        self.timeout.unwrap_or(TOOL_TIMEOUT_DEFAULT)
+    }
+
+    /// Bytes of a result that the model reads.
+    pub(super) fn output_bytes_max(&self) -> usize {
+        self.max_output.unwrap_or(TOOL_OUTPUT_BYTES_MAX)
+    }
+
+    /// Every tool that a rule names.
+    pub(super) fn names(&self) -> BTreeSet<&String> {
+        let lists = self.allow.iter().flatten().chain(&self.deny);
+        lists.chain(self.effects.keys()).chain(self.approval.keys()).collect()
+    }
+}
+
+/// An MCP server: a `command` that speaks over its standard input and output, or the `url` of one that speaks streamable
+/// HTTP.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "mcp_server")]
+struct Fields {
+    /// The program that is the server, started and ended with the executor; looked up in its `PATH`.
+    #[serde(default)]
+    command: Option<String>,
+    /// Its arguments.
+    #[serde(default)]
+    args: Vec<String>,
+    /// The directory that it runs in; the executor's own when absent.
+    #[serde(default)]
+    cwd: Option<PathBuf>,
+    /// Its environment, beside PATH, HOME and LANG of the executor.
+    #[serde(default)]
+    env: BTreeMap<String, Secret>,
+    /// Further variables of the executor that it gets; no others.
+    #[serde(default)]
+    env_from: Vec<String>,
+    /// Where a server listens.
+    #[serde(default)]
+    url: Option<String>,
+    /// Headers of every request to it.
+    #[serde(default)]
+    headers: BTreeMap<String, Secret>,
+    /// Headers whose values stand in variables of the executor: their names.
+    #[serde(default)]
+    headers_from: BTreeMap<String, String>,
+    /// The only tools that are served, by the server's names; all when absent.
+    #[serde(default)]
+    allow: Option<Vec<String>>,
+    /// Tools that are not served.
+    #[serde(default)]
+    deny: Vec<String>,
+    /// What may be done with a call whose outcome is not known; `at_most_once` where a tool is not named.
+    #[serde(default)]
+    effects: BTreeMap<String, EffectWord>,
+    /// Believe what the server says of its tools: one that only reads is `pure`, one that may be repeated `idempotent`.
+    #[serde(default)]
+    trust_annotations: bool,
+    /// Whether a person is asked before each call; `never` where a tool is not named.
+    #[serde(default)]
+    approval: BTreeMap<String, ApprovalWord>,
+    /// Seconds that one call may take.
+    #[serde(default)]
+    timeout: Option<u64>,
+    /// Bytes of a result that the model reads.
+    #[serde(default)]
+    max_output: Option<usize>,
+    /// Calls that the server works on at the same time.
+    #[serde(default = "concurrency")]
+    concurrency: usize,
+    /// The NATS user of its tools, where users have permissions.
+    #[serde(default)]
+    login: Option<Login>,
+}
+
+/// An effect class, as it is written.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "effect")]
+enum EffectWord {
+    Pure,
+    Idempotent,
+    AtMostOnce,
+}
+
+/// An approval, as it is written.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "approval")]
+enum ApprovalWord {
+    Never,
+    Always,
+}
+
+const fn concurrency() -> usize {
+    CONCURRENCY_DEFAULT
+}
+
+impl JsonSchema for McpConfig {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Fields::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Fields::json_schema(generator)
+    }
+}
+
+impl TryFrom<Fields> for McpConfig {
+    type Error = String;
+
+    fn try_from(fields: Fields) -> Result<Self, String> {
+        let longest = TOOL_TIMEOUT_MAX.as_secs();
+        if fields.timeout.is_some_and(|seconds| !(1..=longest).contains(&seconds)) {
+            return Err(format!("timeout is 1 to {longest} seconds"));
+        }
+        if fields.max_output.is_some_and(|bytes| !(1..=TOOL_OUTPUT_BYTES_MAX).contains(&bytes)) {
+            return Err(format!("max_output is 1 to {TOOL_OUTPUT_BYTES_MAX} bytes"));
+        }
+        if fields.concurrency == 0 {
+            return Err("concurrency is at least 1".to_owned());
+        }
+        let way = fields.way()?;
+        let rules = Rules {
+            allow: fields.allow.map(|names| names.into_iter().collect()),
+            deny: fields.deny.into_iter().collect(),
+            effects: fields.effects.into_iter().map(|(tool, word)| (tool, word.into())).collect(),
+            trust_annotations: fields.trust_annotations,
+            approval: fields.approval.into_iter().map(|(tool, word)| (tool, word.into())).collect(),
+            timeout: fields.timeout.map(Duration::from_secs),
+            max_output: fields.max_output,
+        };
+        Ok(Self { way, rules, concurrency: fields.concurrency, login: fields.login })
+    }
+}
+
+impl Fields {
+    fn way(&self) -> Result<Way, String> {
+        match (&self.command, &self.url) {
+            (Some(command), None) => {
+                self.none_of(&[
+                    ("headers", !self.headers.is_empty()),
+                    ("headers_from", !self.headers_from.is_empty()),
+                ])?;
+                self.program(command).map(Way::Stdio)
+            }
+            (None, Some(url)) => {
+                self.none_of(&[
+                    ("args", !self.args.is_empty()),
+                    ("cwd", self.cwd.is_some()),
+                    ("env", !self.env.is_empty()),
+                    ("env_from", !self.env_from.is_empty()),
+                ])?;
+                self.address(url).map(Way::Http)
+            }
+            (Some(_), Some(_)) => Err("command and url exclude each other: a server has one of them".to_owned()),
+            (None, None) => Err("a server needs a command (stdio) or a url (streamable HTTP)".to_owned()),
+        }
+    }
+
+    fn none_of(&self, set: &[(&str, bool)]) -> Result<(), String> {
+        let owner = if self.command.is_some() { "url" } else { "command" };
+        match set.iter().find(|(_, set)| *set) {
+            Some((field, _)) => Err(format!("{field} belongs to a server with a {owner}")),
+            None => Ok(()),
+        }
+    }
+
+    fn program(&self, command: &str) -> Result<Program, String> {
+        if command.trim().is_empty() {
+            return Err("command is empty".to_owned());
+        }
+        let names = self.env.keys().chain(&self.env_from);
+        if let Some(bad) = names.into_iter().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+            return Err(format!("{bad:?} is no name of an environment variable"));
+        }
+        Ok(Program {
+            command: command.to_owned(),
+            args: self.args.clone(),
+            cwd: self.cwd.clone(),
+            env: self.env.clone(),
+            env_from: self.env_from.clone(),
+        })
+    }
+
+    fn address(&self, url: &str) -> Result<Address, String> {
+        let parsed = reqwest::Url::parse(url).map_err(|error| format!("url cannot be read: {error}"))?;
+        if !matches!(parsed.scheme(), "http" | "https") {
+            return Err("url begins with http:// or https://".to_owned());
+        }
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err("url names no user: put what authorises into headers or headers_from".to_owned());
+        }
+        let headers = self.headers.iter().map(|(name, value)| Ok((header_name(name)?, header_value(name, value)?)));
+        let headers_from = self.headers_from.iter().map(|(name, variable)| Ok((header_name(name)?, variable.clone())));
+        Ok(Address {
+            url: url.to_owned(),
+            headers: headers.collect::<Result<_, String>>()?,
+            headers_from: headers_from.collect::<Result<_, String>>()?,
+        })
+    }
+}
+
+fn header_name(name: &str) -> Result<HeaderName, String> {
+    HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is no name of a header"))
+}
+
+/// The value of a header that is never shown.
+fn header_value(name: &str, value: &Secret) -> Result<HeaderValue, String> {
+    let read = HeaderValue::from_str(value.expose());
+    let mut value = read.map_err(|_| format!("the value of header {name:?} has characters that no header may have"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+impl From<EffectWord> for Effect {
+    fn from(word: EffectWord) -> Self {
+        match word {
+            EffectWord::Pure => Self::Pure,
+            EffectWord::Idempotent => Self::Idempotent,
+            EffectWord::AtMostOnce => Self::AtMostOnce,
+        }
+    }
+}
+
+impl From<ApprovalWord> for Approval {
+    fn from(word: ApprovalWord) -> Self {
+        match word {
+            ApprovalWord::Never => Self::Never,
+            ApprovalWord::Always => Self::Always,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(fields: Value) -> Result<McpConfig, String> {
+        serde_json::from_value(fields).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_server_has_one_way_and_the_fields_of_that_way() {
+        for (fields, part) in [
+            (json!({}), "needs a command (stdio) or a url"),
+            (json!({"command": "a", "url": "http://b"}), "exclude each other"),
+            (json!({"command": " "}), "command is empty"),
+            (json!({"command": "a", "headers": {"x": "y"}}), "headers belongs to a server with a url"),
+            (json!({"url": "http://b", "env_from": ["X"]}), "env_from belongs to a server with a command"),
+            (json!({"command": "a", "env": {"A=B": "c"}}), "no name of an environment variable"),
+            (json!({"url": "ftp://b"}), "begins with http://"),
+            (json!({"url": "b"}), "cannot be read"),
+            (json!({"url": "https://me:secret@b"}), "names no user"),
+            (json!({"url": "http://b", "headers": {"a b": "c"}}), "no name of a header"),
+            (json!({"url": "http://b", "headers": {"a": "c\nd"}}), "that no header may have"),
+            (json!({"command": "a", "timeout": 0}), "timeout is 1 to 3600"),
+            (json!({"command": "a", "max_output": 1_000_000}), "max_output is 1 to 65536"),
+            (json!({"command": "a", "concurrency": 0}), "at least 1"),
+            (json!({"command": "a", "effects": {"x": "some"}}), "unknown variant `some`"),
+            (json!({"comand": "a"}), "unknown field `comand`"),
+        ] {
+            let error = read(fields).unwrap_err();
+            assert!(error.contains(part), "{error:?} lacks {part:?}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let stdio = read(json!({"command": "a", "env": {"TOKEN": "hush"}})).unwrap();
+        let http = read(json!({"url": "http://b", "headers": {"Authorization": "Bearer hush"}})).unwrap();
+        assert!(!format!("{stdio:?}{http:?}").contains("hush"), "{stdio:?}{http:?}");
+    }
+}

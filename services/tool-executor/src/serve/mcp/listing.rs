@@ -1,0 +1,70 @@
+//! Asking an MCP server which tools it has.
+
+use rmcp::ServiceError;
+use rmcp::model::{
+    ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool as McpTool, ToolAnnotations,
+};
+use rmcp::service::{Peer, RoleClient};
+use serde_json::Value;
+
+use super::offer::{Listed, TOOLS_MAX};
+
+/// Pages that are asked for; a server whose list has no end is cut short.
+const PAGES_MAX: usize = 64;
+
+/// Every tool that it lists. The library's own answer cache is passed by: this is also how we see that it lives.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
+pub(super) async fn list(peer: Peer<RoleClient>) -> Result<Vec<Listed>, ServiceError> {
+    let (mut all, mut cursor) = (Vec::new(), None);
+    for _ in 0..PAGES_MAX {
+        let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
+        let request = ListToolsRequest { params, ..ListToolsRequest::default() };
+        let (tools, next) = match peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
+            ServerResult::ListToolsResult(page) => {
+                (page.tools.into_iter().map(Listed::from).collect(), page.next_cursor)
+            }
+            // One tool that is none makes the whole page unknown to the library.
+            ServerResult::CustomResult(page) => lenient(page.0).ok_or(ServiceError::UnexpectedResponse)?,
+            ServerResult::EmptyResult(_) => (Vec::new(), None),
+            _ => return Err(ServiceError::UnexpectedResponse),
+        };
+        all.extend(tools);
+        cursor = next;
+        // One more than are served, so that it is seen that there are more.
+        if cursor.is_none() || all.len() > 4 * TOOLS_MAX {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+impl From<McpTool> for Listed {
+    fn from(tool: McpTool) -> Self {
+        Self {
+            name: tool.name.into_owned(),
+            description: tool.description.unwrap_or_default().into_owned(),
+            schema: Value::Object((*tool.input_schema).clone()),
+            annotations: tool.annotations,
+        }
+    }
+}
+
+/// Reads a page tool by tool.
+fn lenient(page: Value) -> Option<(Vec<Listed>, Option<String>)> {
+    let Value::Object(mut page) = page else { return None };
+    let Some(Value::Array(tools)) = page.remove("tools") else { return None };
+    let text = |value: Option<Value>| value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+    let read = |tool: Value| {
+        let Value::Object(mut tool) = tool else { return Listed::default() };
+        let annotations =
+            tool.remove("annotations").and_then(|value| serde_json::from_value::<ToolAnnotations>(value).ok());
+        Listed {
+            name: text(tool.remove("name")),
+            description: text(tool.remove("description")),
+            schema: tool.remove("inputSchema").unwrap_or_default(),
+            annotations,
+        }
+    };
+    let next = page.remove("nextCursor").and_then(|cursor| cursor.as_str().map(str::to_owned));
+    Some((tools.into_iter().map(read).collect(), next))
+}

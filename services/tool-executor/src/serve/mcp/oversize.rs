@@ -1,0 +1,171 @@
+//! Answers of a server over its standard output that are too long: refused in the server's place.
+//!
+//! The library drops a line over its limit and goes on; whoever waits for it would wait until the deadline. So the line
+//! is counted as it passes, and behind it a short one is put that answers the same request with an error. No more of it
+//! than its two ends is kept here: one of them holds the request's number, as every implementation writes it.
+
+use std::pin::Pin;
+use std::sync::LazyLock;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use regex::bytes::Regex;
+use serde_json::json;
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// Bytes of one message of a server; the result of a longer one is not read.
+pub(super) const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// Bytes of each end of a line that are kept.
+const END_BYTES: usize = 128;
+
+/// At a line's beginning: only these fields may stand before the number, so it is the message's own.
+static FIRST: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,19})\s*,"#).ok());
+/// At its end: what the last brace closes is the message itself.
+static LAST: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"[,{]\s*"id"\s*:\s*(\d{1,19})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$"#).ok());
+
+/// A server's output, with an answer behind each line that is too long.
+pub(super) struct Measured<R> {
+    inner: R,
+    /// Bytes of a line that are too many.
+    max: usize,
+    line: Line,
+    /// An answer of ours, given out before anything else.
+    answer: Bytes,
+    /// What was read behind the line that it follows, not measured yet.
+    unread: Bytes,
+}
+
+#[derive(Default)]
+struct Line {
+    length: usize,
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> Measured<R> {
+    pub(super) fn new(inner: R, max: usize) -> Self {
+        Self { inner, max, line: Line::default(), answer: Bytes::new(), unread: Bytes::new() }
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        if self.unread.is_empty() {
+            return Pin::new(&mut self.inner).poll_read(cx, buffer);
+        }
+        give(&mut self.unread, buffer);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Measured<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        if !self.answer.is_empty() {
+            give(&mut self.answer, buffer);
+            return Poll::Ready(Ok(()));
+        }
+        let mut from = buffer.filled().len();
+        ready!(self.poll_fill(cx, buffer))?;
+        for part in buffer.filled()[from..].split_inclusive(|byte| *byte == b'\n') {
+            from += part.len();
+            self.line.add(part);
+            if !part.ends_with(b"\n") {
+                continue;
+            }
+            let line = std::mem::take(&mut self.line);
+            if line.length > self.max
+                && let Some(answer) = line.refusal()
+            {
+                self.answer = answer.into();
+                break;
+            }
+        }
+        if from < buffer.filled().len() {
+            self.unread = [&buffer.filled()[from..], &self.unread].concat().into();
+            buffer.set_filled(from);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn give(bytes: &mut Bytes, buffer: &mut ReadBuf<'_>) {
+    let length = bytes.len().min(buffer.remaining());
+    buffer.put_slice(&bytes.split_to(length));
+}
+
+impl Line {
+    fn add(&mut self, part: &[u8]) {
+        self.length += part.len();
+        let room = END_BYTES - self.head.len();
+        self.head.extend_from_slice(&part[..part.len().min(room)]);
+        self.tail.extend_from_slice(&part[part.len().saturating_sub(END_BYTES)..]);
+        self.tail.drain(..self.tail.len().saturating_sub(END_BYTES));
+    }
+
+    /// An answer to the request that the line was meant for; none where it does not show its number.
+    fn refusal(&self) -> Option<String> {
+        let number = |ends: &Option<Regex>, text| {
+            let found = ends.as_ref()?.captures(text)?.get(1)?;
+            std::str::from_utf8(found.as_bytes()).ok()?.parse::<u64>().ok()
+        };
+        let id = number(&FIRST, &self.head).or_else(|| number(&LAST, &self.tail))?;
+        let text = format!("the call was answered, but the answer of {} bytes is too long to be read", self.length);
+        let answer = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": text}});
+        Some(format!("{answer}\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    /// A text that comes in pieces.
+    struct Pieces<'a>(std::slice::Chunks<'a, u8>);
+
+    impl AsyncRead for Pieces<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            if let Some(piece) = self.0.next() {
+                buffer.put_slice(piece);
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    async fn read(text: &str, max: usize, step: usize) -> String {
+        let mut reader =
+            tokio::io::BufReader::with_capacity(64 << 10, Measured::new(Pieces(text.as_bytes().chunks(step)), max));
+        let mut all = String::new();
+        reader.read_to_string(&mut all).await.unwrap();
+        all
+    }
+
+    #[tokio::test]
+    async fn a_long_line_is_followed_by_an_answer_however_it_is_cut() {
+        let long = "x".repeat(400);
+        let head = format!(r#"{{"jsonrpc":"2.0","id":7,"result":"{long}"}}"#);
+        let tail = format!(r#"{{"result":{{"id":1,"text":"{long}"}},"jsonrpc":"2.0","id":8}}"#);
+        let inner = format!(r#"{{"result":{{"text":"{long}","id":9}}}}"#);
+        let text = format!("{{\"id\":1}}\n{head}\n{{\"id\":2}}\n{tail}\n{inner}\n{{\"id\":3}}\n");
+        for step in [1, 2, 3, 7, 64, 1_000, 16_000] {
+            let all = read(&text, 300, step).await;
+            let lines: Vec<&str> = all.lines().filter(|line| !line.contains(&long)).collect();
+            let answer = |id: u32, length: usize| {
+                format!(
+                    r#"{{"error":{{"code":-32603,"message":"the call was answered, but the answer of {length} bytes is too long to be read"}},"id":{id},"jsonrpc":"2.0"}}"#
+                )
+            };
+            let (seven, eight) = (answer(7, head.len() + 1), answer(8, tail.len() + 1));
+            assert_eq!(lines, [r#"{"id":1}"#, &seven, r#"{"id":2}"#, &eight, r#"{"id":3}"#], "{step}");
+            assert_eq!(all.lines().count(), 8);
+        }
+    }
+}

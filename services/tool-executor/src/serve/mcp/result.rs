@@ -1,0 +1,183 @@
+//! What a tool of an MCP server answers, as a text that a model reads.
+
+use ailoop_tool::{Reply, ToolError};
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents, ServerResult};
+use serde_json::Value;
+
+/// A text in parts. It is cut as it is put together: what is left out is never copied.
+#[derive(Default)]
+struct Text {
+    parts: Vec<String>,
+}
+
+/// The answer to a call; at most `max` bytes of it. An error of the tool is one here.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
+pub(super) fn read(result: ServerResult, max: usize) -> Result<Reply, ToolError> {
+    match result {
+        ServerResult::CallToolResult(result) => told(result, max),
+        // A kind of content that the library does not know makes all of it unknown to it.
+        ServerResult::CustomResult(result) => match lenient(result.0) {
+            Some(result) => told(result, max),
+            None => Err(ToolError::new("the MCP server answered with something that is no result of a tool")),
+        },
+        ServerResult::InputRequiredResult(_) => Err(ToolError::new(
+            "the MCP server wants to ask something in the middle of the call, which is not possible",
+        )),
+        ServerResult::CreateTaskResult(_) => {
+            Err(ToolError::new("the MCP server made a task of the call, whose end is not waited for"))
+        }
+        ServerResult::EmptyResult(_) => Ok(Reply::from("")),
+        _ => Err(ToolError::new("the MCP server answered with something that is no result of a tool")),
+    }
+}
+
+fn told(result: CallToolResult, max: usize) -> Result<Reply, ToolError> {
+    let mut text = Text::default();
+    result.content.into_iter().for_each(|block| text.add(block));
+    let says_nothing = text.parts.iter().all(String::is_empty);
+    if let Some(structured) = result.structured_content.filter(|_| says_nothing) {
+        text.parts = vec![structured.to_string()];
+    }
+    let text = text.within(max);
+    if result.is_error == Some(true) {
+        return Err(ToolError::new(if text.trim().is_empty() {
+            "the tool failed and does not say why"
+        } else {
+            &text
+        }));
+    }
+    Ok(Reply::from(text))
+}
+
+impl Text {
+    fn add(&mut self, block: ContentBlock) {
+        let part = match block {
+            ContentBlock::Text(text) => text.text,
+            ContentBlock::Image(image) => named("image", &image.mime_type, &image.data),
+            ContentBlock::Audio(audio) => named("audio", &audio.mime_type, &audio.data),
+            ContentBlock::Resource(resource) => match resource.resource {
+                ResourceContents::TextResourceContents { uri, text, .. } => {
+                    self.parts.push(format!("[resource {uri}]"));
+                    text
+                }
+                ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                    let kind = mime_type.as_deref().unwrap_or("of unknown type");
+                    named(&format!("resource {uri}"), kind, &blob)
+                }
+                _ => "[a resource of an unknown kind]".to_owned(),
+            },
+            ContentBlock::ResourceLink(link) => format!("[resource {}: {}]", link.uri, link.name),
+            _ => "[content of an unknown kind]".to_owned(),
+        };
+        self.parts.push(part);
+    }
+
+    /// The parts as lines. Of more than `max` bytes the head and the tail are kept, and a note between says what is not.
+    fn within(&self, max: usize) -> String {
+        /// Bytes that the note may take.
+        const NOTE: usize = 64;
+        let whole = self.parts.iter().map(String::len).sum::<usize>() + self.parts.len().saturating_sub(1);
+        if whole <= max {
+            return self.parts.join("\n");
+        }
+        let room = max.saturating_sub(NOTE);
+        let (mut head, mut tail) = (String::new(), Vec::new());
+        let mut left = room - room / 3;
+        for part in &self.parts {
+            let end = part.floor_char_boundary(left);
+            head.push_str(&part[..end]);
+            left = if end < part.len() { 0 } else { left - end };
+            if left == 0 {
+                break;
+            }
+            head.push('\n');
+            left -= 1;
+        }
+        let mut left = room / 3;
+        for part in self.parts.iter().rev() {
+            let begin = part.ceil_char_boundary(part.len().saturating_sub(left));
+            tail.push(&part[begin..]);
+            if begin > 0 || left <= part.len() - begin + 1 {
+                break;
+            }
+            left -= part.len() - begin + 1;
+        }
+        tail.reverse();
+        let tail = tail.join("\n");
+        let missing = whole - head.len() - tail.len();
+        format!("{head}\n[… {missing} of {whole} bytes left out …]\n{tail}")
+    }
+}
+
+/// Says that something is there which no text can hold.
+fn named(kind: &str, mime_type: &str, base64: &str) -> String {
+    let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
+    let bytes = (base64.len() / 4 * 3).saturating_sub(padding);
+    format!("[{kind}, {mime_type}, {bytes} bytes, not shown]")
+}
+
+/// Reads a result block by block, so that one unknown block does not hide the others.
+fn lenient(result: Value) -> Option<CallToolResult> {
+    let Value::Object(mut fields) = result else { return None };
+    let Some(Value::Array(blocks)) = fields.remove("content") else { return None };
+    let known =
+        |block| serde_json::from_value(block).unwrap_or_else(|_| ContentBlock::text("[content of an unknown kind]"));
+    let content: Vec<ContentBlock> = blocks.into_iter().map(known).collect();
+    let failed = fields.get("isError").and_then(Value::as_bool).unwrap_or_default();
+    Some(if failed { CallToolResult::error(content) } else { CallToolResult::success(content) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(result: Value, expected: Result<&str, &str>) {
+        let result: ServerResult = serde_json::from_value(result).unwrap();
+        let expected = expected.map(Reply::from).map_err(ToolError::new);
+        assert_eq!(read(result, 200), expected);
+    }
+
+    #[test]
+    fn every_kind_of_content() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        check(json!({"content": [text("a"), text("b")]}), Ok("a\nb"));
+        check(json!({"content": [text("a")], "structuredContent": {"n": 1}}), Ok("a"));
+        check(json!({"content": [], "structuredContent": {"n": 1}}), Ok(r#"{"n":1}"#));
+        check(json!({"content": [text("")], "structuredContent": [1]}), Ok("[1]"));
+        check(json!({"content": [text("no")], "isError": true}), Err("no"));
+        check(json!({"content": [], "isError": true}), Err("the tool failed and does not say why"));
+        check(json!({"content": []}), Ok(""));
+        let image = json!({"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"});
+        check(json!({"content": [text("look"), image]}), Ok("look\n[image, image/png, 5 bytes, not shown]"));
+        let audio = json!({"type": "audio", "data": "aGVs", "mimeType": "audio/wav"});
+        check(json!({"content": [audio]}), Ok("[audio, audio/wav, 3 bytes, not shown]"));
+        let page = json!({"type": "resource", "resource": {"uri": "file:///a", "text": "page"}});
+        check(json!({"content": [page]}), Ok("[resource file:///a]\npage"));
+        let blob = json!({"type": "resource", "resource": {"uri": "file:///b", "mimeType": "application/zip", "blob": "aGVsbA=="}});
+        check(json!({"content": [blob]}), Ok("[resource file:///b, application/zip, 4 bytes, not shown]"));
+        let link = json!({"type": "resource_link", "uri": "file:///c", "name": "c"});
+        check(json!({"content": [link]}), Ok("[resource file:///c: c]"));
+        let hologram = json!({"type": "hologram", "light": 1});
+        check(json!({"content": [text("a"), hologram]}), Ok("a\n[content of an unknown kind]"));
+        check(json!({"tools": []}), Err("the MCP server answered with something that is no result of a tool"));
+    }
+
+    #[test]
+    fn a_long_text_keeps_head_and_tail_within_the_limit() {
+        let parts = |lengths: &[usize]| Text { parts: lengths.iter().map(|length| "ä".repeat(*length / 2)).collect() };
+        for lengths in [&[5_000][..], &[150, 150], &[1, 5_000, 1], &[40; 100], &[0; 1_000], &[202], &[0, 0, 900]] {
+            let text = parts(lengths);
+            let whole = text.parts.join("\n");
+            let cut = text.within(200);
+            assert!(cut.len() <= 200, "{} of {lengths:?}", cut.len());
+            let (head, rest) = cut.split_once("\n[… ").unwrap();
+            let (note, tail) = rest.split_once(" bytes left out …]\n").unwrap();
+            assert!(whole.starts_with(head) && whole.ends_with(tail), "{lengths:?}: {cut}");
+            let (missing, all) = note.split_once(" of ").unwrap();
+            assert_eq!(all.parse(), Ok(whole.len()));
+            assert_eq!(missing.parse(), Ok(whole.len() - head.len() - tail.len()));
+        }
+        assert_eq!(parts(&[100, 98]).within(200), parts(&[100, 98]).parts.join("\n"));
+    }
+}

@@ -1,0 +1,82 @@
+//! The tools of one MCP server as they are served over NATS, each for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ailoop_tool::async_nats::Client;
+use ailoop_tool::{ServeError, Serving, Tools};
+use contract::TenantId;
+use futures::future::join_all;
+use service::tasks::Tasks;
+use tokio::time::sleep;
+
+use super::call::Line;
+use super::offer::Offer;
+
+/// How long calls of a tool that is gone, or is another one now, may take to end; the same as the longest call.
+const WITHDRAW_MAX: Duration = contract::limits::TOOL_TIMEOUT_MAX;
+
+/// Between the ends of two subscriptions: longer than a server takes to answer.
+const APART: Duration = Duration::from_millis(2);
+
+/// What is served of one server now.
+pub(super) struct Shown {
+    pub(super) client: Client,
+    pub(super) tenant: TenantId,
+    /// Calls of one tool at the same time.
+    pub(super) concurrency: usize,
+    pub(super) tasks: Tasks,
+    tools: BTreeMap<String, (Offer, Serving)>,
+}
+
+impl Shown {
+    pub(super) fn new(client: Client, tenant: TenantId, concurrency: usize, tasks: Tasks) -> Self {
+        Self { client, tenant, concurrency, tasks, tools: BTreeMap::new() }
+    }
+
+    /// Serves this set from now on. What is new is served before what is old is withdrawn, so that no call meets nobody;
+    /// what stayed as it was is left alone. Calls that run go on.
+    pub(super) async fn show(&mut self, offers: BTreeMap<String, Offer>, line: &Line) -> Result<(), ServeError> {
+        let names: BTreeSet<String> = offers.keys().cloned().collect();
+        let mut old = Vec::new();
+        for (name, offer) in offers {
+            if self.tools.get(&name).is_some_and(|(shown, _)| *shown == offer) {
+                continue;
+            }
+            let tool = offer.tool(&name).handler(line.handler(&offer.tool, offer.effect));
+            let tools = Tools::new(self.client.clone()).tenant(self.tenant.as_str()).concurrency(self.concurrency);
+            let serving = tools.tool(tool).serve().await?;
+            old.extend(self.tools.insert(name, (offer, serving)));
+        }
+        // The subscriptions are at the server before the others go.
+        if let Err(error) = self.client.flush().await {
+            tracing::debug!(%error, "not flushed");
+        }
+        old.extend(self.tools.extract_if(.., |name, _| !names.contains(name)).map(|(_, shown)| shown));
+        if !old.is_empty() {
+            self.tasks.spawn("mcp tools withdrawn", stop(old));
+        }
+        Ok(())
+    }
+
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        self.tools.keys().cloned().collect()
+    }
+
+    /// Takes no more calls, and waits until those that run have ended.
+    pub(super) async fn withdraw(&mut self) {
+        stop(std::mem::take(&mut self.tools).into_values()).await;
+    }
+}
+
+/// The NATS library forgets a subscription that drains with the next thing that happens on its connection, though calls
+/// may be on their way to it until the server has answered. So the drains do not disturb each other; what else happens
+/// may still lose a call that comes within that instant.
+async fn stop(tools: impl IntoIterator<Item = (Offer, Serving)>) {
+    let apart = (0..).map(|number| APART * number);
+    let stop = |((_, serving), wait): ((Offer, Serving), Duration)| async move {
+        sleep(wait).await;
+        serving.stop(WITHDRAW_MAX).await;
+    };
+    join_all(tools.into_iter().zip(apart).map(stop)).await;
+}
