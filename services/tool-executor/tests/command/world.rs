@@ -72,9 +72,9 @@ impl World {
         self.run(json!({"command": ["sh", "-c", script]})).await.unwrap()
     }
 
-    /// Command lines of this test that still run, and children in sessions of their own, dead or alive.
+    /// What still runs in the directory of this test, and children in sessions of their own, dead or alive.
     pub(crate) fn left(&self) -> Vec<String> {
-        let (me, mine) = (std::process::id().to_string(), self.dir.path().display().to_string());
+        let (me, mine) = (std::process::id().to_string(), self.dir.path().canonicalize().unwrap());
         let ours = session("self");
         let mut left = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
@@ -84,7 +84,7 @@ impl World {
             }
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            if line.contains(&mine) {
+            if fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&mine)) {
                 left.push(format!("{pid}: {line}"));
             }
             let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use super::ServeError;
 use super::connect::Login;
 use root::Root;
+#[cfg(target_os = "linux")]
 pub(super) use root::{failed, relative};
 use write::Out;
 
