@@ -35,6 +35,22 @@ async fn every_service_takes_the_environment_of_its_manifest() -> anyhow::Result
     Ok(())
 }
 
+#[test]
+fn the_server_gets_a_password_for_each_user_and_whoever_installs_it_is_told_of_each() -> anyhow::Result<()> {
+    let given: Vec<String> = variables("nats.yaml")?.into_iter().map(|(name, _)| name).collect();
+    let operations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    let operations = std::fs::read_to_string(operations)?;
+    let (_, secrets) = operations.split_once("create secret generic ailoop-nats").context("the secret")?;
+    let secrets = secrets.split_once("do printf").context("its users")?.0;
+    for user in bus::permissions::users() {
+        // Without one nats-server does not start.
+        assert!(given.contains(&user.password_variable()), "nats.yaml lacks {}", user.password_variable());
+        assert!(secrets.split_whitespace().any(|word| word.trim_end_matches(';') == user.name), "{}", user.name);
+        assert!(operations.contains(&format!("| `{}` |", user.name)), "operations.md does not tell of {}", user.name);
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_variable_that_no_service_knows_would_be_seen() -> anyhow::Result<()> {
     let desk = Desk::new()?.with("AILOOP__EDGE__WS__LISTN", "0.0.0.0:7070");

@@ -144,7 +144,7 @@ async fn what_a_tool_does_wrong_is_what_the_model_reads() -> anyhow::Result<()> 
         .collect();
     let expected = [
         ("garbage", ("ok", "")),
-        ("silent", ("timeout", "")),
+        ("silent", ("unknown", "")),
         ("failing", ("error", "tool_error")),
         ("huge", ("ok", "")),
         ("picky", ("error", "invalid_arguments")),

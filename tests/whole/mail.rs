@@ -88,7 +88,8 @@ async fn two_agents_exchange_a_mail_and_an_answer_while_executors_die() -> anyho
     let url = model.base_url();
     let config = agents(&[("test", &url)])?;
     let config_dir = config.path().display().to_string();
-    let environment = [("AILOOP_CONFIG", config_dir.as_str()), ("AILOOP__EXECUTOR__MAIL__TENANT", "default")];
+    std::fs::write(config.path().join("ailoop.yaml"), "executor: {serve: {mail: {}}}")?;
+    let environment = [("AILOOP_CONFIG", config_dir.as_str())];
     let mut crowd = Crowd::with(&[("test", &url)], &environment).await?;
     let _others = (crowd.spawn("orchestrator").await?, crowd.spawn("gateway").await?);
     let mut first = crowd.spawn("executor").await?;

@@ -19,17 +19,10 @@ pub(crate) const LEGACY: &str = "legacy";
 pub(crate) const RAW: &str = "raw";
 
 /// How the program is started as a server. Two threads, since with one the name of a test is printed before it runs.
-pub(crate) const ARGS: [&str; 6] = [
-    "stdio::a_server_over_standard_input_and_output",
-    "--exact",
-    "--ignored",
-    "--nocapture",
-    "--quiet",
-    "--test-threads=2",
-];
+pub(crate) const ARGS: [&str; 5] =
+    ["stdio::a_server_over_standard_input_and_output", "--exact", "--nocapture", "--quiet", "--test-threads=2"];
 
 #[test]
-#[ignore = "no test: the server of the others"]
 fn a_server_over_standard_input_and_output() {
     let (Some(role), Some(diary)) = (service::config::env(ROLE), service::config::env(DIARY)) else { return };
     let diary = Diary::at(diary);
