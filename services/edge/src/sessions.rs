@@ -227,19 +227,16 @@ impl Sessions {
     /// What waits for a person, the most urgent first: of one session as its log has it, of all as the index has them,
     /// with long arguments shortened.
     pub async fn gates(&self, caller: &Caller, wanted: &params::Gates) -> Result<Vec<Waiting>, Failure> {
-        let mut waiting: Vec<Waiting> = match &wanted.session_id {
-            Some(session) => {
-                let session = self.fold(caller, session.clone()).await?;
-                let summary = session.summary();
-                session.gates().into_iter().map(|gate| Waiting::of(&summary, gate)).collect()
-            }
-            None => {
-                let summaries = self.bus().summaries(&caller.tenant).await?;
-                let of = |summary: &SessionSummary| {
-                    summary.gates.iter().map(|gate| Waiting::of(summary, gate.clone())).collect::<Vec<_>>()
-                };
-                summaries.iter().flat_map(of).collect()
-            }
+        let mut waiting: Vec<Waiting> = if let Some(session) = &wanted.session_id {
+            let session = self.fold(caller, session.clone()).await?;
+            let summary = session.summary();
+            session.gates().into_iter().map(|gate| Waiting::of(&summary, gate)).collect()
+        } else {
+            let summaries = self.bus().summaries(&caller.tenant).await?;
+            let of = |summary: &SessionSummary| {
+                summary.gates.iter().map(|gate| Waiting::of(summary, gate.clone())).collect::<Vec<_>>()
+            };
+            summaries.iter().flat_map(of).collect()
         };
         waiting.sort_by(|a, b| (a.gate.expires, &a.session_id).cmp(&(b.gate.expires, &b.session_id)));
         waiting.truncate(wanted.count());

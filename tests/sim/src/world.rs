@@ -730,15 +730,14 @@ impl World {
         if self.fault(3) {
             self.at(delay / 2, again(delivery + 1));
         }
-        match effect {
-            None => self.at(delay, Action::EndModel { call, slot }),
-            Some(_) => {
-                if self.rng.chance(20) {
-                    self.at(delay / 2, Action::Progress { call: call.clone(), slot });
-                }
-                self.at(delay, Action::EndTool { call, slot, outcome });
-            }
+        if effect.is_none() {
+            self.at(delay, Action::EndModel { call, slot });
+            return Ok(());
         }
+        if self.rng.chance(20) {
+            self.at(delay / 2, Action::Progress { call: call.clone(), slot });
+        }
+        self.at(delay, Action::EndTool { call, slot, outcome });
         Ok(())
     }
 

@@ -77,13 +77,13 @@ fn an_answer_counts_once_and_only_to_what_was_shown() {
 
 #[test]
 fn an_answer_says_what_its_gate_asks_and_no_more() {
+    use AnswerDecision::{Answer as Says, Approve, Deny};
     type More = fn(&mut Answer);
     let nothing: More = |_| {};
     let content: More = |answer| answer.content = Some("yes".to_owned());
     let object: More = |answer| answer.arguments = Some(Json::parse("{}").unwrap());
     let list: More = |answer| answer.arguments = Some(Json::parse("[]").unwrap());
     let long: More = |answer| answer.content = Some("x".repeat(contract::limits::TOOL_OUTPUT_BYTES_MAX + 1));
-    use AnswerDecision::{Answer as Says, Approve, Deny};
     for (call, decision, more, good) in [
         (ACT, Approve, nothing, true),
         (ACT, Approve, object, true),
@@ -189,12 +189,12 @@ fn a_call_that_shows_progress_may_take_longer_but_no_longer_than_its_turn() {
     assert_eq!(talk.refused(), None);
     // Its first deadline and the grace after it are over.
     talk.wait(Duration::from_secs(50));
-    assert_eq!(talk.open(), [call.clone()]);
+    assert_eq!(talk.open(), std::slice::from_ref(&call));
     talk.extend(&call, at(&talk, 5));
     assert_eq!(talk.refused(), Some("not_now"), "no earlier deadline");
     talk.extend(&call, at(&talk, 100_000));
     talk.wait(Duration::from_secs(199));
-    assert_eq!(talk.open(), [call.clone()]);
+    assert_eq!(talk.open(), std::slice::from_ref(&call));
     talk.wait(Duration::from_secs(2));
     assert_eq!((talk.stop_reason(), talk.result().0), (Some("timeout"), Outcome::Timeout));
     talk.extend(&call, at(&talk, 60));

@@ -133,14 +133,12 @@ impl<'a> Life<'a> {
     /// Whether the replica that works on the call is gone. Of one that did not say who it is nothing is known.
     pub(super) async fn is_gone(&mut self, trouble: Option<&Trouble>) -> bool {
         let Some(instance) = &self.instance else { return false };
-        match self.bus.transport().request(instance, Vec::new(), Bytes::new(), ASK_MAX).await {
-            Err(BusError::NoResponders { .. }) => {}
-            // One that is silent is there; what cannot be asked is not known.
-            Ok(_) | Err(_) => {
-                self.away_since = None;
-                return false;
-            }
-        }
+        let asked = self.bus.transport().request(instance, Vec::new(), Bytes::new(), ASK_MAX).await;
+        // One that is silent is there; what cannot be asked is not known.
+        let Err(BusError::NoResponders { .. }) = asked else {
+            self.away_since = None;
+            return false;
+        };
         let now = Instant::now();
         let since = *self.away_since.get_or_insert(now);
         now >= trouble.map_or(since, |trouble| trouble.reconnected_by(since)).max(since + AWAY_MAX)

@@ -78,12 +78,12 @@ fn error_text(header: &str, body: &str) -> String {
 /// Keeps head and tail of a text that is over `max` bytes, and says how much is missing between them; of a call whose whole
 /// result can be read, also how.
 pub(crate) fn cut(text: &str, max: usize, call: Option<&str>) -> String {
-    let how = call.map(|call| format!("; {READ_RESULT} with call {call:?} reads them")).unwrap_or_default();
     /// Bytes that the rest of the note may take.
     const NOTE: usize = 64;
     if text.len() <= max {
         return text.to_owned();
     }
+    let how = call.map(|call| format!("; {READ_RESULT} with call {call:?} reads them")).unwrap_or_default();
     let room = max.saturating_sub(NOTE + how.len());
     let head = text.floor_char_boundary(room - room / 3);
     let tail = text.ceil_char_boundary(text.len() - room / 3);
