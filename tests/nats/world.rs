@@ -15,7 +15,7 @@ use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 enum Servers {
-    One(NatsServer),
+    One(Box<NatsServer>),
     Three(NatsCluster),
 }
 
@@ -30,7 +30,7 @@ impl World {
     pub(crate) async fn one() -> anyhow::Result<Self> {
         let server = NatsServer::start().await?;
         let bus = server.ready().await?;
-        Ok(Self { servers: Servers::One(server), bus })
+        Ok(Self { servers: Servers::One(Box::new(server)), bus })
     }
 
     pub(crate) async fn three() -> anyhow::Result<Self> {

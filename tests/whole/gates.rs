@@ -195,7 +195,7 @@ async fn a_session_that_is_stopped_leaves_nothing_to_answer() -> anyhow::Result<
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn progress_reaches_viewers_and_a_long_result_can_be_read_on() -> anyhow::Result<()> {
-    let long: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
+    let long: String = (0..20_000).flat_map(|line| ["line ".to_owned(), line.to_string(), "\n".to_owned()]).collect();
     let answers = {
         let reads = json!({"call": "c1-1-1", "pattern": "^line 9999$"});
         vec![
