@@ -10,11 +10,13 @@ use serde::Deserialize;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-use crate::python;
+use crate::{install, python};
 
 /// Where the examples are.
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/tools");
-/// Where `scripts/javascript.sh` puts packages.
+/// Installs what tools in JavaScript need.
+const INSTALLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/javascript.sh");
+/// Where it puts packages.
 const PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../.tools/javascript");
 
 /// What an example is written in.
@@ -89,16 +91,15 @@ impl Examples {
             Language::Python => python::with_nats()?,
             Language::Rust => PathBuf::new(),
             Language::JavaScript => {
-                let node = std::process::Command::new("node").arg("--version").stdin(Stdio::null()).output();
                 let packages = Path::new(PACKAGES).join("node_modules");
-                if !node.is_ok_and(|output| output.status.success()) {
-                    skip(
-                        "tools in JavaScript are not tested: install Node 18 or newer, then run scripts/javascript.sh",
-                    );
+                if !succeeds("node", &["--version"]) {
+                    skip("tools in JavaScript are not tested: install Node 18 or newer");
                     return Ok(None);
                 }
-                if !packages.join("@nats-io/transport-node").is_dir() {
-                    skip("tools in JavaScript are not tested: their packages are missing; run scripts/javascript.sh");
+                let there = || packages.join("@nats-io/transport-node").is_dir();
+                let installed = install::alone(|| Ok(there() || succeeds(INSTALLER, &[]) && there()))?;
+                if !installed {
+                    skip("tools in JavaScript are not tested: scripts/javascript.sh could not install their packages");
                     return Ok(None);
                 }
                 // Packages are looked for beside the file that names them.
@@ -166,6 +167,12 @@ impl Examples {
     fn effects_file(&self) -> PathBuf {
         self.home.path().join("effects.jsonl")
     }
+}
+
+/// Whether a program can be run to a good end.
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    let output = std::process::Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// Cargo puts the binary beside the directory of the test executables, under a name that no other package has.

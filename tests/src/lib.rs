@@ -6,6 +6,7 @@ pub mod crowd;
 pub mod disk;
 pub mod examples;
 pub mod fleet;
+pub mod install;
 pub mod judge;
 pub mod model;
 pub mod nats;

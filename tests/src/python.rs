@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use crate::install;
+
 /// What is installed where it is missing.
 const LIBRARY: &str = "nats-py==2.11.0";
 
@@ -14,22 +16,22 @@ pub fn with_nats() -> anyhow::Result<PathBuf> {
     if has_nats(&system) {
         return Ok(system);
     }
-    let test = std::env::current_exe()?;
-    let target = test.ancestors().nth(3).context("a test executable stands in target/<profile>/deps")?;
-    let home = target.join("python");
+    let home = install::target()?.join("python");
     let python = home.join("bin/python");
-    if !has_nats(&python) {
-        install(&home, &python).with_context(|| {
-            format!(
-                "tests of Python tools need python3 with {LIBRARY}; pip could not install it into {}",
-                home.display()
-            )
-        })?;
-    }
+    install::alone(|| {
+        if has_nats(&python) {
+            return Ok(());
+        }
+        let told = || {
+            let home = home.display();
+            format!("tests of Python tools need python3 with {LIBRARY}; pip could not install it into {home}")
+        };
+        make(&home, &python).with_context(told)
+    })?;
     Ok(python)
 }
 
-fn install(home: &Path, python: &Path) -> anyhow::Result<()> {
+fn make(home: &Path, python: &Path) -> anyhow::Result<()> {
     run(Command::new("python3").args(["-m", "venv"]).arg(home))?;
     run(Command::new(python).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", LIBRARY]))
 }
