@@ -139,7 +139,6 @@ impl Core {
                     effect: identified.effect,
                     timeout_ms: identified.timeout_ms,
                     max_output: identified.max_output,
-                    edited: false,
                 });
                 // Until its gate opens, a call that needs approval must not be dispatched: it stays announced.
                 let stage = match identified.approval {
@@ -325,11 +324,13 @@ impl Core {
             };
             return;
         }
+        if let Some(state) = self.turn.as_mut().and_then(|turn| turn.call_mut(&closed.gate)) {
+            state.changed.clone_from(&closed.arguments);
+        }
         self.set_stage(&closed.gate, |stage| match stage {
             Stage::Gated { mut request, .. } => {
                 if let Some(arguments) = &closed.arguments {
                     request.arguments = arguments.clone();
-                    request.edited = true;
                 }
                 Stage::Pending(request)
             }
@@ -409,7 +410,8 @@ impl Core {
             .filter(|call| !reply::is_signal(call))
             .filter_map(|call| {
                 let id = contract::CallId::new(&call.id).ok()?;
-                Some(ToolCallState { call: id, name: call.function.name.clone(), stage: Stage::Announced })
+                let name = call.function.name.clone();
+                Some(ToolCallState { call: id, name, stage: Stage::Announced, changed: None })
             })
             .collect();
         if calls.is_empty() {

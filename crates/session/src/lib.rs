@@ -220,7 +220,7 @@ impl Session {
 
     /// What waits for a person, with all of its arguments.
     pub fn gates(&self) -> Vec<contract::commit::OpenGate> {
-        self.core.open_gates(usize::MAX)
+        self.core.open_gates(usize::MAX, usize::MAX)
     }
 
     /// The messages that the model sees, the system prompt first.

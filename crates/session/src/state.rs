@@ -281,6 +281,9 @@ pub(crate) struct ToolCallState {
     /// As the model wrote it.
     pub(crate) name: String,
     pub(crate) stage: Stage,
+    /// What a person made of its arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) changed: Option<Json>,
 }
 
 /// How far a tool call is.
@@ -320,9 +323,6 @@ pub(crate) struct ToolRequest {
     pub(crate) effect: EffectClass,
     pub(crate) timeout_ms: u64,
     pub(crate) max_output: usize,
-    /// Whether a person changed the arguments.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) edited: bool,
 }
 
 impl ToolRequest {
@@ -469,12 +469,12 @@ impl Core {
             stop_reason: self.last_stop,
             parent: self.setup.as_ref().and_then(|s| s.parent.as_ref()).map(|parent| parent.session_id.clone()),
             tally: self.tally.clone(),
-            gates: self.open_gates(GATE_SHOWN_BYTES),
+            gates: self.open_gates(GATE_SHOWN_BYTES, GATES_SHOWN_MAX),
         }
     }
 
-    /// What waits for a person, its arguments shortened to so many bytes.
-    pub(crate) fn open_gates(&self, shown_max: usize) -> Vec<OpenGate> {
+    /// What waits for a person, at most so many, their arguments shortened to so many bytes.
+    pub(crate) fn open_gates(&self, shown_max: usize, most: usize) -> Vec<OpenGate> {
         let Some(turn) = self.turn.as_ref().filter(|_| self.life == Life::Alive) else { return Vec::new() };
         if let Activity::Asking { gate, question, expires } = &turn.activity {
             return vec![OpenGate {
@@ -494,7 +494,7 @@ impl Core {
             Stage::Gated { request, expires, .. } => Some((state, request, *expires)),
             Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_) => None,
         });
-        let shown = gated.take(GATES_SHOWN_MAX).map(|(state, request, expires)| {
+        let shown = gated.take(most).map(|(state, request, expires)| {
             let text = request.arguments.get();
             let beginning = &text[..text.floor_char_boundary(shown_max)];
             OpenGate {

@@ -164,6 +164,14 @@ impl Tool {
         &self.name
     }
 
+    /// Whether a call that ends in the middle may have changed something.
+    pub(crate) fn takes_effect(&self) -> bool {
+        match self.effect {
+            Effect::Pure => false,
+            Effect::Idempotent | Effect::AtMostOnce => true,
+        }
+    }
+
     /// How long one call may take without a sign of progress.
     pub(crate) fn patience(&self) -> Duration {
         self.timeout.unwrap_or(TIMEOUT_DEFAULT)

@@ -1,7 +1,9 @@
 //! Serving tools over one connection, from the first call to the drain.
 
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_nats::{Client, HeaderMap, Message, Subscriber};
@@ -9,7 +11,7 @@ use bytes::Bytes;
 use futures::stream::SelectAll;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::running::Running;
@@ -23,6 +25,8 @@ const CONCURRENCY_DEFAULT: usize = 16;
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long after its deadline a call is dropped: the caller has given up by then, and has said so better.
 const OVERDUE: Duration = Duration::from_secs(1);
+/// Calls of one tool that wait for a place: they can be cancelled, and are not begun too late.
+const WAITING_MAX: usize = 1_024;
 /// When a call says who works on it: most are over by then.
 const RECEIPT_AFTER: Duration = Duration::from_millis(500);
 /// Bytes of an error's header; the whole text is the body.
@@ -100,8 +104,10 @@ impl Tools {
                 calls: self.client.queue_subscribe(calls, wire::QUEUE.to_owned()).await?,
                 cancels: self.client.subscribe(cancels).await?,
                 questions: service.subscribe(&self.client).await?,
+                life: service.life(&self.client).await?,
                 client: self.client.clone(),
-                concurrency: self.concurrency,
+                places: Arc::new(Semaphore::new(self.concurrency)),
+                known_max: self.concurrency + WAITING_MAX,
                 running: Running::default(),
                 service,
                 tool: Arc::new(tool),
@@ -188,7 +194,11 @@ struct Server {
     calls: Subscriber,
     cancels: Subscriber,
     questions: SelectAll<Subscriber>,
-    concurrency: usize,
+    /// Whether this replica lives: answered as long as a call of it runs.
+    life: Subscriber,
+    places: Arc<Semaphore>,
+    /// Calls that are known at the same time, those that wait for a place among them.
+    known_max: usize,
     running: Running,
 }
 
@@ -215,7 +225,8 @@ impl Server {
                     open = self.calls.drain().await.is_ok();
                 }
                 Some(question) = self.questions.next() => self.tell(&question).await,
-                message = self.calls.next(), if open && tasks.len() < self.concurrency => match message {
+                Some(question) = self.life.next() => self.tell(&question).await,
+                message = self.calls.next(), if open && tasks.len() < self.known_max => match message {
                     Some(message) => self.begin(message, &mut tasks),
                     None => open = false,
                 },
@@ -226,11 +237,11 @@ impl Server {
     fn begin(&self, message: Message, tasks: &mut JoinSet<Finished>) {
         let call = Call::new(self.client.clone(), message, &self.service.instance(), self.tool.patience());
         let (place, cancelled) = self.running.enter(call.id());
-        let (client, tool) = (self.client.clone(), self.tool.clone());
+        let (client, tool, places) = (self.client.clone(), self.tool.clone(), self.places.clone());
         tasks.spawn(async move {
             let began = Instant::now();
             let reply = call.reply_subject();
-            let result = perform(&tool, call, cancelled).await;
+            let result = perform(&tool, call, &places, cancelled).await;
             drop(place);
             let error = result.as_ref().err().map(|error| error.message().to_owned());
             if let Some(reply) = reply {
@@ -261,11 +272,31 @@ async fn told(stopped: &mut watch::Receiver<bool>) {
     let _gone = stopped.wait_for(|stop| *stop).await.is_err();
 }
 
-/// Runs the handler until it answers, is cancelled, or its deadline passes; a panic is an error like any other.
-async fn perform(tool: &Tool, call: Call, cancelled: oneshot::Receiver<()>) -> Result<Reply, ToolError> {
+/// Waits for a place and runs the handler until it answers, is cancelled, or its deadline passes. What ends in the middle
+/// may have taken effect, unless the tool has none.
+async fn perform(
+    tool: &Tool,
+    call: Call,
+    places: &Semaphore,
+    cancelled: oneshot::Receiver<()>,
+) -> Result<Reply, ToolError> {
     let clock = call.clock();
     let receipt = call.clone();
-    let work = AssertUnwindSafe(async { tool.call(call).await }).catch_unwind();
+    let begun = AtomicBool::new(false);
+    let broken = |why: &str| match (begun.load(Ordering::Relaxed), tool.takes_effect()) {
+        (true, true) => ToolError::unknown(why),
+        (true | false, _) => ToolError::new(why),
+    };
+    let work = async {
+        // Never closed; were it, the call would just run.
+        let _place = places.acquire().await.ok();
+        if call.time_left().is_some_and(|left| left.is_zero()) {
+            return Err(ToolError::new("the deadline passed while the call waited for its turn; it was not begun"));
+        }
+        begun.store(true, Ordering::Relaxed);
+        let handled = AssertUnwindSafe(async { tool.call(call).await }).catch_unwind().await;
+        handled.unwrap_or_else(|_| Err(broken("the tool failed badly (it panicked)")))
+    };
     // A call that takes a while says who works on it, so that the loss of this process is noticed. It is no progress.
     let receipt = async {
         tokio::time::sleep(RECEIPT_AFTER).await;
@@ -273,9 +304,9 @@ async fn perform(tool: &Tool, call: Call, cancelled: oneshot::Receiver<()>) -> R
         std::future::pending().await
     };
     tokio::select! {
-        result = work => result.unwrap_or_else(|_| Err(ToolError::new("the tool failed badly (it panicked)"))),
-        _ = cancelled => Err(ToolError::new("cancelled")),
-        () = clock.overdue(OVERDUE) => Err(ToolError::new("the deadline has passed")),
+        result = work => result,
+        _ = cancelled => Err(broken("cancelled")),
+        () = clock.overdue(OVERDUE) => Err(broken("the deadline has passed")),
         never = receipt => never,
     }
 }

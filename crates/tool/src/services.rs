@@ -72,13 +72,23 @@ impl Service {
         format!("{}.{}", self.text("name"), self.text("id"))
     }
 
-    /// Subscribes to the nine subjects on which a service is asked.
+    /// Where this replica alone is asked whether it lives.
+    pub(crate) async fn life(&self, client: &Client) -> Result<Subscriber, SubscribeError> {
+        client.subscribe(format!("$SRV.PING.{}", self.instance())).await
+    }
+
+    /// Subscribes to the other eight subjects on which a service is asked.
     pub(crate) async fn subscribe(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
-        let (name, id) = (self.text("name"), self.text("id"));
+        let (name, instance) = (self.text("name"), self.instance());
         let mut all = Vec::new();
-        for verb in Verb::ALL.map(Verb::as_str) {
-            for subject in [format!("$SRV.{verb}"), format!("$SRV.{verb}.{name}"), format!("$SRV.{verb}.{name}.{id}")] {
+        for verb in Verb::ALL {
+            let word = verb.as_str();
+            for subject in [format!("$SRV.{word}"), format!("$SRV.{word}.{name}")] {
                 all.push(client.subscribe(subject).await?);
+            }
+            match verb {
+                Verb::Ping => {}
+                Verb::Info | Verb::Stats => all.push(client.subscribe(format!("$SRV.{word}.{instance}")).await?),
             }
         }
         Ok(select_all(all))

@@ -39,7 +39,13 @@ impl Draft<'_> {
         self.emit(Event::Configured(Box::new(Configured {
             by: self.input.by.clone(),
             // What the session may use was settled when it began.
-            agent: AgentSettings { continuation: settings, tools: setup.agent.tools.clone(), ..agent.clone() },
+            agent: AgentSettings {
+                continuation: settings,
+                // What it may do stays as it was when it began.
+                tools: setup.agent.tools.clone(),
+                approvals: setup.agent.approvals.clone(),
+                ..agent.clone()
+            },
             model: composed.map_or_else(|| setup.model.clone(), |composed| composed.model.clone()),
             fallbacks: composed.map_or_else(|| setup.fallbacks.clone(), |composed| composed.fallbacks.clone()),
             prompt,

@@ -99,8 +99,8 @@ impl Draft<'_> {
             Stage::Open { request, attempt, deadline, .. } if deadline.after(TOOL_CALL_GRACE) <= now => {
                 self.call_off(state, *attempt, request.tool.clone());
                 let (outcome, content) = match request.effect {
-                    EffectClass::Pure | EffectClass::Idempotent => (Outcome::Timeout, "nobody answered in time"),
-                    EffectClass::AtMostOnce => (Outcome::Unknown, UNKNOWN),
+                    EffectClass::Pure => (Outcome::Timeout, "nobody answered in time"),
+                    EffectClass::Idempotent | EffectClass::AtMostOnce => (Outcome::Unknown, UNKNOWN),
                 };
                 self.result(state, outcome, None, content, 0);
             }

@@ -3,7 +3,7 @@
 use contract::command::{Answer, AnswerDecision};
 use contract::event::{Event, GateClosed, GateKind, GateOpened, ToolCallExtended, ToolCallIdentified, ToolCallResult};
 use contract::ids::{CallId, ToolName};
-use contract::limits::{MESSAGE_BYTES_MAX, TOOL_CALLS_PER_REPLY_MAX, TOOL_OUTPUT_BYTES_MAX};
+use contract::limits::{GATE_SHOWN_BYTES, MESSAGE_BYTES_MAX, TOOL_CALLS_PER_REPLY_MAX, TOOL_OUTPUT_BYTES_MAX};
 use contract::model::ToolCall;
 use contract::tool::{
     ASK_USER, Approval, DELEGATE, ExtendToolCall, Outcome, ToolResult, ToolSpec, arguments_sha256, sha256_hex,
@@ -103,6 +103,11 @@ impl Draft<'_> {
         }
         let question = state.request().is_some_and(ToolRequest::is_question);
         let settled = settle(answer, question).map_err(|message| Ignored::because(ErrorCode::BadRequest, message))?;
+        // What a child is asked must be readable, also when a person wrote it.
+        if let (Settled::Runs(Some(changed)), true) = (&settled, state.name == DELEGATE) {
+            let delegable = self.delegable(changed.get());
+            delegable.map_err(|(code, message)| Ignored::because(code, message))?;
+        }
         self.handled();
         let changed = match &settled {
             Settled::Runs(changed) => changed.clone(),
@@ -196,10 +201,10 @@ impl Draft<'_> {
 
 /// What the model reads of a result. Where what it asked for and what was done differ, it is told.
 pub(super) fn told(state: &ToolCallState, content: &str) -> String {
-    match state.request().filter(|request| request.edited) {
-        Some(request) => format!("(A person changed the arguments to {}.)\n{content}", request.arguments.get()),
-        None => content.to_owned(),
-    }
+    let Some(changed) = state.changed.as_ref().map(Json::get) else { return content.to_owned() };
+    let shown = &changed[..changed.floor_char_boundary(GATE_SHOWN_BYTES)];
+    let more = if shown.len() < changed.len() { " …" } else { "" };
+    format!("(A person changed the arguments to {shown}{more}.)\n{content}")
 }
 
 /// What an answer to the gate of a call comes to.

@@ -134,10 +134,8 @@ impl Draft<'_> {
             Stage::Open { request, attempt, .. } => {
                 self.call_off(state, *attempt, request.tool.clone());
                 match (reason == StopReason::Timeout, request.effect) {
-                    (true, EffectClass::AtMostOnce) => (Outcome::Unknown, UNKNOWN),
-                    (true, EffectClass::Pure | EffectClass::Idempotent) => {
-                        (Outcome::Timeout, "the turn's time is used up")
-                    }
+                    (true, EffectClass::Idempotent | EffectClass::AtMostOnce) => (Outcome::Unknown, UNKNOWN),
+                    (true, EffectClass::Pure) => (Outcome::Timeout, "the turn's time is used up"),
                     (false, EffectClass::Pure | EffectClass::Idempotent | EffectClass::AtMostOnce) => {
                         (Outcome::Cancelled, "the call was called off while it ran; it may have taken effect")
                     }
@@ -193,6 +191,7 @@ impl Draft<'_> {
     }
 }
 
-/// What is said of a call that must not run twice and that nobody heard of.
+/// What is said of a call that takes effect and that nobody heard of. One that the model makes again is another call, also of
+/// a tool that takes effect once per call.
 pub(super) const UNKNOWN: &str = "nobody answered in time; the call may or may not have taken effect. Find out before \
                                   you try again.";

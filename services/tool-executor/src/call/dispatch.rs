@@ -9,6 +9,7 @@ use contract::subject::{self, SessionKey};
 use contract::tool::{EffectClass, Outcome, ToolItem, header};
 use contract::{ErrorCode, limits};
 use futures::StreamExt;
+use futures::stream::{BoxStream, SelectAll};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -61,12 +62,11 @@ impl Dispatch<'_> {
         let mut life = Life::new(self.bus, self.clock, self.key, self.call, self.item, self.timeout);
         let mut resends = 0;
         let mut missed = None;
-        // Replies of an earlier try still count: a tool that takes effect once may answer either.
-        let mut replies = futures::stream::SelectAll::new();
+        let mut replies = Replies::default();
         loop {
             let waited = match self.send().await {
                 Ok(subscription) => {
-                    replies.push(subscription);
+                    replies.add(subscription);
                     self.wait(&mut replies, &mut life).await
                 }
                 Err(BusError::NoResponders { .. }) => Waited::NoTool,
@@ -83,6 +83,8 @@ impl Dispatch<'_> {
                 Waited::Answered(answer) => return Some(answer),
                 // The server says so: nobody has got the call, of whatever class it is.
                 Waited::NoTool if self.may_come_back(&mut missed, life.deadline()) => self.rest().await,
+                // An earlier one may have taken effect.
+                Waited::NoTool if resends > 0 && self.item.effect != EffectClass::Pure => return Some(self.gone(resends)),
                 Waited::NoTool => return Some(no_tool(self.item.tool.as_str(), resends > 0)),
                 Waited::Lost if self.repeatable() && resends < RESENDS_MAX => {
                     resends += 1;
@@ -132,7 +134,7 @@ impl Dispatch<'_> {
         self.bus.transport().request_many(&subject, self.headers(), body).await
     }
 
-    async fn wait(&self, replies: &mut futures::stream::SelectAll<Subscription>, life: &mut Life<'_>) -> Waited {
+    async fn wait(&self, replies: &mut Replies, life: &mut Life<'_>) -> Waited {
         let mut check = interval_at(Instant::now() + limits::WORKER_CHECK_EVERY, limits::WORKER_CHECK_EVERY);
         check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
@@ -157,7 +159,8 @@ impl Dispatch<'_> {
                             return Waited::Lost;
                         }
                     }
-                    None => return if heard_any { Waited::Lost } else { Waited::NoTool },
+                    None if heard_any => return Waited::Lost,
+                    None => return Waited::NoTool,
                 },
                 () = self.cancelled.cancelled() => return Waited::Cancelled,
                 () = sleep_until(deadline) => return Waited::Late,
@@ -210,32 +213,57 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Nobody knows what a tool did that does not answer; what may be called again is only late.
+    /// Nobody knows what a tool did that does not answer. A model that calls an idempotent one again makes another call,
+    /// with another key: only what changes nothing is just late.
     fn late(&self) -> Answer {
         let text = format!("no answer within {} seconds", self.timeout.as_secs_f64().ceil());
         match self.item.effect {
             EffectClass::Pure => Answer::new(Outcome::Timeout, text),
-            EffectClass::Idempotent => Answer::new(Outcome::Timeout, format!("{text}; the call may still take effect")),
-            EffectClass::AtMostOnce => unknown(&text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce => unknown(&text),
         }
     }
 
     fn gone(&self, resends: u32) -> Answer {
+        let text = format!("the tool's process ended while it worked on the call ({} times)", resends + 1);
         match self.item.effect {
-            EffectClass::Pure | EffectClass::Idempotent => {
-                let text = format!("the tool's process ended {} times while it worked on the call", resends + 1);
-                Answer::error(ErrorCode::Unavailable, text)
-            }
-            EffectClass::AtMostOnce => unknown("the tool's process ended while it worked on the call"),
+            EffectClass::Pure => Answer::error(ErrorCode::Unavailable, text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce => unknown(&text),
         }
     }
 
     fn lost(&self) -> Answer {
         match self.item.effect {
-            EffectClass::Pure | EffectClass::Idempotent => {
+            EffectClass::Pure => {
                 Answer::error(ErrorCode::Unavailable, "the tool could not be reached: the connection was lost")
             }
-            EffectClass::AtMostOnce => unknown("the connection was lost while the call ran"),
+            EffectClass::Idempotent | EffectClass::AtMostOnce => unknown("the connection was lost while the call ran"),
+        }
+    }
+}
+
+/// The replies to every time that a call was sent: those to an earlier one still count, since a tool that takes effect once
+/// may answer either. Over when the newest one is.
+#[derive(Default)]
+struct Replies {
+    all: SelectAll<BoxStream<'static, (u32, Option<Heard>)>>,
+    newest: u32,
+}
+
+impl Replies {
+    fn add(&mut self, subscription: Subscription) {
+        self.newest += 1;
+        let number = self.newest;
+        let end = futures::stream::once(std::future::ready((number, None)));
+        self.all.push(subscription.map(move |heard| (number, Some(heard))).chain(end).boxed());
+    }
+
+    async fn next(&mut self) -> Option<Heard> {
+        loop {
+            match self.all.next().await? {
+                (_, Some(heard)) => return Some(heard),
+                (number, None) if number == self.newest => return None,
+                (_, None) => {}
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ use crate::trouble::Trouble;
 /// How long before the deadline that the loop knows of it is asked for a later one; half the time-out where that is less.
 /// The loop waits some seconds beyond it, too.
 const ASK_BEFORE: Duration = Duration::from_secs(5);
+/// The least that the loop is asked for, from now on: each question is a commit, and a tool chooses its time-out itself.
+const ASK_AT_LEAST: Duration = Duration::from_secs(30);
 /// How long the question may take; the next sign of progress asks again.
 const ASK_MAX: Duration = Duration::from_secs(2);
 /// How often a replica that works on a call is asked whether it lives.
@@ -76,8 +78,9 @@ impl<'a> Life<'a> {
 
     /// Asks the loop for the time that the call has by now. Best effort: the loop may know better, and cancels then.
     pub(super) async fn ask(&mut self) {
-        self.known = self.deadline;
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let now = Instant::now();
+        self.known = self.deadline.max(now + ASK_AT_LEAST);
+        let left = self.known.saturating_duration_since(now);
         let (meta, id) = (&self.item.meta, uuid::Uuid::now_v7().simple().to_string());
         let meta = ResultMeta { v: meta.v, slot: meta.slot, call: meta.call.clone(), attempt: meta.attempt };
         let extension = ExtendToolCall { meta, deadline: self.clock.now().after(left) };

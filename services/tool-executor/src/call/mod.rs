@@ -94,8 +94,10 @@ impl Calls {
                 return Ok(Settle::Retry(HELD_AGAIN_AFTER.saturating_mul(deliveries)));
             }
             // Its result may wait for the loop.
-            if self.bus.waits(key, &[Verb::ProvideToolResult], &command_id(call)?).await? {
-                return Ok(Settle::Done);
+            for settled in [true, false] {
+                if self.bus.waits(key, &[Verb::ProvideToolResult], &command_id(call, settled)?).await? {
+                    return Ok(Settle::Done);
+                }
             }
             // That took a while: the log is asked again.
             if let Some(settle) = self.not_now(&work).await? {
@@ -224,10 +226,12 @@ impl Calls {
         (reply::cut(&content, max, call), whole)
     }
 
-    /// Stores the result as an input of the session. Its id is the same for every delivery, so that it counts once.
+    /// Stores the result as an input of the session. Its id is the same for every delivery, so that it counts once; that
+    /// nothing is known has an id of its own, so that what is known later still counts.
     async fn report(&self, key: &SessionKey, call: &CallAttempt, result: &ToolResult) -> Result<(), BusError> {
         let body = serde_json::to_vec(result).map_err(|error| BusError::Malformed(error.to_string()))?;
-        self.bus.send_control(key, Verb::ProvideToolResult, &command_id(call)?, Bytes::from(body)).await?;
+        let settled = !matches!(result.outcome, Outcome::Unknown | Outcome::Timeout);
+        self.bus.send_control(key, Verb::ProvideToolResult, &command_id(call, settled)?, Bytes::from(body)).await?;
         self.unsent.remove(key, call);
         Ok(())
     }
@@ -247,10 +251,11 @@ impl Handler for Calls {
     }
 }
 
-fn command_id(call: &CallAttempt) -> Result<CommandId, BusError> {
-    let plain = CommandId::new(&format!("{}-{}", call.call, call.attempt));
+fn command_id(call: &CallAttempt, settled: bool) -> Result<CommandId, BusError> {
+    let end = if settled { "" } else { "-unknown" };
+    let text = format!("{}-{}{end}", call.call, call.attempt);
     // A call id may fill a command id alone.
-    let id = plain.or_else(|_| CommandId::new(&contract::tool::sha256_hex(call.to_string().as_bytes())));
+    let id = CommandId::new(&text).or_else(|_| CommandId::new(&contract::tool::sha256_hex(text.as_bytes())));
     id.map_err(|error| BusError::Malformed(error.to_string()))
 }
 

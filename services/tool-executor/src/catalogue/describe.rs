@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::limits::TOOL_SCHEMA_BYTES_MAX;
-use contract::tool::{Approval, EffectClass, ToolSpec, metadata};
+use contract::tool::{ASK_USER, Approval, DELEGATE, EffectClass, ToolSpec, metadata};
 use contract::{Json, TenantId, ToolName, subject};
 use serde::Deserialize;
 
@@ -68,6 +68,9 @@ fn identity(subject: &str, said: &str, queue: &str) -> Result<(TenantId, ToolNam
     let tool = ToolName::new(tool).map_err(|error| error.to_string())?;
     if tool.as_str() != said {
         return Err(format!("{} says {said:?}, but the subject is of {tool}", metadata::TOOL));
+    }
+    if [DELEGATE, ASK_USER].contains(&tool.as_str()) {
+        return Err(format!("the loop itself performs {tool}: take another name"));
     }
     if queue != subject::TOOL_QUEUE {
         return Err(format!("the queue group must be {:?}: with {queue:?} a call may run twice", subject::TOOL_QUEUE));
