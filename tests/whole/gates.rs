@@ -123,12 +123,14 @@ async fn rules_on_arguments_ask_and_a_person_may_change_what_is_done() -> anyhow
     let [listed] = &listed.events()?[..] else { panic!("{listed:?}") };
     assert_eq!((&listed["tool"], &listed["arguments"]), (&json!("write"), &json!({"path": "/etc/passwd"})));
 
-    let wrong = desk.run(["approvals", "approve", "s", "--hash", "123"]).await?;
+    let gate = listed["gate"].as_str().context("a gate")?;
+    let wrong = desk.run(["approvals", "approve", "s", gate, "--hash", "123"]).await?;
     assert_eq!((wrong.code, wrong.error()?), (1, "bad_request"));
-    let shown = desk.run(["approvals", "show", "s"]).await?;
+    let unsaid = desk.run(["approvals", "approve", "s"]).await?;
+    assert_eq!(unsaid.code, 2, "what is approved is said: {}", unsaid.stderr);
+    let shown = desk.run(["approvals", "show", "s", gate]).await?;
     let shown: Value = serde_json::from_str(&shown.stdout)?;
     let hash = shown["arguments_sha256"].as_str().context("a hash")?;
-    let gate = shown["gate"].as_str().context("a gate")?;
     let changed = r#"{"path": "/tmp/b"}"#;
     let done = desk.run(["approvals", "approve", "s", gate, "--hash", &hash[..12], "--arguments", changed]).await?;
     assert_eq!(done.code, 0, "{}", done.stderr);
@@ -167,9 +169,10 @@ async fn the_model_asks_and_the_user_answers() -> anyhow::Result<()> {
         desk.run(["approvals"]).await.is_ok_and(|listed| listed.stdout.contains("Which one?"))
     })
     .await?;
-    let wrong = desk.run(["approvals", "approve", "s"]).await?;
+    let gate = opened.data["gate"].as_str().context("a gate")?;
+    let wrong = desk.run(["approvals", "approve", "s", gate]).await?;
     assert_eq!((wrong.code, wrong.error()?), (1, "bad_request"));
-    let answered = desk.run(["approvals", "answer", "s", "--text", "b, please"]).await?;
+    let answered = desk.run(["approvals", "answer", "s", gate, "--text", "b, please"]).await?;
     assert_eq!(answered.code, 0, "{}", answered.stderr);
     client.watch("s").await?.to_end().await?;
     assert_eq!(model.asked()[1].last_results(), ["b, please"]);

@@ -629,8 +629,8 @@ pub enum ApprovalsCommand {
 pub struct GateArgs {
     /// The session
     pub session: String,
-    /// What waits, as the list shows it [default: the only one of the session]
-    pub gate: Option<String>,
+    /// What waits, as the list shows it: what is answered is what was looked at
+    pub gate: String,
     /// Act only on the arguments with this hash, or with one that begins so
     #[arg(long, value_name = "SHA256")]
     pub hash: Option<String>,

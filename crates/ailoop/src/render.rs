@@ -208,6 +208,11 @@ fn tool(result: &ToolCallResult) -> Output {
 }
 
 /// What a call is asked for, on a line.
+/// Whether a question shows all of its arguments.
+pub(crate) fn is_shown_whole(arguments: &str) -> bool {
+    arguments.chars().count() <= ARGUMENTS_CHARS_MAX
+}
+
 fn shortened(arguments: &str) -> String {
     let line = arguments.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= ARGUMENTS_CHARS_MAX {

@@ -106,9 +106,15 @@ impl Default for Terminal {
     }
 }
 
-/// Takes out what could move the cursor or write into the title: models and tools choose this text, not the user.
+/// Takes out what could move the cursor, write into the title, or show letters in another order than they stand in: models
+/// and tools choose this text, not the user, and the user may be about to approve it.
 fn harmless(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || is_of_direction(*c))).collect()
+}
+
+/// The format characters of Unicode that turn the direction of writing.
+const fn is_of_direction(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -118,5 +124,6 @@ mod tests {
     #[test]
     fn escapes_of_a_model_do_not_reach_the_screen() {
         assert_eq!(harmless("a\x1b]0;title\x07b\n\tc\u{9b}2J\r"), "a]0;titleb\n\tc2J");
+        assert_eq!(harmless("rm \u{202e}fdp.exe\u{202c} שלום"), "rm fdp.exe שלום");
     }
 }

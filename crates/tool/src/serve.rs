@@ -1,6 +1,5 @@
 //! Serving tools over one connection, from the first call to the drain.
 
-
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

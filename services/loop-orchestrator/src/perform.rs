@@ -141,11 +141,15 @@ pub(crate) async fn perform(
         Effect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,
         Effect::CancelTimer => bus.cancel_timer(key).await,
         Effect::Index => {
-            // The index is for lists and never the truth: a session does not wait for it.
             let life = session.is_archived().then(|| bus.transport().retention());
-            if let Err(error) = bus.put_summary_for(&session.summary(), life).await {
-                tracing::warn!(session = %key, %error, "the session's line in the index is old");
+            let summary = session.summary();
+            let Err(error) = bus.put_summary_for(&summary, life).await else { return Ok(()) };
+            // The index is for lists and never the truth: a session does not wait for it. But people find in it what waits
+            // for them, and a question that is in no list is found by nobody.
+            if !summary.gates.is_empty() && !error.is_final() {
+                return Err(error);
             }
+            tracing::warn!(session = %key, %error, "the session's line in the index is old");
             Ok(())
         }
         Effect::Archive { below } => archive(bus, key, *below, session.is_archived()).await,

@@ -14,6 +14,9 @@ use crate::failure::{Exit, Failure};
 use crate::prompt;
 use crate::terminal::{Style, Terminal};
 
+/// As many as an edge lists.
+const LISTED_MAX: u32 = 1_000;
+
 pub(super) async fn approvals(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     match &args.command {
         None => list(args, terminal).await,
@@ -54,11 +57,15 @@ async fn list(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, Failure
             kind(gate),
             gate.tool.clone(),
             gate.expires.clone(),
-            short(&gate.arguments),
+            in_a_line(&gate.arguments),
         ]
     };
     let rows: Vec<Vec<String>> = gates.iter().map(row).collect();
     let printed = terminal.data(&table(&["SESSION", "GATE", "KIND", "TOOL", "EXPIRES", "ARGUMENTS"], &rows));
+    if gates.len() >= usize::try_from(LISTED_MAX).unwrap_or(usize::MAX) {
+        let text = format!("only the {LISTED_MAX} that expire first are listed; --session shows those of one session");
+        terminal.note(Style::Warn, &text);
+    }
     terminal.note(Style::Faint, "ailoop approvals show|approve|deny|answer SESSION GATE");
     Ok(super::finish(printed))
 }
@@ -73,8 +80,7 @@ async fn show(args: &GateArgs, terminal: &Terminal) -> Result<Exit, Failure> {
 async fn send(args: &GateArgs, answer: AnswerRequest, done: &str, terminal: &Terminal) -> Result<Exit, Failure> {
     let client = super::connect(&args.target).await?;
     let gate = find(&client, args).await?;
-    // What is answered is what is seen: a person who gave no hash sees it now.
-    terminal.note(Style::Faint, &format!("{} {} {}", kind(&gate), gate.tool, short(&gate.arguments)));
+    terminal.note(Style::Faint, &format!("{} {} {}", kind(&gate), gate.tool, in_a_line(&gate.arguments)));
     let request = bounded(AnswerRequest {
         session_id: gate.session_id.clone(),
         command_id: command_id(),
@@ -91,22 +97,13 @@ async fn send(args: &GateArgs, answer: AnswerRequest, done: &str, terminal: &Ter
 async fn find(client: &Client, args: &GateArgs) -> Result<Gate, Failure> {
     let session_id = client::session_id(&args.session)?;
     let mut open = gates(client, session_id.clone()).await?;
-    let closed = |what: &str| {
-        let message = format!("{what} in session {session_id}: it was answered, or its time is over");
+    let closed = || {
+        let message =
+            format!("nothing is open as {} in session {session_id}: it was answered, or its time is over", args.gate);
         Failure::new(ErrorCode::GateClosed, message).help(format!("see `ailoop approvals --session {session_id}`"))
     };
-    let gate = match &args.gate {
-        Some(wanted) => {
-            let found = open.iter().position(|gate| gate.gate == *wanted);
-            open.swap_remove(found.ok_or_else(|| closed(&format!("nothing is open as {wanted}")))?)
-        }
-        None if open.len() > 1 => {
-            let names: Vec<&str> = open.iter().map(|gate| gate.gate.as_str()).collect();
-            let message = format!("{} things wait in session {session_id}: {}", open.len(), names.join(", "));
-            return Err(Failure::usage(ErrorCode::BadRequest, message).help("say which one is meant"));
-        }
-        None => open.pop().ok_or_else(|| closed("nothing waits"))?,
-    };
+    let found = open.iter().position(|gate| gate.gate == args.gate);
+    let gate = open.swap_remove(found.ok_or_else(closed)?);
     match &args.hash {
         Some(hash) if hash.is_empty() || !gate.arguments_sha256.starts_with(hash.as_str()) => {
             let message = format!("the arguments of {} have the hash {}, not {hash}", gate.gate, gate.arguments_sha256);
@@ -117,7 +114,7 @@ async fn find(client: &Client, args: &GateArgs) -> Result<Gate, Failure> {
 }
 
 async fn gates(client: &Client, session_id: String) -> Result<Vec<Gate>, Failure> {
-    let reply = client.sessions().list_gates(bounded(ListGatesRequest { session_id, limit: 0 })).await;
+    let reply = client.sessions().list_gates(bounded(ListGatesRequest { session_id, limit: LISTED_MAX })).await;
     Ok(reply.map_err(|status| client.failure(&status))?.into_inner().gates)
 }
 
@@ -132,6 +129,11 @@ fn changed(args: &ApproveArgs) -> Result<String, Failure> {
     let object: serde_json::Map<String, Value> =
         serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     Ok(Json::of(&object).get().to_owned())
+}
+
+/// Arguments may stand on several lines.
+fn in_a_line(arguments: &str) -> String {
+    short(&arguments.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 fn kind(gate: &Gate) -> String {

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::args::RunArgs;
-use crate::asking::{self, Asking, Said};
+use crate::asking::{self, Asking, Line, Said};
 use crate::client::{self, Client, bounded, command_id};
 use crate::failure::{Exit, Failure};
 use crate::follow::{Follow, Until};
@@ -137,7 +137,7 @@ impl Conversation<'_> {
                     } else {
                         self.terminal.show(&shown)
                     };
-                    if let Some(ask) = keyboard.as_ref().and_then(|_| asking.on(&heard)) {
+                    if let Some(ask) = keyboard.as_ref().and_then(|_| asking.on(&heard, std::time::Instant::now())) {
                         self.terminal.note(Style::Warn, ask);
                     }
                     if let Some(exit) = follow.on(&heard) {
@@ -149,6 +149,7 @@ impl Conversation<'_> {
                     }
                 }
                 line = typed(&mut keyboard) => match line.map(|line| asking.said(&line)) {
+                    Some(Said::Show(all)) => self.terminal.note(Style::Plain, &all),
                     Some(Said::Answer(answer)) => self.answer(&session, *answer).await,
                     Some(Said::Hint(hint)) => self.terminal.note(Style::Warn, hint),
                     Some(Said::Nothing) => {}
@@ -236,7 +237,7 @@ impl Conversation<'_> {
 }
 
 /// The next line of the keyboard; none when it is gone.
-async fn typed(keyboard: &mut Option<mpsc::Receiver<String>>) -> Option<String> {
+async fn typed(keyboard: &mut Option<mpsc::Receiver<Line>>) -> Option<Line> {
     match keyboard {
         Some(lines) => lines.recv().await,
         None => std::future::pending().await,

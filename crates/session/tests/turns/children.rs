@@ -11,7 +11,7 @@ use contract::settings::{ContinuationSettings, Limits, OnLimit};
 use contract::tool::Outcome;
 use session::Effect;
 
-use crate::talk::{Cast, Talk};
+use crate::talk::{Cast, Talk, rule};
 
 const ASK: &str = r#"{"agent":"p","task":"Plan it."}"#;
 
@@ -262,7 +262,7 @@ fn a_child_that_never_commits_is_covered_by_the_deadline() {
     parent.wait(Duration::from_secs(599));
     assert_eq!(parent.stop_reason(), None);
     parent.wait(Duration::from_secs(30));
-    assert_eq!((parent.stop_reason(), outcome(&parent).0), (Some("timeout"), Outcome::Timeout));
+    assert_eq!((parent.stop_reason(), outcome(&parent).0), (Some("timeout"), Outcome::Unknown));
     let told = parent.events.iter().any(|event| matches!(event, Event::ChildTold(told) if told.verb == Verb::Stop));
     assert!(told, "the child is told to stop");
 }
@@ -292,4 +292,22 @@ fn what_a_person_grants_is_shared_too() {
     talk.answer(AnswerDecision::Approve);
     talk.reply("", &[ASK]);
     assert_eq!(start_of(&talk).1.parent.unwrap().share.cost_usd, Some(0.75));
+}
+
+#[test]
+fn what_a_person_asks_a_child_must_be_readable_too() {
+    let delegate = rule(contract::tool::DELEGATE, contract::tool::Approval::Always);
+    let mut talk = Talk::cast(Cast { approvals: vec![delegate], ..Cast::default() });
+    talk.reply("", &[r#"{"agent":"p","task":"find it"}"#]);
+    let approve = |talk: &mut Talk, arguments: &str| {
+        let changed = contract::Json::parse(arguments).unwrap();
+        talk.answer_with(AnswerDecision::Approve, |answer| answer.arguments = Some(changed));
+    };
+    for bad in ["{}", r#"{"agent":"p"}"#, r#"{"agent":"../p","task":"find it"}"#] {
+        approve(&mut talk, bad);
+        assert!(talk.refused().is_some(), "{bad}");
+        assert_eq!(talk.session.gates().len(), 1, "{bad}");
+    }
+    approve(&mut talk, r#"{"agent":"p","task":"find the other one"}"#);
+    assert!(talk.session.gates().is_empty());
 }

@@ -4,8 +4,9 @@ use contract::command::{Configure, ContinuationOverride, Features, Mode};
 use contract::event::Event;
 use contract::model::FailureKind;
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, OnError};
+use contract::tool::Approval;
 
-use crate::talk::{Cast, Talk};
+use crate::talk::{Cast, Talk, rule};
 
 const GO_ON: &str = r#"{"response":"More.","continuation":{"status":"CONTINUE"}}"#;
 
@@ -152,4 +153,14 @@ fn what_cannot_be_used_is_refused_and_changes_nothing() {
         assert!(refused(&talk).is_some());
     }
     assert!(!talk.events.iter().any(|event| matches!(event, Event::Configured(_))));
+}
+
+#[test]
+fn what_needs_approval_is_settled_at_the_beginning() {
+    let mut talk = Talk::cast(Cast { approvals: vec![rule("look", Approval::Always)], ..Cast::default() });
+    // Composed anew, the agent's file says otherwise by now.
+    let model = Configure { model: Some("other".to_owned()), ..Configure::default() };
+    talk.configure(model, Some(Cast { approvals: vec![rule("look", Approval::Never)], ..Cast::default() }));
+    talk.reply("", &[r#"{"path":"a"}"#]);
+    assert_eq!(talk.session.gates().len(), 1);
 }

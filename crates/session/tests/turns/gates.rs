@@ -8,20 +8,10 @@ use contract::settings::{ApprovalRule, OnExpiry};
 use contract::tool::{Approval, Outcome, arguments_sha256};
 use contract::{Json, Timestamp};
 
-use crate::talk::{Cast, Talk};
+use crate::talk::{Cast, Talk, rule};
 
 const ACT: &str = r#"{"act":"write"}"#;
 const LOOK: &str = r#"{"path":"a"}"#;
-
-fn rule(tool: &str, ask: Approval) -> ApprovalRule {
-    ApprovalRule {
-        tool: tool.to_owned(),
-        when: std::collections::BTreeMap::new(),
-        ask,
-        expires: None,
-        on_expiry: OnExpiry::Deny,
-    }
-}
 
 fn with(approvals: Vec<ApprovalRule>) -> Talk {
     Talk::cast(Cast { approvals, ..Cast::default() })
@@ -60,6 +50,31 @@ fn a_call_runs_with_the_arguments_that_a_person_made_of_them_and_the_model_is_to
     talk.results("read it");
     let content = "(A person changed the arguments to {\"act\":\"read\"}.)\nread it";
     assert_eq!(talk.result(), (Outcome::Ok, content.to_owned()));
+}
+
+#[test]
+fn a_result_that_comes_late_still_says_that_a_person_changed_the_call() {
+    let mut talk = with(Vec::new());
+    talk.reply("", &[r#"{"question":"Why?"}"#, ACT]);
+    let changed = Json::parse(r#"{"act":"read"}"#).unwrap();
+    talk.answer_with(AnswerDecision::Approve, |answer| answer.arguments = Some(changed.clone()));
+    let call = talk.open()[0].clone();
+    talk.result_of("unknown", call.clone(), Outcome::Unknown, "nobody knows");
+    assert_eq!(talk.result().0, Outcome::Unknown);
+    talk.result_of("late", call, Outcome::Ok, "read it");
+    let content = "(A person changed the arguments to {\"act\":\"read\"}.)\nread it";
+    assert_eq!(talk.result(), (Outcome::Ok, content.to_owned()));
+}
+
+#[test]
+fn the_model_reads_the_beginning_of_long_changed_arguments() {
+    let mut talk = with(Vec::new());
+    talk.reply("", &[ACT]);
+    let changed = Json::parse(&format!(r#"{{"act":"{}"}}"#, "x".repeat(100_000))).unwrap();
+    talk.answer_with(AnswerDecision::Approve, |answer| answer.arguments = Some(changed));
+    talk.results("done");
+    let (_, content) = talk.result();
+    assert!(content.len() < 2 * contract::limits::GATE_SHOWN_BYTES && content.ends_with("done"), "{content}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use contract::ids::CallAttempt;
 use contract::model::{
     Content, FailureKind, FinishReason, ModelFailed, ModelFinished, ModelItem, ResultMeta, ToolCall, Usage,
 };
-use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, ModelSettings, ToolFilter};
+use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, ModelSettings, OnExpiry, ToolFilter};
 use contract::subject::SessionKey;
 use contract::tool::{ASK_USER, Approval, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
@@ -82,6 +82,17 @@ impl Cast {
             model: self.model,
             fallbacks: self.fallbacks,
         }
+    }
+}
+
+/// A rule on all calls of a tool.
+pub(crate) fn rule(tool: &str, ask: Approval) -> ApprovalRule {
+    ApprovalRule {
+        tool: tool.to_owned(),
+        when: std::collections::BTreeMap::new(),
+        ask,
+        expires: None,
+        on_expiry: OnExpiry::Deny,
     }
 }
 

@@ -68,6 +68,10 @@ fn error_of(reply: &Message) -> Option<&str> {
     reply.headers.as_ref()?.get(header::ERROR).map(async_nats::HeaderValue::as_str)
 }
 
+fn outcome_of(reply: &Message) -> Option<&str> {
+    reply.headers.as_ref()?.get(header::OUTCOME).map(async_nats::HeaderValue::as_str)
+}
+
 #[tokio::test]
 async fn a_call_is_answered_and_an_error_is_marked() {
     let tool = Tool::new("double").handler(|call: Call| async move {
@@ -75,8 +79,9 @@ async fn a_call_is_answered_and_an_error_is_marked() {
         Ok(json!({"n": number * 2, "call": call.id()}))
     });
     let panics = Tool::new("panics").handler(|_| async { panic!("oh") as Result<Reply, ToolError> });
+    let looks = Tool::new("looks").effect(Effect::Pure).handler(|_| async { panic!("oh") as Result<Reply, ToolError> });
     let lost = Tool::new("lost").handler(|_| async { Err::<Reply, _>(ToolError::unknown("gone in the middle")) });
-    let world = world([tool, panics, lost]).await;
+    let world = world([tool, panics, looks, lost]).await;
     let reply = world.ask("double", call_headers("s1-c1"), r#"{"n": 21}"#).await;
     assert_eq!(serde_json::from_slice::<Value>(&reply.payload).unwrap(), json!({"n": 42, "call": "s1-c1"}));
     assert_eq!(error_of(&reply), None);
@@ -86,12 +91,14 @@ async fn a_call_is_answered_and_an_error_is_marked() {
     assert!(error_of(&reply).unwrap().starts_with("the arguments do not fit"));
     let reply = world.ask("double", HeaderMap::new(), "[21]").await;
     assert!(error_of(&reply).unwrap().contains("not a JSON object"));
-    let reply = world.ask("panics", HeaderMap::new(), "").await;
-    assert!(error_of(&reply).unwrap().contains("panicked"));
-    let outcome = |reply: &Message| Some(reply.headers.as_ref()?.get(header::OUTCOME)?.as_str().to_owned());
-    assert_eq!(outcome(&reply), None);
+    // What broke in the middle may have taken effect, unless it has none.
+    for (tool, outcome) in [("panics", Some("unknown")), ("looks", None)] {
+        let reply = world.ask(tool, HeaderMap::new(), "").await;
+        assert!(error_of(&reply).unwrap().contains("panicked"));
+        assert_eq!(outcome_of(&reply), outcome, "{tool}");
+    }
     let reply = world.ask("lost", HeaderMap::new(), "").await;
-    assert_eq!((error_of(&reply), outcome(&reply).as_deref()), (Some("gone in the middle"), Some("unknown")));
+    assert_eq!((error_of(&reply), outcome_of(&reply)), (Some("gone in the middle"), Some("unknown")));
 }
 
 #[tokio::test]
@@ -188,8 +195,67 @@ async fn a_cancel_drops_the_call() {
     replies.next().await.unwrap();
     let cancel = "ai_tool_cancel.default.hangs";
     world.client.publish_with_headers(cancel, call_headers("c1"), "".into()).await.unwrap();
-    assert_eq!(error_of(&replies.next().await.unwrap()), Some("cancelled"));
+    let told = replies.next().await.unwrap();
+    assert_eq!((error_of(&told), outcome_of(&told)), (Some("cancelled"), Some("unknown")));
     assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_its_turn_is_cancelled_or_too_late_and_never_begun() {
+    let (begun, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let (counter, opened) = (begun.clone(), gate.clone());
+    let tool = Tool::new("busy").handler(move |call: Call| {
+        let gate = gate.clone();
+        counter.fetch_add(1, Ordering::SeqCst);
+        async move {
+            call.progress("began").await;
+            gate.notified().await;
+            Ok("done")
+        }
+    });
+    let server = Server::start();
+    let tools = Tools::connect(&server.url).await.unwrap().tool(tool).concurrency(1);
+    let world = World {
+        serving: tools.serve().await.unwrap(),
+        client: async_nats::connect(&server.url).await.unwrap(),
+        _server: server,
+    };
+    opened.notify_one();
+    world.ask("busy", HeaderMap::new(), "").await;
+    let send = async |headers: HeaderMap| {
+        let inbox = world.client.new_inbox();
+        let replies = world.client.subscribe(inbox.clone()).await.unwrap();
+        world.client.publish_with_reply_and_headers("ai_tool.default.busy", inbox, headers, "".into()).await.unwrap();
+        replies
+    };
+    let mut runs = send(call_headers("c1")).await;
+    assert_eq!(&*runs.next().await.unwrap().payload, b"began");
+
+    let mut waits = send(call_headers("c2")).await;
+    // It says who will work on it, as one that is worked on does.
+    assert!(waits.next().await.unwrap().headers.unwrap().get(header::INSTANCE).is_some());
+    world.client.publish_with_headers("ai_tool_cancel.default.busy", call_headers("c2"), "".into()).await.unwrap();
+    let told = waits.next().await.unwrap();
+    assert_eq!((error_of(&told), outcome_of(&told)), (Some("cancelled"), None));
+
+    let mut late = send(deadline_in(0)).await;
+    let told = loop {
+        let told = late.next().await.unwrap();
+        if error_of(&told).is_some() {
+            break told;
+        }
+    };
+    assert!(error_of(&told).unwrap().contains("deadline"), "{told:?}");
+    assert_eq!(outcome_of(&told), None);
+    opened.notify_one();
+    loop {
+        let told = runs.next().await.unwrap();
+        if told.headers.is_none() {
+            assert_eq!(&*told.payload, b"done");
+            break;
+        }
+    }
+    assert_eq!(begun.load(Ordering::SeqCst), 2, "those that waited were not begun");
 }
 
 #[tokio::test]
@@ -268,8 +334,14 @@ async fn stopping_finishes_what_runs_and_is_announced() {
     let inbox = world.client.new_inbox();
     let mut replies = world.client.subscribe(inbox.clone()).await.unwrap();
     world.client.publish_with_reply("ai_tool.default.slow", inbox, "".into()).await.unwrap();
-    replies.next().await.unwrap();
+    let instance = replies.next().await.unwrap().headers.unwrap().get(header::INSTANCE).unwrap().to_string();
     let ((), ()) = tokio::join!(world.serving.stop(SOON), async {
+        // No call gets here any more; but this one is worked on, and who asks is told.
+        let nobody = |error: async_nats::RequestError| error.kind() == async_nats::RequestErrorKind::NoResponders;
+        // One that is on its way when the tool stops is not answered.
+        let ask = || Request::new().timeout(Some(Duration::from_millis(100)));
+        while !world.client.send_request("$SRV.PING.slow", ask()).await.is_err_and(nobody) {}
+        world.client.request(format!("$SRV.PING.{instance}"), "".into()).await.unwrap();
         opened.notify_one();
     });
     assert_eq!(&*replies.next().await.unwrap().payload, b"finished");

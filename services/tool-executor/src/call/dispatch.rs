@@ -84,7 +84,9 @@ impl Dispatch<'_> {
                 // The server says so: nobody has got the call, of whatever class it is.
                 Waited::NoTool if self.may_come_back(&mut missed, life.deadline()) => self.rest().await,
                 // An earlier one may have taken effect.
-                Waited::NoTool if resends > 0 && self.item.effect != EffectClass::Pure => return Some(self.gone(resends)),
+                Waited::NoTool if resends > 0 && self.item.effect != EffectClass::Pure => {
+                    return Some(self.gone(resends));
+                }
                 Waited::NoTool => return Some(no_tool(self.item.tool.as_str(), resends > 0)),
                 Waited::Lost if self.repeatable() && resends < RESENDS_MAX => {
                     resends += 1;

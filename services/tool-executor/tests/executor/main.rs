@@ -85,10 +85,10 @@ async fn without_a_tool_the_answer_comes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_tool_is_a_timeout_and_is_told() {
+async fn what_a_silent_tool_did_is_unknown_unless_it_does_nothing() {
     for (effect, outcome, part) in [
         (EffectClass::Pure, Outcome::Timeout, "no answer within 60 seconds"),
-        (EffectClass::Idempotent, Outcome::Timeout, "may still take effect"),
+        (EffectClass::Idempotent, Outcome::Unknown, "nobody knows whether it took effect"),
         (EffectClass::AtMostOnce, Outcome::Unknown, "nobody knows whether it took effect"),
     ] {
         let world = World::new().await;

@@ -116,17 +116,35 @@ async fn a_replica_that_is_gone_is_noticed_long_before_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_kills_every_replica_ends() {
-    let world = World::new().await;
-    let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
-    world.publish(&world.item(EffectClass::Pure)).await;
-    for _ in 0..4 {
+    for (effect, outcome) in [(EffectClass::Pure, Outcome::Error), (EffectClass::Idempotent, Outcome::Unknown)] {
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let _executor = world.executor("a").await;
+        world.publish(&world.item(effect)).await;
+        for _ in 0..4 {
+            let request = tool.asked().await;
+            tool.answer(&request, &[PROGRESS, INSTANCE], b"begun").await;
+        }
+        let result = world.result().await;
+        assert_eq!(result.outcome, outcome);
+        assert!(result.content.contains("ended while it worked on the call (4 times)"), "{}", result.content);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_last_replica_died_does_not_claim_that_nothing_was_called() {
+    for (effect, outcome) in [(EffectClass::Pure, Outcome::Error), (EffectClass::Idempotent, Outcome::Unknown)] {
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let _executor = world.executor("a").await;
+        world.publish(&world.item(effect)).await;
         let request = tool.asked().await;
         tool.answer(&request, &[PROGRESS, INSTANCE], b"begun").await;
+        drop(tool);
+        let result = world.result().await;
+        assert_eq!(result.outcome, outcome, "{}", result.content);
+        assert!(!result.content.contains("was not called"), "{}", result.content);
     }
-    let result = world.result().await;
-    assert_eq!(result.outcome, Outcome::Error);
-    assert!(result.content.contains("ended 4 times"), "{}", result.content);
 }
 
 #[tokio::test(start_paused = true)]

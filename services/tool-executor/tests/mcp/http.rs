@@ -82,7 +82,7 @@ async fn over_http_it_is_all_the_same() {
         let mut call = world.begin("mcp__toy__work", json!({})).await;
         assert_eq!(call.progress().await, "half of it");
         call.cancel().await;
-        assert_eq!(call.answer().await.bad(), "cancelled");
+        assert_eq!(call.answer().await.doubtful(), "cancelled");
         world.noted("cancelled", 1).await;
         world.call_when_up("mcp__toy__change", &json!({})).await.good();
         until(async || world.spec("mcp__toy__echo").await.filter(|spec| spec.description == toy::AFTER)).await;

@@ -63,7 +63,7 @@ async fn no_more_calls_run_at_the_same_time_than_the_server_wants() {
     let mut second = world.begin("mcp__toy__echo", json!({"text": "at last"})).await;
     assert_eq!(first.progress().await, "half of it");
     first.cancel().await;
-    assert_eq!(first.answer().await.bad(), "cancelled");
+    assert_eq!(first.answer().await.doubtful(), "cancelled");
     // Both have the same id, so that the cancel names both; what was not begun is not begun.
     let answer = second.answer().await;
     assert!(answer.text == "at last" || answer.text == "cancelled", "{answer:?}");

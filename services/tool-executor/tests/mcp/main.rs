@@ -17,6 +17,8 @@ mod stdio;
 mod toy;
 mod world;
 
+use std::time::{Duration, Instant};
+
 use contract::tool::{Approval, EffectClass};
 use serde_json::{Value, json};
 
@@ -82,12 +84,28 @@ async fn a_call_tells_of_its_progress_and_is_cancelled_at_the_server() {
         let mut call = world.begin("mcp__toy__work", json!({})).await;
         assert_eq!(call.progress().await, "half of it");
         call.cancel().await;
-        assert_eq!(call.answer().await.bad(), "cancelled");
+        assert_eq!(call.answer().await.doubtful(), "cancelled");
         world.noted("cancelled", 1).await;
         // Nothing but that call was cancelled.
         assert_eq!(world.call("mcp__toy__echo", json!({"text": "hello"})).await.good(), "hello");
         executor.drain(world::LONG).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_shows_progress_outlives_its_time() {
+    let world = World::new().await;
+    let executor = world.serve(json!({"toy": world.toy(MODERN, &json!({"timeout": 1}))})).await;
+    let mut call = world.begin("mcp__toy__work", json!({})).await;
+    let began = Instant::now();
+    // The server is given up two seconds after the time of its call.
+    while began.elapsed() < Duration::from_millis(3_500) {
+        // Half a second after its beginning the tool says who works on it.
+        assert!(["half of it", ""].contains(&call.progress().await.as_str()));
+    }
+    call.cancel().await;
+    assert_eq!(call.answer().await.doubtful(), "cancelled");
+    executor.drain(world::LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +154,7 @@ async fn a_change_of_its_tools_is_followed() {
         until(async || world.spec("mcp__toy__old").await.is_none().then_some(())).await;
         call.progress().await;
         call.cancel().await;
-        assert_eq!(call.answer().await.bad(), "cancelled");
+        assert_eq!(call.answer().await.doubtful(), "cancelled");
         executor.drain(world::LONG).await;
     }
 }

@@ -67,7 +67,7 @@ async fn lives_through_everything(world: &World, mut server: Value, sample: &Sam
     let process = marked(&mark).unwrap();
     signal(&process, "-STOP");
     let mut call = world.begin(sample.tool, sample.arguments.clone()).await;
-    assert_eq!(call.cancel_until_answered().await.bad(), "cancelled");
+    assert_eq!(call.cancel_until_answered().await.text, "cancelled");
     signal(&process, "-CONT");
     sample.check(world.call(sample.tool, sample.arguments.clone()).await);
 
@@ -144,7 +144,7 @@ async fn real_everything_over_http() {
     let mut call = world.begin(slow, long.clone()).await;
     println!("{slow}: {}", call.progress().await);
     call.cancel().await;
-    assert_eq!(call.answer().await.bad(), "cancelled");
+    assert_eq!(call.answer().await.doubtful(), "cancelled");
     assert_eq!(world.call(tool, json!({"message": "still here"})).await.good(), "Echo: still here");
 
     let mut call = world.begin(slow, long).await;

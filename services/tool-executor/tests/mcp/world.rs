@@ -61,6 +61,13 @@ impl Answer {
         assert!(self.error && !self.unknown, "{self:?}");
         self.text
     }
+
+    /// The text of an error that leaves open what was done.
+    #[track_caller]
+    pub(crate) fn doubtful(self) -> String {
+        assert!(self.error && self.unknown, "{self:?}");
+        self.text
+    }
 }
 
 impl World {

@@ -136,22 +136,22 @@ async fn the_endpoint_gets_the_call_and_its_answer_is_the_result() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_an_error_and_a_proxy_knows_nothing() {
+async fn a_refusal_is_an_error_and_a_failure_or_a_proxy_tells_nothing() {
     let (at, _tasks) = serve(answers()).await;
     let url = |path: &str| format!("http://{at}{path}");
     let asked = async |path: &str, more: Value| endpoint(&url(path), &more).ask(request()).await.unwrap_err();
-    for code in [400, 401, 404, 409, 422, 429, 500, 501] {
+    for code in [400, 401, 404, 409, 422, 429] {
         let refused = ToolError::new(format!("the endpoint refused the call with HTTP {code}: because"));
         assert_eq!(asked(&format!("/status/{code}"), json!({})).await, refused);
     }
-    for code in [502, 503, 504] {
+    for code in [408, 499, 500, 502, 503, 504] {
         let path = format!("/status/{code}");
-        let text = format!("a proxy before the endpoint answered HTTP {code}: because");
-        assert_eq!(asked(&path, json!({})).await, unknown(&text));
-        for effect in ["pure", "idempotent"] {
-            let again = ToolError::new(format!("{text}; the call may be made again"));
-            assert_eq!(asked(&path, json!({"effect": effect})).await, again);
+        let text = format!("the endpoint, or a proxy before it, answered HTTP {code}: because");
+        for effect in ["idempotent", "at_most_once"] {
+            assert_eq!(asked(&path, json!({"effect": effect})).await, unknown(&text));
         }
+        let again = ToolError::new(format!("{text}; the call may be made again"));
+        assert_eq!(asked(&path, json!({"effect": "pure"})).await, again);
     }
     let away = asked("/away", json!({})).await;
     assert!(away.message().contains("redirects to \"/echo\", which is not followed"), "{away}");
@@ -178,8 +178,7 @@ async fn what_was_sent_and_not_answered_is_unknown_and_what_was_not_sent_is_not(
         let lost = endpoint(&format!("http://{at}/"), &json!({})).ask(request()).await.unwrap_err();
         assert_eq!(lost, ToolError::unknown(lost.message()));
         assert!(lost.message().starts_with(said) && lost.message().contains("nobody knows"), "{lost}");
-        let lost =
-            endpoint(&format!("http://{at}/"), &json!({"effect": "idempotent"})).ask(request()).await.unwrap_err();
+        let lost = endpoint(&format!("http://{at}/"), &json!({"effect": "pure"})).ask(request()).await.unwrap_err();
         assert_eq!(lost, ToolError::new(lost.message()));
         assert!(lost.message().ends_with("the call may be made again"), "{lost}");
     }

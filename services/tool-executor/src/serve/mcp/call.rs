@@ -1,5 +1,6 @@
 //! One call of a tool, from NATS to an MCP server and back.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,23 +138,30 @@ impl Ask {
             self.refuse(&server, "it went down");
             return Told::Nothing;
         };
-        let _place = progress.enter(handle.progress_token.clone(), self.progress.clone());
-        let answered = tokio::select! {
-            answered = &mut handle.rx => answered.unwrap_or(Err(ServiceError::TransportClosed)),
-            () = self.answer.closed() => {
-                let _server_gone = handle.cancel(Some("nobody waits for it any more".to_owned())).await.is_err();
-                return Told::Nothing;
-            }
-            () = sleep(rules.patience() + OVERDUE) => {
-                let _server_gone = handle.cancel(Some("it takes too long".to_owned())).await.is_err();
-                let effect = self.effect;
-                self.answer(Err(silent(&server, effect, rules.patience())));
-                return Told::Nothing;
+        let place = progress.enter(handle.progress_token.clone(), self.progress.clone());
+        let patience = rules.patience() + OVERDUE;
+        let mut late = pin!(sleep(patience));
+        let answered = loop {
+            tokio::select! {
+                answered = &mut handle.rx => break answered.unwrap_or(Err(ServiceError::TransportClosed)),
+                // As everywhere: a call that shows progress has its time anew.
+                () = place.heard.notified() => late.as_mut().reset(Instant::now() + patience),
+                () = self.answer.closed() => {
+                    let _server_gone = handle.cancel(Some("nobody waits for it any more".to_owned())).await.is_err();
+                    return Told::Nothing;
+                }
+                () = &mut late => {
+                    let _server_gone = handle.cancel(Some("it takes too long".to_owned())).await.is_err();
+                    let effect = self.effect;
+                    self.answer(Err(silent(&server, effect, rules.patience())));
+                    return Told::Nothing;
+                }
             }
         };
         match answered {
             Ok(result) => {
-                self.answer(result::read(result, rules.output_bytes_max()));
+                let effect = self.effect;
+                self.answer(result::read(result, effect, rules.output_bytes_max()));
                 Told::Heard
             }
             Err(error) => {

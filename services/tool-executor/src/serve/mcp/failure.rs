@@ -54,7 +54,7 @@ impl Failure {
         }
     }
 
-    /// What the model reads. A call that must not run twice, and may have run, is not said to have failed.
+    /// What the model reads. A call that may have taken effect is not said to have failed.
     pub(super) fn told(self, server: &ServerName, effect: Effect) -> ToolError {
         match self {
             Self::Refused(text) => ToolError::new(text),
@@ -73,9 +73,15 @@ pub(super) fn down(server: &ServerName, why: &str) -> ToolError {
 /// The server went away, or fell silent, while the call ran.
 pub(super) fn lost(server: &ServerName, effect: Effect, why: &str) -> ToolError {
     let what = format!("the MCP server {server} was lost while the call ran ({why})");
+    doubt(effect, &what)
+}
+
+/// Whether it took effect is not known, and a model that calls again makes another call. Only of what changes nothing it can
+/// be said that it may.
+pub(super) fn doubt(effect: Effect, what: &str) -> ToolError {
     match effect {
-        Effect::Pure | Effect::Idempotent => ToolError::new(format!("{what}; it may be called again")),
-        Effect::AtMostOnce => {
+        Effect::Pure => ToolError::new(format!("{what}; it may be called again")),
+        Effect::Idempotent | Effect::AtMostOnce => {
             let unknown = "nobody knows whether it took effect. Find out before calling again.";
             ToolError::unknown(format!("{what}; {unknown}"))
         }
@@ -98,10 +104,11 @@ pub(super) fn of_start(error: &ClientInitializeError) -> String {
     }
 }
 
-/// A connection was never made, or the answer was one of HTTP's refusals.
+/// A connection was never made, or the answer was one of HTTP's refusals. With 408 and 499 a proxy says that it gave up.
 fn never_arrived(error: &(dyn Error + 'static)) -> bool {
+    let refusal = |status: u16| (400..500).contains(&status) && ![408, 499].contains(&status);
     chain(error).any(|error| {
-        let refused = error.downcast_ref::<HttpStatusError>().is_some_and(|error| (400..500).contains(&error.status));
+        let refused = error.downcast_ref::<HttpStatusError>().is_some_and(|error| refusal(error.status));
         refused
             || error.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect)
             || error.is::<AuthRequiredError>()

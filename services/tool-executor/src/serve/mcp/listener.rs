@@ -21,12 +21,22 @@ pub(super) struct Listener {
 
 /// The calls whose progress is wanted, by the token that they were sent with.
 #[derive(Clone, Default)]
-pub(super) struct Progress(Arc<Mutex<HashMap<ProgressToken, mpsc::Sender<String>>>>);
+pub(super) struct Progress(Arc<Mutex<HashMap<ProgressToken, Hearer>>>);
+
+/// Who wants to hear of one call.
+struct Hearer {
+    /// What it says.
+    tell: mpsc::Sender<String>,
+    /// That it said something.
+    heard: Arc<Notify>,
+}
 
 /// A call's place among them, given up when dropped.
 pub(super) struct Place {
     progress: Progress,
     token: ProgressToken,
+    /// Told of each piece of progress, also of one that is not passed on.
+    pub(super) heard: Arc<Notify>,
 }
 
 impl ClientHandler for Listener {
@@ -49,20 +59,22 @@ impl ClientHandler for Listener {
 
 impl Progress {
     pub(super) fn enter(&self, token: ProgressToken, tell: mpsc::Sender<String>) -> Place {
-        self.lock().insert(token.clone(), tell);
-        Place { progress: self.clone(), token }
+        let heard = Arc::new(Notify::new());
+        self.lock().insert(token.clone(), Hearer { tell, heard: heard.clone() });
+        Place { progress: self.clone(), token, heard }
     }
 
     /// Best effort: what a call cannot take in is forgotten.
     fn tell(&self, token: &ProgressToken, text: &str) {
-        if let Some(call) = self.lock().get(token) {
+        if let Some(hearer) = self.lock().get(token) {
             let text = &text[..text.floor_char_boundary(PROGRESS_BYTES_MAX)];
-            let _full_or_gone = call.try_send(text.to_owned()).is_err();
+            let _full_or_gone = hearer.tell.try_send(text.to_owned()).is_err();
+            hearer.heard.notify_one();
         }
     }
 
     // A lock and not a task: the library calls from tasks of its own, and it is held for one access to the map only.
-    fn lock(&self) -> MutexGuard<'_, HashMap<ProgressToken, mpsc::Sender<String>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ProgressToken, Hearer>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

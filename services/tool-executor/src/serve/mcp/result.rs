@@ -1,8 +1,10 @@
 //! What a tool of an MCP server answers, as a text that a model reads.
 
-use ailoop_tool::{Reply, ToolError};
+use ailoop_tool::{Effect, Reply, ToolError};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents, ServerResult};
 use serde_json::Value;
+
+use super::failure::doubt;
 
 /// A text in parts. It is cut as it is put together: what is left out is never copied.
 #[derive(Default)]
@@ -12,22 +14,22 @@ struct Text {
 
 /// The answer to a call; at most `max` bytes of it. An error of the tool is one here.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
-pub(super) fn read(result: ServerResult, max: usize) -> Result<Reply, ToolError> {
+pub(super) fn read(result: ServerResult, effect: Effect, max: usize) -> Result<Reply, ToolError> {
+    // The call was taken, and what became of it is not told.
+    let unread = |what: &str| Err(doubt(effect, &format!("the MCP server {what}")));
     match result {
         ServerResult::CallToolResult(result) => told(result, max),
         // A kind of content that the library does not know makes all of it unknown to it.
         ServerResult::CustomResult(result) => match lenient(result.0) {
             Some(result) => told(result, max),
-            None => Err(ToolError::new("the MCP server answered with something that is no result of a tool")),
+            None => unread("answered with something that is no result of a tool"),
         },
-        ServerResult::InputRequiredResult(_) => Err(ToolError::new(
-            "the MCP server wants to ask something in the middle of the call, which is not possible",
-        )),
-        ServerResult::CreateTaskResult(_) => {
-            Err(ToolError::new("the MCP server made a task of the call, whose end is not waited for"))
+        ServerResult::InputRequiredResult(_) => {
+            unread("wants to ask something in the middle of the call, which is not possible")
         }
+        ServerResult::CreateTaskResult(_) => unread("made a task of the call, whose end is not waited for"),
         ServerResult::EmptyResult(_) => Ok(Reply::from("")),
-        _ => Err(ToolError::new("the MCP server answered with something that is no result of a tool")),
+        _ => unread("answered with something that is no result of a tool"),
     }
 }
 
@@ -135,7 +137,7 @@ mod tests {
     fn check(result: Value, expected: Result<&str, &str>) {
         let result: ServerResult = serde_json::from_value(result).unwrap();
         let expected = expected.map(Reply::from).map_err(ToolError::new);
-        assert_eq!(read(result, 200), expected);
+        assert_eq!(read(result, Effect::AtMostOnce, 200), expected);
     }
 
     #[test]
@@ -160,7 +162,21 @@ mod tests {
         check(json!({"content": [link]}), Ok("[resource file:///c: c]"));
         let hologram = json!({"type": "hologram", "light": 1});
         check(json!({"content": [text("a"), hologram]}), Ok("a\n[content of an unknown kind]"));
-        check(json!({"tools": []}), Err("the MCP server answered with something that is no result of a tool"));
+    }
+
+    #[test]
+    fn what_is_no_result_says_nothing_of_what_was_done() {
+        for result in [json!({"tools": []}), json!({"something": "else"})] {
+            let result: ServerResult = serde_json::from_value(result).unwrap();
+            let why = "the MCP server answered with something that is no result of a tool";
+            for effect in [Effect::Idempotent, Effect::AtMostOnce] {
+                let unknown = "nobody knows whether it took effect. Find out before calling again.";
+                let expected = ToolError::unknown(format!("{why}; {unknown}"));
+                assert_eq!(read(result.clone(), effect, 200), Err(expected));
+            }
+            let again = ToolError::new(format!("{why}; it may be called again"));
+            assert_eq!(read(result, Effect::Pure, 200), Err(again));
+        }
     }
 
     #[test]

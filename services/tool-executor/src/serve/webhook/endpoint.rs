@@ -64,7 +64,8 @@ pub struct Endpoint {
     headers: HeaderMap,
     secrets: Vec<String>,
     timeout: Duration,
-    once: bool,
+    /// A call that ends in the middle may have changed something.
+    takes_effect: bool,
 }
 
 impl Endpoint {
@@ -102,11 +103,11 @@ impl Endpoint {
         secrets.retain(|secret| secret.len() >= SECRET_MIN);
         let client =
             http::builder().user_agent(http::USER_AGENT).build().map_err(|error| bad("url", http::root(&error)))?;
-        let once = match config.effect {
-            EffectClass::Pure | EffectClass::Idempotent => false,
-            EffectClass::AtMostOnce => true,
+        let takes_effect = match config.effect {
+            EffectClass::Pure => false,
+            EffectClass::Idempotent | EffectClass::AtMostOnce => true,
         };
-        Ok(Self { client, url, headers, secrets, timeout: Duration::from_secs(config.timeout), once })
+        Ok(Self { client, url, headers, secrets, timeout: Duration::from_secs(config.timeout), takes_effect })
     }
 
     /// Posts a call; errors are for the model. Dropping the future closes the connection.
@@ -169,8 +170,9 @@ impl Endpoint {
                 Err(self
                     .doubt(&format!("the endpoint said HTTP {}, and its answer broke off ({cause})", status.as_u16())))
             }
-            (StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT, _) => {
-                Err(self.doubt(&format!("a proxy before the endpoint answered HTTP {}: {text}", status.as_u16())))
+            (status, _) if is_doubtful(status) => {
+                Err(self
+                    .doubt(&format!("the endpoint, or a proxy before it, answered HTTP {}: {text}", status.as_u16())))
             }
             (status, _) if status.is_redirection() => {
                 let to = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
@@ -185,9 +187,10 @@ impl Endpoint {
         }
     }
 
-    /// Nobody knows whether it took effect. Where it may be asked again, that is said instead.
+    /// Nobody knows whether it took effect, and a model that calls again makes another call, with another key. Only of what
+    /// changes nothing that can be said.
     fn doubt(&self, why: &str) -> ToolError {
-        if self.once {
+        if self.takes_effect {
             ToolError::unknown(format!("{why}; nobody knows whether it took effect. Find out before calling again."))
         } else {
             ToolError::new(format!("{why}; the call may be made again"))
@@ -197,4 +200,12 @@ impl Endpoint {
     fn without_secrets(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "[secret]"))
     }
+}
+
+/// Whether an error of HTTP leaves open what was done: a server fails at any point of its work, and a proxy gives up on one
+/// that goes on. The others of 400 and more refuse.
+fn is_doubtful(status: StatusCode) -> bool {
+    /// What some proxies log, and some send, for a client that is gone.
+    const CLIENT_CLOSED: u16 = 499;
+    status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT || status.as_u16() == CLIENT_CLOSED
 }
