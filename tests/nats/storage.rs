@@ -10,6 +10,7 @@ use bus::transport::Appended;
 use bus::work::Publication;
 use bus::{Bus, BusError, Claim, Committed, Inbox, Read};
 use bytes::Bytes;
+use contract::command::Verb;
 use contract::ids::{CallAttempt, CallId, ToolName};
 use contract::limits::INLINE_BYTES_MAX;
 use contract::model::ItemMeta;
@@ -75,11 +76,11 @@ impl Write {
             ),
             Command => {
                 let id = id("small").map_err(malformed)?;
-                bus.send_control(session, contract::command::Verb::Pause, &id, "{}".into()).await.map(drop)
+                bus.send_control(session, Verb::Pause, &id, "{}".into()).await.map(drop)
             }
             LargeCommand => {
                 let id = id("large").map_err(malformed)?;
-                bus.send_control(session, contract::command::Verb::Start, &id, large(session)).await.map(drop)
+                bus.send_control(session, Verb::Start, &id, large(session)).await.map(drop)
             }
             Item => bus.publish_tool_item(session, &item().map_err(malformed)?, Publication::First).await,
             Entry => transport.kv_put(Bucket::Sessions, &name, "{}".into(), None).await,
@@ -96,15 +97,16 @@ impl Write {
     /// Whether it is there.
     async fn is_there(self, bus: &Bus, session: &SessionKey) -> anyhow::Result<bool> {
         let (transport, name) = (bus.transport(), format!("t.{}", session.session));
-        let waits = async |wanted: &str| -> anyhow::Result<bool> {
-            let Inbox::Messages(found) = bus.inbox(session).await? else { bail!("too many") };
-            Ok(found.iter().any(|stored| stored.subject.ends_with(wanted)))
+        // Of the leader: an inbox is read from any copy, and one may be behind.
+        let waits = async |verb: Verb, name: &str| -> anyhow::Result<bool> {
+            let at = subject::control(session, verb, &id(name)?);
+            Ok(transport.last(Stream::Control, &at, Read::Leader).await?.is_some())
         };
         Ok(match self {
             Commit => bus.commit_at(session, 0).await?.is_some(),
             LargeCommit => bus.commit_at(&beside(session)?, 0).await?.is_some(),
-            Command => waits(".small").await?,
-            LargeCommand => waits(".large").await?,
+            Command => waits(Verb::Pause, "small").await?,
+            LargeCommand => waits(Verb::Start, "large").await?,
             Item => {
                 let at = subject::tool_item(session, &ToolName::new("t")?, &call());
                 transport.last(Stream::Tool, &at, Read::Leader).await?.is_some()

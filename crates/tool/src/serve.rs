@@ -290,7 +290,9 @@ async fn perform(
         // Never closed; were it, the call would just run.
         let _place = places.acquire().await.ok();
         if call.time_left().is_some_and(|left| left.is_zero()) {
-            return Err(ToolError::new("the deadline passed while the call waited for its turn; it was not begun"));
+            return Err(ToolError::new(
+                "the deadline has passed: nobody waits for this call any more, so it was not begun",
+            ));
         }
         begun.store(true, Ordering::Relaxed);
         let handled = AssertUnwindSafe(async { tool.call(call).await }).catch_unwind().await;
