@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bus::{BusError, Heard};
 use bytes::Bytes;
 use contract::ids::{CallAttempt, CallId, ToolName};
@@ -71,4 +71,37 @@ pub(crate) async fn a_reconnect_is_a_gap(world: &mut World) -> anyhow::Result<()
     world.bus.transport().publish(&subject, Vec::new(), Bytes::from_static(b"x")).await?;
     let came = async { while !matches!(heard.next().await, Some(Heard::Message(_))) {} };
     tokio::time::timeout(Duration::from_secs(10), came).await.context("the subscription came back")
+}
+
+pub(crate) async fn a_flood_of_answers_is_a_gap_for_nobody_else(world: &mut World) -> anyhow::Result<()> {
+    /// More than wait to be read.
+    const FLOOD: usize = 3_000;
+    let (bus, other) = (world.bus.clone(), world.connect(1).await?);
+    let tool = subject::tool(&key("flood")?.tenant, &ToolName::new("floods")?);
+    let mut asked = other.listen(&tool, None).await?;
+    let mut reply = Vec::new();
+    let ask = || bus.transport().request_many(&tool, Vec::new(), Bytes::new());
+    let (mut flooded, mut quiet) = (ask().await?, ask().await?);
+    for _ in 0..2 {
+        let Some(Heard::Message(request)) = asked.next().await else { bail!("not asked") };
+        reply.push(request.reply.context("an address")?);
+    }
+    let mut broken = bus.listen(&subject::services_info(), None).await?;
+    for _ in 0..FLOOD {
+        other.transport().reply(&reply[0], Vec::new(), Bytes::from_static(b"again")).await?;
+    }
+    other.transport().reply(&reply[1], Vec::new(), Bytes::from_static(b"once")).await?;
+    // Answers of all questions come on one subscription: when this one is here, those before it were.
+    let heard = tokio::time::timeout(Duration::from_secs(10), quiet.next()).await?.context("ended")?;
+    assert!(matches!(&heard, Heard::Message(once) if &*once.payload == b"once"), "{heard:?}");
+    let mut before = 0;
+    while let Some(Heard::Message(_)) = flooded.next().await {
+        before += 1;
+    }
+    assert!((1..FLOOD).contains(&before), "{before} and then a gap");
+    // It hears on, and nobody else has heard of a gap.
+    other.transport().reply(&reply[0], Vec::new(), Bytes::from_static(b"at last")).await?;
+    assert!(matches!(flooded.next().await, Some(Heard::Message(_))));
+    assert!(quiet.next().now_or_never().is_none() && broken.next().now_or_never().is_none());
+    Ok(())
 }

@@ -53,6 +53,7 @@ on_one_node! {
     mail::a_closed_mail_is_forgotten_before_an_open_one,
     core::requests_find_their_answers,
     core::a_reconnect_is_a_gap,
+    core::a_flood_of_answers_is_a_gap_for_nobody_else,
 }
 
 /// A cluster takes seconds to begin, so that the scenarios share one, one after the other.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use async_nats::{PublishErrorKind, StatusCode, Subscriber};
+use async_nats::{PublishErrorKind, Subscriber};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tokio::sync::broadcast;
@@ -62,9 +62,8 @@ impl Nats {
     ) -> Result<Subscription, BusError> {
         // Before the question, so that no gap between it and its answers goes unheard.
         let gaps = self.gaps.subscribe();
-        let (address, answers) = self.many.open(&self.client, &self.gaps).await?;
+        let (address, answers) = self.many.open(&self.client).await?;
         self.ask(subject, address, headers, payload).await?;
-        let answers = answers.take_while(|answer| std::future::ready(answer.status != Some(StatusCode::NO_RESPONDERS)));
         Ok(futures::stream::unfold((answers, gaps), next).boxed())
     }
 
@@ -97,7 +96,7 @@ impl Nats {
             Some(queue) => self.client.queue_subscribe(subject.to_owned(), queue.to_owned()).await,
             None => self.client.subscribe(subject.to_owned()).await,
         };
-        let heard = subscribed.map_err(|e| closed(&e))?;
+        let heard = subscribed.map_err(|e| closed(&e))?.map(Heard::from);
         Ok(futures::stream::unfold((heard, gaps), next).boxed())
     }
 
@@ -120,17 +119,23 @@ impl Nats {
     }
 }
 
-async fn next<S: Stream<Item = async_nats::Message> + Unpin>(
+async fn next<S: Stream<Item = Heard> + Unpin>(
     (mut heard, mut gaps): (S, broadcast::Receiver<()>),
 ) -> Option<(Heard, (S, broadcast::Receiver<()>))> {
     let next = tokio::select! {
         // What came before the gap is heard before it.
         biased;
-        came = heard.next() => Heard::Message(message(came?)),
+        came = heard.next() => came?,
         // Too late for one gap, or told of one: it is a gap.
         _ = gaps.recv() => Heard::Gap,
     };
     Some((next, (heard, gaps)))
+}
+
+impl From<async_nats::Message> for Heard {
+    fn from(came: async_nats::Message) -> Self {
+        Self::Message(message(came))
+    }
 }
 
 /// A message as services see it.

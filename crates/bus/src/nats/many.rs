@@ -3,21 +3,29 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use async_nats::{Client, Message, Subscriber};
+use async_nats::{Client, Message, StatusCode, Subscriber};
 use futures::{Stream, StreamExt};
-use tokio::sync::{OnceCell, broadcast, mpsc};
+use tokio::sync::{OnceCell, mpsc};
 use tokio::task::JoinSet;
 
-use crate::BusError;
+use crate::{BusError, Heard};
 
 /// Answers to one question that wait to be read; when there are more, what follows is lost, and a gap says so.
 const ANSWERS_MAX: usize = 1_024;
 
-type Routes = Arc<Mutex<HashMap<String, mpsc::Sender<Message>>>>;
+type Routes = Arc<Mutex<HashMap<String, Route>>>;
+
+/// Where the answers to one question go.
+#[derive(Debug)]
+struct Route {
+    heard: mpsc::Sender<Message>,
+    /// Whether one of them was lost, since there were more than are read.
+    missed: Arc<AtomicBool>,
+}
 
 /// The questions that are open.
 #[derive(Debug, Default)]
@@ -27,63 +35,66 @@ pub(super) struct Many {
     inbox: OnceCell<(String, JoinSet<()>)>,
 }
 
-/// The answers to one question, until it is dropped.
+/// The answers to one question, until it is dropped or the server says that there is nobody to answer.
 #[derive(Debug)]
 pub(super) struct Answers {
     heard: mpsc::Receiver<Message>,
+    missed: Arc<AtomicBool>,
     name: String,
     routes: Routes,
 }
 
 impl Many {
     /// An address for the answers to one question.
-    pub(super) async fn open(
-        &self,
-        client: &Client,
-        gaps: &broadcast::Sender<()>,
-    ) -> Result<(String, Answers), BusError> {
+    pub(super) async fn open(&self, client: &Client) -> Result<(String, Answers), BusError> {
         let listen = async || {
             let inbox = client.new_inbox();
             let heard = client.subscribe(format!("{inbox}.*")).await;
             let heard = heard.map_err(|error| BusError::Unavailable(format!("the connection is closed: {error}")))?;
             let mut task = JoinSet::new();
-            task.spawn(route(heard, self.routes.clone(), gaps.clone()));
+            task.spawn(route(heard, self.routes.clone()));
             Ok((inbox, task))
         };
         let (inbox, _) = self.inbox.get_or_try_init(listen).await?;
         let name = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
         let address = format!("{inbox}.{name}");
         let (send, heard) = mpsc::channel(ANSWERS_MAX);
-        lock(&self.routes).insert(name.clone(), send);
-        Ok((address, Answers { heard, name, routes: self.routes.clone() }))
+        let missed = Arc::new(AtomicBool::new(false));
+        lock(&self.routes).insert(name.clone(), Route { heard: send, missed: missed.clone() });
+        Ok((address, Answers { heard, missed, name, routes: self.routes.clone() }))
     }
 }
 
-async fn route(mut heard: Subscriber, routes: Routes, gaps: broadcast::Sender<()>) {
+async fn route(mut heard: Subscriber, routes: Routes) {
     while let Some(message) = heard.next().await {
-        let name = message.subject.rsplit('.').next().unwrap_or_default();
-        let full = lock(&routes)
-            .get(name)
-            .is_some_and(|route| matches!(route.try_send(message.clone()), Err(mpsc::error::TrySendError::Full(_))));
-        if full {
-            tracing::warn!("more answers to a question than are read");
-            // Nobody listens: fine.
-            drop(gaps.send(()));
+        let name = message.subject.rsplit('.').next().unwrap_or_default().to_owned();
+        if let Some(route) = lock(&routes).get(&name) {
+            // Who answers so much is heard by nobody but those who asked: no other question has a gap.
+            let full = matches!(route.heard.try_send(message), Err(mpsc::error::TrySendError::Full(_)));
+            if full && !route.missed.swap(true, Ordering::Relaxed) {
+                tracing::warn!("more answers to a question than are read");
+            }
         }
     }
     // The connection is closed: whoever waits waits no more.
     lock(&routes).clear();
 }
 
-fn lock(routes: &Routes) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::Sender<Message>>> {
+fn lock(routes: &Routes) -> std::sync::MutexGuard<'_, HashMap<String, Route>> {
     routes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Stream for Answers {
-    type Item = Message;
+    type Item = Heard;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message>> {
-        self.heard.poll_recv(context)
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Heard>> {
+        match self.heard.poll_recv(context) {
+            Poll::Ready(Some(answer)) if answer.status == Some(StatusCode::NO_RESPONDERS) => Poll::Ready(None),
+            Poll::Ready(answer) => Poll::Ready(answer.map(Heard::from)),
+            // What came before the gap is heard before it. It was full then, so that this is asked once more after it.
+            Poll::Pending if self.missed.swap(false, Ordering::Relaxed) => Poll::Ready(Some(Heard::Gap)),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 
