@@ -259,7 +259,9 @@ impl Planted {
             Some(group) => client.queue_subscribe(subject.clone(), group.to_owned()).await?,
             None => client.subscribe(subject.clone()).await?,
         };
-        let (mut infos, mut pings) = (client.subscribe("$SRV.INFO").await?, client.subscribe("$SRV.PING").await?);
+        let everybody = client.subscribe("$SRV.INFO").await?;
+        let mut infos = futures::stream::select(everybody, client.subscribe(format!("$SRV.INFO.{}", self.name)).await?);
+        let mut pings = client.subscribe("$SRV.PING").await?;
         let identity = json!({"name": self.name, "id": client.new_inbox().replace('.', "-"), "version": "1.0.0"});
         let mut info = identity.clone();
         info["endpoints"] = json!([{"subject": subject, "queue_group": self.group.0, "metadata": {

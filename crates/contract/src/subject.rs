@@ -223,6 +223,11 @@ pub fn services_info() -> Subject {
     Subject("$SRV.INFO".to_owned())
 }
 
+/// `$SRV.INFO.<tool>`: what a tool says of itself, asked where, by permissions, only those hear it who may serve it.
+pub fn service_info(tool: &ToolName) -> Subject {
+    Subject(format!("$SRV.INFO.{tool}"))
+}
+
 /// `$SRV.PING.<name>.<id>`: whether one replica of a service is there. `instance` is `<name>.<id>`, as a tool says it;
 /// none where that is not two tokens.
 pub fn service_ping(instance: &str) -> Option<Subject> {

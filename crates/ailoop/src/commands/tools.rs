@@ -24,7 +24,7 @@ use crate::terminal::{Style, Terminal};
 use crate::tools::ask::{Asker, Exchange};
 use crate::tools::call::{Call, Caller};
 use crate::tools::describe;
-use crate::tools::reply::Reply;
+use crate::tools::reply::{Reply, Wrong};
 use crate::tools::verify::{examine, holds, show};
 use crate::tools::watch::{Board, Line};
 
@@ -98,7 +98,11 @@ async fn tried(bus: &Bus, args: &ToolsTryArgs, terminal: &Terminal) -> Result<Ex
             let line = if result.ends_with('\n') { result } else { format!("{result}\n") };
             Ok(super::finish(terminal.data(&line)))
         }
-        Some(Some(Err(error))) => Err(Failure::new(ErrorCode::ToolError, error).at(asker.subject())),
+        Some(Some(Err(wrong))) if wrong.unknown => {
+            let told = format!("nobody knows whether it took effect: {}", wrong.text);
+            Err(Failure::new(ErrorCode::ToolError, told).at(asker.subject()).help("find out before calling again"))
+        }
+        Some(Some(Err(wrong))) => Err(Failure::new(ErrorCode::ToolError, wrong.text).at(asker.subject())),
         Some(None) if exchange.seen.nobody => {
             let failure = Failure::new(ErrorCode::NoToolAvailable, format!("nobody serves {}", args.tool));
             Err(failure
@@ -120,7 +124,7 @@ async fn tried(bus: &Bus, args: &ToolsTryArgs, terminal: &Terminal) -> Result<Ex
 }
 
 /// The final reply; progress is shown as it comes.
-async fn answer(exchange: &mut Exchange, within: Duration, terminal: &Terminal) -> Option<Result<String, String>> {
+async fn answer(exchange: &mut Exchange, within: Duration, terminal: &Terminal) -> Option<Result<String, Wrong>> {
     let end = Instant::now() + within;
     loop {
         match exchange.next(end).await? {

@@ -42,6 +42,8 @@ pub struct Replica {
 pub struct Found {
     /// By `$SRV.INFO`.
     pub replicas: Vec<Replica>,
+    /// Those of them that answered `$SRV.INFO.<tool>` alike: no other description counts.
+    pub named: usize,
     /// Those of them that answered `$SRV.PING`.
     pub pinged: usize,
 }
@@ -88,18 +90,27 @@ impl<'a> Asker<'a> {
 
     /// Who serves it, and what each says of it.
     pub async fn find(&self) -> Result<Found, BusError> {
-        let (infos, pings) = tokio::join!(self.gather(subject::services_info()), self.gather(subject::services_ping()));
+        let (infos, named, pings) = tokio::join!(
+            self.gather(subject::services_info()),
+            self.gather(subject::service_info(&self.tool)),
+            self.gather(subject::services_ping())
+        );
         let identity = |message: &Message| serde_json::from_slice::<Identity>(&message.payload).ok();
         let pinged: BTreeSet<_> = pings?.iter().filter_map(identity).map(|it| (it.name, it.id)).collect();
-        let mut replicas = Vec::new();
-        for message in infos? {
-            let instance = identity(&message).map(|it| (it.name, it.id)).unwrap_or_default();
-            let said = read(&message.payload).into_iter().find_map(|described| self.meant(described));
-            replicas.extend(said.map(|said| Replica { instance: instance.clone(), said }));
-        }
-        replicas.sort_by(|one, other| one.instance.cmp(&other.instance));
+        let replicas = |infos: Vec<Message>| {
+            let mut replicas = Vec::new();
+            for message in infos {
+                let instance = identity(&message).map(|it| (it.name, it.id)).unwrap_or_default();
+                let said = read(&message.payload).into_iter().find_map(|described| self.meant(described));
+                replicas.extend(said.map(|said| Replica { instance: instance.clone(), said }));
+            }
+            replicas.sort_by(|one, other| one.instance.cmp(&other.instance));
+            replicas
+        };
+        let (replicas, named) = (replicas(infos?), replicas(named?));
         let pinged = replicas.iter().filter(|replica| pinged.contains(&replica.instance)).count();
-        Ok(Found { replicas, pinged })
+        let named = replicas.iter().filter(|replica| named.contains(replica)).count();
+        Ok(Found { replicas, named, pinged })
     }
 
     fn meant(&self, described: Described) -> Option<Result<ToolSpec, String>> {

@@ -1,7 +1,7 @@
 //! What a tool sends back: progress, a result, or an error.
 
 use bus::Message;
-use contract::tool::header;
+use contract::tool::{OUTCOME_UNKNOWN, header};
 
 /// One message from a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,13 +25,29 @@ pub struct Progress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The result, or what is wrong; what is no text is shown as well as it goes.
-    pub outcome: Result<String, String>,
+    pub outcome: Result<String, Wrong>,
     /// Bytes of the body.
     pub bytes: usize,
     /// Whether the body is text.
     pub is_text: bool,
     /// The trace that it says it belongs to.
     pub trace: Option<String>,
+}
+
+/// An answer that is no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrong {
+    /// What the tool says of it.
+    pub text: String,
+    /// Whether it says that nobody knows whether the call took effect.
+    pub unknown: bool,
+}
+
+impl Wrong {
+    /// The outcome in a word.
+    pub fn word(&self) -> &'static str {
+        if self.unknown { "unknown" } else { "error" }
+    }
 }
 
 /// Reads a message as an executor does.
@@ -41,10 +57,14 @@ pub fn read(message: &Message) -> Reply {
         return Reply::Progress(Progress { text: body, instance: message.header(header::INSTANCE).map(str::to_owned) });
     }
     let error = message.header(header::ERROR).or_else(|| message.header(header::SERVICE_ERROR));
+    let unknown = message.header(header::OUTCOME) == Some(OUTCOME_UNKNOWN);
     let outcome = match error {
-        None => Ok(body),
-        Some(line) if body.contains(line.trim()) && !body.trim().is_empty() => Err(body),
-        Some(line) => Err([line.trim(), body.trim()].join("\n").trim().to_owned()),
+        None if !unknown => Ok(body),
+        Some(line) if body.contains(line.trim()) && !body.trim().is_empty() => Err(Wrong { text: body, unknown }),
+        line => {
+            let text = [line.unwrap_or_default().trim(), body.trim()].join("\n").trim().to_owned();
+            Err(Wrong { text, unknown })
+        }
     };
     Reply::Final(Answer {
         outcome,
@@ -67,21 +87,23 @@ mod tests {
 
     use super::*;
 
-    fn check(headers: &[(&str, &str)], body: &[u8], expect: Result<&str, &str>) {
+    fn check(headers: &[(&str, &str)], body: &[u8], expect: Result<&str, (&str, &str)>) {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let message = Message { subject: String::new(), reply: None, headers, payload: Bytes::copy_from_slice(body) };
         let Reply::Final(answer) = read(&message) else { panic!("progress") };
-        assert_eq!(answer.outcome.as_deref().map_err(String::as_str), expect);
+        assert_eq!(answer.outcome.as_deref().map_err(|wrong| (wrong.word(), wrong.text.as_str())), expect);
     }
 
     #[test]
     fn replies_are_read() {
         check(&[], b"{}", Ok("{}"));
         check(&[], b"", Ok(""));
-        check(&[("Ailoop-Error", "bad")], b"", Err("bad"));
-        check(&[("ailoop-error", "bad")], b"bad: line 3", Err("bad: line 3"));
-        check(&[("Nats-Service-Error", "bad"), ("Nats-Service-Error-Code", "500")], b"why", Err("bad\nwhy"));
-        check(&[("Ailoop-Error", "")], b"why", Err("why"));
+        check(&[("Ailoop-Error", "bad")], b"", Err(("error", "bad")));
+        check(&[("ailoop-error", "bad")], b"bad: line 3", Err(("error", "bad: line 3")));
+        check(&[("Nats-Service-Error", "bad"), ("Nats-Service-Error-Code", "500")], b"why", Err(("error", "bad\nwhy")));
+        check(&[("Ailoop-Error", "")], b"why", Err(("error", "why")));
+        check(&[("Ailoop-Error", "half done"), ("Ailoop-Outcome", "unknown")], b"", Err(("unknown", "half done")));
+        check(&[("Ailoop-Outcome", "unknown")], b"half done", Err(("unknown", "half done")));
         let progress = Message {
             subject: String::new(),
             reply: None,

@@ -103,7 +103,7 @@ pub(super) fn viewer() -> User {
 pub(super) fn toolsmith() -> User {
     let calls = [every::tool(), every::tool_cancel()];
     let questions = [subject::services_info(), subject::services_ping(), subject::services_stats()];
-    let asked = calls.into_iter().chain(questions).map(|subject| subject.to_string());
+    let asked = calls.into_iter().chain(questions).chain([every::service_info()]).map(|subject| subject.to_string());
     User {
         name: "toolsmith",
         about: "Tries and verifies tools: `ailoop tools try`, `verify`, `watch`.",

@@ -109,8 +109,8 @@ fn executor() -> User {
         .publish(objects_put(Objects::Results))
         .publish([text(&every::event(PROGRESS))])
         .publish([every::tool(), every::tool_cancel(), subject::services_info()].map(|subject| text(&subject)))
-        // Whether a replica that works on a call still lives.
-        .publish([text(&every::service_ping())])
+        // What a tool says where nobody else hears the question, and whether a replica that works on a call still lives.
+        .publish([every::service_info(), every::service_ping()].map(|subject| text(&subject)))
         .publish([keys_list(Bucket::Tools), keys_put(Bucket::Tools)])
         .publish([keys_get(Bucket::Claims), keys_put(Bucket::Claims)])
         // Mailboxes: only this user writes and reads them. Nothing is purged: marks take the place of mails.

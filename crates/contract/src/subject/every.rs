@@ -69,6 +69,11 @@ pub fn tool() -> Subject {
     Subject("ai_tool.*.*".to_owned())
 }
 
+/// The question to each tool what it is.
+pub fn service_info() -> Subject {
+    Subject("$SRV.INFO.*".to_owned())
+}
+
 /// The question to every replica of a service whether it is there.
 pub fn service_ping() -> Subject {
     Subject("$SRV.PING.*.*".to_owned())

@@ -32,6 +32,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) item: &'a ToolItem,
     /// Which delivery of the item this is, from 1.
     pub(crate) delivered: u64,
+    /// Whether an executor that was lost may have sent it, and it may have taken effect.
+    pub(crate) sent_before: bool,
     /// How long the tool has, from the dispatch.
     pub(crate) timeout: Duration,
     /// What tells how long a tool of the catalogue that nobody serves just now is worth waiting for.
@@ -86,6 +88,12 @@ impl Dispatch<'_> {
                 // An earlier one may have taken effect.
                 Waited::NoTool if resends > 0 && self.item.effect != EffectClass::Pure => {
                     return Some(self.gone(resends));
+                }
+                Waited::NoTool if self.sent_before => {
+                    let tool = self.item.tool.as_str();
+                    return Some(unknown(&format!(
+                        "the executor of this call was lost, and nobody serves the tool {tool} now"
+                    )));
                 }
                 Waited::NoTool => return Some(no_tool(self.item.tool.as_str(), resends > 0)),
                 Waited::Lost if self.repeatable() && resends < RESENDS_MAX => {
@@ -270,7 +278,7 @@ impl Replies {
     }
 }
 
-/// A call that must not run twice and of which nobody knows whether it ran.
+/// A call of which nobody knows whether it took effect.
 pub(crate) fn unknown(why: &str) -> Answer {
     let text = format!("{why}; nobody knows whether it took effect. Find out before calling again.");
     Answer::new(Outcome::Unknown, text)

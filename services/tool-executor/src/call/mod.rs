@@ -60,6 +60,8 @@ struct Work<'a> {
     delivered: u64,
     /// Whether somebody else may have begun with it.
     again: bool,
+    /// Whether somebody else surely got it.
+    repeated: bool,
 }
 
 impl Calls {
@@ -83,7 +85,8 @@ impl Calls {
         {
             return Ok(bad("subject and body name different calls"));
         }
-        let work = Work { key, call, item: &item, delivered: delivery.delivered, again: delivery.may_have_been_held() };
+        let (delivered, again) = (delivery.delivered, delivery.may_have_been_held());
+        let work = Work { key, call, item: &item, delivered, again, repeated: delivery.is_repeated() };
         let place = self.cancels.enter(key, call);
         if let Some(settle) = self.not_now(&work).await? {
             return Ok(settle);
@@ -172,34 +175,45 @@ impl Calls {
     ) -> Result<Option<Answer>, BusError> {
         let item = work.item;
         let tool = (work.key.tenant.clone(), item.tool.clone());
+        // First of all, so that nothing is said of a call that somebody else may have made.
+        let claimed = match item.effect {
+            EffectClass::Pure | EffectClass::Idempotent => false,
+            EffectClass::AtMostOnce => {
+                // An owner of its own for each delivery: what an earlier one did is unknown, also to the same process. Its
+                // number would not do, since an item that is published again counts from 1 again.
+                let owner = uuid::Uuid::now_v7().simple().to_string();
+                match self.bus.claim(work.key, &work.call.call, &owner).await? {
+                    Claim::Mine => true,
+                    Claim::Theirs => return Ok(Some(unknown("the executor of this call was lost"))),
+                }
+            }
+        };
+        let made_before = |perhaps: bool| perhaps && !claimed && item.effect != EffectClass::Pure;
         if let Err(text) = self.schemas.check(&tool, &item.arguments) {
-            return Ok(Some(Answer::error(ErrorCode::InvalidArguments, text)));
+            // The tool may have had another schema then.
+            return Ok(Some(if made_before(work.repeated) {
+                unknown(&format!("the executor of this call was lost, and the call cannot be made again: {text}"))
+            } else {
+                Answer::error(ErrorCode::InvalidArguments, text)
+            }));
         }
         let left = item.meta.deadline.since(self.clock.now());
         // Who began with it may have been given more time since, and another try needs its own: the loop has the last word.
         let timeout = if work.again { left.max(Duration::from_millis(item.timeout_ms)) } else { left };
         if timeout.is_zero() {
-            let text = "the deadline had passed before the tool could be called; it was not called";
-            return Ok(Some(Answer::new(Outcome::Timeout, text)));
-        }
-        let once = match item.effect {
-            EffectClass::Pure | EffectClass::Idempotent => false,
-            EffectClass::AtMostOnce => true,
-        };
-        if once {
-            // An owner of its own for each delivery: what an earlier one did is unknown, also to the same process. Its
-            // number would not do, since an item that is published again counts from 1 again.
-            let owner = uuid::Uuid::now_v7().simple().to_string();
-            match self.bus.claim(work.key, &work.call.call, &owner).await? {
-                Claim::Mine => {}
-                Claim::Theirs => return Ok(Some(unknown("the executor of this call was lost"))),
-            }
+            return Ok(Some(if made_before(work.again) {
+                unknown("the executor of this call was lost, and its deadline has passed")
+            } else {
+                let text = "the deadline had passed before the tool could be called; it was not called";
+                Answer::new(Outcome::Timeout, text)
+            }));
         }
         let Work { key, call, delivered, .. } = *work;
         // A tool that was never there will not come back.
         let trouble = self.schemas.knows(&tool).then_some(&self.trouble);
         let (bus, clock) = (&self.bus, &*self.clock);
-        let dispatch = Dispatch { bus, clock, key, call, item, delivered, timeout, trouble, cancelled };
+        let sent_before = made_before(work.again);
+        let dispatch = Dispatch { bus, clock, key, call, item, delivered, sent_before, timeout, trouble, cancelled };
         Ok(dispatch.run().await)
     }
 

@@ -60,7 +60,7 @@ impl Endpoint {
     }
 }
 
-/// Whose tool it is and what it is called: from the subject, which the server's permissions protect.
+/// Whose tool it is and what it is called, by the subject of its calls.
 fn identity(subject: &str, said: &str, queue: &str) -> Result<(TenantId, ToolName), String> {
     let shape = "the subject must be ai_tool.<tenant>.<tool>";
     let (tenant, tool) = subject.strip_prefix("ai_tool.").and_then(|rest| rest.split_once('.')).ok_or(shape)?;

@@ -1,6 +1,7 @@
 //! The tool catalogue: asks every NATS service what it is, and keeps KV `ai_loop_tools` as they answer.
 
 pub(crate) mod describe;
+mod heard;
 mod known;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,9 +9,10 @@ use std::time::Duration;
 
 use bus::{Bus, BusError, Heard, Subscription};
 use bytes::Bytes;
+use contract::TenantId;
 use contract::streams::Bucket;
+use contract::subject::{self, Subject};
 use contract::tool::ToolSpec;
-use contract::{TenantId, subject};
 use futures::StreamExt;
 use service::health::Readiness;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -18,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use describe::Described;
 pub(crate) use describe::TEXT_BYTES_MAX;
+use heard::{Confirmed, Poll, SAID_MAX};
 use known::{Change, Key, Known};
 
 use crate::schema::Schemas;
@@ -31,6 +34,8 @@ const GATHER: Duration = Duration::from_millis(400);
 const SETTLE: Duration = Duration::from_millis(30);
 /// Answers of one poll that are read; the fleet's tools are far fewer.
 const ANSWERS_MAX: usize = 10_000;
+/// Tools that are asked at the same time whether they said what was heard of them.
+const ASKED_AT_ONCE: usize = 64;
 /// Complaints that are remembered, so that each is logged once.
 const COMPLAINTS_MAX: usize = 1_000;
 
@@ -44,8 +49,9 @@ pub(crate) async fn run(
     ending: CancellationToken,
     ready: Readiness,
 ) {
-    let (known, complaints, began) = (Known::default(), BTreeSet::new(), Instant::now());
-    let mut catalogue = Catalogue { bus, schemas, known, own, complaints, trouble, began };
+    let (known, confirmed) = (Known::default(), Confirmed::default());
+    let (complaints, began) = (BTreeSet::new(), Instant::now());
+    let mut catalogue = Catalogue { bus, schemas, known, confirmed, own, complaints, trouble, began };
     ending.run_until_cancelled(catalogue.keep(ready)).await;
 }
 
@@ -53,6 +59,7 @@ struct Catalogue {
     bus: Bus,
     schemas: Schemas,
     known: Known,
+    confirmed: Confirmed,
     /// Tools of this process that were not found yet.
     own: BTreeSet<Key>,
     complaints: BTreeSet<(String, String)>,
@@ -150,50 +157,65 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Asks everybody, and reads what comes in time. Of replicas that differ the greatest version counts, so that two
-    /// executors and two polls agree.
+    /// Asks everybody, and whoever says something new once more where he alone can hear it.
     async fn gather(&mut self) -> Result<BTreeMap<Key, ToolSpec>, BusError> {
-        let mut found: BTreeMap<Key, ToolSpec> = BTreeMap::new();
-        let asked = self.bus.transport().request_many(&subject::services_info(), Vec::new(), Bytes::new()).await;
-        let answers = match asked {
-            Ok(answers) => answers,
-            Err(BusError::NoResponders { .. }) => return Ok(found),
-            Err(error) => return Err(error),
-        };
-        let mut answers = answers.take(ANSWERS_MAX);
-        let end = Instant::now() + GATHER;
-        let mut heard_any = false;
-        loop {
-            let message = match timeout_at(end, answers.next()).await {
-                Ok(Some(Heard::Message(message))) => message,
-                Ok(Some(Heard::Gap)) => {
-                    return Err(BusError::Unavailable("the connection was lost during a poll".to_owned()));
-                }
-                // The server said that there is nobody, or nobody else.
-                Ok(None) => break,
-                Err(_) if heard_any => break,
-                // Neither an answer nor that there is none: perhaps this connection carries nothing any more.
-                Err(_) => return Err(BusError::Timeout { what: "poll of the tools".to_owned() }),
-            };
-            heard_any = true;
-            for described in describe::read(&message.payload) {
-                match described {
-                    Described::Tool(tenant, spec) => {
-                        let key = (tenant, spec.name.clone());
-                        let better = found.get(&key).is_none_or(|other| rank(other) < rank(&spec));
-                        if better {
-                            found.insert(key, spec);
-                        }
-                    }
-                    Described::Bad { subject, reason } => self.complain(subject, reason),
-                }
+        let mut poll = Poll::default();
+        let mut bad = Vec::new();
+        answers(&self.bus, &subject::services_info(), |described| {
+            match described {
+                Described::Tool(tenant, spec) => poll.hear(&self.confirmed, (tenant, spec.name.clone()), spec),
+                Described::Bad { subject, reason } => bad.push((subject, reason)),
             }
+            false
+        })
+        .await?;
+        self.confirm(&mut poll).await?;
+        let (mut found, unsure) = poll.end(&mut self.confirmed);
+        for (subject, reason) in bad {
+            self.complain(subject, reason);
+        }
+        for (tenant, tool) in unsure {
+            let address = subject::service_info(&tool);
+            let reason = format!("what is said of it is not said at {address}: name its service {tool}, as the tool");
+            self.complain(subject::tool(&tenant, &tool).to_string(), reason);
         }
         for (key, reason) in self.learn(&found) {
             found.remove(&key);
             self.complain(subject::tool(&key.0, &key.1).to_string(), reason);
         }
         Ok(found)
+    }
+
+    /// Asks each tool of which something new was heard; what does not answer in time is asked by the next poll again.
+    async fn confirm(&self, poll: &mut Poll) -> Result<(), BusError> {
+        let mut asks = Vec::new();
+        for (tool, mut open) in poll.unsure() {
+            asks.push(async move {
+                let (address, mut said) = (subject::service_info(&tool), Vec::new());
+                let asked = answers(&self.bus, &address, |described| {
+                    if let Described::Tool(tenant, spec) = described
+                        && spec.name == tool
+                    {
+                        open.retain(|(of, other)| *of != tenant || *other != spec);
+                        said.push((tenant, spec));
+                    }
+                    open.is_empty() || said.len() == SAID_MAX
+                });
+                match asked.await {
+                    // Nobody hears it who was heard: he is named otherwise, or is gone.
+                    Ok(()) | Err(BusError::Timeout { .. }) => Ok(said),
+                    Err(error) => Err(error),
+                }
+            });
+        }
+        let mut asked = futures::stream::iter(asks).buffer_unordered(ASKED_AT_ONCE);
+        let end = Instant::now() + GATHER * 2;
+        while let Ok(Some(said)) = timeout_at(end, asked.next()).await {
+            for (tenant, spec) in said? {
+                poll.confirm((tenant, spec.name.clone()), spec);
+            }
+        }
+        Ok(())
     }
 
     /// Compiles the schemas that are new; returns the tools whose schema cannot be used.
@@ -214,9 +236,41 @@ impl Catalogue {
     }
 }
 
-fn rank(spec: &ToolSpec) -> (Vec<u64>, &str, &str) {
-    let numbers = spec.version.split(['.', '-', '+']).map_while(|part| part.parse().ok()).collect();
-    (numbers, spec.description.as_str(), spec.parameters.get())
+/// Puts a question of the services protocol, and reads what comes in time, or until `heard` says that it is enough.
+async fn answers(
+    bus: &Bus,
+    question: &Subject,
+    mut heard: impl FnMut(Described) -> bool + Send,
+) -> Result<(), BusError> {
+    let asked = bus.transport().request_many(question, Vec::new(), Bytes::new()).await;
+    let mut answers = match asked {
+        Ok(answers) => answers.take(ANSWERS_MAX),
+        Err(BusError::NoResponders { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let end = Instant::now() + GATHER;
+    let mut heard_any = false;
+    loop {
+        let message = match timeout_at(end, answers.next()).await {
+            Ok(Some(Heard::Message(message))) => message,
+            Ok(Some(Heard::Gap)) => {
+                return Err(BusError::Unavailable("the connection was lost during a poll".to_owned()));
+            }
+            // The server said that there is nobody, or nobody else.
+            Ok(None) => return Ok(()),
+            Err(_) if heard_any => return Ok(()),
+            // Neither an answer nor that there is none: perhaps this connection carries nothing any more.
+            Err(_) => return Err(BusError::Timeout { what: "poll of the tools".to_owned() }),
+        };
+        heard_any = true;
+        let mut enough = false;
+        for described in describe::read(&message.payload) {
+            enough |= heard(described);
+        }
+        if enough {
+            return Ok(());
+        }
+    }
 }
 
 async fn next(announced: &mut Option<Subscription>) -> Option<Heard> {

@@ -14,6 +14,7 @@ pub(super) struct Kept {
     tail: VecDeque<u8>,
     head_max: usize,
     tail_max: usize,
+    /// Bytes that came, kept or not.
     total: u64,
 }
 
@@ -32,11 +33,6 @@ impl Kept {
         let over = (self.tail.len() + rest.len()).saturating_sub(self.tail_max);
         self.tail.drain(..over);
         self.tail.extend(rest);
-    }
-
-    /// Bytes that came, kept or not.
-    pub(super) fn total(&self) -> u64 {
-        self.total
     }
 
     /// What was kept as text, within `room` bytes of JSON; the second value says whether something is missing.
@@ -141,7 +137,7 @@ mod tests {
         for _ in 0..10_000 {
             kept.add(&piece);
         }
-        assert_eq!(kept.total(), 10_000 * (64 << 10));
+        assert_eq!(kept.total, 10_000 * (64 << 10));
         assert!(kept.head.capacity() + kept.tail.capacity() < 100_000);
     }
 }

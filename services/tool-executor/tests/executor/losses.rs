@@ -2,6 +2,7 @@
 
 use contract::tool::{EffectClass, Outcome, header};
 
+use crate::catalogue::{play, until};
 use crate::what;
 use crate::world::World;
 
@@ -53,6 +54,45 @@ async fn a_lost_repeatable_call_is_made_again_under_the_same_id() {
         assert_eq!(again.header(header::ATTEMPT), Some("1.2"));
         tool.answer(&again, &[], b"done").await;
         assert_eq!(what(&world.result().await), (Outcome::Ok, None, "done"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_lost_executor_sent_is_unknown_where_the_call_cannot_be_made_again() {
+    for (effect, outcome) in [
+        (EffectClass::Pure, Outcome::Error),
+        (EffectClass::Idempotent, Outcome::Unknown),
+        (EffectClass::AtMostOnce, Outcome::Unknown),
+    ] {
+        // The tool is gone, too.
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let (_first, life) = world.executor("a").await;
+        world.publish(&world.item(effect)).await;
+        tool.asked().await;
+        life.kill();
+        drop(tool);
+        let _second = world.executor("b").await;
+        let result = world.result().await;
+        assert_eq!(result.outcome, outcome, "{}", result.content);
+        assert!(!result.content.contains("not called"), "{}", result.content);
+
+        // Or it was replaced by one that wants other arguments.
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let (_first, life) = world.executor("a").await;
+        world.publish(&world.item(effect)).await;
+        tool.asked().await;
+        let (_second, _life) = world.executor("b").await;
+        let (playing, described) = play(&world.server, r#"{"properties":{"n":{"type":"string"}}}"#).await;
+        futures::join!(described, async {
+            until(&world, &["act"]).await;
+            life.kill();
+            let result = world.result().await;
+            assert_eq!(result.outcome, outcome, "{}", result.content);
+            playing.abort();
+        });
+        assert!(tool.is_left_alone().await);
     }
 }
 

@@ -75,7 +75,12 @@ impl Witness {
 pub(super) async fn serve(server: &MemoryServer, seed: u64) -> Result<Witness, BusError> {
     let (bus, tasks) = (server.client("tools").0, Tasks::new());
     let witnessed: Arc<Mutex<Seen>> = Arc::default();
-    let mut info = bus.listen(&subject::services_info(), None).await?;
+    let mut asked = vec![bus.listen(&subject::services_info(), None).await?];
+    for (tool, _) in TOOLS {
+        let name = ToolName::new(tool).map_err(|error| BusError::Malformed(error.to_string()))?;
+        asked.push(bus.listen(&subject::service_info(&name), None).await?);
+    }
+    let mut info = futures::stream::select_all(asked);
     let replier = bus.clone();
     tasks.spawn("discovery", async move {
         while let Some(Heard::Message(message)) = info.next().await {

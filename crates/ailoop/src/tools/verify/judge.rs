@@ -11,7 +11,7 @@ use super::Check;
 use crate::figures::{count, duration, plural};
 use crate::tools::ask::{Found, Seen};
 use crate::tools::describe::word;
-use crate::tools::reply::Answer;
+use crate::tools::reply::{Answer, Wrong};
 
 /// Bytes of a reply that are shown.
 const SHOWN_MAX: usize = 120;
@@ -63,6 +63,11 @@ pub fn replicas(found: &Found) -> Check {
         let hint = "give each process an id of its own: by $SRV.PING.<name>.<id> it is asked whether it lives";
         return Check::fail(name, format!("{all} answers by {}", plural(ids.len() as u64, "service id")), hint);
     }
+    if found.named < all {
+        let told = format!("{} of {all} say the same at $SRV.INFO.<tool>", found.named);
+        let hint = "give the service the tool's name: nobody else can answer there, so no other description counts";
+        return Check::fail(name, told, hint);
+    }
     if found.pinged < all {
         let told = format!("{} of {all} answer $SRV.PING", found.pinged);
         return Check::fail(name, told, "answer $SRV.PING with the name and id of $SRV.INFO");
@@ -100,15 +105,15 @@ pub fn fitting(seen: &Seen, arguments: &str, given: bool, last_error: Option<&st
                 Check::fail(name, format!("{} that are no text: {}", bytes(answer.bytes), short(result)), hint)
             }
             Ok(result) => Check::pass(name, format!("{} → {} ({})", short(arguments), short(result), time(seen))),
-            Err(error) if too_large(error) => {
-                Check::fail(name, short(error), "answer with less: a message holds what nats-server's max_payload says")
-            }
-            Err(error) if given => {
-                Check::fail(name, format!("{} → error: {}", short(arguments), short(error)), "see why")
-            }
-            Err(error) => {
+            Err(wrong) if too_large(&wrong.text) => Check::fail(
+                name,
+                short(&wrong.text),
+                "answer with less: a message holds what nats-server's max_payload says",
+            ),
+            Err(wrong) if given => Check::fail(name, format!("{} → {}", short(arguments), told(wrong)), "see why"),
+            Err(wrong) => {
                 let hint = "these arguments were made from the schema; pass some that ought to work with --args";
-                Check::note(name, format!("{} → error: {}", short(arguments), short(error)), hint)
+                Check::note(name, format!("{} → {}", short(arguments), told(wrong)), hint)
             }
         },
         Err(silence) => {
@@ -126,7 +131,11 @@ pub fn fitting(seen: &Seen, arguments: &str, given: bool, last_error: Option<&st
 /// Whether what cannot be used is answered with an error.
 pub fn refused(name: &'static str, what: &str, seen: &Seen) -> Check {
     match outcome(seen) {
-        Ok(Answer { outcome: Err(error), .. }) => Check::pass(name, format!("{what} → error: {}", short(error))),
+        Ok(Answer { outcome: Err(wrong), .. }) if wrong.unknown => {
+            let hint = "refuse it before anything is done, with Ailoop-Error alone: the model is told to find out what happened";
+            Check::note(name, format!("{what} → {}", told(wrong)), hint)
+        }
+        Ok(Answer { outcome: Err(wrong), .. }) => Check::pass(name, format!("{what} → {}", told(wrong))),
         Ok(Answer { outcome: Ok(result), .. }) => {
             let hint = "an executor refuses what does not fit the schema, but whoever calls past it is told nothing";
             Check::note(name, format!("{what} → taken: {}", short(result)), hint)
@@ -176,8 +185,8 @@ pub fn repeated(name: &'static str, effect: EffectClass, first: &Seen, again: &S
 pub fn late(seen: &Seen) -> Check {
     let name = "deadline";
     match outcome(seen) {
-        Ok(Answer { outcome: Err(error), .. }) => {
-            Check::pass(name, format!("passed already → error: {} ({})", short(error), time(seen)))
+        Ok(Answer { outcome: Err(wrong), .. }) => {
+            Check::pass(name, format!("passed already → {} ({})", told(wrong), time(seen)))
         }
         Ok(Answer { outcome: Ok(_), .. }) => {
             Check::pass(name, format!("passed already → answered anyway ({})", time(seen)))
@@ -298,8 +307,12 @@ fn too_large(error: &str) -> bool {
 fn said(answer: &Answer) -> String {
     match &answer.outcome {
         Ok(result) => short(result),
-        Err(error) => format!("error: {}", short(error)),
+        Err(wrong) => told(wrong),
     }
+}
+
+fn told(wrong: &Wrong) -> String {
+    format!("{}: {}", wrong.word(), short(&wrong.text))
 }
 
 fn time(seen: &Seen) -> String {

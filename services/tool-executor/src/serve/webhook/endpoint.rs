@@ -10,16 +10,15 @@ use contract::tool::EffectClass;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
 
+use super::secrets::{Hiding, Secrets};
 use super::{WebhookConfig, setting};
 use crate::serve::kept::Kept;
 use crate::serve::{ServeError, http};
 
 /// Bytes of an answer that are read; of those the model reads fewer.
-const BODY_BYTES_MAX: u64 = 4 << 20;
+const BODY_BYTES_MAX: usize = 4 << 20;
 /// Bytes of an error's text that the model reads.
 const ERROR_BYTES_MAX: usize = 4 << 10;
-/// Characters from which on a header's value is kept out of what the model reads.
-const SECRET_MIN: usize = 8;
 /// The call's id, in the words of HTTP.
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 /// Headers that are not the configuration's to set.
@@ -62,7 +61,7 @@ pub struct Endpoint {
     client: Client,
     url: Url,
     headers: HeaderMap,
-    secrets: Vec<String>,
+    secrets: Secrets,
     timeout: Duration,
     /// A call that ends in the middle may have changed something.
     takes_effect: bool,
@@ -79,7 +78,7 @@ impl Endpoint {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(bad("url", "put credentials into headers".to_owned()));
         }
-        let (mut headers, mut secrets) = (HeaderMap::new(), Vec::new());
+        let (mut headers, mut values) = (HeaderMap::new(), Vec::new());
         let given = config.headers.iter().map(|(name, value)| (name, Ok(value.expose().to_owned())));
         let found = config.headers_from.iter().map(|(name, variable)| {
             let value = service::config::env(variable).filter(|value| !value.is_empty());
@@ -97,10 +96,11 @@ impl Endpoint {
                 HeaderValue::from_str(&value).map_err(|_| bad(&field, "it holds control characters".to_owned()))?;
             sent.set_sensitive(true);
             headers.insert(header, sent);
-            // `Bearer abc`: an endpoint that shows the second word alone shows the secret.
-            secrets.extend(value.split_whitespace().last().map(ToOwned::to_owned));
+            values.push(value);
         }
-        secrets.retain(|secret| secret.len() >= SECRET_MIN);
+        let secrets = Secrets::of_headers(values.iter().map(String::as_str)).map_err(|error| {
+            bad("headers", format!("their values are too long to keep them out of answers ({error})"))
+        })?;
         let client =
             http::builder().user_agent(http::USER_AGENT).build().map_err(|error| bad("url", http::root(&error)))?;
         let takes_effect = match config.effect {
@@ -149,20 +149,24 @@ impl Endpoint {
     async fn read(&self, mut response: Response) -> Result<String, ToolError> {
         let status = response.status();
         let max = if status.is_success() { TOOL_OUTPUT_BYTES_MAX } else { ERROR_BYTES_MAX };
-        let mut body = Kept::new(max);
+        let (mut body, mut read) = (Hiding::new(&self.secrets, Kept::new(max)), 0);
         let lost = loop {
             match response.chunk().await {
-                Ok(Some(piece)) => body.add(&piece),
+                Ok(Some(piece)) => {
+                    read += piece.len();
+                    body.add(&piece);
+                }
                 Ok(None) => break None,
                 Err(error) => break Some(http::root(&error)),
             }
-            if body.total() > BODY_BYTES_MAX {
+            if read > BODY_BYTES_MAX {
                 break None;
             }
         };
-        let text = self.without_secrets(&body.text(usize::MAX).0);
+        let body = body.end(lost.is_none() && read <= BODY_BYTES_MAX);
+        let text = body.text(usize::MAX).0;
         match (status, lost) {
-            (status, None) if status.is_success() && body.total() == 0 => {
+            (status, None) if status.is_success() && read == 0 => {
                 Ok(format!("done (HTTP {}, no content)", status.as_u16()))
             }
             (status, None) if status.is_success() => Ok(text),
@@ -176,7 +180,7 @@ impl Endpoint {
             }
             (status, _) if status.is_redirection() => {
                 let to = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
-                let to = to.unwrap_or_default();
+                let to = self.secrets.without(&to.unwrap_or_default());
                 Err(ToolError::new(format!(
                     "the endpoint redirects to {to:?}, which is not followed: whoever runs this executor has to correct its url"
                 )))
@@ -195,10 +199,6 @@ impl Endpoint {
         } else {
             ToolError::new(format!("{why}; the call may be made again"))
         }
-    }
-
-    fn without_secrets(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "[secret]"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! HTTP endpoints as tools: the arguments are posted, what comes back is the result.
 
 mod endpoint;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

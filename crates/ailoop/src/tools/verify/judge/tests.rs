@@ -14,7 +14,7 @@ fn ms(ms: u64) -> Duration {
 
 fn answer(outcome: Result<&str, &str>) -> Answer {
     let text = outcome.unwrap_or_else(|error| error);
-    let outcome = outcome.map(str::to_owned).map_err(str::to_owned);
+    let outcome = outcome.map(str::to_owned).map_err(|text| Wrong { text: text.to_owned(), unknown: false });
     Answer { outcome, bytes: text.len(), is_text: true, trace: None }
 }
 
@@ -53,7 +53,7 @@ fn found(replicas: &[(&str, Result<ToolSpec, &str>)]) -> Found {
         instance: ("t".to_owned(), (*id).to_owned()),
         said: said.clone().map_err(str::to_owned),
     };
-    Found { replicas: replicas.iter().map(replica).collect(), pinged: replicas.len() }
+    Found { replicas: replicas.iter().map(replica).collect(), named: replicas.len(), pinged: replicas.len() }
 }
 
 /// The mark, and a part of what is told.
@@ -92,6 +92,8 @@ fn how_many_serve_it() {
     check(&replicas(&found(&[("1", Ok(spec())), ("1", Ok(spec()))])), Mark::Fail, "2 answers by 1 service id");
     let deaf = Found { pinged: 1, ..found(&[("1", Ok(spec())), ("2", Ok(spec()))]) };
     check(&replicas(&deaf), Mark::Fail, "1 of 2 answer $SRV.PING");
+    let elsewhere = Found { named: 0, ..found(&[("1", Ok(spec()))]) };
+    check(&replicas(&elsewhere), Mark::Fail, "0 of 1 say the same at $SRV.INFO.<tool>");
 }
 
 #[test]
@@ -118,6 +120,9 @@ fn arguments_that_fit() {
 fn arguments_that_do_not() {
     let refused = |seen: &Seen| refused("garbage", "no JSON", seen);
     check(&refused(&error("what?")), Mark::Pass, "no JSON → error: what?");
+    let mut unsure = error("broke off");
+    unsure.answers[0].1.outcome = Err(Wrong { text: "broke off".to_owned(), unknown: true });
+    check(&refused(&unsure), Mark::Note, "no JSON → unknown: broke off");
     check(&refused(&ok("fine")), Mark::Note, "taken: fine");
     check(&refused(&silence()), Mark::Fail, "no answer within 2.0 s");
     check(&refused(&nobody()), Mark::Fail, "nobody is there");
