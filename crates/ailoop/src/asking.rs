@@ -77,7 +77,7 @@ impl Asking {
     }
 
     /// What a line of the person means.
-    pub fn said(&mut self, line: &Line) -> Said {
+    pub fn said(&mut self, line: &Line, now: Instant) -> Said {
         let shown = self.shown;
         let Some(asked) = self.open.front_mut() else { return Said::Nothing };
         let (text, gate) = (line.text.trim(), &asked.gate);
@@ -88,6 +88,8 @@ impl Asking {
             (GateKind::Question, _) => ("answer", Some(text.to_owned())),
             (GateKind::Approval, "s" | "show") => {
                 asked.seen = true;
+                // What was typed before all of it stood there says nothing of it.
+                self.shown = now;
                 return Said::Show(gate.arguments.as_ref().map(|all| all.get().to_owned()).unwrap_or_default());
             }
             (GateKind::Approval | GateKind::Limit(_) | GateKind::Error(_), "y" | "yes") if asked.seen => {
@@ -190,21 +192,26 @@ mod tests {
         *BEGIN + Duration::from_secs(second)
     }
 
+    /// What a line means, read a second after it was typed.
+    fn said(asking: &mut Asking, text: &str, second: u64) -> Said {
+        asking.said(&typed(text, second), at(second + 1))
+    }
+
     const YES_OR_NO: &str = "type y for yes, n for no:";
 
     #[test]
     fn one_is_asked_after_the_other_and_the_answer_is_to_the_one_that_is_asked() {
         let mut asking = Asking::default();
-        assert_eq!(asking.said(&typed("y", 1)), Said::Nothing);
+        assert_eq!(said(&mut asking, "y", 1), Said::Nothing);
         assert_eq!(asking.on(&opened("a", GateKind::Approval), at(2)), Some(YES_OR_NO));
         assert_eq!(asking.on(&opened("b", GateKind::Question), at(3)), None, "one at a time");
-        assert_eq!(asking.said(&typed("perhaps", 4)), Said::Hint(YES_OR_NO));
-        assert_eq!(decided(asking.said(&typed(" Yes ", 4))), ("a".to_owned(), "approve".to_owned(), None));
-        assert_eq!(decided(asking.said(&typed("n", 4))), ("a".to_owned(), "deny".to_owned(), None));
+        assert_eq!(said(&mut asking, "perhaps", 4), Said::Hint(YES_OR_NO));
+        assert_eq!(decided(said(&mut asking, " Yes ", 4)), ("a".to_owned(), "approve".to_owned(), None));
+        assert_eq!(decided(said(&mut asking, "n", 4)), ("a".to_owned(), "deny".to_owned(), None));
         assert_eq!(asking.on(&closed("a"), at(5)), Some("type your answer:"));
-        assert_eq!(decided(asking.said(&typed("y", 6))), ("b".to_owned(), "answer".to_owned(), Some("y".to_owned())));
+        assert_eq!(decided(said(&mut asking, "y", 6)), ("b".to_owned(), "answer".to_owned(), Some("y".to_owned())));
         assert_eq!(asking.on(&closed("b"), at(7)), None);
-        assert_eq!(asking.said(&typed("y", 8)), Said::Nothing);
+        assert_eq!(said(&mut asking, "y", 8), Said::Nothing);
     }
 
     #[test]
@@ -213,7 +220,7 @@ mod tests {
         asking.on(&opened("a", GateKind::Approval), at(1));
         asking.on(&opened("b", GateKind::Approval), at(1));
         assert_eq!(asking.on(&closed("b"), at(2)), None);
-        assert_eq!(decided(asking.said(&typed("y", 3))).0, "a");
+        assert_eq!(decided(said(&mut asking, "y", 3)).0, "a");
         assert_eq!(asking.on(&closed("a"), at(4)), None);
     }
 
@@ -222,12 +229,12 @@ mod tests {
         let mut asking = Asking::default();
         asking.on(&opened("a", GateKind::Approval), at(2));
         asking.on(&opened("b", GateKind::Approval), at(3));
-        assert_eq!(asking.said(&typed("y", 1)), Said::Hint(YES_OR_NO));
+        assert_eq!(said(&mut asking, "y", 1), Said::Hint(YES_OR_NO));
         // Twice yes to the first one is no yes to the second.
-        assert_eq!(decided(asking.said(&typed("y", 4))).0, "a");
+        assert_eq!(decided(said(&mut asking, "y", 4)).0, "a");
         asking.on(&closed("a"), at(6));
-        assert_eq!(asking.said(&typed("y", 5)), Said::Hint(YES_OR_NO));
-        assert_eq!(decided(asking.said(&typed("y", 7))).0, "b");
+        assert_eq!(said(&mut asking, "y", 5), Said::Hint(YES_OR_NO));
+        assert_eq!(decided(said(&mut asking, "y", 7)).0, "b");
     }
 
     #[test]
@@ -237,9 +244,15 @@ mod tests {
         let heard = with("a", GateKind::Approval, Some(Json::parse(&long).unwrap()));
         let hint = asking.on(&heard, at(1)).unwrap();
         assert!(hint.contains("type s to see all"), "{hint}");
-        assert_eq!(asking.said(&typed("y", 2)), Said::Hint(hint));
-        assert_eq!(asking.said(&typed("s", 3)), Said::Show(long));
-        assert_eq!(decided(asking.said(&typed("y", 4))).1, "approve");
-        assert_eq!(decided(asking.said(&typed("n", 4))).1, "deny");
+        assert_eq!(said(&mut asking, "y", 2), Said::Hint(hint));
+        assert_eq!(said(&mut asking, "s", 3), Said::Show(long));
+        // Typed with the `s`, and read after it.
+        assert_eq!(said(&mut asking, "y", 3), Said::Hint(YES_OR_NO));
+        assert_eq!(decided(said(&mut asking, "y", 5)).1, "approve");
+        assert_eq!(decided(said(&mut asking, "n", 5)).1, "deny");
+        // White space in a text is shown as less than it is.
+        let spaced = with("b", GateKind::Approval, Some(Json::parse(r#"{"text":"a  b"}"#).unwrap()));
+        asking.on(&closed("a"), at(6));
+        assert!(asking.on(&spaced, at(7)).unwrap().contains("type s to see all"));
     }
 }

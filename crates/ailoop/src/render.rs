@@ -207,12 +207,12 @@ fn tool(result: &ToolCallResult) -> Output {
     Output::Note(style, format!("  tool {}  {outcome}{code}  {time}", result.tool))
 }
 
-/// What a call is asked for, on a line.
-/// Whether a question shows all of its arguments.
+/// Whether a question shows all of its arguments, as they are.
 pub(crate) fn is_shown_whole(arguments: &str) -> bool {
-    arguments.chars().count() <= ARGUMENTS_CHARS_MAX
+    shortened(arguments) == arguments
 }
 
+/// What a call is asked for, on a line.
 fn shortened(arguments: &str) -> String {
     let line = arguments.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= ARGUMENTS_CHARS_MAX {

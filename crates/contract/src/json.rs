@@ -1,8 +1,10 @@
 //! JSON kept as the bytes that it came in: cheap to clone, never reformatted.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -22,9 +24,79 @@ impl Json {
         serde_json::value::to_raw_value(value).map_or_else(|_| Self::default(), |raw| Self(raw.into()))
     }
 
+    /// A name that stands twice in one of its objects: programs differ in which of its values counts.
+    pub fn repeated_name(&self) -> Option<String> {
+        let mut found = None;
+        let mut text = serde_json::Deserializer::from_str(self.get());
+        // It is JSON: nothing else can be wrong with it.
+        let _read = Names(&mut found).deserialize(&mut text);
+        found
+    }
+
     /// The text.
     pub fn get(&self) -> &str {
         self.0.get()
+    }
+}
+
+/// Walks through a value and takes note of the first name that stands twice in an object.
+struct Names<'a>(&'a mut Option<String>);
+
+impl<'de> DeserializeSeed<'de> for Names<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Names<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element_seed(Names(self.0))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some(name) = map.next_key::<String>()? {
+            map.next_value_seed(Names(self.0))?;
+            if self.0.is_none() && names.contains(&name) {
+                *self.0 = Some(name);
+            } else {
+                names.insert(name);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -53,5 +125,27 @@ impl Eq for Json {}
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Self(Box::<RawValue>::deserialize(deserializer)?.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_stands_twice_is_found_wherever_it_is() {
+        for (text, name) in [
+            (r#"{"a":1,"b":{"a":[null,true,-1,1.5,"x"]}}"#, None),
+            ("[1, 2, 2]", None),
+            (r#"{"a":1,"a":1}"#, Some("a")),
+            (r#"{"x":[{"b":{}},{"c":1,"d":2,"c":3}]}"#, Some("c")),
+            // The same name in other letters.
+            (r#"{"a":1,"\u0061":2}"#, Some("a")),
+            (r#"{"n":123456789012345678901234567890,"m":1e400}"#, None),
+        ] {
+            assert_eq!(Json::parse(text).unwrap().repeated_name().as_deref(), name, "{text}");
+        }
+        let deep = "[".repeat(100) + &"]".repeat(100);
+        assert_eq!(Json::parse(&deep).unwrap().repeated_name(), None);
     }
 }

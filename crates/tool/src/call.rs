@@ -1,6 +1,6 @@
 //! One call of a tool, as its handler sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_nats::{Client, HeaderMap, Message, Subject};
@@ -9,9 +9,17 @@ use serde::de::DeserializeOwned;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::ToolError;
 use crate::wire::header;
+
+/// Pieces of progress that are sent as they come.
+const TOLD_FREELY: u32 = 500;
+/// Pieces that are sent at all: NATS users of tools may answer a call a thousand times, and the result must be one of them.
+const TOLD_MAX: u32 = 990;
+/// Between, each gives the call as much of its time-out anew as passes until the next.
+const TOLD_SELDOM: u32 = 4;
 
 /// One call. Whoever calls by hand (`nats request`) may leave every header out; the texts are empty then.
 #[derive(Debug, Clone)]
@@ -31,6 +39,27 @@ pub(crate) struct CallClock {
     /// From each sign of progress.
     timeout: Duration,
     deadline: watch::Sender<Option<SystemTime>>,
+    told: Mutex<Told>,
+}
+
+/// How often progress was told.
+#[derive(Debug, Default)]
+struct Told {
+    times: u32,
+    last: Option<Instant>,
+}
+
+impl Told {
+    /// Whether one more piece may be sent now; it is counted then.
+    fn more(&mut self, timeout: Duration) -> bool {
+        let waited = self.last.is_none_or(|last| last.elapsed() >= timeout / TOLD_SELDOM);
+        let may = self.times < TOLD_FREELY || (self.times < TOLD_MAX && waited);
+        if may {
+            self.times += 1;
+            self.last = Some(Instant::now());
+        }
+        may
+    }
 }
 
 impl CallClock {
@@ -54,7 +83,7 @@ impl Call {
         let deadline =
             headers.get(header::DEADLINE).and_then(|text| OffsetDateTime::parse(text.as_str(), &Rfc3339).ok());
         let (deadline, _) = watch::channel(deadline.map(SystemTime::from));
-        let clock = Arc::new(CallClock { instance: instance.to_owned(), timeout, deadline });
+        let clock = Arc::new(CallClock { instance: instance.to_owned(), timeout, deadline, told: Mutex::default() });
         Self { client, reply: message.reply, headers, payload: message.payload, clock }
     }
 
@@ -114,9 +143,12 @@ impl Call {
     }
 
     /// Tells how far it is: viewers read it, and the call has its time-out anew, as far as its turn lasts. Best effort: it is
-    /// sent and not waited for.
+    /// sent and not waited for. After 500 pieces one is sent in a quarter of the time-out, and others are forgotten.
     pub async fn progress(&self, text: impl Into<String>) {
         let Some(reply) = self.reply.clone() else { return };
+        if !self.clock.told.lock().unwrap_or_else(PoisonError::into_inner).more(self.clock.timeout) {
+            return;
+        }
         self.clock.deadline.send_if_modified(|deadline| match deadline {
             Some(at) => {
                 let later = SystemTime::now() + self.clock.timeout;

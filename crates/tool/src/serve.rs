@@ -244,7 +244,7 @@ impl Server {
             drop(place);
             let error = result.as_ref().err().map(|error| error.message().to_owned());
             if let Some(reply) = reply {
-                respond(&client, reply, result).await;
+                respond(&client, reply, result, tool.takes_effect()).await;
             }
             Finished { took: began.elapsed(), error }
         });
@@ -312,11 +312,13 @@ async fn perform(
     }
 }
 
-async fn respond(client: &Client, to: async_nats::Subject, result: Result<Reply, ToolError>) {
+async fn respond(client: &Client, to: async_nats::Subject, result: Result<Reply, ToolError>, takes_effect: bool) {
     let sent = match result.map(Reply::into_bytes) {
         Ok(body) if body.len() <= client.max_payload() => client.publish(to, body).await,
         Ok(body) => {
-            let error = ToolError::new(format!("the result has {} bytes, which is more than NATS carries", body.len()));
+            let why = format!("the tool ran; its result has {} bytes, which is more than NATS carries", body.len());
+            // A model that reads of an error calls again.
+            let error = if takes_effect { ToolError::unknown(why) } else { ToolError::new(why) };
             refuse(client, to, &error).await
         }
         Err(error) => refuse(client, to, &error).await,

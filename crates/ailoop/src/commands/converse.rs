@@ -148,7 +148,7 @@ impl Conversation<'_> {
                         return Ok(Exit::Done);
                     }
                 }
-                line = typed(&mut keyboard) => match line.map(|line| asking.said(&line)) {
+                line = typed(&mut keyboard) => match line.map(|line| asking.said(&line, std::time::Instant::now())) {
                     Some(Said::Show(all)) => self.terminal.note(Style::Plain, &all),
                     Some(Said::Answer(answer)) => self.answer(&session, *answer).await,
                     Some(Said::Hint(hint)) => self.terminal.note(Style::Warn, hint),

@@ -50,7 +50,12 @@ impl Draft<'_> {
         if name == ASK_USER {
             ask::askable(arguments)?;
         }
-        Ok((spec.clone(), Json::parse(arguments).unwrap_or_default()))
+        let arguments = Json::parse(arguments).unwrap_or_default();
+        // A rule, a person and the tool might each read another one of its values.
+        if let Some(twice) = arguments.repeated_name() {
+            return Err((ErrorCode::InvalidArguments, format!("the name {twice:?} stands twice in the arguments")));
+        }
+        Ok((spec.clone(), arguments))
     }
 
     fn identified(&mut self, call: CallId, spec: &ToolSpec, arguments: Json) {
@@ -235,7 +240,10 @@ fn settle(answer: &Answer, question: bool) -> Result<Settled, String> {
             Some(changed) if changed.get().len() > MESSAGE_BYTES_MAX => {
                 Err(format!("the changed arguments have over {MESSAGE_BYTES_MAX} bytes"))
             }
-            changed => Ok(Settled::Runs(changed.clone())),
+            changed => match changed.as_ref().and_then(Json::repeated_name) {
+                Some(twice) => Err(format!("the name {twice:?} stands twice in the changed arguments")),
+                None => Ok(Settled::Runs(changed.clone())),
+            },
         },
         (AnswerDecision::Answer, true) => match &answer.content {
             Some(content) if content.len() > TOOL_OUTPUT_BYTES_MAX => {

@@ -35,6 +35,17 @@ fn a_rule_asks_where_the_tool_does_not_and_the_other_way_round() {
 }
 
 #[test]
+fn arguments_that_may_be_read_in_two_ways_are_refused() {
+    // The rule, the person and the tool might each read another `act`.
+    let mut talk = with(vec![rule("act", Approval::Never)]);
+    talk.reply("", &[r#"{"act":"write","act":"read"}"#]);
+    let (outcome, content) = talk.result();
+    assert_eq!(outcome, Outcome::Error);
+    assert!(content.contains("\"act\" stands twice"), "{content}");
+    assert!(talk.session.gates().is_empty());
+}
+
+#[test]
 fn a_call_runs_with_the_arguments_that_a_person_made_of_them_and_the_model_is_told() {
     let mut talk = with(Vec::new());
     talk.reply("", &[ACT]);
@@ -98,11 +109,13 @@ fn an_answer_says_what_its_gate_asks_and_no_more() {
     let content: More = |answer| answer.content = Some("yes".to_owned());
     let object: More = |answer| answer.arguments = Some(Json::parse("{}").unwrap());
     let list: More = |answer| answer.arguments = Some(Json::parse("[]").unwrap());
+    let twice: More = |answer| answer.arguments = Some(Json::parse(r#"{"act":"a","act":"b"}"#).unwrap());
     let long: More = |answer| answer.content = Some("x".repeat(contract::limits::TOOL_OUTPUT_BYTES_MAX + 1));
     for (call, decision, more, good) in [
         (ACT, Approve, nothing, true),
         (ACT, Approve, object, true),
         (ACT, Approve, list, false),
+        (ACT, Approve, twice, false),
         (ACT, Approve, content, false),
         (ACT, Deny, nothing, true),
         (ACT, Deny, object, false),

@@ -102,12 +102,16 @@ async fn a_call_is_answered_and_an_error_is_marked() {
 }
 
 #[tokio::test]
-async fn what_is_longer_than_nats_carries_is_an_error_that_says_so() {
+async fn what_is_longer_than_nats_carries_says_so_and_that_the_tool_ran() {
     let result = Tool::new("result").handler(|_| async { Ok("x".repeat(2 << 20)) });
+    let pure = Tool::new("pure").effect(Effect::Pure).handler(|_| async { Ok("x".repeat(2 << 20)) });
     let error = Tool::new("error").handler(|_| async { Err::<Reply, _>(ToolError::new("x".repeat(2 << 20))) });
-    let world = world([result, error]).await;
-    let reply = world.ask("result", HeaderMap::new(), "").await;
-    assert!(error_of(&reply).unwrap().contains("2097152 bytes, which is more than NATS carries"));
+    let world = world([result, pure, error]).await;
+    for (tool, outcome) in [("result", Some("unknown")), ("pure", None)] {
+        let reply = world.ask(tool, HeaderMap::new(), "").await;
+        let text = "the tool ran; its result has 2097152 bytes, which is more than NATS carries";
+        assert_eq!((error_of(&reply), outcome_of(&reply)), (Some(text), outcome));
+    }
     let reply = world.ask("error", HeaderMap::new(), "").await;
     assert!(error_of(&reply).unwrap().starts_with("xxx") && reply.payload.len() > 1_000_000);
 }
@@ -293,6 +297,26 @@ async fn a_call_that_takes_a_while_says_who_works_on_it_and_progress_gives_it_mo
     opened.notify_one();
     let last: Value = serde_json::from_slice(&replies.next().await.unwrap().payload).unwrap();
     assert!(last["before"].as_u64() < Some(2) && last["after"].as_u64() > Some(2), "{last}");
+}
+
+#[tokio::test]
+async fn who_tells_without_end_still_may_answer() {
+    // NATS lets a tool's user answer a call a thousand times.
+    let tool = Tool::new("chatty").timeout(Duration::from_hours(1)).handler(|call: Call| async move {
+        for piece in 0..2_000 {
+            call.progress(format!("piece {piece}")).await;
+        }
+        Ok("done")
+    });
+    let world = world([tool]).await;
+    let inbox = world.client.new_inbox();
+    let mut replies = world.client.subscribe(inbox.clone()).await.unwrap();
+    world.client.publish_with_reply("ai_tool.default.chatty", inbox, "".into()).await.unwrap();
+    let mut told = 0;
+    while replies.next().await.unwrap().headers.is_some_and(|headers| headers.get(header::PROGRESS).is_some()) {
+        told += 1;
+    }
+    assert_eq!(told, 500);
 }
 
 #[tokio::test]

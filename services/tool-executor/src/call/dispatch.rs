@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bus::{Bus, BusError, Headers, Heard, Subscription};
+use bus::{Bus, BusError, Headers, Heard, Standing, Subscription};
 use bytes::Bytes;
 use contract::ids::CallAttempt;
 use contract::subject::{self, SessionKey};
@@ -66,6 +66,9 @@ impl Dispatch<'_> {
         let mut missed = None;
         let mut replies = Replies::default();
         loop {
+            if self.cancelled.is_cancelled() {
+                return Some(self.called_off(resends > 0 || self.sent_before).await);
+            }
             let waited = match self.send().await {
                 Ok(subscription) => {
                     replies.add(subscription);
@@ -84,18 +87,16 @@ impl Dispatch<'_> {
             match waited {
                 Waited::Answered(answer) => return Some(answer),
                 // The server says so: nobody has got the call, of whatever class it is.
-                Waited::NoTool if self.may_come_back(&mut missed, life.deadline()) => self.rest().await,
-                // An earlier one may have taken effect.
-                Waited::NoTool if resends > 0 && self.item.effect != EffectClass::Pure => {
-                    return Some(self.gone(resends));
+                Waited::NoTool if self.may_come_back(&mut missed, life.deadline()) => {
+                    self.rest().await;
+                    // That took a while: a pause that came meanwhile lets nothing begin.
+                    match self.bus.standing(self.key, self.call, self.item.meta.slot).await {
+                        Ok(Standing::Open) | Err(_) => {}
+                        Ok(Standing::Closed) => return None,
+                        Ok(Standing::Paused | Standing::Unseen) => return Some(self.nobody(resends)),
+                    }
                 }
-                Waited::NoTool if self.sent_before => {
-                    let tool = self.item.tool.as_str();
-                    return Some(unknown(&format!(
-                        "the executor of this call was lost, and nobody serves the tool {tool} now"
-                    )));
-                }
-                Waited::NoTool => return Some(no_tool(self.item.tool.as_str(), resends > 0)),
+                Waited::NoTool => return Some(self.nobody(resends)),
                 Waited::Lost if self.repeatable() && resends < RESENDS_MAX => {
                     resends += 1;
                     self.rest().await;
@@ -109,12 +110,9 @@ impl Dispatch<'_> {
                 Waited::Gone => return Some(self.gone(resends)),
                 Waited::Late => {
                     self.tell_tool().await;
-                    return Some(self.late());
+                    return Some(self.late(&life));
                 }
-                Waited::Cancelled => {
-                    self.tell_tool().await;
-                    return Some(Answer::new(Outcome::Cancelled, "cancelled"));
-                }
+                Waited::Cancelled => return Some(self.called_off(true).await),
                 Waited::Closed => {
                     self.tell_tool().await;
                     return None;
@@ -157,7 +155,7 @@ impl Dispatch<'_> {
                 heard = replies.next() => match heard {
                     Some(Heard::Message(message)) => {
                         heard_any = true;
-                        match read(&message) {
+                        match read(&message, self.item.effect) {
                             Reply::Final(answer) => return Waited::Answered(answer),
                             Reply::Progress { text, instance } => life.progress(text, instance.as_deref()).await,
                         }
@@ -187,6 +185,15 @@ impl Dispatch<'_> {
 
     async fn is_closed(&self) -> bool {
         self.bus.is_closed(self.key, self.call, self.item.meta.slot).await.unwrap_or(false)
+    }
+
+    /// Nobody wants it any more; `sent`: somebody may have got it.
+    async fn called_off(&self, sent: bool) -> Answer {
+        if !sent {
+            return Answer::new(Outcome::Cancelled, "cancelled; it was not called");
+        }
+        self.tell_tool().await;
+        Answer::new(Outcome::Cancelled, "cancelled")
     }
 
     /// Tells the tool that nobody waits any more; best effort.
@@ -225,12 +232,29 @@ impl Dispatch<'_> {
 
     /// Nobody knows what a tool did that does not answer. A model that calls an idempotent one again makes another call,
     /// with another key: only what changes nothing is just late.
-    fn late(&self) -> Answer {
-        let text = format!("no answer within {} seconds", self.timeout.as_secs_f64().ceil());
+    fn late(&self, life: &Life<'_>) -> Answer {
+        let text = match life.silence() {
+            Some(silence) => format!("silent for {} seconds after it showed progress", silence.as_secs_f64().ceil()),
+            None => format!("no answer within {} seconds", self.timeout.as_secs_f64().ceil()),
+        };
         match self.item.effect {
             EffectClass::Pure => Answer::new(Outcome::Timeout, text),
             EffectClass::Idempotent | EffectClass::AtMostOnce => unknown(&text),
         }
+    }
+
+    /// Nobody serves the tool now; an earlier try may have taken effect.
+    fn nobody(&self, resends: u32) -> Answer {
+        let tool = self.item.tool.as_str();
+        if resends > 0 && self.item.effect != EffectClass::Pure {
+            return self.gone(resends);
+        }
+        if self.sent_before {
+            return unknown(&format!(
+                "nobody serves the tool {tool} now, and another executor may have called it before"
+            ));
+        }
+        no_tool(tool, resends > 0)
     }
 
     fn gone(&self, resends: u32) -> Answer {

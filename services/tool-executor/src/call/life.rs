@@ -23,8 +23,10 @@ use crate::trouble::Trouble;
 const ASK_BEFORE: Duration = Duration::from_secs(5);
 /// The least that the loop is asked for, from now on: each question is a commit, and a tool chooses its time-out itself.
 const ASK_AT_LEAST: Duration = Duration::from_secs(30);
-/// How long the question may take; the next sign of progress asks again.
+/// How long the question may take.
 const ASK_MAX: Duration = Duration::from_secs(2);
+/// Pause before it is asked again, where nobody took it.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How often a replica that works on a call is asked whether it lives.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long it may be away: a client that lost its connection is back sooner, unless the server was away too.
@@ -42,6 +44,10 @@ pub(super) struct Life<'a> {
     deadline: Instant,
     /// The deadline that the loop knows of.
     known: Instant,
+    /// When the loop may be asked again.
+    asks_from: Instant,
+    /// When it showed progress last.
+    heard: Option<Instant>,
     told: Option<Instant>,
     signs: u64,
     instance: Option<Subject>,
@@ -61,8 +67,22 @@ impl<'a> Life<'a> {
         let now = Instant::now();
         let timeout = if item.timeout_ms == 0 { left } else { Duration::from_millis(item.timeout_ms) };
         let known = now + item.meta.deadline.since(clock.now());
-        let (told, signs, instance, away_since) = (None, 0, None, None);
-        Self { bus, clock, key, call, item, timeout, deadline: now + left, known, told, signs, instance, away_since }
+        Self {
+            bus,
+            clock,
+            key,
+            call,
+            item,
+            timeout,
+            deadline: now + left,
+            known,
+            asks_from: now,
+            heard: None,
+            told: None,
+            signs: 0,
+            instance: None,
+            away_since: None,
+        }
     }
 
     /// When the tool's answer is no longer wanted.
@@ -73,14 +93,20 @@ impl<'a> Life<'a> {
     /// When the loop should be asked for more time; never, where it knows the deadline.
     pub(super) fn asks_at(&self) -> Option<Instant> {
         let before = ASK_BEFORE.min(self.timeout / 2);
-        (self.known < self.deadline).then(|| self.known.checked_sub(before).unwrap_or(self.known))
+        let early = || self.known.checked_sub(before).unwrap_or(self.known);
+        (self.known < self.deadline).then(|| early().max(self.asks_from))
     }
 
-    /// Asks the loop for the time that the call has by now. Best effort: the loop may know better, and cancels then.
+    /// For how long it was silent, if it showed progress before that.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        self.heard.map(|heard| heard.elapsed())
+    }
+
+    /// Asks the loop for the time that the call has by now. The loop may know better, and cancels then.
     pub(super) async fn ask(&mut self) {
         let now = Instant::now();
-        self.known = self.deadline.max(now + ASK_AT_LEAST);
-        let left = self.known.saturating_duration_since(now);
+        let wanted = self.deadline.max(now + ASK_AT_LEAST);
+        let left = wanted.saturating_duration_since(now);
         let (meta, id) = (&self.item.meta, uuid::Uuid::now_v7().simple().to_string());
         let meta = ResultMeta { v: meta.v, slot: meta.slot, call: meta.call.clone(), attempt: meta.attempt };
         let extension = ExtendToolCall { meta, deadline: self.clock.now().after(left) };
@@ -91,6 +117,11 @@ impl<'a> Life<'a> {
             Ok(sent) => sent.err().map(|error| error.to_string()),
             Err(late) => Some(late.to_string()),
         };
+        if failed.is_none() {
+            self.known = wanted;
+        } else {
+            self.asks_from = Instant::now() + ASK_AGAIN_AFTER;
+        }
         if let Some(error) = failed {
             tracing::debug!(session = %self.key, call = %self.call, error, "the loop was not asked for more time");
         }
@@ -99,6 +130,7 @@ impl<'a> Life<'a> {
     /// The tool is sent the call once more, perhaps to another replica: it has its whole time again.
     pub(super) fn begins_anew(&mut self) {
         self.deadline = self.deadline.max(Instant::now() + self.timeout);
+        self.heard = None;
         self.instance = None;
         self.away_since = None;
     }
@@ -107,6 +139,7 @@ impl<'a> Life<'a> {
     pub(super) async fn progress(&mut self, text: String, instance: Option<&str>) {
         let now = Instant::now();
         self.deadline = self.deadline.max(now + self.timeout);
+        self.heard = Some(now);
         if let Some(instance) = instance.and_then(subject::service_ping) {
             self.instance = Some(instance);
             self.away_since = None;

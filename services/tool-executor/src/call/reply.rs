@@ -3,7 +3,7 @@
 use bus::Message;
 use contract::ErrorCode;
 use contract::limits::PROGRESS_BYTES_MAX;
-use contract::tool::{OUTCOME_UNKNOWN, Outcome, header};
+use contract::tool::{EffectClass, OUTCOME_UNKNOWN, Outcome, header};
 
 use crate::serve::READ_RESULT;
 
@@ -42,7 +42,7 @@ impl Answer {
 }
 
 /// Reads a reply.
-pub(crate) fn read(message: &Message) -> Reply {
+pub(crate) fn read(message: &Message, effect: EffectClass) -> Reply {
     let body = std::str::from_utf8(&message.payload);
     if message.header(header::PROGRESS).is_some() {
         let text = body.unwrap_or_default();
@@ -60,7 +60,11 @@ pub(crate) fn read(message: &Message) -> Reply {
         (None, Ok(body)) => Answer::new(Outcome::Ok, body),
         (None, Err(_)) => {
             let text = format!("the tool answered with {} bytes that are not UTF-8 text", message.payload.len());
-            Answer::error(ErrorCode::ToolError, text)
+            match effect {
+                EffectClass::Pure => Answer::error(ErrorCode::ToolError, text),
+                // A model that reads of an error calls again.
+                EffectClass::Idempotent | EffectClass::AtMostOnce => super::dispatch::unknown(&text),
+            }
         }
     })
 }
@@ -99,7 +103,7 @@ mod tests {
     fn reply(headers: &[(&str, &str)], body: &[u8]) -> Reply {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let message = Message { subject: String::new(), reply: None, headers, payload: Bytes::copy_from_slice(body) };
-        read(&message)
+        read(&message, EffectClass::Pure)
     }
 
     #[test]

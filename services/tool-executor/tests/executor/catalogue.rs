@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bus::{Bus, Heard, MemoryServer};
 use bytes::Bytes;
+use contract::commit::Phase;
 use contract::tool::{EffectClass, Outcome};
 use contract::{ErrorCode, ToolName, subject};
 use futures::StreamExt;
@@ -11,7 +12,7 @@ use futures::future::AbortHandle;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::World;
+use crate::world::{World, call};
 
 /// Answers questions of the services protocol as one tool, until it is aborted.
 pub(crate) async fn play(server: &MemoryServer, schema: &str) -> (AbortHandle, impl Future<Output = ()> + use<>) {
@@ -142,6 +143,35 @@ async fn a_tool_that_nobody_serves_just_now_is_waited_for() {
                 let took = began.elapsed().as_millis();
                 assert!((given_up..given_up + 400).contains(&took), "{took} ms");
             }
+            playing.abort();
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_tool_does_not_begin_after_a_stop_or_in_a_pause() {
+    for pause in [false, true] {
+        let mut world = World::new().await;
+        let (executor, _life) = world.executor("a").await;
+        world.until(async || executor.readiness().is_ready().then_some(())).await;
+        let (playing, described) = play(&world.server, "{\"type\":\"object\"}").await;
+        futures::join!(described, async {
+            until(&world, &["act"]).await;
+            world.server.restart();
+            world.publish(&world.item(EffectClass::AtMostOnce)).await;
+            tokio::time::sleep(Duration::from_millis(450)).await;
+            if pause {
+                world.commit(Phase::Paused, &[&call().to_string()]).await;
+            } else {
+                world.bus.publish_cancel(&world.key, &call()).await.unwrap();
+            }
+            let mut tool = world.tool().await;
+            let result = world.result().await;
+            let told = (result.outcome, result.code.clone());
+            let expected =
+                if pause { (Outcome::Error, Some(ErrorCode::NoToolAvailable)) } else { (Outcome::Cancelled, None) };
+            assert_eq!(told, expected, "{}", result.content);
+            assert!(tool.is_left_alone().await, "{pause}");
             playing.abort();
         });
     }

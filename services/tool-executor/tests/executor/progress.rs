@@ -1,8 +1,11 @@
 //! Calls that take long: more time with each sign of progress, viewers that are told, and replicas that are lost.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bus::Heard;
+use bus::memory::{Action, Fault, Faults, Op};
+use bus::{Heard, MemoryServer};
 use contract::event::{Envelope, ToolCallProgress, Topic};
 use contract::subject;
 use contract::tool::{EffectClass, Outcome, header};
@@ -42,6 +45,29 @@ async fn progress_moves_the_deadline_and_the_loop_is_asked_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_nobody_took_is_asked_again_in_time() {
+    struct Away(AtomicU32);
+    impl Faults for Away {
+        fn on(&self, op: Op<'_>) -> Fault {
+            let asked = op.action == Action::Append && op.subject.contains("extend_tool_call");
+            if asked && self.0.fetch_add(1, Ordering::Relaxed) == 0 { Fault::NotDone } else { Fault::None }
+        }
+    }
+    let world = World::on(MemoryServer::with_faults(Arc::new(Away(AtomicU32::new(0))))).await;
+    let mut tool = world.tool().await;
+    let _executor = world.executor("a").await;
+    world.publish(&world.item(EffectClass::AtMostOnce)).await;
+    let request = tool.asked().await;
+    let until = world.server.now().after(Duration::from_mins(1));
+    for _ in 0..12 {
+        sleep(Duration::from_secs(5)).await;
+        tool.answer(&request, &[PROGRESS], b"").await;
+    }
+    assert!(world.server.now() >= until);
+    assert_eq!(world.extensions().await.len(), 1, "the loop gives up at {until}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_further_progress_the_time_is_over() {
     let world = World::new().await;
     let mut tool = world.tool().await;
@@ -52,7 +78,9 @@ async fn without_further_progress_the_time_is_over() {
     sleep(Duration::from_secs(30)).await;
     tool.answer(&request, &[PROGRESS], b"").await;
     world.until(async || (!world.results().await.is_empty()).then_some(())).await;
-    assert_eq!(world.results().await[0].outcome, Outcome::Timeout);
+    let result = &world.results().await[0];
+    let text = "silent for 60 seconds after it showed progress";
+    assert_eq!(what(result), (Outcome::Timeout, None, text));
     assert!((89..=92).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
 

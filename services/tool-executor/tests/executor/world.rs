@@ -54,7 +54,11 @@ fn name() -> ToolName {
 impl World {
     /// A running session whose first call is open.
     pub(crate) async fn new() -> Self {
-        let server = MemoryServer::new();
+        Self::on(MemoryServer::new()).await
+    }
+
+    /// The same on a server of yours.
+    pub(crate) async fn on(server: MemoryServer) -> Self {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() };
         let mut world = Self { bus: server.bus(), server, key, slot: 0 };
         world.commit(Phase::Running, &[&call().to_string()]).await;

@@ -68,7 +68,8 @@ async fn calls_and_what_they_may_answer() {
         assert_eq!(meta["traceparent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
         let cut = world.call("mcp__toy__huge", json!({"bytes": 1_000_000})).await.good();
         assert!(cut.len() <= 64 << 10 && cut.contains("of 1000000 bytes left out"), "{}", cut.len());
-        let huge = world.call("mcp__toy__huge", json!({"bytes": 20_000_000})).await.bad();
+        // It ran, and a model that reads of an error calls again.
+        let huge = world.call("mcp__toy__huge", json!({"bytes": 20_000_000})).await.doubtful();
         assert!(huge.starts_with("the call was answered, but the answer of 2000"), "{huge}");
         assert_eq!(world.call("mcp__toy__echo", json!({"text": "still here"})).await.good(), "still here");
         executor.drain(world::LONG).await;

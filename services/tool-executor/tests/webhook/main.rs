@@ -91,6 +91,7 @@ fn answers() -> Router {
         )
         .route("/empty", post(|| async { StatusCode::NO_CONTENT }))
         .route("/away", post(|| async { (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "/echo")]) }))
+        .route("/done", post(|| async { (StatusCode::SEE_OTHER, [(header::LOCATION, "/echo")]) }))
         .route("/large", post(|| async { "x".repeat(1 << 20) }))
         .route("/large-error", post(|| async { (StatusCode::BAD_REQUEST, "x".repeat(1 << 20)) }))
         .route(
@@ -154,8 +155,11 @@ async fn a_refusal_is_an_error_and_a_failure_or_a_proxy_tells_nothing() {
         assert_eq!(asked(&path, json!({"effect": "pure"})).await, again);
     }
     let away = asked("/away", json!({})).await;
-    assert!(away.message().contains("redirects to \"/echo\", which is not followed"), "{away}");
+    assert!(away.message().contains("redirects to \"/echo\" (HTTP 307), which is not followed"), "{away}");
     assert_ne!(away, ToolError::unknown(away.message()));
+    // So many answer who made something.
+    let done = asked("/done", json!({})).await;
+    assert_eq!(done, unknown("the endpoint redirects to \"/echo\" (HTTP 303), which is not followed"));
     let large = asked("/large-error", json!({})).await;
     assert!(large.message().len() < 5_000 && large.message().contains("left out"));
     let leak = asked("/leak", json!({"headers": {"Authorization": "Bearer sk-0123456789"}})).await;

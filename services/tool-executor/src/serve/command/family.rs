@@ -57,6 +57,16 @@ pub(super) struct Most {
     pub(super) memory_bytes: u64,
 }
 
+/// What is left of a command after a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Processes that are not gone yet.
+    pub(super) processes: usize,
+    /// Some ended just now. The kernel lists numbers first and what they are a moment later: who is seen ended may have
+    /// started another one between the two, which this look cannot have seen.
+    pub(super) restless: bool,
+}
+
 /// The processes of one command; dropping it kills them.
 #[derive(Debug)]
 pub(super) struct Family {
@@ -86,7 +96,7 @@ impl Family {
 
     /// Kills the command if it takes more than it may, those that escaped from any command included; returns whether it did.
     pub(super) fn check(&self, most: Most) -> io::Result<bool> {
-        let mut living: Vec<Process> = lock().mine(self.id, Some(LOOK_AGE_MAX))?;
+        let (mut living, _) = lock().mine(self.id, Some(LOOK_AGE_MAX))?;
         living.retain(|process| !process.ended);
         let pages: u64 = living.iter().map(|process| process.resident_pages).sum();
         let over = if living.len() > most.processes {
@@ -107,12 +117,13 @@ impl Family {
         self.over.get().map(String::as_str)
     }
 
-    /// Kills every process, and returns how many are not gone yet: the kernel takes a moment to end one.
-    pub(super) fn kill(&self) -> io::Result<usize> {
+    /// Kills every process, and returns what is left: the kernel takes a moment to end one.
+    pub(super) fn kill(&self) -> io::Result<Left> {
         let mut families = lock();
-        let mut killed = BTreeSet::new();
+        let (mut killed, mut restless) = (BTreeSet::new(), false);
         for _ in 0..ROUNDS_MAX {
-            let living = families.mine(self.id, None)?;
+            let (living, reaped) = families.mine(self.id, None)?;
+            restless |= reaped > 0;
             // A group dies at once, without a moment in which one of it could start another one.
             if living
                 .iter()
@@ -127,10 +138,10 @@ impl Family {
                 }
             }
             if killed.len() == before {
-                return Ok(living.len());
+                return Ok(Left { processes: living.len(), restless });
             }
         }
-        Ok(killed.len())
+        Ok(Left { processes: killed.len(), restless: true })
     }
 }
 
@@ -144,23 +155,25 @@ impl Drop for Family {
 }
 
 impl Families {
-    /// The processes of a command, and those that escaped, without those that only we keep from being gone.
-    fn mine(&mut self, id: u64, age: Option<Duration>) -> io::Result<Vec<Process>> {
+    /// The processes of a command, and those that escaped, without those that only we keep from being gone; and how many of
+    /// these are gone now.
+    fn mine(&mut self, id: u64, age: Option<Duration>) -> io::Result<(Vec<Process>, usize)> {
         let all = self.look(age)?;
         let session = census::session_of(me()).unwrap_or_default();
         let mut sorted = sort(&mut self.kin, &all, me(), session, &mark_of);
         let roots: BTreeSet<i32> = self.kin.values().map(|kin| kin.root).collect();
         let over = |process: &Process| process.ended && process.parent == me();
+        let mut reaped = 0;
         for process in sorted.members.values().flatten().chain(&sorted.strays).filter(|process| over(process)) {
             // Orphans come to us to be reaped; the root of a command is reaped by whoever started it.
             if !roots.contains(&process.pid) {
-                reap(process.pid);
+                reaped += usize::from(reap(process.pid));
             }
         }
         let mut mine = sorted.members.remove(&id).unwrap_or_default();
         mine.append(&mut sorted.strays);
         mine.retain(|process| !over(process));
-        Ok(mine)
+        Ok((mine, reaped))
     }
 
     fn look(&mut self, age: Option<Duration>) -> io::Result<Arc<[Process]>> {
@@ -247,10 +260,15 @@ fn end(pid: i32, kill: fn(Pid, Signal) -> rustix::io::Result<()>) {
     }
 }
 
-fn reap(pid: i32) {
-    let Some(pid) = Pid::from_raw(pid) else { return };
-    if let Err(error) = waitpid(Some(pid), WaitOptions::NOHANG) {
-        tracing::debug!(%error, "an orphan was reaped by somebody else");
+/// Whether it was there to be reaped.
+fn reap(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else { return false };
+    match waitpid(Some(pid), WaitOptions::NOHANG) {
+        Ok(reaped) => reaped.is_some(),
+        Err(error) => {
+            tracing::debug!(%error, "an orphan was reaped by somebody else");
+            false
+        }
     }
 }
 

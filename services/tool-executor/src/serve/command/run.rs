@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::family::{Family, Most};
+use super::family::{Family, Left, Most};
 use super::launch::{GO, Launcher};
 use crate::serve::fit::ROOM;
 use crate::serve::kept::Kept;
@@ -22,7 +22,7 @@ use crate::serve::kept::Kept;
 const WATCH_EVERY: Duration = Duration::from_millis(25);
 /// How long the processes of a command may take to end when they are killed: on a busy machine, and there are many.
 pub(super) const END_MAX: Duration = Duration::from_secs(10);
-/// Looks in a row in which nothing of a command is found, before it is over.
+/// Looks in a row in which nothing of a command is found, alive or just ended, before it is over.
 const GONE_LOOKS: usize = 2;
 /// Pause between looks whether they have.
 const END_EVERY: Duration = Duration::from_millis(5);
@@ -152,11 +152,11 @@ async fn finish(family: &Arc<Family>) -> usize {
         let killed = family.clone();
         let left = match tokio::task::spawn_blocking(move || killed.kill()).await {
             Ok(Ok(left)) => left,
-            Ok(Err(_)) | Err(_) => 1,
+            Ok(Err(_)) | Err(_) => Left { processes: 1, restless: true },
         };
-        gone = if left == 0 { gone + 1 } else { 0 };
+        gone = if left.processes == 0 && !left.restless { gone + 1 } else { 0 };
         if gone == GONE_LOOKS || Instant::now() > late {
-            return left;
+            return left.processes;
         }
         sleep(END_EVERY).await;
     }

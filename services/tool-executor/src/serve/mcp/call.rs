@@ -86,6 +86,9 @@ impl Line {
     async fn perform(self, tool: String, effect: Effect, call: Call) -> Result<Reply, ToolError> {
         let arguments: JsonObject = call.arguments()?;
         let _place = self.places.acquire().await.map_err(|_| down(&self.server, "it is going down"))?;
+        if call.time_left().is_some_and(|left| left.is_zero()) {
+            return Err(ToolError::new("the deadline has passed while the call waited for a place: it was not sent"));
+        }
         let (answer, mut answered) = oneshot::channel();
         let (progress, mut told) = mpsc::channel(PROGRESS_WAITING);
         let ask = Ask { tool, arguments, meta: meta(&call), effect, answer, progress };
@@ -130,6 +133,10 @@ impl Ask {
         server: ServerName,
         rules: Arc<Rules>,
     ) -> Told {
+        // It waited, and nobody waits for it any more.
+        if self.answer.is_closed() {
+            return Told::Nothing;
+        }
         let mut params = CallToolRequestParams::new(std::mem::take(&mut self.tool));
         params.arguments = Some(std::mem::take(&mut self.arguments));
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));

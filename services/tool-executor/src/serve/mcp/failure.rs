@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ailoop_tool::{Effect, ToolError};
 use rmcp::ServiceError;
+use rmcp::model::ErrorCode;
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpError,
@@ -17,6 +18,8 @@ use super::name::ServerName;
 pub(super) enum Failure {
     /// The server says so.
     Refused(String),
+    /// It says that it failed in the middle, or its answer cannot be read.
+    Failed(String),
     /// It never got the call.
     NotSent(String),
     /// It had the call, or may have had it.
@@ -29,6 +32,9 @@ impl Failure {
     #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
     pub(super) fn of(error: &ServiceError) -> Self {
         match error {
+            ServiceError::McpError(error) if error.code == ErrorCode::INTERNAL_ERROR => {
+                Self::Failed(format!("{} ({})", error.message, error.code.0))
+            }
             ServiceError::McpError(error) => Self::Refused(format!("{} ({})", error.message, error.code.0)),
             ServiceError::TransportSend(error) if never_arrived(error) => Self::NotSent(cause(error)),
             ServiceError::TransportSend(error) => Self::Lost(cause(error)),
@@ -41,7 +47,7 @@ impl Failure {
     /// Whether it speaks against the connection: two in a row end it.
     pub(super) fn is_of_the_transport(&self) -> bool {
         match self {
-            Self::Refused(_) => false,
+            Self::Refused(_) | Self::Failed(_) => false,
             Self::NotSent(_) | Self::Lost(_) | Self::Silent(_) => true,
         }
     }
@@ -50,7 +56,7 @@ impl Failure {
     pub(super) fn is_silence(&self) -> bool {
         match self {
             Self::Silent(_) => true,
-            Self::Refused(_) | Self::NotSent(_) | Self::Lost(_) => false,
+            Self::Refused(_) | Self::Failed(_) | Self::NotSent(_) | Self::Lost(_) => false,
         }
     }
 
@@ -58,6 +64,7 @@ impl Failure {
     pub(super) fn told(self, server: &ServerName, effect: Effect) -> ToolError {
         match self {
             Self::Refused(text) => ToolError::new(text),
+            Self::Failed(text) => doubt(effect, &text),
             Self::NotSent(text) => down(server, &text),
             Self::Lost(text) => lost(server, effect, &text),
             Self::Silent(patience) => silent(server, effect, patience),

@@ -181,9 +181,13 @@ impl Endpoint {
             (status, _) if status.is_redirection() => {
                 let to = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
                 let to = self.secrets.without(&to.unwrap_or_default());
-                Err(ToolError::new(format!(
-                    "the endpoint redirects to {to:?}, which is not followed: whoever runs this executor has to correct its url"
-                )))
+                let why = format!("the endpoint redirects to {to:?} (HTTP {}), which is not followed", status.as_u16());
+                // Of these two HTTP says that nothing was done; the others also follow upon what was done.
+                if [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT].contains(&status) {
+                    Err(ToolError::new(format!("{why}: whoever runs this executor has to correct its url")))
+                } else {
+                    Err(self.doubt(&why))
+                }
             }
             (status, _) => {
                 Err(ToolError::new(format!("the endpoint refused the call with HTTP {}: {text}", status.as_u16())))

@@ -17,12 +17,16 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// Of the headers' values, their last words: an endpoint that shows the `abc` of `Bearer abc` alone shows the secret.
+    /// Of the words of the headers' values, and of their parts: an endpoint that shows the `abc` of `Bearer abc` alone shows the secret.
     pub(super) fn of_headers<'v>(values: impl Iterator<Item = &'v str>) -> Result<Self, regex::Error> {
-        let mut words: Vec<&str> =
-            values.filter_map(|value| value.split_whitespace().last()).filter(|word| word.len() >= MIN).collect();
+        let parts = |value: &'v str| {
+            let words = value.split(|c: char| c.is_whitespace() || ";,=\"".contains(c));
+            value.split_whitespace().chain(words)
+        };
+        let mut words: Vec<&str> = values.flat_map(parts).filter(|word| word.len() >= MIN).collect();
         // One that begins with another is looked for before that one.
-        words.sort_unstable_by_key(|word| std::cmp::Reverse(word.len()));
+        words.sort_unstable_by_key(|word| (std::cmp::Reverse(word.len()), *word));
+        words.dedup();
         let longest = words.first().map_or(0, |word| word.len());
         let any = words.iter().map(|word| regex::escape(word)).collect::<Vec<_>>().join("|");
         Ok(Self { any: (longest > 0).then(|| Regex::new(&any)).transpose()?, longest })
@@ -109,9 +113,20 @@ mod tests {
     }
 
     #[test]
+    fn every_part_of_a_value_is_hidden() {
+        let values = ["Bearer abcdefgh", "sid=0123456789; theme=dark", "tokentoken v1", "dXNlcjpwYXNzd29yZA=="];
+        let secrets = Secrets::of_headers(values.into_iter()).unwrap();
+        let said = "abcdefgh, sid=0123456789, 0123456789, tokentoken; dXNlcjpwYXNzd29yZA==, Bearer abcdefgh, dark v1";
+        assert_eq!(
+            secrets.without(said),
+            "[secret], sid=[secret], [secret], [secret]; [secret], Bearer [secret], dark v1"
+        );
+    }
+
+    #[test]
     fn without_secrets_nothing_is_held_back() {
-        let none = Secrets::of_headers(["Bearer abc"].into_iter()).unwrap();
-        assert_eq!(read(&none, 100, false, &[b"Bearer ", b"abc"]), "Bearer abc");
-        assert_eq!(none.without("Bearer abc"), "Bearer abc");
+        let none = Secrets::of_headers(["Key abc"].into_iter()).unwrap();
+        assert_eq!(read(&none, 100, false, &[b"Key ", b"abc"]), "Key abc");
+        assert_eq!(none.without("Key abc"), "Key abc");
     }
 }
