@@ -88,6 +88,12 @@ fn running(target: &Target) -> Option<String> {
     target.url.clone().or_else(|| home.running().map(|run| run.grpc))
 }
 
+/// As [`running`], of the fleets that take another session: not the one that ends with the session of an `ailoop run`.
+fn staying(target: &Target) -> Option<String> {
+    let home = Home::below(std::path::Path::new(""));
+    target.url.clone().or_else(|| home.running().filter(|run| !run.one_session).map(|run| run.grpc))
+}
+
 /// Connects to the fleet that is meant, which must run already.
 async fn connect(target: &Target) -> Result<Client, Failure> {
     let url = running(target).ok_or_else(|| {

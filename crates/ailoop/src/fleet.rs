@@ -101,6 +101,7 @@ impl Fleet {
             grpc: format!("http://{}", addresses.grpc),
             ws: format!("ws://{}/ws", addresses.ws),
             nats: url,
+            one_session: false,
         };
         tracing::info!(home = %home.nats().display(), "fleet started");
         let drain_max = common.drain_timeout;
@@ -110,6 +111,12 @@ impl Fleet {
     /// Where everything is.
     pub fn addresses(&self) -> &RunFile {
         &self.run
+    }
+
+    /// Tells other commands of this directory where the fleet is, which ends with a session of ours.
+    pub fn announce_for_one_session(&mut self) -> Result<(), Failure> {
+        self.run.one_session = true;
+        self.announce()
     }
 
     /// Tells other commands of this directory where the fleet is.

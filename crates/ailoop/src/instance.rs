@@ -22,6 +22,9 @@ pub struct RunFile {
     pub ws: String,
     /// NATS, such as `nats://127.0.0.1:4222`.
     pub nats: String,
+    /// It ends with the session for which `ailoop run` started it, and takes no other one.
+    #[serde(default)]
+    pub one_session: bool,
 }
 
 /// The directory in which a fleet keeps what it has.
@@ -64,11 +67,11 @@ impl Home {
 
     fn held(&self) -> Failure {
         let (who, help) = match self.read() {
-            Some(run) => (
+            Some(run) if !run.one_session => (
                 format!("the fleet of process {} uses {} already", run.pid, self.dir.display()),
                 "use that one with `ailoop run`, end it with Ctrl-C, or work in another directory",
             ),
-            None => (
+            Some(_) | None => (
                 format!("another ailoop uses {} already", self.dir.display()),
                 "wait for it; to have several sessions at once, start the fleet with `ailoop up`",
             ),
@@ -128,7 +131,7 @@ mod tests {
 
     fn sample() -> RunFile {
         let text = |text: &str| text.to_owned();
-        RunFile { pid: 7, version: text("0"), grpc: text("g"), ws: text("w"), nats: text("n") }
+        RunFile { pid: 7, version: text("0"), grpc: text("g"), ws: text("w"), nats: text("n"), one_session: false }
     }
 
     #[test]
@@ -143,6 +146,9 @@ mod tests {
         let refused = home.lock().unwrap_err();
         assert_eq!(refused.code(), &ErrorCode::NotNow);
         assert!(refused.to_string().contains("process 7"), "{refused}");
+        lock.announce(&RunFile { one_session: true, ..sample() }).unwrap();
+        let refused = home.lock().unwrap_err();
+        assert!(refused.to_string().contains("another ailoop"), "{refused}");
         drop(lock);
         assert_eq!(home.running(), None);
         home.lock().unwrap();

@@ -89,8 +89,10 @@ impl Render {
             }
             Event::GateOpened(gate) => self.gate(gate),
             Event::GateClosed(gate) => {
-                let by = gate.by.as_deref().unwrap_or("nobody in time");
-                self.note(Style::Plain, &format!("  {}  {}  by {by}", gate.gate, decision(gate.decision)))
+                let by = gate.by.as_deref().map_or_else(|| "nobody answered".to_owned(), |by| format!("by {by}"));
+                let changed = gate.arguments.as_ref().map(|arguments| shortened(arguments.get()));
+                let changed = changed.map_or_else(String::new, |to| format!(", with {to}"));
+                self.note(Style::Plain, &format!("  {}  {}  {by}{changed}", gate.gate, decision(gate.decision)))
             }
             Event::ContextCleared(cleared) => {
                 self.note(Style::Plain, &format!("{} forgotten", figures::plural(cleared.turns.into(), "turn")))
@@ -204,7 +206,10 @@ fn tool(result: &ToolCallResult) -> Output {
     };
     let code = result.code.as_ref().map_or_else(String::new, |code| format!("[{code}]"));
     let time = figures::duration(std::time::Duration::from_millis(result.duration_ms));
-    Output::Note(style, format!("  tool {}  {outcome}{code}  {time}", result.tool))
+    // Why, where the code alone does not tell.
+    let why = if result.outcome == Outcome::Ok { String::new() } else { shortened(&result.content) };
+    let why = if why.is_empty() { why } else { format!("  {why}") };
+    Output::Note(style, format!("  tool {}  {outcome}{code}  {time}{why}", result.tool))
 }
 
 /// Whether a question shows all of its arguments, as they are.

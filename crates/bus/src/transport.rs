@@ -141,13 +141,9 @@ impl Delivery {
     /// Whether somebody may have held it before, or its like: it was delivered before, or published before, or it waited for
     /// so long that a server may have died meanwhile and forgotten that.
     pub fn may_have_been_held(&self) -> bool {
+        let again = header(&self.headers, contract::tool::header::AGAIN).is_some();
         // What was there before this connection may have been given away by a server that died since, however short it was gone.
-        self.is_repeated() || self.waited > FORGOTTEN_AFTER.min(self.connected_for)
-    }
-
-    /// Whether somebody did get it before, or its like: as far as the server remembers.
-    pub fn is_repeated(&self) -> bool {
-        self.delivered > 1 || header(&self.headers, contract::tool::header::AGAIN).is_some()
+        self.delivered > 1 || again || self.waited > FORGOTTEN_AFTER.min(self.connected_for)
     }
 }
 

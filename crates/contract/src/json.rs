@@ -24,13 +24,17 @@ impl Json {
         serde_json::value::to_raw_value(value).map_or_else(|_| Self::default(), |raw| Self(raw.into()))
     }
 
-    /// A name that stands twice in one of its objects: programs differ in which of its values counts.
-    pub fn repeated_name(&self) -> Option<String> {
+    /// Why programs may read it differently, if they may: of a name that stands twice in one object some take the first
+    /// value and some the last, and names of `serde_json`'s own make it read what stands in a text.
+    pub fn ambiguity(&self) -> Option<String> {
         let mut found = None;
         let mut text = serde_json::Deserializer::from_str(self.get());
         // It is JSON: nothing else can be wrong with it.
         let _read = Names(&mut found).deserialize(&mut text);
-        found
+        found.map(|name| {
+            let why = if name.starts_with(PRIVATE) { "is no name of arguments" } else { "stands twice" };
+            format!("the name {name:?} {why}")
+        })
     }
 
     /// The text.
@@ -39,7 +43,10 @@ impl Json {
     }
 }
 
-/// Walks through a value and takes note of the first name that stands twice in an object.
+/// What names begin with that are `serde_json`'s own.
+const PRIVATE: &str = "$serde_json::private::";
+
+/// Walks through a value and takes note of the first name that makes it ambiguous.
 struct Names<'a>(&'a mut Option<String>);
 
 impl<'de> DeserializeSeed<'de> for Names<'_> {
@@ -90,7 +97,7 @@ impl<'de> Visitor<'de> for Names<'_> {
         let mut names = BTreeSet::new();
         while let Some(name) = map.next_key::<String>()? {
             map.next_value_seed(Names(self.0))?;
-            if self.0.is_none() && names.contains(&name) {
+            if self.0.is_none() && (names.contains(&name) || name.starts_with(PRIVATE)) {
                 *self.0 = Some(name);
             } else {
                 names.insert(name);
@@ -133,19 +140,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_stands_twice_is_found_wherever_it_is() {
-        for (text, name) in [
+    fn what_programs_read_differently_is_found_wherever_it_is() {
+        for (text, why) in [
             (r#"{"a":1,"b":{"a":[null,true,-1,1.5,"x"]}}"#, None),
             ("[1, 2, 2]", None),
-            (r#"{"a":1,"a":1}"#, Some("a")),
-            (r#"{"x":[{"b":{}},{"c":1,"d":2,"c":3}]}"#, Some("c")),
+            (r#"{"a":1,"a":1}"#, Some("the name \"a\" stands twice")),
+            (r#"{"x":[{"b":{}},{"c":1,"d":2,"c":3}]}"#, Some("the name \"c\" stands twice")),
             // The same name in other letters.
-            (r#"{"a":1,"\u0061":2}"#, Some("a")),
+            (r#"{"a":1,"\u0061":2}"#, Some("the name \"a\" stands twice")),
+            (
+                r#"[{"$serde_json::private::RawValue":"{\"a\":1}"}]"#,
+                Some("the name \"$serde_json::private::RawValue\" is no name of arguments"),
+            ),
             (r#"{"n":123456789012345678901234567890,"m":1e400}"#, None),
         ] {
-            assert_eq!(Json::parse(text).unwrap().repeated_name().as_deref(), name, "{text}");
+            assert_eq!(Json::parse(text).unwrap().ambiguity().as_deref(), why, "{text}");
         }
         let deep = "[".repeat(100) + &"]".repeat(100);
-        assert_eq!(Json::parse(&deep).unwrap().repeated_name(), None);
+        assert_eq!(Json::parse(&deep).unwrap().ambiguity(), None);
     }
 }

@@ -38,6 +38,11 @@ impl Book {
         Self::read_in(&Pass::default(), config)
     }
 
+    /// Whether agents that name no model have one.
+    pub fn has_default_model(&self) -> bool {
+        self.default_model.is_some()
+    }
+
     /// As [`Book::read`], as a part of a pass: everything is read before the first mistake is looked for, so that the pass
     /// knows every file whatever is wrong with one.
     fn read_in(pass: &Pass, config: &Config) -> Result<Self, ConfigError> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use contract::{ErrorCode, Json};
 use proto::{AnswerRequest, Gate, ListGatesRequest};
 use serde_json::{Value, json};
+use tool_executor::judge::Schema;
 
 use super::control::tell;
 use super::lists::{lines, short, table};
@@ -80,7 +81,11 @@ async fn show(args: &GateArgs, terminal: &Terminal) -> Result<Exit, Failure> {
 async fn send(args: &GateArgs, answer: AnswerRequest, done: &str, terminal: &Terminal) -> Result<Exit, Failure> {
     let client = super::connect(&args.target).await?;
     let gate = find(&client, args).await?;
-    terminal.note(Style::Faint, &format!("{} {} {}", kind(&gate), gate.tool, in_a_line(&gate.arguments)));
+    let arguments = if answer.arguments_json.is_empty() { &gate.arguments } else { &answer.arguments_json };
+    if !answer.arguments_json.is_empty() {
+        fits(&client, &gate.tool, &answer.arguments_json).await?;
+    }
+    terminal.note(Style::Faint, &format!("{} {} {}", kind(&gate), gate.tool, in_a_line(arguments)));
     let request = bounded(AnswerRequest {
         session_id: gate.session_id.clone(),
         command_id: command_id(),
@@ -91,6 +96,21 @@ async fn send(args: &GateArgs, answer: AnswerRequest, done: &str, terminal: &Ter
     let reply = client.sessions().answer(request).await.map_err(|status| client.failure(&status))?;
     tell(terminal, &gate.session_id, done, reply.get_ref());
     Ok(Exit::Done)
+}
+
+/// Whether the tool takes these arguments: once the gate is answered, only the model would be told that it does not.
+async fn fits(client: &Client, tool: &str, arguments: &str) -> Result<(), Failure> {
+    let known = super::lists::known_tools_of(client).await?;
+    // One that is not there now may have another schema when it is back.
+    let Some(tool) = known.iter().find(|known| known.name == tool) else { return Ok(()) };
+    let parsed = |text: &str| Json::parse(text).map_err(|error| error.to_string());
+    let checked = parsed(&tool.parameters_json)
+        .and_then(|schema| Schema::compile(&schema))
+        .and_then(|schema| schema.check(&parsed(arguments)?));
+    checked.map_err(|why| {
+        let help = format!("nothing was answered; `ailoop tools describe {}` shows the schema", tool.name);
+        Failure::usage(ErrorCode::InvalidArguments, format!("--arguments: {why}")).help(help)
+    })
 }
 
 /// What is meant, as the session's log has it.
@@ -126,9 +146,9 @@ fn changed(args: &ApproveArgs) -> Result<String, Failure> {
         Some(file) => std::fs::read_to_string(Path::new(file)).map_err(|error| wrong(format!("{file}: {error}")))?,
         None => given.clone(),
     };
-    let object: serde_json::Map<String, Value> =
+    let _object: serde_json::Map<String, Value> =
         serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    Ok(Json::of(&object).get().to_owned())
+    Ok(text.trim().to_owned())
 }
 
 /// Arguments may stand on several lines.

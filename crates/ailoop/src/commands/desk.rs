@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use session::continuation::{Facts, Verdict, decide};
 
 use crate::args::{AgentArgs, ConfigCommand, PatternsTestArgs, PromptCommand, PromptShowArgs, SchemaArgs};
+use crate::choose::REHEARSAL;
 use crate::failure::{Exit, Failure};
 use crate::schemas::ConfigFile;
 use crate::terminal::{Style, Terminal};
@@ -45,8 +46,12 @@ pub(super) fn prompt(command: &PromptCommand, terminal: &Terminal) -> Result<Exi
 fn book() -> Result<Book, Failure> {
     let bad = |error: service::ConfigError| Failure::new(error.code(), error.to_string());
     let mut config: prompt_composer::Config = service::config::load("composer").map_err(bad)?;
+    let book = Book::read(&config).map_err(bad)?;
+    if book.has_default_model() {
+        return Ok(book);
+    }
     // Whoever only looks at prompts needs no model.
-    config.default_model.get_or_insert_with(|| "rehearsal".to_owned());
+    config.default_model = Some(REHEARSAL.to_owned());
     Book::read(&config).map_err(bad)
 }
 

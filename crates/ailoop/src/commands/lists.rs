@@ -4,7 +4,7 @@ use proto::{ListRequest, ListToolsRequest, Queue, QueuesRequest, SessionInfo, To
 use serde_json::{Value, json};
 
 use crate::args::{PhaseArg, QueuesArgs, SessionsArgs, Target, ToolsArgs};
-use crate::client::bounded;
+use crate::client::{Client, bounded};
 use crate::failure::{Exit, Failure};
 use crate::figures;
 use crate::terminal::{Style, Terminal};
@@ -46,7 +46,10 @@ pub(super) async fn tools(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit,
 
 /// What the fleet's catalogue holds for the caller's tenant.
 pub(super) async fn known_tools(target: &Target) -> Result<Vec<ToolInfo>, Failure> {
-    let client = super::connect(target).await?;
+    known_tools_of(&super::connect(target).await?).await
+}
+
+pub(super) async fn known_tools_of(client: &Client) -> Result<Vec<ToolInfo>, Failure> {
     let reply = client.sessions().list_tools(bounded(ListToolsRequest {})).await;
     Ok(reply.map_err(|status| client.failure(&status))?.into_inner().tools)
 }

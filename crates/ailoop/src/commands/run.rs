@@ -16,7 +16,7 @@ pub(super) async fn run(args: &RunArgs, terminal: &Terminal) -> Result<Exit, Fai
     let prompt = prompt::read(&args.prompt, std::io::stdin())?;
     let session = args.session.as_deref().map(client::session_id).transpose()?;
     let mut interrupts = Interrupts::listen()?;
-    if let Some(url) = super::running(&args.target) {
+    if let Some(url) = super::staying(&args.target) {
         refuse_files(args, &url)?;
         let client = Client::connect(&url, args.target.token.as_deref()).await?;
         let conversation = Conversation { args, prompt, session, client, terminal, ends: Ends::FleetGoesOn };
@@ -30,7 +30,9 @@ pub(super) async fn run(args: &RunArgs, terminal: &Terminal) -> Result<Exit, Fai
     let files = format!("tools read {} and write {}", plan.root().display(), plan.out().display());
     terminal.note(Style::Faint, &files);
     let Some(fleet) = interrupts.unless(Fleet::start(plan)).await else { return Ok(Exit::Interrupted) };
-    let fleet = fleet?;
+    let mut fleet = fleet?;
+    // What it asks may be answered from another terminal.
+    fleet.announce_for_one_session()?;
     let exit = match fleet.connect().await {
         Ok(client) => {
             let conversation = Conversation { args, prompt, session, client, terminal, ends: Ends::WithTheFleet };

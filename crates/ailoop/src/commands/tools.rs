@@ -70,7 +70,9 @@ async fn described(args: &ToolsDescribeArgs, terminal: &Terminal) -> Result<Exit
     let Some(tool) = known.iter().find(|tool| tool.name == args.tool) else {
         let names: Vec<&str> = known.iter().map(|tool| tool.name.as_str()).collect();
         let failure = Failure::new(ErrorCode::UnknownTool, format!("no tool is called {:?}", args.tool));
-        return Err(failure.help(format!("there are: {}", names.join(", "))));
+        let help =
+            format!("there are: {}; of one that runs `ailoop tools verify` says what is wrong", names.join(", "));
+        return Err(failure.help(help));
     };
     let text = if args.json { format!("{}\n", describe::json(tool)) } else { describe::text(tool) };
     Ok(super::finish(terminal.data(&text)))
@@ -80,7 +82,12 @@ async fn tried(bus: &Bus, args: &ToolsTryArgs, terminal: &Terminal) -> Result<Ex
     let arguments = arguments(&args.args)?;
     let mut interrupts = Interrupts::listen()?;
     let asker = asker(bus, &args.nats, &args.tool)?;
-    let spec = asker.find().await?.replicas.into_iter().find_map(|replica| replica.said.ok());
+    let found = asker.find().await?.replicas;
+    if let Some(reason) = found.iter().find_map(|replica| replica.said.as_ref().err()) {
+        terminal.note(Style::Warn, &format!("warning: no executor takes this tool: {reason}"));
+    }
+    let spec = found.into_iter().find_map(|replica| replica.said.ok());
+    let takes_effect = spec.as_ref().is_none_or(|spec| spec.effect != EffectClass::Pure);
     if let (Some(spec), false) = (&spec, args.unchecked) {
         let fits = Schema::compile(&spec.parameters).and_then(|schema| schema.check(&arguments));
         let unfit = |reason| Failure::usage(ErrorCode::InvalidArguments, reason);
@@ -112,12 +119,17 @@ async fn tried(bus: &Bus, args: &ToolsTryArgs, terminal: &Terminal) -> Result<Ex
         Some(None) => {
             give_up(&asker, &call, &mut exchange).await?;
             let time = figures::duration(exchange.seen.waited.min(within));
-            terminal
-                .note(Style::Bad, &format!("no answer within {time}: the tool was told that nobody waits any more"));
+            let mut text = format!("no answer within {time}: the tool was told that nobody waits any more");
+            if takes_effect {
+                text += "; nobody knows whether it took effect";
+            }
+            terminal.note(Style::Bad, &text);
             Ok(Exit::Limit)
         }
         None => {
             give_up(&asker, &call, &mut exchange).await?;
+            let doubt = if takes_effect { "; it may have taken effect" } else { "" };
+            terminal.note(Style::Warn, &format!("cancelled: the tool was told{doubt}"));
             Ok(Exit::Interrupted)
         }
     }
@@ -129,6 +141,10 @@ async fn answer(exchange: &mut Exchange, within: Duration, terminal: &Terminal) 
     loop {
         match exchange.next(end).await? {
             Reply::Progress(progress) => terminal.note(Style::Faint, &format!("  {}", progress.text)),
+            Reply::Final(answer) if answer.outcome.is_ok() && !answer.is_text => {
+                let text = format!("the tool answered with {} bytes that are not UTF-8 text", answer.bytes);
+                return Some(Err(Wrong { text, unknown: false }));
+            }
             Reply::Final(answer) => return Some(answer.outcome),
         }
     }

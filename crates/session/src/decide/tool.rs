@@ -52,8 +52,8 @@ impl Draft<'_> {
         }
         let arguments = Json::parse(arguments).unwrap_or_default();
         // A rule, a person and the tool might each read another one of its values.
-        if let Some(twice) = arguments.repeated_name() {
-            return Err((ErrorCode::InvalidArguments, format!("the name {twice:?} stands twice in the arguments")));
+        if let Some(why) = arguments.ambiguity() {
+            return Err((ErrorCode::InvalidArguments, format!("the arguments are ambiguous: {why}")));
         }
         Ok((spec.clone(), arguments))
     }
@@ -240,8 +240,8 @@ fn settle(answer: &Answer, question: bool) -> Result<Settled, String> {
             Some(changed) if changed.get().len() > MESSAGE_BYTES_MAX => {
                 Err(format!("the changed arguments have over {MESSAGE_BYTES_MAX} bytes"))
             }
-            changed => match changed.as_ref().and_then(Json::repeated_name) {
-                Some(twice) => Err(format!("the name {twice:?} stands twice in the changed arguments")),
+            changed => match changed.as_ref().and_then(Json::ambiguity) {
+                Some(why) => Err(format!("the changed arguments are ambiguous: {why}")),
                 None => Ok(Settled::Runs(changed.clone())),
             },
         },

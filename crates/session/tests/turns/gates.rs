@@ -37,12 +37,18 @@ fn a_rule_asks_where_the_tool_does_not_and_the_other_way_round() {
 #[test]
 fn arguments_that_may_be_read_in_two_ways_are_refused() {
     // The rule, the person and the tool might each read another `act`.
-    let mut talk = with(vec![rule("act", Approval::Never)]);
-    talk.reply("", &[r#"{"act":"write","act":"read"}"#]);
-    let (outcome, content) = talk.result();
-    assert_eq!(outcome, Outcome::Error);
-    assert!(content.contains("\"act\" stands twice"), "{content}");
-    assert!(talk.session.gates().is_empty());
+    for (arguments, why) in [
+        (r#"{"act":"write","act":"read"}"#, "\"act\" stands twice"),
+        (r#"{"act":"write","$serde_json::private::RawValue":"{\"act\":\"read\"}"}"#, "is no name of arguments"),
+        (r#"{"act":{"$serde_json::private::RawValue":"\"read\""}}"#, "is no name of arguments"),
+    ] {
+        let mut talk = with(vec![rule("act", Approval::Never)]);
+        talk.reply("", &[arguments]);
+        let (outcome, content) = talk.result();
+        assert_eq!(outcome, Outcome::Error);
+        assert!(content.contains(why), "{content}");
+        assert!(talk.session.gates().is_empty());
+    }
 }
 
 #[test]

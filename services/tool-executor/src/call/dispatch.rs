@@ -88,12 +88,10 @@ impl Dispatch<'_> {
                 Waited::Answered(answer) => return Some(answer),
                 // The server says so: nobody has got the call, of whatever class it is.
                 Waited::NoTool if self.may_come_back(&mut missed, life.deadline()) => {
-                    self.rest().await;
-                    // That took a while: a pause that came meanwhile lets nothing begin.
-                    match self.bus.standing(self.key, self.call, self.item.meta.slot).await {
-                        Ok(Standing::Open) | Err(_) => {}
-                        Ok(Standing::Closed) => return None,
-                        Ok(Standing::Paused | Standing::Unseen) => return Some(self.nobody(resends)),
+                    match self.may_still_begin(life.deadline()).await {
+                        Some(true) => {}
+                        Some(false) => return Some(self.nobody(resends)),
+                        None => return None,
                     }
                 }
                 Waited::NoTool => return Some(self.nobody(resends)),
@@ -127,6 +125,26 @@ impl Dispatch<'_> {
         let missed = *missed.get_or_insert(now);
         let until = self.trouble.map_or(missed, |trouble| trouble.back_until(missed));
         !self.cancelled.is_cancelled() && now < until.min(deadline)
+    }
+
+    /// Rests, and asks the log before a call begins after that: a stop or a pause may have come, and its word may be lost.
+    /// `None`: nobody wants it any more; `Some(false)`: the deadline came first.
+    async fn may_still_begin(&self, deadline: Instant) -> Option<bool> {
+        let mut pause = RESEND_AFTER;
+        loop {
+            tokio::select! {
+                () = self.cancelled.cancelled() => return Some(true),
+                () = sleep_until(deadline) => return Some(false),
+                () = sleep(pause) => {}
+            }
+            match self.bus.standing(self.key, self.call, self.item.meta.slot).await {
+                Ok(Standing::Open) => return Some(true),
+                Ok(Standing::Closed) => return None,
+                Ok(Standing::Paused | Standing::Unseen) => pause = limits::WORKER_CHECK_EVERY,
+                // Nobody could be told of a result either.
+                Err(error) => tracing::debug!(session = %self.key, call = %self.call, %error, "the log is not there"),
+            }
+        }
     }
 
     async fn rest(&self) {
@@ -247,7 +265,7 @@ impl Dispatch<'_> {
     fn nobody(&self, resends: u32) -> Answer {
         let tool = self.item.tool.as_str();
         if resends > 0 && self.item.effect != EffectClass::Pure {
-            return self.gone(resends);
+            return self.gone(resends - 1);
         }
         if self.sent_before {
             return unknown(&format!(

@@ -42,6 +42,9 @@ const PAUSED_AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 /// letter of it.
 const HAND_BACKS_MAX: u64 = limits::DELIVERIES_MAX / 2;
 
+/// Why nobody knows what an earlier delivery did.
+const LOST: &str = "the executor of this call was lost";
+
 /// The handler of the tool queue.
 pub(crate) struct Calls {
     bus: Bus,
@@ -60,8 +63,6 @@ struct Work<'a> {
     delivered: u64,
     /// Whether somebody else may have begun with it.
     again: bool,
-    /// Whether somebody else surely got it.
-    repeated: bool,
 }
 
 impl Calls {
@@ -85,8 +86,7 @@ impl Calls {
         {
             return Ok(bad("subject and body name different calls"));
         }
-        let (delivered, again) = (delivery.delivered, delivery.may_have_been_held());
-        let work = Work { key, call, item: &item, delivered, again, repeated: delivery.is_repeated() };
+        let work = Work { key, call, item: &item, delivered: delivery.delivered, again: delivery.may_have_been_held() };
         let place = self.cancels.enter(key, call);
         if let Some(settle) = self.not_now(&work).await? {
             return Ok(settle);
@@ -167,6 +167,20 @@ impl Calls {
         self.report(work.key, work.call, &result).await.map(|()| Settle::Done)
     }
 
+    /// Claims a call that takes effect; whether another delivery has claimed it before, and so may have sent it.
+    async fn was_claimed(&self, work: &Work<'_>) -> Result<bool, BusError> {
+        if work.item.effect == EffectClass::Pure {
+            return Ok(false);
+        }
+        // An owner of its own for each delivery: what an earlier one did is unknown, also to the same process. Its number
+        // would not do, since an item that is published again counts from 1 again.
+        let owner = uuid::Uuid::now_v7().simple().to_string();
+        Ok(match self.bus.claim(work.key, &work.call.call, &owner).await? {
+            Claim::Mine => false,
+            Claim::Theirs => true,
+        })
+    }
+
     /// Everything from the arguments to the answer; `None` when nobody wants one any more.
     async fn answer(
         &self,
@@ -175,24 +189,15 @@ impl Calls {
     ) -> Result<Option<Answer>, BusError> {
         let item = work.item;
         let tool = (work.key.tenant.clone(), item.tool.clone());
-        // First of all, so that nothing is said of a call that somebody else may have made.
-        let claimed = match item.effect {
-            EffectClass::Pure | EffectClass::Idempotent => false,
-            EffectClass::AtMostOnce => {
-                // An owner of its own for each delivery: what an earlier one did is unknown, also to the same process. Its
-                // number would not do, since an item that is published again counts from 1 again.
-                let owner = uuid::Uuid::now_v7().simple().to_string();
-                match self.bus.claim(work.key, &work.call.call, &owner).await? {
-                    Claim::Mine => true,
-                    Claim::Theirs => return Ok(Some(unknown("the executor of this call was lost"))),
-                }
-            }
-        };
-        let made_before = |perhaps: bool| perhaps && !claimed && item.effect != EffectClass::Pure;
+        // Of what comes again it must be known first whether it was sent before: nothing is said of that otherwise.
+        let mut sent_before = work.again && self.was_claimed(work).await?;
+        if sent_before && item.effect == EffectClass::AtMostOnce {
+            return Ok(Some(unknown(LOST)));
+        }
         if let Err(text) = self.schemas.check(&tool, &item.arguments) {
             // The tool may have had another schema then.
-            return Ok(Some(if made_before(work.repeated) {
-                unknown(&format!("the executor of this call was lost, and the call cannot be made again: {text}"))
+            return Ok(Some(if sent_before {
+                unknown(&format!("{LOST}, and the call cannot be made again: {text}"))
             } else {
                 Answer::error(ErrorCode::InvalidArguments, text)
             }));
@@ -201,18 +206,23 @@ impl Calls {
         // Who began with it may have been given more time since, and another try needs its own: the loop has the last word.
         let timeout = if work.again { left.max(Duration::from_millis(item.timeout_ms)) } else { left };
         if timeout.is_zero() {
-            return Ok(Some(if made_before(work.again) {
-                unknown("the executor of this call was lost, and its deadline has passed")
+            return Ok(Some(if sent_before {
+                unknown(&format!("{LOST}, and its deadline has passed"))
             } else {
                 let text = "the deadline had passed before the tool could be called; it was not called";
                 Answer::new(Outcome::Timeout, text)
             }));
         }
+        if !work.again {
+            sent_before = self.was_claimed(work).await?;
+            if sent_before && item.effect == EffectClass::AtMostOnce {
+                return Ok(Some(unknown(LOST)));
+            }
+        }
         let Work { key, call, delivered, .. } = *work;
         // A tool that was never there will not come back.
         let trouble = self.schemas.knows(&tool).then_some(&self.trouble);
         let (bus, clock) = (&self.bus, &*self.clock);
-        let sent_before = made_before(work.again);
         let dispatch = Dispatch { bus, clock, key, call, item, delivered, sent_before, timeout, trouble, cancelled };
         Ok(dispatch.run().await)
     }

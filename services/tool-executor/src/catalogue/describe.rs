@@ -10,6 +10,9 @@ use serde::Deserialize;
 /// Bytes of a description or of instructions; a longer one is refused, since it would fill every prompt.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 
+/// Endpoints of one answer that are read.
+const ENDPOINTS_MAX: usize = 256;
+
 /// An answer to `$SRV.INFO`, as far as it matters. Some languages write `null` for what is absent.
 #[derive(Deserialize)]
 struct Info {
@@ -46,7 +49,8 @@ pub enum Described {
 pub fn read(answer: &[u8]) -> Vec<Described> {
     let Ok(info) = serde_json::from_slice::<Info>(answer) else { return Vec::new() };
     let version = info.version.unwrap_or_default();
-    info.endpoints.unwrap_or_default().into_iter().filter_map(|endpoint| endpoint.read(&version)).collect()
+    let endpoints = info.endpoints.unwrap_or_default().into_iter().take(ENDPOINTS_MAX);
+    endpoints.filter_map(|endpoint| endpoint.read(&version)).collect()
 }
 
 impl Endpoint {

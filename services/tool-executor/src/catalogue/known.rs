@@ -47,6 +47,16 @@ impl Known {
         self.0.entry(key).or_insert(Entry { spec, written: None, heard: None });
     }
 
+    /// Whether there is a tool of that name.
+    pub(crate) fn has(&self, tool: &ToolName) -> bool {
+        self.0.keys().any(|(_, name)| name == tool)
+    }
+
+    /// Every tool of that name.
+    pub(crate) fn of(&self, tool: &ToolName) -> impl Iterator<Item = (Key, ToolSpec)> {
+        self.0.iter().filter(move |((_, name), _)| name == tool).map(|(key, entry)| (key.clone(), entry.spec.clone()))
+    }
+
     /// Compares what answered this poll with what is known. `trouble` is when this process started or last lost its
     /// connection: what was missed before that is not held against a tool.
     pub(crate) fn observe(&mut self, found: &BTreeMap<Key, ToolSpec>, now: Instant, trouble: Instant) -> Vec<Change> {

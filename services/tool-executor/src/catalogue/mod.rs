@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use bus::{Bus, BusError, Heard, Subscription};
 use bytes::Bytes;
-use contract::TenantId;
 use contract::streams::Bucket;
 use contract::subject::{self, Subject};
 use contract::tool::ToolSpec;
+use contract::{TenantId, ToolName};
 use futures::StreamExt;
 use service::health::Readiness;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -35,7 +35,7 @@ const SETTLE: Duration = Duration::from_millis(30);
 /// Answers of one poll that are read; the fleet's tools are far fewer.
 const ANSWERS_MAX: usize = 10_000;
 /// Tools that are asked at the same time whether they said what was heard of them.
-const ASKED_AT_ONCE: usize = 64;
+const ASKED_AT_ONCE: usize = 256;
 /// Complaints that are remembered, so that each is logged once.
 const COMPLAINTS_MAX: usize = 1_000;
 
@@ -51,7 +51,7 @@ pub(crate) async fn run(
 ) {
     let (known, confirmed) = (Known::default(), Confirmed::default());
     let (complaints, began) = (BTreeSet::new(), Instant::now());
-    let mut catalogue = Catalogue { bus, schemas, known, confirmed, own, complaints, trouble, began };
+    let mut catalogue = Catalogue { bus, schemas, known, confirmed, turns: 0, own, complaints, trouble, began };
     ending.run_until_cancelled(catalogue.keep(ready)).await;
 }
 
@@ -60,6 +60,8 @@ struct Catalogue {
     schemas: Schemas,
     known: Known,
     confirmed: Confirmed,
+    /// Polls so far.
+    turns: usize,
     /// Tools of this process that were not found yet.
     own: BTreeSet<Key>,
     complaints: BTreeSet<(String, String)>,
@@ -159,7 +161,7 @@ impl Catalogue {
 
     /// Asks everybody, and whoever says something new once more where he alone can hear it.
     async fn gather(&mut self) -> Result<BTreeMap<Key, ToolSpec>, BusError> {
-        let mut poll = Poll::default();
+        let mut poll = Poll::new(Instant::now());
         let mut bad = Vec::new();
         answers(&self.bus, &subject::services_info(), |described| {
             match described {
@@ -169,14 +171,25 @@ impl Catalogue {
             false
         })
         .await?;
-        self.confirm(&mut poll).await?;
+        self.turns = self.turns.wrapping_add(1);
+        let silent = self.confirm(&mut poll).await?;
         let (mut found, unsure) = poll.end(&mut self.confirmed);
+        // Silence at its address is not held against a tool that is known.
+        for (key, spec) in silent.iter().flat_map(|tool| self.known.of(tool)) {
+            found.entry(key).or_insert(spec);
+        }
         for (subject, reason) in bad {
             self.complain(subject, reason);
         }
         for (tenant, tool) in unsure {
             let address = subject::service_info(&tool);
-            let reason = format!("what is said of it is not said at {address}: name its service {tool}, as the tool");
+            let reason = if silent.contains(&tool) {
+                format!(
+                    "nobody answers at {address} in time: may the executor ask there, by nats-server's configuration?"
+                )
+            } else {
+                format!("what is said of it is not said at {address}: name its service {tool}, as the tool")
+            };
             self.complain(subject::tool(&tenant, &tool).to_string(), reason);
         }
         for (key, reason) in self.learn(&found) {
@@ -186,36 +199,52 @@ impl Catalogue {
         Ok(found)
     }
 
-    /// Asks each tool of which something new was heard; what does not answer in time is asked by the next poll again.
-    async fn confirm(&self, poll: &mut Poll) -> Result<(), BusError> {
-        let mut asks = Vec::new();
-        for (tool, mut open) in poll.unsure() {
-            asks.push(async move {
-                let (address, mut said) = (subject::service_info(&tool), Vec::new());
-                let asked = answers(&self.bus, &address, |described| {
-                    if let Described::Tool(tenant, spec) = described
-                        && spec.name == tool
-                    {
-                        open.retain(|(of, other)| *of != tenant || *other != spec);
-                        said.push((tenant, spec));
+    /// Asks each tool of which something new was heard; returns those that are silent. What does not answer in time is asked
+    /// by the next poll again.
+    async fn confirm(&self, poll: &mut Poll) -> Result<BTreeSet<ToolName>, BusError> {
+        let mut tools: Vec<_> = poll.unsure().into_iter().collect();
+        // First what is known: whoever invents names keeps no tool out. Of the rest each comes to be the first one.
+        let strange = |tool: &ToolName| !self.known.has(tool) && self.own.iter().all(|(_, own)| own != tool);
+        tools.sort_by_key(|(tool, _)| strange(tool));
+        let known = tools.iter().take_while(|(tool, _)| !strange(tool)).count();
+        let rest = &mut tools[known..];
+        rest.rotate_left(self.turns.wrapping_mul(ASKED_AT_ONCE) % rest.len().max(1));
+        let asks = tools.into_iter().map(async |(tool, mut open)| {
+            let (address, mut said) = (subject::service_info(&tool), Vec::new());
+            let asked = answers(&self.bus, &address, |described| {
+                if let Described::Tool(tenant, spec) = described
+                    && spec.name == tool
+                {
+                    // Others are told too: replicas that say the same as before, and tools of other tenants.
+                    let told = (tenant, spec);
+                    let wanted = open.contains(&told);
+                    open.retain(|other| *other != told);
+                    if wanted || (said.len() < SAID_MAX && !said.contains(&told)) {
+                        said.push(told);
                     }
-                    open.is_empty() || said.len() == SAID_MAX
-                });
-                match asked.await {
-                    // Nobody hears it who was heard: he is named otherwise, or is gone.
-                    Ok(()) | Err(BusError::Timeout { .. }) => Ok(said),
-                    Err(error) => Err(error),
                 }
+                open.is_empty()
             });
-        }
+            match asked.await {
+                Ok(()) => Ok((tool, said, false)),
+                // Somebody listens there and is silent, or the server lets nobody ask.
+                Err(BusError::Timeout { .. }) => Ok((tool, said, true)),
+                Err(error) => Err(error),
+            }
+        });
+        let asks: Vec<_> = asks.collect();
         let mut asked = futures::stream::iter(asks).buffer_unordered(ASKED_AT_ONCE);
-        let end = Instant::now() + GATHER * 2;
-        while let Ok(Some(said)) = timeout_at(end, asked.next()).await {
-            for (tenant, spec) in said? {
+        let (end, mut silent) = (Instant::now() + GATHER * 2, BTreeSet::new());
+        while let Ok(Some(answered)) = timeout_at(end, asked.next()).await {
+            let (tool, said, nothing) = answered?;
+            for (tenant, spec) in said {
                 poll.confirm((tenant, spec.name.clone()), spec);
             }
+            if nothing {
+                silent.insert(tool);
+            }
         }
-        Ok(())
+        Ok(silent)
     }
 
     /// Compiles the schemas that are new; returns the tools whose schema cannot be used.

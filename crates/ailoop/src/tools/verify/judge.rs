@@ -13,6 +13,12 @@ use crate::tools::ask::{Found, Seen};
 use crate::tools::describe::word;
 use crate::tools::reply::{Answer, Wrong};
 
+/// Within which a call ends that nobody waits for any more.
+const SOON: Duration = Duration::from_secs(1);
+const LATE_HINT: &str =
+    "compare Ailoop-Deadline with the clock before work that takes long: nobody waits for it any more";
+const CANCEL_HINT: &str =
+    "subscribe ai_tool_cancel.<tenant>.<tool>, without a queue group, and stop the call that Ailoop-Call names";
 /// Bytes of a reply that are shown.
 const SHOWN_MAX: usize = 120;
 
@@ -91,7 +97,7 @@ pub fn catalogue(known: bool) -> Check {
     Check::note(
         "catalogue",
         "no executor has found it",
-        "is a fleet running on this NATS? `ailoop tools` lists what it knows",
+        "is a fleet running on this NATS? The executor's log says why it refuses one; `ailoop tools` lists what it knows",
     )
 }
 
@@ -188,14 +194,13 @@ pub fn late(seen: &Seen) -> Check {
         Ok(Answer { outcome: Err(wrong), .. }) => {
             Check::pass(name, format!("passed already → {} ({})", told(wrong), time(seen)))
         }
-        Ok(Answer { outcome: Ok(_), .. }) => {
+        Ok(Answer { outcome: Ok(_), .. }) if seen.answers.iter().all(|(after, _)| *after <= SOON) => {
             Check::pass(name, format!("passed already → answered anyway ({})", time(seen)))
         }
-        Err(silence) => {
-            let hint =
-                "compare Ailoop-Deadline with the clock before work that takes long: nobody waits for it any more";
-            Check::note(name, format!("passed already → {silence}"), hint)
+        Ok(Answer { outcome: Ok(_), .. }) => {
+            Check::note(name, format!("passed already → worked all the same ({})", time(seen)), LATE_HINT)
         }
+        Err(silence) => Check::note(name, format!("passed already → {silence}"), LATE_HINT),
     }
 }
 
@@ -207,15 +212,17 @@ pub fn cancelled(at: Option<Duration>, seen: &Seen) -> Check {
     };
     let soon = |(after, _): &&(Duration, Answer)| *after >= at;
     if let Some((after, answer)) = seen.answers.iter().find(soon) {
-        let took = duration(after.saturating_sub(at));
-        return Check::pass(name, format!("answered {took} after it: {}", said(answer)));
+        let took = after.saturating_sub(at);
+        let told = format!("answered {} after it: {}", duration(took), said(answer));
+        if took > SOON {
+            return Check::note(name, told, CANCEL_HINT);
+        }
+        return Check::pass(name, told);
     }
     // A progress that was on its way may still come.
     let later = at + Duration::from_millis(500);
     if seen.progress.iter().any(|(after, _)| *after > later) {
-        let hint =
-            "subscribe ai_tool_cancel.<tenant>.<tool>, without a queue group, and stop the call that Ailoop-Call names";
-        return Check::note(name, "the call goes on", hint);
+        return Check::note(name, "the call goes on", CANCEL_HINT);
     }
     let told =
         format!("no answer within {}: it stopped, or works on for nobody", duration(seen.waited.saturating_sub(at)));

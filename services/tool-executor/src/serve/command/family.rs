@@ -156,7 +156,7 @@ impl Drop for Family {
 
 impl Families {
     /// The processes of a command, and those that escaped, without those that only we keep from being gone; and how many of
-    /// these are gone now.
+    /// them are gone now.
     fn mine(&mut self, id: u64, age: Option<Duration>) -> io::Result<(Vec<Process>, usize)> {
         let all = self.look(age)?;
         let session = census::session_of(me()).unwrap_or_default();
@@ -164,10 +164,11 @@ impl Families {
         let roots: BTreeSet<i32> = self.kin.values().map(|kin| kin.root).collect();
         let over = |process: &Process| process.ended && process.parent == me();
         let mut reaped = 0;
-        for process in sorted.members.values().flatten().chain(&sorted.strays).filter(|process| over(process)) {
+        let members = sorted.members.iter().flat_map(|(of, all)| all.iter().map(move |process| (*of == id, process)));
+        for (ours, process) in members.chain(sorted.strays.iter().map(|process| (true, process))) {
             // Orphans come to us to be reaped; the root of a command is reaped by whoever started it.
-            if !roots.contains(&process.pid) {
-                reaped += usize::from(reap(process.pid));
+            if over(process) && !roots.contains(&process.pid) && reap(process.pid) && ours {
+                reaped += 1;
             }
         }
         let mut mine = sorted.members.remove(&id).unwrap_or_default();

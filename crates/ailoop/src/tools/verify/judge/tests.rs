@@ -147,6 +147,9 @@ fn the_same_call_twice() {
 fn when_nobody_waits() {
     check(&late(&error("too late")), Mark::Pass, "error: too late");
     check(&late(&ok("1")), Mark::Pass, "answered anyway");
+    let slow = Seen { answers: vec![(ms(4_000), answer(Ok("1")))], waited: ms(4_000), ..Seen::default() };
+    check(&late(&slow), Mark::Note, "worked all the same (4.0 s)");
+    check(&cancelled(Some(ms(300)), &slow), Mark::Note, "answered 3.7 s after it: 1");
     check(&late(&silence()), Mark::Note, "no answer");
     let progress = |after| (ms(after), Progress { text: "on".to_owned(), instance: None });
     let working = |after: &[u64]| Seen { progress: after.iter().copied().map(progress).collect(), ..silence() };
