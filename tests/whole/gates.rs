@@ -111,7 +111,9 @@ async fn rules_on_arguments_ask_and_a_person_may_change_what_is_done() -> anyhow
     let fleet = Fleet::with_agents(&[("test", &model.base_url())], AGENTS).await?;
     let mut plan = Plan::at(&fleet.nats.url()).await?;
     for name in ["write", "remove", "read"] {
-        plan = plan.with(Tool::new(name).effect(Effect::AtMostOnce), |call| Answer::Json(call.arguments.clone()));
+        let parameters = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+        let tool = Tool::new(name).effect(Effect::AtMostOnce).parameters(parameters);
+        plan = plan.with(tool, |call| Answer::Json(call.arguments.clone()));
     }
     let workshop = plan.open().await?;
     fleet.knows(&["write", "remove", "read"]).await?;
@@ -131,6 +133,9 @@ async fn rules_on_arguments_ask_and_a_person_may_change_what_is_done() -> anyhow
     let shown = desk.run(["approvals", "show", "s", gate]).await?;
     let shown: Value = serde_json::from_str(&shown.stdout)?;
     let hash = shown["arguments_sha256"].as_str().context("a hash")?;
+    // Once it were answered, only the model would hear of it.
+    let unfit = desk.run(["approvals", "approve", "s", gate, "--arguments", r#"{"path": 3}"#]).await?;
+    assert_eq!((unfit.code, unfit.error()?), (2, "invalid_arguments"));
     let changed = r#"{"path": "/tmp/b"}"#;
     let done = desk.run(["approvals", "approve", "s", gate, "--hash", &hash[..12], "--arguments", changed]).await?;
     assert_eq!(done.code, 0, "{}", done.stderr);

@@ -25,6 +25,30 @@ fn one_prompt_with_a_fleet_of_its_own() {
 }
 
 #[test]
+fn what_a_fleet_of_its_own_asks_is_answered_from_another_terminal() {
+    let world = World::new();
+    fs::create_dir(world.path("config")).unwrap();
+    let agents = "default_agent: e\napprovals:\n  - {tool: write_file, ask: always}\nagents:\n  e:\n    name: Eamonn the Executioner\n    \
+                  prompt_file: eamonn_executioner.md\n    tools: {allow: [list_files, read_file, search_text, write_file]}\n    \
+                  continuation_config: {max_iterations: 10}\n";
+    fs::write(world.path("config/agents.yaml"), agents).unwrap();
+    let line = ["run", "--session", "s", "--model", "rehearsal", "survey"];
+    let asking = world.ailoop(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut asking = world::Running::new(asking.unwrap());
+    asking.stderr_until("waits for approval");
+    let gates = text(&world.output(&["approvals", "--json"]).stdout);
+    let gate: serde_json::Value = serde_json::from_str(&gates).unwrap();
+    // It ends with its session: nobody begins another one in it.
+    let other = world.output(&["run", "--model", "rehearsal", "x"]);
+    assert!(code(&other) == 1 && text(&other.stderr).contains("error[not_now]"), "{}", text(&other.stderr));
+    let answered = world.output(&["approvals", "approve", "s", gate["gate"].as_str().unwrap()]);
+    assert_eq!(code(&answered), 0, "{}", text(&answered.stderr));
+    asking.stderr_until("✓ done");
+    assert!(world.path(".ailoop/out/survey.md").exists());
+    world::until("the file says so no more", || !world.path(".ailoop/run.json").exists());
+}
+
+#[test]
 fn events_as_lines_of_json() {
     let world = World::new();
     let run = world.ailoop(&["run", "--json", "--model", "rehearsal", "x"]).output().unwrap();

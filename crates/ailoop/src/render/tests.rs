@@ -75,7 +75,7 @@ fn a_note_never_stands_in_the_middle_of_a_line() {
 fn a_turn_is_closed_with_its_figures() {
     let user = r#"{"message_id":"u","content":"hi","mode":"steer"}"#;
     let result = r#"{"call":"c1-1-1","tool":"list_files","outcome":"ok","content":"{}","duration_ms":12}"#;
-    let failed = r#"{"call":"c1-1-2","tool":"x","outcome":"error","code":"unknown_tool","content":""}"#;
+    let failed = r#"{"call":"c1-1-2","tool":"x","outcome":"error","code":"unknown_tool","content":"no\n x"}"#;
     let done = r#"{"turn":1,"stop_reason":"completed","iterations":2,"final_response":"Done.",
         "spent":{"usage":{"input":1900,"output":12},"cost_usd":0.0}}"#;
     check(
@@ -86,7 +86,7 @@ fn a_turn_is_closed_with_its_figures() {
             heard("tool_call.result_processed", 1_100, failed),
             heard("turn.completed", 9_400, done),
         ],
-        "[> hi]\n[  tool list_files  ok  12 ms]\n[  tool x  error[unknown_tool]  0 ms]\nDone.\n\
+        "[> hi]\n[  tool list_files  ok  12 ms]\n[  tool x  error[unknown_tool]  0 ms  no x]\nDone.\n\
          [✓ done  2 steps · 2 tools · 1,912 tokens · 8.4 s]\n",
     );
     let limit = r#"{"turn":1,"stop_reason":"max_iterations","iterations":1,"final_response":"",
@@ -118,6 +118,12 @@ fn a_gate_tells_how_to_answer() {
         "[  tool rm {\"path\":\"x\\\\ny\"} waits for approval until 2024-01-15T10:30:45.123Z; to answer:\n    \
          ailoop approvals approve|deny s c1-1-1]\n",
     );
+    let closed = r#"{"gate":"c1-1-1","decision":"deny"}"#;
+    check(false, &[heard("gate.closed", 0, closed)], "[  c1-1-1  denied  nobody answered]\n");
+    let changed =
+        r#"{"gate":"c1-1-1","decision":"approve","by":"ann","arguments":{"path":"y"},"arguments_sha256":"cd"}"#;
+    let said = "[  c1-1-1  approved  by ann, with {\"path\":\"y\"}]\n";
+    check(false, &[heard("gate.closed", 0, changed)], said);
     let gate = r#"{"gate":"c1-1-2","kind":"question","arguments_sha256":"ab","expires":"2024-01-15T10:30:45.123Z",
         "tool":"ask_user","arguments":{"question":"Why?"}}"#;
     check(

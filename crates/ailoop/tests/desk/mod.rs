@@ -61,6 +61,12 @@ fn the_configuration_is_checked_and_explained() {
     let continuation = &told["agent"]["continuation"];
     assert_eq!((&continuation["max_iterations"], &continuation["timeout"]), (&10.into(), &600.into()), "the agent's");
     assert_eq!((&told["model"]["id"], &told["fallbacks"][0]["id"]), (&"m".into(), &"p/n".into()));
+    // A default of the file counts also where there is no rehearsal.
+    fs::write(world.path("config/models.yaml"), format!("default: m\n{models}")).unwrap();
+    assert_eq!(code(&world.ailoop(&["config", "check"]).output().unwrap()), 0);
+    let explained = world.ailoop(&["config", "explain", "--agent", "e"]).output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    assert_eq!(told["model"]["id"], "m");
     fs::remove_file(world.path("config/models.yaml")).unwrap();
 
     let agents = "agents:\n  x:\n    name: X\n    prompt_file: x.md\n    continuation_config: {limits: {token: 3}}\n";

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bus::{Bus, Heard, MemoryServer};
 use bytes::Bytes;
 use contract::commit::Phase;
-use contract::tool::{EffectClass, Outcome};
-use contract::{ErrorCode, ToolName, subject};
+use contract::tool::{Approval, EffectClass, Outcome};
+use contract::{ErrorCode, TenantId, ToolName, subject};
 use futures::StreamExt;
 use futures::future::AbortHandle;
 use serde_json::{Value, json};
@@ -35,8 +35,12 @@ pub(crate) async fn play(server: &MemoryServer, schema: &str) -> (AbortHandle, i
 
 /// What a service says of the tool `act`.
 fn info(version: &str, metadata: &Value) -> Bytes {
+    info_of("default", version, metadata)
+}
+
+fn info_of(tenant: &str, version: &str, metadata: &Value) -> Bytes {
     let info = json!({"type": "io.nats.micro.v1.info_response", "name": "act", "id": "1", "version": version,
-        "description": null, "metadata": {}, "endpoints": [{"name": "act", "subject": "ai_tool.default.act",
+        "description": null, "metadata": {}, "endpoints": [{"name": "act", "subject": format!("ai_tool.{tenant}.act"),
         "queue_group": "tools", "metadata": metadata}]});
     Bytes::from(info.to_string())
 }
@@ -185,6 +189,68 @@ async fn a_call_that_waits_for_its_tool_does_not_begin_after_a_stop_or_in_a_paus
             playing.abort();
         });
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_of_many_tenants_is_found_for_each_and_every_replica_is_heard() {
+    let world = World::new().await;
+    let bus = world.server.bus();
+    let mut asked = Vec::new();
+    for address in [subject::services_info(), subject::service_info(&ToolName::new("act").unwrap())] {
+        asked.push(bus.listen(&address, None).await.unwrap());
+    }
+    let said = json!({"ailoop.tool": "act"});
+    let mut infos: Vec<_> = (0..40).map(|tenant| info_of(&format!("t{tenant}"), "1.0.0", &said)).collect();
+    // Twenty replicas of one more, and the newest of them wants somebody to be asked.
+    infos.extend((0..20).map(|_| info("1.0.0", &said)));
+    infos.push(info("2.0.0", &json!({"ailoop.tool": "act", "ailoop.approval": "always"})));
+    let mut questions = futures::stream::select_all(asked);
+    let (playing, all) = futures::future::abortable(async {
+        while let Some(Heard::Message(question)) = questions.next().await {
+            let to = question.reply.unwrap();
+            for info in &infos {
+                bus.transport().reply(&to, Vec::new(), info.clone()).await.unwrap();
+            }
+        }
+    });
+    let _ended = futures::join!(playing, async {
+        let (_executor, _life) = world.executor("a").await;
+        for tenant in (0..40).map(|tenant| TenantId::new(&format!("t{tenant}")).unwrap()) {
+            world.until(async || (world.bus.tools(&tenant).await.unwrap().len() == 1).then_some(())).await;
+        }
+        let tools = world.bus.tools(&world.key.tenant).await.unwrap();
+        assert_eq!((tools[0].version.as_str(), tools[0].approval), ("2.0.0", Approval::Always));
+        all.abort();
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_whose_address_is_silent_stays_as_long_as_it_is_heard() {
+    let world = World::new().await;
+    let (executor, _life) = world.executor("a").await;
+    world.until(async || executor.readiness().is_ready().then_some(())).await;
+    let (playing, described) = play(&world.server, "{\"type\":\"object\"}").await;
+    futures::join!(described, async {
+        until(&world, &["act"]).await;
+        playing.abort();
+    });
+    // It answers what everybody hears, and not at its address: too busy, or nobody may ask there.
+    let bus = world.server.bus();
+    let _silent = bus.listen(&subject::service_info(&ToolName::new("act").unwrap()), None).await.unwrap();
+    let mut asked = bus.listen(&subject::services_info(), None).await.unwrap();
+    let told = info("1.0.0", &json!({"ailoop.tool": "act", "ailoop.parameters": "{\"type\":\"object\"}"}));
+    let (answering, all) = futures::future::abortable(async {
+        while let Some(Heard::Message(question)) = asked.next().await {
+            bus.transport().reply(&question.reply.unwrap(), Vec::new(), told.clone()).await.unwrap();
+        }
+    });
+    let _ended = futures::join!(answering, async {
+        for _ in 0..12 {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert_eq!(names(&world.bus, &world).await, ["act"]);
+        }
+        all.abort();
+    });
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,12 @@
 //! What happens to a call when an executor dies, and when a server restarts.
 
+use contract::ErrorCode;
+use contract::commit::Phase;
 use contract::tool::{EffectClass, Outcome, header};
 
 use crate::catalogue::{play, until};
 use crate::what;
-use crate::world::World;
+use crate::world::{World, call};
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_at_most_once_call_is_unknown_and_never_repeated() {
@@ -93,6 +95,32 @@ async fn what_a_lost_executor_sent_is_unknown_where_the_call_cannot_be_made_agai
             playing.abort();
         });
         assert!(tool.is_left_alone().await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_handed_back_before_it_was_sent_is_told_as_it_is() {
+    for (effect, gone) in [(EffectClass::Idempotent, true), (EffectClass::AtMostOnce, false)] {
+        let mut world = World::new().await;
+        let (playing, described) = play(&world.server, r#"{"properties":{"n":{"type":"string"}}}"#).await;
+        let (_executor, _life) = world.executor("a").await;
+        futures::join!(described, async {
+            until(&world, &["act"]).await;
+            if gone {
+                playing.abort();
+                until(&world, &[]).await;
+            }
+            world.commit(Phase::Paused, &[&call().to_string()]).await;
+            let mut item = world.item(effect);
+            item.meta.deadline = world.server.now().after(std::time::Duration::from_hours(1));
+            world.publish(&item).await;
+            tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+            world.commit(Phase::Running, &[&call().to_string()]).await;
+            let result = world.result().await;
+            let code = if gone { ErrorCode::NoToolAvailable } else { ErrorCode::InvalidArguments };
+            assert_eq!((result.outcome, result.code), (Outcome::Error, Some(code)), "{}", result.content);
+            playing.abort();
+        });
     }
 }
 
