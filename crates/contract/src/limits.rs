@@ -104,7 +104,7 @@ pub const ACK_PENDING_MAX: u32 = 20_000;
 pub const DELIVERIES_MAX: u64 = 50;
 /// Pause between a worker's looks at the log while a call runs.
 pub const WORKER_CHECK_EVERY: Duration = Duration::from_secs(5);
-/// How long a claim of an `at_most_once` call is kept.
+/// How long a claim of a call that takes effect is kept.
 pub const CLAIM_AGE_MAX: Duration = Duration::from_hours(7 * 24);
 /// Notifications that one client may fall behind; then chunks go, then the connection.
 pub const CLIENT_QUEUE_MAX: usize = 1_024;
