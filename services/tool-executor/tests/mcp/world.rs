@@ -124,8 +124,8 @@ impl World {
 
     /// Calls a tool that is served.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Answer {
-        let request = Request::new().headers(headers()).payload(arguments.to_string().into()).timeout(Some(LONG));
-        Answer::of(&self.client.send_request(subject(tool), request).await.unwrap())
+        // On a busy machine the tool says first who works on it.
+        self.begin(tool, arguments).await.answer().await
     }
 
     /// Calls a tool until somebody serves it and does not say that its server is down.
@@ -181,6 +181,7 @@ impl Call {
     pub(crate) async fn answer(&mut self) -> Answer {
         loop {
             let message = timeout(LONG, self.replies.next()).await.unwrap().unwrap();
+            assert_eq!(message.status, None, "nobody serves {}", self.tool);
             if message.headers.as_ref().is_none_or(|headers| headers.get(header::PROGRESS).is_none()) {
                 return Answer::of(&message);
             }
