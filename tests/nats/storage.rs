@@ -150,8 +150,9 @@ async fn goes_on(bus: &Bus, writes: &[Write], session: &str) -> anyhow::Result<(
     let session = &key(session)?;
     futures::future::try_join_all(writes.iter().map(|write| async move {
         eventually(&format!("{write:?} works"), || async { write.perform(bus, session).await.is_ok() }).await?;
-        ensure!(write.is_there(bus, session).await?, "{write:?} was acknowledged and is not there");
-        Ok(())
+        // Some are read from any copy, and one that was away may be behind for a moment.
+        let there = || async { write.is_there(bus, session).await.unwrap_or(false) };
+        eventually(&format!("{write:?}, which was acknowledged, is there"), there).await
     }))
     .await
     .map(drop)
@@ -354,8 +355,8 @@ async fn without_a_quorum_nothing_is_acknowledged_until_it_is_back() -> anyhow::
     cluster.nodes[1].resume().await?;
     let before = key("before")?;
     for write in ALL {
-        eventually("it is served again", || async { write.is_there(&bus, &before).await.is_ok() }).await?;
-        ensure!(write.is_there(&bus, &before).await?, "{write:?} is gone");
+        let there = || async { write.is_there(&bus, &before).await.unwrap_or(false) };
+        eventually(&format!("{write:?} is served again"), there).await?;
     }
     // A write that nobody answered may have been taken: it is the same one then. Leaders may still change.
     goes_on(&bus, &writes, "meanwhile").await?;
