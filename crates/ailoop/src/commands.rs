@@ -24,7 +24,7 @@ use service::config::{NatsConfig, Settings};
 use crate::args::{Cli, Command, PatternsCommand, Target};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
-use crate::instance::Home;
+use crate::instance::{Home, RunFile};
 use crate::terminal::{ReaderGone, Terminal};
 
 /// Carries a command out.
@@ -84,14 +84,17 @@ fn finish(printed: Result<(), ReaderGone>) -> Exit {
 
 /// The gRPC address of the fleet that is meant: `--url`, `AILOOP_URL`, or the one that runs in this directory.
 fn running(target: &Target) -> Option<String> {
-    let home = Home::below(std::path::Path::new(""));
-    target.url.clone().or_else(|| home.running().map(|run| run.grpc))
+    meant(target, |_| true)
 }
 
 /// As [`running`], of the fleets that take another session: not the one that ends with the session of an `ailoop run`.
 fn staying(target: &Target) -> Option<String> {
+    meant(target, |run| !run.one_session)
+}
+
+fn meant(target: &Target, fits: fn(&RunFile) -> bool) -> Option<String> {
     let home = Home::below(std::path::Path::new(""));
-    target.url.clone().or_else(|| home.running().filter(|run| !run.one_session).map(|run| run.grpc))
+    target.url.clone().or_else(|| home.running().filter(fits).map(|run| run.grpc))
 }
 
 /// Connects to the fleet that is meant, which must run already.

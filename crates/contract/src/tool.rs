@@ -23,6 +23,16 @@ pub enum EffectClass {
     AtMostOnce,
 }
 
+impl EffectClass {
+    /// Whether a call may change something.
+    pub const fn takes_effect(self) -> bool {
+        match self {
+            Self::Pure => false,
+            Self::Idempotent | Self::AtMostOnce => true,
+        }
+    }
+}
+
 /// Whether a person is asked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]

@@ -27,6 +27,9 @@ pub use serve::{
 pub use service::clock::{Clock, SystemClock};
 use trouble::Trouble;
 
+/// What the model is told of a call that may have taken effect, behind the reason.
+const NOBODY_KNOWS: &str = "nobody knows whether it took effect. Find out before calling again.";
+
 /// What an executor makes of a tool's description and schema: for whoever looks at tools without being one.
 pub mod judge {
     pub use crate::catalogue::describe::{Described, read};

@@ -81,11 +81,12 @@ async fn show(args: &GateArgs, terminal: &Terminal) -> Result<Exit, Failure> {
 async fn send(args: &GateArgs, answer: AnswerRequest, done: &str, terminal: &Terminal) -> Result<Exit, Failure> {
     let client = super::connect(&args.target).await?;
     let gate = find(&client, args).await?;
-    let arguments = if answer.arguments_json.is_empty() { &gate.arguments } else { &answer.arguments_json };
-    if !answer.arguments_json.is_empty() {
-        fits(&client, &gate.tool, &answer.arguments_json).await?;
+    let changed = Some(&answer.arguments_json).filter(|arguments| !arguments.is_empty());
+    if let Some(changed) = changed {
+        fits(&client, &gate.tool, changed).await?;
     }
-    terminal.note(Style::Faint, &format!("{} {} {}", kind(&gate), gate.tool, in_a_line(arguments)));
+    let arguments = in_a_line(changed.unwrap_or(&gate.arguments));
+    terminal.note(Style::Faint, &format!("{} {} {arguments}", kind(&gate), gate.tool));
     let request = bounded(AnswerRequest {
         session_id: gate.session_id.clone(),
         command_id: command_id(),

@@ -87,7 +87,7 @@ async fn tried(bus: &Bus, args: &ToolsTryArgs, terminal: &Terminal) -> Result<Ex
         terminal.note(Style::Warn, &format!("warning: no executor takes this tool: {reason}"));
     }
     let spec = found.into_iter().find_map(|replica| replica.said.ok());
-    let takes_effect = spec.as_ref().is_none_or(|spec| spec.effect != EffectClass::Pure);
+    let takes_effect = spec.as_ref().is_none_or(|spec| spec.effect.takes_effect());
     if let (Some(spec), false) = (&spec, args.unchecked) {
         let fits = Schema::compile(&spec.parameters).and_then(|schema| schema.check(&arguments));
         let unfit = |reason| Failure::usage(ErrorCode::InvalidArguments, reason);

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::life::{LOOK_EVERY, Life};
 use super::reply::{Answer, Reply, read};
-use crate::Clock;
 use crate::trouble::Trouble;
+use crate::{Clock, NOBODY_KNOWS};
 
 /// How often a call that may run again is sent once more after its answer may have been lost.
 const RESENDS_MAX: u32 = 3;
@@ -264,7 +264,7 @@ impl Dispatch<'_> {
     /// Nobody serves the tool now; an earlier try may have taken effect.
     fn nobody(&self, resends: u32) -> Answer {
         let tool = self.item.tool.as_str();
-        if resends > 0 && self.item.effect != EffectClass::Pure {
+        if resends > 0 && self.item.effect.takes_effect() {
             return self.gone(resends - 1);
         }
         if self.sent_before {
@@ -322,8 +322,7 @@ impl Replies {
 
 /// A call of which nobody knows whether it took effect.
 pub(crate) fn unknown(why: &str) -> Answer {
-    let text = format!("{why}; nobody knows whether it took effect. Find out before calling again.");
-    Answer::new(Outcome::Unknown, text)
+    Answer::new(Outcome::Unknown, format!("{why}; {NOBODY_KNOWS}"))
 }
 
 fn no_tool(tool: &str, went: bool) -> Answer {

@@ -117,13 +117,12 @@ impl<'a> Life<'a> {
             Ok(sent) => sent.err().map(|error| error.to_string()),
             Err(late) => Some(late.to_string()),
         };
-        if failed.is_none() {
-            self.known = wanted;
-        } else {
-            self.asks_from = Instant::now() + ASK_AGAIN_AFTER;
-        }
-        if let Some(error) = failed {
-            tracing::debug!(session = %self.key, call = %self.call, error, "the loop was not asked for more time");
+        match failed {
+            None => self.known = wanted,
+            Some(error) => {
+                self.asks_from = Instant::now() + ASK_AGAIN_AFTER;
+                tracing::debug!(session = %self.key, call = %self.call, error, "the loop was not asked for more time");
+            }
         }
     }
 

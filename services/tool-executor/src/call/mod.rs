@@ -169,7 +169,7 @@ impl Calls {
 
     /// Claims a call that takes effect; whether another delivery has claimed it before, and so may have sent it.
     async fn was_claimed(&self, work: &Work<'_>) -> Result<bool, BusError> {
-        if work.item.effect == EffectClass::Pure {
+        if !work.item.effect.takes_effect() {
             return Ok(false);
         }
         // An owner of its own for each delivery: what an earlier one did is unknown, also to the same process. Its number
@@ -191,9 +191,6 @@ impl Calls {
         let tool = (work.key.tenant.clone(), item.tool.clone());
         // Of what comes again it must be known first whether it was sent before: nothing is said of that otherwise.
         let mut sent_before = work.again && self.was_claimed(work).await?;
-        if sent_before && item.effect == EffectClass::AtMostOnce {
-            return Ok(Some(unknown(LOST)));
-        }
         if let Err(text) = self.schemas.check(&tool, &item.arguments) {
             // The tool may have had another schema then.
             return Ok(Some(if sent_before {
@@ -215,9 +212,9 @@ impl Calls {
         }
         if !work.again {
             sent_before = self.was_claimed(work).await?;
-            if sent_before && item.effect == EffectClass::AtMostOnce {
-                return Ok(Some(unknown(LOST)));
-            }
+        }
+        if sent_before && item.effect == EffectClass::AtMostOnce {
+            return Ok(Some(unknown(LOST)));
         }
         let Work { key, call, delivered, .. } = *work;
         // A tool that was never there will not come back.

@@ -17,6 +17,9 @@ pub(super) const SAID_MAX: usize = 16;
 /// How long it counts that something was said at a tool's own address: by then whoever says it elsewhere only is found out.
 const CONFIRMED_FOR: Duration = Duration::from_secs(30);
 
+/// What is said of a tool of a tenant.
+pub(super) type Said = (TenantId, ToolSpec);
+
 /// What was said at a tool's own address, and when.
 #[derive(Debug, Default)]
 pub(super) struct Confirmed(BTreeMap<Key, Vec<(ToolSpec, Instant)>>);
@@ -49,7 +52,7 @@ impl Poll {
     }
 
     /// The tools to ask at their own address, and what was said of them elsewhere.
-    pub(super) fn unsure(&self) -> BTreeMap<ToolName, Vec<(TenantId, ToolSpec)>> {
+    pub(super) fn unsure(&self) -> BTreeMap<ToolName, Vec<Said>> {
         let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for ((tenant, tool), said) in &self.unsure {
             let said = said.iter().map(|spec| (tenant.clone(), spec.clone()));

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use describe::Described;
 pub(crate) use describe::TEXT_BYTES_MAX;
-use heard::{Confirmed, Poll, SAID_MAX};
+use heard::{Confirmed, Poll, SAID_MAX, Said};
 use known::{Change, Key, Known};
 
 use crate::schema::Schemas;
@@ -202,49 +202,53 @@ impl Catalogue {
     /// Asks each tool of which something new was heard; returns those that are silent. What does not answer in time is asked
     /// by the next poll again.
     async fn confirm(&self, poll: &mut Poll) -> Result<BTreeSet<ToolName>, BusError> {
-        let mut tools: Vec<_> = poll.unsure().into_iter().collect();
         // First what is known: whoever invents names keeps no tool out. Of the rest each comes to be the first one.
-        let strange = |tool: &ToolName| !self.known.has(tool) && self.own.iter().all(|(_, own)| own != tool);
-        tools.sort_by_key(|(tool, _)| strange(tool));
-        let known = tools.iter().take_while(|(tool, _)| !strange(tool)).count();
-        let rest = &mut tools[known..];
-        rest.rotate_left(self.turns.wrapping_mul(ASKED_AT_ONCE) % rest.len().max(1));
-        let asks = tools.into_iter().map(async |(tool, mut open)| {
-            let (address, mut said) = (subject::service_info(&tool), Vec::new());
-            let asked = answers(&self.bus, &address, |described| {
-                if let Described::Tool(tenant, spec) = described
-                    && spec.name == tool
-                {
-                    // Others are told too: replicas that say the same as before, and tools of other tenants.
-                    let told = (tenant, spec);
-                    let wanted = open.contains(&told);
-                    open.retain(|other| *other != told);
-                    if wanted || (said.len() < SAID_MAX && !said.contains(&told)) {
-                        said.push(told);
-                    }
-                }
-                open.is_empty()
-            });
-            match asked.await {
-                Ok(()) => Ok((tool, said, false)),
-                // Somebody listens there and is silent, or the server lets nobody ask.
-                Err(BusError::Timeout { .. }) => Ok((tool, said, true)),
-                Err(error) => Err(error),
-            }
-        });
-        let asks: Vec<_> = asks.collect();
+        let familiar = |tool: &ToolName| self.known.has(tool) || self.own.iter().any(|(_, own)| own == tool);
+        let (mut tools, mut rest): (Vec<_>, Vec<_>) = poll.unsure().into_iter().partition(|(tool, _)| familiar(tool));
+        let first = self.turns.wrapping_mul(ASKED_AT_ONCE) % rest.len().max(1);
+        rest.rotate_left(first);
+        tools.append(&mut rest);
+        let asks: Vec<_> = tools.into_iter().map(|(tool, open)| self.ask(tool, open)).collect();
         let mut asked = futures::stream::iter(asks).buffer_unordered(ASKED_AT_ONCE);
         let (end, mut silent) = (Instant::now() + GATHER * 2, BTreeSet::new());
         while let Ok(Some(answered)) = timeout_at(end, asked.next()).await {
-            let (tool, said, nothing) = answered?;
-            for (tenant, spec) in said {
-                poll.confirm((tenant, spec.name.clone()), spec);
-            }
-            if nothing {
-                silent.insert(tool);
+            match answered? {
+                (_, Some(said)) => {
+                    for (tenant, spec) in said {
+                        poll.confirm((tenant, spec.name.clone()), spec);
+                    }
+                }
+                (tool, None) => {
+                    silent.insert(tool);
+                }
             }
         }
         Ok(silent)
+    }
+
+    /// What is said at a tool's own address, until all of `open` was said there; none where it is silent.
+    async fn ask(&self, tool: ToolName, mut open: Vec<Said>) -> Result<(ToolName, Option<Vec<Said>>), BusError> {
+        let (address, mut heard) = (subject::service_info(&tool), Vec::new());
+        let asked = answers(&self.bus, &address, |described| {
+            if let Described::Tool(tenant, spec) = described
+                && spec.name == tool
+            {
+                // Others are told too: replicas that say the same as before, and tools of other tenants.
+                let said = (tenant, spec);
+                let wanted = open.contains(&said);
+                open.retain(|other| *other != said);
+                if wanted || (heard.len() < SAID_MAX && !heard.contains(&said)) {
+                    heard.push(said);
+                }
+            }
+            open.is_empty()
+        });
+        match asked.await {
+            Ok(()) => Ok((tool, Some(heard))),
+            // Somebody listens there and does not answer, or the server lets nobody ask.
+            Err(BusError::Timeout { .. }) => Ok((tool, None)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Compiles the schemas that are new; returns the tools whose schema cannot be used.

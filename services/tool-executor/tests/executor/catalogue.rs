@@ -5,8 +5,9 @@ use std::time::Duration;
 use bus::{Bus, Heard, MemoryServer};
 use bytes::Bytes;
 use contract::commit::Phase;
+use contract::subject::{self, Subject};
 use contract::tool::{Approval, EffectClass, Outcome};
-use contract::{ErrorCode, TenantId, ToolName, subject};
+use contract::{ErrorCode, TenantId, ToolName};
 use futures::StreamExt;
 use futures::future::AbortHandle;
 use serde_json::{Value, json};
@@ -16,21 +17,36 @@ use crate::world::{World, call};
 
 /// Answers questions of the services protocol as one tool, until it is aborted.
 pub(crate) async fn play(server: &MemoryServer, schema: &str) -> (AbortHandle, impl Future<Output = ()> + use<>) {
-    let bus = server.bus();
-    let metadata = json!({"ailoop.tool": "act", "ailoop.parameters": schema});
-    let name = ToolName::new("act").unwrap();
-    let mut asked = Vec::new();
-    for address in [subject::services_info(), subject::service_info(&name)] {
-        asked.push(bus.listen(&address, None).await.unwrap());
+    let said = info("1.0.0", &json!({"ailoop.tool": "act", "ailoop.parameters": schema}));
+    say(server, &[subject::services_info(), address()], vec![said]).await
+}
+
+/// Answers all of this to whoever asks at these addresses, until it is aborted.
+async fn say(
+    server: &MemoryServer,
+    addresses: &[Subject],
+    infos: Vec<Bytes>,
+) -> (AbortHandle, impl Future<Output = ()> + use<>) {
+    let (bus, mut asked) = (server.bus(), Vec::new());
+    for address in addresses {
+        asked.push(bus.listen(address, None).await.unwrap());
     }
-    let (info, mut questions) = (info("1.0.0", &metadata), futures::stream::select_all(asked));
-    let (playing, handle) = futures::future::abortable(async move {
+    let mut questions = futures::stream::select_all(asked);
+    let (saying, handle) = futures::future::abortable(async move {
         while let Some(heard) = questions.next().await {
             let Heard::Message(question) = heard else { continue };
-            bus.transport().reply(&question.reply.unwrap(), Vec::new(), info.clone()).await.unwrap();
+            let to = question.reply.unwrap();
+            for info in &infos {
+                bus.transport().reply(&to, Vec::new(), info.clone()).await.unwrap();
+            }
         }
     });
-    (handle, async move { playing.await.unwrap_or_default() })
+    (handle, async move { saying.await.unwrap_or_default() })
+}
+
+/// Where the tool `act` is asked itself.
+fn address() -> Subject {
+    subject::service_info(&ToolName::new("act").unwrap())
 }
 
 /// What a service says of the tool `act`.
@@ -194,33 +210,20 @@ async fn a_call_that_waits_for_its_tool_does_not_begin_after_a_stop_or_in_a_paus
 #[tokio::test(start_paused = true)]
 async fn a_tool_of_many_tenants_is_found_for_each_and_every_replica_is_heard() {
     let world = World::new().await;
-    let bus = world.server.bus();
-    let mut asked = Vec::new();
-    for address in [subject::services_info(), subject::service_info(&ToolName::new("act").unwrap())] {
-        asked.push(bus.listen(&address, None).await.unwrap());
-    }
     let said = json!({"ailoop.tool": "act"});
     let mut infos: Vec<_> = (0..40).map(|tenant| info_of(&format!("t{tenant}"), "1.0.0", &said)).collect();
     // Twenty replicas of one more, and the newest of them wants somebody to be asked.
     infos.extend((0..20).map(|_| info("1.0.0", &said)));
     infos.push(info("2.0.0", &json!({"ailoop.tool": "act", "ailoop.approval": "always"})));
-    let mut questions = futures::stream::select_all(asked);
-    let (playing, all) = futures::future::abortable(async {
-        while let Some(Heard::Message(question)) = questions.next().await {
-            let to = question.reply.unwrap();
-            for info in &infos {
-                bus.transport().reply(&to, Vec::new(), info.clone()).await.unwrap();
-            }
-        }
-    });
-    let _ended = futures::join!(playing, async {
+    let (playing, described) = say(&world.server, &[subject::services_info(), address()], infos).await;
+    futures::join!(described, async {
         let (_executor, _life) = world.executor("a").await;
         for tenant in (0..40).map(|tenant| TenantId::new(&format!("t{tenant}")).unwrap()) {
             world.until(async || (world.bus.tools(&tenant).await.unwrap().len() == 1).then_some(())).await;
         }
         let tools = world.bus.tools(&world.key.tenant).await.unwrap();
         assert_eq!((tools[0].version.as_str(), tools[0].approval), ("2.0.0", Approval::Always));
-        all.abort();
+        playing.abort();
     });
 }
 
@@ -235,21 +238,15 @@ async fn a_tool_whose_address_is_silent_stays_as_long_as_it_is_heard() {
         playing.abort();
     });
     // It answers what everybody hears, and not at its address: too busy, or nobody may ask there.
-    let bus = world.server.bus();
-    let _silent = bus.listen(&subject::service_info(&ToolName::new("act").unwrap()), None).await.unwrap();
-    let mut asked = bus.listen(&subject::services_info(), None).await.unwrap();
+    let _silent = world.server.bus().listen(&address(), None).await.unwrap();
     let told = info("1.0.0", &json!({"ailoop.tool": "act", "ailoop.parameters": "{\"type\":\"object\"}"}));
-    let (answering, all) = futures::future::abortable(async {
-        while let Some(Heard::Message(question)) = asked.next().await {
-            bus.transport().reply(&question.reply.unwrap(), Vec::new(), told.clone()).await.unwrap();
-        }
-    });
-    let _ended = futures::join!(answering, async {
+    let (playing, described) = say(&world.server, &[subject::services_info()], vec![told]).await;
+    futures::join!(described, async {
         for _ in 0..12 {
             tokio::time::sleep(Duration::from_secs(10)).await;
             assert_eq!(names(&world.bus, &world).await, ["act"]);
         }
-        all.abort();
+        playing.abort();
     });
 }
 
@@ -259,16 +256,10 @@ async fn nobody_else_says_what_a_tool_is() {
     let (executor, _life) = world.executor("a").await;
     world.until(async || executor.readiness().is_ready().then_some(())).await;
     // Another tool's user: he hears what everybody hears, and not what is asked at this one's own address.
-    let bus = world.server.bus();
     let forged = json!({"ailoop.tool": "act", "ailoop.approval": "never", "ailoop.effect": "pure"});
-    let (forged, mut asked) = (info("99.0.0", &forged), bus.listen(&subject::services_info(), None).await.unwrap());
-    let (lying, liar) = futures::future::abortable(async {
-        while let Some(Heard::Message(question)) = asked.next().await {
-            bus.transport().reply(&question.reply.unwrap(), Vec::new(), forged.clone()).await.unwrap();
-        }
-    });
+    let (liar, lying) = say(&world.server, &[subject::services_info()], vec![info("99.0.0", &forged)]).await;
     let stands = async || world.bus.tools(&world.key.tenant).await.unwrap();
-    let _ended = futures::join!(lying, async {
+    futures::join!(lying, async {
         // Alone it is not believed, however long it says so.
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(stands().await, []);

@@ -12,6 +12,7 @@ use rmcp::transport::streamable_http_client::{
 };
 
 use super::name::ServerName;
+use crate::NOBODY_KNOWS;
 
 /// Why a call has no result.
 #[derive(Debug)]
@@ -88,10 +89,7 @@ pub(super) fn lost(server: &ServerName, effect: Effect, why: &str) -> ToolError 
 pub(super) fn doubt(effect: Effect, what: &str) -> ToolError {
     match effect {
         Effect::Pure => ToolError::new(format!("{what}; it may be called again")),
-        Effect::Idempotent | Effect::AtMostOnce => {
-            let unknown = "nobody knows whether it took effect. Find out before calling again.";
-            ToolError::unknown(format!("{what}; {unknown}"))
-        }
+        Effect::Idempotent | Effect::AtMostOnce => ToolError::unknown(format!("{what}; {NOBODY_KNOWS}")),
     }
 }
 

@@ -6,12 +6,12 @@ use ailoop_tool::ToolError;
 use ailoop_tool::wire::header;
 use contract::ToolName;
 use contract::limits::TOOL_OUTPUT_BYTES_MAX;
-use contract::tool::EffectClass;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
 
 use super::secrets::{Hiding, Secrets};
 use super::{WebhookConfig, setting};
+use crate::NOBODY_KNOWS;
 use crate::serve::kept::Kept;
 use crate::serve::{ServeError, http};
 
@@ -103,11 +103,8 @@ impl Endpoint {
         })?;
         let client =
             http::builder().user_agent(http::USER_AGENT).build().map_err(|error| bad("url", http::root(&error)))?;
-        let takes_effect = match config.effect {
-            EffectClass::Pure => false,
-            EffectClass::Idempotent | EffectClass::AtMostOnce => true,
-        };
-        Ok(Self { client, url, headers, secrets, timeout: Duration::from_secs(config.timeout), takes_effect })
+        let (timeout, takes_effect) = (Duration::from_secs(config.timeout), config.effect.takes_effect());
+        Ok(Self { client, url, headers, secrets, timeout, takes_effect })
     }
 
     /// Posts a call; errors are for the model. Dropping the future closes the connection.
@@ -199,7 +196,7 @@ impl Endpoint {
     /// changes nothing that can be said.
     fn doubt(&self, why: &str) -> ToolError {
         if self.takes_effect {
-            ToolError::unknown(format!("{why}; nobody knows whether it took effect. Find out before calling again."))
+            ToolError::unknown(format!("{why}; {NOBODY_KNOWS}"))
         } else {
             ToolError::new(format!("{why}; the call may be made again"))
         }
