@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bus::transport::ReadMany;
-use bus::{Bus, BusError, Committed, Read};
+use bus::{Bus, BusError, Committed, Offer, Read};
 use bytes::Bytes;
 use contract::limits::{INLINE_BYTES_MAX, SLOTS_PER_PAGE};
 use contract::streams::{Objects, Stream};
@@ -82,7 +82,8 @@ pub(crate) async fn what_is_left_of_a_session_fades(world: &mut World) -> anyhow
     write(&bus, &key, 0..20).await?;
     let life = Some(Duration::from_secs(2));
     let last = commit("c20", 0)?;
-    assert_eq!(bus.commit_for(&key, 20, "c20", last, life).await?, Committed::Ours);
+    let offer = Offer { slot: 20, prev: "", commit: "c20", body: last, life };
+    assert_eq!(bus.commit_for(&key, offer).await?, Committed::Ours);
     bus.archive(&key, 20).await?;
     assert_eq!(in_log(&bus, &key).await?, [20]);
     assert_eq!(bus.commit_at(&key, 3).await?.map(|commit| commit.meta.commit), Some("c3".to_owned()));
@@ -112,7 +113,8 @@ pub(crate) async fn a_state_of_fifty_megabytes_goes_along(world: &mut World) -> 
     assert_eq!(in_log(&bus, &key).await?, Vec::<u64>::new());
     let there = bus.transport().get_object(Objects::Archive, &sha256_hex(&large)).await?;
     assert!(there.is_some_and(|there| there == large));
-    let refused = bus.commit_first(&key, 1, "c1", commit("c1", 65 << 20)?, None).await;
+    let offer = Offer { slot: 1, prev: "", commit: "c1", body: commit("c1", 65 << 20)?, life: None };
+    let refused = bus.commit_first(&key, offer).await;
     assert!(matches!(refused, Err(BusError::TooLarge { .. })), "{refused:?}");
     Ok(())
 }

@@ -100,6 +100,8 @@ pub(crate) fn commit(id: &str, snapshot_bytes: usize) -> anyhow::Result<Bytes> {
         phase: Phase::Running,
         open: vec!["m1-1.1".to_owned()],
         control_seq: 0,
+        prev: String::new(),
+        timers: 0,
         seq: 1,
         time: Timestamp::default(),
         trace_id: String::new(),

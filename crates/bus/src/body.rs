@@ -47,7 +47,7 @@ impl Bus {
     }
 
     /// Returns the body itself, also where a reference came. A blob that is not there (yet) is
-    /// [`BusError::Unavailable`]: try again.
+    /// [`BusError::BodyMissing`]: try again, for a while.
     pub async fn open(&self, store: Objects, body: Bytes) -> Result<Bytes, BusError> {
         self.open_in(&[store], body).await
     }
@@ -64,7 +64,7 @@ impl Bus {
             retry::wait(round, &blob).await;
             found = self.find(stores, &blob).await?;
         }
-        let found = found.ok_or_else(|| BusError::Unavailable(format!("blob {blob} is not there yet")))?;
+        let Some(found) = found else { return Err(BusError::BodyMissing { blob }) };
         if found.len() != bytes {
             return Err(BusError::Malformed(format!("blob {blob} has {} bytes instead of {bytes}", found.len())));
         }
@@ -120,7 +120,7 @@ mod tests {
         let sealed = bus.seal(Objects::Work, body.clone()).await.unwrap();
         assert!(sealed.starts_with(br#"{"meta":{"v":1},"$blob":""#) && sealed.len() < 200);
         assert_eq!(bus.open(Objects::Work, sealed.clone()).await.unwrap(), body);
-        assert!(matches!(bus.open(Objects::Blobs, sealed).await, Err(BusError::Unavailable(_))));
+        assert!(matches!(bus.open(Objects::Blobs, sealed).await, Err(BusError::BodyMissing { .. })));
     }
 
     #[tokio::test]

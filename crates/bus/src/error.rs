@@ -1,6 +1,7 @@
 //! What can go wrong on the bus, by what the caller can do.
 
-use contract::ErrorCode;
+use contract::limits::BODY_LATE_MAX;
+use contract::{ErrorCode, Timestamp};
 
 /// A failure of the bus.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -39,6 +40,13 @@ pub enum BusError {
         /// For people: what, and what to do.
         message: String,
     },
+    /// The large body that a message refers to is not in its store. A replica may be behind; a body that a message refers to
+    /// for longer than [`contract::limits::BODY_LATE_MAX`] is gone for good.
+    #[error("the body {blob} is not in its store: it expired, or the store was put back to an older state")]
+    BodyMissing {
+        /// Its name in the store.
+        blob: String,
+    },
     /// What was read is not what the contract says.
     #[error("not what the contract says: {0}")]
     Malformed(String),
@@ -49,14 +57,32 @@ impl BusError {
     pub fn is_final(&self) -> bool {
         match self {
             Self::TooLarge { .. } | Self::Unusable { .. } | Self::Malformed(_) => true,
-            Self::NoResponders { .. } | Self::Timeout { .. } | Self::Unavailable(_) | Self::Full(_) => false,
+            Self::NoResponders { .. }
+            | Self::Timeout { .. }
+            | Self::Unavailable(_)
+            | Self::Full(_)
+            | Self::BodyMissing { .. } => false,
+        }
+    }
+
+    /// As it is, or final where a large body is missing and the message that refers to it was stored at `stored_at`, too long
+    /// before `now` for a replica that is behind. Both are times of the server.
+    #[must_use]
+    pub fn final_after(self, stored_at: Timestamp, now: Timestamp) -> Self {
+        match self {
+            Self::BodyMissing { blob } if now.since(stored_at) > BODY_LATE_MAX => {
+                Self::Malformed(format!("its body {blob} is gone from the object store; send it again"))
+            }
+            other => other,
         }
     }
 
     /// The code that users see.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::NoResponders { .. } | Self::Timeout { .. } | Self::Unavailable(_) => ErrorCode::Unavailable,
+            Self::NoResponders { .. } | Self::Timeout { .. } | Self::Unavailable(_) | Self::BodyMissing { .. } => {
+                ErrorCode::Unavailable
+            }
             Self::Full(_) => ErrorCode::Overloaded,
             Self::TooLarge { .. } => ErrorCode::TooLarge,
             Self::Unusable { code, .. } => code.clone(),

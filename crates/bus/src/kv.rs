@@ -59,6 +59,18 @@ impl Bus {
         self.entries(Bucket::Sessions, tenant).await
     }
 
+    /// Every session of every tenant that the index has.
+    pub async fn indexed_sessions(&self) -> Result<Vec<SessionSummary>, BusError> {
+        let mut summaries = Vec::new();
+        for (key, body) in self.transport().kv_list(Bucket::Sessions, "*.*").await? {
+            match serde_json::from_slice(&body) {
+                Ok(summary) => summaries.push(summary),
+                Err(error) => tracing::warn!(key, %error, "entry left out"),
+            }
+        }
+        Ok(summaries)
+    }
+
     /// Claims a call for `owner`, create-only: of several owners one gets [`Claim::Mine`], for seven days.
     pub async fn claim(&self, key: &SessionKey, call: &CallId, owner: &str) -> Result<Claim, BusError> {
         let name = format!("{}.{}.{call}", key.tenant, key.session);

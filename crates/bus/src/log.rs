@@ -14,6 +14,7 @@ use contract::tool::header;
 use futures::future::try_join_all;
 
 use crate::transport::{Appended, EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl};
+use crate::tails::{Source, Tail};
 use crate::{Bus, BusError, Read, Stored, body, retry};
 
 /// The last commit of a session, as far as workers and viewers need it.
@@ -23,6 +24,21 @@ pub struct Head {
     pub slot: u64,
     /// What stands first in it.
     pub meta: CommitMeta,
+}
+
+/// A commit that is offered for a slot.
+#[derive(Debug, Clone)]
+pub struct Offer<'a> {
+    /// The slot.
+    pub slot: u64,
+    /// The id of the commit in the slot before, on which this one was decided; empty in slot 0, and where nobody knows.
+    pub prev: &'a str,
+    /// Its own id.
+    pub commit: &'a str,
+    /// Its body, whose `meta.commit` is `commit`.
+    pub body: Bytes,
+    /// How long it stays in the log; without end where none is given.
+    pub life: Option<Duration>,
 }
 
 /// Whose commit a slot holds.
@@ -84,6 +100,7 @@ impl Bus {
         key: &SessionKey,
         slots: RangeInclusive<u64>,
     ) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
+        let generation = self.transport().generation();
         let read = async |slot: u64| {
             let subject = subject::log_slot(key, slot);
             let any = self.transport().last(Stream::Log, &subject, Read::Any).await?;
@@ -92,8 +109,9 @@ impl Bus {
                 None => self.transport().last(Stream::Log, &subject, Read::Leader).await?,
             };
             let Some(stored) = found else { return Ok(None) };
-            self.tails.note(key, slot, stored.seq);
-            parse(&self.open_commit(stored.payload).await?).map(|commit| Some((slot, commit)))
+            let commit: Commit = parse(&self.open_commit(stored.payload).await?)?;
+            self.note(key, slot, stored.seq, &commit.meta.commit, generation, Source::Replica);
+            Ok(Some((slot, commit)))
         };
         let found = try_join_all(slots.map(read)).await?;
         Ok(found.into_iter().collect())
@@ -157,9 +175,7 @@ impl Bus {
         Ok(Some(bodies))
     }
 
-    /// Offers `body`, whose `meta.commit` is `commit_id`, for a slot. Whatever the server says, the slot itself tells
-    /// whose it is; [`BusError::Timeout`] and [`BusError::Unavailable`] mean that nobody could be asked: unknown;
-    /// [`BusError::Full`] that the stream has no room for it.
+    /// Offers `body`, whose `meta.commit` is `commit_id`, for a slot, whatever stands before it. As [`Bus::commit_for`].
     pub async fn commit(
         &self,
         key: &SessionKey,
@@ -167,82 +183,70 @@ impl Bus {
         commit_id: &str,
         body: Bytes,
     ) -> Result<Committed, BusError> {
-        self.commit_for(key, slot, commit_id, body, None).await
+        self.commit_for(key, Offer { slot, prev: "", commit: commit_id, body, life: None }).await
     }
 
-    /// As [`Bus::commit`]; where a life is given, the commit leaves the log by itself after that.
-    pub async fn commit_for(
-        &self,
-        key: &SessionKey,
-        slot: u64,
-        commit_id: &str,
-        body: Bytes,
-        life: Option<Duration>,
-    ) -> Result<Committed, BusError> {
+    /// Offers a commit for its slot. Whatever the server says, the slot itself tells whose it is;
+    /// [`BusError::Timeout`] and [`BusError::Unavailable`] mean that nobody could be asked: unknown;
+    /// [`BusError::Full`] that the stream has no room for it.
+    ///
+    /// It is taken only behind the commit on which it was decided. The server compares the sequence of that commit's message. A
+    /// server with an older store gives sequences out again, so a sequence is believed only while the connection stands by which it
+    /// was learned, and otherwise learned anew from the leader together with the commit's id.
+    pub async fn commit_for(&self, key: &SessionKey, offer: Offer<'_>) -> Result<Committed, BusError> {
+        let generation = self.transport().generation();
         // A slot whose page left the log is free again: only what stands before it tells a late writer.
-        let after = match slot.checked_sub(1) {
-            None => After { filter: subject::log_session(key), seq: 0 },
+        let after = match offer.slot.checked_sub(1) {
+            None => After { filter: subject::log_session(key), seq: 0, generation },
             Some(before) => {
-                let filter = subject::log_slot(key, before);
-                let seq = match self.tails.seq(key, before) {
+                let seq = match self.tails.seq(key, before, offer.prev, generation) {
                     Some(seq) => Some(seq),
-                    None => self.transport().last(Stream::Log, &filter, Read::Leader).await?.map(|stored| stored.seq),
+                    None => self.seq_of(key, before, offer.prev).await?,
                 };
                 let Some(seq) = seq else { return Ok(Committed::Theirs) };
-                After { filter, seq }
+                After { filter: subject::log_slot(key, before), seq, generation }
             }
         };
-        self.offer(key, slot, commit_id, body, life, &after).await
+        self.offer(key, &offer, &after).await
     }
 
     /// As [`Bus::commit_for`], for a log that begins with this slot: what is before it is in the archive. It is theirs
     /// where the log has anything of such a session.
-    pub async fn commit_first(
-        &self,
-        key: &SessionKey,
-        slot: u64,
-        commit_id: &str,
-        body: Bytes,
-        life: Option<Duration>,
-    ) -> Result<Committed, BusError> {
-        let after = After { filter: subject::log_session(key), seq: 0 };
-        self.offer(key, slot, commit_id, body, life, &after).await
+    pub async fn commit_first(&self, key: &SessionKey, offer: Offer<'_>) -> Result<Committed, BusError> {
+        let generation = self.transport().generation();
+        let after = After { filter: subject::log_session(key), seq: 0, generation };
+        self.offer(key, &offer, &after).await
     }
 
-    async fn offer(
-        &self,
-        key: &SessionKey,
-        slot: u64,
-        commit_id: &str,
-        body: Bytes,
-        life: Option<Duration>,
-        after: &After,
-    ) -> Result<Committed, BusError> {
-        let subject = subject::log_slot(key, slot);
+    /// The sequence of the message that holds this commit in this slot, as the leader knows it; `None` where the slot holds none, or
+    /// another one.
+    async fn seq_of(&self, key: &SessionKey, slot: u64, commit: &str) -> Result<Option<u64>, BusError> {
+        let found = self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Leader).await?;
+        let Some(stored) = found else { return Ok(None) };
+        let head: CommitHead = parse(&stored.payload)?;
+        Ok((commit.is_empty() || head.meta.commit == commit).then_some(stored.seq))
+    }
+
+    async fn offer(&self, key: &SessionKey, offer: &Offer<'_>, after: &After) -> Result<Committed, BusError> {
+        let subject = subject::log_slot(key, offer.slot);
         // What has an end must not leave anything behind.
-        let store = if life.is_some() { Objects::Archive } else { Objects::Blobs };
-        let body = self.seal(store, body).await?;
+        let store = if offer.life.is_some() { Objects::Archive } else { Objects::Blobs };
+        let body = self.seal(store, offer.body.clone()).await?;
         let mut headers = trace_headers();
         headers.push((EXPECTED_LAST.to_owned(), after.seq.to_string()));
         headers.push((EXPECTED_OF.to_owned(), after.filter.to_string()));
-        headers.extend(life.map(ttl));
-        let mut doubt = BusError::Timeout { what: format!("commit of slot {slot}") };
+        headers.extend(offer.life.map(ttl));
+        let mut doubt = BusError::Timeout { what: format!("commit of slot {}", offer.slot) };
         for round in 1..=retry::ROUNDS_MAX {
             match self.transport().append(&subject, false, headers.clone(), body.clone()).await {
-                Ok(Appended::Stored(seq)) => {
-                    self.tails.note(key, slot, seq);
-                    return Ok(Committed::Ours);
-                }
+                Ok(Appended::Stored(seq)) => return self.stored(key, offer, after, seq).await,
                 Ok(Appended::Doubtful(why)) => doubt = refused(why),
                 Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
-            match self.whose(&subject, commit_id, after).await {
-                Ok(Some((seq, true))) => {
-                    self.tails.note(key, slot, seq);
-                    return Ok(Committed::Ours);
-                }
-                Ok(Some((_, false))) => {
+            match self.whose(&subject, offer.commit, after).await {
+                Ok(Some(Holder::Ours(seq))) => return self.stored(key, offer, after, seq).await,
+                Ok(Some(Holder::Theirs)) => {
                     telemetry::metric::refused_commit();
                     self.forget(store, &body).await;
                     return Ok(Committed::Theirs);
@@ -252,19 +256,55 @@ impl Bus {
                 Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
-            retry::wait(round, commit_id).await;
+            retry::wait(round, offer.commit).await;
         }
         Err(doubt)
     }
 
-    /// Whether a slot holds our commit, as the leader knows it; `None` while it is empty and may be ours still.
-    async fn whose(&self, slot: &Subject, commit_id: &str, after: &After) -> Result<Option<(u64, bool)>, BusError> {
-        if let Some(stored) = self.transport().last(Stream::Log, slot, Read::Leader).await? {
-            let found: CommitHead = parse(&stored.payload)?;
-            return Ok(Some((stored.seq, found.meta.commit == commit_id)));
+    /// What to make of our commit that stands in its slot. Where the connection broke on the way, the server may have another
+    /// history before that slot, whose sequences happen to be the same: then the commit is taken back.
+    async fn stored(
+        &self,
+        key: &SessionKey,
+        offer: &Offer<'_>,
+        after: &After,
+        seq: u64,
+    ) -> Result<Committed, BusError> {
+        let generation = self.transport().generation();
+        if generation != after.generation
+            && let Some(before) = offer.slot.checked_sub(1)
+            && !offer.prev.is_empty()
+            && self.seq_of(key, before, offer.prev).await?.is_none()
+        {
+            tracing::warn!(session = %key, slot = offer.slot, "the server has another history; the commit is taken back");
+            self.transport().delete(Stream::Log, seq).await?;
+            return Ok(Committed::Theirs);
+        }
+        self.note(key, offer.slot, seq, offer.commit, generation, Source::Leader);
+        Ok(Committed::Ours)
+    }
+
+    /// Whose commit a slot holds, as the leader knows it; `None` while it is empty and may be ours still.
+    async fn whose(&self, slot: &Subject, commit_id: &str, after: &After) -> Result<Option<Holder>, BusError> {
+        if let Some(holder) = self.holder(slot, commit_id).await? {
+            return Ok(Some(holder));
         }
         let before = self.transport().last(Stream::Log, &after.filter, Read::Leader).await?.map_or(0, |last| last.seq);
-        Ok((before != after.seq).then_some((before, false)))
+        if before == after.seq {
+            return Ok(None);
+        }
+        // What stands before it changed, so it can be taken no more; but ours may have been taken between the two reads.
+        Ok(Some(self.holder(slot, commit_id).await?.unwrap_or(Holder::Theirs)))
+    }
+
+    async fn holder(&self, slot: &Subject, commit_id: &str) -> Result<Option<Holder>, BusError> {
+        let Some(stored) = self.transport().last(Stream::Log, slot, Read::Leader).await? else { return Ok(None) };
+        let found: CommitHead = parse(&stored.payload)?;
+        Ok(Some(if found.meta.commit == commit_id { Holder::Ours(stored.seq) } else { Holder::Theirs }))
+    }
+
+    fn note(&self, key: &SessionKey, slot: u64, seq: u64, commit: &str, generation: u64, source: Source) {
+        self.tails.note(key, Tail { slot, seq, commit: commit.to_owned(), generation }, source);
     }
 
     /// Throws away what a commit that lost its slot refers to. What cannot be thrown away now stays.
@@ -284,23 +324,43 @@ impl Bus {
 
     /// As [`Bus::head`], for whoever may write behind it: workers and viewers only look, and need not remember where it is.
     async fn tail(&self, key: &SessionKey, read: Read) -> Result<Option<Head>, BusError> {
+        let generation = self.transport().generation();
         let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), read).await? else {
             return Ok(None);
         };
         let head = read_head(&stored)?;
-        self.tails.note(key, head.slot, stored.seq);
+        let source = match read {
+            Read::Any => Source::Replica,
+            Read::Leader => Source::Leader,
+        };
+        self.note(key, head.slot, stored.seq, &head.meta.commit, generation, source);
         Ok(Some(head))
     }
 
     /// As [`Bus::bodies`], parsed.
     async fn stretch(&self, key: &SessionKey, first: u64, last: u64) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let Some(bodies) = self.bodies(key, first, last).await? else { return Ok(None) };
-        bodies.into_iter().map(|(slot, body)| Ok((slot, parse(&body)?))).collect::<Result<_, _>>().map(Some)
+        let mut commits: Vec<(u64, Commit)> = Vec::with_capacity(bodies.len());
+        for (slot, body) in bodies {
+            let commit: Commit = parse(&body)?;
+            if let Some((_, before)) = commits.last()
+                && !commit.meta.follows(&before.meta.commit)
+            {
+                let (prev, found) = (&commit.meta.prev, &before.meta.commit);
+                let why = format!("slot {slot} of {key} follows commit {prev}, but {found} stands before it: two histories");
+                return Err(BusError::Malformed(why));
+            }
+            commits.push((slot, commit));
+        }
+        Ok(Some(commits))
     }
 
-    /// The messages of a page from slot `first` on, at least to slot `last`. What leaves the log is in the archive
-    /// before: so the log is read first. A replica may show holes and an old end: both are asked again, then their leaders
-    /// are asked for what is missing. `None` when none of it is left.
+    /// The messages of a page from slot `first` on, at least to slot `last`. A replica may show holes and an old end: it is
+    /// asked again, and then the leader about what is missing. What the leader does not have left the log, and is in the
+    /// archive. `None` when none of it is left.
+    ///
+    /// The archive may hold a page of an earlier session of the same id. So it is asked last, and a message of it counts only where
+    /// the commits beside it name it.
     async fn messages(
         &self,
         key: &SessionKey,
@@ -310,8 +370,16 @@ impl Bus {
         let page = first / SLOTS_PER_PAGE;
         let mut found: BTreeMap<u64, Bytes> = BTreeMap::new();
         let whole = |found: &BTreeMap<u64, Bytes>| (first..=last).all(|slot| found.contains_key(&slot));
+        let mut is_in_log = true;
         for round in 0..2 {
             if round > 0 {
+                let page = subject::log_page(key, page);
+                is_in_log =
+                    !found.is_empty() || self.transport().last(Stream::Log, &page, Read::Leader).await?.is_some();
+                if !is_in_log {
+                    // All of it is in the archive, or nowhere.
+                    break;
+                }
                 retry::wait(round, key.session.as_str()).await;
             }
             let ReadMany::Messages(messages) =
@@ -325,21 +393,21 @@ impl Bus {
             if whole(&found) {
                 break;
             }
-            self.add_archived(&mut found, key, page, Read::Any).await?;
-            if whole(&found) {
-                break;
+        }
+        if is_in_log {
+            for slot in first..=last {
+                if let Entry::Vacant(entry) = found.entry(slot)
+                    && let Some(stored) =
+                        self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Leader).await?
+                {
+                    entry.insert(stored.payload);
+                }
             }
         }
-        for slot in first..=last {
-            if let Entry::Vacant(entry) = found.entry(slot)
-                && let Some(stored) =
-                    self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Leader).await?
-            {
-                entry.insert(stored.payload);
+        for read in [Read::Any, Read::Leader] {
+            if !whole(&found) {
+                self.add_archived(&mut found, key, page, read).await?;
             }
-        }
-        if !whole(&found) {
-            self.add_archived(&mut found, key, page, Read::Leader).await?;
         }
         found.retain(|slot, _| *slot >= first);
         if found.range(..=last).next().is_none() {
@@ -361,7 +429,22 @@ impl Bus {
         page: u64,
         read: Read,
     ) -> Result<(), BusError> {
-        for (slot, message) in self.archived(key, page, read).await?.unwrap_or_default() {
+        let Some(archived) = self.archived(key, page, read).await? else { return Ok(()) };
+        for (slot, message) in &*found {
+            let meta = || parse::<CommitHead>(message).map(|head| head.meta);
+            let id_of = |archived: &Bytes| parse::<CommitHead>(archived).map(|head| head.meta.commit);
+            let before = slot.checked_sub(1).filter(|before| !found.contains_key(before));
+            let fits = match (archived.get(slot), before.and_then(|before| archived.get(&before))) {
+                (Some(same), _) => id_of(same)? == meta()?.commit,
+                (None, Some(before)) => meta()?.follows(&id_of(before)?),
+                (None, None) => true,
+            };
+            if !fits {
+                tracing::warn!(session = %key, page, "the archived page is of an earlier session of this id");
+                return Ok(());
+            }
+        }
+        for (slot, message) in archived {
             found.entry(slot).or_insert(message);
         }
         Ok(())
@@ -377,6 +460,14 @@ impl Bus {
 struct After {
     filter: Subject,
     seq: u64,
+    /// The generation of the connection by which that was learned.
+    generation: u64,
+}
+
+/// Whose commit a slot holds; of ours the sequence.
+enum Holder {
+    Ours(u64),
+    Theirs,
 }
 
 impl Head {

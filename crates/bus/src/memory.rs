@@ -52,6 +52,17 @@ struct State {
     objects: BTreeMap<(Objects, String), Aged>,
     clients: u64,
     restarts: u64,
+    /// What each client was told of streams that were put back.
+    seen: BTreeMap<(String, Stream), u64>,
+}
+
+/// A copy of some streams at one moment.
+pub struct Backup(BTreeMap<Stream, Store>);
+
+impl fmt::Debug for Backup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.keys()).finish()
+    }
 }
 
 /// An entry of a bucket.
@@ -110,6 +121,7 @@ impl MemoryServer {
             objects: BTreeMap::new(),
             clients: 0,
             restarts: 0,
+            seen: BTreeMap::new(),
         };
         let changed = Queue::ALL.iter().map(|queue| (*queue, Notify::new())).collect();
         let state = Mutex::new(state);
@@ -146,6 +158,19 @@ impl MemoryServer {
         for changed in self.inner.changed.values() {
             changed.notify_waiters();
         }
+    }
+
+    /// A copy of what these streams hold now.
+    pub fn backup(&self, streams: &[Stream]) -> Backup {
+        let state = self.lock();
+        let copy = |stream: &Stream| state.streams.get(stream).map(|store| (*stream, store.clone()));
+        Backup(streams.iter().filter_map(copy).collect())
+    }
+
+    /// Restarts the server with an older copy of some of its streams.
+    pub fn restore(&self, backup: &Backup) {
+        self.lock().streams.extend(backup.0.iter().map(|(stream, store)| (*stream, store.clone())));
+        self.restart();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -10,13 +10,16 @@ mod many;
 mod objects;
 mod pull;
 mod read;
+mod seen;
 mod settings;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::{Client, jetstream};
 use async_trait::async_trait;
 use bytes::Bytes;
+use contract::Timestamp;
 use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::Subject;
 use futures::stream::BoxStream;
@@ -29,7 +32,8 @@ pub(crate) use self::connect::inbox_prefix;
 use self::copies::Copies;
 use self::many::Many;
 use self::objects::Stores;
-use crate::transport::{Ack, Appended, Drift, ReadMany, Transport};
+use self::seen::SeenSeqs;
+use crate::transport::{Ack, Appended, Drift, ReadMany, Rewound, Transport};
 use crate::{BusError, Delivery, Depth, Headers, Message, Read, Stored, Subscription};
 
 /// How long an answer of JetStream is awaited where streams are made and looked at.
@@ -50,6 +54,7 @@ pub struct Nats {
     stores: Stores,
     copies: Copies,
     many: Many,
+    seen: SeenSeqs,
 }
 
 #[async_trait]
@@ -200,6 +205,18 @@ impl Transport for Nats {
 
     async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
         self.js_count(stream.name(), filter.as_str()).await
+    }
+
+    fn generation(&self) -> u64 {
+        self.client.statistics().connects.load(Ordering::Relaxed)
+    }
+
+    async fn rewound(&self) -> Result<Vec<Rewound>, BusError> {
+        self.rewound_streams().await
+    }
+
+    async fn server_time(&self) -> Result<Timestamp, BusError> {
+        self.time_of_server().await
     }
 
     async fn ping(&self) -> Result<(), BusError> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use contract::TenantId;
+use contract::repair::{RepairReply, RepairRequest};
+use contract::{ErrorCode, TenantId};
 use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest, KnownAgent};
 use contract::ids::{CallAttempt, CallId};
 use contract::model::View;
@@ -24,6 +25,10 @@ const ASK_MAX: Duration = Duration::from_secs(1);
 const HOLD_AFTER: Duration = Duration::from_millis(500);
 /// How long the composer's answer is awaited.
 const COMPOSE_MAX: Duration = Duration::from_secs(5);
+/// How long the answer to a repair is awaited: the session is loaded, and what it is owed is published.
+const REPAIR_MAX: Duration = Duration::from_secs(10);
+/// The queue group in which orchestrators share their requests.
+pub(crate) const ORCHESTRATORS: &str = "orchestrators";
 /// Requests that one replica answers at the same time.
 const SERVED_AT_ONCE: usize = 64;
 /// The queue group in which composers share their requests.
@@ -129,7 +134,7 @@ impl Bus {
                 let reply = match parse(&message.payload) {
                     Ok(request) => compose(request).await,
                     Err(error) => {
-                        ComposeReply::Refused { code: contract::ErrorCode::BadRequest, message: error.to_string() }
+                        ComposeReply::Refused { code: ErrorCode::BadRequest, message: error.to_string() }
                     }
                 };
                 encode(&reply).ok()
@@ -173,6 +178,34 @@ impl Bus {
             std::future::ready(reply).boxed()
         });
         self.serve(&subject::agents(), Some(COMPOSERS), answer).await
+    }
+
+    /// Asks an orchestrator to perform again what a session is owed.
+    pub async fn repair_session(&self, key: &SessionKey) -> Result<RepairReply, BusError> {
+        let request = RepairRequest { tenant: key.tenant.clone(), session: key.session.clone() };
+        let answer = self.transport().request(&subject::repair(), Vec::new(), encode(&request)?, REPAIR_MAX).await?;
+        parse(&answer.payload)
+    }
+
+    /// Answers requests to repair sessions, shared among all orchestrators, until the guard is dropped. A request that is not
+    /// what the contract says is refused as such.
+    pub async fn serve_repair<F>(&self, repair: F) -> Result<Serving, BusError>
+    where
+        F: Fn(SessionKey) -> BoxFuture<'static, RepairReply> + Send + Sync + 'static,
+    {
+        let repair = Arc::new(repair);
+        let answer: Answer = Arc::new(move |message: Message| {
+            let repair = repair.clone();
+            async move {
+                let reply = match parse::<RepairRequest>(&message.payload) {
+                    Ok(RepairRequest { tenant, session }) => repair(SessionKey { tenant, session }).await,
+                    Err(error) => RepairReply::Refused { code: ErrorCode::BadRequest, message: error.to_string() },
+                };
+                encode(&reply).ok()
+            }
+            .boxed()
+        });
+        self.serve(&subject::repair(), Some(ORCHESTRATORS), answer).await
     }
 
     /// Answers requests on a subject until the guard is dropped.

@@ -1,4 +1,4 @@
-//! Where logs end, as far as this process knows: a commit names the message of the slot before it.
+//! The last slot of each session's log, as far as this process knows it: a commit names the message of the slot before it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,32 +8,81 @@ use contract::subject::SessionKey;
 /// Sessions remembered. What is forgotten costs a read before the session's next commit.
 const SESSIONS_MAX: usize = 16_384;
 
-/// The last slot of each session, and its sequence in the stream.
+/// The last slots.
 #[derive(Debug, Default)]
-pub(crate) struct Tails(Mutex<HashMap<SessionKey, (u64, u64)>>);
+pub(crate) struct Tails(Mutex<HashMap<SessionKey, Tail>>);
+
+/// The last slot of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tail {
+    pub(crate) slot: u64,
+    /// The sequence of its message in the stream.
+    pub(crate) seq: u64,
+    /// The id of its commit: a sequence may be given out again by a server with an older store, an id never is.
+    pub(crate) commit: String,
+    /// The generation of the connection by which this was learned.
+    pub(crate) generation: u64,
+}
+
+/// How sure it is that a slot is the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The leader said so, or stored it just now: it replaces whatever was known.
+    Leader,
+    /// A replica, which may be behind: it replaces only what is older.
+    Replica,
+}
 
 impl Tails {
-    /// The sequence of a slot, where it is the last one that is known.
-    pub(crate) fn seq(&self, key: &SessionKey, slot: u64) -> Option<u64> {
-        self.lock().get(key).filter(|(last, _)| *last == slot).map(|(_, seq)| *seq)
+    /// The sequence of the slot that holds this commit, where it is the last one that is known and was learned over the
+    /// connection that stands now.
+    pub(crate) fn seq(&self, key: &SessionKey, slot: u64, commit: &str, generation: u64) -> Option<u64> {
+        let tails = self.lock();
+        let tail = tails.get(key)?;
+        let is_same = tail.slot == slot && tail.generation == generation && (commit.is_empty() || tail.commit == commit);
+        is_same.then_some(tail.seq)
     }
 
-    /// Notes that a slot has this sequence; what was stored before it is forgotten, what was stored after it stays.
-    pub(crate) fn note(&self, key: &SessionKey, slot: u64, seq: u64) {
+    /// Notes the last slot of a session's log.
+    pub(crate) fn note(&self, key: &SessionKey, tail: Tail, source: Source) {
         let mut tails = self.lock();
-        if let Some(tail) = tails.get_mut(key) {
-            if tail.1 < seq {
-                *tail = (slot, seq);
+        if let Some(known) = tails.get_mut(key) {
+            let replaces = source == Source::Leader || tail.generation > known.generation || tail.seq > known.seq;
+            if replaces {
+                *known = tail;
             }
             return;
         }
         if tails.len() >= SESSIONS_MAX {
             tails.clear();
         }
-        tails.insert(key.clone(), (slot, seq));
+        tails.insert(key.clone(), tail);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, (u64, u64)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Tail>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::{SessionId, TenantId};
+
+    use super::*;
+
+    #[test]
+    fn leader_read_lowers_the_tail_and_a_replica_read_does_not() {
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
+        let tail = |slot, seq, commit: &str, generation| Tail { slot, seq, commit: commit.to_owned(), generation };
+        let tails = Tails::default();
+        tails.note(&key, tail(20, 1_000, "a", 1), Source::Leader);
+        tails.note(&key, tail(15, 700, "b", 1), Source::Replica);
+        assert_eq!(tails.seq(&key, 20, "a", 1), Some(1_000), "a replica may be behind");
+        assert_eq!(tails.seq(&key, 20, "b", 1), None, "another history");
+        assert_eq!(tails.seq(&key, 20, "a", 2), None, "learned over another connection");
+        tails.note(&key, tail(15, 700, "b", 1), Source::Leader);
+        assert_eq!(tails.seq(&key, 15, "b", 1), Some(700), "the leader corrects it downwards");
+        tails.note(&key, tail(14, 600, "c", 2), Source::Replica);
+        assert_eq!(tails.seq(&key, 14, "c", 2), Some(600), "what was learned before counts no more");
     }
 }

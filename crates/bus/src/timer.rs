@@ -7,7 +7,7 @@ use contract::subject::{self, SessionKey, Subject};
 use serde::{Deserialize, Serialize};
 
 use crate::log::{encode, trace_headers};
-use crate::transport::{Appended, EXPECTED_LAST};
+use crate::transport::{Appended, EXPECTED_LAST, header};
 use crate::{Bus, BusError, Headers, Read, retry};
 
 /// Header that says when a message is due: `@at <RFC 3339>`.
@@ -36,7 +36,7 @@ impl Bus {
         }
         let mut doubt = BusError::Timeout { what: subject.to_string() };
         for round in 1..=retry::ROUNDS_MAX {
-            match self.set_over(&subject, number, &headers, &body).await {
+            match self.set_over(key, number, &headers, &body).await {
                 Ok(None) => return Ok(()),
                 Ok(Some(why)) => doubt = BusError::Full(why),
                 Err(error) if error.is_final() => return Err(error),
@@ -50,19 +50,29 @@ impl Bus {
     /// Sets a timer over what is set now; the reason where another one was faster, or nobody knows.
     async fn set_over(
         &self,
-        subject: &Subject,
+        key: &SessionKey,
         number: u64,
         headers: &Headers,
         body: &Bytes,
     ) -> Result<Option<String>, BusError> {
-        let set = self.transport().last(Stream::Timer, subject, Read::Leader).await?;
-        let seq = set.as_ref().map_or(0, |set| set.seq);
-        if let Some(set) = set
-            && serde_json::from_slice::<Due>(&set.payload).is_ok_and(|due| due.number >= number)
-        {
-            return Ok(None);
-        }
-        self.append_over(subject, seq, headers, body).await
+        let subject = subject::timer_set(key);
+        let Some(set) = self.transport().last(Stream::Timer, &subject, Read::Leader).await? else {
+            return self.append_over(&subject, 0, headers, body).await;
+        };
+        let is_later = match serde_json::from_slice::<Due>(&set.payload) {
+            Ok(due) if due.number > number => self.has_set_timer(key, due.number).await?,
+            // Of the same setting there is one time only; another one is of a history that the log does not have.
+            Ok(due) if due.number == number => header(headers, SCHEDULE) == header(&set.headers, SCHEDULE),
+            Ok(_) | Err(_) => false,
+        };
+        if is_later { Ok(None) } else { self.append_over(&subject, set.seq, headers, body).await }
+    }
+
+    /// Whether the log, as the leader has it, holds this setting of the session's timer. It does not where the log was put back to
+    /// an older state and the timers were not. A head that an older version wrote does not tell, and is believed.
+    async fn has_set_timer(&self, key: &SessionKey, number: u64) -> Result<bool, BusError> {
+        let head = self.head(key, Read::Leader).await?;
+        Ok(head.is_none_or(|head| head.meta.timers == 0 || head.meta.timers >= number))
     }
 
     async fn append_over(

@@ -60,6 +60,8 @@ pub struct Stored {
     pub subject: String,
     /// Its sequence in the stream.
     pub seq: u64,
+    /// When it was stored, by the server's clock.
+    pub stored_at: Timestamp,
     /// Its headers.
     pub headers: Headers,
     /// Its body.
@@ -167,6 +169,17 @@ pub enum Drift {
     Refuse,
     /// Other settings are changed, where the server lets it be; what is missing is made.
     Repair,
+}
+
+/// A stream that ends before where this process saw it end: it was put back to an older state, or made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rewound {
+    /// The stream.
+    pub stream: Stream,
+    /// The highest sequence that this process saw in it.
+    pub seen: u64,
+    /// Its last sequence now.
+    pub last: u64,
 }
 
 /// What is in a queue.
@@ -281,6 +294,17 @@ pub trait Transport: Send + Sync + 'static {
 
     /// Messages that match `filter`, in a stream that keeps one for each subject.
     async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError>;
+
+    /// Counts the connections of this client so far: while it stays the same, the server is the one that it was. With
+    /// another one, nothing that was learned of its streams before may be relied on: it may have an older store.
+    fn generation(&self) -> u64;
+
+    /// The streams that end before where this process saw them end; each is reported once. Ask after a change of
+    /// [`Transport::generation`].
+    async fn rewound(&self) -> Result<Vec<Rewound>, BusError>;
+
+    /// The server's clock.
+    async fn server_time(&self) -> Result<Timestamp, BusError>;
 
     /// A round trip: returns when the server has dealt with what came through this connection before.
     async fn ping(&self) -> Result<(), BusError>;

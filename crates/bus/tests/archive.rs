@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bus::memory::{Action, Fault, Faults, Op};
 use bus::transport::ReadMany;
-use bus::{Bus, BusError, Committed, MemoryServer, Read};
+use bus::{Bus, BusError, Committed, MemoryServer, Offer, Read};
 use bytes::Bytes;
 use contract::commit::Phase;
 use contract::ids::{SessionId, TenantId};
@@ -44,8 +44,9 @@ async fn write(bus: &Bus, slots: std::ops::Range<u64>) {
 /// Ends the log with a commit that stands alone.
 async fn archive_all(bus: &Bus, slot: u64) {
     let life = Some(RETENTION);
-    let body = commit(slot, Some(slot));
-    assert_eq!(bus.commit_for(&key(), slot, &format!("c{slot}"), body, life).await.unwrap(), Committed::Ours);
+    let (body, id) = (commit(slot, Some(slot)), format!("c{slot}"));
+    let offer = Offer { slot, prev: "", commit: &id, body, life };
+    assert_eq!(bus.commit_for(&key(), offer).await.unwrap(), Committed::Ours);
     bus.archive(&key(), slot).await.unwrap();
 }
 
@@ -103,7 +104,9 @@ async fn an_archived_session_is_its_head_alone_until_it_is_nothing() {
     assert_eq!(loaded(bus.load_until(&key(), None).await.unwrap().unwrap()), (PAGE..end).collect::<Vec<_>>());
     assert_eq!(loaded(bus.head_page(&key()).await.unwrap()), (PAGE..=end).collect::<Vec<_>>());
     // Whoever is late is written behind it, and stands alone as well.
-    let late = bus.commit_for(&key(), end + 1, "late", commit(end + 1, Some(end)), Some(RETENTION)).await.unwrap();
+    let body = commit(end + 1, Some(end));
+    let offer = Offer { slot: end + 1, prev: "", commit: "late", body, life: Some(RETENTION) };
+    let late = bus.commit_for(&key(), offer).await.unwrap();
     assert_eq!(late, Committed::Ours);
     assert_eq!(loaded(bus.load(&key()).await.unwrap().unwrap()), [end + 1]);
 
@@ -194,8 +197,9 @@ async fn whatever_happens_on_the_way_nothing_is_lost() {
             let (worker, _life) = server.client("worker");
             let bus = server.bus();
             write(&bus, 0..end).await;
-            let body = commit(end, Some(end));
-            bus.commit_for(&key(), end, &format!("c{end}"), body, Some(RETENTION)).await.unwrap();
+            let (body, id) = (commit(end, Some(end)), format!("c{end}"));
+            let offer = Offer { slot: end, prev: "", commit: &id, body, life: Some(RETENTION) };
+            bus.commit_for(&key(), offer).await.unwrap();
             // The dead never come back with an answer.
             let done = tokio::time::timeout(Duration::from_hours(1), worker.archive(&key(), end)).await;
             if let Ok(Err(error)) = &done {
@@ -246,4 +250,31 @@ async fn loading_costs_as_much_at_the_end_as_at_the_beginning() {
         assert!(in_log(&bus).await.len() as u64 <= 3 * PAGE);
     }
     assert_eq!(costs.len(), 1, "{costs:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn archived_page_of_an_earlier_session_of_the_id_fills_no_hole() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    // The earlier session: its first page is in the archive, its log is gone.
+    let earlier: Vec<Bytes> = (0..PAGE).map(|slot| linked(slot, "old")).collect();
+    bus.put_archived(&key(), 0, earlier).await.unwrap();
+    for slot in 0..4 {
+        bus.commit(&key(), slot, &format!("new{slot}"), linked(slot, "new")).await.unwrap();
+    }
+    // Slot 2 is lost, as after a power cut.
+    let lost = bus.transport().last(Stream::Log, &subject::log_slot(&key(), 2), Read::Leader).await.unwrap().unwrap();
+    bus.transport().delete(Stream::Log, lost.seq).await.unwrap();
+    let read = bus.load(&key()).await;
+    assert!(matches!(read, Err(BusError::Unavailable(_))), "another session's commit fills the hole: {read:?}");
+}
+
+/// A commit that names the one before it.
+fn linked(slot: u64, session: &str) -> Bytes {
+    let prev = slot.checked_sub(1).map(|before| format!("{session}{before}"));
+    let meta = serde_json::json!({
+        "v": 1, "commit": format!("{session}{slot}"), "prev": prev.unwrap_or_default(), "fold": 1, "phase": Phase::Running,
+        "open": [], "control_seq": 0, "seq": slot + 1, "time": "2024-01-15T10:30:45.123Z",
+    });
+    serde_json::to_vec(&serde_json::json!({ "meta": meta, "events": [] })).unwrap().into()
 }

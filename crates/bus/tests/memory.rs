@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bus::memory::{Action, Fault, Faults, Op};
 use bus::transport::{Ack, Appended};
-use bus::{Bus, BusError, Claim, Committed, Inbox, MemoryServer, Read, Sent};
+use bus::{Bus, BusError, Claim, Committed, Inbox, MemoryServer, Offer, Read, Sent};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::commit::{Commit, Phase};
@@ -194,4 +194,74 @@ async fn timers_and_ages_go_with_the_clock() {
     let due = pulled.boxed().next().await.unwrap().unwrap();
     assert_eq!(&due.payload[..], br#"{"number":2}"#);
     assert_eq!(from.elapsed().as_secs(), 600);
+}
+
+fn linked(id: &str, prev: &str) -> Bytes {
+    let meta = serde_json::json!({
+        "v": 1, "commit": id, "prev": prev, "fold": 1, "phase": Phase::Running, "open": [], "control_seq": 0, "seq": 1,
+        "time": "2024-01-15T10:30:45.123Z",
+    });
+    serde_json::to_vec(&serde_json::json!({ "meta": meta, "events": [] })).unwrap().into()
+}
+
+async fn offer(bus: &Bus, slot: u64, id: &str, prev: &str) -> Committed {
+    let offer = Offer { slot, prev, commit: id, body: linked(id, prev), life: None };
+    bus.commit_for(&key(), offer).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn older_store_with_the_same_sequences_commit_of_the_lost_history_is_refused() {
+    let server = MemoryServer::new();
+    let (first, second) = (server.bus(), server.bus());
+    assert_eq!(offer(&first, 0, "a0", "").await, Committed::Ours);
+    let older = server.backup(&[Stream::Log]);
+    assert_eq!(offer(&first, 1, "a1", "a0").await, Committed::Ours);
+    assert_eq!(offer(&first, 2, "a2", "a1").await, Committed::Ours);
+    server.restore(&older);
+    // The other writer's commits get the sequences of those that are lost.
+    assert_eq!(offer(&second, 1, "b1", "a0").await, Committed::Ours);
+    assert_eq!(offer(&second, 2, "b2", "b1").await, Committed::Ours);
+    assert_eq!(offer(&first, 3, "a3", "a2").await, Committed::Theirs, "it was decided on a history that is lost");
+    let written: Vec<String> = slots(&second).await.into_iter().map(|(_, id)| id).collect();
+    assert_eq!(written, ["a0", "b1", "b2"]);
+    assert_eq!(offer(&first, 3, "a3", "b2").await, Committed::Ours, "the cached sequence is corrected downwards");
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_with_two_histories_is_not_read() {
+    let bus = MemoryServer::new().bus();
+    bus.commit(&key(), 0, "a0", linked("a0", "")).await.unwrap();
+    bus.commit(&key(), 1, "b1", linked("b1", "another")).await.unwrap();
+    assert!(matches!(bus.load(&key()).await, Err(BusError::Malformed(why)) if why.contains("two histories")));
+}
+
+/// Our append arrives between the two reads that look for it.
+struct Late(Mutex<Option<Bus>>);
+
+impl Faults for Late {
+    fn on(&self, op: Op<'_>) -> Fault {
+        let filter = subject::log_session(&key());
+        if op.action == Action::Last(Read::Leader)
+            && op.subject == filter.as_str()
+            && let Some(bus) = self.0.lock().unwrap().take()
+        {
+            let slot = subject::log_slot(&key(), 7);
+            let append = bus.transport().append(&slot, false, Vec::new(), linked("ours", ""));
+            append.now_or_never().unwrap().unwrap();
+        }
+        if op.action == Action::Append && op.client == "writer" {
+            return Fault::Doubtful { code: 10_071, stored: false };
+        }
+        Fault::None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_commit_that_arrives_late_is_ours_and_not_another_ones() {
+    let late = Arc::new(Late(Mutex::new(None)));
+    let server = MemoryServer::with_faults(late.clone());
+    *late.0.lock().unwrap() = Some(server.client("helper").0);
+    let writer = server.client("writer").0;
+    let offer = Offer { slot: 7, prev: "", commit: "ours", body: linked("ours", ""), life: None };
+    assert_eq!(writer.commit_first(&key(), offer).await.unwrap(), Committed::Ours);
 }

@@ -8,7 +8,7 @@ use crate::subject::SessionKey;
 use crate::timestamp::Timestamp;
 
 /// Version of the fold. A replica that meets a greater one never decides nor snapshots: it hands back.
-pub const FOLD: u32 = 5;
+pub const FOLD: u32 = 6;
 /// Version of the contract.
 pub const VERSION: u32 = 1;
 
@@ -19,6 +19,10 @@ pub struct CommitMeta {
     pub v: u32,
     /// Random, per body: how a writer recognises its own commit.
     pub commit: String,
+    /// The id of the commit in the slot before: the history that this commit belongs to. Empty in slot 0, and where an
+    /// older version wrote it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prev: String,
     /// Version of the fold that decided.
     pub fold: u32,
     /// The session's phase after this commit.
@@ -27,6 +31,9 @@ pub struct CommitMeta {
     pub open: Vec<String>,
     /// Stream sequence of the last client command handled.
     pub control_seq: u64,
+    /// Settings of the session's timer so far: the number of the last one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub timers: u64,
     /// `seq` of this commit's first public event, whether or not it holds one.
     pub seq: u64,
     /// When it was decided.
@@ -46,11 +53,22 @@ impl CommitMeta {
         self.phase == Phase::Ended && self.archived.is_some()
     }
 
+    /// Whether a commit with this head may stand behind the commit `prev`. What an older version wrote names no commit
+    /// before it, and is believed.
+    pub fn follows(&self, prev: &str) -> bool {
+        self.prev.is_empty() || prev.is_empty() || self.prev == prev
+    }
+
     /// Whether this try of this call may run.
     pub fn is_open(&self, call: &crate::ids::CallAttempt) -> bool {
         let name = call.to_string();
         self.open.contains(&name)
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What a session is doing, as workers and lists see it.

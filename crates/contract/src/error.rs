@@ -130,6 +130,8 @@ codes! {
     TooManyDeliveries = "too_many_deliveries",
     /// A cursor that is gone.
     Resync = "resync",
+    /// The server was put back to an older state: a part of the session's history is gone.
+    HistoryLost = "history_lost",
     /// A client that does not read.
     SlowClient = "slow_client",
     /// The replica is going down.

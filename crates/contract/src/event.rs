@@ -351,6 +351,9 @@ pub struct InputHandled {
     /// For client commands: their sequence in the control stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_seq: Option<u64>,
+    /// For client commands: when the control stream took them, by the server's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_at: Option<Timestamp>,
     /// Of a parent's command: which of all that it told its children this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<u64>,
@@ -365,6 +368,9 @@ pub struct InputIgnored {
     /// For client commands: their sequence in the control stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_seq: Option<u64>,
+    /// For client commands: when the control stream took them, by the server's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_at: Option<Timestamp>,
     /// Of a parent's command: which of all that it told its children this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<u64>,

@@ -14,6 +14,7 @@ pub mod limits;
 pub mod mail;
 pub mod model;
 pub mod progress;
+pub mod repair;
 pub mod settings;
 pub mod streams;
 pub mod subject;

@@ -10,6 +10,8 @@ pub const RESUME_BYTES_MAX: usize = 16 << 20;
 pub const INLINE_BYTES_MAX: usize = 256 << 10;
 /// Bytes of one WebSocket frame or gRPC message at the edge: a message of full size, JSON-escaped, with its envelope.
 pub const FRAME_BYTES_MAX: usize = 4 << 20;
+/// How long a message may refer to a large body that no replica shows yet; after that the body is gone for good.
+pub const BODY_LATE_MAX: Duration = Duration::from_mins(1);
 /// Bytes of a tool result that go to the model; a tool may declare less.
 pub const TOOL_OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a tool's JSON Schema.
@@ -54,6 +56,14 @@ pub const ALTERNATIVES_MAX: usize = 8;
 pub const BUDGETS_MAX: usize = 1_000;
 /// Messages that may wait for a turn; more are refused.
 pub const QUEUED_MESSAGES_MAX: usize = 64;
+/// Bytes of the messages that may wait for a turn; more are refused.
+pub const QUEUED_BYTES_MAX: usize = 8 << 20;
+/// How far the clock of an orchestrator may be from that of nats-server before it decides nothing.
+pub const CLOCK_SKEW_MAX: Duration = Duration::from_mins(1);
+/// How long a session may have been quiet before a replica that loads it performs again what the session is owed.
+pub const QUIET_MAX: Duration = Duration::from_secs(10);
+/// How late a session's timer may be before it is set again.
+pub const TIMER_LATE_MAX: Duration = Duration::from_secs(30);
 /// How long an idle or paused session lives.
 pub const IDLE_MAX: Duration = Duration::from_hours(7 * 24);
 /// Time from the opening of a model call to its watchdog, when the turn's deadline is not earlier.

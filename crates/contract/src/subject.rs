@@ -190,6 +190,11 @@ pub fn agents() -> Subject {
     Subject("ai_rpc.prompt.agents".to_owned())
 }
 
+/// Where an orchestrator performs again what a session is owed.
+pub fn repair() -> Subject {
+    Subject("ai_rpc.session.repair".to_owned())
+}
+
 /// `ai_mail.<tenant>.<agent>.<mail>`
 pub fn mail(at: &MailboxKey, mail: &MailId) -> Subject {
     Subject(format!("ai_mail.{}.{}.{mail}", at.tenant, at.agent))
@@ -518,6 +523,7 @@ mod tests {
             view(&key),
             compose(),
             agents(),
+            repair(),
             mail(&mailbox_of(&key), &MailId::sent_by("s1-c1-1-1")),
             tool_announce(),
             tool(&key.tenant, &tool_name),

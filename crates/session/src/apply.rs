@@ -19,6 +19,20 @@ use crate::state::{
 };
 
 impl Core {
+    /// Moves the mark of handled client commands. It moves to a lower sequence only for a command that the stream took
+    /// later: then the stream was made anew, or put back to an older state, and counts again.
+    fn advance_control(&mut self, seq: Option<u64>, at: Option<Timestamp>) {
+        let Some(seq) = seq else { return };
+        let is_later = match (at, self.control_at) {
+            (Some(at), Some(mark)) => at > mark,
+            (None, _) | (_, None) => false,
+        };
+        if seq > self.control_seq || is_later {
+            self.control_seq = seq;
+            self.control_at = at.or(self.control_at);
+        }
+    }
+
     pub(crate) fn begin_commit(&mut self, slot: u64, at: Timestamp) {
         self.slots = slot + 1;
         self.updated = at;
@@ -31,7 +45,7 @@ impl Core {
         }
         match event {
             Event::InputHandled(handled) => {
-                self.control_seq = handled.control_seq.unwrap_or(self.control_seq).max(self.control_seq);
+                self.advance_control(handled.control_seq, handled.control_at);
                 match handled.input.kind {
                     InputKind::Timer => self.timer = None,
                     InputKind::Control(_) => self.touched = at,
@@ -39,7 +53,7 @@ impl Core {
                 self.listen(&handled.input, handled.told);
             }
             Event::InputIgnored(ignored) => {
-                self.control_seq = ignored.control_seq.unwrap_or(self.control_seq).max(self.control_seq);
+                self.advance_control(ignored.control_seq, ignored.control_at);
                 self.spend(ignored.usage.unwrap_or_default());
                 self.listen(&ignored.input, ignored.told);
                 if let Some(parent) = &ignored.parent {
@@ -86,7 +100,8 @@ impl Core {
                     Mode::Queue => false,
                 };
                 let nudges = self.turn.is_none() && reply::is_nudge(&message.content.text());
-                self.waiting.push(Waiting { id: message.message_id.clone(), steers, nudges });
+                let bytes = message.content.bytes();
+                self.waiting.push(Waiting { id: message.message_id.clone(), steers, nudges, bytes });
             }
             Event::TurnStarted(started) => {
                 self.turns = started.turn;
@@ -267,7 +282,7 @@ impl Core {
             Event::SessionImported(imported) => {
                 self.archived = Some(imported.slots);
                 // Those of another control stream say nothing here.
-                self.control_seq = 0;
+                (self.control_seq, self.control_at) = (0, None);
                 self.touched = at;
             }
         }

@@ -60,7 +60,7 @@ impl Audit {
             }
         }
         self.compare(slot, "seq", self.session.seq() + 1 == meta.seq);
-        self.session.fold(slot, meta.time, &commit.events);
+        self.session.fold_commit(slot, commit);
         self.compare(slot, "phase", self.session.phase() == meta.phase);
         self.compare(slot, "open", self.session.open_calls() == meta.open);
         self.compare(slot, "control_seq", self.session.control_seq() == meta.control_seq);

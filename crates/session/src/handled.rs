@@ -19,6 +19,11 @@ impl Handled {
         self.slots.get(input).copied()
     }
 
+    /// Whether an input that is not remembered may have been handled all the same.
+    pub(crate) fn may_have_forgotten(&self) -> bool {
+        self.order.len() >= HANDLED_IDS_MAX
+    }
+
     pub(crate) fn apply(&mut self, slot: u64, event: &Event) {
         if let Event::InputHandled(handled) = event {
             self.remember(handled.input.clone(), slot);

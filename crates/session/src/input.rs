@@ -17,6 +17,8 @@ pub struct Input {
     pub reference: InputRef,
     /// For client commands: their sequence in the control stream.
     pub control_seq: Option<u64>,
+    /// For client commands: when the control stream took them, by the server's clock.
+    pub control_at: Option<Timestamp>,
     /// For client commands: when the edge took it in.
     pub sent: Option<Timestamp>,
     /// Who asks, for the log.

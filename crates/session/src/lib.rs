@@ -46,6 +46,20 @@ pub struct Session {
     transcript: Transcript,
 }
 
+/// Why nobody of this version may decide on a log.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// A newer version wrote to it: its replicas take the inputs.
+    #[error("a newer version runs this session (fold {fold}; this one knows {})", contract::commit::FOLD)]
+    Newer {
+        /// The version of its fold.
+        fold: u32,
+    },
+    /// Its snapshot cannot be read.
+    #[error("snapshot: {0}")]
+    Snapshot(#[from] serde_json::Error),
+}
+
 /// What the composer is to be asked for a `configure`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recompose {
@@ -89,6 +103,20 @@ impl Session {
         }
     }
 
+    /// Folds a commit of the log.
+    pub fn fold_commit(&mut self, slot: u64, commit: &Commit) {
+        self.fold(slot, commit.meta.time, &commit.events);
+        self.link(slot, &commit.meta.commit);
+    }
+
+    /// Notes the id of the commit that was just folded, for the one that follows it.
+    pub fn link(&mut self, slot: u64, commit_id: &str) {
+        commit_id.clone_into(&mut self.core.commit);
+        if slot == 0 {
+            commit_id.clone_into(&mut self.core.origin);
+        }
+    }
+
     fn apply(&mut self, at: Timestamp, event: &Event) {
         self.handled.apply(self.core.slot(), event);
         if let Event::SessionArchived(_) = event {
@@ -106,9 +134,17 @@ impl Session {
                 session = serde_json::from_str(snapshot.get())?;
                 session.transcript.settle(session.core.turns);
             }
-            session.fold(*slot, commit.meta.time, &commit.events);
+            session.fold_commit(*slot, commit);
         }
         Ok(session)
+    }
+
+    /// As [`Session::replay`], for whoever decides on it: refused where a newer version wrote any of it.
+    pub fn restore(key: SessionKey, commits: &[(u64, Commit)]) -> Result<Self, RestoreError> {
+        if let Some((_, newer)) = commits.iter().find(|(_, commit)| commit.is_newer()) {
+            return Err(RestoreError::Newer { fold: newer.meta.fold });
+        }
+        Ok(Self::replay(key, commits)?)
     }
 
     /// Which session this is.
@@ -125,6 +161,43 @@ impl Session {
     /// The slot in which this input is already folded, if it is remembered.
     pub fn handled(&self, input: &InputRef) -> Option<u64> {
         self.handled.slot(input)
+    }
+
+    /// Whether an input is in the log already: its id is remembered, or the session forgot ids and the mark of handled
+    /// client commands covers it. "Yes" may be believed of any state, "no" of none: that is what slots are for.
+    ///
+    /// A command is covered when the stream gave it no higher sequence and took it no later than the command of the mark. Both must
+    /// hold: a stream that was put back to an older state gives sequences out again, at a later time.
+    pub fn has_handled(&self, input: &InputRef, control_seq: Option<u64>, control_at: Option<Timestamp>) -> bool {
+        let is_covered = || {
+            let taken_earlier = match (control_at, self.core.control_at) {
+                (Some(at), Some(mark)) => at <= mark,
+                (None, _) | (_, None) => true,
+            };
+            control_seq.is_some_and(|seq| seq <= self.core.control_seq) && taken_earlier
+        };
+        self.handled(input).is_some() || self.handled.may_have_forgotten() && is_covered()
+    }
+
+    /// The id of the last commit; empty before the first.
+    pub fn commit_id(&self) -> &str {
+        &self.core.commit
+    }
+
+    /// The id of the first commit: names this session apart from an earlier one of the same id. Empty where an older
+    /// version wrote the log.
+    pub fn origin(&self) -> &str {
+        &self.core.origin
+    }
+
+    /// The session's timer as it was set last; none where it fired or none is needed.
+    pub fn timer(&self) -> Option<Timestamp> {
+        self.core.timer.as_ref().map(|timer| timer.at)
+    }
+
+    /// Settings of the timer so far.
+    pub fn timers(&self) -> u64 {
+        self.core.timers
     }
 
     /// The next slot to write.

@@ -28,7 +28,18 @@ pub(crate) struct Core {
     pub(crate) slots: u64,
     /// The last public `seq`.
     pub(crate) seq: u64,
+    /// Stream sequence of the last client command handled.
     pub(crate) control_seq: u64,
+    /// When the control stream took that command, by the server's clock; none where an older version handled it. A
+    /// sequence means something within one incarnation of its stream only; this tells a later incarnation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) control_at: Option<Timestamp>,
+    /// The id of the commit that was folded last; empty before the first.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) commit: String,
+    /// The id of the commit in slot 0: tells sessions apart that had the same id one after the other.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) origin: String,
     pub(crate) life: Life,
     pub(crate) paused: bool,
     pub(crate) setup: Option<Arc<Setup>>,
@@ -170,6 +181,9 @@ pub(crate) struct Waiting {
     /// Whether it only asks to go on.
     #[serde(default)]
     pub(crate) nudges: bool,
+    /// Bytes of its content; 0 where an older version took it in.
+    #[serde(default)]
+    pub(crate) bytes: usize,
 }
 
 /// From a user message to the answer to it.
@@ -360,6 +374,9 @@ impl Core {
             slots: 0,
             seq: 0,
             control_seq: 0,
+            control_at: None,
+            commit: String::new(),
+            origin: String::new(),
             life: Life::Unborn,
             paused: false,
             setup: None,
@@ -385,6 +402,11 @@ impl Core {
             paused_at: None,
             archived: None,
         }
+    }
+
+    /// Bytes of the messages that wait for their place in the transcript: each snapshot carries them.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.waiting.iter().map(|waiting| waiting.bytes).sum()
     }
 
     pub(crate) fn next_slot(&self) -> u64 {

@@ -74,9 +74,11 @@ impl From<Refusal> for Failure {
 impl From<BusError> for Failure {
     fn from(error: BusError) -> Self {
         let retry = match &error {
-            BusError::NoResponders { .. } | BusError::Timeout { .. } | BusError::Unavailable(_) | BusError::Full(_) => {
-                Some(Duration::from_secs(1))
-            }
+            BusError::NoResponders { .. }
+            | BusError::Timeout { .. }
+            | BusError::Unavailable(_)
+            | BusError::Full(_)
+            | BusError::BodyMissing { .. } => Some(Duration::from_secs(1)),
             BusError::TooLarge { .. } | BusError::Unusable { .. } | BusError::Malformed(_) => None,
         };
         Self { code: error.code(), message: error.to_string(), retry_after: retry, seq: None }

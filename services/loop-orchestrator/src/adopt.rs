@@ -2,7 +2,7 @@
 
 use bus::log::Committed;
 use bus::work::Publication;
-use bus::{Bus, BusError, Read};
+use bus::{Bus, BusError, Offer, Read};
 use contract::Timestamp;
 use session::Session;
 
@@ -36,7 +36,8 @@ pub async fn adopt(
         None => {
             let Prepared { slot, meta, body, after, fades } = prepare(session, &decision).map_err(malformed)?;
             let life = fades.then(|| bus.transport().retention());
-            match bus.commit_first(&key, slot, &meta.commit, body, life).await? {
+            let offer = Offer { slot, prev: &meta.prev, commit: &meta.commit, body, life };
+            match bus.commit_first(&key, offer).await? {
                 Committed::Ours => (after, decision.effects),
                 Committed::Theirs => return Ok(Adopted::Taken),
             }
@@ -48,7 +49,8 @@ pub async fn adopt(
                 return Ok(Adopted::Taken);
             }
             let commits = bus.load_latest(&key).await?.unwrap_or_default();
-            let after = Session::replay(key.clone(), &commits).map_err(malformed)?;
+            let after = Session::restore(key.clone(), &commits)
+                .map_err(|error| BusError::Malformed(error.to_string()))?;
             let owed = after.outstanding();
             (after, owed)
         }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::subject::SessionKey;
-use session::Session;
+use crate::shell::Loaded;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 /// A session's place: locked by the task that works on it.
-type Place = Arc<AsyncMutex<Option<Session>>>;
+type Place = Arc<AsyncMutex<Option<Loaded>>>;
 
 /// The cache.
 #[derive(Debug)]
@@ -30,8 +30,13 @@ impl Cache {
     }
 
     /// Waits until no other task of this replica works on the session.
-    pub(crate) async fn lock(&self, key: &SessionKey) -> OwnedMutexGuard<Option<Session>> {
+    pub(crate) async fn lock(&self, key: &SessionKey) -> OwnedMutexGuard<Option<Loaded>> {
         self.place(key).lock_owned().await
+    }
+
+    /// The sessions that are remembered.
+    pub(crate) fn keys(&self) -> Vec<SessionKey> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).by_key.keys().cloned().collect()
     }
 
     fn place(&self, key: &SessionKey) -> Place {

@@ -38,15 +38,20 @@ pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepa
     } else {
         (begins || slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE)).then(|| session.snapshot())
     };
+    let prev = session.commit_id().to_owned();
+    let commit = uuid::Uuid::now_v7().simple().to_string();
     session.fold(slot, decision.at, &decision.events);
+    session.link(slot, &commit);
     let after = session;
     let meta = CommitMeta {
         v: VERSION,
-        commit: uuid::Uuid::now_v7().simple().to_string(),
+        commit,
+        prev,
         fold: FOLD,
         phase: after.phase(),
         open: after.open_calls(),
         control_seq: after.control_seq(),
+        timers: after.timers(),
         seq,
         time: decision.at,
         trace_id: after.traceparent().and_then(telemetry::trace::trace_id).unwrap_or_default().to_owned(),

@@ -7,16 +7,16 @@ use async_trait::async_trait;
 use bus::control::Inbox;
 use bus::work::{Handler, Settle};
 use bus::{BusError, Delivery, Stored};
-use contract::event::{Envelope, ErrorEvent, Topic};
+use contract::event::ErrorEvent;
 use contract::limits::DELIVERIES_MAX;
 use contract::subject::{self, SessionKey};
-use contract::{ErrorCode, Json};
+use contract::ErrorCode;
 use session::Session;
 use tracing::Instrument;
 
 use crate::input::{Sent, Unreadable};
 use crate::share::Shared;
-use crate::shell::{Shell, Trouble, folded};
+use crate::shell::{Loaded, Shell, Trouble, folded};
 
 /// Times that an inbox is read because a replica does not show the delivered command yet.
 const INBOX_READS_MAX: u32 = 20;
@@ -45,6 +45,9 @@ impl Handler for Due {
             return Settle::Reject { code: ErrorCode::BadRequest, reason: "this is no timer".to_owned() };
         };
         let key = sent.key.clone();
+        if let Err(trouble) = self.0.check_clock(delivery.stored_at).await {
+            return settle(&key, delivery.delivered, Err(trouble));
+        }
         let mut place = self.0.cache.lock(&key).await;
         let span = span(place.as_ref(), &sent);
         let result = self.0.handle(&key, &mut place, &[sent]).instrument(span).await;
@@ -59,9 +62,13 @@ impl Handler for Drive {
             return self.malformed(delivery, "the subject is not ai_loop.control.<verb>.<tenant>.<session>.<id>").await;
         };
         let key = subject.key.clone();
+        if let Err(trouble) = self.shell.check_clock(delivery.stored_at).await {
+            return settle(&key, delivery.delivered, Err(trouble));
+        }
         let message = Stored {
             subject: delivery.subject.clone(),
             seq: delivery.seq,
+            stored_at: delivery.stored_at,
             headers: delivery.headers.clone(),
             payload: delivery.payload.clone(),
         };
@@ -94,10 +101,10 @@ impl Drive {
 
     /// Client commands take effect in the order of the stream, whatever order they are delivered in: those that wait
     /// before the delivered one are handled first.
-    async fn in_order(&self, key: &SessionKey, place: &mut Option<Session>, sent: Sent) -> Result<(), Trouble> {
+    async fn in_order(&self, key: &SessionKey, place: &mut Option<Loaded>, sent: Sent) -> Result<(), Trouble> {
         let upto = sent.control_seq.unwrap_or(0);
         for _ in 0..INBOX_READS_MAX {
-            if place.as_ref().is_some_and(|session| folded(session, &sent)) {
+            if place.as_ref().is_some_and(|loaded| folded(loaded.session(), &sent)) {
                 return self.shell.handle(key, place, &[sent]).await;
             }
             let Inbox::Messages(messages) = self.shell.bus.inbox(key).await? else {
@@ -112,17 +119,14 @@ impl Drive {
                 return self.shell.handle(key, place, &[sent]).await;
             }
             // Either the read is stale, or another replica has handled and acknowledged the command: the log tells.
-            *place = None;
-            if let Some(commits) = self.shell.bus.load(key).await? {
-                *place = Session::replay(key.clone(), &commits).ok();
-            }
+            *place = Some(self.shell.load(key, 0).await?);
             tokio::time::sleep(INBOX_PAUSE).await;
         }
         Err(Trouble::Busy)
     }
 
     /// Handles a command that waits before the delivered one. One that cannot be read is left to its own delivery.
-    async fn earlier(&self, key: &SessionKey, place: &mut Option<Session>, message: Stored) -> Result<(), Trouble> {
+    async fn earlier(&self, key: &SessionKey, place: &mut Option<Loaded>, message: Stored) -> Result<(), Trouble> {
         let Some(subject) = subject::parse_control(&message.subject).filter(|subject| subject.verb.is_client()) else {
             return Ok(());
         };
@@ -155,21 +159,13 @@ impl Drive {
             retryable: false,
             during: format!("control message {}", delivery.seq),
         };
-        let envelope = Envelope {
-            id: format!("{}-control-{}", key.session, delivery.seq),
-            session_id: key.session.clone(),
-            tenant: key.tenant.clone(),
-            seq: None,
-            time: self.shell.clock.now(),
-            trace_id: String::new(),
-            data: Json::of(&data),
-        };
-        self.shell.bus.publish_event(key, Topic::Error, &envelope).await
+        self.shell.publish_error(key, format!("{}-control-{}", key.session, delivery.seq), &data).await
     }
 }
 
 /// The span under which an input is handled: that of the turn, or of the client that begins one.
-pub(crate) fn span(place: Option<&Session>, sent: &Sent) -> tracing::Span {
+pub(crate) fn span(place: Option<&Loaded>, sent: &Sent) -> tracing::Span {
+    let place = place.map(Loaded::session);
     let (agent, turn, step) = place.map_or(("", 0, 0), Session::position);
     let span = telemetry::span::step(sent.key.session.as_str(), turn, step, agent);
     let parent = sent.traceparent.as_deref().or_else(|| place.and_then(Session::traceparent));
@@ -200,6 +196,10 @@ pub(crate) fn settle(key: &SessionKey, delivered: u64, result: Result<(), Troubl
         Err(Trouble::Bus(error)) => {
             tracing::warn!(session = %key, %error, "an input waits for the bus");
             Settle::Retry(pause)
+        }
+        Err(Trouble::Skewed(skew)) => {
+            tracing::error!(session = %key, %skew, "this replica decides nothing; another one takes the input");
+            Settle::Retry(RETRY_MAX)
         }
         Err(Trouble::Busy | Trouble::Split) => Settle::Retry(RETRY),
         Err(Trouble::Newer { fold }) => {

@@ -12,7 +12,7 @@ use contract::tool::{ASK_USER, DELEGATE, ExtendToolCall, ToolResult, ToolSpec};
 use contract::{CommandId, ErrorCode, TenantId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use session::{Body, ConfigureInput, Input, Recompose, StartInput};
+use session::{Body, ConfigureInput, Input, Recompose, RestoreError, StartInput};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub(crate) struct Sent {
     pub(crate) reference: InputRef,
     /// For client commands: their sequence in the control stream.
     pub(crate) control_seq: Option<u64>,
+    /// For client commands: when the control stream took them, by the server's clock.
+    pub(crate) control_at: Option<Timestamp>,
     /// The slot that the sender knew of: an older state is loaded first.
     pub(crate) hint: Option<u64>,
     /// The edge replica that waits for word.
@@ -58,6 +60,7 @@ impl Sent {
             key,
             reference: InputRef { kind: InputKind::Timer, id },
             control_seq: None,
+            control_at: None,
             hint: None,
             edge: None,
             time: None,
@@ -72,17 +75,17 @@ impl Sent {
     pub(crate) async fn read(bus: &Bus, subject: ControlSubject, message: Stored) -> Result<Self, Unreadable> {
         let traceparent = bus::transport::header(&message.headers, contract::tool::header::TRACEPARENT);
         let traceparent = traceparent.map(str::to_owned);
-        let seq = message.seq;
+        let (seq, stored_at) = (message.seq, message.stored_at);
         let body = match bus.open(Objects::Work, message.payload).await {
             Ok(body) => body,
-            Err(BusError::Malformed(why)) => return Err(Unreadable::Malformed(why)),
-            Err(error) => return Err(Unreadable::Later(error)),
+            Err(error) => return Err(unreadable(bus, error, stored_at).await),
         };
         let ControlSubject { key, verb, id } = subject;
         let mut sent = Self {
             key,
             reference: InputRef { kind: InputKind::Control(verb), id },
             control_seq: verb.is_client().then_some(seq),
+            control_at: verb.is_client().then_some(stored_at),
             hint: None,
             edge: None,
             time: None,
@@ -153,7 +156,7 @@ impl Sent {
 
     /// The same, without claiming anything about commands before it.
     pub(crate) fn alone(mut self) -> Self {
-        self.control_seq = None;
+        (self.control_seq, self.control_at) = (None, None);
         self
     }
 
@@ -199,6 +202,7 @@ impl Sent {
         Ok(Input {
             reference: self.reference.clone(),
             control_seq: self.control_seq,
+            control_at: self.control_at,
             sent: self.time,
             by: self.by.clone(),
             told: self.told,
@@ -207,6 +211,21 @@ impl Sent {
             archive_after,
             body,
         })
+    }
+}
+
+/// Why a body that could not be had now makes its message unreadable: for good, where it has been gone for too long.
+async fn unreadable(bus: &Bus, error: BusError, stored_at: Timestamp) -> Unreadable {
+    let error = match error {
+        missing @ BusError::BodyMissing { .. } => match bus.transport().server_time().await {
+            Ok(now) => missing.final_after(stored_at, now),
+            Err(error) => error,
+        },
+        other => other,
+    };
+    match error {
+        BusError::Malformed(why) => Unreadable::Malformed(why),
+        error => Unreadable::Later(error),
     }
 }
 
@@ -222,11 +241,14 @@ async fn history(bus: &Bus, tenant: &TenantId, start: &Start) -> Result<Result<V
         }
         return refuse(ErrorCode::UnknownSession, format!("there is no session {} to resume from", from.session_id));
     };
-    if commits.iter().any(|(_, commit)| commit.is_newer()) {
-        let message = format!("session {} was written by a newer version; resume from it there", from.session_id);
-        return refuse(ErrorCode::NotNow, message);
-    }
-    let older = session::Session::replay(key, &commits).map_err(|error| BusError::Malformed(error.to_string()))?;
+    let older = match session::Session::restore(key, &commits) {
+        Ok(older) => older,
+        Err(RestoreError::Newer { .. }) => {
+            let message = format!("session {} was written by a newer version; resume from it there", from.session_id);
+            return refuse(ErrorCode::NotNow, message);
+        }
+        Err(error @ RestoreError::Snapshot(_)) => return Err(BusError::Malformed(error.to_string())),
+    };
     let messages = older.taken_over();
     let bytes: usize = messages.iter().map(|message| contract::Json::of(message).get().len()).sum();
     if bytes > RESUME_BYTES_MAX {

@@ -10,7 +10,7 @@ use contract::limits::INLINE_BYTES_MAX;
 use contract::streams::{Objects, Queue};
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
-use futures::future::try_join_all;
+use futures::future::join_all;
 use serde::Serialize;
 use session::{Decision, Effect, Session, Word};
 use telemetry::metric::Who;
@@ -19,7 +19,9 @@ use crate::input::Sent;
 use crate::shell::{Shell, Trouble};
 
 impl Shell {
-    /// Publishes a fresh commit's events, performs its effects and tells who waits. All of it is in flight together.
+    /// Publishes a fresh commit's events, performs its effects and tells who waits. All of it is in flight together. Where `is_owed`,
+    /// what earlier commits asked for and nobody may have performed is performed as well.
+    #[allow(clippy::too_many_arguments, reason = "a commit and what led to it")]
     pub(crate) async fn perform(
         &self,
         key: &SessionKey,
@@ -28,18 +30,19 @@ impl Shell {
         meta: &CommitMeta,
         decision: &Decision,
         inputs: &[Sent],
+        is_owed: bool,
     ) -> Result<(), Trouble> {
         count(after, &decision.events);
         let events = envelopes(meta, &decision.events, key, slot);
+        let mut effects: Vec<(Effect, Publication)> =
+            decision.effects.iter().cloned().map(|effect| (effect, Publication::First)).collect();
+        if is_owed {
+            let earlier = after.outstanding().into_iter().filter(|effect| !decision.effects.contains(effect));
+            effects.extend(earlier.map(|effect| (effect, Publication::Again)));
+        }
         futures::try_join!(
-            publish_events(&self.bus, key, events),
-            try_join_all(decision.effects.iter().map(|effect| perform(
-                &self.bus,
-                key,
-                after,
-                effect,
-                Publication::First
-            ))),
+            async { publish_events(&self.bus, key, events).await.map_err(Trouble::from) },
+            perform_all(&self.bus, key, after, effects),
         )?;
         for sent in inputs {
             self.tell(key, sent, after, slot, &decision.events).await?;
@@ -55,8 +58,8 @@ impl Shell {
         session: &Session,
         inputs: &[Sent],
     ) -> Result<(), Trouble> {
-        let owed = session.outstanding();
-        try_join_all(owed.iter().map(|effect| perform(&self.bus, key, session, effect, Publication::Again))).await?;
+        let owed = session.outstanding().into_iter().map(|effect| (effect, Publication::Again)).collect();
+        perform_all(&self.bus, key, session, owed).await?;
         for sent in inputs {
             let Some(slot) = session.handled(&sent.reference) else { continue };
             let Some(commit) = self.bus.commit_at(key, slot).await? else { continue };
@@ -111,6 +114,24 @@ async fn publish_events(bus: &Bus, key: &SessionKey, events: Vec<(Topic, Envelop
         bus.publish_event(key, topic, &envelope).await?;
     }
     Ok(())
+}
+
+/// Performs effects: the timer first, since it brings the session back whatever becomes of the others, then all others at the same
+/// time. One that fails takes no other with it; the first failure is returned.
+async fn perform_all(
+    bus: &Bus,
+    key: &SessionKey,
+    session: &Session,
+    effects: Vec<(Effect, Publication)>,
+) -> Result<(), Trouble> {
+    let (timers, others): (Vec<_>, Vec<_>) =
+        effects.into_iter().partition(|(effect, _)| matches!(effect, Effect::SetTimer { .. }));
+    let mut results = Vec::new();
+    for group in [timers, others] {
+        let group = group.iter().map(|(effect, publication)| perform(bus, key, session, effect, *publication));
+        results.extend(join_all(group).await);
+    }
+    results.into_iter().collect::<Result<(), BusError>>().map_err(Trouble::from)
 }
 
 pub(crate) async fn perform(

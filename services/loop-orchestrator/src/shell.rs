@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bus::log::Committed;
-use bus::{Bus, BusError, Read};
-use contract::commit::{Commit, Phase};
-use contract::event::{Event, InputIgnored};
+use bus::{Bus, BusError, Offer, Read};
+use contract::commit::Phase;
+use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, Topic};
+use contract::limits::{QUIET_MAX, TIMER_LATE_MAX};
 use contract::subject::SessionKey;
-use contract::{ErrorCode, command::Refusal};
-use session::{Decision, Input, Session};
+use contract::{ErrorCode, Json, Timestamp, command::Refusal};
+use session::{Decision, Effect, Input, RestoreError, Session};
 
 use crate::Config;
 use crate::cache::Cache;
 use crate::commit::{Prepared, prepare};
 use crate::input::Sent;
+use crate::skew::{Skew, SkewCheck};
 use service::clock::Clock;
 
 /// Times that one input is decided again because another replica was faster, before it is handed back.
@@ -30,6 +32,24 @@ pub(crate) struct Shell {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cache: Cache,
     pub(crate) archive_after: Duration,
+    skew: SkewCheck,
+}
+
+/// A session's state that this version may decide on: the log that it was read from was written by no newer version. Only this
+/// module makes one, so that nobody decides on anything else.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    session: Session,
+    /// The generation of the connection by which it was read, or by which its last commit was stored.
+    generation: u64,
+    /// Whether something that the session is owed may never have been performed, or was lost since.
+    is_owed: bool,
+}
+
+impl Loaded {
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
 }
 
 /// Why an input is not done.
@@ -45,8 +65,19 @@ pub(crate) enum Trouble {
     Poison,
     /// One of several inputs makes the loop panic: handle them one by one.
     Split,
+    /// The clock of this replica is too far from the server's to decide by: another replica takes the input.
+    Skewed(Skew),
     /// Our own mistake.
     Internal(String),
+}
+
+impl From<RestoreError> for Trouble {
+    fn from(error: RestoreError) -> Self {
+        match error {
+            RestoreError::Newer { fold } => Self::Newer { fold },
+            RestoreError::Snapshot(_) => Self::Internal(error.to_string()),
+        }
+    }
 }
 
 impl From<BusError> for Trouble {
@@ -58,7 +89,16 @@ impl From<BusError> for Trouble {
 impl Shell {
     pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, config: &Config) -> Self {
         let archive_after = Duration::from_secs(config.archive_after);
-        Self { bus, clock, cache: Cache::new(config.cached_sessions), archive_after }
+        Self { bus, clock, cache: Cache::new(config.cached_sessions), archive_after, skew: SkewCheck::default() }
+    }
+
+    /// Refuses to decide while the clock of this replica is far from the server's: deadlines and ages would be wrong, and those of
+    /// the future would stay in the log. `stored_at` is when the server took the input.
+    pub(crate) async fn check_clock(&self, stored_at: Timestamp) -> Result<(), Trouble> {
+        match self.skew.check(&self.bus, self.clock.now(), stored_at).await? {
+            None => Ok(()),
+            Some(skew) => Err(Trouble::Skewed(skew)),
+        }
     }
 
     /// Handles inputs of one session so that each of them is in the log when this returns, and everything that they
@@ -66,28 +106,30 @@ impl Shell {
     pub(crate) async fn handle(
         &self,
         key: &SessionKey,
-        place: &mut Option<Session>,
+        place: &mut Option<Loaded>,
         inputs: &[Sent],
     ) -> Result<(), Trouble> {
         let mut at_least = inputs.iter().filter_map(|sent| sent.hint).max();
         for round in 0..ROUNDS_MAX {
-            let session = match place.take() {
-                Some(session) => self.at_least(key, session, at_least.unwrap_or(0)).await?,
-                None => self.load(key, at_least.unwrap_or(0)).await?,
-            };
+            let Loaded { session, generation, is_owed } = self.take(key, place, at_least.unwrap_or(0)).await?;
             let mut seen = BTreeSet::new();
             let new: Vec<&Sent> =
                 inputs.iter().filter(|sent| !folded(&session, sent) && seen.insert(&sent.reference)).collect();
             if new.is_empty() {
                 // What is owed is read from the state, so it must be the latest one: an older state would put the
                 // session's timer back.
-                let head = self.bus.head(key, Read::Leader).await?.map_or(0, |head| head.slot);
-                if head >= session.next_slot() {
-                    at_least = Some(head);
+                let head = self.bus.head(key, Read::Leader).await?;
+                let (end, commit) = head.map_or((0, String::new()), |head| (head.slot + 1, head.meta.commit));
+                if end > session.next_slot() {
+                    at_least = Some(end - 1);
+                    continue;
+                }
+                if commit != session.commit_id() {
+                    // The state is of a history that the log does not have: what it calls handled may never have been.
                     continue;
                 }
                 let result = self.perform_again(key, &session, inputs).await;
-                *place = Some(session);
+                *place = Some(Loaded { session, generation, is_owed: result.is_err() });
                 return result;
             }
             let mut complete = Vec::with_capacity(new.len());
@@ -97,18 +139,19 @@ impl Shell {
             let decided = self.decide(&session, &complete);
             let poisoned = decided.is_none();
             if poisoned && complete.len() > 1 {
-                *place = Some(session);
+                *place = Some(Loaded { session, generation, is_owed });
                 return Err(Trouble::Split);
             }
             let decision = decided.unwrap_or_else(|| self.poison(&complete));
+            let is_owed = is_owed || self.lost_its_timer(&session);
             let prepared = prepare(session, &decision).map_err(|error| Trouble::Internal(error.to_string()))?;
-            let life = prepared.fades.then(|| self.bus.transport().retention());
-            match self.bus.commit_for(key, prepared.slot, &prepared.meta.commit, prepared.body.clone(), life).await? {
+            match self.commit(key, &prepared).await? {
                 Committed::Ours => {
                     let Prepared { slot, meta, after, .. } = prepared;
-                    let result = self.perform(key, &after, slot, &meta, &decision, inputs).await;
+                    let result = self.perform(key, &after, slot, &meta, &decision, inputs, is_owed).await;
                     // Little comes after the end; whatever does reads the log.
-                    *place = (after.phase() != Phase::Ended).then_some(after);
+                    let is_owed = result.is_err();
+                    *place = (after.phase() != Phase::Ended).then_some(Loaded { session: after, generation, is_owed });
                     result?;
                     return if poisoned { Err(Trouble::Poison) } else { Ok(()) };
                 }
@@ -120,28 +163,150 @@ impl Shell {
         Err(Trouble::Busy)
     }
 
+    async fn commit(&self, key: &SessionKey, prepared: &Prepared) -> Result<Committed, BusError> {
+        let life = prepared.fades.then(|| self.bus.transport().retention());
+        let Prepared { slot, meta, body, .. } = prepared;
+        let offer = Offer { slot: *slot, prev: &meta.prev, commit: &meta.commit, body: body.clone(), life };
+        self.bus.commit_for(key, offer).await
+    }
+
+    /// The session's state with slot `at_least` folded, where the log reaches that far: the cached one, as long as the connection
+    /// stands by which it was read.
+    pub(crate) async fn take(
+        &self,
+        key: &SessionKey,
+        place: &mut Option<Loaded>,
+        at_least: u64,
+    ) -> Result<Loaded, Trouble> {
+        let generation = self.bus.transport().generation();
+        match place.take() {
+            Some(loaded) if loaded.generation == generation => self.catch_up(key, loaded, at_least).await,
+            Some(loaded) => match self.load_again(key, &loaded, at_least).await {
+                Ok(again) => Ok(again),
+                Err(trouble) => {
+                    // The next one compares as well.
+                    *place = Some(loaded);
+                    Err(trouble)
+                }
+            },
+            None => self.load(key, at_least).await,
+        }
+    }
+
+    /// The state of a session that was read by an earlier connection.
+    async fn load_again(&self, key: &SessionKey, before: &Loaded, at_least: u64) -> Result<Loaded, Trouble> {
+        // A replica of the server that is behind must not pass for a server with an older store.
+        let known = before.session.next_slot().saturating_sub(1);
+        let mut again = self.load(key, at_least.max(known)).await?;
+        // Whoever performed what the session was owed may have told a server that knows nothing of it now.
+        again.is_owed = true;
+        self.report_rewound(key, &before.session, &again.session).await?;
+        Ok(again)
+    }
+
     /// A cached state with slot `at_least` folded. Where another replica wrote the few slots that it lacks, these are
     /// read and not the page: two replicas that take turns at a session would read it again at each turn.
-    async fn at_least(&self, key: &SessionKey, mut session: Session, at_least: u64) -> Result<Session, Trouble> {
-        let missing = session.next_slot()..=at_least;
+    async fn catch_up(&self, key: &SessionKey, mut loaded: Loaded, at_least: u64) -> Result<Loaded, Trouble> {
+        let missing = loaded.session.next_slot()..=at_least;
         if missing.is_empty() {
-            return Ok(session);
+            return Ok(loaded);
         }
         if at_least - missing.start() >= CATCH_UP_MAX {
             return self.load(key, at_least).await;
         }
         let Some(commits) = self.bus.slots(key, missing).await? else { return self.load(key, at_least).await };
-        refuse_newer(&commits)?;
         for (slot, commit) in &commits {
-            session.fold(*slot, commit.meta.time, &commit.events);
+            if commit.is_newer() {
+                return Err(Trouble::Newer { fold: commit.meta.fold });
+            }
+            if !commit.meta.follows(loaded.session.commit_id()) {
+                // The log has another history than the cached state.
+                return self.load(key, at_least).await;
+            }
+            loaded.session.fold_commit(*slot, commit);
         }
-        Ok(session)
+        Ok(loaded)
     }
 
-    async fn load(&self, key: &SessionKey, at_least: u64) -> Result<Session, Trouble> {
+    /// Reads the session's state from the log: the only way to one that may be decided on.
+    pub(crate) async fn load(&self, key: &SessionKey, at_least: u64) -> Result<Loaded, Trouble> {
+        let generation = self.bus.transport().generation();
         let commits = self.bus.load_from(key, at_least).await?.unwrap_or_default();
-        refuse_newer(&commits)?;
-        Session::replay(key.clone(), &commits).map_err(|error| Trouble::Internal(format!("snapshot: {error}")))
+        let session = Session::restore(key.clone(), &commits)?;
+        // A session that was quiet may wait for something that got lost. One whose log ends before the slot that a worker was
+        // given its call in has lost commits.
+        let quiet_since = commits.last().map(|(_, commit)| commit.meta.time);
+        let is_quiet = quiet_since.is_some_and(|since| self.clock.now().since(since) > QUIET_MAX);
+        let is_owed = is_quiet || session.next_slot() <= at_least;
+        Ok(Loaded { session, generation, is_owed })
+    }
+
+    /// As [`Shell::load`], up to the head that the leader has now, for a session that is to be repaired.
+    async fn load_latest(&self, key: &SessionKey) -> Result<Loaded, Trouble> {
+        let generation = self.bus.transport().generation();
+        let commits = self.bus.load_latest(key).await?.unwrap_or_default();
+        let session = Session::restore(key.clone(), &commits)?;
+        Ok(Loaded { session, generation, is_owed: true })
+    }
+
+    /// Performs again what a session is owed, whoever lost it. Returns what was performed.
+    pub(crate) async fn repair(&self, key: &SessionKey) -> Result<Vec<Effect>, Trouble> {
+        let mut place = self.cache.lock(key).await;
+        let before = place.take();
+        let Loaded { session, generation, .. } = self.load_latest(key).await?;
+        if let Some(before) = before {
+            self.report_rewound(key, &before.session, &session).await?;
+        }
+        self.perform_again(key, &session, &[]).await?;
+        let effects = session.outstanding();
+        *place = (session.phase() != Phase::Ended).then_some(Loaded { session, generation, is_owed: false });
+        Ok(effects)
+    }
+
+    /// Tells the viewers of a session whose log ends before where this replica knew it to end, or ends otherwise.
+    async fn report_rewound(&self, key: &SessionKey, before: &Session, now: &Session) -> Result<(), Trouble> {
+        let is_other = match (before.next_slot().checked_sub(1), now.next_slot() > before.next_slot()) {
+            (None, _) => false,
+            (Some(_), false) => now.commit_id() != before.commit_id(),
+            (Some(slot), true) => {
+                let there = self.bus.commit_at(key, slot).await?;
+                there.is_some_and(|commit| commit.meta.commit != before.commit_id())
+            }
+        };
+        if !is_other {
+            return Ok(());
+        }
+        let (reached, lost) = (now.seq(), before.seq());
+        tracing::error!(session = %key, reached, lost, "the log was put back to an older state");
+        let data = ErrorEvent {
+            code: ErrorCode::HistoryLost,
+            message: format!(
+                "the server was put back to an older state: a part of this session's history up to seq {lost} is lost; \
+                 the session goes on from what is there, up to seq {reached}"
+            ),
+            retryable: false,
+            during: "reading the session's log".to_owned(),
+        };
+        Ok(self.publish_error(key, format!("{}-lost-{lost}", key.session), &data).await?)
+    }
+
+    /// Publishes an error of a session that is not in its log.
+    pub(crate) async fn publish_error(&self, key: &SessionKey, id: String, data: &ErrorEvent) -> Result<(), BusError> {
+        let envelope = Envelope {
+            id,
+            session_id: key.session.clone(),
+            tenant: key.tenant.clone(),
+            seq: None,
+            time: self.clock.now(),
+            trace_id: String::new(),
+            data: Json::of(data),
+        };
+        self.bus.publish_event(key, Topic::Error, &envelope).await
+    }
+
+    /// Whether the session's timer should have fired long ago: then the server lost it.
+    fn lost_its_timer(&self, session: &Session) -> bool {
+        session.timer().is_some_and(|due| self.clock.now().since(due) > TIMER_LATE_MAX)
     }
 
     /// Decides; `None` when the loop panics.
@@ -160,6 +325,7 @@ impl Shell {
             Event::InputIgnored(InputIgnored {
                 input: input.reference.clone(),
                 control_seq: input.control_seq,
+                control_at: input.control_at,
                 refusal: refusal.clone(),
                 usage: None,
                 late: None,
@@ -171,15 +337,7 @@ impl Shell {
     }
 }
 
-/// What a newer version wrote is not folded here.
-fn refuse_newer(commits: &[(u64, Commit)]) -> Result<(), Trouble> {
-    match commits.iter().find(|(_, commit)| commit.is_newer()) {
-        Some((_, commit)) => Err(Trouble::Newer { fold: commit.meta.fold }),
-        None => Ok(()),
-    }
-}
-
-/// Whether the log holds this input. "Yes" may be believed of any state, "no" of none: that is what slots are for.
+/// Whether the log holds this input.
 pub(crate) fn folded(session: &Session, sent: &Sent) -> bool {
-    session.handled(&sent.reference).is_some() || sent.control_seq.is_some_and(|seq| seq <= session.control_seq())
+    session.has_handled(&sent.reference, sent.control_seq, sent.control_at)
 }

@@ -40,6 +40,7 @@ fn committed(says: Says<'_>) -> ContinuationSettings {
         told: None,
         reference: InputRef { kind: InputKind::Control(Verb::Start), id: CommandId::new("c").unwrap() },
         control_seq: None,
+        control_at: None,
         sent: None,
         by: None,
         traceparent: None,

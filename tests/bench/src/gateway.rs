@@ -145,6 +145,8 @@ impl Around {
             phase: Phase::Running,
             open: vec!["m1-1.1".to_owned()],
             control_seq: 0,
+            prev: String::new(),
+            timers: 0,
             seq: 1,
             time: now,
             trace_id: String::new(),

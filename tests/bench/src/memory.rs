@@ -81,6 +81,8 @@ fn commits(bytes: usize) -> anyhow::Result<Vec<String>> {
         phase: talk.session.phase(),
         open: Vec::new(),
         control_seq: 0,
+        prev: String::new(),
+        timers: 0,
         seq: 0,
         time: NOW,
         trace_id: String::new(),

@@ -72,6 +72,7 @@ impl Talk {
             told: None,
             reference: InputRef { kind: InputKind::Control(verb), id: CommandId::new(id)? },
             control_seq: None,
+            control_at: None,
             sent: None,
             by: None,
             traceparent: None,

@@ -424,6 +424,7 @@ impl World {
             told: None,
             reference: reference.clone(),
             control_seq,
+            control_at: control_seq.map(|_| Timestamp::from_millis(self.now)),
             sent: None,
             by: None,
             traceparent: None,
@@ -519,8 +520,7 @@ impl World {
         self.stale_reply(&mut input);
         loop {
             let state = &self.replicas[replica];
-            let folded = state.handled(&input.reference).is_some()
-                || input.control_seq.is_some_and(|seq| seq <= state.control_seq());
+            let folded = state.has_handled(&input.reference, input.control_seq, input.control_at);
             if folded && self.bug != Bug::DecideTwice {
                 if self.bug != Bug::ForgetEffects {
                     // What is owed is read from the latest state.
@@ -609,8 +609,7 @@ impl World {
 
     fn ack(&mut self, index: usize) -> Result<(), String> {
         let input = &self.inputs[index];
-        let folded = self.truth.handled(&input.reference).is_some()
-            || input.control_seq.is_some_and(|seq| seq <= self.truth.control_seq());
+        let folded = self.truth.has_handled(&input.reference, input.control_seq, input.control_at);
         ensure!(folded, "I2: {:?} was acknowledged and is not in the log", input.reference);
         if let Some(seq) = input.control_seq {
             self.waiting.remove(&seq);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use contract::Timestamp;
 use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::{Subject, matches};
 use futures::StreamExt;
@@ -16,7 +17,7 @@ use super::answers::{Answers, End};
 use super::life::{Life, Shared};
 use super::pull::Pull;
 use super::{Action, Aged, Fault, MemoryServer};
-use crate::transport::{Ack, Appended, Drift, OBJECT_BYTES_MAX, ReadMany, Transport};
+use crate::transport::{Ack, Appended, Drift, OBJECT_BYTES_MAX, ReadMany, Rewound, Transport};
 use crate::{BusError, Delivery, Depth, Headers, Heard, Message, Read, Stored, Subscription};
 
 /// How long an answer is awaited that never comes.
@@ -204,7 +205,10 @@ impl Transport for Client {
             let now = server.now();
             let stored = server.stream(stream, |store| store.append(subject.as_str(), create, headers, payload, now));
             match (stored.ok_or_else(no_stream)?, twist.doubt) {
-                (Ok(seq), None) => Ok(Appended::Stored(seq)),
+                (Ok(seq), None) => {
+                    server.lock().seen.insert((self.shared.name.clone(), stream), seq);
+                    Ok(Appended::Stored(seq))
+                }
                 (Ok(_), Some((code, _))) | (Err(code), _) => Ok(doubtful(code)),
             }
         })
@@ -405,6 +409,31 @@ impl Transport for Client {
             Ok(server.stream(stream, |store| store.count(filter.as_str())).unwrap_or_default())
         })
         .await
+    }
+
+    fn generation(&self) -> u64 {
+        self.shared.server.lock().restarts
+    }
+
+    async fn rewound(&self) -> Result<Vec<Rewound>, BusError> {
+        self.run(Action::Ping, "rewound", |_| {
+            let mut state = self.shared.server.lock();
+            let ends: Vec<(Stream, u64)> =
+                state.streams.iter().map(|(stream, store)| (*stream, store.last_seq())).collect();
+            let mut rewound = Vec::new();
+            for (stream, last) in ends {
+                let seen = state.seen.insert((self.shared.name.clone(), stream), last).unwrap_or_default();
+                if last < seen {
+                    rewound.push(Rewound { stream, seen, last });
+                }
+            }
+            Ok(rewound)
+        })
+        .await
+    }
+
+    async fn server_time(&self) -> Result<Timestamp, BusError> {
+        Ok(self.shared.server.now())
     }
 
     async fn ping(&self) -> Result<(), BusError> {

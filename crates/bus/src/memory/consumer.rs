@@ -18,7 +18,7 @@ const RESTARTED: Duration = Duration::from_secs(1);
 /// to be done, and so does nats-server 2.15: a hand-back of a delivery at or below the floor is passed over, and its ack
 /// wait passes instead. Acknowledgements move the floor to what is still held. A purge lifts it to what it removes, which
 /// can leave held items below; while the floor is above the stream's first message, a purge forgets nothing that is held.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Consumer {
     /// Never delivered yet.
     fresh: BTreeSet<u64>,
@@ -37,7 +37,7 @@ pub(super) struct Consumer {
 }
 
 /// The last delivery that is settled, with all before it, and its sequence in the stream.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Floor {
     number: u64,
     seq: u64,

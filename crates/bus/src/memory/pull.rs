@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::MemoryServer;
 use super::consumer::Given;
 use super::life::Shared;
-use crate::{BusError, Delivery};
+use crate::{BusError, Delivery, Stored};
 
 pub(super) struct Pull {
     pub(super) client: Arc<Shared>,
@@ -85,9 +85,9 @@ impl Pull {
         }
         let Some(store) = state.streams.get_mut(&self.queue.stream()) else { return Look::Nothing(None) };
         store.fire(now);
-        if let Some((Given { seq, delivered, number }, stored, stored_at)) = store.give(Instant::now()) {
+        if let Some((Given { seq, delivered, number }, stored)) = store.give(Instant::now()) {
             let ack = format!("{}.{seq}.{delivered}.{number}", self.queue.durable());
-            let (subject, headers, payload) = (stored.subject, stored.headers, stored.payload);
+            let Stored { subject, stored_at, headers, payload, .. } = stored;
             let waited = now.since(stored_at);
             return Look::Item(Delivery {
                 subject,

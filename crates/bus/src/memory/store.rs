@@ -27,7 +27,6 @@ pub(super) const MAXIMUM_EXCEEDED: u16 = 10_077;
 #[derive(Debug, Clone)]
 struct Entry {
     stored: Stored,
-    at: Timestamp,
     /// The stream's change that added it.
     added: u64,
     /// When it is too old to be kept.
@@ -35,7 +34,7 @@ struct Entry {
 }
 
 /// A stream.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Store {
     kind: Kind,
     filter: Option<&'static str>,
@@ -66,6 +65,11 @@ impl Store {
             ends: BTreeSet::new(),
             consumer: Consumer::default(),
         }
+    }
+
+    /// The sequence of the last message that was ever stored.
+    pub(super) fn last_seq(&self) -> u64 {
+        self.last_seq
     }
 
     /// Stores a message; the error is the server's code.
@@ -104,8 +108,8 @@ impl Store {
         self.subjects.insert(seq, stored_as.clone());
         let until = self.life(&headers).map(|life| now.after(life));
         self.ends.extend(until.map(|until| (until, seq)));
-        let stored = Stored { subject: stored_as.clone(), seq, headers, payload };
-        self.by_subject.insert(stored_as, Entry { stored, at: now, added: self.changes, until });
+        let stored = Stored { subject: stored_as.clone(), seq, stored_at: now, headers, payload };
+        self.by_subject.insert(stored_as, Entry { stored, added: self.changes, until });
         Ok(seq)
     }
 
@@ -194,10 +198,10 @@ impl Store {
     }
 
     /// Gives the next item of its queue away.
-    pub(super) fn give(&mut self, now: Instant) -> Option<(Given, Stored, Timestamp)> {
+    pub(super) fn give(&mut self, now: Instant) -> Option<(Given, Stored)> {
         let given = self.consumer.next(now, |seq| self.subjects.contains_key(&seq))?;
         let entry = self.by_subject.get(self.subjects.get(&given.seq)?)?;
-        Some((given, entry.stored.clone(), entry.at))
+        Some((given, entry.stored.clone()))
     }
 
     /// Removes one message.

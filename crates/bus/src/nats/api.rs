@@ -1,5 +1,6 @@
 //! Requests to JetStream and what it answers.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -92,13 +93,15 @@ enum Answer<T> {
 
 /// What every append is answered with, in one look: there are many of them.
 #[derive(Deserialize)]
-struct Published {
+struct Published<'a> {
     #[serde(default)]
     error: Option<Refusal>,
     #[serde(default)]
     seq: u64,
     #[serde(default)]
     duplicate: bool,
+    #[serde(borrow, default)]
+    stream: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
@@ -143,7 +146,10 @@ impl Nats {
             }
             error
         })?;
-        let Published { error, seq, duplicate } = crate::log::parse(&answer)?;
+        let Published { error, seq, duplicate, stream } = read_published(&answer)?;
+        if error.is_none() {
+            self.seen.note_by_name(&stream, seq);
+        }
         match error {
             None if seq == 0 => Err(BusError::Malformed("an append was answered without a sequence".to_owned())),
             None if duplicate => Ok(Appended::Doubtful(format!("duplicate of {seq}"))),
@@ -199,6 +205,10 @@ impl Nats {
             Err(error) => Err(error),
         }
     }
+}
+
+fn read_published(answer: &[u8]) -> Result<Published<'_>, BusError> {
+    serde_json::from_slice(answer).map_err(|error| BusError::Malformed(error.to_string()))
 }
 
 fn read_answer<T: DeserializeOwned>(body: &[u8]) -> Result<Result<T, Refusal>, BusError> {

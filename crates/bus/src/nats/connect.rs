@@ -13,6 +13,7 @@ use tokio::sync::broadcast;
 use super::copies::Copies;
 use super::many::Many;
 use super::objects::Stores;
+use super::seen::SeenSeqs;
 use super::{ANSWER_MAX, Nats};
 use crate::{BusError, retry};
 
@@ -120,7 +121,8 @@ impl Nats {
         let jetstream = jetstream::ContextBuilder::new().timeout(ANSWER_MAX).build(client.clone());
         let (replicas, retention) = (config.replicas.max(1), config.retention());
         let (stores, copies, many) = (Stores::default(), Copies::default(), Many::default());
-        let nats = Self { client, jetstream, replicas, retention, gaps, connected, stores, copies, many };
+        let seen = SeenSeqs::default();
+        let nats = Self { client, jetstream, replicas, retention, gaps, connected, stores, copies, many, seen };
         nats.has_jetstream(config).await?;
         Ok(nats)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::StatusCode;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
-use contract::ErrorCode;
+use contract::{ErrorCode, Timestamp};
 use futures::StreamExt;
 
 use super::api::headers_of;
@@ -42,6 +42,7 @@ impl Nats {
             Ok(found) => Ok(Some(Stored {
                 subject: found.subject.into_string(),
                 seq: found.sequence,
+                stored_at: millis(found.time.unix_timestamp_nanos()),
                 headers: headers_of(Some(&found.headers)),
                 payload: found.payload,
             })),
@@ -118,6 +119,11 @@ enum Page {
     TooMany,
 }
 
+/// Nanoseconds since the epoch, as the client library has them.
+fn millis(nanos: i128) -> Timestamp {
+    Timestamp::from_millis(u64::try_from(nanos / 1_000_000).unwrap_or_default())
+}
+
 fn direct(stream: &str) -> String {
     format!("$JS.API.DIRECT.GET.{stream}")
 }
@@ -128,8 +134,10 @@ fn read_direct(message: &async_nats::Message) -> Result<Stored, BusError> {
     let subject = header(&headers, "Nats-Subject").ok_or_else(|| missing("Nats-Subject"))?.to_owned();
     let seq = header(&headers, "Nats-Sequence").and_then(|seq| seq.parse().ok());
     let seq = seq.ok_or_else(|| missing("Nats-Sequence"))?;
+    let stored_at = header(&headers, "Nats-Time-Stamp").and_then(Timestamp::parse);
+    let stored_at = stored_at.ok_or_else(|| missing("Nats-Time-Stamp"))?;
     headers.retain(|(name, _)| !ADDED.contains(&name.as_str()));
-    Ok(Stored { subject, seq, headers, payload: message.payload.clone() })
+    Ok(Stored { subject, seq, stored_at, headers, payload: message.payload.clone() })
 }
 
 fn refused(stream: &str, status: StatusCode, description: Option<String>) -> BusError {

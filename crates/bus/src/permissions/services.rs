@@ -85,6 +85,10 @@ fn orchestrator() -> User {
         .publish([text(&every::done()), text(&every::dead()), keys_put(Bucket::Sessions)])
         // What is asked.
         .publish([text(&subject::compose()), keys_list(Bucket::Tools)])
+        // Sessions are repaired on request, and all of them after the server was put back to an older state.
+        .publish([keys_list(Bucket::Sessions)])
+        .subscribe([format!("{} {}", subject::repair(), crate::rpc::ORCHESTRATORS)])
+        .answers()
         .user("orchestrator", "Runs sessions: the only writer of the log.")
 }
 
@@ -152,7 +156,7 @@ fn edge() -> User {
         // Dead letters: operators look at them, throw them away, and have commands sent again.
         .publish([read_any(Stream::Dead), read_leader(Stream::Dead), purge(Stream::Dead)])
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])
-        .publish([text(&every::view()), text(&subject::compose())])
+        .publish([text(&every::view()), text(&subject::compose()), text(&subject::repair())])
         // Wide, since viewers come and go: see `clients::viewer` for what nats-server makes of it.
         .subscribe(every::events().map(|subject| text(&subject)))
         .subscribe([text(&every::done())])

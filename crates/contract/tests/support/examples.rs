@@ -109,6 +109,8 @@ fn commit() -> Commit {
         phase: Phase::Running,
         open: vec!["m1-1.1".to_owned()],
         control_seq: 17,
+        prev: "01a201438d5c7a71b4f2a77a0f5d1e90".to_owned(),
+        timers: 1,
         seq: 2,
         time: at(),
         trace_id: String::new(),
@@ -121,7 +123,7 @@ fn commit() -> Commit {
         meta,
         snapshot: None,
         events: vec![
-            Event::InputHandled(InputHandled { told: None, input, control_seq: Some(17) }),
+            Event::InputHandled(InputHandled { told: None, input, control_seq: Some(17), control_at: Some(at()) }),
             Event::UserProcessed(message),
             Event::TurnStarted(turn),
             Event::ModelCallOpened(call),

@@ -3,7 +3,7 @@
 use contract::ErrorCode;
 use contract::command::{Mode, SendUserMessage};
 use contract::event::{CallCancelled, Event, ModelCallInterrupted, UserProcessed};
-use contract::limits::{INTERRUPT_GRACE, MESSAGE_BYTES_MAX, QUEUED_MESSAGES_MAX};
+use contract::limits::{INTERRUPT_GRACE, MESSAGE_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX};
 use contract::model::Content;
 
 use super::{Draft, Ignored};
@@ -27,6 +27,13 @@ impl Draft<'_> {
         check_size(&message.content)?;
         if self.core.waiting.len() >= QUEUED_MESSAGES_MAX {
             let message = format!("{QUEUED_MESSAGES_MAX} messages wait already; let the session catch up");
+            return Err(Ignored::because(ErrorCode::TooManyWaiting, message));
+        }
+        let bytes = self.core.waiting_bytes() + message.content.bytes();
+        if bytes > QUEUED_BYTES_MAX {
+            let message = format!(
+                "the messages that wait for their turn would have {bytes} bytes; at most {QUEUED_BYTES_MAX}: let the session catch up"
+            );
             return Err(Ignored::because(ErrorCode::TooManyWaiting, message));
         }
         self.handled();

@@ -32,7 +32,7 @@ pub(crate) fn decide(core: &Core, transcript: &Transcript, now: Timestamp, input
     core.begin_commit(core.next_slot(), at);
     let mut events = Vec::new();
     for input in inputs {
-        let mut draft = Draft { core, transcript, at, events, input };
+        let mut draft = Draft { core, transcript, at, now, events, input };
         match draft.handle() {
             Ok(()) => draft.advance(),
             Err(ignored) => draft.ignore(ignored),
@@ -50,6 +50,8 @@ struct Draft<'a> {
     /// As it was before the first input.
     transcript: &'a Transcript,
     at: Timestamp,
+    /// The caller's clock: `at` may be ahead of it where an earlier commit was decided by a clock that was ahead.
+    now: Timestamp,
     events: Vec<Event>,
     input: &'a Input,
 }
@@ -76,15 +78,17 @@ impl Draft<'_> {
 
     fn handled(&mut self) {
         let input = self.input.reference.clone();
-        let (control_seq, told) = (self.input.control_seq, self.input.told);
-        self.emit(Event::InputHandled(InputHandled { input, control_seq, told }));
+        let Input { control_seq, control_at, told, .. } = *self.input;
+        self.emit(Event::InputHandled(InputHandled { input, control_seq, control_at, told }));
     }
 
     fn ignore(&mut self, ignored: Ignored) {
         let Ignored { refusal, spent, late, parent } = ignored;
         let input = self.input.reference.clone();
-        let (control_seq, told) = (self.input.control_seq, self.input.told);
-        self.emit(Event::InputIgnored(InputIgnored { input, control_seq, told, refusal, usage: spent, late, parent }));
+        let Input { control_seq, control_at, told, .. } = *self.input;
+        let ignored =
+            InputIgnored { input, control_seq, control_at, told, refusal, usage: spent, late, parent };
+        self.emit(Event::InputIgnored(ignored));
         self.keep_timer();
     }
 
@@ -121,7 +125,7 @@ impl Draft<'_> {
 
     fn check_life(&self) -> Result<(), Ignored> {
         if let Some(sent) = self.input.sent
-            && self.at.since(sent) > COMMAND_AGE_MAX
+            && self.now.since(sent) > COMMAND_AGE_MAX
         {
             let hours = COMMAND_AGE_MAX.as_secs() / 3_600;
             let message = format!("the command is older than {hours} hours; send it again under a new id");

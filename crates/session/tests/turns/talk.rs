@@ -205,6 +205,7 @@ impl Talk {
             told: self.told,
             reference: InputRef { kind, id: CommandId::new(id).unwrap() },
             control_seq: client.then_some(self.inputs),
+            control_at: client.then_some(Timestamp::from_millis(self.now)),
             sent: self.sent,
             by: None,
             traceparent: client.then(|| format!("00-{:032x}-{:016x}-01", self.inputs, self.inputs)),
@@ -229,7 +230,9 @@ impl Talk {
         let (before, remains) = (self.session.snapshot(), self.session.remains());
         let slot = self.session.next_slot();
         let seq = self.session.seq() + 1;
+        let prev = self.session.commit_id().to_owned();
         self.session.fold(slot, decision.at, &decision.events);
+        self.session.link(slot, &slot.to_string());
         let meta = CommitMeta {
             v: VERSION,
             commit: slot.to_string(),
@@ -237,6 +240,8 @@ impl Talk {
             phase: self.session.phase(),
             open: self.session.open_calls(),
             control_seq: self.session.control_seq(),
+            prev,
+            timers: self.session.timers(),
             seq,
             time: decision.at,
             trace_id: String::new(),

@@ -80,6 +80,8 @@ impl World {
             phase,
             open: open.iter().map(ToString::to_string).collect(),
             control_seq: 0,
+            prev: String::new(),
+            timers: 0,
             seq: 1,
             time: self.server.now(),
             trace_id: String::new(),

@@ -80,6 +80,8 @@ impl World {
             phase,
             open: open.iter().map(|call| (*call).to_owned()).collect(),
             control_seq: 0,
+            prev: String::new(),
+            timers: 0,
             seq: 0,
             time: self.server.now(),
             trace_id: String::new(),

@@ -32,7 +32,10 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
         {
             return Err(at("the snapshot is not the state before it".to_owned()));
         }
-        state.fold(*slot, commit.meta.time, &commit.events);
+        if !commit.meta.follows(state.commit_id()) {
+            return Err(at(format!("it follows {}, not {}: two histories", commit.meta.prev, state.commit_id())));
+        }
+        state.fold_commit(*slot, commit);
         if commit.events.iter().any(|event| matches!(event, Event::ModelCallOpened(_))) {
             valid_request(&state.messages()).map_err(at)?;
         }

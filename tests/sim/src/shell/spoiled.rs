@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bus::transport::{Ack, Appended, Drift, Headers, Message, Read, ReadMany, Stored, Subscription, Transport};
+use bus::transport::{
+    Ack, Appended, Drift, Headers, Message, Read, ReadMany, Rewound, Stored, Subscription, Transport,
+};
 use bus::{Bus, BusError, Delivery, Depth};
 use bytes::Bytes;
+use contract::Timestamp;
 use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::Subject;
 use futures::stream::BoxStream;
@@ -190,6 +193,18 @@ impl Transport for Spoiled {
 
     async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
         self.bus.transport().count(stream, filter).await
+    }
+
+    fn generation(&self) -> u64 {
+        self.bus.transport().generation()
+    }
+
+    async fn rewound(&self) -> Result<Vec<Rewound>, BusError> {
+        self.bus.transport().rewound().await
+    }
+
+    async fn server_time(&self) -> Result<Timestamp, BusError> {
+        self.bus.transport().server_time().await
     }
 
     async fn ping(&self) -> Result<(), BusError> {

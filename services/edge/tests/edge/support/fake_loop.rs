@@ -192,12 +192,13 @@ impl Inner {
         };
         let control_seq = Some(delivery.seq);
         let first = match refused.clone() {
-            None => Event::InputHandled(InputHandled { told: None, input, control_seq }),
+            None => Event::InputHandled(InputHandled { told: None, input, control_seq, control_at: None }),
             Some(refusal) => Event::InputIgnored(InputIgnored {
                 parent: None,
                 told: None,
                 input,
                 control_seq,
+                control_at: None,
                 refusal,
                 usage: None,
                 late: None,
@@ -228,6 +229,8 @@ impl Inner {
             phase: session.phase(),
             open: session.open_calls(),
             control_seq: session.control_seq(),
+            prev: String::new(),
+            timers: 0,
             seq,
             time,
             trace_id: String::new(),

@@ -1,0 +1,29 @@
+//! `ai_rpc.session.repair`: performing again what a session is owed, after its streams lost something.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ErrorCode, SessionId, TenantId};
+
+/// Which session is repaired.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairRequest {
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// The session.
+    pub session: SessionId,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RepairReply {
+    /// What was performed again, one short line each; each was harmless where it had been performed before.
+    Repaired(Vec<String>),
+    /// Nothing was performed.
+    Refused {
+        /// Why, stable.
+        code: ErrorCode,
+        /// Why, for people.
+        message: String,
+    },
+}

@@ -1,0 +1,41 @@
+//! A log that a newer version of the loop writes.
+
+use std::time::Duration;
+
+use bus::memory::{Action, Fault, Op};
+use contract::command::{Because, Verb};
+use contract::commit::FOLD;
+
+use crate::world::{World, key};
+
+/// The first reads of the inbox show nothing, as a replica that is behind does.
+fn stale_inbox(op: &Op<'_>) -> Fault {
+    if op.action == Action::LastMany && op.subject.starts_with("ai_loop.control") {
+        return Fault::Stale(1);
+    }
+    Fault::None
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_of_a_newer_version_client_command_is_left_to_its_replicas() {
+    let mut world = World::new().await;
+    let _orchestrator = world.orchestrator().await;
+    world.start().await;
+    let (slot, last) = world.log().await.pop().unwrap();
+    let mut meta = last.meta.clone();
+    (meta.fold, meta.prev, meta.commit, meta.seq) = (FOLD + 1, last.meta.commit, "newer".to_owned(), meta.seq + 1);
+    let body = serde_json::json!({ "meta": meta, "events": [{ "type": "of_the_future" }] });
+    world.bus.commit(&key(), slot + 1, "newer", body.to_string().into()).await.unwrap();
+
+    world.faults.set(Some(stale_inbox));
+    let waiting = world.send(Verb::Pause, Because::default()).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.faults.set(None);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+
+    let log = world.log().await;
+    assert_eq!(log.last().unwrap().1.meta.commit, "newer", "an older version decided on it: {log:#?}");
+    let inbox = world.bus.inbox(&key()).await.unwrap();
+    let bus::Inbox::Messages(messages) = inbox else { panic!("too many") };
+    assert!(messages.iter().any(|message| message.subject.ends_with(waiting.as_str())), "it waits");
+}

@@ -1,0 +1,206 @@
+//! A server in memory, a composer that says always the same, one orchestrator, and a session to send commands to.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bus::memory::{Fault, Faults, MemoryServer, Op};
+use bus::rpc::Serving;
+use bus::{Bus, Heard, Read, Stored, Subscription};
+use contract::Timestamp;
+use contract::command::{Because, Command, CommandMeta, SendUserMessage, Start, Verb};
+use contract::commit::{Commit, VERSION};
+use contract::compose::{ComposeReply, Composed};
+use contract::event::{Event, Topic};
+use contract::ids::{AgentId, CallAttempt, CallId, CommandId, SessionId, TenantId};
+use contract::model::Content;
+use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
+use contract::streams::Stream;
+use contract::subject::{self, SessionKey, Subject};
+use futures::{FutureExt, StreamExt};
+use loop_orchestrator::{Clock, Config, Orchestrator};
+use serde::Serialize;
+use tokio::time::Instant;
+
+/// Longest virtual time that a condition is awaited.
+const WAIT_MAX: Duration = Duration::from_mins(10);
+
+/// The session that a test is about.
+pub(crate) fn key() -> SessionKey {
+    SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
+}
+
+/// Where the first model call of the session waits.
+pub(crate) fn model_call() -> Subject {
+    subject::model_item(&key(), &CallAttempt { call: CallId::model(1, 1), attempt: 1 })
+}
+
+/// Faults that a test switches on and off.
+#[derive(Clone, Default)]
+pub(crate) struct Switch(Arc<Mutex<Option<fn(&Op<'_>) -> Fault>>>);
+
+impl Switch {
+    pub(crate) fn set(&self, fault: Option<fn(&Op<'_>) -> Fault>) {
+        *self.0.lock().unwrap() = fault;
+    }
+}
+
+impl Faults for Switch {
+    fn on(&self, op: Op<'_>) -> Fault {
+        let fault = *self.0.lock().unwrap();
+        fault.map_or(Fault::None, |fault| fault(&op))
+    }
+}
+
+/// The server's clock, and `ahead` of it.
+pub(crate) struct ServerClock {
+    pub(crate) server: MemoryServer,
+    pub(crate) ahead: Duration,
+}
+
+impl Clock for ServerClock {
+    fn now(&self) -> Timestamp {
+        self.server.now().after(self.ahead)
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) server: MemoryServer,
+    pub(crate) bus: Bus,
+    pub(crate) faults: Switch,
+    sent: u64,
+    _composer: Serving,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let faults = Switch::default();
+        let server = MemoryServer::with_faults(Arc::new(faults.clone()));
+        let bus = server.client("test").0;
+        let composed = || std::future::ready(ComposeReply::Composed(Box::new(composed()))).boxed();
+        let composer = bus.serve_compose(move |_| composed()).await.unwrap();
+        Self { server, bus, faults, sent: 0, _composer: composer }
+    }
+
+    /// A replica whose clock is that of the server.
+    pub(crate) async fn orchestrator(&self) -> Orchestrator {
+        self.orchestrator_ahead(Duration::ZERO).await
+    }
+
+    /// A replica whose clock is ahead of the server's.
+    pub(crate) async fn orchestrator_ahead(&self, ahead: Duration) -> Orchestrator {
+        let clock = Arc::new(ServerClock { server: self.server.clone(), ahead });
+        Orchestrator::with_clock(Config::default(), self.server.bus(), clock).await.unwrap()
+    }
+
+    /// Sends a command without waiting for it; returns its id.
+    pub(crate) async fn send<T: Serialize>(&mut self, verb: Verb, body: T) -> CommandId {
+        self.sent += 1;
+        let id = CommandId::new(&format!("u{}", self.sent)).unwrap();
+        let meta = CommandMeta { told: None, v: VERSION, time: self.server.now(), by: None, edge: None };
+        let body = serde_json::to_vec(&Command { meta, body }).unwrap();
+        self.bus.send_control(&key(), verb, &id, body.into()).await.unwrap();
+        id
+    }
+
+    /// Starts an interactive session without a turn.
+    pub(crate) async fn start(&mut self) {
+        let id = self.send(Verb::Start, Start { interactive: true, ..Start::default() }).await;
+        self.handled(&id).await;
+    }
+
+    /// Sends a message and waits until it is in the log.
+    pub(crate) async fn say(&mut self, text: &str) -> Event {
+        let message = SendUserMessage { content: Content::from(text), mode: contract::command::Mode::Queue };
+        let id = self.send(Verb::SendUserMessage, message).await;
+        self.handled(&id).await
+    }
+
+    /// Sends a command that carries only a reason, and waits until it is in the log.
+    pub(crate) async fn tell(&mut self, verb: Verb) -> Event {
+        let id = self.send(verb, Because::default()).await;
+        self.handled(&id).await
+    }
+
+    /// Waits until an input is in the log; returns the event that says so.
+    pub(crate) async fn handled(&self, id: &CommandId) -> Event {
+        let end = Instant::now() + WAIT_MAX;
+        let mut looked_at = None;
+        loop {
+            let head = self.bus.head(&key(), Read::Leader).await.unwrap().map(|head| head.meta.commit);
+            if head != looked_at {
+                let events = self.log().await.into_iter().flat_map(|(_, commit)| commit.events);
+                if let Some(event) = events.into_iter().find(|event| input_of(event) == Some(id)) {
+                    return event;
+                }
+                looked_at = head;
+            }
+            assert!(Instant::now() < end, "{id} is not in the log");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub(crate) async fn log(&self) -> Vec<(u64, Commit)> {
+        self.bus.history(&key(), 0).await.unwrap()
+    }
+
+    /// Waits until a stream holds a message of this subject.
+    pub(crate) async fn holds(&self, stream: Stream, subject: &Subject) -> Stored {
+        let end = Instant::now() + WAIT_MAX;
+        loop {
+            if let Some(found) = self.bus.transport().last(stream, subject, Read::Leader).await.unwrap() {
+                return found;
+            }
+            assert!(Instant::now() < end, "{subject} is not in {}", stream.name());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// What viewers of the session are told of errors from now on.
+    pub(crate) async fn errors(&self) -> Subscription {
+        self.bus.transport().subscribe(&subject::event(&key(), Topic::Error), None).await.unwrap()
+    }
+}
+
+/// The code of the next error that viewers are told.
+pub(crate) async fn next_code(errors: &mut Subscription) -> String {
+    let message = loop {
+        match tokio::time::timeout(WAIT_MAX, errors.next()).await {
+            Ok(Some(Heard::Message(message))) => break message,
+            Ok(Some(Heard::Gap)) => {}
+            Ok(None) | Err(_) => panic!("viewers are told no error"),
+        }
+    };
+    let envelope: serde_json::Value = serde_json::from_slice(&message.payload).unwrap();
+    envelope["data"]["code"].as_str().unwrap().to_owned()
+}
+
+fn input_of(event: &Event) -> Option<&CommandId> {
+    match event {
+        Event::InputHandled(handled) => Some(&handled.input.id),
+        Event::InputIgnored(ignored) => Some(&ignored.input.id),
+        _ => None,
+    }
+}
+
+/// Ends a replica as an operator does.
+pub(crate) async fn end(orchestrator: Orchestrator) {
+    orchestrator.drain(Duration::from_secs(10)).await;
+}
+
+fn composed() -> Composed {
+    Composed {
+        fallbacks: Vec::new(),
+        prompt: "You are a test.".to_owned(),
+        fingerprint: "f".to_owned(),
+        components: Vec::new(),
+        warnings: Vec::new(),
+        agent: AgentSettings {
+            id: AgentId::new("e").unwrap(),
+            name: "E".to_owned(),
+            continuation: ContinuationSettings::default(),
+            tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+            approvals: Vec::new(),
+        },
+        model: ModelSettings { id: "m".to_owned(), ..ModelSettings::default() },
+    }
+}
