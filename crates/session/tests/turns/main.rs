@@ -15,6 +15,7 @@ mod configure;
 mod context;
 mod gates;
 mod limits;
+mod marks;
 mod model_errors;
 mod old_log;
 mod stories;

@@ -205,7 +205,7 @@ impl Talk {
             told: self.told,
             reference: InputRef { kind, id: CommandId::new(id).unwrap() },
             control_seq: client.then_some(self.inputs),
-            control_at: client.then_some(Timestamp::from_millis(self.now)),
+            control_at: None,
             sent: self.sent,
             by: None,
             traceparent: client.then(|| format!("00-{:032x}-{:016x}-01", self.inputs, self.inputs)),
