@@ -24,7 +24,7 @@ pub enum Verb {
     Resume,
     /// Cancel what is in flight and end.
     Stop,
-    /// A person's answer to a gate, or a client's result of an external call.
+    /// A person's answer to a gate.
     Answer,
     /// Forget the transcript.
     ClearHistory,

@@ -45,7 +45,7 @@ pub struct ContinuationEntry {
     #[serde(alias = "patterns")]
     #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     continuation_patterns: Option<Spanned<Vec<Spanned<String>>>>,
-    /// Regular expressions, case-insensitive, that mean "done"; they are tried first, and [] means none.
+    /// Regular expressions, case-insensitive, that mean "done"; of all matches, the one that ends last decides. [] means none.
     #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     termination_patterns: Option<Spanned<Vec<Spanned<String>>>>,
     /// What a turn may use besides, each limit by itself: an agent that changes one does not take off those of its model.

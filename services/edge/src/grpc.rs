@@ -389,6 +389,7 @@ fn grpc_code(code: &ErrorCode) -> Code {
         (&[ErrorCode::Overloaded, ErrorCode::TooManyWaiting, ErrorCode::SlowClient], Code::ResourceExhausted),
         (&[ErrorCode::Unavailable, ErrorCode::NatsUnreachable, ErrorCode::Draining], Code::Unavailable),
         (&[ErrorCode::Resync], Code::OutOfRange),
+        (&[ErrorCode::HistoryLost], Code::DataLoss),
     ];
     rows.iter().find(|(codes, _)| codes.contains(code)).map_or(Code::Internal, |(_, code)| *code)
 }
