@@ -60,6 +60,8 @@ pub struct Seen {
     pub configured: u64,
     /// Turns that were cut short by a limit.
     pub limits: u64,
+    /// Turns at a limit that were given one last step.
+    pub last_steps: u64,
 }
 
 impl Seen {
@@ -86,6 +88,8 @@ impl Seen {
             && turn.stop_reason.is_limit()
         {
             &mut self.limits
+        } else if let Event::LimitReached(_) = event {
+            &mut self.last_steps
         } else {
             return;
         };
@@ -104,13 +108,15 @@ impl Seen {
             questions: self.questions + other.questions,
             configured: self.configured + other.configured,
             limits: self.limits + other.limits,
+            last_steps: self.last_steps + other.last_steps,
         }
     }
 
     /// The smallest count of all.
     pub fn least(self) -> u64 {
-        let Self { pruned, summaries, fallbacks, children, words, questions, configured, limits } = self;
-        [pruned, summaries, fallbacks, children, words, questions, configured, limits].into_iter().min().unwrap_or(0)
+        let Self { pruned, summaries, fallbacks, children, words, questions, configured, limits, last_steps } = self;
+        let all = [pruned, summaries, fallbacks, children, words, questions, configured, limits, last_steps];
+        all.into_iter().min().unwrap_or(0)
     }
 }
 
@@ -629,6 +635,7 @@ impl World {
                     let Some(item) = self.replicas[replica].model_item(call) else { continue };
                     valid_request(&item.messages)?;
                     self.reads_what_was_asked(&item)?;
+                    self.oracle.may_call_tools(&item)?;
                     if self.stored_items.insert(call.to_string()) {
                         let (delay, slot) = (self.rng.below(50), item.meta.slot);
                         self.at(delay, Action::StartModel { call: call.clone(), slot, delivery: 1 });
