@@ -14,8 +14,8 @@ use contract::tool::{Approval, Outcome, Used};
 use crate::clock::Clock;
 use crate::guard::Guard;
 use crate::state::{
-    Activity, Core, LastStep, Life, ModelCall, Offered, Question, Report, Setup, Stage, Told, ToolCallState, ToolRequest, Turn,
-    Waiting,
+    Activity, Core, LastStep, Life, ModelCall, Offered, Question, Report, Setup, Stage, Told, ToolCallState,
+    ToolRequest, Turn, Waiting,
 };
 
 impl Core {
@@ -109,6 +109,7 @@ impl Core {
                     summaries: 0,
                     summarised: 0,
                     squeezed: 0,
+                    started: at,
                     last_step: None,
                 });
             }

@@ -201,6 +201,9 @@ pub(crate) struct Turn {
     /// The last step whose request was cut because the provider found it too long.
     #[serde(default)]
     pub(crate) squeezed: u32,
+    /// When it began; 1970 where an older fold did not say.
+    #[serde(default)]
+    pub(crate) started: Timestamp,
     /// Set when the turn is at a limit and ends with its next step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_step: Option<LastStep>,

@@ -252,7 +252,8 @@ impl Transcript {
             Ok(Message::Assistant { content, tool_calls, .. }) => !content.trim().is_empty() || !tool_calls.is_empty(),
             Ok(Message::System { .. } | Message::User { .. } | Message::Tool { .. }) | Err(_) => true,
         };
-        let silent = |message: &Json, place: Place| place.kind == Kind::Reply && looks_silent(message) && !says(message);
+        let silent =
+            |message: &Json, place: Place| place.kind == Kind::Reply && looks_silent(message) && !says(message);
         if self.placed().any(|(message, place)| silent(message, place)) {
             let kept = self.placed().filter(|(message, place)| !silent(message, *place));
             (self.messages, self.places) = kept.map(|(message, place)| (message.clone(), place)).unzip();

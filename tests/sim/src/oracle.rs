@@ -329,7 +329,10 @@ impl Oracle {
                 ensure!(completed.iterations == steps, "{steps} steps, not {}", completed.iterations);
                 if let Some(limit) = turn.last {
                     let reason = completed.stop_reason;
-                    ensure!(reason == limit || reason == StopReason::Stopped, "a turn at {limit:?} ended by {reason:?}");
+                    ensure!(
+                        reason == limit || reason == StopReason::Stopped,
+                        "a turn at {limit:?} ended by {reason:?}"
+                    );
                 }
                 ensure!(self.open_model.is_none(), "a turn ended with its model call open");
                 ensure!(self.open_tools.is_empty(), "a turn ended with tools running");

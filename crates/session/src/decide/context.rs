@@ -73,9 +73,7 @@ impl Draft<'_> {
     /// The first turn that stays, if this report is of the call that is to sum up those before it.
     pub(super) fn summarises(&self, report: &ResultMeta) -> Option<u32> {
         match &self.core.turn.as_ref()?.activity {
-            Activity::Summarising { model, before }
-                if model.call == report.call && model.attempt == report.attempt =>
-            {
+            Activity::Summarising { model, before } if model.call == report.call && model.attempt == report.attempt => {
                 Some(*before)
             }
             Activity::Summarising { .. }

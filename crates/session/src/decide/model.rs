@@ -112,7 +112,9 @@ impl Draft<'_> {
             self.attempt_failed(finished, FailureKind::Empty, "the reply is empty", Some(self.at));
         } else {
             let advice = match finished.finish_reason {
-                FinishReason::Length => "the last one was cut at the output limit: raise max_output, or let it reason less",
+                FinishReason::Length => {
+                    "the last one was cut at the output limit: raise max_output, or let it reason less"
+                }
                 FinishReason::Stop
                 | FinishReason::ToolCalls
                 | FinishReason::ContentFilter

@@ -2,8 +2,8 @@
 
 use contract::command::AnswerDecision;
 use contract::event::{
-    CallCancelled, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, LimitReached, SessionEnded, StopReason,
-    TimerSet, ToolCallResult, TurnCompleted,
+    CallCancelled, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, LimitReached, SessionEnded,
+    StopReason, TimerSet, ToolCallResult, TurnCompleted,
 };
 use contract::ids::ToolName;
 use contract::limits::{GATE_MAX, LAST_WORD_TOKENS};

@@ -49,8 +49,7 @@ fn acting() -> Talk {
 }
 
 fn asking() -> Talk {
-    let limited =
-        ContinuationSettings { max_iterations: 1, on_limit: OnLimit::Ask, ..ContinuationSettings::default() };
+    let limited = ContinuationSettings { max_iterations: 1, on_limit: OnLimit::Ask, ..ContinuationSettings::default() };
     let mut talk = Talk::begin(limited);
     talk.reply(r#"{"response":"More.","continuation":{"status":"CONTINUE"}}"#, &[]);
     talk
