@@ -36,6 +36,8 @@ pub struct Span {
     pub parent: String,
     /// Its attributes that are texts or whole numbers.
     pub texts: BTreeMap<String, String>,
+    /// When it began and ended, in nanoseconds since 1970.
+    pub time: (u64, u64),
 }
 
 #[derive(Debug, Clone, Default)]
@@ -62,6 +64,13 @@ impl Collector {
             ("OTEL_BSP_SCHEDULE_DELAY".to_owned(), "100".to_owned()),
             ("AILOOP__TELEMETRY__SAMPLE_RATIO".to_owned(), "1".to_owned()),
         ]
+    }
+
+    /// Every span of a session so far, of whichever trace.
+    pub fn session(&self, id: &str) -> Vec<Span> {
+        let all = self.spans.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_session = |span: &&Span| span.texts.get("gen_ai.conversation.id").is_some_and(|session| session == id);
+        all.iter().filter(of_session).cloned().collect()
     }
 
     /// Every span of a trace so far.
@@ -96,6 +105,7 @@ fn read(service: &str, span: Exported) -> Span {
         id: hex(&span.span_id),
         parent: hex(&span.parent_span_id),
         texts: texts(span.attributes),
+        time: (span.start_time_unix_nano, span.end_time_unix_nano),
     }
 }
 

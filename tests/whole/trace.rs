@@ -69,6 +69,52 @@ async fn one_trace_holds_the_whole_turn() -> anyhow::Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turns_of_two_orchestrators_have_one_trace_each() -> anyhow::Result<()> {
+    const SESSIONS: usize = 6;
+    let script = || vec![Reply::calls(&[("echo", json!({"n": 1}))]), Reply::signal("Done.", "TERMINATE")];
+    let model = ModelServer::with_replies((0..SESSIONS).flat_map(|_| script()).collect()).await?;
+    let collector = Collector::start().await?;
+    let environment = collector.environment();
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let crowd = Crowd::with(&[("test", &model.base_url())], &environment).await?;
+    let _workshop = Workshop::plain(&crowd.nats.url()).await?;
+    let mut services = Vec::new();
+    for service in ["orchestrator", "orchestrator", "gateway", "executor"] {
+        services.push(crowd.spawn(service).await?);
+    }
+    crowd.knows(&["echo", "mark"]).await?;
+    let edge = crowd.edge().await?;
+    let client = edge.client().await?;
+    for n in 0..SESSIONS {
+        // One after the other, so that each reads its own part of the script.
+        let session = format!("s{n}");
+        client.start(&session, "go").await?;
+        let seen = client.watch(&session).await?.to_end().await?;
+        let trace = seen[2].trace_id.clone();
+        assert!(trace.len() == 32 && seen.iter().all(|seen| seen.trace_id == trace), "{session}: {seen:?}");
+        eventually("every span of the turn", async || {
+            let spans = collector.trace(&trace);
+            ["turn e", "compose e", "execute_tool echo"].iter().all(|name| named(&spans, name).len() == 1)
+                && named(&spans, "chat test").len() == 2
+                && connected(&spans)
+        })
+        .await
+        .map_err(|error| anyhow::anyhow!("{session}: {error}: {}", drawn(&collector.trace(&trace))))?;
+        let strays: Vec<Span> = collector.session(&session).into_iter().filter(|span| span.trace != trace).collect();
+        assert!(strays.is_empty(), "{session} has spans of another trace: {}", drawn(&strays));
+        let spans = collector.trace(&trace);
+        let (from, to) = named(&spans, "turn e")[0].time;
+        for call in named(&spans, "chat test").into_iter().chain(named(&spans, "execute_tool echo")) {
+            assert!(from <= call.time.0 + MILLI && call.time.1 <= to + MILLI, "{session}: {}", drawn(&spans));
+        }
+    }
+    Ok(())
+}
+
+/// The log counts in milliseconds.
+const MILLI: u64 = 1_000_000;
+
 /// Whether every parent is a span of the trace.
 fn connected(spans: &[Span]) -> bool {
     let ids: BTreeSet<&str> = spans.iter().map(|span| &*span.id).collect();

@@ -124,6 +124,7 @@ impl Render {
             | Event::ToolCallOpened(_)
             | Event::ToolCallExtended(_)
             | Event::ModelFellBack(_)
+            | Event::LimitReached(_)
             | Event::SummaryOpened(_)
             | Event::ChildTold(_)
             | Event::TimerSet(_)

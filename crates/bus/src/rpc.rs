@@ -16,7 +16,7 @@ use futures::{FutureExt, StreamExt};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::log::{encode, parse};
+use crate::log::{encode, parse, trace_headers};
 use crate::{Bus, BusError, Heard, Message, Subscription, retry};
 
 /// How long a worker's or gateway's answer is awaited.
@@ -117,7 +117,8 @@ impl Bus {
 
     /// Asks the composer what a session is made of.
     pub async fn compose(&self, request: &ComposeRequest) -> Result<ComposeReply, BusError> {
-        let answer = self.transport().request(&subject::compose(), Vec::new(), encode(request)?, COMPOSE_MAX).await?;
+        let answer =
+            self.transport().request(&subject::compose(), trace_headers(), encode(request)?, COMPOSE_MAX).await?;
         parse(&answer.payload)
     }
 
@@ -145,12 +146,12 @@ impl Bus {
     }
 
     /// As [`Bus::serve_compose`], with requests and answers as they travel, for an answerer that knows what it was asked
-    /// before by its bytes. `None` stays silent.
+    /// before by its bytes; the headers say to which trace a request belongs. `None` stays silent.
     pub async fn serve_compose_bytes<F>(&self, compose: F) -> Result<Serving, BusError>
     where
-        F: Fn(&Bytes) -> Option<Bytes> + Send + Sync + 'static,
+        F: Fn(&Message) -> Option<Bytes> + Send + Sync + 'static,
     {
-        let answer: Answer = Arc::new(move |message: Message| std::future::ready(compose(&message.payload)).boxed());
+        let answer: Answer = Arc::new(move |message: Message| std::future::ready(compose(&message)).boxed());
         self.serve(&subject::compose(), Some(COMPOSERS), answer).await
     }
 

@@ -162,6 +162,9 @@ pub enum Event {
     /// The model's next fallback took over.
     #[serde(rename = "model_fell_back")]
     ModelFellBack(ModelFellBack),
+    /// The turn is at a limit: one last step without tools follows, whose text is the turn's last word for the user.
+    #[serde(rename = "limit_reached")]
+    LimitReached(LimitReached),
     /// The model is asked to sum the oldest turns up; the answer is `context.pruned`.
     #[serde(rename = "summary_opened")]
     SummaryOpened(SummaryOpened),
@@ -253,6 +256,7 @@ impl Event {
             Self::GateClosed(data) => Json::of(data),
             Self::Configured(data) => Json::of(data),
             Self::ModelFellBack(data) => Json::of(data),
+            Self::LimitReached(data) => Json::of(data),
             Self::SummaryOpened(data) => Json::of(data),
             Self::ContextPruned(data) => Json::of(data),
             Self::ChildTold(data) => Json::of(data),
@@ -279,6 +283,7 @@ impl Event {
             | Self::ToolCallOpened(_)
             | Self::ToolCallExtended(_)
             | Self::ModelFellBack(_)
+            | Self::LimitReached(_)
             | Self::SummaryOpened(_)
             | Self::ChildTold(_)
             | Self::TimerSet(_)
@@ -500,6 +505,15 @@ pub struct ModelFellBack {
     pub number: u32,
     /// Its id.
     pub model: String,
+}
+
+/// A turn is at a limit and ends with its next step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitReached {
+    /// The limit: the turn's stop reason.
+    pub limit: StopReason,
+    /// The user-role message that asks the model for the last word.
+    pub nudge: String,
 }
 
 /// An open request for a summary.

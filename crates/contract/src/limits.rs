@@ -70,6 +70,13 @@ pub const IDLE_MAX: Duration = Duration::from_hours(7 * 24);
 pub const MODEL_CALL_MAX: Duration = Duration::from_mins(10);
 /// How long the loop waits beyond a tool call's deadline for the executor's own verdict.
 pub const TOOL_CALL_GRACE: Duration = Duration::from_secs(10);
+/// Longest time until a worker that laid a call of a paused session aside looks at it again: so late may a call begin
+/// after a pause, and it still has its whole time.
+pub const PAUSE_SEEN_MAX: Duration = Duration::from_secs(30);
+/// Tokens at which the loop reckons the reply of a turn's last step, when it looks whether the turn can pay for it.
+pub const LAST_WORD_TOKENS: u64 = 1_024;
+/// Hundredths of a turn's limits on tokens and money that its last step may use above them.
+pub const LAST_WORD_RESERVE_PERCENT: u64 = 10;
 /// How long an interrupted model call may take to hand over its partial text.
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
 /// How long an approval waits for its answer.

@@ -14,8 +14,8 @@ use contract::tool::{Approval, Outcome, Used};
 use crate::clock::Clock;
 use crate::guard::Guard;
 use crate::state::{
-    Activity, Core, Life, ModelCall, Offered, Question, Report, Setup, Stage, Told, ToolCallState, ToolRequest, Turn,
-    Waiting,
+    Activity, Core, LastStep, Life, ModelCall, Offered, Question, Report, Setup, Stage, Told, ToolCallState,
+    ToolRequest, Turn, Waiting,
 };
 
 impl Core {
@@ -124,6 +124,8 @@ impl Core {
                     summaries: 0,
                     summarised: 0,
                     squeezed: 0,
+                    started: at,
+                    last_step: None,
                 });
             }
             Event::ToolsResolved(tools) => self.tools = Arc::new(Offered::new(tools.clone())),
@@ -205,7 +207,7 @@ impl Core {
             Event::StatusResumed(_) => {
                 self.paused = false;
                 let stood = self.paused_at.take().map(|since| at.since(since)).unwrap_or_default();
-                self.put_off(stood);
+                self.shift_deadlines(at, stood);
             }
             Event::ContinuationProgress(progress) => {
                 let source = progress.source.to_string();
@@ -234,6 +236,12 @@ impl Core {
                     if let Activity::Backoff { empties, .. } = &mut turn.activity {
                         *empties = 0;
                     }
+                }
+            }
+            Event::LimitReached(reached) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.last_step = Some(LastStep { limit: reached.limit, opened: false });
+                    turn.activity = Activity::Ready;
                 }
             }
             Event::SummaryOpened(opened) => {
@@ -384,7 +392,11 @@ impl Core {
         });
         if opened.attempt == 1 {
             turn.guard.step(opened.step);
-            self.waiting.retain(|waiting| !waiting.steers);
+            match &mut turn.last_step {
+                // What the user says now is for the next turn.
+                Some(last) => last.opened = true,
+                None => self.waiting.retain(|waiting| !waiting.steers),
+            }
         }
     }
 

@@ -11,13 +11,14 @@ use contract::command::{Because, Command, CommandMeta, Parent, Start, Verb};
 use contract::commit::VERSION;
 use contract::event::{Child, Configured, EndReason, InputKind, InputRef, SessionEnded, StopReason};
 use contract::ids::{AgentId, CallAttempt, CallId, CommandId, SessionId};
+use contract::limits::{MODEL_CALL_MAX, PAUSE_SEEN_MAX, SUMMARY_MAX};
 use contract::model::{Content, ResultMeta};
 use contract::subject::SessionKey;
 use contract::tool::{Outcome, ToolResult, Used};
 use serde_json::json;
 use std::sync::{Arc, OnceLock};
 
-use crate::state::{Core, Report, Setup, Stage, Told, ToolCallState};
+use crate::state::{Activity, Core, Report, Setup, Stage, Told, ToolCallState};
 
 /// Something for another session's inbox: it may be sent twice.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,13 +73,29 @@ impl Core {
         Some(Report { parent, outcome, content: content.to_string(), used, duration_ms })
     }
 
-    /// A pause is over: children stood still too, so their calls' deadlines move.
-    pub(crate) fn put_off(&mut self, stood: Duration) {
+    /// A pause of this length is over. Children stood still too, so the deadlines of their calls move by it. Whether any
+    /// other open call began before the pause is not known here, since workers lay those aside that did not: each has
+    /// its whole time again, from when a worker has seen that the pause is over, but no longer than its turn.
+    pub(crate) fn shift_deadlines(&mut self, at: Timestamp, stood: Duration) {
         let Some(turn) = &mut self.turn else { return };
-        for state in turn.calls_mut() {
-            if let Stage::Open { deadline, child: Some(_), .. } = &mut state.stage {
-                *deadline = deadline.after(stood);
+        let end = turn.clock.deadline_from(at);
+        match &mut turn.activity {
+            Activity::Thinking(model) => model.deadline = model.deadline.max(end.min(at.after(MODEL_CALL_MAX))),
+            Activity::Summarising { model, .. } => {
+                model.deadline = model.deadline.max(end.min(at.after(SUMMARY_MAX)));
             }
+            Activity::Acting(calls) => {
+                for state in calls {
+                    let Stage::Open { request, deadline, child, .. } = &mut state.stage else { continue };
+                    *deadline = if child.is_some() {
+                        deadline.after(stood)
+                    } else {
+                        let whole = PAUSE_SEEN_MAX + Duration::from_millis(request.timeout_ms);
+                        (*deadline).max(end.min(at.after(whole)))
+                    };
+                }
+            }
+            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::Asking { .. } => {}
         }
     }
 

@@ -83,7 +83,7 @@ pub fn decide_in(order: &[Rule], settings: &ContinuationSettings, patterns: &Pat
 }
 
 /// What is said of a limit, for people.
-fn used_up(settings: &ContinuationSettings, limit: StopReason) -> String {
+pub(crate) fn used_up(settings: &ContinuationSettings, limit: StopReason) -> String {
     let Limits { tokens, cost_usd, tool_calls, repetition, no_progress } = settings.limits;
     match limit {
         StopReason::MaxIterations => format!("the turn's {} steps are used up", settings.max_iterations),

@@ -89,6 +89,7 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
         | Event::ContinuationProgress(_)
         | Event::Configured(_)
         | Event::ModelFellBack(_)
+        | Event::LimitReached(_)
         | Event::ContextPruned(_)
         | Event::ContextCleared(_)
         | Event::Error(_)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use contract::command::Share;
 use contract::event::{Spent, StopReason};
+use contract::limits::LAST_WORD_RESERVE_PERCENT;
 use contract::settings::{ContinuationSettings, Limits};
 use contract::tool::sha256_hex;
 use serde::{Deserialize, Serialize};
@@ -81,6 +82,23 @@ impl Guard {
 
     fn times(&self, limit: StopReason) -> u32 {
         self.granted.get(limit.as_str()).copied().unwrap_or(0) + 1
+    }
+
+    /// Whether one more request and reply, of so many tokens together, stay within a tenth above the limits on tokens and
+    /// money. A token is reckoned at what those of the turn cost so far.
+    pub(crate) fn affords_last_step(settings: &ContinuationSettings, spent: Spent, step_tokens: u64) -> bool {
+        let used = spent.usage.input.saturating_add(spent.usage.output);
+        let tokens = settings.limits.tokens.is_none_or(|max| {
+            let reserve = u128::from(max) * u128::from(LAST_WORD_RESERVE_PERCENT) / 100;
+            u128::from(used) + u128::from(step_tokens) <= u128::from(max) + reserve
+        });
+        #[allow(clippy::cast_precision_loss, reason = "an estimate")]
+        let money = settings.limits.cost_usd.is_none_or(|max| {
+            let price = spent.cost_usd / used.max(1) as f64;
+            let most = max * (1.0 + LAST_WORD_RESERVE_PERCENT as f64 / 100.0);
+            spent.cost_usd + price * step_tokens as f64 <= most
+        });
+        tokens && money
     }
 
     /// The first limit that a turn has reached. `settled`: nothing of its running step is still to come.

@@ -34,6 +34,13 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
             Some((false, false)) | None => {}
         }
     }
+    // The tools stay on offer: some providers refuse a transcript with calls otherwise, and what is cached stays so.
+    let is_last_step = summarised.is_none() && turn.last_step.is_some();
+    let mut parameters = setup.parameters.clone();
+    if is_last_step && !tools.is_empty() {
+        parameters.insert("tool_choice".to_owned(), "none".into());
+        response_format = None;
+    }
     // Nobody watches a summary being written.
     let streaming = match summarised {
         Some(_) => Streaming { enabled: false, ..setup.streaming.clone() },
@@ -55,7 +62,7 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
         messages: summarised.map_or_else(|| transcript.messages(), |before| transcript.to_sum_up(before)),
         tools,
         parallel_tool_calls: model.multi_tool,
-        parameters: setup.parameters.clone(),
+        parameters,
         response_format,
         streaming,
     })

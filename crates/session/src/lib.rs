@@ -71,6 +71,19 @@ pub struct Recompose {
     pub features: contract::command::Features,
 }
 
+/// A turn that runs, as its spans tell of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningTurn {
+    /// From 1.
+    pub number: u32,
+    /// When it began; none for a turn that an older version began.
+    pub started: Option<Timestamp>,
+    /// The agent's id.
+    pub agent: String,
+    /// The W3C `traceparent` that was committed when it began.
+    pub traceparent: Option<String>,
+}
+
 /// What an input leads to. There is always at least one event.
 #[derive(Debug, Clone)]
 pub struct Decision {
@@ -228,6 +241,17 @@ impl Session {
     /// The W3C `traceparent` under which the turn's spans stand.
     pub fn traceparent(&self) -> Option<&str> {
         self.core.traceparent.as_deref()
+    }
+
+    /// The turn that runs: for spans.
+    pub fn running_turn(&self) -> Option<RunningTurn> {
+        let turn = self.core.turn.as_ref()?;
+        Some(RunningTurn {
+            number: turn.number,
+            started: (turn.started != Timestamp::default()).then_some(turn.started),
+            agent: self.who().0.to_owned(),
+            traceparent: self.core.traceparent.clone(),
+        })
     }
 
     /// The agent's id and the model's: for counting.

@@ -215,6 +215,21 @@ pub(crate) struct Turn {
     /// The last step whose request was cut because the provider found it too long.
     #[serde(default)]
     pub(crate) squeezed: u32,
+    /// When it began; 1970 where an older fold did not say.
+    #[serde(default)]
+    pub(crate) started: Timestamp,
+    /// Set when the turn is at a limit and ends with its next step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_step: Option<LastStep>,
+}
+
+/// The step without tools with which a turn at a limit ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LastStep {
+    /// The turn's stop reason.
+    pub(crate) limit: StopReason,
+    /// Whether its one model call was opened.
+    pub(crate) opened: bool,
 }
 
 /// What a turn is busy with.
@@ -540,6 +555,23 @@ impl Turn {
         let settled = !matches!(self.activity, Activity::Acting(_));
         let reached = self.guard.reached(settings, self.step, settled, self.spent);
         reached.or_else(|| out_of_time.then_some(StopReason::Timeout))
+    }
+
+    /// Whether no call runs and nobody is asked: the next step, or a question about it, may follow.
+    pub(crate) fn is_between_steps(&self) -> bool {
+        match self.activity {
+            Activity::Ready | Activity::Deciding => true,
+            Activity::Thinking(_)
+            | Activity::Backoff { .. }
+            | Activity::Acting(_)
+            | Activity::Summarising { .. }
+            | Activity::Asking { .. } => false,
+        }
+    }
+
+    /// Steps that count for the user: the last one at a limit is none.
+    pub(crate) fn iterations(&self) -> u32 {
+        self.step - u32::from(self.last_step.is_some_and(|last| last.opened))
     }
 
     pub(crate) fn calls(&self) -> &[ToolCallState] {

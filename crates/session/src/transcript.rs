@@ -37,6 +37,9 @@ pub(crate) struct Transcript {
     nudge: Option<String>,
     /// User messages that have no place yet.
     waiting: Vec<Unplaced>,
+    /// Whether the running turn ends with its next step, which the user's messages do not reach any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_last_step: bool,
 }
 
 /// Where a message stands.
@@ -103,7 +106,9 @@ impl Transcript {
                 if let Some(nudge) = self.nudge.take() {
                     self.push(Json::of(&Message::User { content: Content::Text(nudge) }), Kind::Nudge);
                 }
-                self.place(|unplaced| unplaced.steers);
+                if !self.is_last_step {
+                    self.place(|unplaced| unplaced.steers);
+                }
                 self.sent = self.bytes();
             }
             // Another attempt: what goes out may have been cut since.
@@ -113,9 +118,14 @@ impl Transcript {
             Event::ContinuationProgress(progress) => self.nudge.clone_from(&progress.nudge),
             // Taken back at the turn's end, when the answer is no.
             Event::GateOpened(GateOpened { kind: GateKind::Limit(_), .. }) => self.nudge = Some("Go on.".to_owned()),
+            Event::LimitReached(reached) => {
+                self.is_last_step = true;
+                self.nudge = Some(reached.nudge.clone());
+            }
             Event::TurnCompleted(_) => {
                 self.close_step();
                 self.nudge = None;
+                self.is_last_step = false;
             }
             Event::ContextCleared(_) => {
                 self.messages.clear();
@@ -231,6 +241,23 @@ impl Transcript {
         };
         let places: Vec<Place> = self.messages[..unknown].iter().enumerate().map(place).collect();
         self.places.splice(0..0, places);
+        self.drop_silent_replies();
+    }
+
+    /// Leaves out replies of reasoning alone, which an older fold kept and which providers refuse.
+    fn drop_silent_replies(&mut self) {
+        // A look tells of most: a quote within a text is escaped, so that this is the key.
+        let looks_silent = |message: &Json| !message.get().contains(r#""content":"#);
+        let says = |message: &Json| match serde_json::from_str::<Message>(message.get()) {
+            Ok(Message::Assistant { content, tool_calls, .. }) => !content.trim().is_empty() || !tool_calls.is_empty(),
+            Ok(Message::System { .. } | Message::User { .. } | Message::Tool { .. }) | Err(_) => true,
+        };
+        let silent =
+            |message: &Json, place: Place| place.kind == Kind::Reply && looks_silent(message) && !says(message);
+        if self.placed().any(|(message, place)| silent(message, place)) {
+            let kept = self.placed().filter(|(message, place)| !silent(message, *place));
+            (self.messages, self.places) = kept.map(|(message, place)| (message.clone(), place)).unzip();
+        }
     }
 
     pub(crate) fn system(&self) -> Option<&Json> {
@@ -269,7 +296,7 @@ impl Transcript {
         self.close_step();
         self.measured = Measured::new(self.sent, reply.spent).or(self.measured);
         let content = reply.raw.clone().unwrap_or_else(|| reply.text.clone());
-        if content.is_empty() && reply.reasoning.is_empty() && reply.tool_calls.is_empty() {
+        if content.trim().is_empty() && reply.tool_calls.is_empty() {
             return;
         }
         let reasoning = reply.reasoning.clone();

@@ -15,15 +15,17 @@ impl Core {
         let Some(turn) = &self.turn else { return Some(self.idle_end()) };
         let mut at = turn.clock.deadline().unwrap_or_else(|| self.idle_end());
         match &turn.activity {
+            // Deadlines of calls stand still in a pause: workers lay those aside that have not begun, and those that
+            // have begun are answered by their workers.
             Activity::Thinking(model) | Activity::Summarising { model, .. } => {
-                at = at.min(model.interrupted.unwrap_or(model.deadline));
+                let deadline = (!self.paused).then_some(model.deadline);
+                at = model.interrupted.or(deadline).map_or(at, |due| at.min(due));
             }
             Activity::Backoff { retry_at, .. } if !self.paused => at = at.min(*retry_at),
             Activity::Acting(calls) => {
                 for state in calls {
                     match &state.stage {
-                        // It stands still too; its deadline moves when the pause is over.
-                        Stage::Open { child: Some(_), .. } if self.paused => {}
+                        Stage::Open { .. } if self.paused => {}
                         Stage::Open { deadline, .. } => at = at.min(deadline.after(TOOL_CALL_GRACE)),
                         Stage::Gated { expires, .. } => at = at.min(*expires),
                         Stage::Announced | Stage::Pending(_) | Stage::Done(_) => {}

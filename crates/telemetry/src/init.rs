@@ -86,6 +86,9 @@ pub fn init(service: &str, config: &Config) -> Result<Telemetry, TelemetryError>
     if !crate::metric::install(&metrics, registry) {
         return Err(TelemetryError::Twice);
     }
+    if let Some(provider) = &traces {
+        crate::trace::install(provider.tracer(service.to_owned()));
+    }
     Ok(Telemetry { traces, metrics })
 }
 

@@ -9,6 +9,8 @@ pub mod span {
     pub const DECIDE: &str = "continuation.decide";
     /// A step of an agent: `invoke_agent {agent}`.
     pub const INVOKE_AGENT: &str = "invoke_agent";
+    /// A whole turn of an agent: `turn {agent}`.
+    pub const TURN: &str = "turn";
     /// A model call: `chat {model}`.
     pub const CHAT: &str = "chat";
     /// A tool call: `execute_tool {tool}`.

@@ -1,5 +1,6 @@
 //! The spans of all services. One span per piece of work; never one per chunk, and never message contents.
 
+use opentelemetry::KeyValue;
 use tracing::Span;
 use tracing::field::Empty;
 
@@ -21,6 +22,39 @@ pub fn step(session: &str, turn: u32, step: u32, agent: &str) -> Span {
         { attr::OPERATION } = name::INVOKE_AGENT, { attr::AGENT } = agent, { attr::CONVERSATION } = session,
         { attr::TURN } = turn, { attr::STEP } = step, { attr::STOP_REASON } = Empty, { attr::ERROR } = Empty,
     )
+}
+
+/// A turn that has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn<'a> {
+    /// The `traceparent` that was committed when it began; the span's parent.
+    pub traceparent: &'a str,
+    /// The session.
+    pub session: &'a str,
+    /// Its number, from 1.
+    pub number: u32,
+    /// The agent.
+    pub agent: &'a str,
+    /// When it began, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When it ended, in milliseconds since 1970.
+    pub ended_ms: u64,
+    /// Why it ended.
+    pub stop_reason: &'a str,
+}
+
+/// Sends the span of a whole turn, `turn {agent}`. It is made when the turn ends, from the times in the log, since a turn
+/// outlives the processes that take part in it.
+pub fn turn(what: &Turn<'_>) {
+    let Turn { traceparent, session, number, agent, started_ms, ended_ms, stop_reason } = *what;
+    let name = two(name::TURN, agent);
+    let attributes = vec![
+        KeyValue::new(attr::AGENT, agent.to_owned()),
+        KeyValue::new(attr::CONVERSATION, session.to_owned()),
+        KeyValue::new(attr::TURN, i64::from(number)),
+        KeyValue::new(attr::STOP_REASON, stop_reason.to_owned()),
+    ];
+    crate::trace::send(traceparent, name, (started_ms, ended_ms), attributes);
 }
 
 /// The decision about a reply: `continuation.decide`; [`decided`] fills it in.

@@ -1,8 +1,16 @@
 //! W3C trace context: reading it from the current span, and giving it to a span as its parent.
 
-use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use opentelemetry::KeyValue;
+use opentelemetry::trace::{Span as _, SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer};
+use opentelemetry_sdk::trace::SdkTracer;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+/// Set where a collector listens.
+static TRACER: OnceLock<SdkTracer> = OnceLock::new();
 
 /// The `traceparent` of the current span; none where nothing is traced.
 pub fn current() -> Option<String> {
@@ -28,6 +36,29 @@ pub fn set_parent(span: &Span, traceparent: &str) {
         // It fails only where no collector listens: then there is no parent to have.
         let _ = span.set_parent(opentelemetry::Context::new().with_remote_span_context(parent));
     }
+}
+
+/// Names another span, of whichever trace, from this one; a text that is no `traceparent` changes nothing.
+pub fn link(span: &Span, traceparent: &str) {
+    if let (false, Some(other)) = (span.is_disabled(), parse(traceparent)) {
+        span.add_link(other);
+    }
+}
+
+/// Keeps the tracer for spans that have ended when they are made.
+pub(crate) fn install(tracer: SdkTracer) {
+    // A second one could only be that of another set-up, which is refused.
+    let _ = TRACER.set(tracer);
+}
+
+/// Sends a span that has ended, from `times.0` to `times.1` in milliseconds since 1970. Without a collector, and where the
+/// parent is no `traceparent`, nothing is sent.
+pub(crate) fn send(parent: &str, name: String, times: (u64, u64), attributes: Vec<KeyValue>) {
+    let (Some(tracer), Some(parent)) = (TRACER.get(), parse(parent)) else { return };
+    let time = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
+    let context = opentelemetry::Context::new().with_remote_span_context(parent);
+    let span = tracer.span_builder(name).with_start_time(time(times.0)).with_attributes(attributes);
+    span.start_with_context(tracer, &context).end_with_timestamp(time(times.1));
 }
 
 /// The 32 hex digits of the trace; none where the text is no `traceparent`.

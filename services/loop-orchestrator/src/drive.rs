@@ -12,7 +12,6 @@ use contract::limits::DELIVERIES_MAX;
 use contract::subject::{self, SessionKey};
 use contract::ErrorCode;
 use session::Session;
-use tracing::Instrument;
 
 use crate::input::{Sent, Unreadable};
 use crate::share::Shared;
@@ -49,8 +48,7 @@ impl Handler for Due {
             return settle(&key, delivery.delivered, Err(trouble));
         }
         let mut place = self.0.cache.lock(&key).await;
-        let span = span(place.as_ref(), &sent);
-        let result = self.0.handle(&key, &mut place, &[sent]).instrument(span).await;
+        let result = self.0.handle(&key, &mut place, &[sent]).await;
         settle(&key, delivery.delivered, result)
     }
 }
@@ -81,15 +79,11 @@ impl Handler for Drive {
             return self.shared.handle(&self.shell, sent, delivery.delivered).await;
         }
         let mut place = self.shell.cache.lock(&key).await;
-        let span = span(place.as_ref(), &sent);
-        let result = async {
-            if sent.is_client() {
-                self.in_order(&key, &mut place, sent).await
-            } else {
-                self.shell.handle(&key, &mut place, &[sent]).await
-            }
+        let result = if sent.is_client() {
+            self.in_order(&key, &mut place, sent).await
+        } else {
+            self.shell.handle(&key, &mut place, &[sent]).await
         };
-        let result = result.instrument(span).await;
         settle(&key, delivery.delivered, result)
     }
 }
@@ -163,14 +157,20 @@ impl Drive {
     }
 }
 
-/// The span under which an input is handled: that of the turn, or of the client that begins one.
-pub(crate) fn span(place: Option<&Loaded>, sent: &Sent) -> tracing::Span {
-    let place = place.map(Loaded::session);
-    let (agent, turn, step) = place.map_or(("", 0, 0), Session::position);
+/// The span under which an input is handled. While a turn runs its parent is what the log says of the turn, whoever sends
+/// the input and whichever replica handles it; between turns it is the sender's.
+pub(crate) fn span(session: &Session, sent: &Sent) -> tracing::Span {
+    let (agent, turn, step) = session.position();
     let span = telemetry::span::step(sent.key.session.as_str(), turn, step, agent);
-    let parent = sent.traceparent.as_deref().or_else(|| place.and_then(Session::traceparent));
+    let (given, committed) = (sent.traceparent.as_deref(), session.traceparent());
+    let runs = session.running_turn().is_some();
+    let parent = if runs { committed.or(given) } else { given.or(committed) };
     if let Some(parent) = parent {
         telemetry::trace::set_parent(&span, parent);
+        let trace = telemetry::trace::trace_id;
+        if let Some(other) = given.filter(|given| trace(given) != trace(parent)) {
+            telemetry::trace::link(&span, other);
+        }
     }
     span
 }

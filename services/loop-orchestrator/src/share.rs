@@ -6,9 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use bus::work::Settle;
 use contract::subject::SessionKey;
 use tokio::sync::oneshot;
-use tracing::Instrument;
 
-use crate::drive::{settle, span};
+use crate::drive::settle;
 use crate::input::Sent;
 use crate::shell::{Shell, Trouble};
 
@@ -35,22 +34,19 @@ impl Shared {
         let mut place = shell.cache.lock(&key).await;
         let batch = self.waiting().remove(&key).unwrap_or_default();
         let (inputs, answers): (Vec<Sent>, Vec<_>) = batch.into_iter().map(|w| (w.sent, w.answer)).unzip();
-        if let Some(first) = inputs.first() {
-            let span = span(place.as_ref(), first);
-            let settled = async {
-                match shell.handle(&key, &mut place, &inputs).await {
-                    Err(Trouble::Split) => {
-                        let mut settled = Vec::with_capacity(inputs.len());
-                        for input in &inputs {
-                            let one = shell.handle(&key, &mut place, std::slice::from_ref(input)).await;
-                            settled.push(settle(&key, delivered, one));
-                        }
-                        settled
+        if !inputs.is_empty() {
+            let settled = match shell.handle(&key, &mut place, &inputs).await {
+                Err(Trouble::Split) => {
+                    let mut settled = Vec::with_capacity(inputs.len());
+                    for input in &inputs {
+                        let one = shell.handle(&key, &mut place, std::slice::from_ref(input)).await;
+                        settled.push(settle(&key, delivered, one));
                     }
-                    result => vec![settle(&key, delivered, result); inputs.len()],
+                    settled
                 }
+                result => vec![settle(&key, delivered, result); inputs.len()],
             };
-            for (answer, settled) in answers.into_iter().zip(settled.instrument(span).await) {
+            for (answer, settled) in answers.into_iter().zip(settled) {
                 // Gone is who no longer waits; its input is in the log all the same and comes again.
                 let _gone = answer.send(settled);
             }

@@ -12,11 +12,13 @@ use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, Topic};
 use contract::limits::{QUIET_MAX, TIMER_LATE_MAX};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Json, Timestamp, command::Refusal};
-use session::{Decision, Effect, Input, RestoreError, Session};
+use session::{Decision, Effect, Input, RestoreError, RunningTurn, Session};
+use tracing::Instrument;
 
 use crate::Config;
 use crate::cache::Cache;
 use crate::commit::{Prepared, prepare};
+use crate::drive::span;
 use crate::input::Sent;
 use crate::skew::{Skew, SkewCheck};
 use service::clock::Clock;
@@ -128,15 +130,20 @@ impl Shell {
                     // The state is of a history that the log does not have: what it calls handled may never have been.
                     continue;
                 }
-                let result = self.perform_again(key, &session, inputs).await;
+                let again = inputs.first().map_or_else(tracing::Span::none, |first| span(&session, first));
+                let result = self.perform_again(key, &session, inputs).instrument(again).await;
                 *place = Some(Loaded { session, generation, is_owed: result.is_err() });
                 return result;
             }
+            // Only the state says under which trace an input stands: what came with it may be of another one, or nothing.
+            let span = new.first().map_or_else(tracing::Span::none, |first| span(&session, first));
+            let turn = session.running_turn();
             let mut complete = Vec::with_capacity(new.len());
             for sent in &new {
-                complete.push(sent.complete(&self.bus, &session, self.archive_after).await?);
+                let completed = sent.complete(&self.bus, &session, self.archive_after);
+                complete.push(completed.instrument(span.clone()).await?);
             }
-            let decided = self.decide(&session, &complete);
+            let decided = span.in_scope(|| self.decide(&session, &complete));
             let poisoned = decided.is_none();
             if poisoned && complete.len() > 1 {
                 *place = Some(Loaded { session, generation, is_owed });
@@ -145,10 +152,12 @@ impl Shell {
             let decision = decided.unwrap_or_else(|| self.poison(&complete));
             let is_owed = is_owed || self.lost_its_timer(&session);
             let prepared = prepare(session, &decision).map_err(|error| Trouble::Internal(error.to_string()))?;
-            match self.commit(key, &prepared).await? {
+            match self.commit(key, &prepared).instrument(span.clone()).await? {
                 Committed::Ours => {
+                    turn_span(key, turn.as_ref(), &decision);
                     let Prepared { slot, meta, after, .. } = prepared;
-                    let result = self.perform(key, &after, slot, &meta, &decision, inputs, is_owed).await;
+                    let performed = self.perform(key, &after, slot, &meta, &decision, inputs, is_owed);
+                    let result = performed.instrument(span).await;
                     // Little comes after the end; whatever does reads the log.
                     let is_owed = result.is_err();
                     *place = (after.phase() != Phase::Ended).then_some(Loaded { session: after, generation, is_owed });
@@ -334,6 +343,28 @@ impl Shell {
             })
         };
         Decision { at: self.clock.now(), events: inputs.iter().map(ignored).collect(), effects: Vec::new() }
+    }
+}
+
+/// Sends the span of a turn that ended with this commit, once, by the replica that wrote it.
+fn turn_span(key: &SessionKey, turn: Option<&RunningTurn>, decision: &Decision) {
+    let Some(RunningTurn { number, started: Some(started), agent, traceparent: Some(traceparent) }) = turn else {
+        return;
+    };
+    let reason = decision.events.iter().find_map(|event| {
+        let Event::TurnCompleted(completed) = event else { return None };
+        (completed.turn == *number).then(|| completed.stop_reason.as_str())
+    });
+    if let Some(stop_reason) = reason {
+        telemetry::span::turn(&telemetry::span::Turn {
+            traceparent,
+            session: key.session.as_str(),
+            number: *number,
+            agent,
+            started_ms: started.as_millis(),
+            ended_ms: decision.at.as_millis(),
+            stop_reason,
+        });
     }
 }
 

@@ -79,10 +79,11 @@ impl Book {
     }
 
     /// Answers a request as it came with an answer as it goes; one that came before with the answer of then. None where
-    /// the answer cannot be written.
-    pub fn answer_bytes(&self, request: &Bytes) -> Option<Bytes> {
+    /// the answer cannot be written. The span stands under `traceparent`.
+    pub fn answer_bytes(&self, request: &Bytes, traceparent: Option<&str>) -> Option<Bytes> {
         if let Some(kept) = self.answers.get(request) {
             let span = telemetry::span::compose(&kept.agent);
+            set_parent(&span, traceparent);
             telemetry::span::composed(&span, &kept.fingerprint, kept.prompt_bytes, kept.components);
             return Some(kept.body);
         }
@@ -93,7 +94,7 @@ impl Book {
                 return serde_json::to_vec(&refused).ok().map(Bytes::from);
             }
         };
-        let reply = self.answer(&parsed);
+        let reply = self.answer_under(&parsed, traceparent);
         let body = Bytes::from(serde_json::to_vec(&reply).ok()?);
         if let ComposeReply::Composed(composed) = reply {
             let answer = Answer {
@@ -115,7 +116,12 @@ impl Book {
 
     /// Answers a request; a refusal says what to do.
     pub fn answer(&self, request: &ComposeRequest) -> ComposeReply {
+        self.answer_under(request, None)
+    }
+
+    fn answer_under(&self, request: &ComposeRequest, traceparent: Option<&str>) -> ComposeReply {
         let span = telemetry::span::compose(named(request));
+        set_parent(&span, traceparent);
         let _entered = span.enter();
         match self.composed(request) {
             Ok(composed) => {
@@ -167,6 +173,12 @@ impl Book {
                 .to_owned());
         };
         self.models.resolve(id).map_err(|unknown| unknown.to_string())
+    }
+}
+
+fn set_parent(span: &tracing::Span, traceparent: Option<&str>) {
+    if let Some(traceparent) = traceparent {
+        telemetry::trace::set_parent(span, traceparent);
     }
 }
 

@@ -104,7 +104,8 @@ impl Composer {
         let compose = bus
             .serve_compose_bytes(move |request| {
                 let began = Instant::now();
-                let reply = book.get().answer_bytes(request);
+                let traceparent = request.header(contract::tool::header::TRACEPARENT);
+                let reply = book.get().answer_bytes(&request.payload, traceparent);
                 telemetry::metric::compose_duration(began.elapsed());
                 reply
             })

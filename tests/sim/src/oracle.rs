@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use contract::Json;
 use contract::command::{Answer, AnswerDecision, Verb};
 use contract::event::{Event, GateKind, InputRef, StopReason};
+use contract::model::ModelItem;
 use contract::tool::{ASK_USER, Outcome, ToolItem};
 use serde_json::Value;
 
@@ -54,6 +55,10 @@ struct TurnSeen {
     fallbacks: u32,
     /// A model call failed for good, and a person is asked.
     failed: bool,
+    /// The limit at which the turn ends with its next step.
+    last: Option<StopReason>,
+    /// That step's model call was opened.
+    last_opened: bool,
 }
 
 macro_rules! ensure {
@@ -90,6 +95,13 @@ impl Oracle {
         ensure!(!events.is_empty(), "a commit without events");
         let names_input = matches!(events[0], Event::InputHandled(_) | Event::InputIgnored(_));
         ensure!(names_input, "a commit that does not begin with its input");
+        let by_timer = events.iter().any(|event| {
+            matches!(event, Event::InputHandled(handled) if handled.input.kind == contract::event::InputKind::Timer)
+        });
+        let ends = events.iter().any(|event| matches!(event, Event::TurnCompleted(_)));
+        let gives_up =
+            events.iter().any(|event| matches!(event, Event::CallCancelled(cancelled) if cancelled.tool.is_some()));
+        ensure!(!(self.paused && by_timer && gives_up && !ends), "a call was given up in a pause");
         for event in events {
             self.event(event)?;
         }
@@ -143,6 +155,13 @@ impl Oracle {
                 turn.fallbacks += 1;
                 ensure!(fallen.number == turn.fallbacks, "fallback {} is the {}th", fallen.number, turn.fallbacks);
             }
+            Event::LimitReached(reached) => {
+                let idle = self.open_model.is_none() && self.open_tools.is_empty() && self.gates.is_empty();
+                ensure!(idle, "a turn is at its last step while calls run");
+                let turn = self.turn.as_mut().ok_or("a limit outside a turn")?;
+                ensure!(turn.last.is_none(), "a turn is at its last step twice");
+                turn.last = Some(reached.limit);
+            }
             Event::SummaryOpened(opened) => {
                 ensure!(!self.paused, "I5: a summary was asked for in a pause");
                 ensure!(self.open_model.is_none() && self.open_tools.is_empty(), "a summary while calls run");
@@ -193,13 +212,15 @@ impl Oracle {
                 let Some(turn) = &mut self.turn else { return Err("a model call outside a turn".to_owned()) };
                 ensure!(opened.turn == turn.number, "a model call of another turn");
                 ensure!(
-                    turn.asked.is_none() && !turn.denied && !turn.failed,
+                    turn.asked.is_none() && !turn.failed && (!turn.denied || turn.last.is_some()),
                     "I4: goes on although nobody granted more"
                 );
+                ensure!(!turn.last_opened, "I4: a turn at a limit made another call than its last one");
+                turn.last_opened = turn.last.is_some();
                 if opened.attempt == 1 {
                     turn.steps += 1;
                     ensure!(opened.step == turn.steps, "step {} is the {}th", opened.step, turn.steps);
-                    ensure!(turn.steps <= max, "I4: step {} of at most {max}", turn.steps);
+                    ensure!(turn.steps <= max || turn.last.is_some(), "I4: step {} of at most {max}", turn.steps);
                     for call in &turn.calls {
                         ensure!(
                             self.results.contains_key(call),
@@ -237,6 +258,7 @@ impl Oracle {
                 }
                 self.open_model = None;
                 let Some(turn) = &mut self.turn else { return Err("a reply outside a turn".to_owned()) };
+                ensure!(turn.last.is_none() || reply.tool_calls.is_empty(), "the last step of a turn has calls");
                 turn.calls.clear();
                 for tool in reply.tool_calls.iter().filter(|tool| tool.function.name != "continuation") {
                     ensure!(turn.calls.insert(tool.id.clone()), "two calls {} in one reply", tool.id);
@@ -294,6 +316,7 @@ impl Oracle {
             }
             Event::ContinuationProgress(progress) => {
                 let turn = self.turn.as_ref().ok_or("a decision outside a turn")?;
+                ensure!(turn.last.is_none(), "a decision about the last step of a turn");
                 ensure!(progress.iteration == turn.steps, "a decision about step {}", progress.iteration);
                 let max = self.max_iterations * (1 + turn.granted);
                 let step = progress.iteration;
@@ -302,7 +325,15 @@ impl Oracle {
             Event::TurnCompleted(completed) => {
                 let turn = self.turn.take().ok_or("a turn ended that never began")?;
                 ensure!(completed.turn == turn.number, "another turn ended");
-                ensure!(completed.iterations == turn.steps, "{} steps, not {}", turn.steps, completed.iterations);
+                let steps = turn.steps - u32::from(turn.last_opened);
+                ensure!(completed.iterations == steps, "{steps} steps, not {}", completed.iterations);
+                if let Some(limit) = turn.last {
+                    let reason = completed.stop_reason;
+                    ensure!(
+                        reason == limit || reason == StopReason::Stopped,
+                        "a turn at {limit:?} ended by {reason:?}"
+                    );
+                }
                 ensure!(self.open_model.is_none(), "a turn ended with its model call open");
                 ensure!(self.open_tools.is_empty(), "a turn ended with tools running");
                 ensure!(self.gates.is_empty(), "a turn ended with a question open");
@@ -360,6 +391,17 @@ impl Oracle {
             self.arguments.get(call) == Some(&item.arguments),
             "{call} runs with other arguments than were approved"
         );
+        Ok(())
+    }
+
+    /// A model is told to call no tool in a turn's last step, and only there.
+    pub fn may_call_tools(&self, item: &ModelItem) -> Result<(), String> {
+        let summary = item.meta.call.as_str().starts_with('s');
+        let last = !summary && self.turn.as_ref().is_some_and(|turn| turn.last.is_some());
+        let forbids = item.parameters.get("tool_choice").is_some_and(|choice| choice == "none");
+        let asks = item.messages.iter().any(|message| message.get().contains("Call no tool"));
+        ensure!(forbids == (last && !item.tools.is_empty()), "{}: tools are forbidden: {forbids}", item.meta.call);
+        ensure!(!last || asks, "{} does not ask for a last word", item.meta.call);
         Ok(())
     }
 

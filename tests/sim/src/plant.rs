@@ -49,6 +49,10 @@ pub enum Bug {
     FallBackForever,
     /// A call runs as the model asked for it, although a person changed its arguments.
     ForgetChange,
+    /// A turn at a limit goes on and does not say that its next step is the last one.
+    ForgetLastStep,
+    /// A turn that had its last word at a limit says that it is done.
+    ForgetLimitAfterLastWord,
 }
 
 impl Bug {
@@ -75,6 +79,8 @@ impl Bug {
         Self::PruneTooMuch,
         Self::FallBackForever,
         Self::ForgetChange,
+        Self::ForgetLastStep,
+        Self::ForgetLimitAfterLastWord,
     ];
 
     /// Spoils what was decided, for bugs that lie in the decision.
@@ -134,6 +140,16 @@ impl Bug {
                 for event in events {
                     if let Event::GateClosed(closed) = event {
                         closed.arguments = None;
+                    }
+                }
+            }
+            Self::ForgetLastStep => events.retain(|event| !matches!(event, Event::LimitReached(_))),
+            Self::ForgetLimitAfterLastWord => {
+                for event in events {
+                    if let Event::TurnCompleted(completed) = event
+                        && completed.stop_reason.is_limit()
+                    {
+                        completed.stop_reason = contract::event::StopReason::Completed;
                     }
                 }
             }

@@ -11,6 +11,7 @@ use contract::commit::Phase;
 use contract::compose::Composed;
 use contract::event::{Event, GateKind, GateOpened, InputKind, InputRef};
 use contract::ids::CallAttempt;
+use contract::limits::PAUSE_SEEN_MAX;
 use contract::model::{Content, FinishReason, ModelItem, ResultMeta};
 use contract::settings::{
     AgentSettings, ContinuationSettings, Limits, ModelSettings, OnError, OnLimit, Prune, ToolFilter,
@@ -60,6 +61,8 @@ pub struct Seen {
     pub configured: u64,
     /// Turns that were cut short by a limit.
     pub limits: u64,
+    /// Turns at a limit that were given one last step.
+    pub last_steps: u64,
 }
 
 impl Seen {
@@ -86,6 +89,8 @@ impl Seen {
             && turn.stop_reason.is_limit()
         {
             &mut self.limits
+        } else if let Event::LimitReached(_) = event {
+            &mut self.last_steps
         } else {
             return;
         };
@@ -104,13 +109,15 @@ impl Seen {
             questions: self.questions + other.questions,
             configured: self.configured + other.configured,
             limits: self.limits + other.limits,
+            last_steps: self.last_steps + other.last_steps,
         }
     }
 
     /// The smallest count of all.
     pub fn least(self) -> u64 {
-        let Self { pruned, summaries, fallbacks, children, words, questions, configured, limits } = self;
-        [pruned, summaries, fallbacks, children, words, questions, configured, limits].into_iter().min().unwrap_or(0)
+        let Self { pruned, summaries, fallbacks, children, words, questions, configured, limits, last_steps } = self;
+        let all = [pruned, summaries, fallbacks, children, words, questions, configured, limits, last_steps];
+        all.into_iter().min().unwrap_or(0)
     }
 }
 
@@ -199,6 +206,10 @@ struct World {
     children: Children,
     /// The messages that each turn began with.
     asked: BTreeMap<u32, Vec<CommandId>>,
+    /// Items that workers laid aside in the pause that lasts.
+    laid_aside: Vec<Action>,
+    /// Calls that were laid aside and that nobody has begun.
+    not_begun: BTreeSet<String>,
 }
 
 /// Every tool of the world.
@@ -254,6 +265,8 @@ impl World {
             calm,
             children: Children::default(),
             asked: BTreeMap::new(),
+            laid_aside: Vec::new(),
+            not_begun: BTreeSet::new(),
             rng,
         }
     }
@@ -584,6 +597,7 @@ impl World {
         self.log.push((at, events.to_vec()));
         self.truth.fold(slot, at, events);
         self.heads.push((self.truth.open_calls(), self.truth.phase()));
+        self.pause_is_over(events)?;
         for event in events {
             if let Event::ToolCallIdentified(identified) = event {
                 self.effects.insert(identified.call.to_string(), identified.effect);
@@ -604,6 +618,29 @@ impl World {
         }
         self.public += events.iter().filter(|event| event.topic().is_some()).count() as u64;
         ensure!(self.truth.seq() == self.public, "seq {} after {} public events", self.truth.seq(), self.public);
+        Ok(())
+    }
+
+    /// Workers look again at what they laid aside. Until they could begin, no call is given up.
+    fn pause_is_over(&mut self, events: &[Event]) -> Result<(), String> {
+        if self.truth.phase() != Phase::Paused {
+            let latest = u64::try_from(PAUSE_SEEN_MAX.as_millis()).unwrap_or(0);
+            for action in std::mem::take(&mut self.laid_aside) {
+                let delay = self.rng.below(latest);
+                self.at(delay, action);
+            }
+        }
+        let by_timer = matches!(&events[0], Event::InputHandled(handled) if handled.input.kind == InputKind::Timer);
+        let turn_ends = events.iter().any(|event| matches!(event, Event::TurnCompleted(_)));
+        for event in events {
+            if let Event::CallCancelled(cancelled) = event
+                && cancelled.tool.is_some()
+            {
+                let call = CallAttempt { call: cancelled.call.clone(), attempt: cancelled.attempt }.to_string();
+                let was_aside = self.not_begun.remove(&call);
+                ensure!(!(was_aside && by_timer && !turn_ends), "{call} was given up before anybody could begin");
+            }
+        }
         Ok(())
     }
 
@@ -628,6 +665,7 @@ impl World {
                     let Some(item) = self.replicas[replica].model_item(call) else { continue };
                     valid_request(&item.messages)?;
                     self.reads_what_was_asked(&item)?;
+                    self.oracle.may_call_tools(&item)?;
                     if self.stored_items.insert(call.to_string()) {
                         let (delay, slot) = (self.rng.below(50), item.meta.slot);
                         self.at(delay, Action::StartModel { call: call.clone(), slot, delivery: 1 });
@@ -697,7 +735,12 @@ impl World {
             return Ok(());
         }
         if phase == Phase::Paused {
-            self.at(500, again(delivery));
+            if self.truth.phase() == Phase::Paused {
+                self.laid_aside.push(again(delivery));
+                self.not_begun.insert(name);
+            } else {
+                self.at(500, again(delivery));
+            }
             return Ok(());
         }
         if delivery > 1 && self.running.contains(&name) {
@@ -707,6 +750,7 @@ impl World {
         }
         let truly = self.heads.last().is_some_and(|(open, phase)| open.contains(&name) && *phase != Phase::Paused);
         ensure!(truly, "I5: {name} started although the log does not list it as open");
+        self.not_begun.remove(&name);
         if effect == Some(EffectClass::AtMostOnce) && !self.claims.insert(name.clone()) {
             self.running.insert(name);
             self.at(1, Action::EndTool { call, slot, outcome: Outcome::Unknown });

@@ -77,7 +77,11 @@ impl Draft<'_> {
 
     fn next_step(&mut self) -> bool {
         let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return false };
-        if let Some(limit) = turn.limit(&setup.agent.continuation, self.at) {
+        let limit = match turn.last_step {
+            Some(last) => last.opened.then_some(last.limit),
+            None => turn.limit(&setup.agent.continuation, self.at),
+        };
+        if let Some(limit) = limit {
             self.at_limit(limit);
             return true;
         }

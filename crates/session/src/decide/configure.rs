@@ -3,7 +3,7 @@
 use contract::command::ContinuationOverride;
 use contract::event::{Configured, Event, Prompt};
 use contract::limits::ITERATIONS_MAX;
-use contract::settings::{AgentSettings, ContinuationSettings};
+use contract::settings::{AgentSettings, Cap, ContinuationSettings, LimitsOverride};
 use contract::{ErrorCode, command::Configure};
 use reply::Patterns;
 
@@ -14,8 +14,16 @@ impl Draft<'_> {
     pub(super) fn configure(&mut self, input: &ConfigureInput) -> Result<(), Ignored> {
         let Configure { continuation, features, model } = &input.configure;
         let Some(setup) = self.core.setup.clone() else { return Ok(()) };
-        if continuation.is_none() && features.is_empty() && model.is_none() {
+        let is_set = |own: &ContinuationOverride| {
+            let limits = own.limits.filter(|limits| *limits != LimitsOverride::default());
+            ContinuationOverride { limits, ..own.clone() } != ContinuationOverride::default()
+        };
+        if !continuation.as_ref().is_some_and(is_set) && features.is_empty() && model.is_none() {
             let message = "nothing is to be changed; name continuation, features or model";
+            return Err(Ignored::because(ErrorCode::BadRequest, message));
+        }
+        if let Some(both) = features.enable.iter().find(|name| features.disable.contains(name)) {
+            let message = format!("feature {both:?} is both in enable and in disable; name it once");
             return Err(Ignored::because(ErrorCode::BadRequest, message));
         }
         let overrides = match (setup.overrides.clone(), continuation.clone()) {
@@ -69,6 +77,23 @@ pub(super) fn checked(
     if settings.timeout == 0 {
         return Err(Ignored::because(ErrorCode::BadRequest, "timeout must be at least 1 second"));
     }
+    if let Some(message) = over.and_then(|over| over.limits).and_then(nothing_left) {
+        return Err(Ignored::because(ErrorCode::BadRequest, message));
+    }
     Patterns::compile(&settings).map_err(|error| Ignored::because(ErrorCode::BadRequest, error.to_string()))?;
     Ok(settings)
+}
+
+/// What is wrong with limits under which no turn could begin.
+fn nothing_left(limits: LimitsOverride) -> Option<&'static str> {
+    let LimitsOverride { tokens, cost_usd, tool_calls, repetition: _, no_progress: _ } = limits;
+    if tokens == Cap::At(0) {
+        Some("limits.tokens must be at least 1; null takes the limit off")
+    } else if matches!(cost_usd, Cap::At(usd) if !usd.is_finite() || usd <= 0.0) {
+        Some("limits.cost_usd must be a number above 0; null takes the limit off")
+    } else if tool_calls == Cap::At(0) {
+        Some("limits.tool_calls must be at least 1; null takes the limit off")
+    } else {
+        None
+    }
 }

@@ -3,7 +3,7 @@
 use contract::event::{ContextPruned, Event, Spent, SummaryOpened};
 use contract::ids::CallId;
 use contract::limits::{SUMMARY_BYTES_MAX, SUMMARY_MAX};
-use contract::model::ModelFinished;
+use contract::model::{ModelFinished, ResultMeta};
 use contract::settings::Prune;
 
 use super::Draft;
@@ -37,7 +37,9 @@ impl Draft<'_> {
         let before = pruned.before_turn;
         let call = CallId::summary(turn, state.summaries + 1);
         let deadline = state.clock.deadline_from(self.at).min(self.at.after(SUMMARY_MAX));
-        let sums_up = setup.agent.continuation.prune == Prune::Summarise && state.summarised != step;
+        // A turn that ends for its limit makes no other call than its last one.
+        let may_sum_up = state.summarised != step && state.last_step.is_none();
+        let sums_up = setup.agent.continuation.prune == Prune::Summarise && may_sum_up;
         if sums_up && transcript.has_before(pruned.before_turn) {
             if !pruned.cut.is_empty() {
                 let mut cut = ContextPruned { before_turn: 0, before_step: 0, ..pruned.clone() };
@@ -68,10 +70,12 @@ impl Draft<'_> {
         true
     }
 
-    /// The first turn that stays, if this call is to sum up those before it.
-    pub(super) fn summarises(&self, call: &CallId) -> Option<u32> {
+    /// The first turn that stays, if this report is of the call that is to sum up those before it.
+    pub(super) fn summarises(&self, report: &ResultMeta) -> Option<u32> {
         match &self.core.turn.as_ref()?.activity {
-            Activity::Summarising { model, before } if model.call == *call => Some(*before),
+            Activity::Summarising { model, before } if model.call == report.call && model.attempt == report.attempt => {
+                Some(*before)
+            }
             Activity::Summarising { .. }
             | Activity::Ready
             | Activity::Thinking(_)

@@ -28,12 +28,19 @@ struct Awaited {
     interrupted: bool,
     turn: u32,
     step: u32,
+    /// The limit at which the turn ends with this call.
+    last: Option<StopReason>,
 }
 
 impl Draft<'_> {
-    fn awaited(&self, call: &CallId) -> Option<Awaited> {
-        let turn = self.core.turn.as_ref()?;
+    /// The call that a report is of, if it is awaited; none for an attempt that was never opened.
+    fn awaited(&self, report: &ResultMeta) -> Option<Awaited> {
+        let (call, turn) = (&report.call, self.core.turn.as_ref()?);
+        if !(1..=turn.attempt).contains(&report.attempt) {
+            return None;
+        }
         let (turn_number, step) = (turn.number, turn.step);
+        let last = turn.last_step.map(|last| last.limit);
         match &turn.activity {
             Activity::Thinking(model) if model.call == *call => Some(Awaited {
                 attempt: Some(model.attempt),
@@ -41,10 +48,11 @@ impl Draft<'_> {
                 interrupted: model.interrupted.is_some(),
                 turn: turn_number,
                 step,
+                last,
             }),
             // A failure counts only while no finish of that call is known: a reply that was paid for is taken.
             Activity::Backoff { call: waiting, empties, .. } if waiting == call => {
-                Some(Awaited { attempt: None, empties: *empties, interrupted: false, turn: turn_number, step })
+                Some(Awaited { attempt: None, empties: *empties, interrupted: false, turn: turn_number, step, last })
             }
             Activity::Thinking(_)
             | Activity::Backoff { .. }
@@ -57,16 +65,17 @@ impl Draft<'_> {
     }
 
     pub(super) fn model_finished(&mut self, finished: &ModelFinished) -> Result<(), Ignored> {
-        if let Some(before) = self.summarises(&finished.meta.call) {
+        if let Some(before) = self.summarises(&finished.meta) {
             self.handled();
             self.summary(finished, before);
             return Ok(());
         }
-        let Some(awaited) = self.awaited(&finished.meta.call) else {
+        let Some(awaited) = self.awaited(&finished.meta) else {
             return Err(self.late(ErrorCode::NotNow, "the call was answered, cancelled or superseded"));
         };
         let cancelled = finished.finish_reason == FinishReason::Cancelled;
-        let empty = finished.text.trim().is_empty() && finished.reasoning.is_empty() && finished.tool_calls.is_empty();
+        // Reasoning alone is no answer, and providers refuse a transcript that holds it.
+        let empty = finished.text.trim().is_empty() && finished.tool_calls.is_empty();
         // Of an older attempt only what it says is taken; that it says nothing fails no attempt that runs, or is to run.
         if (empty || cancelled) && !awaited.interrupted && awaited.attempt != Some(finished.meta.attempt) {
             return Err(self.late(ErrorCode::NotNow, "that attempt was superseded, and its reply is empty"));
@@ -79,6 +88,8 @@ impl Draft<'_> {
             self.failed(finished, FailureKind::Truncated, "the call was given up by its gateway", None);
         } else if empty {
             self.empty(finished, &awaited);
+        } else if let Some(limit) = awaited.last {
+            self.last_word(finished, &awaited, limit);
         } else {
             self.reply(finished, &awaited);
         }
@@ -93,13 +104,48 @@ impl Draft<'_> {
         self.emit(Event::AiFullReceived(Box::new(event)));
     }
 
+    /// A reply without text and tool calls.
     fn empty(&mut self, finished: &ModelFinished, awaited: &Awaited) {
-        if awaited.empties + 1 < EMPTY_REPLIES_MAX {
+        if let Some(limit) = awaited.last {
+            self.no_last_word(finished, FailureKind::Empty, "the reply is empty", limit);
+        } else if awaited.empties + 1 < EMPTY_REPLIES_MAX {
             self.attempt_failed(finished, FailureKind::Empty, "the reply is empty", Some(self.at));
         } else {
-            let message = format!("the model sent {EMPTY_REPLIES_MAX} empty replies; rephrase, or use another model");
+            let advice = match finished.finish_reason {
+                FinishReason::Length => {
+                    "the last one was cut at the output limit: raise max_output, or let it reason less"
+                }
+                FinishReason::Stop
+                | FinishReason::ToolCalls
+                | FinishReason::ContentFilter
+                | FinishReason::Cancelled
+                | FinishReason::Other => "rephrase, or use another model",
+            };
+            let message =
+                format!("the model sent {EMPTY_REPLIES_MAX} empty replies, without text and tool calls; {advice}");
             self.give_up(finished, FailureKind::Empty, &message);
         }
+    }
+
+    /// The reply to a turn's last step. Calls that it makes all the same are not run, and nothing of them stays in the
+    /// transcript: no result would follow.
+    fn last_word(&mut self, finished: &ModelFinished, awaited: &Awaited, limit: StopReason) {
+        let reading = reply::read(&finished.text, &finished.tool_calls);
+        if reading.visible.trim().is_empty() {
+            return self.no_last_word(finished, FailureKind::Empty, "the last step has no text", limit);
+        }
+        let mut event = full(finished, awaited, &reading, Vec::new());
+        if !finished.tool_calls.is_empty() || !reading.calls.is_empty() {
+            (event.raw, event.replay) = (None, None);
+        }
+        self.emit(Event::AiFullReceived(Box::new(event)));
+        self.end_turn(limit);
+    }
+
+    /// A turn's last step failed: the turn ends without a last word. There is no other attempt.
+    fn no_last_word(&mut self, report: &ModelFinished, kind: FailureKind, message: &str, limit: StopReason) {
+        self.attempt_failed(report, kind, message, None);
+        self.end_turn(limit);
     }
 
     pub(super) fn attempt_failed(
@@ -184,12 +230,12 @@ impl Draft<'_> {
     }
 
     pub(super) fn model_failed(&mut self, failed: &ModelFailed) -> Result<(), Ignored> {
-        if let Some(before) = self.summarises(&failed.meta.call) {
+        if let Some(before) = self.summarises(&failed.meta) {
             self.handled();
             self.forget(before, Some(Spent { usage: failed.usage, cost_usd: failed.cost_usd }));
             return Ok(());
         }
-        let awaited = self.awaited(&failed.meta.call).filter(|awaited| awaited.attempt == Some(failed.meta.attempt));
+        let awaited = self.awaited(&failed.meta).filter(|awaited| awaited.attempt == Some(failed.meta.attempt));
         let Some(awaited) = awaited else {
             return Err(self.late(ErrorCode::NotNow, "that attempt was answered, cancelled or superseded"));
         };
@@ -207,6 +253,9 @@ impl Draft<'_> {
     /// An attempt failed: try again, or give the turn up.
     fn failed(&mut self, report: &ModelFinished, kind: FailureKind, message: &str, retry_after: Option<Duration>) {
         let Some(turn) = &self.core.turn else { return };
+        if let Some(last) = turn.last_step {
+            return self.no_last_word(report, kind, message, last.limit);
+        }
         let retry_at = (kind.passes() && turn.retries < MODEL_RETRIES_MAX).then(|| {
             let backoff = backoff(turn.retries, &report.meta.call, report.meta.attempt);
             self.at.after(backoff.max(retry_after.unwrap_or_default()))

@@ -47,7 +47,8 @@ impl Draft<'_> {
         }
         match &turn.activity {
             Activity::Thinking(model) => {
-                if model.interrupted.unwrap_or(model.deadline) <= now {
+                let deadline = (!self.core.paused).then_some(model.deadline);
+                if model.interrupted.or(deadline).is_some_and(|due| due <= now) {
                     self.model_hung(&model.call, model.attempt, model.interrupted.is_some());
                 }
             }
@@ -56,7 +57,7 @@ impl Draft<'_> {
                     self.due_call(state, now);
                 }
             }
-            Activity::Summarising { model, before } if model.deadline <= now => {
+            Activity::Summarising { model, before } if !self.core.paused && model.deadline <= now => {
                 self.cancel(&model.call, model.attempt, None);
                 self.forget(*before, None);
             }
@@ -94,8 +95,8 @@ impl Draft<'_> {
     fn due_call(&mut self, state: &ToolCallState, now: Timestamp) {
         match &state.stage {
             Stage::Gated { request, expires, on_expiry } if *expires <= now => self.expired(state, request, *on_expiry),
-            // A child stands still with its parent.
-            Stage::Open { .. } if self.core.paused && state.is_child() => {}
+            // Nobody knows whether it began: its deadline moves when the pause is over.
+            Stage::Open { .. } if self.core.paused => {}
             Stage::Open { request, attempt, deadline, .. } if deadline.after(TOOL_CALL_GRACE) <= now => {
                 self.call_off(state, *attempt, request.tool.clone());
                 let (outcome, content) = match request.effect {

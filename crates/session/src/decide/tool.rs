@@ -147,7 +147,10 @@ impl Draft<'_> {
         self.handled();
         self.close_gate(&answer.gate, answer.decision, self.input.by.clone(), answer.note.clone());
         if answer.decision == AnswerDecision::Deny {
-            self.end_turn(question.denied());
+            match question {
+                Question::Limit(limit) => self.end_at_limit(limit),
+                Question::Failed { .. } => self.end_turn(question.denied()),
+            }
         }
         Ok(())
     }
@@ -158,7 +161,7 @@ impl Draft<'_> {
             return Err(self.late(ErrorCode::NotNow, "the call was answered, cancelled or superseded"));
         };
         let takes = match &state.stage {
-            Stage::Open { .. } => true,
+            Stage::Open { attempt, .. } => *attempt == result.meta.attempt,
             // The truth about a call that was given up, while the model has not read otherwise.
             Stage::Done(Outcome::Unknown | Outcome::Timeout) => result.outcome == Outcome::Ok,
             Stage::Done(Outcome::Ok | Outcome::Error | Outcome::Denied | Outcome::Cancelled)
@@ -167,7 +170,7 @@ impl Draft<'_> {
             | Stage::Gated { .. } => false,
         };
         if !takes {
-            return Err(self.late(ErrorCode::NotNow, "the call has its result, or is not running"));
+            return Err(self.late(ErrorCode::NotNow, "the call has its result, or that attempt of it is not running"));
         }
         self.handled();
         self.emit(Event::ToolCallResult(ToolCallResult {

@@ -2,11 +2,11 @@
 
 use contract::command::AnswerDecision;
 use contract::event::{
-    CallCancelled, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, SessionEnded, StopReason, TimerSet,
-    ToolCallResult, TurnCompleted,
+    CallCancelled, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, LimitReached, SessionEnded,
+    StopReason, TimerSet, ToolCallResult, TurnCompleted,
 };
 use contract::ids::ToolName;
-use contract::limits::GATE_MAX;
+use contract::limits::{GATE_MAX, LAST_WORD_TOKENS};
 use contract::model::FailureKind;
 use contract::settings::{OnExpiry, OnLimit};
 use contract::tool::{EffectClass, Outcome, sha256_hex};
@@ -15,6 +15,8 @@ use contract::{CallId, ErrorCode};
 use super::Draft;
 use super::tool::told;
 use crate::apply::status_of;
+use crate::continuation;
+use crate::guard::Guard;
 use crate::state::{Activity, Stage, ToolCallState, Turn};
 
 impl Draft<'_> {
@@ -33,7 +35,8 @@ impl Draft<'_> {
             Activity::Asking { gate, .. } => self.close_gate(gate, AnswerDecision::Deny, None, None),
             Activity::Ready | Activity::Backoff { .. } | Activity::Deciding => {}
         }
-        let Turn { number, step, text, spent, .. } = turn;
+        let step = turn.iterations();
+        let Turn { number, text, spent, .. } = turn;
         self.emit(Event::TurnCompleted(TurnCompleted {
             turn: number,
             stop_reason: reason,
@@ -64,17 +67,15 @@ impl Draft<'_> {
     /// The turn is at a limit: it ends, or a person is asked. Between steps only; what runs is not held up for a question.
     pub(super) fn at_limit(&mut self, limit: StopReason) {
         let asks = self.core.setup.as_ref().is_some_and(|setup| setup.agent.continuation.on_limit == OnLimit::Ask);
-        let Some(turn) = self.core.turn.as_ref().filter(|_| asks) else { return self.end_turn(limit) };
-        let between = match turn.activity {
-            Activity::Ready | Activity::Deciding => true,
-            Activity::Thinking(_)
-            | Activity::Backoff { .. }
-            | Activity::Acting(_)
-            | Activity::Summarising { .. }
-            | Activity::Asking { .. } => false,
-        };
+        let Some(turn) = &self.core.turn else { return };
+        if let Some(last) = turn.last_step {
+            return self.end_turn(last.limit);
+        }
+        if !asks || !turn.is_between_steps() {
+            return self.end_at_limit(limit);
+        }
         let gate = CallId::new(&format!("limit-{}-{}", turn.number, turn.guard.asked() + 1));
-        let (true, Ok(gate)) = (between, gate) else { return self.end_turn(limit) };
+        let Ok(gate) = gate else { return self.end_at_limit(limit) };
         self.emit(Event::GateOpened(GateOpened {
             gate,
             kind: GateKind::Limit(limit),
@@ -84,6 +85,32 @@ impl Draft<'_> {
             arguments: None,
             on_expiry: OnExpiry::Deny,
         }));
+    }
+
+    /// Ends the turn at its limit: with one last step for a word to the user where there is time and money for it, else
+    /// at once.
+    pub(super) fn end_at_limit(&mut self, limit: StopReason) {
+        let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return };
+        let settings = &setup.agent.continuation;
+        let wants = match limit {
+            StopReason::MaxIterations
+            | StopReason::TokenLimit
+            | StopReason::CostLimit
+            | StopReason::ToolCallLimit
+            | StopReason::Repetition
+            | StopReason::NoProgress => turn.is_between_steps() && turn.clock.deadline_from(self.at) > self.at,
+            StopReason::Timeout | StopReason::Completed | StopReason::Stopped | StopReason::Error => false,
+        };
+        let request = self.transcript.tokens_at_most(&self.events);
+        if !wants || !Guard::affords_last_step(settings, turn.spent, request.saturating_add(LAST_WORD_TOKENS)) {
+            return self.end_turn(limit);
+        }
+        let reason = continuation::used_up(settings, limit);
+        let nudge = format!(
+            "This turn is at a limit ({reason}) and ends with your next message. Call no tool. Answer the user now: \
+             say what you found and did, and what is left to do."
+        );
+        self.emit(Event::LimitReached(LimitReached { limit, nudge }));
     }
 
     /// A model call has failed for good: a person is asked whether it should be tried again.

@@ -57,6 +57,36 @@ fn empty_replies_are_asked_for_again_and_not_for_ever() {
 }
 
 #[test]
+fn reply_of_reasoning_alone_is_an_empty_reply() {
+    let mut talk = Talk::begin(ContinuationSettings { timeout: 3_000, ..ContinuationSettings::default() });
+    talk.reply_of_reasoning();
+    assert_eq!((opened(&talk), talk.stop_reason()), (vec![1, 2], None), "it is asked for again");
+    assert_eq!(talk.roles(), ["system", "user"], "no message of reasoning alone");
+    talk.reply("Done.", &[]);
+    assert_eq!((talk.stop_reason(), talk.roles().len()), (Some("completed"), 3));
+
+    let mut talk = Talk::begin(ContinuationSettings { timeout: 3_000, ..ContinuationSettings::default() });
+    for _ in 0..3 {
+        talk.reply_of_reasoning();
+    }
+    assert_eq!((opened(&talk), talk.stop_reason()), (vec![1, 2, 3], Some("error")));
+    let error = talk.events.iter().find_map(|event| match event {
+        Event::Error(error) => Some(error.code.as_str()),
+        _ => None,
+    });
+    assert_eq!((error, talk.roles().len()), (Some("model_empty_reply"), 2));
+}
+
+#[test]
+fn interrupted_reply_of_reasoning_alone_leaves_no_message() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    let call = talk.model_call().call;
+    talk.say("Stop.", contract::command::Mode::Interrupt);
+    talk.finish_cancelled_reasoning(call);
+    assert_eq!(talk.roles(), ["system", "user", "user"]);
+}
+
+#[test]
 fn a_command_that_is_too_old_changes_nothing() {
     for (age, refused) in [(COMMAND_AGE_MAX, None), (COMMAND_AGE_MAX + Duration::from_millis(1), Some("stale_command"))]
     {

@@ -31,6 +31,7 @@ fn limits_hold_at_once_in_a_turn_that_runs() {
         assert_eq!(talk.stop_reason(), None);
     }
     talk.reply(GO_ON, &[]);
+    talk.last_word();
     assert_eq!(talk.stop_reason(), Some("max_iterations"));
 }
 

@@ -49,6 +49,7 @@ fn tool_calls_are_limited_and_the_last_ones_run() {
     talk.reply("", &[r#"{"a":3}"#, r#"{"a":4}"#]);
     assert_eq!((talk.stop_reason(), talk.source().as_str()), (None, "limit:tool_call_limit"));
     talk.results("two");
+    talk.last_word();
     assert_eq!(talk.stop_reason(), Some("tool_call_limit"));
     assert!(talk.call().is_none());
 }
@@ -64,6 +65,7 @@ fn the_same_call_is_made_so_often_and_no_more() {
     talk.reply("", &["{\"a\":1}"]);
     assert_eq!(talk.source(), "limit:repetition");
     talk.results("result");
+    talk.last_word();
     assert_eq!(talk.stop_reason(), Some("repetition"));
 
     let mut talk = Talk::begin(settings(Limits { repetition: 0, no_progress: 0, ..Limits::default() }));
@@ -84,6 +86,7 @@ fn steps_that_bring_nothing_new_end_the_turn() {
         talk.reply(&format!("Attempt {n}."), &["{}"]);
         talk.results("not found");
     }
+    talk.last_word();
     assert_eq!(talk.stop_reason(), Some("no_progress"));
 
     // Another call, and another result of the same one, are news.
@@ -111,6 +114,7 @@ fn a_person_may_grant_as_much_again() {
     talk.reply(GO_ON.replace("More", "Fourth").as_str(), &[]);
     assert!(talk.call().is_none() && talk.stop_reason().is_none(), "asked again after as many steps");
     talk.answer(AnswerDecision::Deny);
+    talk.last_word();
     assert_eq!(talk.stop_reason(), Some("max_iterations"));
     talk.say("one more", Mode::Steer);
     talk.reply("Done.", &[]);
@@ -162,6 +166,7 @@ fn a_call_that_was_not_made_before_is_progress_whatever_comes_of_it() {
     assert_eq!(talk.stop_reason(), None, "a new call, and the same again");
     talk.reply("", &[r#"{"a":2}"#]);
     talk.results("ok");
+    talk.last_word();
     assert_eq!(talk.stop_reason(), Some("repetition"));
 }
 
@@ -171,9 +176,7 @@ fn a_session_that_used_up_its_steps_says_so_in_a_word() {
         let continuation = ContinuationSettings { max_iterations, ..settings(Limits::default()) };
         let mut talk = Talk::once(Cast { continuation, ..Cast::default() });
         talk.reply(GO_ON, &[]);
-        if max_iterations > 1 {
-            talk.reply("Done.", &[]);
-        }
+        talk.reply("Done.", &[]);
         let ended = talk.events.iter().find_map(|event| match event {
             Event::SessionEnded(ended) => Some(ended.status.clone()),
             _ => None,
@@ -194,5 +197,6 @@ fn the_same_call_with_another_result_is_progress() {
         talk.reply("", &["{}"]);
         talk.results("7 of 8");
     }
+    talk.last_word();
     assert_eq!(talk.stop_reason(), Some("no_progress"));
 }

@@ -9,15 +9,18 @@
 
 mod archive;
 mod attempts;
+mod bad_input;
 mod children;
 mod commands;
 mod configure;
 mod context;
 mod gates;
+mod last_word;
 mod limits;
 mod marks;
 mod model_errors;
 mod old_log;
+mod pauses;
 mod stories;
 mod talk;
 mod telling;

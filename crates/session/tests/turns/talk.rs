@@ -35,6 +35,8 @@ pub(crate) struct Talk {
     inputs: u64,
     told: Option<u64>,
     finish_reason: FinishReason,
+    /// What the next reply reasons.
+    reasoning: String,
     waits: usize,
     /// When the edge took the next command in.
     pub(crate) sent: Option<Timestamp>,
@@ -130,6 +132,7 @@ impl Talk {
             inputs: 0,
             told: None,
             finish_reason: FinishReason::Stop,
+            reasoning: String::new(),
             waits: 0,
             sent: None,
             log: Vec::new(),
@@ -173,6 +176,16 @@ impl Talk {
 
     pub(crate) fn fail_that_cost(&mut self, kind: FailureKind, usage: Usage, cost_usd: f64) {
         let call = self.model_call();
+        self.failed(&call, kind, usage, cost_usd);
+    }
+
+    /// One attempt of the first model call fails, awaited or not.
+    pub(crate) fn fail_of(&mut self, attempt: u32) {
+        let call = CallAttempt { call: contract::CallId::model(1, 1), attempt };
+        self.failed(&call, FailureKind::Overloaded, Usage::default(), 0.0);
+    }
+
+    fn failed(&mut self, call: &CallAttempt, kind: FailureKind, usage: Usage, cost_usd: f64) {
         let failed = ModelFailed {
             meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
             kind,
@@ -307,7 +320,8 @@ impl Talk {
         self.story.trim_start()
     }
 
-    fn command(&mut self, verb: Verb, body: Body) {
+    /// A command of a client.
+    pub(crate) fn command(&mut self, verb: Verb, body: Body) {
         let id = format!("u{}", self.inputs);
         self.input(InputKind::Control(verb), &id, body);
     }
@@ -387,11 +401,39 @@ impl Talk {
         self.reply_that_cost(text, calls, Usage::default(), 0.0);
     }
 
+    /// The turn is at a limit, and the model says the last word.
+    pub(crate) fn last_word(&mut self) {
+        assert_eq!(self.stop_reason(), None, "the turn is over");
+        assert_eq!(self.item().parameters.get("tool_choice"), Some(&"none".into()), "it is not the last step");
+        self.reply("So far.", &[]);
+    }
+
     /// The reply is cut at the output limit.
     pub(crate) fn reply_until_cut(&mut self, text: &str) {
         self.finish_reason = FinishReason::Length;
         self.reply(text, &[]);
         self.finish_reason = FinishReason::Stop;
+    }
+
+    /// The reply is reasoning alone.
+    pub(crate) fn reply_of_reasoning(&mut self) {
+        self.reasoning = "Let me think.".to_owned();
+        self.reply("", &[]);
+        self.reasoning.clear();
+    }
+
+    /// What had come of a call that the user cancelled.
+    pub(crate) fn finish_cancelled(&mut self, call: contract::CallId, text: &str) {
+        self.finish_reason = FinishReason::Cancelled;
+        self.reply_to(call, text);
+        self.finish_reason = FinishReason::Stop;
+    }
+
+    /// The same, and only reasoning had come.
+    pub(crate) fn finish_cancelled_reasoning(&mut self, call: contract::CallId) {
+        self.reasoning = "Let me think.".to_owned();
+        self.finish_cancelled(call, "");
+        self.reasoning.clear();
     }
 
     /// A reply to any call, awaited or not.
@@ -428,7 +470,7 @@ impl Talk {
         let finished = ModelFinished {
             meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
             text: text.to_owned(),
-            reasoning: String::new(),
+            reasoning: self.reasoning.clone(),
             tool_calls: calls.iter().map(|arguments| ToolCall::new("x", tool_of(arguments), arguments)).collect(),
             finish_reason: self.finish_reason,
             raw_finish_reason: String::new(),

@@ -36,8 +36,6 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Pause before an item that somebody else runs comes again, times its deliveries: a call of the longest kind is over
 /// before too many of them make a dead letter of it.
 const HELD_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// Longest pause before an item of a paused session comes again.
-const PAUSED_AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 /// Deliveries that handing back a paused item may use up; later it is kept here instead, since too many make a dead
 /// letter of it.
 const HAND_BACKS_MAX: u64 = limits::DELIVERIES_MAX / 2;
@@ -126,7 +124,7 @@ impl Calls {
                 Standing::Unseen => return Ok(Some(Settle::Retry(AGAIN_AFTER))),
                 Standing::Paused if work.delivered < HAND_BACKS_MAX => {
                     let doubled = AGAIN_AFTER.saturating_mul(1 << work.delivered.min(8));
-                    return Ok(Some(Settle::Retry(doubled.min(PAUSED_AGAIN_AFTER_MAX))));
+                    return Ok(Some(Settle::Retry(doubled.min(limits::PAUSE_SEEN_MAX))));
                 }
                 Standing::Paused => tokio::time::sleep(limits::WORKER_CHECK_EVERY).await,
             }
