@@ -225,6 +225,8 @@ pub mod header {
     pub const ATTEMPT: &str = "Ailoop-Attempt";
     /// On a work item: it was published before, and may have been dealt with.
     pub const AGAIN: &str = "Ailoop-Again";
+    /// On a model call's work item: its model, by which a gateway shares out its places.
+    pub const MODEL: &str = "Ailoop-Model";
     /// RFC 3339; later the answer is no longer wanted.
     pub const DEADLINE: &str = "Ailoop-Deadline";
     /// On a reply: it is an error that the model reads.

@@ -37,8 +37,8 @@ impl Held {
         self.0.values().filter(|(_, since)| *since <= when).map(|(delivery, _)| delivery.clone()).collect()
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    /// The newest delivery of an item that is held.
+    pub(super) fn get(&self, seq: u64) -> Option<Delivery> {
+        self.0.get(&seq).map(|(delivery, _)| delivery.clone())
     }
 }

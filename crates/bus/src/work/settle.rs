@@ -8,6 +8,7 @@ use contract::streams::Queue;
 use contract::{ErrorCode, limits};
 use futures::FutureExt;
 
+use super::again::{must_store_again, store_again};
 use super::{Handler, Settle};
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, retry};
@@ -36,16 +37,16 @@ pub(super) async fn deal(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, deli
 
 /// Whether deliveries alone make a dead letter. An input must end in a commit however long the bus or the composer is
 /// away, so that its handler alone may give it up; a lost work item is made good by the loop's own watchdog.
-fn is_counted(queue: Queue) -> bool {
+pub(super) fn is_counted(queue: Queue) -> bool {
     match queue {
         Queue::Drive | Queue::Due => false,
         Queue::Model | Queue::Tool => true,
     }
 }
 
-/// Hands an item back at once.
-pub(super) async fn hand_back(bus: &Bus, delivery: &Delivery) {
-    if let Err(error) = bus.transport().ack(delivery, Ack::Retry(Duration::ZERO)).await {
+/// Hands an item back, to come again after `pause`.
+pub(super) async fn hand_back(bus: &Bus, delivery: &Delivery, pause: Duration) {
+    if let Err(error) = bus.transport().ack(delivery, Ack::Retry(pause)).await {
         tracing::warn!(subject = delivery.subject, %error, "item not handed back: its ack wait has to pass");
     }
 }
@@ -63,6 +64,10 @@ async fn tell(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settle) -> R
     let ack = match settle {
         Settle::Done => Ack::Done,
         Settle::Retry(after) => Ack::Retry(after),
+        Settle::Postpone(after) if must_store_again(queue, delivery) => {
+            return store_again(bus, queue, delivery, after).await;
+        }
+        Settle::Postpone(after) => Ack::Retry(after),
         Settle::Reject { code, reason } => match bus.bury(delivery, code.clone(), &reason).await {
             Ok(()) => {
                 telemetry::metric::dead_letter(queue.durable());
