@@ -238,6 +238,9 @@ pub mod header {
     pub const PROGRESS: &str = "Ailoop-Progress";
     /// On a progress reply: `<service name>.<service id>` of the replica that works on the call.
     pub const INSTANCE: &str = "Ailoop-Instance";
+    /// On the answer to a question of the services protocol that names a call by [`CALL`]: `1` where this replica works on
+    /// it, `0` where it does not.
+    pub const RUNNING: &str = "Ailoop-Running";
     /// The services libraries' own word for an error.
     pub const SERVICE_ERROR: &str = "Nats-Service-Error";
     /// W3C trace context.

@@ -1,7 +1,7 @@
 //! Rates that gateways share, and budgets that survive them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bus::memory::{Action, Fault, Faults, Op};
@@ -183,4 +183,35 @@ async fn what_a_dead_gateway_had_reserved_for_a_call_that_was_stopped_is_booked_
     let (spent, _) =
         until(async || account(&world.bus, "budget.default.day").await.filter(|(_, open)| *open == 0)).await;
     assert!(spent >= 2_000_000, "{spent}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_bucket_is_away_for_minutes_call_is_made_afterwards() {
+    struct Away(AtomicBool);
+    impl Faults for Away {
+        fn on(&self, op: Op<'_>) -> Fault {
+            let bucket = matches!(op.action, Action::KvGet | Action::KvCreate | Action::KvUpdate);
+            if bucket && op.client == "g" && self.0.load(Ordering::Relaxed) { Fault::NotDone } else { Fault::None }
+        }
+    }
+    let away = Arc::new(Away(AtomicBool::new(true)));
+    struct Shared(Arc<Away>);
+    impl Faults for Shared {
+        fn on(&self, op: Op<'_>) -> Fault {
+            self.0.on(op)
+        }
+    }
+    let world = World::on(MemoryServer::with_faults(Arc::new(Shared(away.clone()))));
+    std::fs::write(world.dir.path().join("a.yaml"), SCRIPT).unwrap();
+    let models = models("") + "budgets: [{tenant: '*', per: day, usd: 1}]\n";
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let mut item = world.item("hi");
+    "x".clone_into(&mut item.model);
+    item.meta.deadline = world.server.now().after(Duration::from_hours(1));
+    world.ask(&item).await;
+    tokio::time::sleep(Duration::from_mins(20)).await;
+    assert!(world.is_unanswered().await);
+    away.0.store(false, Ordering::Relaxed);
+    assert!(world.finished().await.cost_usd > 0.0);
 }
