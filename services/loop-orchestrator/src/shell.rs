@@ -16,6 +16,7 @@ use session::{Decision, Input, Session};
 use crate::Config;
 use crate::cache::Cache;
 use crate::commit::{Prepared, prepare};
+use crate::failures::Failures;
 use crate::input::Sent;
 use service::clock::Clock;
 
@@ -29,6 +30,7 @@ pub(crate) struct Shell {
     pub(crate) bus: Bus,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cache: Cache,
+    pub(crate) failures: Failures,
     pub(crate) archive_after: Duration,
 }
 
@@ -58,7 +60,7 @@ impl From<BusError> for Trouble {
 impl Shell {
     pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, config: &Config) -> Self {
         let archive_after = Duration::from_secs(config.archive_after);
-        Self { bus, clock, cache: Cache::new(config.cached_sessions), archive_after }
+        Self { bus, clock, cache: Cache::new(config.cached_sessions), failures: Failures::default(), archive_after }
     }
 
     /// Handles inputs of one session so that each of them is in the log when this returns, and everything that they
