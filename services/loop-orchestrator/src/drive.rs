@@ -69,7 +69,9 @@ impl Handler for Drive {
         let sent = match Sent::read(&self.shell.bus, subject, message).await {
             Ok(sent) => sent,
             Err(Unreadable::Malformed(why)) => return self.malformed(delivery, &why).await,
-            Err(Unreadable::Later(error)) => return settle(&self.shell.failures, &key, delivery.delivered, Err(Trouble::Bus(error))),
+            Err(Unreadable::Later(error)) => {
+                return settle(&self.shell.failures, &key, delivery.delivered, Err(Trouble::Bus(error)));
+            }
         };
         if sent.may_share() {
             return self.shared.handle(&self.shell, sent, delivery.delivered).await;

@@ -96,7 +96,8 @@ impl Nats {
     pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
         let ((gaps, _), (slow, _)) = (broadcast::channel(GAPS_MAX), broadcast::channel(GAPS_MAX));
         let connected = Connected::default();
-        let watch = Watch { gaps: gaps.clone(), slow: slow.clone(), connected: connected.clone(), seen: Mutex::default() };
+        let watch =
+            Watch { gaps: gaps.clone(), slow: slow.clone(), connected: connected.clone(), seen: Mutex::default() };
         let mut options = ConnectOptions::new()
             .name(&config.name)
             .ping_interval(PING_EVERY)

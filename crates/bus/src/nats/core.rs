@@ -121,9 +121,7 @@ impl Nats {
     }
 }
 
-async fn next<S: Stream<Item = Heard> + Unpin>(
-    (mut heard, mut losses): (S, Losses),
-) -> Option<(Heard, (S, Losses))> {
+async fn next<S: Stream<Item = Heard> + Unpin>((mut heard, mut losses): (S, Losses)) -> Option<(Heard, (S, Losses))> {
     let next = tokio::select! {
         // What came before the gap is heard before it.
         biased;

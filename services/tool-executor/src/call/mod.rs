@@ -2,6 +2,7 @@
 
 mod cancels;
 mod dispatch;
+mod doubt;
 mod life;
 mod reply;
 mod unsent;
