@@ -11,6 +11,8 @@ use super::share::{Places, Share};
 const WAIT_MAX: Duration = Duration::from_millis(500);
 /// Items that wait here at the same time.
 const WAITING_MAX: usize = 64;
+/// A worker with fewer places shares nothing out: it takes what it has a place for, in the order of the stream.
+const PLACES_MIN: usize = 5;
 
 /// Items in the order in which they came.
 #[derive(Debug)]
@@ -20,9 +22,10 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// At most as many as there are places.
+    /// At most as many as there are places; none where there are few.
     pub(super) fn new(places: usize) -> Self {
-        Self { items: VecDeque::new(), max: places.min(WAITING_MAX) }
+        let max = if places < PLACES_MIN { 0 } else { places.min(WAITING_MAX) };
+        Self { items: VecDeque::new(), max }
     }
 
     /// How many more may wait.
