@@ -26,7 +26,11 @@ async fn every_service_takes_the_environment_of_its_manifest() -> anyhow::Result
             all.extend(variables("service-pod.yaml")?);
         }
         // The directory of the pod, and no nats-server: configuration is read first.
-        let here = [("AILOOP_CONFIG", config.as_str()), ("AILOOP__NATS__URL", "nats://127.0.0.1:1")];
+        let here = [
+            ("AILOOP_CONFIG", config.as_str()),
+            ("AILOOP__NATS__URL", "nats://127.0.0.1:1"),
+            ("AILOOP__NATS__START_WAIT_SECONDS", "0"),
+        ];
         let desk = all.into_iter().fold(Desk::new()?, |desk, (name, value)| desk.with(&name, value));
         let desk = here.into_iter().fold(desk, |desk, (name, value)| desk.with(name, value));
         let outcome = desk.run([service]).await?;
@@ -54,7 +58,8 @@ fn the_server_gets_a_password_for_each_user_and_whoever_installs_it_is_told_of_e
 #[tokio::test]
 async fn a_variable_that_no_service_knows_would_be_seen() -> anyhow::Result<()> {
     let desk = Desk::new()?.with("AILOOP__EDGE__WS__LISTN", "0.0.0.0:7070");
-    let outcome = desk.with("AILOOP__NATS__URL", "nats://127.0.0.1:1").run(["edge"]).await?;
+    let desk = desk.with("AILOOP__NATS__URL", "nats://127.0.0.1:1").with("AILOOP__NATS__START_WAIT_SECONDS", "0");
+    let outcome = desk.run(["edge"]).await?;
     assert!(outcome.stderr.contains("AILOOP__EDGE__WS__LISTN"), "{}", outcome.stderr);
     Ok(())
 }

@@ -22,7 +22,7 @@ const PUBLISH: &[(&str, &[&str])] = &[
     ("ai_loop.log.default.s.0.0", &["orchestrator", "archivist"]),
     ("ai_archive.default.s.0", &["orchestrator", "archivist"]),
     ("ai_loop.model.call.default.s.m1-1.1", &["orchestrator", "gateway"]),
-    ("ai_loop.tool.call.default.word_count.s.t1-1-1.1", &["orchestrator"]),
+    ("ai_loop.tool.call.default.word_count.s.t1-1-1.1", &["orchestrator", "executor"]),
     ("ai_timer.set.default.s.wake", &["orchestrator", "archivist"]),
     ("ai_timer.due.default.s.wake", &[]),
     ("ai_dead.default.s.control.c", &["orchestrator", "gateway", "executor"]),

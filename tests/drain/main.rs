@@ -1,5 +1,5 @@
 //! A rolling restart: every replica of every service is told to end, in turn, under load. Nothing may be seen of it: all
-//! sessions succeed, and none of them waits until an ack wait is over, but for what the NATS library loses.
+//! sessions succeed, and none of them waits until an ack wait is over.
 //!
 //! `AILOOP_DRAIN_SESSIONS` and `AILOOP_DRAIN_EVERY` (seconds) make it larger: `make drain` has 100 sessions, and a replica
 //! goes every 20 seconds.
@@ -19,7 +19,6 @@ use ailoop_tests::workshop::{EFFECTS, Workshop};
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use contract::event::{Event, StopReason};
-use contract::limits::ACK_WAIT;
 use contract::tool::Outcome;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -39,9 +38,6 @@ const THINKS: Duration = Duration::from_millis(1_500);
 const DRAIN: &str = "1";
 /// How long the hand-over of a call may take, beyond what the call itself takes: far less than the ack wait of 5 s.
 const HAND_OVER_MAX: Duration = Duration::from_secs(2);
-/// Sessions in which one call may wait its ack wait out all the same: async-nats 0.51 forgets a subscription as soon as it has
-/// written its UNSUB, so that what the server sends before it reads that is lost, and comes again when the ack wait is over.
-const LOST_MAX: usize = 2;
 /// How long a replica may take to end.
 const END_MAX: Duration = Duration::from_secs(30);
 
@@ -164,28 +160,21 @@ async fn a_rolling_restart_is_not_noticed() -> anyhow::Result<()> {
         names.extend(user??);
     }
 
-    let (mut longest, mut lost) = (Duration::ZERO, Vec::new());
+    let mut longest = Duration::ZERO;
     for name in &names {
-        let pause = looks_undisturbed(&crowd, name).await.with_context(|| name.clone())?;
-        if pause.saturating_sub(THINKS) >= HAND_OVER_MAX {
-            lost.push(pause);
-        } else {
-            longest = longest.max(pause);
-        }
+        longest = longest.max(looks_undisturbed(&crowd, name).await.with_context(|| name.clone())?);
     }
     workshop.ran_once()?;
     judge::requests(&model.asked())?;
-    tell(names.len(), moved.load(Ordering::Relaxed), longest, &lost, &ended);
-    let late = ACK_WAIT + THINKS + HAND_OVER_MAX;
-    ensure!(lost.len() <= LOST_MAX && lost.iter().all(|pause| *pause < late), "calls waited: {lost:?}");
+    tell(names.len(), moved.load(Ordering::Relaxed), longest, &ended);
+    ensure!(longest < THINKS + HAND_OVER_MAX, "a call waited for {longest:?}, of which the model thinks {THINKS:?}");
     Ok(())
 }
 
 #[allow(clippy::print_stderr, reason = "the figures of a long run")]
-fn tell(sessions: usize, moved: u64, longest: Duration, lost: &[Duration], ended: &[(&str, Duration)]) {
+fn tell(sessions: usize, moved: u64, longest: Duration, ended: &[(&str, Duration)]) {
     eprintln!("{sessions} sessions of {STEPS} steps, all completed; clients moved {moved} times");
     eprintln!("longest time between two commits {longest:?}, of which the model thinks {THINKS:?}");
-    eprintln!("sessions in which a call was lost between server and client, and came again: {lost:?}");
     for (service, took) in ended {
         eprintln!("{service} ended in {took:?}");
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod archive;
+mod calls;
 mod conformance;
 mod connect;
 mod core;
@@ -43,6 +44,9 @@ on_one_node! {
     queue::held_items_come_again_after_a_restart,
     queue::a_worker_that_drains_hands_back,
     queue::what_fails_for_good_is_a_dead_letter,
+    queue::slow_tenant_does_not_delay_another_on_a_real_server,
+    queue::item_stored_anew_is_delivered_as_new,
+    calls::server_dies_right_after_the_dispatch_the_session_waits_less_than_ten_seconds,
     timer::timers_fire_move_and_stop,
     timer::an_older_setting_never_takes_the_place_of_a_newer_one,
     timer::an_overdue_timer_fires_after_a_restart,

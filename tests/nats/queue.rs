@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use async_trait::async_trait;
 use bus::dead::DeadLetter;
 use bus::transport::Ack;
 use bus::{Bus, Delivery, Depth, Handler, Inbox, Read, Sent, Settle, Worker};
 use bytes::Bytes;
-use contract::ErrorCode;
+use contract::ids::{CallAttempt, SessionId, TenantId};
+use contract::{CallId, ErrorCode, ToolName};
 use contract::command::Verb;
 use contract::streams::{Objects, Queue, Stream};
-use contract::subject;
+use contract::subject::{self, SessionKey, Subject};
+use futures::{StreamExt, TryStreamExt};
 use tokio::time::Instant;
 
 use crate::world::{World, eventually, id, key, pull, pull_one};
@@ -210,6 +212,105 @@ pub(crate) async fn what_fails_for_good_is_a_dead_letter(world: &mut World) -> a
         assert_eq!((letter.code, letter.delivered, letter.body.get()), (code, delivered, "{}"));
         eventually("the original is gone", || async { matches!(waits(bus, "dead", name).await, Ok(false)) }).await?;
     }
+    worker.drain(Duration::ZERO).await;
+    Ok(())
+}
+
+/// Holds the calls of one tenant, and notes when others begin.
+#[derive(Default)]
+struct SlowTenant {
+    held: AtomicUsize,
+    others: AtomicUsize,
+}
+
+#[async_trait]
+impl Handler for SlowTenant {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        if delivery.subject.contains(".call.slow.") {
+            self.held.fetch_add(1, Ordering::SeqCst);
+            return std::future::pending().await;
+        }
+        self.others.fetch_add(1, Ordering::SeqCst);
+        Settle::Done
+    }
+}
+
+fn tool_item(tenant: &str, n: usize) -> anyhow::Result<Subject> {
+    let key = SessionKey { tenant: TenantId::new(tenant)?, session: SessionId::new(&format!("s{n}"))? };
+    let call = CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 };
+    Ok(subject::tool_item(&key, &ToolName::new("act")?, &call))
+}
+
+async fn publish_calls(bus: &Bus, tenant: &str, count: usize) -> anyhow::Result<()> {
+    let publish = |n| async move {
+        let at = tool_item(tenant, n)?;
+        bus.transport().append(&at, false, Vec::new(), Bytes::from_static(b"{}")).await?;
+        anyhow::Ok(())
+    };
+    futures::stream::iter(0..count).map(publish).buffer_unordered(64).try_collect::<Vec<()>>().await?;
+    Ok(())
+}
+
+pub(crate) async fn slow_tenant_does_not_delay_another_on_a_real_server(world: &mut World) -> anyhow::Result<()> {
+    const CALLS: usize = 3_000;
+    publish_calls(&world.bus, "slow", CALLS).await?;
+    let handler = Arc::new(SlowTenant::default());
+    let worker = Worker::start(world.connect(0).await?, Queue::Tool, 64, handler.clone());
+    let bus = &world.bus;
+    eventually("the backlog was taken in and handed back", || async {
+        handler.held.load(Ordering::SeqCst) > 40
+            && bus.transport().depth(Queue::Tool).await.is_ok_and(|depth| depth.waiting == 0)
+    })
+    .await?;
+    for n in 0..5 {
+        let from = Instant::now();
+        let at = tool_item("quick", n)?;
+        world.bus.transport().append(&at, false, Vec::new(), Bytes::from_static(b"{}")).await?;
+        while handler.others.load(Ordering::SeqCst) <= n {
+            ensure!(from.elapsed() < Duration::from_secs(5), "the call of another tenant does not begin");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        ensure!(from.elapsed() < Duration::from_secs(1), "{n}: {:?}", from.elapsed());
+    }
+    ensure!(handler.held.load(Ordering::SeqCst) < 64, "some places stay free");
+    let from = Instant::now();
+    worker.drain(Duration::ZERO).await;
+    ensure!(from.elapsed() < Duration::from_secs(3), "the last pull is read to its end: {:?}", from.elapsed());
+    let depth = world.bus.transport().depth(Queue::Tool).await?;
+    ensure!(depth.waiting + depth.held == CALLS as u64, "{depth:?}");
+    Ok(())
+}
+
+/// Postpones each item until it was delivered anew.
+#[derive(Default)]
+struct Postponer {
+    deliveries: AtomicUsize,
+    again: AtomicUsize,
+}
+
+#[async_trait]
+impl Handler for Postponer {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        self.deliveries.fetch_add(1, Ordering::SeqCst);
+        if bus::transport::header(&delivery.headers, contract::tool::header::AGAIN).is_some() {
+            self.again.fetch_add(1, Ordering::SeqCst);
+            return Settle::Done;
+        }
+        Settle::Postpone(Duration::from_millis(10))
+    }
+}
+
+pub(crate) async fn item_stored_anew_is_delivered_as_new(world: &mut World) -> anyhow::Result<()> {
+    publish_calls(&world.bus, "default", 20).await?;
+    let handler = Arc::new(Postponer::default());
+    let worker = Worker::start(world.connect(0).await?, Queue::Tool, 32, handler.clone());
+    let bus = &world.bus;
+    eventually("all are stored anew and done", || async {
+        handler.again.load(Ordering::SeqCst) >= 20
+            && bus.transport().depth(Queue::Tool).await.is_ok_and(|depth| depth == Depth::default())
+    })
+    .await?;
+    ensure!(handler.deliveries.load(Ordering::SeqCst) >= 20 * 25);
     worker.drain(Duration::ZERO).await;
     Ok(())
 }

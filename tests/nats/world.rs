@@ -47,6 +47,14 @@ impl World {
         }
     }
 
+    /// The address of the server, in a cluster of node 0.
+    pub(crate) fn url(&self) -> String {
+        match &self.servers {
+            Servers::One(server) => server.url(),
+            Servers::Three(cluster) => cluster.nodes[0].url(),
+        }
+    }
+
     /// Kills a node and starts it again; in a cluster the other two go on.
     pub(crate) async fn restart(&mut self) -> anyhow::Result<()> {
         match &mut self.servers {

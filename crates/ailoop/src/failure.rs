@@ -118,7 +118,10 @@ const HELP: &[(ErrorCode, &str)] = &[
     (ErrorCode::Unauthorized, "pass the edge's token with --token or AILOOP_TOKEN"),
     (ErrorCode::Overloaded, "the fleet has enough to do; try again later"),
     (ErrorCode::Unavailable, "see that the fleet runs (`ailoop up`), or pass --url"),
-    (ErrorCode::NatsUnreachable, "see that the nats-server runs, or leave --nats out for a private one"),
+    (
+        ErrorCode::NatsUnreachable,
+        "see that the nats-server runs, and that nats.url (AILOOP__NATS__URL) or --nats names it",
+    ),
     (ErrorCode::NatsTooOld, "run `make setup`, or put nats-server 2.12 or newer on PATH or into AILOOP_NATS_SERVER"),
     (ErrorCode::NatsMissing, "run `make setup`, or put nats-server 2.12 or newer on PATH or into AILOOP_NATS_SERVER"),
     (ErrorCode::NatsNoJetStream, "start the nats-server with -js"),

@@ -77,7 +77,15 @@ impl Fleet {
         let mut nats_config = plan.common.nats.clone();
         "ailoop".clone_into(&mut nats_config.name);
         nats_config.url.clone_from(&url);
-        let at = |failure: Failure| failure.at(&url);
+        let at = |failure: Failure| {
+            // A fleet of one process can have a server of its own.
+            let unreachable = *failure.code() == ErrorCode::NatsUnreachable;
+            let failure = failure.at(&url);
+            if unreachable {
+                return failure.help("see that the nats-server runs, or leave --nats out for a private one");
+            }
+            failure
+        };
         let bus = Bus::connect(&nats_config).await.map_err(|error| at(error.into()))?;
         bus.ensure().await.map_err(|error| at(error.into()))?;
 

@@ -77,6 +77,15 @@ impl BusError {
         }
     }
 
+    /// Whether the server is away, and may be back without anybody changing a setting.
+    pub fn is_away(&self) -> bool {
+        match self {
+            Self::NoResponders { .. } | Self::Timeout { .. } | Self::Unavailable(_) | Self::Full(_) => true,
+            Self::Unusable { code, .. } => *code == ErrorCode::NatsUnreachable,
+            Self::TooLarge { .. } | Self::Malformed(_) | Self::BodyMissing { .. } => false,
+        }
+    }
+
     /// The code that users see.
     pub fn code(&self) -> ErrorCode {
         match self {

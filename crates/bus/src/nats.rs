@@ -6,6 +6,7 @@ mod copies;
 mod core;
 mod ensure;
 mod keys;
+mod losses;
 mod many;
 mod objects;
 mod pull;
@@ -50,6 +51,8 @@ pub struct Nats {
     retention: Duration,
     /// Told whenever messages of core NATS may have been lost.
     gaps: broadcast::Sender<()>,
+    /// Told which subscription was too slow and lost messages.
+    slow: broadcast::Sender<u64>,
     connected: Connected,
     stores: Stores,
     copies: Copies,

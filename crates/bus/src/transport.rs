@@ -239,8 +239,8 @@ pub trait Transport: Send + Sync + 'static {
     async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError>;
 
     /// Pulls up to `max` items, waiting up to `wait` for the first and the following ones. The stream ends when
-    /// `max` came or `wait` is over; a lost server ends it early with an error. After `stop` it yields what is on its
-    /// way already and ends, so that nothing is left to the ack wait.
+    /// `max` came or `wait` is over; a lost server ends it early with an error. After `stop` it may end at once where
+    /// nothing is on its way; otherwise it goes on until `wait` is over, so that nothing is left to the ack wait.
     async fn pull(
         &self,
         queue: Queue,

@@ -1,9 +1,13 @@
-//! Work items and the worker that takes them: pulls what it has room for, keeps what it holds alive, settles each item
-//! in one place, and hands back the rest when it goes.
+//! Work items and the worker that takes them: pulls what it has room for, shares its places out among tenants and tools,
+//! keeps what it holds alive, settles each item in one place, and hands back the rest when it goes.
 
+mod again;
+mod backlog;
 mod hold;
 mod run;
 mod settle;
+mod share;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +30,11 @@ use crate::{Bus, BusError, Delivery, Headers};
 pub enum Settle {
     /// It is dealt with.
     Done,
-    /// Somebody should try again after this long.
+    /// It failed: somebody should try again after this long. Too many failures make a dead letter of a work item.
     Retry(Duration),
+    /// It cannot be handled now, which is no failure of the item: the bus is away, its session is paused, somebody else
+    /// holds it. It comes again after this long, and that never makes a dead letter of it.
+    Postpone(Duration),
     /// It can never be dealt with: it becomes a dead letter.
     Reject {
         /// Stable.
@@ -54,7 +61,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts taking items, at most `concurrency` at the same time.
+    /// Starts taking items, at most `concurrency` at the same time. These places are shared out by tenant, and by tool,
+    /// model or session: from five places on nobody gets all of them, and an item beyond its share comes again later.
     pub fn start(bus: Bus, queue: Queue, concurrency: usize, handler: Arc<dyn Handler>) -> Self {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
         let mut task = JoinSet::new();
@@ -98,7 +106,10 @@ impl Bus {
     ) -> Result<(), BusError> {
         let body = self.seal(Objects::Work, encode(item)?).await?;
         let subject = subject::model_item(key, &call_of(&item.meta));
-        self.send_once(Stream::Model, &subject, publication.headers(), body).await.map(drop)
+        let mut headers = publication.headers();
+        // A header cannot hold line ends; such a model is not found anyway.
+        headers.push((header::MODEL.to_owned(), item.model.chars().filter(|c| !c.is_control()).collect()));
+        self.send_once(Stream::Model, &subject, headers, body).await.map(drop)
     }
 
     /// Publishes a tool call. One that waits there already is success.

@@ -208,3 +208,22 @@ async fn a_killed_worker_loses_its_items_to_another() {
     worker.drain(Duration::ZERO).await;
     drop(doomed);
 }
+
+#[tokio::test(start_paused = true)]
+async fn item_of_a_sequence_that_is_given_out_again_is_handled_and_kept() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    let empty = server.backup(&[Stream::Control]);
+    let clerk = Arc::new(Clerk { takes: Duration::from_secs(20), ..Clerk::default() });
+    let _worker = Worker::start(server.bus(), Queue::Drive, 8, clerk.clone());
+    send(&bus, "lost").await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    server.restore(&empty);
+    // The worker still works on "lost", which had this sequence.
+    send(&bus, "new").await;
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(waiting(&bus).await, 1, "the end of the lost item does not acknowledge the new one");
+    until(&bus, 0).await;
+    let handled = clerk.handled.lock().unwrap().clone();
+    assert_eq!(handled, BTreeMap::from([("lost".to_owned(), 1), ("new".to_owned(), 1)]));
+}

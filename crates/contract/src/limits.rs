@@ -119,6 +119,9 @@ pub const ACK_PROGRESS_EVERY: Duration = Duration::from_millis(1_500);
 pub const ACK_PENDING_MAX: u32 = 20_000;
 /// Deliveries of one work item, or of an input whose session cannot be read or written, before it is a dead letter.
 pub const DELIVERIES_MAX: u64 = 50;
+/// Deliveries of a work item after which a worker drops it whose opening commit the log's leader does not show: the log was put
+/// back to an older state.
+pub const UNSEEN_DELIVERIES_MAX: u64 = 12;
 /// Pause between a worker's looks at the log while a call runs.
 pub const WORKER_CHECK_EVERY: Duration = Duration::from_secs(5);
 /// How long a claim of a call that takes effect is kept.

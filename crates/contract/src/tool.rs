@@ -225,6 +225,8 @@ pub mod header {
     pub const ATTEMPT: &str = "Ailoop-Attempt";
     /// On a work item: it was published before, and may have been dealt with.
     pub const AGAIN: &str = "Ailoop-Again";
+    /// On a model call's work item: its model, by which a gateway shares out its places.
+    pub const MODEL: &str = "Ailoop-Model";
     /// RFC 3339; later the answer is no longer wanted.
     pub const DEADLINE: &str = "Ailoop-Deadline";
     /// On a reply: it is an error that the model reads.
@@ -236,6 +238,9 @@ pub mod header {
     pub const PROGRESS: &str = "Ailoop-Progress";
     /// On a progress reply: `<service name>.<service id>` of the replica that works on the call.
     pub const INSTANCE: &str = "Ailoop-Instance";
+    /// On the answer to a question of the services protocol that names a call by [`CALL`]: `1` where this replica works on
+    /// it, `0` where it does not.
+    pub const RUNNING: &str = "Ailoop-Running";
     /// The services libraries' own word for an error.
     pub const SERVICE_ERROR: &str = "Nats-Service-Error";
     /// W3C trace context.

@@ -2,17 +2,23 @@
 
 use std::time::Duration;
 
-use bus::Bus;
+use bus::{Bus, NatsConfig};
 use futures::future::BoxFuture;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use crate::config::Settings;
 use crate::health::{self, Readiness};
-use crate::shutdown;
+use crate::shutdown::{self, Shutdown};
 use crate::tasks::Tasks;
 
 /// Pause between looks at the bus, for readiness.
 const PING_EVERY: Duration = Duration::from_secs(2);
+
+/// First pause between two tries to reach NATS at the start; it doubles.
+const CONNECT_PAUSE: Duration = Duration::from_millis(250);
+/// The longest one: so often at least it is said that NATS is waited for.
+const CONNECT_PAUSE_MAX: Duration = Duration::from_secs(4);
 
 /// How long a look at the bus may still take at the end.
 const WATCH_END_MAX: Duration = Duration::from_secs(1);
@@ -44,8 +50,7 @@ where
     let telemetry = telemetry::init(service, &common.telemetry)?;
     let shutdown = shutdown::on_signal();
     service.clone_into(&mut common.nats.name);
-    let bus = Bus::connect(&common.nats).await?;
-    bus.verify().await?;
+    let Some(bus) = connect(&common.nats, &shutdown).await? else { return Ok(()) };
     let running = start(own, bus.clone()).await?;
     let (tasks, reachable) = (Tasks::new(), Readiness::new("nats"));
     let (ending, watched) = (tasks.token(), watch(bus.clone(), reachable.clone()));
@@ -66,6 +71,37 @@ where
     Ok(())
 }
 
+/// Connects and verifies the streams. A server that is away is waited for, since services start in any order and a server
+/// that restarts is back soon: for as long as the configuration says. `None` when the process is told to end meanwhile.
+async fn connect(nats: &NatsConfig, shutdown: &Shutdown) -> anyhow::Result<Option<Bus>> {
+    let (began, wait_max) = (Instant::now(), Duration::from_secs(nats.start_wait_seconds.into()));
+    let mut pause = CONNECT_PAUSE;
+    loop {
+        let connected = async {
+            let bus = Bus::connect(nats).await?;
+            bus.verify().await.map(|()| bus)
+        };
+        let error = tokio::select! {
+            connected = connected => match connected {
+                Ok(bus) => return Ok(Some(bus)),
+                Err(error) => error,
+            },
+            () = shutdown.wait() => return Ok(None),
+        };
+        let waited = began.elapsed();
+        if !error.is_away() || waited >= wait_max {
+            return Err(error.into());
+        }
+        let (waited_s, wait_max_s) = (waited.as_secs(), wait_max.as_secs());
+        tracing::warn!(code = %error.code(), %error, waited_s, wait_max_s, "NATS cannot be used yet; it is tried again");
+        tokio::select! {
+            () = tokio::time::sleep(pause.min(wait_max.saturating_sub(waited))) => {}
+            () = shutdown.wait() => return Ok(None),
+        }
+        pause = (pause * 2).min(CONNECT_PAUSE_MAX);
+    }
+}
+
 /// Keeps `reachable` true while the bus answers.
 pub async fn watch(bus: Bus, reachable: Readiness) {
     loop {
@@ -75,5 +111,43 @@ pub async fn watch(bus: Bus, reachable: Readiness) {
         }
         reachable.set(answer.is_ok());
         tokio::time::sleep(PING_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::ErrorCode;
+
+    /// A configuration for a server that is not there.
+    async fn nobody(start_wait_seconds: u32) -> NatsConfig {
+        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        NatsConfig { url: format!("nats://{free}"), start_wait_seconds, ..NatsConfig::default() }
+    }
+
+    #[tokio::test]
+    async fn server_is_away_at_the_start_it_is_waited_for_as_long_as_configured() {
+        let (began, shutdown) = (Instant::now(), Shutdown::default());
+        let error = connect(&nobody(1).await, &shutdown).await.unwrap_err();
+        assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+        let code = error.downcast_ref::<bus::BusError>().map(bus::BusError::code);
+        assert_eq!(code, Some(ErrorCode::NatsUnreachable));
+    }
+
+    #[tokio::test]
+    async fn process_is_told_to_end_while_it_waits_it_ends_without_an_error() {
+        let shutdown = Shutdown::default();
+        let nats = nobody(600).await;
+        let waiting = connect(&nats, &shutdown);
+        let (ended, ()) = futures::join!(waiting, async { shutdown.trigger() });
+        assert!(ended.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn configuration_cannot_be_used_nothing_is_waited_for() {
+        let nats = NatsConfig { url: "nats://[".to_owned(), ..NatsConfig::default() };
+        let began = Instant::now();
+        assert!(connect(&nats, &Shutdown::default()).await.is_err());
+        assert!(began.elapsed() < Duration::from_secs(5));
     }
 }

@@ -26,6 +26,8 @@ struct Metrics {
     decisions: Counter<u64>,
     commits_refused: Counter<u64>,
     redeliveries: Counter<u64>,
+    handed_back: Counter<u64>,
+    places_held: UpDownCounter<i64>,
     queue_wait: Histogram<f64>,
     dead_letters: Counter<u64>,
     decide: Histogram<f64>,
@@ -66,6 +68,8 @@ pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registr
             decisions: count(names::DECISIONS),
             commits_refused: count(names::COMMITS_REFUSED),
             redeliveries: count(names::REDELIVERIES),
+            handed_back: count(names::HANDED_BACK),
+            places_held: gauge(names::PLACES_HELD),
             queue_wait: seconds(&meter, names::QUEUE_WAIT, SLOW),
             dead_letters: count(names::DEAD_LETTERS),
             decide: seconds(&meter, names::DECIDE, QUICK),
@@ -171,6 +175,18 @@ pub fn decision(who: Who<'_>, source: &str) {
 /// An item was delivered again.
 pub fn redelivery(queue: &str) {
     with(|m| m.redeliveries.add(1, &[label(names::QUEUE, queue)]));
+}
+
+/// An item was handed back since its tenant, tool, model or session has enough places.
+pub fn handed_back(queue: &str) {
+    with(|m| m.handed_back.add(1, &[label(names::QUEUE, queue)]));
+}
+
+/// A worker gave places to a tenant's items, or took them back. `resource` is a tool or a model; the caller bounds how many
+/// tenants and resources there are.
+pub fn places_held(queue: &str, tenant: &str, resource: &str, delta: i64) {
+    let labels = [(names::QUEUE, queue), (names::TENANT, tenant), (names::RESOURCE, resource)];
+    with(|m| m.places_held.add(delta, &labels.map(|(key, value)| label(key, value))));
 }
 
 /// Another replica was faster with a commit.

@@ -113,6 +113,10 @@ pub mod metric {
     pub const COMMITS_REFUSED: &str = "ailoop.commits.refused";
     /// Counter by `queue`: items delivered more than once.
     pub const REDELIVERIES: &str = "ailoop.redeliveries";
+    /// Counter by `queue`: items handed back since their tenant, tool, model or session had enough places.
+    pub const HANDED_BACK: &str = "ailoop.handed_back";
+    /// Gauge by `queue`, `tenant`, `resource`: places of workers that are held.
+    pub const PLACES_HELD: &str = "ailoop.places.held";
     /// Histogram by `queue`, seconds: from publication to the first delivery.
     pub const QUEUE_WAIT: &str = "ailoop.queue.wait";
     /// Counter by `queue`: items that failed for good.
@@ -153,6 +157,10 @@ pub mod metric {
     pub const SOURCE: &str = "source";
     /// Label: the queue's durable name.
     pub const QUEUE: &str = "queue";
+    /// Label: a tenant, or `other`.
+    pub const TENANT: &str = "tenant";
+    /// Label: a tool or a model, or `other`.
+    pub const RESOURCE: &str = "resource";
     /// Label: `input`, `output`, `cached`, `reasoning`.
     pub const TOKEN_TYPE: &str = "gen_ai.token.type";
     /// Label: a tool call's outcome.

@@ -74,6 +74,7 @@
 
 mod call;
 mod describe;
+mod intake;
 mod reply;
 mod running;
 mod serve;

@@ -38,6 +38,11 @@ impl Running {
         found.into_iter().filter_map(|(_, (_, sender))| sender.send(()).ok()).count()
     }
 
+    /// Whether a try of this call runs or waits for a place.
+    pub(crate) fn has(&self, call: &str) -> bool {
+        self.lock().by_number.values().any(|(id, _)| id == call)
+    }
+
     // A lock and not a task, since it is held for a map access only; no panic can happen under it.
     fn lock(&self) -> MutexGuard<'_, Calls> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,7 +68,9 @@ mod tests {
         assert_eq!(running.cancel("c1"), 2);
         assert_eq!((first.try_recv(), second.try_recv()), (Ok(()), Ok(())));
         assert_eq!(third.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        assert!(running.has("c2"));
         drop(other);
+        assert!(!running.has("c2"));
         assert_eq!(running.cancel("c2"), 0);
     }
 }

@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::intake::Intake;
 use crate::running::Running;
 use crate::services::Service;
 use crate::wire::{self, header};
@@ -100,7 +101,7 @@ impl Tools {
             let calls = wire::call_subject(&self.tenant, tool.name());
             let cancels = wire::cancel_subject(&self.tenant, tool.name());
             let server = Server {
-                calls: self.client.queue_subscribe(calls, wire::QUEUE.to_owned()).await?,
+                calls: Intake::new(self.client.queue_subscribe(calls, wire::QUEUE.to_owned()).await?),
                 cancels: self.client.subscribe(cancels).await?,
                 questions: service.subscribe(&self.client).await?,
                 life: service.life(&self.client).await?,
@@ -190,7 +191,7 @@ struct Server {
     client: Client,
     tool: Arc<Tool>,
     service: Service,
-    calls: Subscriber,
+    calls: Intake,
     cancels: Subscriber,
     questions: SelectAll<Subscriber>,
     /// Whether this replica lives: answered as long as a call of it runs.
@@ -210,8 +211,8 @@ struct Finished {
 impl Server {
     async fn run(mut self, mut stopped: watch::Receiver<bool>) {
         let mut tasks: JoinSet<Finished> = JoinSet::new();
-        let (mut open, mut draining) = (true, false);
-        while open || !tasks.is_empty() {
+        let mut draining = false;
+        while !self.calls.is_ended() || !tasks.is_empty() {
             tokio::select! {
                 Some(cancel) = self.cancels.next() => self.cancel(&cancel),
                 Some(done) = tasks.join_next() => if let Ok(done) = done {
@@ -221,14 +222,15 @@ impl Server {
                     draining = true;
                     self.questions.clear();
                     // Calls that the server has sent already still come; then the subscription ends.
-                    open = self.calls.drain().await.is_ok();
+                    self.calls.end().await;
                 }
                 Some(question) = self.questions.next() => self.tell(&question).await,
                 Some(question) = self.life.next() => self.tell(&question).await,
-                message = self.calls.next(), if open && tasks.len() < self.known_max => match message {
-                    Some(message) => self.begin(message, &mut tasks),
-                    None => open = false,
-                },
+                message = self.calls.next(), if !self.calls.is_ended() && tasks.len() < self.known_max => {
+                    if let Some(message) = message {
+                        self.begin(message, &mut tasks);
+                    }
+                }
             }
         }
     }
@@ -260,7 +262,16 @@ impl Server {
 
     async fn tell(&self, question: &Message) {
         let (Some(reply), Some(answer)) = (question.reply.clone(), self.service.answer(question)) else { return };
-        if let Err(error) = self.client.publish(reply, answer).await {
+        let call = question.headers.as_ref().and_then(|headers| headers.get(header::CALL));
+        let told = match call {
+            Some(call) => {
+                let mut headers = HeaderMap::new();
+                headers.insert(header::RUNNING, if self.running.has(call.as_str()) { "1" } else { "0" });
+                self.client.publish_with_headers(reply, headers, answer).await
+            }
+            None => self.client.publish(reply, answer).await,
+        };
+        if let Err(error) = told {
             tracing::debug!(%error, "a question of the services protocol stays unanswered");
         }
     }

@@ -1,8 +1,7 @@
 //! The NATS services protocol (`$SRV.PING`, `INFO`, `STATS`) for one tool.
 //!
 //! Spoken here and not by async-nats' own `service` module, whose endpoints can only be unsubscribed, never drained: each
-//! call that was on its way while its tool goes down would be lost. A drain of async-nats 0.51 loses those that arrive
-//! within the instant in which it forgets the subscription: their callers find out at the deadline.
+//! call that was on its way while its tool goes down would be lost. See `intake.rs` for how a drain works here.
 
 use std::time::Duration;
 

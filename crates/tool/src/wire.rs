@@ -36,6 +36,9 @@ pub mod header {
     /// On a reply that is not the last one: `<service name>.<service id>` of the replica that works on the call, so that its
     /// loss is noticed at once.
     pub const INSTANCE: &str = "Ailoop-Instance";
+    /// On the answer to a question of the services protocol that names a call by [`CALL`]: `1` where this replica works on
+    /// it, `0` where it does not. So a call that got lost is known long before its deadline.
+    pub const RUNNING: &str = "Ailoop-Running";
     /// W3C trace context.
     pub const TRACEPARENT: &str = "traceparent";
 }

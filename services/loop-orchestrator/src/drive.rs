@@ -13,6 +13,7 @@ use contract::subject::{self, SessionKey};
 use contract::ErrorCode;
 use session::Session;
 
+use crate::failures::Failures;
 use crate::input::{Sent, Unreadable};
 use crate::share::Shared;
 use crate::shell::{Loaded, Shell, Trouble, folded};
@@ -45,11 +46,11 @@ impl Handler for Due {
         };
         let key = sent.key.clone();
         if let Err(trouble) = self.0.check_clock(delivery.stored_at).await {
-            return settle(&key, delivery.delivered, Err(trouble));
+            return settle(&self.0.failures, &key, delivery.delivered, Err(trouble));
         }
         let mut place = self.0.cache.lock(&key).await;
         let result = self.0.handle(&key, &mut place, &[sent]).await;
-        settle(&key, delivery.delivered, result)
+        settle(&self.0.failures, &key, delivery.delivered, result)
     }
 }
 
@@ -61,7 +62,7 @@ impl Handler for Drive {
         };
         let key = subject.key.clone();
         if let Err(trouble) = self.shell.check_clock(delivery.stored_at).await {
-            return settle(&key, delivery.delivered, Err(trouble));
+            return settle(&self.shell.failures, &key, delivery.delivered, Err(trouble));
         }
         let message = Stored {
             subject: delivery.subject.clone(),
@@ -73,7 +74,9 @@ impl Handler for Drive {
         let sent = match Sent::read(&self.shell.bus, subject, message).await {
             Ok(sent) => sent,
             Err(Unreadable::Malformed(why)) => return self.malformed(delivery, &why).await,
-            Err(Unreadable::Later(error)) => return settle(&key, delivery.delivered, Err(Trouble::Bus(error))),
+            Err(Unreadable::Later(error)) => {
+                return settle(&self.shell.failures, &key, delivery.delivered, Err(Trouble::Bus(error)));
+            }
         };
         if sent.may_share() {
             return self.shared.handle(&self.shell, sent, delivery.delivered).await;
@@ -84,7 +87,7 @@ impl Handler for Drive {
         } else {
             self.shell.handle(&key, &mut place, &[sent]).await
         };
-        settle(&key, delivery.delivered, result)
+        settle(&self.shell.failures, &key, delivery.delivered, result)
     }
 }
 
@@ -140,7 +143,7 @@ impl Drive {
         if let Some(key) = subject::parse_control_key(&delivery.subject) {
             let told = self.tell(&key, delivery, why).await;
             if let Err(error) = told {
-                return settle(&key, delivery.delivered, Err(error.into()));
+                return settle(&self.shell.failures, &key, delivery.delivered, Err(error.into()));
             }
         }
         Settle::Reject { code: ErrorCode::BadRequest, reason: why.to_owned() }
@@ -177,14 +180,19 @@ pub(crate) fn span(session: &Session, sent: &Sent) -> tracing::Span {
 
 /// What becomes of an input after its `delivered`th delivery. Trouble of the bus is waited out however long it takes;
 /// what is wrong with the session itself is given up in the end, so that it does not come again for ever.
-pub(crate) fn settle(key: &SessionKey, delivered: u64, result: Result<(), Trouble>) -> Settle {
+pub(crate) fn settle(failures: &Failures, key: &SessionKey, delivered: u64, result: Result<(), Trouble>) -> Settle {
     let doublings = u32::try_from(delivered.saturating_sub(1).min(8)).unwrap_or(8);
     let pause = RETRY.saturating_mul(1 << doublings).min(RETRY_MAX);
     match result {
-        Ok(()) => Settle::Done,
+        Ok(()) => {
+            failures.forget(key);
+            Settle::Done
+        }
         Err(Trouble::Bus(BusError::Malformed(why)) | Trouble::Internal(why)) => {
             tracing::error!(session = %key, why, delivered, "an input cannot be handled");
-            if delivered < DELIVERIES_MAX {
+            // Counted in any case.
+            let often = failures.count(key);
+            if !often || delivered < DELIVERIES_MAX {
                 return Settle::Retry(pause);
             }
             Settle::Reject { code: ErrorCode::TooManyDeliveries, reason: why }

@@ -7,6 +7,7 @@ mod adopt;
 mod cache;
 mod commit;
 mod drive;
+mod failures;
 mod input;
 mod perform;
 mod repair;

@@ -40,11 +40,11 @@ impl Shared {
                     let mut settled = Vec::with_capacity(inputs.len());
                     for input in &inputs {
                         let one = shell.handle(&key, &mut place, std::slice::from_ref(input)).await;
-                        settled.push(settle(&key, delivered, one));
+                        settled.push(settle(&shell.failures, &key, delivered, one));
                     }
                     settled
                 }
-                result => vec![settle(&key, delivered, result); inputs.len()],
+                result => vec![settle(&shell.failures, &key, delivered, result); inputs.len()],
             };
             for (answer, settled) in answers.into_iter().zip(settled) {
                 // Gone is who no longer waits; its input is in the log all the same and comes again.

@@ -19,6 +19,7 @@ use crate::Config;
 use crate::cache::Cache;
 use crate::commit::{Prepared, prepare};
 use crate::drive::span;
+use crate::failures::Failures;
 use crate::input::Sent;
 use crate::skew::{Skew, SkewCheck};
 use service::clock::Clock;
@@ -33,6 +34,7 @@ pub(crate) struct Shell {
     pub(crate) bus: Bus,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cache: Cache,
+    pub(crate) failures: Failures,
     pub(crate) archive_after: Duration,
     skew: SkewCheck,
 }
@@ -91,7 +93,14 @@ impl From<BusError> for Trouble {
 impl Shell {
     pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, config: &Config) -> Self {
         let archive_after = Duration::from_secs(config.archive_after);
-        Self { bus, clock, cache: Cache::new(config.cached_sessions), archive_after, skew: SkewCheck::default() }
+        Self {
+            bus,
+            clock,
+            cache: Cache::new(config.cached_sessions),
+            failures: Failures::default(),
+            archive_after,
+            skew: SkewCheck::default(),
+        }
     }
 
     /// Refuses to decide while the clock of this replica is far from the server's: deadlines and ages would be wrong, and those of

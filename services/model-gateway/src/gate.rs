@@ -26,7 +26,8 @@ pub async fn is_answered(bus: &Bus, job: &Job) -> Result<bool, BusError> {
     bus.waits(&job.key, &[Verb::ModelFinished, Verb::ModelFailed], &id).await
 }
 
-/// How long a call of a paused session is laid aside: short at first, so that a short pause is over at once.
+/// How long a call that cannot start now is handed back, since its session is paused or the bus is away: short at first, so
+/// that it begins soon after a short while.
 pub fn pause(delivered: u64) -> Duration {
     const FIRST: Duration = Duration::from_millis(500);
     const LONGEST: Duration = Duration::from_secs(5);

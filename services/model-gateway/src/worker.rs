@@ -8,9 +8,8 @@ use async_trait::async_trait;
 use bus::{Bus, BusError, Delivery, Handler, Settle, Standing};
 use contract::ErrorCode;
 use contract::ids::CallAttempt;
-use contract::limits::DELIVERIES_MAX;
 use contract::model::{FailureKind, ItemMeta, ModelItem, ResultMeta};
-use contract::streams::{Objects, Stream};
+use contract::streams::Objects;
 use contract::subject::{self, ItemSubject, SessionKey};
 use futures::FutureExt;
 use tracing::Instrument;
@@ -29,7 +28,7 @@ use crate::viewers::{Shared, Viewers};
 use service::clock::Clock;
 use service::reload::Reload;
 
-/// Pause before an item that the bus or the log did not let us deal with comes again.
+/// Pause between two tries to store a result.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before an item that another worker holds comes again.
 const HELD_PAUSE: Duration = Duration::from_secs(2);
@@ -58,7 +57,8 @@ impl Handler for Calls {
         };
         self.deal(delivery, subject).await.unwrap_or_else(|error| {
             tracing::warn!(subject = delivery.subject, %error, "model call handed back");
-            Settle::Retry(RETRY_PAUSE)
+            // The bus is away, or a bucket of it: the call is none the worse for it, however long that takes.
+            Settle::Postpone(gate::pause(delivery.delivered))
         })
     }
 }
@@ -79,7 +79,7 @@ impl Calls {
         }
         if delivery.may_have_been_held() {
             if self.bus.call_is_held(&job.key, &job.call.call).await? {
-                return Ok(Settle::Retry(HELD_PAUSE));
+                return Ok(Settle::Postpone(HELD_PAUSE));
             }
             if gate::is_answered(&self.bus, &job).await? {
                 return self.leave(delivery, &job, Settle::Done).await;
@@ -100,8 +100,9 @@ impl Calls {
         Ok(match self.bus.standing(&job.key, &job.call, job.meta().slot).await? {
             Standing::Open => None,
             Standing::Closed => Some(Settle::Done),
-            Standing::Unseen => Some(Settle::Retry(RETRY_PAUSE)),
-            Standing::Paused => Some(self.lay_aside(delivery, job).await?),
+            // The log was put back to an older state: nobody will ever open this call.
+            Standing::Unseen if delivery.delivered >= contract::limits::UNSEEN_DELIVERIES_MAX => Some(Settle::Done),
+            Standing::Unseen | Standing::Paused => Some(Settle::Postpone(gate::pause(delivery.delivered))),
         })
     }
 
@@ -204,22 +205,8 @@ impl Calls {
         let outcome = Outcome::refused(meta, Failure::new(FailureKind::BadRequest, &message));
         match self.report(&subject.key, &subject.call, &outcome).await {
             Settle::Done => Ok(reject(&message)),
-            other @ (Settle::Retry(_) | Settle::Reject { .. }) => Ok(other),
+            other @ (Settle::Retry(_) | Settle::Postpone(_) | Settle::Reject { .. }) => Ok(other),
         }
-    }
-
-    /// Lays an item of a paused session aside. A pause may outlast the deliveries that an item may have: before they
-    /// are used up, the item is stored anew. Should that fail half-way, the loop's watchdog opens another attempt.
-    async fn lay_aside(&self, delivery: &Delivery, job: &Job) -> Result<Settle, BusError> {
-        if delivery.delivered < DELIVERIES_MAX / 2 {
-            return Ok(Settle::Retry(gate::pause(delivery.delivered)));
-        }
-        tokio::time::sleep(gate::pause(delivery.delivered)).await;
-        let subject = subject::model_item(&job.key, &job.call);
-        let bus = self.bus.transport();
-        bus.purge(Stream::Model, &subject).await?;
-        bus.append(&subject, false, delivery.headers.clone(), delivery.payload.clone()).await?;
-        Ok(Settle::Done)
     }
 }
 

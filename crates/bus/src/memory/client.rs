@@ -157,9 +157,13 @@ impl Transport for Client {
         let late = || BusError::Timeout { what: subject.to_string() };
         let ask = async {
             let mut answers = self.ask(Action::Request, subject, headers, payload).await?;
-            match answers.next().await {
-                Some(Heard::Message(message)) => Ok(message),
-                Some(Heard::Gap) | None => Err(late()),
+            loop {
+                match answers.next().await {
+                    Some(Heard::Message(message)) => return Ok(message),
+                    // It waits on, as the client of the real server does.
+                    Some(Heard::Gap) => {}
+                    None => return Err(late()),
+                }
             }
         };
         self.shared.guard(tokio::time::timeout(timeout, ask)).await.unwrap_or_else(|_| Err(late()))

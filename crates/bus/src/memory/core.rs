@@ -65,6 +65,10 @@ impl Core {
         for sub in self.subs.values_mut() {
             sub.gap = sub.to.try_send(Heard::Gap).is_err();
         }
+        for inbox in self.inboxes.values() {
+            // Whoever is so far behind hears of it no sooner than of what came before.
+            drop(inbox.try_send(Heard::Gap));
+        }
     }
 
     /// An address for answers.

@@ -27,6 +27,11 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
 /// Gaps that a subscription may be late to hear of; being later is one more gap.
 const GAPS_MAX: usize = 16;
+/// Pause between two words to one subscription that it is too slow.
+const SLOW_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a service waits for NATS when it starts: longer than a server takes that reads its streams.
+const START_WAIT_SECONDS: u32 = 300;
 
 /// How to reach NATS.
 #[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -45,6 +50,8 @@ pub struct NatsConfig {
     pub replicas: usize,
     /// Days for which the archive keeps pages that left the log, and what is left of an archived session.
     pub retention_days: u32,
+    /// Seconds that a service waits for NATS when it starts, before it ends with an error; 300.
+    pub start_wait_seconds: u32,
 }
 
 impl NatsConfig {
@@ -65,6 +72,7 @@ impl std::fmt::Debug for NatsConfig {
             .field("name", &self.name)
             .field("replicas", &self.replicas)
             .field("retention_days", &self.retention_days)
+            .field("start_wait_seconds", &self.start_wait_seconds)
             .finish()
     }
 }
@@ -78,6 +86,7 @@ impl Default for NatsConfig {
             name: "ailoop".to_owned(),
             replicas: 1,
             retention_days: u32::try_from(RETENTION.as_secs() / 86_400).unwrap_or(u32::MAX),
+            start_wait_seconds: START_WAIT_SECONDS,
         }
     }
 }
@@ -86,9 +95,10 @@ impl Nats {
     /// Connects and checks that the server can be used: [`ErrorCode::NatsUnreachable`], [`ErrorCode::NatsTooOld`],
     /// [`ErrorCode::NatsNoJetStream`] or [`ErrorCode::Unauthorized`] say why it cannot.
     pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
-        let (gaps, _) = broadcast::channel(GAPS_MAX);
+        let ((gaps, _), (slow, _)) = (broadcast::channel(GAPS_MAX), broadcast::channel(GAPS_MAX));
         let connected = Connected::default();
-        let (told, since) = (gaps.clone(), connected.clone());
+        let watch =
+            Watch { gaps: gaps.clone(), slow: slow.clone(), connected: connected.clone(), seen: Mutex::default() };
         let mut options = ConnectOptions::new()
             .name(&config.name)
             .ping_interval(PING_EVERY)
@@ -96,7 +106,7 @@ impl Nats {
             .custom_inbox_prefix(inbox_prefix(config.user.as_ref().unwrap_or(&config.name)))
             .reconnect_delay_callback(reconnect_delay)
             .event_callback(move |event| {
-                hear(&event, &told, &since);
+                watch.on(&event);
                 std::future::ready(())
             });
         if let Some(user) = &config.user {
@@ -122,7 +132,7 @@ impl Nats {
         let (replicas, retention) = (config.replicas.max(1), config.retention());
         let (stores, copies, many) = (Stores::default(), Copies::default(), Many::default());
         let seen = SeenSeqs::default();
-        let nats = Self { client, jetstream, replicas, retention, gaps, connected, stores, copies, many, seen };
+        let nats = Self { client, jetstream, replicas, retention, gaps, slow, connected, stores, copies, many, seen };
         nats.has_jetstream(config).await?;
         Ok(nats)
     }
@@ -132,7 +142,8 @@ impl Nats {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(refusal)) if refusal.is_not_enabled() => refusal.to_string(),
             Ok(Err(refusal)) => return Err(refusal.into_error()),
-            Err(BusError::Unavailable(why)) => why,
+            // A server that goes down, or has no leader yet, has JetStream and does not answer: that passes.
+            Err(BusError::Unavailable(why)) if !self.client.server_info().jetstream => why,
             Err(error) => return Err(error),
         };
         let message = format!(
@@ -176,20 +187,60 @@ impl Connected {
     }
 }
 
-fn hear(event: &Event, gaps: &broadcast::Sender<()>, connected: &Connected) {
-    match event {
+/// Follows the events of a connection.
+struct Watch {
+    gaps: broadcast::Sender<()>,
+    slow: broadcast::Sender<u64>,
+    connected: Connected,
+    // A lock, since the callback is shared; it is held for a look.
+    seen: Mutex<Seen>,
+}
+
+/// What events were seen last.
+#[derive(Default)]
+struct Seen {
+    /// Whether a connection stands, as far as events tell.
+    is_up: bool,
+    /// The subscription that was told last of being slow, and when: there is an event for each message that is dropped.
+    slow: Option<(u64, Instant)>,
+}
+
+impl Watch {
+    fn on(&self, event: &Event) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Disconnected => {
+                seen.is_up = false;
+                self.broke(event);
+            }
+            // The connection is well: only what this one subscription missed is lost.
+            Event::SlowConsumer(sid) => {
+                let told = seen.slow.is_some_and(|(last, at)| last == *sid && at.elapsed() < SLOW_EVERY);
+                if !told {
+                    seen.slow = Some((*sid, Instant::now()));
+                    tracing::warn!(%event, "messages of one subscription are lost: they are read too slowly");
+                    // Nobody listens: fine.
+                    drop(self.slow.send(*sid));
+                }
+            }
+            Event::Connected => {
+                self.connected.now();
+                // Events are dropped where many come at once.
+                if std::mem::replace(&mut seen.is_up, true) {
+                    self.broke(event);
+                }
+                tracing::debug!(%event, "nats");
+            }
+            Event::Draining | Event::Closed => tracing::debug!(%event, "nats"),
+            Event::LameDuckMode => tracing::info!(%event, "nats"),
+            Event::ServerError(_) | Event::ClientError(_) => tracing::warn!(%event, "nats"),
+        }
+    }
+
+    fn broke(&self, event: &Event) {
+        tracing::warn!(%event, "messages of core NATS may be lost");
         // Nobody listens: fine.
-        Event::Disconnected | Event::SlowConsumer(_) => {
-            tracing::warn!(%event, "messages of core NATS may be lost");
-            drop(gaps.send(()));
-        }
-        Event::Connected => {
-            connected.now();
-            tracing::debug!(%event, "nats");
-        }
-        Event::Draining | Event::Closed => tracing::debug!(%event, "nats"),
-        Event::LameDuckMode => tracing::info!(%event, "nats"),
-        Event::ServerError(_) | Event::ClientError(_) => tracing::warn!(%event, "nats"),
+        drop(self.gaps.send(()));
     }
 }
 
@@ -212,5 +263,29 @@ fn refused(config: &NatsConfig, error: &async_nats::ConnectError) -> BusError {
                 config.url
             ),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_subscription_is_no_broken_connection() {
+        let ((gaps, mut broke), (slow, mut slowed)) = (broadcast::channel(4), broadcast::channel(4));
+        let watch = Watch { gaps, slow, connected: Connected::default(), seen: Mutex::default() };
+        watch.on(&Event::Connected);
+        for _ in 0..100 {
+            watch.on(&Event::SlowConsumer(7));
+        }
+        watch.on(&Event::SlowConsumer(8));
+        assert!(broke.try_recv().is_err());
+        assert_eq!((slowed.try_recv().ok(), slowed.try_recv().ok(), slowed.try_recv().ok()), (Some(7), Some(8), None));
+        watch.on(&Event::Disconnected);
+        watch.on(&Event::Connected);
+        assert!(broke.try_recv().is_ok() && broke.try_recv().is_err(), "once");
+        // The event of its loss was dropped.
+        watch.on(&Event::Connected);
+        assert!(broke.try_recv().is_ok());
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use async_nats::{PublishErrorKind, Subscriber};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
-use tokio::sync::broadcast;
 
 use super::Nats;
 use super::api::{header_map, headers_of, request_error};
+use super::losses::{Losses, sid_of};
 use crate::{BusError, Headers, Heard, Message, Subscription};
 
 impl Nats {
@@ -61,10 +61,11 @@ impl Nats {
         payload: Bytes,
     ) -> Result<Subscription, BusError> {
         // Before the question, so that no gap between it and its answers goes unheard.
-        let gaps = self.gaps.subscribe();
-        let (address, answers) = self.many.open(&self.client).await?;
+        let mut losses = self.losses(None);
+        let (address, sid, answers) = self.many.open(&self.client).await?;
+        losses.set_sid(sid);
         self.ask(subject, address, headers, payload).await?;
-        Ok(futures::stream::unfold((answers, gaps), next).boxed())
+        Ok(futures::stream::unfold((answers, losses), next).boxed())
     }
 
     /// Asks on an inbox of its own, which hears every answer and every status.
@@ -91,13 +92,14 @@ impl Nats {
     }
 
     pub(super) async fn core_subscribe(&self, subject: &str, queue: Option<&str>) -> Result<Subscription, BusError> {
-        let gaps = self.gaps.subscribe();
+        let mut losses = self.losses(None);
         let subscribed = match queue {
             Some(queue) => self.client.queue_subscribe(subject.to_owned(), queue.to_owned()).await,
             None => self.client.subscribe(subject.to_owned()).await,
         };
-        let heard = subscribed.map_err(|e| closed(&e))?.map(Heard::from);
-        Ok(futures::stream::unfold((heard, gaps), next).boxed())
+        let subscriber = subscribed.map_err(|e| closed(&e))?;
+        losses.set_sid(sid_of(&subscriber));
+        Ok(futures::stream::unfold((subscriber.map(Heard::from), losses), next).boxed())
     }
 
     /// Returns when the server has answered what came on this connection before: a request to an address of our own
@@ -119,17 +121,14 @@ impl Nats {
     }
 }
 
-async fn next<S: Stream<Item = Heard> + Unpin>(
-    (mut heard, mut gaps): (S, broadcast::Receiver<()>),
-) -> Option<(Heard, (S, broadcast::Receiver<()>))> {
+async fn next<S: Stream<Item = Heard> + Unpin>((mut heard, mut losses): (S, Losses)) -> Option<(Heard, (S, Losses))> {
     let next = tokio::select! {
         // What came before the gap is heard before it.
         biased;
         came = heard.next() => came?,
-        // Too late for one gap, or told of one: it is a gap.
-        _ = gaps.recv() => Heard::Gap,
+        () = losses.next() => Heard::Gap,
     };
-    Some((next, (heard, gaps)))
+    Some((next, (heard, losses)))
 }
 
 impl From<async_nats::Message> for Heard {

@@ -12,6 +12,7 @@ use futures::{Stream, StreamExt};
 use tokio::sync::{OnceCell, mpsc};
 use tokio::task::JoinSet;
 
+use super::losses::sid_of;
 use crate::{BusError, Heard};
 
 /// Answers to one question that wait to be read; when there are more, what follows is lost, and a gap says so.
@@ -32,7 +33,7 @@ struct Route {
 pub(super) struct Many {
     routes: Routes,
     asked: AtomicU64,
-    inbox: OnceCell<(String, JoinSet<()>)>,
+    inbox: OnceCell<(String, Option<u64>, JoinSet<()>)>,
 }
 
 /// The answers to one question, until it is dropped or the server says that there is nobody to answer.
@@ -45,23 +46,23 @@ pub(super) struct Answers {
 }
 
 impl Many {
-    /// An address for the answers to one question.
-    pub(super) async fn open(&self, client: &Client) -> Result<(String, Answers), BusError> {
+    /// An address for the answers to one question, and the number of the subscription by which they come.
+    pub(super) async fn open(&self, client: &Client) -> Result<(String, Option<u64>, Answers), BusError> {
         let listen = async || {
             let inbox = client.new_inbox();
             let heard = client.subscribe(format!("{inbox}.*")).await;
             let heard = heard.map_err(|error| BusError::Unavailable(format!("the connection is closed: {error}")))?;
-            let mut task = JoinSet::new();
+            let (sid, mut task) = (sid_of(&heard), JoinSet::new());
             task.spawn(route(heard, self.routes.clone()));
-            Ok((inbox, task))
+            Ok((inbox, sid, task))
         };
-        let (inbox, _) = self.inbox.get_or_try_init(listen).await?;
+        let (inbox, sid, _) = self.inbox.get_or_try_init(listen).await?;
         let name = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
         let address = format!("{inbox}.{name}");
         let (send, heard) = mpsc::channel(ANSWERS_MAX);
         let missed = Arc::new(AtomicBool::new(false));
         lock(&self.routes).insert(name.clone(), Route { heard: send, missed: missed.clone() });
-        Ok((address, Answers { heard, missed, name, routes: self.routes.clone() }))
+        Ok((address, *sid, Answers { heard, missed, name, routes: self.routes.clone() }))
     }
 }
 

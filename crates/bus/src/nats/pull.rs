@@ -8,6 +8,7 @@ use contract::streams::Queue;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::sync::broadcast;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Nats;
@@ -17,8 +18,8 @@ use crate::{BusError, Delivery, Headers};
 
 /// How often the server shows that a pull still stands.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long what was on its way is awaited after a stop.
-const LEFTOVER_MAX: Duration = Duration::from_secs(2);
+/// How long after the end of a pull the server's word that it has ended is awaited.
+const END_LATE_MAX: Duration = Duration::from_secs(2);
 
 struct Pull {
     answers: Subscriber,
@@ -27,7 +28,8 @@ struct Pull {
     stop: CancellationToken,
     left: usize,
     silence_max: Duration,
-    stopped: bool,
+    /// When the server has said that the pull has ended, at the latest.
+    ends: Instant,
 }
 
 impl Nats {
@@ -49,8 +51,9 @@ impl Nats {
         let gaps = self.gaps.subscribe();
         let answers = self.ask_many(&subject, Headers::new(), crate::log::encode(&body)?).await?;
         let silence_max = heartbeat * 2 + Duration::from_secs(1);
+        let ends = Instant::now() + wait + END_LATE_MAX;
         let connected = self.connected.clone();
-        let pull = Pull { answers, gaps, connected, stop, left: max, silence_max, stopped: false };
+        let pull = Pull { answers, gaps, connected, stop, left: max, silence_max, ends };
         Ok(futures::stream::unfold(Some(pull), |pull| async {
             let mut pull = pull?;
             match pull.next().await? {
@@ -63,23 +66,18 @@ impl Nats {
 }
 
 impl Pull {
+    /// The next item. After a stop the pull is read to its end and not unsubscribed: async-nats 0.51 forgets a drained
+    /// subscription before the server has read its UNSUB, and with it the items that the server sends until then.
     async fn next(&mut self) -> Option<Result<Delivery, BusError>> {
         while self.left > 0 {
+            let silent_at = self.ends.min(Instant::now() + self.silence_max);
             let came = tokio::select! {
                 biased;
                 came = self.answers.next() => came,
-                () = self.stop.cancelled(), if !self.stopped => {
-                    self.stopped = true;
-                    self.silence_max = LEFTOVER_MAX;
-                    // The server forgets the pull; what it sent before that still comes.
-                    if self.answers.drain().await.is_err() {
-                        return None;
-                    }
-                    continue;
-                }
                 _ = self.gaps.recv() => return Some(Err(BusError::Unavailable("the connection broke".to_owned()))),
-                () = tokio::time::sleep(self.silence_max) => {
-                    return (!self.stopped).then(|| Err(BusError::Unavailable("the server is silent".to_owned())));
+                () = sleep_until(silent_at) => {
+                    let silent = || Err(BusError::Unavailable("the server is silent".to_owned()));
+                    return (!self.stop.is_cancelled()).then(silent);
                 }
             }?;
             match came.status {

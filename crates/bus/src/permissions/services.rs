@@ -96,8 +96,8 @@ fn gateway() -> User {
     worker(Queue::Model)
         .publish([Verb::ModelFinished, Verb::ModelFailed].map(|verb| text(&every::control(verb))))
         .publish(STREAMED.map(|topic| text(&every::event(topic))))
-        // An item of a paused session is laid aside: stored anew, before its deliveries are used up.
-        .publish([text(&every::model_item()), purge(Stream::Model)])
+        // An item that was handed back often is stored anew, before its deliveries are used up.
+        .publish([text(&every::model_item()), read_leader(Stream::Model)])
         // Rates and budgets, which all gateways share.
         .publish([keys_get(Bucket::Limits), keys_put(Bucket::Limits)])
         .subscribe([text(&every::view())])
@@ -108,6 +108,8 @@ fn gateway() -> User {
 fn executor() -> User {
     worker(Queue::Tool)
         .publish([Verb::ProvideToolResult, Verb::ExtendToolCall].map(|verb| text(&every::control(verb))))
+        // An item that was handed back often is stored anew, before its deliveries are used up.
+        .publish([text(&every::tool_item()), read_leader(Stream::Tool)])
         // Results of which the model reads only parts, and signs of progress.
         .publish(objects_get(Objects::Results))
         .publish(objects_put(Objects::Results))

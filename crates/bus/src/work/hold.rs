@@ -2,29 +2,46 @@
 
 use std::collections::BTreeMap;
 
+use contract::Timestamp;
 use tokio::time::Instant;
 
 use crate::Delivery;
 
-/// Held items by their sequence.
+/// An item by its sequence and by when it was stored. A server with an older store gives sequences out again, so a sequence alone
+/// may be another item's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ItemId {
+    seq: u64,
+    stored_at: Timestamp,
+}
+
+impl ItemId {
+    pub(super) fn of(delivery: &Delivery) -> Self {
+        Self { seq: delivery.seq, stored_at: delivery.stored_at }
+    }
+}
+
+/// Held items.
 #[derive(Debug, Default)]
-pub(super) struct Held(BTreeMap<u64, (Delivery, Instant)>);
+pub(super) struct Held(BTreeMap<ItemId, (Delivery, Instant)>);
 
 impl Held {
     /// Takes an item in; `false` when it is held already, since a restarted server delivers what is held once more.
     /// Then the newer delivery is what can be handed back.
     pub(super) fn take(&mut self, delivery: &Delivery) -> bool {
-        if let Some((held, _)) = self.0.get_mut(&delivery.seq) {
+        if let Some((held, _)) = self.0.get_mut(&ItemId::of(delivery)) {
             *held = delivery.clone();
             return false;
         }
-        self.0.insert(delivery.seq, (delivery.clone(), Instant::now()));
+        // The server has no other item of this sequence any more: an ack for that one would be taken for this one's.
+        self.0.retain(|id, _| id.seq != delivery.seq);
+        self.0.insert(ItemId::of(delivery), (delivery.clone(), Instant::now()));
         true
     }
 
     /// Gives an item up.
-    pub(super) fn give(&mut self, seq: u64) {
-        self.0.remove(&seq);
+    pub(super) fn give(&mut self, id: ItemId) {
+        self.0.remove(&id);
     }
 
     /// Everything that is still held, given up.
@@ -37,8 +54,8 @@ impl Held {
         self.0.values().filter(|(_, since)| *since <= when).map(|(delivery, _)| delivery.clone()).collect()
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    /// The newest delivery of an item that is held.
+    pub(super) fn get(&self, id: ItemId) -> Option<Delivery> {
+        self.0.get(&id).map(|(delivery, _)| delivery.clone())
     }
 }

@@ -1,5 +1,6 @@
 //! The one loop of a worker.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,19 +14,26 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::Handler;
-use super::hold::Held;
+use super::again::{must_store_again, store_again};
+use super::backlog::Backlog;
+use super::hold::{Held, ItemId};
 use super::settle::{deal, hand_back};
+use super::share::{Places, Share};
+use super::waiting::Waiting;
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, retry};
 
-/// How long one pull waits on the server: as long as an ack wait. An item that is given to a connection which carries
-/// nothing any more comes again after its ack wait, and must not be given to the same connection then.
-const PULL_WAIT: Duration = limits::ACK_WAIT;
+/// How long one pull waits on the server. A worker that stops reads its last pull to this end, since what the server gives
+/// to a pull that is abandoned comes again only when its ack wait is over. It is far below the ack wait, so that an item
+/// that was given to a connection which carries nothing any more is not given to the same connection again.
+const PULL_WAIT: Duration = Duration::from_secs(1);
+/// How long after the end of the last pull an item comes again that was handed back before and came to that pull once more.
+const PULL_OVER: Duration = Duration::from_millis(50);
 
 type Pulled = BoxStream<'static, Result<Delivery, BusError>>;
 
 /// Pulls and runs items until `stop`, and returns when the last handler has ended, or at `hurry` with every item
-/// handed back.
+/// handed back; in both cases after the last pull has ended.
 pub(super) async fn run(
     bus: Bus,
     queue: Queue,
@@ -34,40 +42,48 @@ pub(super) async fn run(
     stop: CancellationToken,
     hurry: CancellationToken,
 ) {
-    let mut held = Held::default();
-    let mut running: JoinSet<u64> = JoinSet::new();
+    let mut intake = Intake::new(bus.clone(), queue, concurrency, handler);
     let mut pulled: Option<Pulled> = None;
+    let mut pull_ends = Instant::now();
     let mut failures = 0;
+    let mut hurried = false;
     let mut progress: Option<BoxFuture<'static, ()>> = None;
     let mut tick = tokio::time::interval(limits::ACK_PROGRESS_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let stopped = stop.is_cancelled();
-        if pulled.is_none() && !stopped && held.len() < concurrency {
-            pulled = Some(pull(bus.clone(), queue, concurrency - held.len(), stop.clone(), failures));
+        if stopped {
+            intake.return_waiting(pull_ends).await;
+        } else if pulled.is_none() && intake.room() > 0 {
+            pulled = Some(pull(bus.clone(), queue, intake.room(), stop.clone(), failures));
+            pull_ends = Instant::now() + PULL_WAIT;
         }
-        if stopped && pulled.is_none() && running.is_empty() {
+        if stopped && pulled.is_none() && intake.running.is_empty() {
             break;
         }
+        let waits_until = intake.waiting.ends_at();
         tokio::select! {
             // In order, so that a simulation repeats.
             biased;
-            () = hurry.cancelled() => break,
-            Some(ended) = running.join_next() => if let Ok(seq) = ended { held.give(seq) },
+            () = hurry.cancelled(), if !hurried => {
+                hurried = true;
+                intake.abort(pull_ends).await;
+            }
+            Some(ended) = intake.running.join_next() => if let Ok(id) = ended { intake.ended(id) },
             Some(()) = drive(&mut progress) => progress = None,
             _ = tick.tick(), if progress.is_none() => {
-                let due = held.since(Instant::now() - limits::ACK_PROGRESS_EVERY);
+                let due = intake.held.since(Instant::now() - limits::ACK_PROGRESS_EVERY);
                 progress = (!due.is_empty()).then(|| keep(bus.clone(), due).boxed());
+            }
+            () = tokio::time::sleep_until(waits_until.unwrap_or_else(Instant::now)), if waits_until.is_some() => {
+                intake.end_waiting().await;
             }
             Some(next) = next(&mut pulled) => match next {
                 None => pulled = None,
-                Some(Ok(delivery)) if stopped => hand_back(&bus, &delivery).await,
+                Some(Ok(delivery)) if stopped => intake.give_back(&delivery, pull_ends).await,
                 Some(Ok(delivery)) => {
                     failures = 0;
-                    count(queue, &delivery);
-                    if held.take(&delivery) {
-                        running.spawn(deal(bus.clone(), queue, handler.clone(), delivery));
-                    }
+                    intake.arrived(delivery).await;
                 }
                 Some(Err(error)) => {
                     failures += 1;
@@ -78,13 +94,133 @@ pub(super) async fn run(
             () = stop.cancelled(), if !stopped => {}
         }
     }
-    running.shutdown().await;
-    for delivery in held.give_all() {
-        hand_back(&bus, &delivery).await;
-    }
     // A round trip: whoever closes the connection next cannot lose what was told last.
     if let Err(error) = bus.ping().await {
         tracing::debug!(queue = queue.durable(), %error, "drained without the server's confirmation");
+    }
+}
+
+/// What a worker has taken in: items that run, and items that wait for a place.
+struct Intake {
+    bus: Bus,
+    queue: Queue,
+    handler: Arc<dyn Handler>,
+    held: Held,
+    places: Places,
+    /// Whose place a running item has.
+    placed: BTreeMap<ItemId, Share>,
+    waiting: Waiting,
+    backlog: Backlog,
+    running: JoinSet<ItemId>,
+    /// Handed back since the worker stopped.
+    returned: BTreeSet<ItemId>,
+}
+
+impl Intake {
+    fn new(bus: Bus, queue: Queue, concurrency: usize, handler: Arc<dyn Handler>) -> Self {
+        Self {
+            bus,
+            queue,
+            handler,
+            held: Held::default(),
+            places: Places::new(queue, concurrency),
+            placed: BTreeMap::new(),
+            waiting: Waiting::new(concurrency),
+            backlog: Backlog::default(),
+            running: JoinSet::new(),
+            returned: BTreeSet::new(),
+        }
+    }
+
+    /// How many items to pull. With a free place always some: who may have it is known only of what was taken in.
+    fn room(&self) -> usize {
+        self.places.free() + self.waiting.room()
+    }
+
+    /// Starts an item, lets it wait for a place, or hands it back to come again later.
+    async fn arrived(&mut self, delivery: Delivery) {
+        count(self.queue, &delivery);
+        if !self.held.take(&delivery) {
+            return;
+        }
+        let share = Share::of(self.queue, &delivery);
+        // Nothing that waits could have this place: it would have it already.
+        if self.places.admits(&share) {
+            self.start(delivery, share);
+        } else if let Err(share) = self.waiting.push(ItemId::of(&delivery), share) {
+            self.postpone(ItemId::of(&delivery), &share).await;
+        }
+    }
+
+    fn start(&mut self, delivery: Delivery, share: Share) {
+        self.places.take(&share);
+        self.placed.insert(ItemId::of(&delivery), share);
+        self.running.spawn(deal(self.bus.clone(), self.queue, self.handler.clone(), delivery));
+    }
+
+    /// An item was settled: its place goes to whoever waits and holds the fewest.
+    fn ended(&mut self, id: ItemId) {
+        self.held.give(id);
+        if let Some(share) = self.placed.remove(&id) {
+            self.places.give_back(&share);
+        }
+        while let Some((id, share)) = self.waiting.next(&self.places) {
+            if let Some(delivery) = self.held.get(id) {
+                self.start(delivery, share);
+            }
+        }
+    }
+
+    /// Hands back what has waited for a place for long enough: another worker may have one.
+    async fn end_waiting(&mut self) {
+        while let Some((id, share)) = self.waiting.pop_ended() {
+            self.postpone(id, &share).await;
+        }
+    }
+
+    /// Hands an item back that has no place here. That is no failure of the item and never makes a dead letter of it.
+    async fn postpone(&mut self, id: ItemId, share: &Share) {
+        let Some(delivery) = self.held.get(id) else { return };
+        telemetry::metric::handed_back(self.queue.durable());
+        let pause = self.backlog.pause(share, &delivery);
+        if must_store_again(self.queue, &delivery) {
+            let (bus, queue) = (self.bus.clone(), self.queue);
+            self.running.spawn(async move {
+                if let Err(error) = store_again(&bus, queue, &delivery, pause).await {
+                    tracing::warn!(subject = delivery.subject, %error, "item not stored anew");
+                }
+                ItemId::of(&delivery)
+            });
+            return;
+        }
+        self.held.give(id);
+        hand_back(&self.bus, &delivery, pause).await;
+    }
+
+    /// Hands back what waits for a place, when the worker stops.
+    async fn return_waiting(&mut self, pull_ends: Instant) {
+        while let Some((id, _)) = self.waiting.pop() {
+            if let Some(delivery) = self.held.get(id) {
+                self.held.give(id);
+                self.give_back(&delivery, pull_ends).await;
+            }
+        }
+    }
+
+    /// Ends what runs, and hands it back.
+    async fn abort(&mut self, pull_ends: Instant) {
+        self.running.shutdown().await;
+        for delivery in self.held.give_all() {
+            self.give_back(&delivery, pull_ends).await;
+        }
+    }
+
+    /// Hands an item back at once when the worker stops. Where it comes to our own last pull again, it waits until that is
+    /// over: otherwise it would turn around here until its deliveries are used up.
+    async fn give_back(&mut self, delivery: &Delivery, pull_ends: Instant) {
+        let first = self.returned.insert(ItemId::of(delivery));
+        let over = || pull_ends.saturating_duration_since(Instant::now()) + PULL_OVER;
+        hand_back(&self.bus, delivery, if first { Duration::ZERO } else { over() }).await;
     }
 }
 

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::streams::Queue;
+use contract::subject::{self, Subject};
 use contract::{ErrorCode, limits};
 use futures::FutureExt;
 
+use super::again::{item_subject, must_store_again, store_again};
+use super::hold::ItemId;
 use super::{Handler, Settle};
 use crate::transport::Ack;
-use crate::{Bus, BusError, Delivery, retry};
+use crate::{Bus, BusError, Delivery, Read, retry};
 
 /// Deliveries after which an item that makes its handler panic is a dead letter.
 const PANICS_MAX: u64 = 3;
@@ -19,8 +22,9 @@ const SETTLE_ROUNDS: u32 = 4;
 /// Pause before an item whose dead letter could not be written comes again.
 const UNBURIED_PAUSE: Duration = Duration::from_secs(5);
 
-/// Handles and settles one item; returns its sequence.
-pub(super) async fn deal(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, delivery: Delivery) -> u64 {
+/// Handles and settles one item.
+pub(super) async fn deal(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, delivery: Delivery) -> ItemId {
+    let generation = bus.transport().generation();
     let settle = if is_counted(queue) && delivery.delivered > limits::DELIVERIES_MAX {
         let reason = format!("still not dealt with after {} deliveries", delivery.delivered - 1);
         Settle::Reject { code: ErrorCode::TooManyDeliveries, reason }
@@ -28,24 +32,50 @@ pub(super) async fn deal(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, deli
         let outcome = AssertUnwindSafe(handler.handle(&delivery)).catch_unwind().await;
         outcome.unwrap_or_else(|_| after_panic(&delivery))
     };
-    if let Err(error) = tell(&bus, queue, &delivery, settle).await {
+    // An ack names a sequence. Over another connection the server may have an older store, and another item of that sequence.
+    if bus.transport().generation() != generation && !is_still_there(&bus, queue, &delivery).await {
+        tracing::warn!(queue = queue.durable(), subject = delivery.subject, "the server does not have the item any more");
+    } else if let Err(error) = tell(&bus, queue, &delivery, settle).await {
         tracing::warn!(queue = queue.durable(), subject = delivery.subject, %error, "item not settled");
     }
-    delivery.seq
+    ItemId::of(&delivery)
+}
+
+/// Whether the server has this very item still. Where nobody can be asked, it is left to come again.
+async fn is_still_there(bus: &Bus, queue: Queue, delivery: &Delivery) -> bool {
+    let Some(at) = subject_of(delivery) else { return true };
+    for round in 1..=SETTLE_ROUNDS {
+        if let Ok(found) = bus.transport().last(queue.stream(), &at, Read::Leader).await {
+            return found.is_some_and(|found| (found.seq, found.stored_at) == (delivery.seq, delivery.stored_at));
+        }
+        retry::wait(round, &delivery.subject).await;
+    }
+    false
+}
+
+/// The subject of an item, as the contract builds it; none for one that is not what the contract says.
+fn subject_of(delivery: &Delivery) -> Option<Subject> {
+    if let Some(control) = subject::parse_control(&delivery.subject) {
+        return Some(subject::control(&control.key, control.verb, &control.id));
+    }
+    if let Some(key) = subject::parse_timer(&delivery.subject) {
+        return Some(subject::timer_due(&key));
+    }
+    item_subject(delivery)
 }
 
 /// Whether deliveries alone make a dead letter. An input must end in a commit however long the bus or the composer is
 /// away, so that its handler alone may give it up; a lost work item is made good by the loop's own watchdog.
-fn is_counted(queue: Queue) -> bool {
+pub(super) fn is_counted(queue: Queue) -> bool {
     match queue {
         Queue::Drive | Queue::Due => false,
         Queue::Model | Queue::Tool => true,
     }
 }
 
-/// Hands an item back at once.
-pub(super) async fn hand_back(bus: &Bus, delivery: &Delivery) {
-    if let Err(error) = bus.transport().ack(delivery, Ack::Retry(Duration::ZERO)).await {
+/// Hands an item back, to come again after `pause`.
+pub(super) async fn hand_back(bus: &Bus, delivery: &Delivery, pause: Duration) {
+    if let Err(error) = bus.transport().ack(delivery, Ack::Retry(pause)).await {
         tracing::warn!(subject = delivery.subject, %error, "item not handed back: its ack wait has to pass");
     }
 }
@@ -63,6 +93,10 @@ async fn tell(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settle) -> R
     let ack = match settle {
         Settle::Done => Ack::Done,
         Settle::Retry(after) => Ack::Retry(after),
+        Settle::Postpone(after) if must_store_again(queue, delivery) => {
+            return store_again(bus, queue, delivery, after).await;
+        }
+        Settle::Postpone(after) => Ack::Retry(after),
         Settle::Reject { code, reason } => match bus.bury(delivery, code.clone(), &reason).await {
             Ok(()) => {
                 telemetry::metric::dead_letter(queue.durable());

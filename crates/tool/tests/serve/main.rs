@@ -382,3 +382,78 @@ async fn a_name_that_is_no_token_is_refused() {
     let tools = Tools::connect(&server.url).await.unwrap().tenant("A").tool(Tool::new("a"));
     assert!(tools.serve().await.is_err());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replica_stops_under_load_no_call_is_lost() {
+    /// Replicas that stop, one after the other, while another one stays.
+    const STOPS: usize = 40;
+    /// Callers at the same time.
+    const CALLERS: usize = 16;
+    let server = Server::start();
+    let serve = async || {
+        let echo = Tool::new("echo").handler(|call: Call| async move { Ok(json!({"call": call.id()})) });
+        Tools::connect(&server.url).await.unwrap().tool(echo).serve().await.unwrap()
+    };
+    let stays = serve().await;
+    let (ended, answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..CALLERS {
+        let client = async_nats::connect(&server.url).await.unwrap();
+        let (ended, answered) = (ended.clone(), answered.clone());
+        callers.spawn(async move {
+            let mut lost = 0;
+            while ended.load(Ordering::Relaxed) == 0 {
+                let request = Request::new().payload("{}".into()).timeout(Some(Duration::from_secs(2)));
+                match client.send_request("ai_tool.default.echo", request).await {
+                    Ok(_) => drop(answered.fetch_add(1, Ordering::Relaxed)),
+                    Err(error) if error.kind() == async_nats::RequestErrorKind::NoResponders => {}
+                    Err(_) => lost += 1,
+                }
+            }
+            lost
+        });
+    }
+    for _ in 0..STOPS {
+        let goes = serve().await;
+        let from = answered.load(Ordering::Relaxed);
+        while answered.load(Ordering::Relaxed) < from + 200 {
+            tokio::task::yield_now().await;
+        }
+        goes.stop(SOON).await;
+    }
+    ended.store(1, Ordering::Relaxed);
+    let lost: usize = callers.join_all().await.into_iter().sum();
+    assert_eq!(lost, 0, "of {} calls", answered.load(Ordering::Relaxed));
+    stays.stop(SOON).await;
+}
+
+#[tokio::test]
+async fn replica_is_asked_about_a_call_it_says_whether_it_runs_it() {
+    let gate = Arc::new(Notify::new());
+    let held = gate.clone();
+    let world = world([Tool::new("slow").handler(move |_: Call| {
+        let held = held.clone();
+        async move {
+            held.notified().await;
+            Ok("done")
+        }
+    })])
+    .await;
+    let says = async |call: &str| {
+        let request = Request::new().headers(call_headers(call)).timeout(Some(SOON));
+        let answer = world.client.send_request("$SRV.INFO.slow", request).await.unwrap();
+        answer.headers.unwrap().get(header::RUNNING).unwrap().to_string()
+    };
+    let asked = world.ask("slow", call_headers("c1"), "{}");
+    let looked = async {
+        while says("c1").await != "1" {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(says("c2").await, "0");
+        gate.notify_one();
+    };
+    futures::join!(asked, looked);
+    while says("c1").await != "0" {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,11 +1,11 @@
 //! Rates that gateways share, and budgets that survive them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bus::memory::{Action, Fault, Faults, Op};
-use bus::{Bus, MemoryServer};
+use bus::{Bus, MemoryServer, Read};
 use contract::SessionId;
 use contract::commit::Phase;
 use contract::model::FailureKind;
@@ -183,4 +183,41 @@ async fn what_a_dead_gateway_had_reserved_for_a_call_that_was_stopped_is_booked_
     let (spent, _) =
         until(async || account(&world.bus, "budget.default.day").await.filter(|(_, open)| *open == 0)).await;
     assert!(spent >= 2_000_000, "{spent}");
+}
+
+/// Takes the limits bucket, or the log, from the gateway `g` for as long as it says.
+struct Away {
+    bucket: bool,
+    away: AtomicBool,
+}
+
+impl Faults for &'static Away {
+    fn on(&self, op: Op<'_>) -> Fault {
+        let hit = if self.bucket {
+            matches!(op.action, Action::KvGet | Action::KvCreate | Action::KvUpdate)
+        } else {
+            matches!(op.action, Action::Last(Read::Leader))
+        };
+        if hit && op.client == "g" && self.away.load(Ordering::Relaxed) { Fault::NotDone } else { Fault::None }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bucket_or_log_is_away_for_minutes_call_is_made_afterwards() {
+    for bucket in [true, false] {
+        let fault: &'static Away = Box::leak(Box::new(Away { bucket, away: AtomicBool::new(true) }));
+        let world = World::on(MemoryServer::with_faults(Arc::new(fault)));
+        std::fs::write(world.dir.path().join("a.yaml"), SCRIPT).unwrap();
+        let models = models(", limits: {requests_per_minute: 20}");
+        let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+        world.commit(0, Phase::Running, &["m1-1.1"]).await;
+        let mut item = world.item("hi");
+        "x".clone_into(&mut item.model);
+        item.meta.deadline = world.server.now().after(Duration::from_hours(1));
+        world.ask(&item).await;
+        tokio::time::sleep(Duration::from_mins(20)).await;
+        assert!(world.is_unanswered().await, "{bucket}");
+        fault.away.store(false, Ordering::Relaxed);
+        assert!(world.finished().await.cost_usd > 0.0, "{bucket}");
+    }
 }

@@ -8,11 +8,13 @@ use contract::ids::CallAttempt;
 use contract::subject::{self, SessionKey};
 use contract::tool::{EffectClass, Outcome, ToolItem, header};
 use contract::{ErrorCode, limits};
-use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
+use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::doubt::{Asked, Doubt, Verdict, ask_replicas};
 use super::life::{LOOK_EVERY, Life};
 use super::reply::{Answer, Reply, read};
 use crate::trouble::Trouble;
@@ -46,6 +48,8 @@ enum Waited {
     Answered(Answer),
     /// Nobody subscribes.
     NoTool,
+    /// Replicas are there, and none of them has the call.
+    Unread,
     /// The connection was lost, and perhaps the answer with it.
     Lost,
     /// The replica that worked on it is gone.
@@ -106,6 +110,12 @@ impl Dispatch<'_> {
                     life.begins_anew();
                 }
                 Waited::Gone => return Some(self.gone(resends)),
+                Waited::Unread if self.repeatable() && resends < RESENDS_MAX => {
+                    tracing::info!(session = %self.key, call = %self.call, "no replica has the call; sent again");
+                    resends += 1;
+                    life.begins_anew();
+                }
+                Waited::Unread => return Some(self.unread()),
                 Waited::Late => {
                     self.tell_tool().await;
                     return Some(self.late(&life));
@@ -166,8 +176,11 @@ impl Dispatch<'_> {
         let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard_any = false;
+        let mut doubt = Doubt::new(self.repeatable());
+        let mut question: Option<BoxFuture<'_, Asked>> = None;
         loop {
             let (deadline, asks_at) = (life.deadline(), life.asks_at());
+            let doubts_at = doubt.asks_at().filter(|_| question.is_none());
             tokio::select! {
                 biased;
                 heard = replies.next() => match heard {
@@ -175,15 +188,19 @@ impl Dispatch<'_> {
                         heard_any = true;
                         match read(&message, self.item.effect) {
                             Reply::Final(answer) => return Waited::Answered(answer),
-                            Reply::Progress { text, instance } => life.progress(text, instance.as_deref()).await,
+                            Reply::Progress { text, instance } => {
+                                doubt.settle();
+                                life.progress(text, instance.as_deref()).await;
+                            }
                         }
                     }
                     Some(Heard::Gap) => {
                         heard_any = true;
-                        // A call that must not run twice can still be answered: it is waited for.
+                        // A call that must not run twice can still be answered: it is waited for, but not for long.
                         if self.repeatable() {
                             return Waited::Lost;
                         }
+                        doubt.broke();
                     }
                     None if heard_any => return Waited::Lost,
                     None => return Waited::NoTool,
@@ -191,6 +208,17 @@ impl Dispatch<'_> {
                 () = self.cancelled.cancelled() => return Waited::Cancelled,
                 () = sleep_until(deadline) => return Waited::Late,
                 () = sleep_until(asks_at.unwrap_or(deadline)), if asks_at.is_some() => life.ask().await,
+                () = sleep_until(doubts_at.unwrap_or(deadline)), if doubts_at.is_some() => {
+                    question = Some(ask_replicas(self.bus, life.asked_at(), self.fleet_id()).boxed());
+                }
+                asked = answer_of(&mut question) => {
+                    question = None;
+                    match doubt.heard(asked) {
+                        Verdict::Wait => {}
+                        Verdict::Lost => return Waited::Lost,
+                        Verdict::Unread => return Waited::Unread,
+                    }
+                }
                 _ = look.tick() => if life.is_gone(self.trouble).await {
                     return Waited::Gone;
                 },
@@ -288,8 +316,25 @@ impl Dispatch<'_> {
             EffectClass::Pure => {
                 Answer::error(ErrorCode::Unavailable, "the tool could not be reached: the connection was lost")
             }
-            EffectClass::Idempotent | EffectClass::AtMostOnce => unknown("the connection was lost while the call ran"),
+            EffectClass::Idempotent | EffectClass::AtMostOnce => {
+                unknown("the connection to NATS broke while the call ran, and its answer may be lost")
+            }
         }
+    }
+
+    fn unread(&self) -> Answer {
+        let text = "no replica of the tool has the call: it was lost on its way, or its answer was";
+        match self.item.effect {
+            EffectClass::Pure => Answer::error(ErrorCode::Unavailable, text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce => unknown(text),
+        }
+    }
+}
+
+async fn answer_of(question: &mut Option<BoxFuture<'_, Asked>>) -> Asked {
+    match question {
+        Some(question) => question.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -165,6 +165,11 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// Where to ask whether the call is worked on: the replica that said that it works on it, else all of its tool.
+    pub(super) fn asked_at(&self) -> Subject {
+        self.instance.clone().unwrap_or_else(|| subject::service_info(&self.item.tool))
+    }
+
     /// Whether the replica that works on the call is gone. Of one that did not say who it is nothing is known.
     pub(super) async fn is_gone(&mut self, trouble: Option<&Trouble>) -> bool {
         let Some(instance) = &self.instance else { return false };

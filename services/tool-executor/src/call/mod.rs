@@ -2,6 +2,7 @@
 
 mod cancels;
 mod dispatch;
+mod doubt;
 mod life;
 mod reply;
 mod unsent;
@@ -33,12 +34,10 @@ use crate::trouble::Trouble;
 
 /// Pause before an item that the bus could not serve comes again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Pause before an item that somebody else runs comes again, times its deliveries: a call of the longest kind is over
-/// before too many of them make a dead letter of it.
+/// Pause before an item that somebody else runs comes again, times its deliveries.
 const HELD_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// Deliveries that handing back a paused item may use up; later it is kept here instead, since too many make a dead
-/// letter of it.
-const HAND_BACKS_MAX: u64 = limits::DELIVERIES_MAX / 2;
+/// Longest pause before an item that cannot start now comes again: its session is paused, or the bus is away.
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(5);
 
 /// Why nobody knows what an earlier delivery did.
 const LOST: &str = "the executor of this call was lost";
@@ -92,7 +91,7 @@ impl Calls {
         if delivery.may_have_been_held() {
             if self.bus.call_is_held(key, &call.call).await? {
                 let deliveries = u32::try_from(delivery.delivered).unwrap_or(u32::MAX);
-                return Ok(Settle::Retry(HELD_AGAIN_AFTER.saturating_mul(deliveries)));
+                return Ok(Settle::Postpone(HELD_AGAIN_AFTER.saturating_mul(deliveries)));
             }
             // Its result may wait for the loop.
             for settled in [true, false] {
@@ -117,18 +116,14 @@ impl Calls {
 
     /// Asks the log; a settlement when the call must not start now.
     async fn not_now(&self, work: &Work<'_>) -> Result<Option<Settle>, BusError> {
-        loop {
-            match self.bus.standing(work.key, work.call, work.item.meta.slot).await? {
-                Standing::Open => return Ok(None),
-                Standing::Closed => return Ok(Some(Settle::Done)),
-                Standing::Unseen => return Ok(Some(Settle::Retry(AGAIN_AFTER))),
-                Standing::Paused if work.delivered < HAND_BACKS_MAX => {
-                    let doubled = AGAIN_AFTER.saturating_mul(1 << work.delivered.min(8));
-                    return Ok(Some(Settle::Retry(doubled.min(limits::PAUSE_SEEN_MAX))));
-                }
-                Standing::Paused => tokio::time::sleep(limits::WORKER_CHECK_EVERY).await,
-            }
-        }
+        Ok(match self.bus.standing(work.key, work.call, work.item.meta.slot).await? {
+            Standing::Open => None,
+            Standing::Closed => Some(Settle::Done),
+            // The log was put back to an older state: nobody will ever open this call.
+            Standing::Unseen if work.delivered >= limits::UNSEEN_DELIVERIES_MAX => Some(Settle::Done),
+            // A call that waits must not sit in a place.
+            Standing::Unseen | Standing::Paused => Some(Settle::Postpone(again_after(work.delivered))),
+        })
     }
 
     async fn execute(
@@ -264,10 +259,17 @@ impl Handler for Calls {
             Err(BusError::Malformed(reason)) => Settle::Reject { code: ErrorCode::BadRequest, reason },
             Err(error) => {
                 tracing::warn!(subject = delivery.subject, %error, "tool call handed back");
-                Settle::Retry(AGAIN_AFTER)
+                // The bus is away: the call is none the worse for it, however long that takes.
+                Settle::Postpone(again_after(delivery.delivered))
             }
         }
     }
+}
+
+/// The pause before an item that cannot start now comes again; it doubles with its deliveries.
+fn again_after(delivered: u64) -> Duration {
+    let doublings = u32::try_from(delivered.saturating_sub(1).min(8)).unwrap_or(8);
+    AGAIN_AFTER.saturating_mul(1 << doublings).min(AGAIN_AFTER_MAX)
 }
 
 fn command_id(call: &CallAttempt, settled: bool) -> Result<CommandId, BusError> {

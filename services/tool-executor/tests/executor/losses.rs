@@ -1,8 +1,11 @@
 //! What happens to a call when an executor dies, and when a server restarts.
 
+use std::time::Duration;
+
 use contract::ErrorCode;
 use contract::commit::Phase;
 use contract::tool::{EffectClass, Outcome, header};
+use tokio::time::{Instant, sleep};
 
 use crate::catalogue::{play, until};
 use crate::what;
@@ -134,6 +137,8 @@ async fn a_held_call_does_not_run_twice_when_the_server_restarts() {
     item.meta.deadline = world.server.now().after(std::time::Duration::from_hours(1));
     world.publish(&item).await;
     let request = tool.asked().await;
+    // It is still at it, and says so: otherwise nobody would know whether its answer was lost.
+    let _replica = world.replica("1");
     world.server.restart();
     assert!(tool.is_left_alone().await);
     assert!(!world.has_result().await);
@@ -153,5 +158,108 @@ async fn draining_hands_back_what_does_not_end() {
     let _second = world.executor("b").await;
     let again = tool.asked().await;
     tool.answer(&again, &[], b"done").await;
+    assert_eq!(what(&world.result().await), (Outcome::Ok, None, "done"));
+}
+
+/// The longest that one fault may cost a session.
+const FAULT_MAX: Duration = Duration::from_secs(10);
+
+#[tokio::test(start_paused = true)]
+async fn connection_breaks_while_at_most_once_call_runs_outcome_is_unknown_soon() {
+    let world = World::new().await;
+    let mut tool = world.tool().await;
+    let (_executor, _life) = world.executor("a").await;
+    world.publish(&world.item(EffectClass::AtMostOnce)).await;
+    tool.asked().await;
+    let broke = Instant::now();
+    world.server.restart();
+    let result = world.result().await;
+    assert!(broke.elapsed() < FAULT_MAX, "{:?}", broke.elapsed());
+    assert_eq!(result.outcome, Outcome::Unknown);
+    assert!(result.content.contains("the connection to NATS broke while the call ran"), "{}", result.content);
+    world.settled().await;
+    assert!(tool.is_left_alone().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_breaks_while_repeatable_call_runs_it_is_sent_again_at_once() {
+    for effect in [EffectClass::Pure, EffectClass::Idempotent] {
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let (_executor, _life) = world.executor("a").await;
+        world.publish(&world.item(effect)).await;
+        let lost = tool.asked().await;
+        let broke = Instant::now();
+        world.server.restart();
+        let again = tool.asked().await;
+        assert!(broke.elapsed() < Duration::from_secs(1), "{:?}", broke.elapsed());
+        assert_eq!(again.header(header::CALL), lost.header(header::CALL));
+        tool.answer(&again, &[], b"done").await;
+        assert_eq!(what(&world.result().await), (Outcome::Ok, None, "done"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_comes_after_connection_broke_at_most_once_call_is_ok() {
+    // At once, after a sign of progress, and where a replica says that it runs the call.
+    for (progress, running, after) in [(false, None, 3), (true, None, 40), (false, Some("1"), 40)] {
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let (_executor, _life) = world.executor("a").await;
+        world.publish(&world.item(EffectClass::AtMostOnce)).await;
+        let request = tool.asked().await;
+        let replica = running.map(|running| world.replica(running));
+        world.server.restart();
+        sleep(Duration::from_secs(2)).await;
+        if progress {
+            tool.answer(&request, &[(header::PROGRESS, "1")], b"half").await;
+        }
+        sleep(Duration::from_secs(after)).await;
+        tool.answer(&request, &[], b"done").await;
+        world.until(async || (!world.results().await.is_empty()).then_some(())).await;
+        assert_eq!(what(&world.results().await[0]), (Outcome::Ok, None, "done"), "{progress} {running:?}");
+        drop(replica);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_replica_has_read_the_call_it_is_known_soon() {
+    for effect in [EffectClass::Pure, EffectClass::Idempotent, EffectClass::AtMostOnce] {
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let _replica = world.replica("0");
+        let (_executor, _life) = world.executor("a").await;
+        world.publish(&world.item(effect)).await;
+        let lost = tool.asked().await;
+        let sent = Instant::now();
+        match effect {
+            EffectClass::Pure | EffectClass::Idempotent => {
+                let again = tool.asked().await;
+                assert!(sent.elapsed() < FAULT_MAX, "{:?}", sent.elapsed());
+                assert_eq!(again.header(header::CALL), lost.header(header::CALL));
+                tool.answer(&again, &[], b"done").await;
+                assert_eq!(what(&world.result().await), (Outcome::Ok, None, "done"));
+            }
+            EffectClass::AtMostOnce => {
+                let result = world.result().await;
+                assert!(sent.elapsed() < FAULT_MAX, "{:?}", sent.elapsed());
+                assert_eq!(result.outcome, Outcome::Unknown);
+                assert!(result.content.contains("no replica of the tool has the call"), "{}", result.content);
+                assert!(tool.is_left_alone().await);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replica_does_not_say_what_it_runs_a_silent_call_is_waited_for() {
+    let world = World::new().await;
+    let mut tool = world.tool().await;
+    let _replica = world.replica("");
+    let (_executor, _life) = world.executor("a").await;
+    world.publish(&world.item(EffectClass::AtMostOnce)).await;
+    let request = tool.asked().await;
+    sleep(Duration::from_secs(40)).await;
+    tool.answer(&request, &[], b"done").await;
     assert_eq!(what(&world.result().await), (Outcome::Ok, None, "done"));
 }

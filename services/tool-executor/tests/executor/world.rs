@@ -12,9 +12,10 @@ use contract::commit::{Commit, CommitMeta, Phase};
 use contract::ids::CallAttempt;
 use contract::model::ItemMeta;
 use contract::subject::{self, SessionKey};
-use contract::tool::{EffectClass, ExtendToolCall, Outcome, ToolItem, ToolResult};
+use contract::tool::{EffectClass, ExtendToolCall, Outcome, ToolItem, ToolResult, header};
 use contract::{CallId, Json, SessionId, TenantId, Timestamp, ToolName};
 use futures::StreamExt;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tool_executor::{Clock, Config, Executor};
 
@@ -123,6 +124,23 @@ impl World {
         let calls = bus.listen(&subject::tool(tenant, &name()), Some(subject::TOOL_QUEUE)).await.unwrap();
         let cancels = bus.listen(&subject::tool_cancel(tenant, &name()), None).await.unwrap();
         Tool { bus, calls, cancels }
+    }
+
+    /// A replica of the tool that says, when it is asked, whether it runs a call: `1`, `0`, or nothing.
+    pub(crate) fn replica(&self, running: &'static str) -> JoinSet<()> {
+        let (bus, mut task) = (self.server.bus(), JoinSet::new());
+        task.spawn(async move {
+            let mut questions = bus.listen(&subject::service_info(&name()), None).await.unwrap();
+            while let Some(question) = questions.next().await {
+                let Heard::Message(question) = question else { continue };
+                if question.header(header::CALL).is_some() {
+                    let says = (!running.is_empty()).then(|| (header::RUNNING.to_owned(), running.to_owned()));
+                    let headers = says.into_iter().collect();
+                    bus.transport().reply(question.reply.as_deref().unwrap(), headers, Bytes::new()).await.unwrap();
+                }
+            }
+        });
+        task
     }
 
     /// The result of the call, when it comes.

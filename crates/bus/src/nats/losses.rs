@@ -1,0 +1,90 @@
+//! When messages of one subscription may be lost: its connection broke, or it was read too slowly.
+
+use async_nats::Subscriber;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{Receiver, Sender};
+
+use super::Nats;
+
+/// What one subscription hears of.
+#[derive(Debug)]
+pub(super) struct Losses {
+    gaps: Receiver<()>,
+    slow: Receiver<u64>,
+    /// The subscription's number; none where it is not known, and every slow subscription counts.
+    sid: Option<u64>,
+}
+
+impl Nats {
+    /// What is lost from now on, of the subscription `sid`.
+    pub(super) fn losses(&self, sid: Option<u64>) -> Losses {
+        Losses::of(&self.gaps, &self.slow, sid)
+    }
+}
+
+impl Losses {
+    fn of(gaps: &Sender<()>, slow: &Sender<u64>, sid: Option<u64>) -> Self {
+        Self { gaps: gaps.subscribe(), slow: slow.subscribe(), sid }
+    }
+
+    /// The number of the subscription, when it is made after this.
+    pub(super) fn set_sid(&mut self, sid: Option<u64>) {
+        self.sid = sid;
+    }
+
+    /// Returns when messages may be lost.
+    pub(super) async fn next(&mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                // Too late for one gap, or told of one: it is a gap.
+                _ = self.gaps.recv() => return,
+                slow = self.slow.recv() => match slow {
+                    Ok(sid) if self.sid.is_none_or(|own| own == sid) => return,
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(_) | RecvError::Closed) => return,
+                },
+            }
+        }
+    }
+}
+
+/// The number of a subscription, by which events name it. async-nats shows it nowhere else.
+pub(super) fn sid_of(subscriber: &Subscriber) -> Option<u64> {
+    sid_in(&format!("{subscriber:?}"))
+}
+
+fn sid_in(shown: &str) -> Option<u64> {
+    let (_, rest) = shown.split_once("sid: ")?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::sync::broadcast;
+    use tokio::time::timeout;
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_subscription_is_the_only_one_with_a_gap() {
+        let ((gaps, _), (slow, _)) = (broadcast::channel(4), broadcast::channel(4));
+        let mut all = [Some(7), Some(8), None].map(|sid| Losses::of(&gaps, &slow, sid));
+        slow.send(7).unwrap();
+        let mut lost = Vec::new();
+        for losses in &mut all {
+            lost.push(timeout(Duration::from_secs(1), losses.next()).await.is_ok());
+        }
+        assert_eq!(lost, [true, false, true]);
+        gaps.send(()).unwrap();
+        for losses in &mut all {
+            timeout(Duration::from_secs(1), losses.next()).await.unwrap();
+        }
+    }
+
+    #[test]
+    fn number_of_a_subscription_is_read() {
+        assert_eq!(sid_in("Subscriber { sid: 42, receiver: Receiver { chan: Rx } }"), Some(42));
+        assert_eq!(sid_in("Subscriber"), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Storing an item anew: the server counts its deliveries from one again.
+//!
+//! The server counts every delivery, also those after which an item was handed back through no fault of its own. An item
+//! that waits for long (its session is paused, its tool has no place, the bus is away) would become a dead letter.
+
+use std::time::Duration;
+
+use contract::limits;
+use contract::streams::{Queue, Stream};
+use contract::subject::{self, Subject};
+use contract::tool::header;
+
+use super::settle::{hand_back, is_counted};
+use crate::transport::{Ack, Appended, header};
+use crate::{Bus, BusError, Delivery, Read, retry};
+
+/// Deliveries after which an item that is handed back is stored anew instead: the other half is for failures.
+const HAND_BACKS_MAX: u64 = limits::DELIVERIES_MAX / 2;
+/// Rounds of removing an item, and of storing it again: about a minute each. Should the bus be away for longer, or this
+/// process end in between, the loop's watchdog opens another attempt of the call.
+const ROUNDS_MAX: u32 = 120;
+
+/// Whether an item that is handed back has to be stored anew.
+pub(super) fn must_store_again(queue: Queue, delivery: &Delivery) -> bool {
+    is_counted(queue) && delivery.delivered >= HAND_BACKS_MAX
+}
+
+/// Removes an item and stores it again at the end of its stream. Where it cannot be removed it is handed back for `pause`;
+/// one that is gone, or that somebody else stored again, is left alone.
+pub(super) async fn store_again(bus: &Bus, queue: Queue, delivery: &Delivery, pause: Duration) -> Result<(), BusError> {
+    let Some(at) = item_subject(delivery) else {
+        return Err(BusError::Malformed(format!("{:?} is no work item", delivery.subject)));
+    };
+    let stream = queue.stream();
+    match removed(bus, stream, &at, delivery).await {
+        Ok(true) => {}
+        Ok(false) => return Ok(()),
+        Err(error) => {
+            hand_back(bus, delivery, pause).await;
+            return Err(error);
+        }
+    }
+    let mut headers = delivery.headers.clone();
+    // It may have been begun in one of its deliveries; the new count does not show that.
+    if header(&headers, header::AGAIN).is_none() {
+        headers.push((header::AGAIN.to_owned(), "1".to_owned()));
+    }
+    let mut doubt = BusError::Timeout { what: at.to_string() };
+    for round in 1..=ROUNDS_MAX {
+        match bus.transport().append(&at, false, headers.clone(), delivery.payload.clone()).await {
+            Ok(Appended::Stored(_)) => return Ok(()),
+            Ok(Appended::Doubtful(why)) => doubt = BusError::Full(why),
+            Err(error) => doubt = error,
+        }
+        // A doubt is settled by the leader: the item is there, or it is not.
+        if let Ok(Some(_)) = bus.transport().last(stream, &at, Read::Leader).await {
+            return Ok(());
+        }
+        retry::wait(round, &delivery.subject).await;
+    }
+    Err(doubt)
+}
+
+/// Acknowledges the item and waits until the leader shows that it is gone; `false` when it was not there any more. Nothing
+/// was done where that is an error.
+async fn removed(bus: &Bus, stream: Stream, at: &Subject, delivery: &Delivery) -> Result<bool, BusError> {
+    let is_there = async || {
+        let last = bus.transport().last(stream, at, Read::Leader).await?;
+        Ok::<bool, BusError>(last.is_some_and(|last| last.seq == delivery.seq))
+    };
+    if !is_there().await? {
+        return Ok(false);
+    }
+    for round in 1..=ROUNDS_MAX {
+        // One that gets lost is told again. From here on an error proves nothing.
+        let told = bus.transport().ack(delivery, Ack::Done).await;
+        if told.is_ok() && matches!(is_there().await, Ok(false)) {
+            return Ok(true);
+        }
+        retry::wait(round, &delivery.subject).await;
+    }
+    Err(BusError::Timeout { what: at.to_string() })
+}
+
+pub(super) fn item_subject(delivery: &Delivery) -> Option<Subject> {
+    let item = subject::parse_item(&delivery.subject)?;
+    Some(match &item.tool {
+        Some(tool) => subject::tool_item(&item.key, tool, &item.call),
+        None => subject::model_item(&item.key, &item.call),
+    })
+}

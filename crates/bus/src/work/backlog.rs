@@ -1,0 +1,87 @@
+//! When an item that is handed back comes again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::share::Share;
+use crate::Delivery;
+
+/// The first pause of an item; it doubles with each delivery.
+const FIRST: Duration = Duration::from_millis(100);
+/// The longest pause of an item whose share has few others that wait.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Between two items of one share that come again: 500 of them a second at most, however many there are.
+const SPACING: Duration = Duration::from_millis(2);
+/// The longest pause of all.
+const BACKLOG_LONGEST: Duration = Duration::from_secs(30);
+/// Shares whose backlog is known; the state is dropped when there are more, and the next pauses are short again.
+const SHARES_MAX: usize = 4_096;
+
+/// The backlog of each share: when the last one of it comes again.
+#[derive(Debug, Default)]
+pub(super) struct Backlog(BTreeMap<Share, Instant>);
+
+impl Backlog {
+    /// When this item comes again: later each time, and after those of its share that were handed back before, so that
+    /// many of them do not come all at once.
+    pub(super) fn pause(&mut self, share: &Share, delivery: &Delivery) -> Duration {
+        let now = Instant::now();
+        if self.0.len() >= SHARES_MAX && !self.0.contains_key(share) {
+            self.0.retain(|_, last| *last > now);
+            if self.0.len() >= SHARES_MAX {
+                self.0.clear();
+            }
+        }
+        let own = own_pause(delivery);
+        let last = self.0.entry(share.clone()).or_insert(now);
+        *last = (*last + SPACING).clamp(now, now + BACKLOG_LONGEST);
+        own.max(last.saturating_duration_since(now)).min(BACKLOG_LONGEST)
+    }
+}
+
+/// Doubles with each delivery, and is spread by the item, so that those that came together part.
+fn own_pause(delivery: &Delivery) -> Duration {
+    let doublings = u32::try_from(delivery.delivered.saturating_sub(1).min(8)).unwrap_or(8);
+    let full = FIRST.saturating_mul(1 << doublings).min(LONGEST);
+    // Derived, not rolled, so that a simulation repeats.
+    let part = delivery.seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    full * 3 / 4 + full / 4 * u32::try_from(part).unwrap_or(0) / 256
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Timestamp;
+
+    fn delivery(seq: u64, delivered: u64) -> Delivery {
+        Delivery {
+            subject: String::new(),
+            seq,
+            delivered,
+            stored_at: Timestamp::default(),
+            waited: Duration::ZERO,
+            connected_for: Duration::MAX,
+            headers: Vec::new(),
+            payload: bytes::Bytes::new(),
+            ack: String::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_with_deliveries_and_with_the_backlog() {
+        let mut backlog = Backlog::default();
+        let share = |tenant: &str| Share { tenant: tenant.to_owned(), resource: "x".to_owned() };
+        let pauses: Vec<Duration> = (1..=10).map(|times| backlog.pause(&share("a"), &delivery(7, times))).collect();
+        assert!(pauses.is_sorted() && pauses[0] <= FIRST && pauses[9] <= LONGEST && pauses[9] > LONGEST / 2);
+        let many: Vec<Duration> = (0..10_000).map(|seq| backlog.pause(&share("b"), &delivery(seq, 1))).collect();
+        assert!(many[9_999] > Duration::from_secs(19), "{:?}", many[9_999]);
+        assert!(backlog.pause(&share("c"), &delivery(1, 1)) <= FIRST, "the backlog of others is not ours");
+        for _ in 0..20_000 {
+            assert!(backlog.pause(&share("b"), &delivery(1, 1)) <= BACKLOG_LONGEST);
+        }
+        tokio::time::sleep(BACKLOG_LONGEST).await;
+        assert!(backlog.pause(&share("b"), &delivery(1, 1)) <= FIRST, "it came again meanwhile");
+    }
+}

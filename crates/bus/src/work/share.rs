@@ -1,0 +1,180 @@
+//! Who gets the places of a worker: they are shared out by tenant, and among a tenant's items by what these need (a tool,
+//! a model, a session), so that nobody who hangs or floods takes them all.
+//!
+//! The rule is that of dynamic thresholds, as switches share their buffers: whoever asks for one more place must hold
+//! fewer than a multiple of those that are free. Nobody needs to know who else is there: a tenant alone gets most places,
+//! the rest is a reserve for whoever comes, and as places are given back they level out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contract::streams::Queue;
+use contract::subject;
+use contract::tool::header;
+
+use crate::Delivery;
+use crate::transport::header;
+
+/// A tenant may hold fewer than so many times the places that are free: alone 8 of 9, two of them 8 of 17 each.
+const TENANT_FACTOR: usize = 8;
+/// One tool, model or session may hold fewer than so many times the places that are free: alone 4 of 5.
+const RESOURCE_FACTOR: usize = 4;
+/// Shares that metrics name; those that are seen later are counted together.
+const LABELS_MAX: usize = 64;
+/// What metrics call them.
+const OTHER: &str = "other";
+
+/// For whom an item is: a tenant, and the tool, model or session that it needs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Share {
+    pub(super) tenant: String,
+    pub(super) resource: String,
+}
+
+impl Share {
+    /// Reads it of an item. Items that are not what they should be share the places of nobody.
+    pub(super) fn of(queue: Queue, delivery: &Delivery) -> Self {
+        let read = match queue {
+            Queue::Model | Queue::Tool => subject::parse_item(&delivery.subject).map(|item| {
+                let model = || header(&delivery.headers, header::MODEL).unwrap_or_default().to_owned();
+                (item.key.tenant, item.tool.map_or_else(model, |tool| tool.to_string()))
+            }),
+            Queue::Drive => {
+                subject::parse_control_key(&delivery.subject).map(|key| (key.tenant, key.session.to_string()))
+            }
+            Queue::Due => subject::parse_timer(&delivery.subject).map(|key| (key.tenant, key.session.to_string())),
+        };
+        let (tenant, resource) = read.map(|(tenant, resource)| (tenant.to_string(), resource)).unwrap_or_default();
+        Self { tenant, resource }
+    }
+}
+
+/// The places of one worker, and who holds them.
+#[derive(Debug)]
+pub(super) struct Places {
+    free: usize,
+    tenants: BTreeMap<String, usize>,
+    shares: BTreeMap<Share, usize>,
+    labels: Labels,
+}
+
+impl Places {
+    pub(super) fn new(queue: Queue, places: usize) -> Self {
+        let labels = Labels { queue, named: BTreeSet::new() };
+        Self { free: places, tenants: BTreeMap::new(), shares: BTreeMap::new(), labels }
+    }
+
+    /// How many nobody holds.
+    pub(super) fn free(&self) -> usize {
+        self.free
+    }
+
+    /// Whether a share may have one more place.
+    pub(super) fn admits(&self, share: &Share) -> bool {
+        let (tenant, resource) = self.held(share);
+        tenant < TENANT_FACTOR * self.free && resource < RESOURCE_FACTOR * self.free
+    }
+
+    /// Places that the share's tenant holds, and that the share itself holds. Whoever holds fewer comes first.
+    pub(super) fn held(&self, share: &Share) -> (usize, usize) {
+        let tenant = self.tenants.get(&share.tenant).copied().unwrap_or_default();
+        (tenant, self.shares.get(share).copied().unwrap_or_default())
+    }
+
+    /// Gives a place to a share that [`Places::admits`].
+    pub(super) fn take(&mut self, share: &Share) {
+        self.free = self.free.saturating_sub(1);
+        *self.tenants.entry(share.tenant.clone()).or_default() += 1;
+        *self.shares.entry(share.clone()).or_default() += 1;
+        self.labels.count(share, 1);
+    }
+
+    /// Takes a place back.
+    pub(super) fn give_back(&mut self, share: &Share) {
+        self.free += 1;
+        less(&mut self.tenants, &share.tenant);
+        less(&mut self.shares, share);
+        self.labels.count(share, -1);
+    }
+}
+
+fn less<K: Ord>(held: &mut BTreeMap<K, usize>, key: &K) {
+    if let Some(count) = held.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            held.remove(key);
+        }
+    }
+}
+
+/// Which shares metrics name: the first ones, so that the number of time series is bounded.
+#[derive(Debug)]
+struct Labels {
+    queue: Queue,
+    named: BTreeSet<Share>,
+}
+
+impl Labels {
+    fn count(&mut self, share: &Share, delta: i64) {
+        // A session is never a label.
+        let resource = match self.queue {
+            Queue::Model | Queue::Tool => share.resource.as_str(),
+            Queue::Drive | Queue::Due => "",
+        };
+        let label = Share { tenant: share.tenant.clone(), resource: resource.to_owned() };
+        let named = self.named.contains(&label) || (self.named.len() < LABELS_MAX && self.named.insert(label));
+        let (tenant, resource) = if named { (share.tenant.as_str(), resource) } else { (OTHER, OTHER) };
+        telemetry::metric::places_held(self.queue.durable(), tenant, resource, delta);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(tenant: &str, resource: &str) -> Share {
+        Share { tenant: tenant.to_owned(), resource: resource.to_owned() }
+    }
+
+    /// Gives a share as many places as it may have; how many these are.
+    fn fill(places: &mut Places, share: &Share) -> usize {
+        let mut count = 0;
+        while places.admits(share) {
+            places.take(share);
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn share_alone_gets_most_places_and_newcomers_the_rest() {
+        // places, one tool alone, a second tool of its tenant, a second tenant
+        for (all, alone, second, other) in
+            [(1, 1, 0, 0), (4, 4, 0, 0), (5, 4, 1, 0), (64, 52, 5, 6), (512, 410, 46, 45)]
+        {
+            let mut places = Places::new(Queue::Tool, all);
+            let found = [("a", "x"), ("a", "y"), ("b", "x")].map(|(t, r)| fill(&mut places, &share(t, r)));
+            assert_eq!(found, [alone, second, other], "of {all}");
+        }
+    }
+
+    #[test]
+    fn share_over_its_part_gets_nothing_until_places_level_out() {
+        let mut places = Places::new(Queue::Tool, 64);
+        let (one, two) = (share("a", "x"), share("b", "x"));
+        let had = fill(&mut places, &one);
+        fill(&mut places, &two);
+        for _ in 0..had / 4 {
+            places.give_back(&one);
+            assert!(!places.admits(&one) || places.held(&one).0 < 8 * places.free());
+            fill(&mut places, &two);
+        }
+        assert!(places.held(&two).0 > had / 4, "{:?}", places.held(&two));
+        while places.held(&one).0 > 0 {
+            places.give_back(&one);
+        }
+        while places.held(&two).0 > 0 {
+            places.give_back(&two);
+        }
+        assert_eq!((places.free(), places.tenants.len(), places.shares.len()), (64, 0, 0));
+    }
+}

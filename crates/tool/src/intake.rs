@@ -1,0 +1,90 @@
+//! The calls of one tool as they arrive, and how their subscription ends without losing one.
+//!
+//! async-nats 0.51 forgets a drained subscription at the next poll of its connection, which may come before the server has
+//! read the UNSUB: calls that the server sends until then are dropped unread. A subscription that ends by a count of
+//! messages has no such gap, since both sides count the same messages: the server stops by itself after the last one.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use async_nats::{Message, Subscriber};
+use futures::{FutureExt, StreamExt};
+use tokio::time::{Instant, sleep_until};
+
+/// Calls that are taken after a stop, at most: far more than are under way between server and client at one time.
+const LAST_CALLS: u64 = 16;
+/// Where no call has come for so long after a stop, none is under way, and the subscription is drained.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// The subscription of one tool's calls.
+pub(crate) struct Intake {
+    calls: Subscriber,
+    /// Messages that were read.
+    read: u64,
+    /// Those of them that were read when it was told to end.
+    unread: VecDeque<Message>,
+    ending: Ending,
+}
+
+enum Ending {
+    /// It goes on.
+    Open,
+    /// The server stops after a few more calls; drained when none comes until this instant.
+    Counted(Instant),
+    /// The server was told to stop, and what it had sent is read.
+    Drained,
+    /// Nothing comes any more.
+    Ended,
+}
+
+impl Intake {
+    pub(crate) fn new(calls: Subscriber) -> Self {
+        Self { calls, read: 0, unread: VecDeque::new(), ending: Ending::Open }
+    }
+
+    /// Takes the last calls, and ends after them.
+    pub(crate) async fn end(&mut self) {
+        // The count is of all messages that this subscription ever had, those included that wait to be read.
+        while let Some(Some(message)) = self.calls.next().now_or_never() {
+            self.read += 1;
+            self.unread.push_back(message);
+        }
+        let told = self.calls.unsubscribe_after(self.read + LAST_CALLS).await;
+        self.ending = if told.is_ok() { Ending::Counted(Instant::now() + QUIET) } else { Ending::Ended };
+    }
+
+    /// Whether nothing comes any more.
+    pub(crate) fn is_ended(&self) -> bool {
+        matches!(self.ending, Ending::Ended) && self.unread.is_empty()
+    }
+
+    /// The next call; `None` when the subscription has ended.
+    pub(crate) async fn next(&mut self) -> Option<Message> {
+        if let Some(message) = self.unread.pop_front() {
+            return Some(message);
+        }
+        loop {
+            let came = match self.ending {
+                Ending::Ended => None,
+                Ending::Open | Ending::Drained => self.calls.next().await,
+                Ending::Counted(quiet_at) => tokio::select! {
+                    biased;
+                    came = self.calls.next() => came,
+                    () = sleep_until(quiet_at) => {
+                        self.ending = if self.calls.drain().await.is_ok() { Ending::Drained } else { Ending::Ended };
+                        continue;
+                    }
+                },
+            };
+            if came.is_some() {
+                self.read += 1;
+                if matches!(self.ending, Ending::Counted(_)) {
+                    self.ending = Ending::Counted(Instant::now() + QUIET);
+                }
+            } else {
+                self.ending = Ending::Ended;
+            }
+            return came;
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Tool calls of a real executor and a real tool, while the server between them dies.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ailoop_tool::{Call, Effect, Serving, Tool, Tools};
+use anyhow::{Context, ensure};
+use bus::work::Publication;
+use bus::{Bus, Inbox};
+use contract::commit::{Commit, CommitMeta, FOLD, Phase, VERSION};
+use contract::ids::CallAttempt;
+use contract::model::ItemMeta;
+use contract::subject::SessionKey;
+use contract::tool::{EffectClass, Outcome, ToolItem, ToolResult};
+use contract::{CallId, Json, TenantId, Timestamp, ToolName};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tool_executor::{Clock, Config, Executor, SystemClock};
+
+use crate::world::{World, eventually, key};
+
+/// The longest that one fault may cost a session.
+const FAULT_MAX: Duration = Duration::from_secs(10);
+
+/// A tool whose first call waits until it is let go, and what is seen of it.
+#[derive(Default)]
+struct Seen {
+    calls: AtomicUsize,
+    begun: Notify,
+    let_go: Notify,
+}
+
+async fn serve(url: &str, effect: Effect, seen: Arc<Seen>) -> anyhow::Result<Serving> {
+    let tool = Tool::new("act").effect(effect).handler(move |_: Call| {
+        let seen = seen.clone();
+        async move {
+            if seen.calls.fetch_add(1, Ordering::SeqCst) == 0 {
+                seen.begun.notify_one();
+                seen.let_go.notified().await;
+            }
+            Ok("done")
+        }
+    });
+    Ok(Tools::connect(url).await?.tool(tool).serve().await?)
+}
+
+async fn open_call(bus: &Bus, key: &SessionKey, effect: EffectClass) -> anyhow::Result<()> {
+    let call = CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 };
+    let meta = CommitMeta {
+        v: VERSION,
+        commit: "commit-0".to_owned(),
+        fold: FOLD,
+        phase: Phase::Running,
+        open: vec![call.to_string()],
+        control_seq: 0,
+        seq: 1,
+        time: Timestamp::default(),
+        trace_id: String::new(),
+        archived: None,
+    };
+    let body = serde_json::to_vec(&Commit { meta, snapshot: None, events: Vec::new() })?;
+    bus.commit(key, 0, "commit-0", body.into()).await?;
+    let item = ToolItem {
+        meta: ItemMeta {
+            v: VERSION,
+            slot: 0,
+            turn: 1,
+            step: 1,
+            call: call.call,
+            attempt: 1,
+            deadline: SystemClock.now().after(Duration::from_mins(2)),
+            agent: "e".to_owned(),
+        },
+        tool: ToolName::new("act")?,
+        arguments: Json::parse("{}")?,
+        effect,
+        max_output: 1_000,
+        timeout_ms: 120_000,
+    };
+    Ok(bus.publish_tool_item(key, &item, Publication::First).await?)
+}
+
+async fn result(bus: &Bus, key: &SessionKey) -> anyhow::Result<ToolResult> {
+    let first = async || match bus.inbox(key).await {
+        Ok(Inbox::Messages(messages)) => messages.into_iter().next(),
+        Ok(Inbox::TooMany) | Err(_) => None,
+    };
+    eventually("a result", || async { first().await.is_some() }).await?;
+    Ok(serde_json::from_slice(&first().await.context("a result")?.payload)?)
+}
+
+pub(crate) async fn server_dies_right_after_the_dispatch_the_session_waits_less_than_ten_seconds(
+    world: &mut World,
+) -> anyhow::Result<()> {
+    let url = world.url();
+    for (session, sdk, effect) in
+        [("once", Effect::AtMostOnce, EffectClass::AtMostOnce), ("again", Effect::Idempotent, EffectClass::Idempotent)]
+    {
+        let seen = Arc::new(Seen::default());
+        let serving = serve(&url, sdk, seen.clone()).await?;
+        let executor = Executor::start(Config::default(), world.connect(0).await?).await?;
+        let bus = world.bus.clone();
+        eventually("the tool is known", || async {
+            bus.tools(&TenantId::default()).await.is_ok_and(|tools| !tools.is_empty())
+        })
+        .await?;
+        let key = key(session)?;
+        open_call(&world.bus, &key, effect).await?;
+        seen.begun.notified().await;
+        world.kill();
+        let died = Instant::now();
+        // Its answer goes nowhere, or comes once both are connected again: nobody knows which.
+        seen.let_go.notify_one();
+        world.resume().await?;
+        let result = result(&world.bus, &key).await?;
+        ensure!(died.elapsed() < FAULT_MAX, "{session}: {:?}", died.elapsed());
+        let calls = seen.calls.load(Ordering::SeqCst);
+        match effect {
+            EffectClass::AtMostOnce => {
+                ensure!(calls == 1, "{calls} calls");
+                let told = result.content.contains("the connection to NATS broke while the call ran");
+                ensure!(result.outcome == Outcome::Ok || (result.outcome == Outcome::Unknown && told), "{result:?}");
+            }
+            EffectClass::Pure | EffectClass::Idempotent => ensure!(result.outcome == Outcome::Ok, "{result:?}"),
+        }
+        executor.drain(Duration::from_secs(1)).await;
+        serving.stop(Duration::from_secs(1)).await;
+    }
+    Ok(())
+}
