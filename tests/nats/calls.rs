@@ -23,21 +23,21 @@ use crate::world::{World, eventually, key};
 /// The longest that one fault may cost a session.
 const FAULT_MAX: Duration = Duration::from_secs(10);
 
-/// A tool whose first call waits until it is let go, and what is seen of it.
+/// A tool whose first call waits until it is let go, and what is probe of it.
 #[derive(Default)]
-struct Seen {
+struct ToolProbe {
     calls: AtomicUsize,
     begun: Notify,
     let_go: Notify,
 }
 
-async fn serve(url: &str, effect: Effect, seen: Arc<Seen>) -> anyhow::Result<Serving> {
+async fn serve(url: &str, effect: Effect, probe: Arc<ToolProbe>) -> anyhow::Result<Serving> {
     let tool = Tool::new("act").effect(effect).handler(move |_: Call| {
-        let seen = seen.clone();
+        let probe = probe.clone();
         async move {
-            if seen.calls.fetch_add(1, Ordering::SeqCst) == 0 {
-                seen.begun.notify_one();
-                seen.let_go.notified().await;
+            if probe.calls.fetch_add(1, Ordering::SeqCst) == 0 {
+                probe.begun.notify_one();
+                probe.let_go.notified().await;
             }
             Ok("done")
         }
@@ -97,8 +97,8 @@ pub(crate) async fn server_dies_right_after_the_dispatch_the_session_waits_less_
     for (session, sdk, effect) in
         [("once", Effect::AtMostOnce, EffectClass::AtMostOnce), ("again", Effect::Idempotent, EffectClass::Idempotent)]
     {
-        let seen = Arc::new(Seen::default());
-        let serving = serve(&url, sdk, seen.clone()).await?;
+        let probe = Arc::new(ToolProbe::default());
+        let serving = serve(&url, sdk, probe.clone()).await?;
         let executor = Executor::start(Config::default(), world.connect(0).await?).await?;
         let bus = world.bus.clone();
         eventually("the tool is known", || async {
@@ -107,20 +107,23 @@ pub(crate) async fn server_dies_right_after_the_dispatch_the_session_waits_less_
         .await?;
         let key = key(session)?;
         open_call(&world.bus, &key, effect).await?;
-        seen.begun.notified().await;
+        probe.begun.notified().await;
         world.kill();
         let died = Instant::now();
         // Its answer goes nowhere, or comes once both are connected again: nobody knows which.
-        seen.let_go.notify_one();
+        probe.let_go.notify_one();
         world.resume().await?;
         let result = result(&world.bus, &key).await?;
         ensure!(died.elapsed() < FAULT_MAX, "{session}: {:?}", died.elapsed());
-        let calls = seen.calls.load(Ordering::SeqCst);
+        let calls = probe.calls.load(Ordering::SeqCst);
         match effect {
             EffectClass::AtMostOnce => {
                 ensure!(calls == 1, "{calls} calls");
-                let told = result.content.contains("the connection to NATS broke while the call ran");
-                ensure!(result.outcome == Outcome::Ok || (result.outcome == Outcome::Unknown && told), "{result:?}");
+                let has_reason = result.content.contains("the connection to NATS broke while the call ran");
+                ensure!(
+                    result.outcome == Outcome::Ok || (result.outcome == Outcome::Unknown && has_reason),
+                    "{result:?}"
+                );
             }
             EffectClass::Pure | EffectClass::Idempotent => ensure!(result.outcome == Outcome::Ok, "{result:?}"),
         }

@@ -10,11 +10,11 @@ use bus::dead::DeadLetter;
 use bus::transport::Ack;
 use bus::{Bus, Delivery, Depth, Handler, Inbox, Read, Sent, Settle, Worker};
 use bytes::Bytes;
-use contract::ids::{CallAttempt, SessionId, TenantId};
-use contract::{CallId, ErrorCode, ToolName};
 use contract::command::Verb;
+use contract::ids::{CallAttempt, SessionId, TenantId};
 use contract::streams::{Objects, Queue, Stream};
 use contract::subject::{self, SessionKey, Subject};
+use contract::{CallId, ErrorCode, ToolName};
 use futures::{StreamExt, TryStreamExt};
 use tokio::time::Instant;
 

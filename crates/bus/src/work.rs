@@ -7,7 +7,7 @@ mod hold;
 mod run;
 mod settle;
 mod share;
-mod waiting;
+mod wait_queue;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -49,8 +49,8 @@ impl Intake {
             self.read += 1;
             self.unread.push_back(message);
         }
-        let told = self.calls.unsubscribe_after(self.read + LAST_CALLS).await;
-        self.ending = if told.is_ok() { Ending::Counted(Instant::now() + QUIET) } else { Ending::Ended };
+        let sent = self.calls.unsubscribe_after(self.read + LAST_CALLS).await;
+        self.ending = if sent.is_ok() { Ending::Counted(Instant::now() + QUIET) } else { Ending::Ended };
     }
 
     /// Whether nothing comes any more.

@@ -263,7 +263,7 @@ impl Server {
     async fn tell(&self, question: &Message) {
         let (Some(reply), Some(answer)) = (question.reply.clone(), self.service.answer(question)) else { return };
         let call = question.headers.as_ref().and_then(|headers| headers.get(header::CALL));
-        let told = match call {
+        let sent = match call {
             Some(call) => {
                 let mut headers = HeaderMap::new();
                 headers.insert(header::RUNNING, if self.running.has(call.as_str()) { "1" } else { "0" });

@@ -97,8 +97,12 @@ impl Nats {
     pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
         let ((gaps, _), (slow, _)) = (broadcast::channel(GAPS_MAX), broadcast::channel(GAPS_MAX));
         let connected = Connected::default();
-        let watch =
-            Watch { gaps: gaps.clone(), slow: slow.clone(), connected: connected.clone(), seen: Mutex::default() };
+        let watch = ConnectionWatcher {
+            gaps: gaps.clone(),
+            slow: slow.clone(),
+            connected: connected.clone(),
+            state: Mutex::default(),
+        };
         let mut options = ConnectOptions::new()
             .name(&config.name)
             .ping_interval(PING_EVERY)
@@ -188,36 +192,36 @@ impl Connected {
 }
 
 /// Follows the events of a connection.
-struct Watch {
+struct ConnectionWatcher {
     gaps: broadcast::Sender<()>,
     slow: broadcast::Sender<u64>,
     connected: Connected,
     // A lock, since the callback is shared; it is held for a look.
-    seen: Mutex<Seen>,
+    state: Mutex<EventState>,
 }
 
-/// What events were seen last.
+/// What events were state last.
 #[derive(Default)]
-struct Seen {
+struct EventState {
     /// Whether a connection stands, as far as events tell.
     is_up: bool,
     /// The subscription that was told last of being slow, and when: there is an event for each message that is dropped.
     slow: Option<(u64, Instant)>,
 }
 
-impl Watch {
+impl ConnectionWatcher {
     fn on(&self, event: &Event) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::Disconnected => {
-                seen.is_up = false;
+                state.is_up = false;
                 self.broke(event);
             }
             // The connection is well: only what this one subscription missed is lost.
             Event::SlowConsumer(sid) => {
-                let told = seen.slow.is_some_and(|(last, at)| last == *sid && at.elapsed() < SLOW_EVERY);
-                if !told {
-                    seen.slow = Some((*sid, Instant::now()));
+                let is_repeated = state.slow.is_some_and(|(last, at)| last == *sid && at.elapsed() < SLOW_EVERY);
+                if !is_repeated {
+                    state.slow = Some((*sid, Instant::now()));
                     tracing::warn!(%event, "messages of one subscription are lost: they are read too slowly");
                     // Nobody listens: fine.
                     drop(self.slow.send(*sid));
@@ -226,7 +230,7 @@ impl Watch {
             Event::Connected => {
                 self.connected.now();
                 // Events are dropped where many come at once.
-                if std::mem::replace(&mut seen.is_up, true) {
+                if std::mem::replace(&mut state.is_up, true) {
                     self.broke(event);
                 }
                 tracing::debug!(%event, "nats");
@@ -273,7 +277,7 @@ mod tests {
     #[test]
     fn slow_subscription_is_no_broken_connection() {
         let ((gaps, mut broke), (slow, mut slowed)) = (broadcast::channel(4), broadcast::channel(4));
-        let watch = Watch { gaps, slow, connected: Connected::default(), seen: Mutex::default() };
+        let watch = ConnectionWatcher { gaps, slow, connected: Connected::default(), state: Mutex::default() };
         watch.on(&Event::Connected);
         for _ in 0..100 {
             watch.on(&Event::SlowConsumer(7));

@@ -97,9 +97,9 @@ impl Nats {
             Some(queue) => self.client.queue_subscribe(subject.to_owned(), queue.to_owned()).await,
             None => self.client.subscribe(subject.to_owned()).await,
         };
-        let subscriber = subscribed.map_err(|e| closed(&e))?;
-        losses.set_sid(sid_of(&subscriber));
-        Ok(futures::stream::unfold((subscriber.map(Heard::from), losses), next).boxed())
+        let messages = subscribed.map_err(|e| closed(&e))?;
+        losses.set_sid(sid_of(&messages));
+        Ok(futures::stream::unfold((messages.map(Heard::from), losses), next).boxed())
     }
 
     /// Returns when the server has answered what came on this connection before: a request to an address of our own

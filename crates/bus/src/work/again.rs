@@ -73,8 +73,8 @@ async fn removed(bus: &Bus, stream: Stream, at: &Subject, delivery: &Delivery) -
     }
     for round in 1..=ROUNDS_MAX {
         // One that gets lost is told again. From here on an error proves nothing.
-        let told = bus.transport().ack(delivery, Ack::Done).await;
-        if told.is_ok() && matches!(is_there().await, Ok(false)) {
+        let acked = bus.transport().ack(delivery, Ack::Done).await;
+        if acked.is_ok() && matches!(is_there().await, Ok(false)) {
             return Ok(true);
         }
         retry::wait(round, &delivery.subject).await;

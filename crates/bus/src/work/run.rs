@@ -19,7 +19,7 @@ use super::backlog::Backlog;
 use super::hold::{Held, ItemId};
 use super::settle::{deal, hand_back};
 use super::share::{Places, Share};
-use super::waiting::Waiting;
+use super::wait_queue::WaitQueue;
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, retry};
 
@@ -109,7 +109,7 @@ struct Intake {
     places: Places,
     /// Whose place a running item has.
     placed: BTreeMap<ItemId, Share>,
-    waiting: Waiting,
+    waiting: WaitQueue,
     backlog: Backlog,
     running: JoinSet<ItemId>,
     /// Handed back since the worker stopped.
@@ -125,7 +125,7 @@ impl Intake {
             held: Held::default(),
             places: Places::new(queue, concurrency),
             placed: BTreeMap::new(),
-            waiting: Waiting::new(concurrency),
+            waiting: WaitQueue::new(concurrency),
             backlog: Backlog::default(),
             running: JoinSet::new(),
             returned: BTreeSet::new(),

@@ -92,11 +92,10 @@ fn after_panic(delivery: &Delivery) -> Settle {
 async fn tell(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settle) -> Result<(), BusError> {
     let ack = match settle {
         Settle::Done => Ack::Done,
-        Settle::Retry(after) => Ack::Retry(after),
         Settle::Postpone(after) if must_store_again(queue, delivery) => {
             return store_again(bus, queue, delivery, after).await;
         }
-        Settle::Postpone(after) => Ack::Retry(after),
+        Settle::Retry(after) | Settle::Postpone(after) => Ack::Retry(after),
         Settle::Reject { code, reason } => match bus.bury(delivery, code.clone(), &reason).await {
             Ok(()) => {
                 telemetry::metric::dead_letter(queue.durable());

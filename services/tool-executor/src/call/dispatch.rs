@@ -14,7 +14,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::doubt::{Asked, Doubt, Verdict, ask_replicas};
+use super::doubt::{Doubt, ReplicaAnswer, Verdict, ask_replicas};
 use super::life::{LOOK_EVERY, Life};
 use super::reply::{Answer, Reply, read};
 use crate::trouble::Trouble;
@@ -177,7 +177,7 @@ impl Dispatch<'_> {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard_any = false;
         let mut doubt = Doubt::new(self.repeatable());
-        let mut question: Option<BoxFuture<'_, Asked>> = None;
+        let mut question: Option<BoxFuture<'_, ReplicaAnswer>> = None;
         loop {
             let (deadline, asks_at) = (life.deadline(), life.asks_at());
             let doubts_at = doubt.asks_at().filter(|_| question.is_none());
@@ -213,7 +213,7 @@ impl Dispatch<'_> {
                 }
                 asked = answer_of(&mut question) => {
                     question = None;
-                    match doubt.heard(asked) {
+                    match doubt.verdict(asked) {
                         Verdict::Wait => {}
                         Verdict::Lost => return Waited::Lost,
                         Verdict::Unread => return Waited::Unread,
@@ -331,7 +331,7 @@ impl Dispatch<'_> {
     }
 }
 
-async fn answer_of(question: &mut Option<BoxFuture<'_, Asked>>) -> Asked {
+async fn answer_of(question: &mut Option<BoxFuture<'_, ReplicaAnswer>>) -> ReplicaAnswer {
     match question {
         Some(question) => question.await,
         None => std::future::pending().await,

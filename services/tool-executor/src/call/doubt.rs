@@ -29,7 +29,7 @@ const DENIALS: u32 = 3;
 
 /// What replicas say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum ReplicaAnswer {
     /// One of them works on the call.
     Running,
     /// All that answered say that they do not.
@@ -85,31 +85,31 @@ impl Doubt {
     }
 
     /// What follows from what replicas say.
-    pub(super) fn heard(&mut self, asked: Asked) -> Verdict {
+    pub(super) fn verdict(&mut self, asked: ReplicaAnswer) -> Verdict {
         let again = |after| Some(Instant::now() + after);
         match asked {
-            Asked::Running => {
+            ReplicaAnswer::Running => {
                 (self.denials, self.was_away) = (0, false);
                 // A call whose connection broke may end with nobody hearing of it: it is asked about until it ends.
                 self.asks_at = again(AGAIN_AFTER).filter(|_| self.broke);
                 Verdict::Wait
             }
-            Asked::Away => {
+            ReplicaAnswer::Away => {
                 self.was_away = true;
                 self.asks_at = again(AGAIN_AFTER);
                 Verdict::Wait
             }
-            Asked::Denied | Asked::Unclear if self.was_away => {
+            ReplicaAnswer::Denied | ReplicaAnswer::Unclear if self.was_away => {
                 self.was_away = false;
                 self.asks_at = again(GRACE_AGAIN);
                 Verdict::Wait
             }
-            Asked::Denied | Asked::Unclear if self.broke => Verdict::Lost,
-            Asked::Unclear => {
+            ReplicaAnswer::Denied | ReplicaAnswer::Unclear if self.broke => Verdict::Lost,
+            ReplicaAnswer::Unclear => {
                 self.asks_at = None;
                 Verdict::Wait
             }
-            Asked::Denied => {
+            ReplicaAnswer::Denied => {
                 self.denials += 1;
                 self.asks_at = again(AGAIN_AFTER);
                 let enough = if self.repeatable { DENIALS_REPEATABLE } else { DENIALS };
@@ -120,7 +120,7 @@ impl Doubt {
 }
 
 /// Asks the replicas at `subject` whether one of them works on the call.
-pub(super) async fn ask_replicas(bus: &Bus, subject: Subject, call: String) -> Asked {
+pub(super) async fn ask_replicas(bus: &Bus, subject: Subject, call: String) -> ReplicaAnswer {
     let until = Instant::now() + ASK_MAX;
     let asking = async {
         bus.ping().await?;
@@ -129,19 +129,19 @@ pub(super) async fn ask_replicas(bus: &Bus, subject: Subject, call: String) -> A
     };
     let mut answers = match timeout_at(until, asking).await {
         Ok(Ok(answers)) => answers,
-        Ok(Err(BusError::NoResponders { .. })) => return Asked::Unclear,
-        Ok(Err(_)) | Err(_) => return Asked::Away,
+        Ok(Err(BusError::NoResponders { .. })) => return ReplicaAnswer::Unclear,
+        Ok(Err(_)) | Err(_) => return ReplicaAnswer::Away,
     };
     let (mut denied, mut unclear) = (false, false);
     while let Ok(Some(answer)) = timeout_at(until, answers.next()).await {
-        let Heard::Message(answer) = answer else { return Asked::Away };
+        let Heard::Message(answer) = answer else { return ReplicaAnswer::Away };
         match answer.header(header::RUNNING) {
-            Some("1") => return Asked::Running,
+            Some("1") => return ReplicaAnswer::Running,
             Some(_) => denied = true,
             None => unclear = true,
         }
     }
-    if denied && !unclear { Asked::Denied } else { Asked::Unclear }
+    if denied && !unclear { ReplicaAnswer::Denied } else { ReplicaAnswer::Unclear }
 }
 
 #[cfg(test)]
@@ -150,9 +150,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn verdict_follows_from_what_replicas_say() {
-        use Asked::{Away, Denied, Running, Unclear};
+        use ReplicaAnswer::{Away, Denied, Running, Unclear};
         use Verdict::{Lost, Unread, Wait};
-        for (repeatable, broke, heard, expected) in [
+        for (repeatable, broke, answers, expected) in [
             (true, false, &[Denied, Denied][..], Unread),
             (false, false, &[Denied, Denied], Wait),
             (false, false, &[Denied, Denied, Denied], Unread),
@@ -169,8 +169,8 @@ mod tests {
             if broke {
                 doubt.broke();
             }
-            let verdicts: Vec<Verdict> = heard.iter().map(|asked| doubt.heard(*asked)).collect();
-            assert_eq!(verdicts.last(), Some(&expected), "{repeatable} {broke} {heard:?}");
+            let verdicts: Vec<Verdict> = answers.iter().map(|asked| doubt.verdict(*asked)).collect();
+            assert_eq!(verdicts.last(), Some(&expected), "{repeatable} {broke} {answers:?}");
         }
     }
 }

@@ -17,12 +17,12 @@ const PLACES_MIN: usize = 5;
 
 /// Items in the order in which they came.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitQueue {
     items: VecDeque<(ItemId, Share, Instant)>,
     max: usize,
 }
 
-impl Waiting {
+impl WaitQueue {
     /// At most as many as there are places; none where there are few.
     pub(super) fn new(places: usize) -> Self {
         let max = if places < PLACES_MIN { 0 } else { places.min(WAITING_MAX) };
