@@ -233,7 +233,7 @@ impl Schemas {
 
     /// Checks the structured result of a tool, within [`VALIDATION_MAX`].
     pub(crate) async fn check_result(&self, schema: Schema, result: Value) -> Result<(), Refusal> {
-        let check = move || schema.check_value(&result, "results");
+        let check = move || schema.check_value(&result, "results of the call");
         self.on_thread(move || on_large_stack(check).unwrap_or_else(|error| Err(unchecked(&error)))).await
     }
 
@@ -250,7 +250,7 @@ impl Schemas {
         };
         timeout(VALIDATION_MAX, checked).await.unwrap_or_else(|_| {
             let seconds = VALIDATION_MAX.as_secs();
-            let text = format!("checking the arguments against the tool's schema took over {seconds} s: pass less");
+            let text = format!("checking against the tool's schema took over {seconds} s: it was given up");
             Err(Refusal::new(ErrorCode::Overloaded, text))
         })
     }
@@ -271,7 +271,7 @@ fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
 }
 
 fn unchecked(error: &io::Error) -> Refusal {
-    Refusal::new(ErrorCode::Internal, format!("the arguments cannot be checked: {error}"))
+    Refusal::new(ErrorCode::Internal, format!("what the schema says cannot be checked: {error}"))
 }
 
 fn within_size(arguments: &Json) -> Result<(), Refusal> {
@@ -288,6 +288,11 @@ fn object(arguments: &Json) -> Result<Value, Refusal> {
     let value: Value = serde_json::from_str(arguments.get())
         .map_err(|error| invalid(format!("the arguments are not JSON: {error}")))?;
     if value.is_object() { Ok(value) } else { Err(invalid("the arguments must be a JSON object".to_owned())) }
+}
+
+/// Whether a schema costs no more than it may; the error says what it costs.
+pub(crate) fn measure(schema: &Value) -> Result<(), String> {
+    cost::measure(schema).map(drop).map_err(|error| format!("its schema cannot be used: {error}"))
 }
 
 /// Whether a schema can be used; the error says why not.
