@@ -419,11 +419,13 @@ mod tests {
     #[tokio::test]
     async fn arguments_over_a_limit_are_refused_before_they_are_validated() {
         let schemas = learn(r#"{"type":"object","properties":{"a":{"items":{"type":"integer"}}}}"#).await.unwrap();
-        let check = async |arguments: Value| schemas.check(&key(), &Json::of(&arguments)).await.map_err(|refusal| refusal.code);
+        let check =
+            async |arguments: Value| schemas.check(&key(), &Json::of(&arguments)).await.map_err(|refusal| refusal.code);
         assert_eq!(check(json!({"a": vec![1; 100_000]})).await, Ok(()));
         assert_eq!(check(json!({"a": vec!["x"; 100_000]})).await, Err(ErrorCode::InvalidArguments));
         assert_eq!(check(json!({"a": "x".repeat(TOOL_ARGUMENTS_BYTES_MAX)})).await, Err(ErrorCode::TooLarge));
-        let choices = json!({"type": "object", "properties": {"a": {"items": {"anyOf": vec![json!({"type": "string"}); 40]}}}});
+        let choices =
+            json!({"type": "object", "properties": {"a": {"items": {"anyOf": vec![json!({"type": "string"}); 40]}}}});
         let schemas = learn(&choices.to_string()).await.unwrap();
         let refused = schemas.check(&key(), &Json::of(&json!({"a": vec![1; 100_000]}))).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::TooLarge);
@@ -432,7 +434,8 @@ mod tests {
 
     #[tokio::test]
     async fn pattern_that_backtracks_ends_within_the_limit() {
-        let schemas = learn(r#"{"type":"object","properties":{"a":{"items":{"pattern":"^(?=(a+)+$)(?!b)x"}}}}"#).await.unwrap();
+        let schemas =
+            learn(r#"{"type":"object","properties":{"a":{"items":{"pattern":"^(?=(a+)+$)(?!b)x"}}}}"#).await.unwrap();
         let began = Instant::now();
         let text = format!("{}!", "a".repeat(40));
         let _refused = schemas.check(&key(), &Json::of(&json!({"a": vec![text; 300]}))).await;

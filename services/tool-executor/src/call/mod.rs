@@ -251,7 +251,13 @@ impl Calls {
         let attempt = format!("check-{}", call.attempt);
         let parts = [started.as_str(), attempt.as_str()];
         let owner = uuid::Uuid::now_v7().simple().to_string();
-        match self.bus.claim_part(key, &call.call, &parts, &owner).await? {
+        let mut claim = self.bus.claim_part(key, &call.call, &parts, &owner).await?;
+        if claim == Claim::Theirs {
+            // The item may have come twice, and another executor be at it: by then it has an end.
+            tokio::time::sleep(limits::VALIDATION_MAX + AGAIN_AFTER).await;
+            claim = self.bus.claim_part(key, &call.call, &parts, &owner).await?;
+        }
+        match claim {
             Claim::Mine => {}
             Claim::Theirs => {
                 let text = "an executor was lost while it checked these arguments; they are not checked again, and the tool \

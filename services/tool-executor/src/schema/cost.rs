@@ -183,7 +183,9 @@ impl<'a> Walk<'a> {
         let parts = match value {
             Value::Object(fields) if keywords.contains_key("unevaluatedProperties") => fields.len() as u64 + 2,
             Value::Array(items) if keywords.contains_key("unevaluatedItems") => items.len() as u64 + 2,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => 1,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+                1
+            }
         };
         let weight = weight.saturating_mul(parts);
         let targets = match target(self.root, keywords) {
@@ -359,7 +361,10 @@ mod tests {
         for keyword in ["allOf", "anyOf", "oneOf"] {
             let schema = doubling(30, |next| json!({keyword: [next, next]}));
             let reason = measure(&schema).unwrap_err();
-            assert!(reason.contains("subschemas") && reason.contains(&TOOL_SCHEMA_EXPANSION_MAX.to_string()), "{reason}");
+            assert!(
+                reason.contains("subschemas") && reason.contains(&TOOL_SCHEMA_EXPANSION_MAX.to_string()),
+                "{reason}"
+            );
         }
         let small = doubling(8, |next| json!({"anyOf": [next, next]}));
         assert!(measure(&small).is_ok_and(|cost| cost.expansion > 1_000));
@@ -387,9 +392,9 @@ mod tests {
     #[test]
     fn schema_of_ordinary_tools_costs_little() {
         let tree = json!({"type": "object", "properties": {"node": {"$ref": "#/$defs/node"}}, "$defs": {
-            "node": {"type": "object", "properties": {
-                "name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
-            }}}});
+        "node": {"type": "object", "properties": {
+            "name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+        }}}});
         assert_eq!(measure(&tree).unwrap().expansion, 8);
         let value = json!({"node": {"name": "a", "children": [{"name": "b", "children": []}]}});
         assert!(steps(&tree, &value, 50, NESTING_MAX).is_some());

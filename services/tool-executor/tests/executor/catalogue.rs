@@ -300,7 +300,8 @@ async fn call_right_after_a_start_waits_for_the_catalogue_and_its_tool() {
 
 /// A schema whose validation takes 2^30 steps.
 fn doubling_schema() -> String {
-    let two = |level: u32| json!([{"$ref": format!("#/$defs/d{}", level + 1)}, {"$ref": format!("#/$defs/d{}", level + 1)}]);
+    let two =
+        |level: u32| json!([{"$ref": format!("#/$defs/d{}", level + 1)}, {"$ref": format!("#/$defs/d{}", level + 1)}]);
     let mut definitions: serde_json::Map<String, Value> =
         (0..30).map(|level| (format!("d{level}"), json!({"allOf": two(level)}))).collect();
     definitions.insert("d30".to_owned(), json!({"required": ["x"]}));

@@ -9,11 +9,11 @@ mod world;
 
 use std::time::Duration;
 
+use bus::MemoryServer;
 use contract::commit::Phase;
 use contract::streams::Objects;
 use contract::subject::SessionKey;
 use contract::tool::{EffectClass, Outcome, ToolResult, Whole, header};
-use bus::MemoryServer;
 use contract::{ErrorCode, Json, Timestamp};
 use tokio::time::Instant;
 
@@ -218,7 +218,10 @@ async fn call_key_tells_tenants_and_sessions_of_the_same_id_apart() {
         world.publish(&item).await;
         let request = tool.asked().await;
         let key = request.header(header::CALL).unwrap().to_owned();
-        assert!(key.starts_with("s1-c1-1-1-") && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'), "{key}");
+        assert!(
+            key.starts_with("s1-c1-1-1-") && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
+            "{key}"
+        );
         assert_eq!(request.header(header::SESSION_STARTED), Some(&*Timestamp::from_millis(started).to_string()));
         assert!(keys.insert(key));
     }

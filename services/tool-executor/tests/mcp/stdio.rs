@@ -81,13 +81,16 @@ fn answer_badly(request: &Value) -> Value {
 /// Has what few servers have: a task, structured results, resources, and a schema that costs too much.
 fn answer_richly(request: &Value) -> Value {
     let output = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-    let two = |level: u32| json!([{"$ref": format!("#/$defs/d{}", level + 1)}, {"$ref": format!("#/$defs/d{}", level + 1)}]);
+    let two =
+        |level: u32| json!([{"$ref": format!("#/$defs/d{}", level + 1)}, {"$ref": format!("#/$defs/d{}", level + 1)}]);
     let mut definitions: serde_json::Map<String, Value> =
         (0..30).map(|level| (format!("d{level}"), json!({"anyOf": two(level)}))).collect();
     definitions.insert("d30".to_owned(), json!({"required": ["x"]}));
     match request["method"].as_str().unwrap() {
-        "initialize" => json!({"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "resources": {}},
-            "serverInfo": {"name": "rich", "version": "1"}}}),
+        "initialize" => {
+            json!({"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "resources": {}},
+            "serverInfo": {"name": "rich", "version": "1"}}})
+        }
         "tools/list" => json!({"result": {"tools": [
             {"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
             {"name": "count", "inputSchema": {"type": "object"}, "outputSchema": output},

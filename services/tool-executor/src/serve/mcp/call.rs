@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ailoop_tool::{Call, Effect, Reply, ToolError};
+use contract::ErrorCode;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::ServiceError;
@@ -146,6 +147,10 @@ async fn misfit(result: &ServerResult, schema: Option<ResultSchema>) -> Option<S
     let structured = result.structured_content.clone().filter(|_| result.is_error != Some(true))?;
     let ResultSchema { schema, schemas } = schema?;
     let refusal = schemas.check_result(schema, structured).await.err()?;
+    if refusal.code != ErrorCode::InvalidArguments {
+        tracing::debug!(reason = refusal.text, "a structured result is not checked");
+        return None;
+    }
     Some(format!("the tool's outputSchema is not kept: {}", refusal.text))
 }
 

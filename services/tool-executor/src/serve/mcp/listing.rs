@@ -53,9 +53,10 @@ pub(super) async fn list(peer: Peer<RoleClient>, tasks: TaskTools) -> Result<Vec
 fn read_resource() -> Listed {
     Listed {
         name: READ_RESOURCE.to_owned(),
-        description: "Reads a resource of this MCP server by its URI, as results name it: [resource <uri>: <name>]. What \
+        description:
+            "Reads a resource of this MCP server by its URI, as results name it: [resource <uri>: <name>]. What \
                       is no text is named with its size."
-            .to_owned(),
+                .to_owned(),
         schema: json!({"type": "object", "additionalProperties": false, "required": ["uri"], "properties": {
             "uri": {"type": "string", "description": "The URI of the resource."}}}),
         annotations: Some(ToolAnnotations::new().read_only(true)),

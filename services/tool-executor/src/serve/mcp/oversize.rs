@@ -178,7 +178,8 @@ mod tests {
         let began = tokio::time::Instant::now();
         let pieces = Pieces(text.as_bytes().chunks(8 << 10));
         let mut all = String::new();
-        Measured::new(pieces, 300, watch()).read_to_string(&mut all).await.unwrap();
+        let measured = Measured::new(pieces, 300, watch());
+        tokio::io::BufReader::with_capacity(64 << 10, measured).read_to_string(&mut all).await.unwrap();
         assert_eq!(all, text);
         assert!((17..21).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     }
@@ -200,8 +201,10 @@ mod tests {
     }
 
     async fn read(text: &str, max: usize, step: usize) -> String {
-        let mut reader =
-            tokio::io::BufReader::with_capacity(64 << 10, Measured::new(Pieces(text.as_bytes().chunks(step)), max, watch()));
+        let mut reader = tokio::io::BufReader::with_capacity(
+            64 << 10,
+            Measured::new(Pieces(text.as_bytes().chunks(step)), max, watch()),
+        );
         let mut all = String::new();
         reader.read_to_string(&mut all).await.unwrap();
         all

@@ -32,13 +32,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    pub(super) fn new(
-        client: Client,
-        tenant: TenantId,
-        concurrency: usize,
-        tasks: Tasks,
-        schemas: Schemas,
-    ) -> Self {
+    pub(super) fn new(client: Client, tenant: TenantId, concurrency: usize, tasks: Tasks, schemas: Schemas) -> Self {
         Self { client, tenant, concurrency, tasks, schemas, tools: BTreeMap::new() }
     }
 
@@ -52,7 +46,11 @@ impl Shown {
         let schema = match compiled.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(schema) => Some(ResultSchema { schema, schemas: self.schemas.clone() }),
             Err(reason) => {
-                tracing::warn!(tool = name, reason, "the outputSchema of an MCP tool cannot be used: results are not checked");
+                tracing::warn!(
+                    tool = name,
+                    reason,
+                    "the outputSchema of an MCP tool cannot be used: results are not checked"
+                );
                 None
             }
         };
