@@ -23,7 +23,7 @@ pub const TOOL_SCHEMA_PATTERNS_MAX: usize = 64;
 pub const TOOL_ARGUMENTS_BYTES_MAX: usize = 1 << 20;
 /// Steps of validating one call's arguments: each subschema that is applied to a value is one, long texts and patterns
 /// take more.
-pub const VALIDATION_STEPS_MAX: u64 = 500_000;
+pub const VALIDATION_STEPS_MAX: u64 = 200_000;
 /// How long validating one call's arguments may take, the wait for a free thread included.
 pub const VALIDATION_MAX: Duration = Duration::from_secs(5);
 /// Validations of one executor that run at the same time on threads of their own.

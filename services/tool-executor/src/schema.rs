@@ -324,6 +324,9 @@ mod tests {
 
     use super::*;
 
+    /// Longer than anything here may take on a busy machine, and far shorter than what a limit is missing for.
+    const LONG: Duration = Duration::from_mins(1);
+
     fn key() -> Key {
         (TenantId::default(), ToolName::new("act").unwrap())
     }
@@ -407,12 +410,10 @@ mod tests {
         for (name, levels, by) in rows {
             let began = Instant::now();
             let schema = chain(levels, by).to_string();
-            let said = match learn(&schema).await {
-                Ok(schemas) => check(&schemas, &nested).await,
-                Err(reason) => reason,
-            };
-            eprintln!("{name}: {} bytes, {:?}: {}", schema.len(), began.elapsed(), &said[..said.len().min(120)]);
-            assert!(began.elapsed() < VALIDATION_MAX, "{name}: {:?}", began.elapsed());
+            if let Ok(schemas) = learn(&schema).await {
+                let _refused = check(&schemas, &nested).await;
+            }
+            assert!(began.elapsed() < LONG, "{name}: {:?}", began.elapsed());
         }
     }
 
@@ -429,7 +430,7 @@ mod tests {
         let schemas = learn(&choices.to_string()).await.unwrap();
         let refused = schemas.check(&key(), &Json::of(&json!({"a": vec![1; 100_000]}))).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::TooLarge);
-        assert!(refused.text.contains("500000 steps"), "{}", refused.text);
+        assert!(refused.text.contains("200000 steps"), "{}", refused.text);
     }
 
     #[tokio::test]
@@ -439,7 +440,7 @@ mod tests {
         let began = Instant::now();
         let text = format!("{}!", "a".repeat(40));
         let _refused = schemas.check(&key(), &Json::of(&json!({"a": vec![text; 300]}))).await;
-        assert!(began.elapsed() < VALIDATION_MAX, "{:?}", began.elapsed());
+        assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

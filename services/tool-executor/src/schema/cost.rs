@@ -25,6 +25,14 @@ const TEXT_BYTES: usize = 64;
 /// Steps per value of a published meta-schema, which is not walked.
 const META_SCHEMA_STEPS: u64 = 64;
 
+/// Schemas of schemas, which the validator has.
+const META_SCHEMAS: [&str; 5] = [
+    "http://json-schema.org/draft-04/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-07/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+];
 /// Keywords whose value is a list of schemas for the same value.
 const SAME_VALUE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 /// Keywords whose value is a schema for the same value.
@@ -82,7 +90,7 @@ pub(super) fn measure(schema: &Value) -> Result<Cost, String> {
         }
         expansion = expansion.saturating_add(measure.extent(schema, 1)?.size);
         let Value::Object(keywords) = schema else { continue };
-        if !std::ptr::eq(schema, measure.root) && keywords.get("$id").is_some_and(Value::is_string) {
+        if !std::ptr::eq(schema, measure.root) && has_id(keywords) {
             return Err("a subschema has an $id of its own: only references within one schema are followed".to_owned());
         }
         patterns.extend(keywords.get("pattern").and_then(Value::as_str));
@@ -279,8 +287,8 @@ fn target<'a>(root: &'a Value, keywords: &Map<String, Value>) -> Result<Option<&
     let id = root.get("$id").and_then(Value::as_str).unwrap_or_default().trim_end_matches('#');
     let local = reference.strip_prefix(id).filter(|rest| rest.is_empty() || rest.starts_with('#'));
     let Some(local) = local.or_else(|| reference.starts_with('#').then_some(reference.as_str())) else {
-        let published = ["http://json-schema.org/draft", "https://json-schema.org/draft"];
-        if published.iter().any(|prefix| reference.starts_with(prefix)) {
+        // A subschema could call itself so.
+        if META_SCHEMAS.contains(&reference.trim_end_matches('#')) && !has_inner_id(root) {
             return Ok(None);
         }
         return Err(format!("it refers to {reference:?}: only references within the schema (#/…) are followed"));
@@ -292,6 +300,22 @@ fn target<'a>(root: &'a Value, keywords: &Map<String, Value>) -> Result<Option<&
     match root.pointer(&pointer) {
         Some(target) => Ok(Some(target)),
         None => Err(format!("it refers to {reference:?}, which is not there")),
+    }
+}
+
+/// Whether references within it count from it, and not from the root. What begins with `#` is an anchor.
+fn has_id(keywords: &Map<String, Value>) -> bool {
+    let is_id = |id: &Value| id.as_str().is_some_and(|id| !id.starts_with('#'));
+    ["$id", "id"].iter().any(|name| keywords.get(*name).is_some_and(is_id))
+}
+
+/// Whether something within a value may be a schema of its own.
+fn has_inner_id(value: &Value) -> bool {
+    let inner = |value: &Value| value.as_object().is_some_and(has_id) || has_inner_id(value);
+    match value {
+        Value::Array(items) => items.iter().any(inner),
+        Value::Object(fields) => fields.values().any(inner),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
@@ -380,6 +404,13 @@ mod tests {
             (json!({"$ref": "#name", "$defs": {"a": {"$anchor": "name"}}}), "not an anchor"),
             (json!({"properties": {"a": {"$dynamicRef": "#a"}}}), "$dynamicRef is not supported"),
             (json!({"properties": {"a": {"$id": "b", "$ref": "#"}}}), "an $id of its own"),
+            (json!({"properties": {"a": {"id": "http://b/", "allOf": [{"$ref": "#/definitions/c"}]}}}), "$id of its own"),
+            (
+                json!({"$ref": "http://json-schema.org/draft-07/schema#", "$defs": {
+                    "a": {"$id": "http://json-schema.org/draft-07/schema"}}}),
+                "only references within the schema",
+            ),
+            (json!({"$ref": "http://json-schema.org/draft-07/other"}), "only references within the schema"),
         ] {
             let reason = measure(&schema).unwrap_err();
             assert!(reason.contains(part), "{reason:?} lacks {part:?}");
@@ -400,6 +431,8 @@ mod tests {
         assert!(steps(&tree, &value, 50, NESTING_MAX).is_some());
         let id = json!({"$id": "http://a/b", "$ref": "http://a/b#/$defs/x%20y", "$defs": {"x y": {"type": "object"}}});
         assert!(measure(&id).is_ok());
+        let anchors = json!({"properties": {"a": {"$id": "#/properties/a", "type": "string"}}});
+        assert!(measure(&anchors).is_ok());
         let meta = json!({"properties": {"schema": {"$ref": "http://json-schema.org/draft-07/schema#"}}});
         assert!(measure(&meta).is_ok());
     }
