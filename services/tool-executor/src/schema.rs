@@ -2,7 +2,7 @@
 //!
 //! Tools describe themselves, and models write the arguments: neither may stop an executor. A schema is measured before it
 //! is compiled, arguments are measured against it before they are validated, and both end with an error that names cost
-//! and limit. What is not small runs on threads of its own, of which there are few, and a call waits only so long.
+//! and limit. Large arguments are validated on a few threads of their own, and a call waits for that with a time limit.
 
 mod cost;
 
@@ -30,8 +30,8 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 const BACKTRACKS_MAX: usize = 10_000;
 /// Steps, and steps times nesting, up to which all violations are collected, each with its place: they take memory, and
 /// the validator repeats itself at every choice between subschemas. Beyond, only that there are some is said.
-const PLACES_STEPS_MAX: u64 = 50_000;
-const PLACES_WORK_MAX: u64 = 2_000_000;
+const VIOLATION_STEPS_MAX: u64 = 50_000;
+const VIOLATION_WORK_MAX: u64 = 2_000_000;
 /// Bytes and steps up to which arguments are validated at once: the way to another thread would take longer.
 const SMALL_BYTES_MAX: usize = 16 << 10;
 const SMALL_STEPS_MAX: u64 = 2_000;
@@ -46,7 +46,7 @@ type Key = (TenantId, ToolName);
 pub(crate) struct Schemas {
     known: Arc<RwLock<HashMap<Key, Schema>>>,
     /// Tools that answered a poll of this process.
-    heard: Arc<RwLock<HashSet<Key>>>,
+    answered: Arc<RwLock<HashSet<Key>>>,
     /// Whether there was one.
     polled: watch::Sender<bool>,
     /// Permits for threads that validate. A thread keeps its permit to its own end, not to that of the call.
@@ -132,7 +132,7 @@ impl Schema {
             return Ok(());
         }
         let work = steps.count.saturating_mul(u64::from(steps.nesting));
-        if steps.count > PLACES_STEPS_MAX || work > PLACES_WORK_MAX {
+        if steps.count > VIOLATION_STEPS_MAX || work > VIOLATION_WORK_MAX {
             return invalid("- they are too large to say where");
         }
         let violations: Vec<String> = validator.iter_errors(value).take(VIOLATIONS_MAX).map(describe).collect();
@@ -150,7 +150,7 @@ impl Schema {
 impl Default for Schemas {
     fn default() -> Self {
         let threads = Arc::new(Semaphore::new(VALIDATIONS_MAX));
-        Self { known: Arc::default(), heard: Arc::default(), polled: watch::Sender::new(false), threads }
+        Self { known: Arc::default(), answered: Arc::default(), polled: watch::Sender::new(false), threads }
     }
 }
 
@@ -183,14 +183,14 @@ impl Schemas {
     }
 
     /// The catalogue was polled; these tools answered.
-    pub(crate) fn note_poll<'a>(&self, answered: impl Iterator<Item = &'a Key>) {
-        self.heard.write().unwrap_or_else(PoisonError::into_inner).extend(answered.cloned());
+    pub(crate) fn record_poll<'a>(&self, answered: impl Iterator<Item = &'a Key>) {
+        self.answered.write().unwrap_or_else(PoisonError::into_inner).extend(answered.cloned());
         self.polled.send_replace(true);
     }
 
     /// Whether the tool answered a poll of this process, and is not gone since.
-    pub(crate) fn has_heard(&self, key: &Key) -> bool {
-        self.heard.read().unwrap_or_else(PoisonError::into_inner).contains(key)
+    pub(crate) fn has_answered(&self, key: &Key) -> bool {
+        self.answered.read().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
     /// Waits until the catalogue was polled once, and not longer than this.
@@ -203,12 +203,12 @@ impl Schemas {
 
     /// Forgets a tool.
     pub(crate) fn forget(&self, key: &Key) {
-        self.heard.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.answered.write().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Checks arguments where that takes no time worth mentioning; `None` where [`Schemas::check`] is to be asked. What is
-    /// not known is left to the tool itself.
+    /// Checks small arguments at once; `None` where they are large: then use [`Schemas::check`]. A tool without a known
+    /// schema checks its arguments itself.
     pub(crate) fn check_small(&self, key: &Key, arguments: &Json) -> Option<Result<(), Refusal>> {
         if let Err(refusal) = within_size(arguments) {
             return Some(Err(refusal));
@@ -386,6 +386,9 @@ mod tests {
         }
     }
 
+    /// A name, a number of levels, and what leads from one to the next.
+    type Row = (&'static str, usize, fn(Value) -> Value);
+
     /// A schema of `levels` definitions, each of which leads to the next by what `by` makes of the reference.
     fn chain(levels: usize, by: impl Fn(Value) -> Value) -> Value {
         let mut definitions: Map<String, Value> = (0..levels)
@@ -398,7 +401,7 @@ mod tests {
     #[tokio::test]
     async fn schema_that_doubles_is_refused_or_answers_within_the_limit() {
         let nested = (0..30).fold(json!({}), |value, _| json!({"a": value, "b": {}})).to_string();
-        let rows: [(&str, usize, fn(Value) -> Value); 7] = [
+        let rows: [Row; 7] = [
             ("allOf", 28, |next| json!({"allOf": [next, next]})),
             ("anyOf", 28, |next| json!({"anyOf": [next, next]})),
             ("parts", 28, |next| json!({"properties": {"a": next, "b": next}})),

@@ -225,7 +225,7 @@ impl Calls {
         // A tool that was never there will not come back. But it was in the catalogue when its session looked: when a whole
         // fleet starts anew, its client may come later than the first calls.
         let trouble = self.schemas.knows(&tool).then_some(&self.trouble);
-        let expected_until = (!self.schemas.has_heard(&tool)).then(|| self.started + BACK_WITHIN);
+        let expected_until = (!self.schemas.has_answered(&tool)).then(|| self.started + BACK_WITHIN);
         let (bus, clock) = (&self.bus, &*self.clock);
         let dispatch = Dispatch {
             bus,

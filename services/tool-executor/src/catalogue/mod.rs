@@ -142,7 +142,7 @@ impl Catalogue {
 
     async fn poll(&mut self) -> Result<(), BusError> {
         let found = self.gather().await?;
-        self.schemas.note_poll(found.keys());
+        self.schemas.record_poll(found.keys());
         self.own.retain(|tool| !found.contains_key(tool));
         let trouble = self.trouble.last().unwrap_or(self.began);
         for change in self.known.observe(&found, Instant::now(), trouble) {

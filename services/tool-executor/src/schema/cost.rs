@@ -404,7 +404,7 @@ mod tests {
             (json!({"$ref": "#name", "$defs": {"a": {"$anchor": "name"}}}), "not an anchor"),
             (json!({"properties": {"a": {"$dynamicRef": "#a"}}}), "$dynamicRef is not supported"),
             (json!({"properties": {"a": {"$id": "b", "$ref": "#"}}}), "an $id of its own"),
-            (json!({"properties": {"a": {"id": "http://b/", "allOf": [{"$ref": "#/definitions/c"}]}}}), "$id of its own"),
+            (json!({"properties": {"a": {"id": "http://b/", "items": {"$ref": "#"}}}}), "an $id of its own"),
             (
                 json!({"$ref": "http://json-schema.org/draft-07/schema#", "$defs": {
                     "a": {"$id": "http://json-schema.org/draft-07/schema"}}}),

@@ -94,7 +94,7 @@ fn answer_richly(request: &Value) -> Value {
         "tools/list" => json!({"result": {"tools": [
             {"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
             {"name": "count", "inputSchema": {"type": "object"}, "outputSchema": output},
-            {"name": "dear", "inputSchema": {"type": "object", "$ref": "#/$defs/d0", "$defs": definitions}},
+            {"name": "costly", "inputSchema": {"type": "object", "$ref": "#/$defs/d0", "$defs": definitions}},
         ]}}),
         "tools/call" => {
             let n = &request["params"]["arguments"]["n"];

@@ -51,7 +51,7 @@ pub(super) struct Line {
 
 /// A call that is to be made.
 pub(super) struct Ask {
-    wanted: Wanted,
+    kind: RequestKind,
     arguments: JsonObject,
     meta: RequestMetaObject,
     effect: Effect,
@@ -60,16 +60,16 @@ pub(super) struct Ask {
     progress: mpsc::Sender<String>,
 }
 
-/// What a server is asked for.
+/// A request to a server.
 #[derive(Clone)]
-pub(super) enum Wanted {
-    /// A call of the tool of this name, and what its structured result must fit.
+pub(super) enum RequestKind {
+    /// A call of the tool of this name, and the schema of its structured result.
     Tool(String, Option<ResultSchema>),
     /// A resource.
     Resource,
 }
 
-/// What a structured result must fit, and where that is checked.
+/// The schema of a structured result, and the threads that check it.
 #[derive(Clone)]
 pub(super) struct ResultSchema {
     pub(super) schema: Schema,
@@ -98,14 +98,14 @@ impl Line {
     /// What happens when the tool is called. Dropping the future cancels the call at the server.
     pub(super) fn handler(
         &self,
-        wanted: Wanted,
+        kind: RequestKind,
         effect: Effect,
     ) -> impl Fn(Call) -> BoxFuture<'static, Result<Reply, ToolError>> + Send + Sync + 'static {
         let line = self.clone();
-        move |call| line.clone().perform(wanted.clone(), effect, call).boxed()
+        move |call| line.clone().perform(kind.clone(), effect, call).boxed()
     }
 
-    async fn perform(self, wanted: Wanted, effect: Effect, call: Call) -> Result<Reply, ToolError> {
+    async fn perform(self, kind: RequestKind, effect: Effect, call: Call) -> Result<Reply, ToolError> {
         let arguments: JsonObject = call.arguments()?;
         let _place = self.places.acquire().await.map_err(|_| down(&self.server, "it is going down"))?;
         if call.time_left().is_some_and(|left| left.is_zero()) {
@@ -113,7 +113,7 @@ impl Line {
         }
         let (answer, mut answered) = oneshot::channel();
         let (progress, mut told) = mpsc::channel(PROGRESS_WAITING);
-        let ask = Ask { wanted, arguments, meta: meta(&call), effect, answer, progress };
+        let ask = Ask { kind, arguments, meta: meta(&call), effect, answer, progress };
         self.asks.send(ask).await.map_err(|_| down(&self.server, "it went down"))?;
         let mut last: Option<Instant> = None;
         loop {
@@ -141,8 +141,8 @@ fn meta(call: &Call) -> RequestMetaObject {
     meta
 }
 
-/// What is wrong with a structured result, where it must fit a schema.
-async fn misfit(result: &ServerResult, schema: Option<ResultSchema>) -> Option<String> {
+/// Checks a structured result against its schema; returns the text of the error.
+async fn find_mismatch(result: &ServerResult, schema: Option<ResultSchema>) -> Option<String> {
     let ServerResult::CallToolResult(result) = result else { return None };
     let structured = result.structured_content.clone().filter(|_| result.is_error != Some(true))?;
     let ResultSchema { schema, schemas } = schema?;
@@ -173,13 +173,13 @@ impl Ask {
             return Told::Nothing;
         }
         let arguments = std::mem::take(&mut self.arguments);
-        let (request, result_schema) = match std::mem::replace(&mut self.wanted, Wanted::Resource) {
-            Wanted::Tool(tool, result_schema) => {
+        let (request, result_schema) = match std::mem::replace(&mut self.kind, RequestKind::Resource) {
+            RequestKind::Tool(tool, result_schema) => {
                 let mut params = CallToolRequestParams::new(tool);
                 params.arguments = Some(arguments);
                 (ClientRequest::CallToolRequest(CallToolRequest::new(params)), result_schema)
             }
-            Wanted::Resource => {
+            RequestKind::Resource => {
                 let Some(uri) = arguments.get("uri").and_then(Value::as_str) else {
                     self.answer(Err(ToolError::new("the arguments do not fit: uri is missing")));
                     return Told::Nothing;
@@ -216,8 +216,8 @@ impl Ask {
         match answered {
             Ok(result) => {
                 let effect = self.effect;
-                let answer = match misfit(&result, result_schema).await {
-                    Some(misfit) => Err(doubt(effect, &misfit)),
+                let answer = match find_mismatch(&result, result_schema).await {
+                    Some(mismatch) => Err(doubt(effect, &mismatch)),
                     None => result::read(result, effect, rules.output_bytes_max()),
                 };
                 self.answer(answer);

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use service::tasks::Tasks;
 use tokio::time::sleep;
 
-use super::call::{Line, ResultSchema, Wanted};
+use super::call::{Line, RequestKind, ResultSchema};
 use super::offer::Offer;
 use crate::schema::{Schema, Schemas};
 
@@ -36,12 +36,12 @@ impl Shown {
         Self { client, tenant, concurrency, tasks, schemas, tools: BTreeMap::new() }
     }
 
-    /// What the server is asked for when this is called.
-    async fn wanted(&self, name: &str, offer: &Offer) -> Wanted {
+    /// The request that a call of this becomes.
+    async fn request_kind(&self, name: &str, offer: &Offer) -> RequestKind {
         if offer.is_resource {
-            return Wanted::Resource;
+            return RequestKind::Resource;
         }
-        let Some(output) = offer.output.clone() else { return Wanted::Tool(offer.tool.clone(), None) };
+        let Some(output) = offer.output.clone() else { return RequestKind::Tool(offer.tool.clone(), None) };
         let compiled = tokio::task::spawn_blocking(move || Schema::compile(&Json::of(&output))).await;
         let schema = match compiled.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(schema) => Some(ResultSchema { schema, schemas: self.schemas.clone() }),
@@ -54,7 +54,7 @@ impl Shown {
                 None
             }
         };
-        Wanted::Tool(offer.tool.clone(), schema)
+        RequestKind::Tool(offer.tool.clone(), schema)
     }
 
     /// Serves this set from now on. What is new is served before what is old is withdrawn, so that no call meets nobody;
@@ -66,8 +66,8 @@ impl Shown {
             if self.tools.get(&name).is_some_and(|(shown, _)| *shown == offer) {
                 continue;
             }
-            let wanted = self.wanted(&name, &offer).await;
-            let tool = offer.tool(&name).handler(line.handler(wanted, offer.effect));
+            let kind = self.request_kind(&name, &offer).await;
+            let tool = offer.tool(&name).handler(line.handler(kind, offer.effect));
             let tools = Tools::new(self.client.clone()).tenant(self.tenant.as_str()).concurrency(self.concurrency);
             let serving = tools.tool(tool).serve().await?;
             old.extend(self.tools.insert(name, (offer, serving)));
