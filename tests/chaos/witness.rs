@@ -53,6 +53,8 @@ impl Effects {
             if line["session"] == session {
                 // Tools know a call by an id that is unique among all sessions.
                 let call = line["call"].as_str().and_then(|call| call.strip_prefix(&format!("{session}-")));
+                // Behind it are digits that stand for tenant and session.
+                let call = call.and_then(|call| Some(call.rsplit_once('-')?.0));
                 let call = call.with_context(|| format!("{line}: the id of a call of {session}"))?;
                 took.entry(call.to_owned()).or_default().push(line["mark"].to_string());
             }

@@ -55,7 +55,8 @@ fn item() -> anyhow::Result<ToolItem> {
     let (call, deadline, agent) = (call().call, Timestamp::default(), "e".to_owned());
     let meta = ItemMeta { v: 1, slot: 1, turn: 1, step: 1, call, attempt: 1, deadline, agent };
     let (tool, arguments) = (ToolName::new("t")?, Json::parse("{}")?);
-    Ok(ToolItem { meta, tool, arguments, effect: EffectClass::Pure, max_output: 1_000, timeout_ms: 60_000 })
+    let (effect, session_started) = (EffectClass::Pure, None);
+    Ok(ToolItem { meta, tool, arguments, effect, max_output: 1_000, timeout_ms: 60_000, session_started })
 }
 
 /// Another session, which goes by this one.

@@ -70,7 +70,8 @@ async fn a_python_tool_is_found_called_and_missed() -> anyhow::Result<()> {
     let headers = request.headers.unwrap();
     let header = |name: &str| headers.get(name).map(|value| value.as_str().to_owned()).unwrap_or_default();
     assert_eq!(header("traceparent").get(3..35), Some(&*result.trace_id), "{headers:?}");
-    assert_eq!((header("Ailoop-Session"), header("Ailoop-Call")), ("s".to_owned(), "s-c1-1-1".to_owned()));
+    assert_eq!(header("Ailoop-Session"), "s");
+    assert!(header("Ailoop-Call").starts_with("s-c1-1-1-"), "{headers:?}");
 
     // Gone: the next call says so within a second.
     soon("the second request", model.asked_times(2)).await?;

@@ -22,6 +22,11 @@ pub enum Claim {
 }
 
 impl Bus {
+    /// Gives up what [`Bus::claim_part`] claimed.
+    pub async fn release_part(&self, key: &SessionKey, call: &CallId, parts: &[&str]) -> Result<(), BusError> {
+        self.transport().kv_delete(Bucket::Claims, &claim_name(key, call, parts)).await
+    }
+
     /// The tools of a tenant, sorted by name. An entry that cannot be read is left out.
     pub async fn tools(&self, tenant: &TenantId) -> Result<Vec<ToolSpec>, BusError> {
         self.entries(Bucket::Tools, tenant).await
@@ -73,7 +78,18 @@ impl Bus {
 
     /// Claims a call for `owner`, create-only: of several owners one gets [`Claim::Mine`], for seven days.
     pub async fn claim(&self, key: &SessionKey, call: &CallId, owner: &str) -> Result<Claim, BusError> {
-        let name = format!("{}.{}.{call}", key.tenant, key.session);
+        self.claim_part(key, call, &[], owner).await
+    }
+
+    /// Claims something of a call for `owner`, as [`Bus::claim`]. `parts` name it: tokens without a dot.
+    pub async fn claim_part(
+        &self,
+        key: &SessionKey,
+        call: &CallId,
+        parts: &[&str],
+        owner: &str,
+    ) -> Result<Claim, BusError> {
+        let name = claim_name(key, call, parts);
         let mut doubt = BusError::Timeout { what: format!("claim of {name}") };
         for round in 1..=retry::ROUNDS_MAX {
             match self.transport().kv_create(Bucket::Claims, &name, owner.to_owned().into()).await {
@@ -140,4 +156,9 @@ impl Bus {
         }
         Ok(entries)
     }
+}
+
+fn claim_name(key: &SessionKey, call: &CallId, parts: &[&str]) -> String {
+    let name = format!("{}.{}.{call}", key.tenant, key.session);
+    parts.iter().fold(name, |name, part| format!("{name}.{part}"))
 }

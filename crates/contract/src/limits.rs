@@ -16,6 +16,20 @@ pub const BODY_LATE_MAX: Duration = Duration::from_mins(1);
 pub const TOOL_OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a tool's JSON Schema.
 pub const TOOL_SCHEMA_BYTES_MAX: usize = 32 << 10;
+/// Cost of a tool's JSON Schema: the subschemas that apply to one value once references are followed, summed over all
+/// subschemas.
+pub const TOOL_SCHEMA_EXPANSION_MAX: u64 = 16_384;
+/// Different patterns of a tool's JSON Schema.
+pub const TOOL_SCHEMA_PATTERNS_MAX: usize = 64;
+/// Bytes of the arguments of one tool call.
+pub const TOOL_ARGUMENTS_BYTES_MAX: usize = 1 << 20;
+/// Steps of validating one call's arguments: each subschema that is applied to a value is one, long texts and patterns
+/// take more.
+pub const VALIDATION_STEPS_MAX: u64 = 200_000;
+/// How long validating one call's arguments may take, the wait for a free thread included.
+pub const VALIDATION_MAX: Duration = Duration::from_secs(5);
+/// Validations of one executor that run at the same time on threads of their own.
+pub const VALIDATIONS_MAX: usize = 2;
 /// Bytes of one server-sent event of a model provider, and so of one line.
 pub const SSE_EVENT_BYTES_MAX: usize = 16 << 20;
 /// Bytes of one whole model reply (text, reasoning and arguments together).

@@ -127,7 +127,24 @@ pub struct ToolItem {
     /// Milliseconds that it may take without a sign of progress, from which its deadline moves on.
     #[serde(default)]
     pub timeout_ms: u64,
+    /// When the session started: tells it from an earlier session of the same id. Older orchestrators do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_started: Option<Timestamp>,
 }
+
+impl ToolItem {
+    /// The call's id in the whole fleet: the same for every try, and another one for every other call of any tenant and
+    /// of any session, also of an earlier one with the same id. Letters, digits, `-` and `_`.
+    pub fn call_key(&self, tenant: &TenantId, session: &SessionId) -> String {
+        let call = &self.meta.call;
+        let Some(started) = self.session_started else { return format!("{session}-{call}") };
+        let identity = sha256_hex(format!("{tenant}.{session}.{}", started.as_millis()).as_bytes());
+        format!("{session}-{call}-{}", &identity[..CALL_KEY_DIGITS])
+    }
+}
+
+/// Digits of a call's key that stand for its tenant and its session.
+const CALL_KEY_DIGITS: usize = 16;
 
 /// `extend_tool_call`: of executors only. A call that shows progress may take longer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -148,9 +165,11 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// The id under which the result of a call is kept: whoever knows the call finds it, and no other session can name it.
-    pub fn id(tenant: &TenantId, session: &SessionId, call: &CallId) -> String {
-        sha256_hex(format!("{tenant}.{session}.{call}").as_bytes())
+    /// The id under which the result of a call is kept: whoever knows the call finds it, and no other session can name it,
+    /// also no later one of the same id. `started` is when the session started, where that is known.
+    pub fn id(tenant: &TenantId, session: &SessionId, started: Option<Timestamp>, call: &CallId) -> String {
+        let started = started.map(|started| format!(".{}", started.as_millis())).unwrap_or_default();
+        sha256_hex(format!("{tenant}.{session}.{call}{started}").as_bytes())
     }
 }
 
@@ -219,6 +238,8 @@ pub mod header {
     pub const CALL: &str = "Ailoop-Call";
     /// The session.
     pub const SESSION: &str = "Ailoop-Session";
+    /// RFC 3339; when the session started.
+    pub const SESSION_STARTED: &str = "Ailoop-Session-Started";
     /// The agent.
     pub const AGENT: &str = "Ailoop-Agent";
     /// `<orchestrator's attempt>.<delivery>`.

@@ -100,5 +100,6 @@ pub(crate) fn tool(core: &Core, call: &CallAttempt) -> Option<ToolItem> {
         effect: request.effect,
         max_output: request.max_output,
         timeout_ms: request.timeout_ms,
+        session_started: Some(core.started),
     })
 }

@@ -116,6 +116,11 @@ impl Call {
         self.text(header::SESSION)
     }
 
+    /// When the session started, as RFC 3339; empty where that is not known.
+    pub fn session_started(&self) -> &str {
+        self.text(header::SESSION_STARTED)
+    }
+
     /// The agent that asks.
     pub fn agent(&self) -> &str {
         self.text(header::AGENT)

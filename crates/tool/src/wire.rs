@@ -21,6 +21,8 @@ pub mod header {
     pub const CALL: &str = "Ailoop-Call";
     /// The session.
     pub const SESSION: &str = "Ailoop-Session";
+    /// RFC 3339; when the session started.
+    pub const SESSION_STARTED: &str = "Ailoop-Session-Started";
     /// The agent.
     pub const AGENT: &str = "Ailoop-Agent";
     /// `<attempt>.<delivery>`

@@ -245,7 +245,9 @@ impl Sessions {
 
     /// The whole result of a call of which the model read only parts.
     pub async fn whole_result(&self, caller: &Caller, wanted: &params::Call) -> Result<WholeResult, Failure> {
-        let object = Whole::id(&caller.tenant, &wanted.session_id, &wanted.call);
+        let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id.clone() };
+        let started = self.bus().summary(&key).await?.map(|summary| summary.started);
+        let object = Whole::id(&caller.tenant, &wanted.session_id, started, &wanted.call);
         let Some(found) = self.bus().transport().get_object(Objects::Results, &object).await? else {
             let message = format!(
                 "of call {} of session {} nothing is kept: the model has read all of its result, or it is too old",

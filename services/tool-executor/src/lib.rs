@@ -74,9 +74,9 @@ impl Executor {
     /// As [`Executor::start`], with a clock of the caller's.
     pub async fn with_clock(config: Config, bus: Bus, clock: Arc<dyn Clock>) -> Result<Self, ServeError> {
         let office = PostOffice::new(bus.clone(), config.serve.tenant.clone(), clock.clone());
-        let served = Served::start(&config.serve, &config.nats, &bus, office).await?;
-        let (tasks, readiness) = (Tasks::new(), Readiness::new("executor"));
         let (cancels, schemas, trouble) = (Cancels::default(), Schemas::default(), Trouble::default());
+        let served = Served::start(&config.serve, &config.nats, &bus, office, &schemas).await?;
+        let (tasks, readiness) = (Tasks::new(), Readiness::new("executor"));
         let (known, ending, ready) = (schemas.clone(), tasks.token(), readiness.clone());
         tasks.spawn("catalogue", catalogue::run(bus.clone(), known, trouble.clone(), served.names(), ending, ready));
         tasks.spawn("cancels", cancels.clone().listen(bus.clone(), tasks.token()));

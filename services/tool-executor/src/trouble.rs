@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a client may take to be back after a server went away: some rest for two seconds between two tries.
-const BACK_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(5);
 /// The same where nothing is known to have happened here: a tool's process may have been replaced, or its server.
 const BACK_WITHIN_CALM: Duration = Duration::from_millis(600);
 

@@ -10,6 +10,7 @@ fn both_sides_spell_the_protocol_alike() {
     for (theirs, ours) in [
         (wire::header::CALL, header::CALL),
         (wire::header::SESSION, header::SESSION),
+        (wire::header::SESSION_STARTED, header::SESSION_STARTED),
         (wire::header::AGENT, header::AGENT),
         (wire::header::ATTEMPT, header::ATTEMPT),
         (wire::header::DEADLINE, header::DEADLINE),

@@ -232,6 +232,7 @@ fn tool_item() -> ToolItem {
         effect: EffectClass::Pure,
         max_output: 65_536,
         timeout_ms: 30_000,
+        session_started: Some(Timestamp::from_millis(1_790_000_000_000)),
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) timeout: Duration,
     /// What tells how long a tool of the catalogue that nobody serves just now is worth waiting for.
     pub(crate) trouble: Option<&'a Trouble>,
+    /// Until when it is waited for in any case: this process has not heard of it, and has not been there for long.
+    pub(crate) expected_until: Option<Instant>,
     pub(crate) cancelled: &'a CancellationToken,
 }
 
@@ -134,6 +136,7 @@ impl Dispatch<'_> {
         let now = Instant::now();
         let missed = *missed.get_or_insert(now);
         let until = self.trouble.map_or(missed, |trouble| trouble.back_until(missed));
+        let until = self.expected_until.map_or(until, |expected| until.max(expected));
         !self.cancelled.is_cancelled() && now < until.min(deadline)
     }
 
@@ -245,26 +248,28 @@ impl Dispatch<'_> {
     /// Tells the tool that nobody waits any more; best effort.
     async fn tell_tool(&self) {
         let subject = subject::tool_cancel(&self.key.tenant, &self.item.tool);
-        let headers = vec![(header::CALL.to_owned(), self.fleet_id())];
+        let headers = vec![(header::CALL.to_owned(), self.call_key())];
         if let Err(error) = self.bus.transport().publish(&subject, headers, Bytes::new()).await {
             tracing::debug!(session = %self.key, call = %self.call, %error, "tool not told of the cancel");
         }
     }
 
-    /// The call's id among all sessions: the same for every try, since a tool takes effect once per id.
-    fn fleet_id(&self) -> String {
-        format!("{}-{}", self.key.session, self.call.call)
+    /// The call's id at the tool, which takes effect once per id.
+    fn call_key(&self) -> String {
+        self.item.call_key(&self.key.tenant, &self.key.session)
     }
 
     fn headers(&self) -> Headers {
         let meta = &self.item.meta;
         let mut headers = vec![
-            (header::CALL.to_owned(), self.fleet_id()),
+            (header::CALL.to_owned(), self.call_key()),
             (header::SESSION.to_owned(), self.key.session.to_string()),
             (header::AGENT.to_owned(), meta.agent.chars().filter(|c| !c.is_control()).collect()),
             (header::ATTEMPT.to_owned(), format!("{}.{}", meta.attempt, self.delivered)),
             (header::DEADLINE.to_owned(), self.clock.now().after(self.timeout).to_string()),
         ];
+        let started = self.item.session_started;
+        headers.extend(started.map(|started| (header::SESSION_STARTED.to_owned(), started.to_string())));
         headers.extend(telemetry::trace::current().map(|parent| (header::TRACEPARENT.to_owned(), parent)));
         headers
     }

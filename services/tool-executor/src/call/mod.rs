@@ -5,7 +5,6 @@ mod dispatch;
 mod doubt;
 mod life;
 mod reply;
-mod unsent;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +18,17 @@ use contract::model::ResultMeta;
 use contract::streams::Objects;
 use contract::subject::{self, SessionKey};
 use contract::tool::{EffectClass, Outcome, ToolItem, ToolResult, Whole};
-use contract::{CommandId, ErrorCode, ToolName, limits};
+use contract::{CommandId, ErrorCode, TenantId, ToolName, limits};
 use tokio::time::Instant;
 use tracing::Instrument;
 
 pub(crate) use cancels::Cancels;
 use dispatch::{Dispatch, unknown};
 use reply::Answer;
-use unsent::Unsent;
 
 use crate::Clock;
-use crate::schema::Schemas;
-use crate::trouble::Trouble;
+use crate::schema::{Refusal, Schemas};
+use crate::trouble::{BACK_WITHIN, Trouble};
 
 /// Pause before an item that the bus could not serve comes again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -38,6 +36,9 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const HELD_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Longest pause before an item that cannot start now comes again: its session is paused, or the bus is away.
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(5);
+
+/// How long a call waits for the catalogue's first poll after this process started.
+const CATALOGUE_WITHIN: Duration = Duration::from_secs(3);
 
 /// Why nobody knows what an earlier delivery did.
 const LOST: &str = "the executor of this call was lost";
@@ -49,7 +50,7 @@ pub(crate) struct Calls {
     cancels: Cancels,
     schemas: Schemas,
     trouble: Trouble,
-    unsent: Unsent,
+    started: Instant,
 }
 
 /// One delivered call.
@@ -64,16 +65,13 @@ struct Work<'a> {
 
 impl Calls {
     pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, cancels: Cancels, schemas: Schemas, trouble: Trouble) -> Self {
-        Self { bus, clock, cancels, schemas, trouble, unsent: Unsent::default() }
+        Self { bus, clock, cancels, schemas, trouble, started: Instant::now() }
     }
 
     async fn settle(&self, delivery: &Delivery) -> Result<Settle, BusError> {
         let bad = |reason: &str| Settle::Reject { code: ErrorCode::BadRequest, reason: reason.to_owned() };
         let Some(subject) = subject::parse_item(&delivery.subject) else { return Ok(bad("not a tool call's subject")) };
         let (key, call) = (&subject.key, &subject.call);
-        if let Some(result) = self.unsent.get(key, call) {
-            return self.report(key, call, &result).await.map(|()| Settle::Done);
-        }
         let body = self.bus.open(Objects::Work, delivery.payload.clone()).await?;
         let item: ToolItem = match serde_json::from_slice(&body) {
             Ok(item) => item,
@@ -156,8 +154,7 @@ impl Calls {
             whole,
             used: None,
         };
-        self.unsent.put(work.key, work.call, &result);
-        self.report(work.key, work.call, &result).await.map(|()| Settle::Done)
+        self.report(work.key, work.call, &result).await
     }
 
     /// Claims a call that takes effect; whether another delivery has claimed it before, and so may have sent it.
@@ -168,7 +165,9 @@ impl Calls {
         // An owner of its own for each delivery: what an earlier one did is unknown, also to the same process. Its number
         // would not do, since an item that is published again counts from 1 again.
         let owner = uuid::Uuid::now_v7().simple().to_string();
-        Ok(match self.bus.claim(work.key, &work.call.call, &owner).await? {
+        let started = work.item.session_started.map(|started| started.as_millis().to_string());
+        let parts: Vec<&str> = started.as_deref().into_iter().collect();
+        Ok(match self.bus.claim_part(work.key, &work.call.call, &parts, &owner).await? {
             Claim::Mine => false,
             Claim::Theirs => true,
         })
@@ -184,12 +183,18 @@ impl Calls {
         let tool = (work.key.tenant.clone(), item.tool.clone());
         // Of what comes again it must be known first whether it was sent before: nothing is said of that otherwise.
         let mut sent_before = work.again && self.was_claimed(work).await?;
-        if let Err(text) = self.schemas.check(&tool, &item.arguments) {
+        // Until then nothing is known of any tool.
+        self.schemas.wait_for_catalogue(CATALOGUE_WITHIN).await;
+        let checked = match self.schemas.check_small(&tool, &item.arguments) {
+            Some(checked) => checked,
+            None => self.check_large(work, &tool).await?,
+        };
+        if let Err(Refusal { code, text }) = checked {
             // The tool may have had another schema then.
             return Ok(Some(if sent_before {
                 unknown(&format!("{LOST}, and the call cannot be made again: {text}"))
             } else {
-                Answer::error(ErrorCode::InvalidArguments, text)
+                Answer::error(code, text)
             }));
         }
         let left = item.meta.deadline.since(self.clock.now());
@@ -210,11 +215,54 @@ impl Calls {
             return Ok(Some(unknown(LOST)));
         }
         let Work { key, call, delivered, .. } = *work;
-        // A tool that was never there will not come back.
+        // A tool that was never there will not come back. But it was in the catalogue when its session looked: when a whole
+        // fleet starts anew, its client may come later than the first calls.
         let trouble = self.schemas.knows(&tool).then_some(&self.trouble);
+        let expected_until = (!self.schemas.has_answered(&tool)).then(|| self.started + BACK_WITHIN);
         let (bus, clock) = (&self.bus, &*self.clock);
-        let dispatch = Dispatch { bus, clock, key, call, item, delivered, sent_before, timeout, trouble, cancelled };
+        let dispatch = Dispatch {
+            bus,
+            clock,
+            key,
+            call,
+            item,
+            delivered,
+            sent_before,
+            timeout,
+            trouble,
+            expected_until,
+            cancelled,
+        };
         Ok(dispatch.run().await)
+    }
+
+    /// Checks arguments that are not small. It is noted in the bus while it lasts: an executor that is lost meanwhile, by
+    /// whatever the arguments did to it, is the only one.
+    async fn check_large(&self, work: &Work<'_>, tool: &(TenantId, ToolName)) -> Result<Result<(), Refusal>, BusError> {
+        let Work { key, call, item, .. } = *work;
+        let started = item.session_started.map_or(0, contract::Timestamp::as_millis).to_string();
+        let attempt = format!("check-{}", call.attempt);
+        let parts = [started.as_str(), attempt.as_str()];
+        let owner = uuid::Uuid::now_v7().simple().to_string();
+        let mut claim = self.bus.claim_part(key, &call.call, &parts, &owner).await?;
+        if claim == Claim::Theirs {
+            // The item may have come twice, and another executor be at it: by then it has an end.
+            tokio::time::sleep(limits::VALIDATION_MAX + AGAIN_AFTER).await;
+            claim = self.bus.claim_part(key, &call.call, &parts, &owner).await?;
+        }
+        match claim {
+            Claim::Mine => {}
+            Claim::Theirs => {
+                let text = "an executor was lost while it checked these arguments; they are not checked again, and the tool \
+                            was not called";
+                return Ok(Err(Refusal::new(ErrorCode::Poison, text)));
+            }
+        }
+        let checked = self.schemas.check(tool, &item.arguments).await;
+        if let Err(error) = self.bus.release_part(key, &call.call, &parts).await {
+            tracing::warn!(session = %key, %call, %error, "the mark of a check is not taken away");
+        }
+        Ok(checked)
     }
 
     /// What the model reads of a result, and where the whole of it is when that is not all.
@@ -224,7 +272,8 @@ impl Calls {
             return (content, None);
         }
         let SessionKey { tenant, session } = work.key;
-        let (call, object) = (&work.call.call, Whole::id(tenant, session, &work.call.call));
+        let call = &work.call.call;
+        let object = Whole::id(tenant, session, work.item.session_started, call);
         let kept = content.floor_char_boundary(limits::WHOLE_RESULT_BYTES_MAX);
         let body = Bytes::copy_from_slice(&content.as_bytes()[..kept]);
         let whole = match self.bus.transport().put_object(Objects::Results, &object, body).await {
@@ -242,12 +291,25 @@ impl Calls {
 
     /// Stores the result as an input of the session. Its id is the same for every delivery, so that it counts once; that
     /// nothing is known has an id of its own, so that what is known later still counts.
-    async fn report(&self, key: &SessionKey, call: &CallAttempt, result: &ToolResult) -> Result<(), BusError> {
+    ///
+    /// The item is held until the result is stored: whoever had it next would have to say that nobody knows what this call
+    /// did. So there are at most as many unstored results as calls at the same time, and each is within its tool's limit.
+    async fn report(&self, key: &SessionKey, call: &CallAttempt, result: &ToolResult) -> Result<Settle, BusError> {
         let body = serde_json::to_vec(result).map_err(|error| BusError::Malformed(error.to_string()))?;
         let settled = !matches!(result.outcome, Outcome::Unknown | Outcome::Timeout);
-        self.bus.send_control(key, Verb::ProvideToolResult, &command_id(call, settled)?, Bytes::from(body)).await?;
-        self.unsent.remove(key, call);
-        Ok(())
+        let (id, body) = (command_id(call, settled)?, Bytes::from(body));
+        loop {
+            match self.bus.send_control(key, Verb::ProvideToolResult, &id, body.clone()).await {
+                Ok(_) => return Ok(Settle::Done),
+                Err(error) if error.is_final() => {
+                    return Ok(Settle::Reject { code: error.code(), reason: error.to_string() });
+                }
+                Err(error) => {
+                    tracing::warn!(session = %key, %call, %error, "result not stored yet");
+                    tokio::time::sleep(AGAIN_AFTER).await;
+                }
+            }
+        }
     }
 }
 

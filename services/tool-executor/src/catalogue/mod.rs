@@ -127,19 +127,22 @@ impl Catalogue {
 
     /// Takes in what stands in the catalogue already.
     async fn inherit(&mut self) -> Result<(), BusError> {
+        let mut schemas = Vec::new();
         for (key, value) in self.bus.transport().kv_list(Bucket::Tools, "*.*").await? {
             let tenant = key.split_once('.').and_then(|(tenant, _)| TenantId::new(tenant).ok());
             if let (Some(tenant), Ok(spec)) = (tenant, serde_json::from_slice::<ToolSpec>(&value)) {
-                // Whoever wrote it has compiled it; where that cannot be done again, the tool checks for itself.
-                let _unusable = self.schemas.learn(&(tenant.clone(), spec.name.clone()), &spec.parameters);
+                schemas.push(((tenant.clone(), spec.name.clone()), spec.parameters.clone()));
                 self.known.inherit(tenant, spec);
             }
         }
+        // Who wrote them has compiled them; where that cannot be done again, the tool checks for itself.
+        let _unusable = self.schemas.learn(schemas).await;
         Ok(())
     }
 
     async fn poll(&mut self) -> Result<(), BusError> {
         let found = self.gather().await?;
+        self.schemas.record_poll(found.keys());
         self.own.retain(|tool| !found.contains_key(tool));
         let trouble = self.trouble.last().unwrap_or(self.began);
         for change in self.known.observe(&found, Instant::now(), trouble) {
@@ -192,7 +195,8 @@ impl Catalogue {
             };
             self.complain(subject::tool(&tenant, &tool).to_string(), reason);
         }
-        for (key, reason) in self.learn(&found) {
+        let schemas = found.iter().map(|(key, spec)| (key.clone(), spec.parameters.clone())).collect();
+        for (key, reason) in self.schemas.learn(schemas).await {
             found.remove(&key);
             self.complain(subject::tool(&key.0, &key.1).to_string(), reason);
         }
@@ -249,14 +253,6 @@ impl Catalogue {
             Err(BusError::Timeout { .. }) => Ok((tool, None)),
             Err(error) => Err(error),
         }
-    }
-
-    /// Compiles the schemas that are new; returns the tools whose schema cannot be used.
-    fn learn(&self, found: &BTreeMap<Key, ToolSpec>) -> Vec<(Key, String)> {
-        let learn = |(key, spec): (&Key, &ToolSpec)| {
-            self.schemas.learn(key, &spec.parameters).err().map(|reason| (key.clone(), reason))
-        };
-        found.iter().filter_map(learn).collect()
     }
 
     fn complain(&mut self, subject: String, reason: String) {

@@ -36,6 +36,8 @@ pub use results::ResultsConfig;
 use service::tasks::Tasks;
 use webhook::WebhookConfig;
 
+use crate::schema::Schemas;
+
 /// Calls of one tool that run in this process at the same time.
 const CONCURRENCY: usize = 8;
 
@@ -124,8 +126,9 @@ impl Served {
         nats: &NatsConfig,
         bus: &Bus,
         office: PostOffice,
+        schemas: &Schemas,
     ) -> Result<Self, ServeError> {
-        let mcp = mcp::Servers::start(&config.mcp, &config.tenant, nats).await?;
+        let mcp = mcp::Servers::start(&config.mcp, &config.tenant, nats, schemas).await?;
         let names = mcp.names().map(|tool| (config.tenant.clone(), tool)).collect();
         let mut served = Self { kinds: Vec::new(), mcp, names, tasks: Tasks::new() };
         let kinds = Kinds { tenant: &config.tenant, nats };

@@ -289,3 +289,16 @@ fn a_wrong_configuration_is_refused_where_it_stands() {
         assert_eq!(error.code(), contract::ErrorCode::BadConfig);
     }
 }
+
+#[tokio::test]
+async fn executor_that_runs_commands_hides_its_environment_and_memory_from_them() {
+    let world = World::new(json!({})).await;
+    assert_eq!(rustix::process::dumpable_behavior().unwrap(), rustix::process::DumpableBehavior::NotDumpable);
+    for look in
+        ["head -c 1 /proc/$PPID/environ", "head -c 1 /proc/$PPID/maps", "ls /proc/$PPID/fd/", "ls /proc/$PPID/cwd/"]
+    {
+        let told = world.sh(look).await;
+        assert_ne!(told["exit_code"], 0, "{look}: {told}");
+        assert_eq!(told["stdout"], "", "{look}: {told}");
+    }
+}

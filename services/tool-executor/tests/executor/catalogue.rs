@@ -274,3 +274,97 @@ async fn nobody_else_says_what_a_tool_is() {
         liar.abort();
     });
 }
+
+#[tokio::test(start_paused = true)]
+async fn call_right_after_a_start_waits_for_the_catalogue_and_its_tool() {
+    // Whether the tool describes itself, and how many milliseconds after the executor it is there.
+    for (described, there_after) in [(true, 300), (true, 3_000), (false, 3_000)] {
+        let world = World::new().await;
+        let (_executor, _life) = world.executor("a").await;
+        world.publish(&world.item(EffectClass::AtMostOnce)).await;
+        tokio::time::sleep(Duration::from_millis(there_after)).await;
+        let mut tool = world.tool().await;
+        let (playing, info) = play(&world.server, "{\"type\":\"object\"}").await;
+        if !described {
+            playing.abort();
+        }
+        futures::join!(info, async {
+            let request = tool.asked().await;
+            tool.answer(&request, &[], b"done").await;
+            let result = world.result().await;
+            assert_eq!(result.outcome, Outcome::Ok, "{there_after} ms: {}", result.content);
+            playing.abort();
+        });
+    }
+}
+
+/// A schema whose validation takes 2^30 steps.
+fn doubling_schema() -> String {
+    let two =
+        |level: u32| json!([{"$ref": format!("#/$defs/d{}", level + 1)}, {"$ref": format!("#/$defs/d{}", level + 1)}]);
+    let mut definitions: serde_json::Map<String, Value> =
+        (0..30).map(|level| (format!("d{level}"), json!({"allOf": two(level)}))).collect();
+    definitions.insert("d30".to_owned(), json!({"required": ["x"]}));
+    json!({"$ref": "#/$defs/d0", "$defs": definitions}).to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn tool_whose_schema_costs_too_much_is_not_listed_and_stops_nobody() {
+    let world = World::new().await;
+    let mut asked = world.tool().await;
+    // It may have come into the catalogue in other ways, too.
+    let spec = contract::tool::ToolSpec {
+        name: ToolName::new("act").unwrap(),
+        description: String::new(),
+        parameters: contract::Json::parse(&doubling_schema()).unwrap(),
+        effect: EffectClass::Pure,
+        approval: Approval::Never,
+        timeout_ms: None,
+        max_output: None,
+        instructions: None,
+        version: String::new(),
+    };
+    world.bus.put_tool(&world.key.tenant, &spec).await.unwrap();
+    let (_executor, _life) = world.executor("a").await;
+    let (playing, described) = play(&world.server, &doubling_schema()).await;
+    futures::join!(described, async {
+        until(&world, &[]).await;
+        world.publish(&world.item(EffectClass::Pure)).await;
+        let request = asked.asked().await;
+        asked.answer(&request, &[], b"done").await;
+        assert_eq!(world.result().await.outcome, Outcome::Ok);
+        playing.abort();
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_whose_check_never_ended_are_not_checked_again() {
+    for lost in [false, true] {
+        let world = World::new().await;
+        let mut asked = world.tool().await;
+        let (_executor, _life) = world.executor("a").await;
+        let (playing, described) = play(&world.server, r#"{"type":"object"}"#).await;
+        futures::join!(described, async {
+            until(&world, &["act"]).await;
+            if lost {
+                // What an executor leaves behind that is lost in the middle of it.
+                let claimed = world.bus.claim_part(&world.key, &call().call, &["0", "check-1"], "another").await;
+                assert_eq!(claimed.unwrap(), bus::Claim::Mine);
+            }
+            let mut item = world.item(EffectClass::Pure);
+            item.arguments = contract::Json::of(&json!({"text": "x".repeat(100_000)}));
+            world.publish(&item).await;
+            if lost {
+                let result = world.result().await;
+                assert_eq!((result.outcome, result.code), (Outcome::Error, Some(ErrorCode::Poison)));
+                assert!(result.content.contains("was not called"), "{}", result.content);
+                assert!(asked.is_left_alone().await);
+            } else {
+                let request = asked.asked().await;
+                asked.answer(&request, &[], b"done").await;
+                assert_eq!(world.result().await.outcome, Outcome::Ok);
+            }
+            playing.abort();
+        });
+    }
+}

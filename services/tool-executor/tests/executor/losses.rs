@@ -1,7 +1,10 @@
 //! What happens to a call when an executor dies, and when a server restarts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bus::MemoryServer;
+use bus::memory::{Action, Fault, Faults, Op};
 use contract::ErrorCode;
 use contract::commit::Phase;
 use contract::tool::{EffectClass, Outcome, header};
@@ -262,4 +265,40 @@ async fn replica_does_not_say_what_it_runs_a_silent_call_is_waited_for() {
     sleep(Duration::from_secs(40)).await;
     tool.answer(&request, &[], b"done").await;
     assert_eq!(what(&world.result().await), (Outcome::Ok, None, "done"));
+}
+
+/// The stream of inputs takes nothing for a while, as when it has no leader.
+struct NoLeader {
+    for_ms: u64,
+    since: std::sync::Mutex<Option<tokio::time::Instant>>,
+}
+
+impl Faults for NoLeader {
+    fn on(&self, op: Op<'_>) -> Fault {
+        if op.action != Action::Append || !op.subject.starts_with("ai_loop.control.") {
+            return Fault::None;
+        }
+        let now = tokio::time::Instant::now();
+        let since = *self.since.lock().unwrap().get_or_insert(now);
+        if now.duration_since(since).as_millis() < u128::from(self.for_ms) { Fault::NotDone } else { Fault::None }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn result_while_no_input_is_stored_is_kept_and_stored_later() {
+    for for_ms in [1_500, 30_000, 200_000] {
+        let faults = Arc::new(NoLeader { for_ms, since: std::sync::Mutex::default() });
+        let world = World::on(MemoryServer::with_faults(faults)).await;
+        let mut tool = world.tool().await;
+        let (_a, _life_a) = world.executor("a").await;
+        let (_b, _life_b) = world.executor("b").await;
+        let item = world.item(EffectClass::AtMostOnce);
+        world.publish(&item).await;
+        let request = tool.asked().await;
+        tool.answer(&request, &[], b"done").await;
+        assert_eq!(what(&world.result().await), (Outcome::Ok, None, "done"), "{for_ms} ms");
+        world.settled().await;
+        assert_eq!(world.results().await.len(), 1);
+        assert!(tool.is_left_alone().await);
+    }
 }

@@ -9,11 +9,12 @@ mod world;
 
 use std::time::Duration;
 
+use bus::MemoryServer;
 use contract::commit::Phase;
 use contract::streams::Objects;
 use contract::subject::SessionKey;
 use contract::tool::{EffectClass, Outcome, ToolResult, Whole, header};
-use contract::{ErrorCode, Json};
+use contract::{ErrorCode, Json, Timestamp};
 use tokio::time::Instant;
 
 use world::{World, call};
@@ -77,6 +78,8 @@ async fn what_a_tool_may_answer() {
 async fn without_a_tool_the_answer_comes_at_once() {
     let world = World::new().await;
     let _executor = world.executor("a").await;
+    // Before that a fleet may be starting, and the tool with it.
+    tokio::time::sleep(Duration::from_secs(6)).await;
     let began = Instant::now();
     world.publish(&world.item(EffectClass::AtMostOnce)).await;
     let result = world.result().await;
@@ -118,7 +121,7 @@ async fn a_long_result_is_kept_whole() {
     assert!(result.content.starts_with('<') && result.content.ends_with('>'), "{}", result.content);
     let whole = result.whole.unwrap();
     let SessionKey { tenant, session } = &world.key;
-    assert_eq!(whole, Whole { object: Whole::id(tenant, session, &call().call), bytes: 5_002 });
+    assert_eq!(whole, Whole { object: Whole::id(tenant, session, None, &call().call), bytes: 5_002 });
     let kept = world.bus.transport().get_object(Objects::Results, &whole.object).await.unwrap();
     assert_eq!(kept.unwrap(), long);
 }
@@ -201,4 +204,44 @@ async fn a_call_that_cannot_be_made_is_answered_without_one() {
     assert_eq!(result.outcome, Outcome::Timeout);
     assert!(result.content.contains("was not called"));
     assert!(tool.is_left_alone().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_key_tells_tenants_and_sessions_of_the_same_id_apart() {
+    let mut keys = std::collections::BTreeSet::new();
+    for (tenant, started) in [("default", 1), ("default", 2), ("other", 1)] {
+        let world = World::of_tenant(MemoryServer::new(), tenant).await;
+        let mut tool = world.tool().await;
+        let _executor = world.executor("a").await;
+        let mut item = world.item(EffectClass::Idempotent);
+        item.session_started = Some(Timestamp::from_millis(started));
+        world.publish(&item).await;
+        let request = tool.asked().await;
+        let key = request.header(header::CALL).unwrap().to_owned();
+        assert!(
+            key.starts_with("s1-c1-1-1-") && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
+            "{key}"
+        );
+        assert_eq!(request.header(header::SESSION_STARTED), Some(&*Timestamp::from_millis(started).to_string()));
+        assert!(keys.insert(key));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_of_an_earlier_session_of_the_same_id_does_not_count() {
+    for (earlier, outcome) in [(1, Outcome::Ok), (2, Outcome::Unknown)] {
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let _executor = world.executor("a").await;
+        let claimed = world.bus.claim_part(&world.key, &call().call, &[&earlier.to_string()], "another").await;
+        assert_eq!(claimed.unwrap(), bus::Claim::Mine);
+        let mut item = world.item(EffectClass::AtMostOnce);
+        item.session_started = Some(Timestamp::from_millis(2));
+        world.publish(&item).await;
+        if outcome == Outcome::Ok {
+            let request = tool.asked().await;
+            tool.answer(&request, &[], b"done").await;
+        }
+        assert_eq!(world.result().await.outcome, outcome);
+    }
 }

@@ -60,7 +60,12 @@ impl World {
 
     /// The same on a server of yours.
     pub(crate) async fn on(server: MemoryServer) -> Self {
-        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() };
+        Self::of_tenant(server, TenantId::default().as_str()).await
+    }
+
+    /// The same for a tenant of yours.
+    pub(crate) async fn of_tenant(server: MemoryServer, tenant: &str) -> Self {
+        let key = SessionKey { tenant: TenantId::new(tenant).unwrap(), session: SessionId::new("s1").unwrap() };
         let mut world = Self { bus: server.bus(), server, key, slot: 0 };
         world.commit(Phase::Running, &[&call().to_string()]).await;
         world
@@ -111,6 +116,7 @@ impl World {
             effect,
             max_output: 1_000,
             timeout_ms: 60_000,
+            session_started: None,
         }
     }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use contract::tool::{Approval, EffectClass};
 use serde_json::{Value, json};
 
-use stdio::{LEGACY, MODERN, RAW};
+use stdio::{LEGACY, MODERN, RAW, RICH};
 use world::{World, lives, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -168,4 +168,30 @@ async fn the_end_of_the_executor_is_that_of_its_servers_and_of_what_they_started
     assert!(lives(&child));
     executor.drain(world::LONG).await;
     until(async || (!lives(&child)).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tool_that_needs_a_task_or_costs_too_much_is_withheld_and_resources_are_read() {
+    let world = World::new().await;
+    let executor = world.serve(json!({"rich": world.toy(RICH, &json!({}))})).await;
+    until(async || world.spec("mcp__rich__count").await).await;
+    let names: Vec<String> = world.catalogue().await.iter().map(|spec| spec.name.to_string()).collect();
+    assert_eq!(names, ["mcp__rich__count", "mcp__rich__read_resource"]);
+    assert_eq!(world.spec("mcp__rich__read_resource").await.unwrap().effect, EffectClass::Pure);
+    let page = world.call("mcp__rich__read_resource", json!({"uri": "toy://page"})).await.good();
+    assert_eq!(page, "[resource toy://page]\na page");
+    let none = world.call("mcp__rich__read_resource", json!({"uri": "toy://none"})).await.bad();
+    assert_eq!(none, "no such resource (-32002)");
+    executor.drain(world::LONG).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn structured_result_that_breaks_its_schema_is_an_error_that_says_where() {
+    let world = World::new().await;
+    let config = json!({"effects": {"count": "pure"}});
+    let executor = world.serve(json!({"rich": world.toy(RICH, &config)})).await;
+    assert_eq!(world.call_when_up("mcp__rich__count", &json!({"n": 3})).await.good(), "3");
+    let error = world.call("mcp__rich__count", json!({"n": "three"})).await.bad();
+    assert!(error.contains("outputSchema") && error.contains("at /n: \"three\" is not of type"), "{error}");
+    executor.drain(world::LONG).await;
 }

@@ -17,6 +17,7 @@ pub(crate) const DIARY: &str = "AILOOP_TEST_MCP_DIARY";
 pub(crate) const MODERN: &str = "modern";
 pub(crate) const LEGACY: &str = "legacy";
 pub(crate) const RAW: &str = "raw";
+pub(crate) const RICH: &str = "rich";
 
 /// How the program is started as a server. Two threads, since with one the name of a test is printed before it runs.
 pub(crate) const ARGS: [&str; 5] =
@@ -31,7 +32,8 @@ fn a_server_over_standard_input_and_output() {
     // What the test harness has printed so far is no line of the protocol, and ends here.
     println!();
     match role.as_str() {
-        RAW => raw(),
+        RAW => raw(answer_badly),
+        RICH => raw(answer_richly),
         _ => toy(diary, role == LEGACY),
     }
 }
@@ -46,27 +48,62 @@ async fn toy(diary: Diary, legacy: bool) {
     service.waiting().await.unwrap();
 }
 
-/// Speaks by hand, and lists what no library would.
-fn raw() {
+/// Speaks by hand.
+fn raw(answer: fn(&Value) -> Value) {
     for line in std::io::stdin().lock().lines() {
         let request: Value = serde_json::from_str(&line.unwrap()).unwrap();
         let Some(id) = request.get("id") else { continue };
-        let answer = match request["method"].as_str().unwrap() {
-            "initialize" => json!({"result": {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}},
-                "serverInfo": {"name": "raw", "version": "1"}}}),
-            "tools/list" => json!({"result": {"tools": [
-                {"name": "array", "inputSchema": []},
-                {"name": "none"},
-                {"name": 7, "inputSchema": {"type": "object"}},
-                "what?",
-                {"name": "good", "description": "Is good.", "inputSchema": {"type": "object"}},
-            ]}}),
-            "tools/call" => json!({"result": {"content": [{"type": "hologram"}, {"type": "text", "text": "good"}]}}),
-            _ => json!({"error": {"code": -32601, "message": "unheard of"}}),
-        };
+        let answer = answer(&request);
         let mut whole = json!({"jsonrpc": "2.0", "id": id});
         whole.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
         println!("{whole}");
         std::io::stdout().flush().unwrap();
+    }
+}
+
+/// Lists what no library would.
+fn answer_badly(request: &Value) -> Value {
+    match request["method"].as_str().unwrap() {
+        "initialize" => json!({"result": {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "raw", "version": "1"}}}),
+        "tools/list" => json!({"result": {"tools": [
+            {"name": "array", "inputSchema": []},
+            {"name": "none"},
+            {"name": 7, "inputSchema": {"type": "object"}},
+            "what?",
+            {"name": "good", "description": "Is good.", "inputSchema": {"type": "object"}},
+        ]}}),
+        "tools/call" => json!({"result": {"content": [{"type": "hologram"}, {"type": "text", "text": "good"}]}}),
+        _ => json!({"error": {"code": -32601, "message": "unheard of"}}),
+    }
+}
+
+/// Has what few servers have: a task, structured results, resources, and a schema that costs too much.
+fn answer_richly(request: &Value) -> Value {
+    let output = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let two =
+        |level: u32| json!([{"$ref": format!("#/$defs/d{}", level + 1)}, {"$ref": format!("#/$defs/d{}", level + 1)}]);
+    let mut definitions: serde_json::Map<String, Value> =
+        (0..30).map(|level| (format!("d{level}"), json!({"anyOf": two(level)}))).collect();
+    definitions.insert("d30".to_owned(), json!({"required": ["x"]}));
+    match request["method"].as_str().unwrap() {
+        "initialize" => {
+            json!({"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "resources": {}},
+            "serverInfo": {"name": "rich", "version": "1"}}})
+        }
+        "tools/list" => json!({"result": {"tools": [
+            {"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
+            {"name": "count", "inputSchema": {"type": "object"}, "outputSchema": output},
+            {"name": "costly", "inputSchema": {"type": "object", "$ref": "#/$defs/d0", "$defs": definitions}},
+        ]}}),
+        "tools/call" => {
+            let n = &request["params"]["arguments"]["n"];
+            json!({"result": {"content": [{"type": "text", "text": n.to_string()}], "structuredContent": {"n": n}}})
+        }
+        "resources/read" if request["params"]["uri"] == "toy://page" => {
+            json!({"result": {"contents": [{"uri": "toy://page", "text": "a page"}]}})
+        }
+        "resources/read" => json!({"error": {"code": -32002, "message": "no such resource"}}),
+        _ => json!({"error": {"code": -32601, "message": "unheard of"}}),
     }
 }

@@ -7,6 +7,7 @@ use ailoop_tool::{Approval as Ask, Call, Effect, Reply, Tool, ToolError};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use contract::tool::Approval;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use service::tasks::Tasks;
@@ -73,6 +74,10 @@ impl Commands {
             field: "command.cwd",
             path: config.cwd.clone(),
             source,
+        })?;
+        // Commands of the same user could read the environment and the memory of this process, and so its passwords.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| {
+            setting("allow", format!("this process cannot be hidden from commands (PR_SET_DUMPABLE): {error}"))
         })?;
         Family::adopt().map_err(|error| setting("allow", format!("orphans cannot be adopted here: {error}")))?;
         Ok(Self(Arc::new(Inner {

@@ -67,12 +67,11 @@ pub(super) fn read(root: &Root, arguments: &Arguments) -> Result<Value, ToolErro
 /// A file's content; none where it is too large.
 fn bytes(root: &Root, path: &std::path::Path, given: &str) -> Result<Option<Vec<u8>>, ToolError> {
     let failed = |error: std::io::Error| failed(given, &error);
-    // Pipes and devices would block or never end.
-    if !root.dir.metadata(path).map_err(failed)?.is_file() {
+    let Some(file) = root.open_file(path).map_err(failed)? else {
         return Err(ToolError::new(format!("{given:?} is not a regular file")));
-    }
+    };
     let mut bytes = Vec::new();
-    root.dir.open(path).map_err(failed)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     Ok((bytes.len() as u64 <= FILE_BYTES_MAX).then_some(bytes))
 }
 

@@ -5,7 +5,10 @@ use std::path::{Component, Path, PathBuf};
 
 use ailoop_tool::ToolError;
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, File, MetadataExt};
+
+/// Why a file is not read.
+const HARD_LINK: &str = "it has a hard link, which may be outside of the directory: copy it instead";
 
 /// A directory and what keeps accesses within it.
 #[derive(Debug)]
@@ -24,6 +27,23 @@ impl Root {
         let dir = Dir::open_ambient_dir(&path, ambient_authority())?;
         let name = path.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());
         Ok(Self { dir, path, name })
+    }
+}
+
+impl Root {
+    /// Opens a regular file; none where the path leads to something else. Pipes and devices would block or never end. A
+    /// file with several names is refused: the other one may be outside, and nothing tells which was there first.
+    pub(super) fn open_file(&self, path: &Path) -> io::Result<Option<File>> {
+        if !self.dir.metadata(path)?.is_file() {
+            return Ok(None);
+        }
+        let file = self.dir.open(path)?;
+        // Of the file that was opened: the name may lead to another one by now.
+        let opened = file.metadata()?;
+        if opened.nlink() > 1 {
+            return Err(io::Error::other(HARD_LINK));
+        }
+        Ok(opened.is_file().then_some(file))
     }
 }
 

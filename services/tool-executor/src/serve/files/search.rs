@@ -1,6 +1,7 @@
 //! `search_text`: lines that match a regular expression.
 
 use std::io::Read;
+use std::path::Path;
 use std::time::Instant;
 
 use ailoop_tool::ToolError;
@@ -82,13 +83,13 @@ fn compile(pattern: &str) -> Result<Regex, ToolError> {
     regex.map_err(|error| ToolError::new(format!("the pattern cannot be used: {error}")))
 }
 
-/// A file's text; none where it is too large, not text, or gone.
+/// A file's text; none where it is too large, not text, gone, or may not be read.
 fn content(root: &Root, file: &File) -> Option<String> {
-    let opened = root.dir.metadata(&file.path).ok().filter(cap_std::fs::Metadata::is_file)?;
-    if opened.len() > FILE_BYTES_MAX {
+    let opened = root.open_file(Path::new(&file.path)).ok()??;
+    if opened.metadata().ok()?.len() > FILE_BYTES_MAX {
         return None;
     }
     let mut bytes = Vec::new();
-    root.dir.open(&file.path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    opened.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
     text(bytes)
 }

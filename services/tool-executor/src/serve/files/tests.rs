@@ -232,3 +232,15 @@ fn a_missing_root_is_said() {
         Ok(_) => panic!("served"),
     }
 }
+
+#[test]
+fn hard_link_below_the_root_is_neither_read_nor_searched() {
+    let project = project();
+    let at = project.dir.path();
+    fs::hard_link(at.join("secret.txt"), at.join("project/hard.txt")).unwrap();
+    let error = project.read(json!({"path": "hard.txt"})).unwrap_err();
+    assert!(error.contains("hard link"), "{error}");
+    let found = search::search(&project.root, &args(json!({"pattern": "secret"}))).unwrap();
+    assert_eq!(found["total"], 0, "{found}");
+    assert!(project.read(json!({"path": "docs/a.md"})).is_ok());
+}

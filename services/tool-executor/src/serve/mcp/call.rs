@@ -5,19 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ailoop_tool::{Call, Effect, Reply, ToolError};
+use contract::ErrorCode;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::ServiceError;
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, RequestMetaObject};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, ReadResourceRequest, ReadResourceRequestParams,
+    RequestMetaObject, ServerResult,
+};
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient};
+use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
 use super::config::Rules;
-use super::failure::{Failure, down, lost, silent};
+use super::failure::{Failure, doubt, down, lost, silent};
 use super::listener::Progress;
 use super::name::ServerName;
 use super::result;
+use crate::schema::{Schema, Schemas};
 
 /// Calls that have a place at the server and were not sent yet; each sender waits.
 const ASKS_WAITING: usize = 64;
@@ -45,13 +51,29 @@ pub(super) struct Line {
 
 /// A call that is to be made.
 pub(super) struct Ask {
-    tool: String,
+    kind: RequestKind,
     arguments: JsonObject,
     meta: RequestMetaObject,
     effect: Effect,
     /// Closed when nobody waits any more.
     answer: oneshot::Sender<Result<Reply, ToolError>>,
     progress: mpsc::Sender<String>,
+}
+
+/// A request to a server.
+#[derive(Clone)]
+pub(super) enum RequestKind {
+    /// A call of the tool of this name, and the schema of its structured result.
+    Tool(String, Option<ResultSchema>),
+    /// A resource.
+    Resource,
+}
+
+/// The schema of a structured result, and the threads that check it.
+#[derive(Clone)]
+pub(super) struct ResultSchema {
+    pub(super) schema: Schema,
+    pub(super) schemas: Schemas,
 }
 
 /// What a call tells about the connection.
@@ -76,14 +98,14 @@ impl Line {
     /// What happens when the tool is called. Dropping the future cancels the call at the server.
     pub(super) fn handler(
         &self,
-        tool: &str,
+        kind: RequestKind,
         effect: Effect,
     ) -> impl Fn(Call) -> BoxFuture<'static, Result<Reply, ToolError>> + Send + Sync + 'static {
-        let (line, tool) = (self.clone(), tool.to_owned());
-        move |call| line.clone().perform(tool.clone(), effect, call).boxed()
+        let line = self.clone();
+        move |call| line.clone().perform(kind.clone(), effect, call).boxed()
     }
 
-    async fn perform(self, tool: String, effect: Effect, call: Call) -> Result<Reply, ToolError> {
+    async fn perform(self, kind: RequestKind, effect: Effect, call: Call) -> Result<Reply, ToolError> {
         let arguments: JsonObject = call.arguments()?;
         let _place = self.places.acquire().await.map_err(|_| down(&self.server, "it is going down"))?;
         if call.time_left().is_some_and(|left| left.is_zero()) {
@@ -91,7 +113,7 @@ impl Line {
         }
         let (answer, mut answered) = oneshot::channel();
         let (progress, mut told) = mpsc::channel(PROGRESS_WAITING);
-        let ask = Ask { tool, arguments, meta: meta(&call), effect, answer, progress };
+        let ask = Ask { kind, arguments, meta: meta(&call), effect, answer, progress };
         self.asks.send(ask).await.map_err(|_| down(&self.server, "it went down"))?;
         let mut last: Option<Instant> = None;
         loop {
@@ -119,6 +141,19 @@ fn meta(call: &Call) -> RequestMetaObject {
     meta
 }
 
+/// Checks a structured result against its schema; returns the text of the error.
+async fn find_mismatch(result: &ServerResult, schema: Option<ResultSchema>) -> Option<String> {
+    let ServerResult::CallToolResult(result) = result else { return None };
+    let structured = result.structured_content.clone().filter(|_| result.is_error != Some(true))?;
+    let ResultSchema { schema, schemas } = schema?;
+    let refusal = schemas.check_result(schema, structured).await.err()?;
+    if refusal.code != ErrorCode::InvalidArguments {
+        tracing::debug!(reason = refusal.text, "a structured result is not checked");
+        return None;
+    }
+    Some(format!("the tool's outputSchema is not kept: {}", refusal.text))
+}
+
 impl Ask {
     /// Says that it will not be made.
     pub(super) fn refuse(self, server: &ServerName, why: &str) {
@@ -137,9 +172,22 @@ impl Ask {
         if self.answer.is_closed() {
             return Told::Nothing;
         }
-        let mut params = CallToolRequestParams::new(std::mem::take(&mut self.tool));
-        params.arguments = Some(std::mem::take(&mut self.arguments));
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let arguments = std::mem::take(&mut self.arguments);
+        let (request, result_schema) = match std::mem::replace(&mut self.kind, RequestKind::Resource) {
+            RequestKind::Tool(tool, result_schema) => {
+                let mut params = CallToolRequestParams::new(tool);
+                params.arguments = Some(arguments);
+                (ClientRequest::CallToolRequest(CallToolRequest::new(params)), result_schema)
+            }
+            RequestKind::Resource => {
+                let Some(uri) = arguments.get("uri").and_then(Value::as_str) else {
+                    self.answer(Err(ToolError::new("the arguments do not fit: uri is missing")));
+                    return Told::Nothing;
+                };
+                let params = ReadResourceRequestParams::new(uri);
+                (ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params)), None)
+            }
+        };
         let options = PeerRequestOptions::no_options().with_meta(std::mem::take(&mut self.meta));
         let Ok(mut handle) = peer.send_request_with_option(request, options).await else {
             self.refuse(&server, "it went down");
@@ -168,7 +216,11 @@ impl Ask {
         match answered {
             Ok(result) => {
                 let effect = self.effect;
-                self.answer(result::read(result, effect, rules.output_bytes_max()));
+                let answer = match find_mismatch(&result, result_schema).await {
+                    Some(mismatch) => Err(doubt(effect, &mismatch)),
+                    None => result::read(result, effect, rules.output_bytes_max()),
+                };
+                self.answer(answer);
                 Told::Heard
             }
             Err(error) => {

@@ -10,11 +10,12 @@ use service::tasks::Tasks;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::config::Program;
 use super::name::ServerName;
+use super::pace::Pace;
 
 /// Variables of this process that every server gets: what is needed to find programs, files and a language.
 const ENV_DEFAULT: [&str; 3] = ["PATH", "HOME", "LANG"];
@@ -117,10 +118,16 @@ async fn listen(
 ) {
     let mut lines = Lines::default();
     let (mut stderr, mut chunk) = (stderr, [0; 4 << 10]);
+    let pace = Pace::new(server.clone());
     let all = async {
         while let Ok(length @ 1..) = stderr.read(&mut chunk).await {
-            for line in lines.take(&chunk[..length]) {
+            let whole = lines.take(&chunk[..length]);
+            let pause = pace.count(whole.len(), length);
+            for line in whole {
                 tracing::debug!(%server, line, "stderr");
+            }
+            if !pause.is_zero() {
+                sleep(pause).await;
             }
         }
     };

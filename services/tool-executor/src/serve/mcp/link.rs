@@ -21,6 +21,9 @@ use super::listener::{Listener, Progress};
 use super::name::ServerName;
 use super::offer::Listed;
 use super::open::{NoServer, open};
+use super::pace::Pace;
+use super::tasks::TaskTools;
+use super::watched::Watch;
 use super::{config, listing};
 
 /// How often a server is asked which tools it has: to see that it lives, and what it did not tell of.
@@ -37,6 +40,8 @@ const STRIKES_MAX: u32 = 2;
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// How long the end of a server's process may come after that of its output.
 const STATUS_WITHIN: Duration = Duration::from_millis(500);
+/// The shortest pause between two questions for the tools, however often a server says that they changed.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// A connection. Whoever owns it asks for [`Link::next`] again and again: nothing happens meanwhile otherwise.
 pub(super) struct Link {
@@ -53,6 +58,9 @@ pub(super) struct Link {
     work: FuturesUnordered<BoxFuture<'static, Done>>,
     calls: usize,
     looking: Looking,
+    /// When it was last asked.
+    looked: Instant,
+    tasks_required: TaskTools,
     listening: bool,
     strikes: u32,
     heard: Instant,
@@ -99,7 +107,8 @@ impl Link {
         legacy: bool,
     ) -> Result<Found, NoServer> {
         let listener = Listener::default();
-        let (service, child) = open(&config.way, &listener, server, tasks, legacy).await?;
+        let watch = Watch { pace: Pace::new(server.clone()), tasks: TaskTools::default() };
+        let (service, child) = open(&config.way, &listener, server, tasks, legacy, &watch).await?;
         let (line, asks) = Line::new(server.clone(), config.concurrency, config.rules.patience());
         let (peer, stop) = (service.peer().clone(), service.cancellation_token());
         let ended = service.waiting().map(|_| ()).boxed().fuse();
@@ -119,6 +128,8 @@ impl Link {
             work: FuturesUnordered::new(),
             calls: 0,
             looking: Looking::No,
+            looked: now,
+            tasks_required: watch.tasks,
             listening: false,
             strikes: 0,
             heard: now,
@@ -126,7 +137,7 @@ impl Link {
         };
         // Before the list is asked for, so that no change falls between the two.
         this.listen().await;
-        match list(this.peer.clone()).await {
+        match list(this.peer.clone(), this.tasks_required.clone()).await {
             Ok(tools) => {
                 let version = this.peer.peer_info().and_then(|info| Some(info.server_info.as_ref()?.version.clone()));
                 Ok(Found { link: this, tools, version: version.unwrap_or_default() })
@@ -153,7 +164,7 @@ impl Link {
                 }
                 Some(done) = self.work.next() => self.take(done),
                 () = self.changed.notified() => {
-                    self.look();
+                    self.look_soon();
                     None
                 }
                 () = sleep_until(self.check_at) => {
@@ -189,7 +200,7 @@ impl Link {
             }
             Done::Listed(listed) => {
                 if std::mem::replace(&mut self.looking, Looking::No) == Looking::AndAgain {
-                    self.look();
+                    self.look_soon();
                 }
                 match listed {
                     Ok(tools) => {
@@ -209,7 +220,7 @@ impl Link {
                 self.listening = subscription.is_some();
                 if let Some(subscription) = subscription {
                     self.hear(*subscription);
-                    self.look();
+                    self.look_soon();
                 }
                 None
             }
@@ -252,11 +263,21 @@ impl Link {
         }
     }
 
+    /// Asks for the tools, now or when the last question is long enough ago.
+    fn look_soon(&mut self) {
+        if self.looked.elapsed() >= LOOK_PAUSE {
+            self.look();
+        } else {
+            self.check_at = self.check_at.min(self.looked + LOOK_PAUSE);
+        }
+    }
+
     /// Asks for the tools, once at a time.
     fn look(&mut self) {
+        self.looked = Instant::now();
         if self.looking == Looking::No {
             self.looking = Looking::Yes;
-            self.work.push(list(self.peer.clone()).map(Done::Listed).boxed());
+            self.work.push(list(self.peer.clone(), self.tasks_required.clone()).map(Done::Listed).boxed());
         } else {
             self.looking = Looking::AndAgain;
         }
@@ -333,8 +354,8 @@ async fn ended(child: Option<&mut Child>) -> String {
     }
 }
 
-async fn list(peer: Peer<RoleClient>) -> Result<Vec<Listed>, Failure> {
-    match timeout(CHECK_MAX, listing::list(peer)).await {
+async fn list(peer: Peer<RoleClient>, tasks: TaskTools) -> Result<Vec<Listed>, Failure> {
+    match timeout(CHECK_MAX, listing::list(peer, tasks)).await {
         Ok(Ok(tools)) => Ok(tools),
         // It answered, with something else.
         Ok(Err(ServiceError::UnexpectedResponse)) => Err(Failure::Refused("no list of tools".to_owned())),

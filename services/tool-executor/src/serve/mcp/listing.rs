@@ -5,16 +5,20 @@ use rmcp::model::{
     ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool as McpTool, ToolAnnotations,
 };
 use rmcp::service::{Peer, RoleClient};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::offer::{Listed, TOOLS_MAX};
+use super::tasks::TaskTools;
 
 /// Pages that are asked for; a server whose list has no end is cut short.
 const PAGES_MAX: usize = 64;
 
+/// The name of the tool that reads resources, where the server has none of that name.
+const READ_RESOURCE: &str = "read_resource";
+
 /// Every tool that it lists. The library's own answer cache is passed by: this is also how we see that it lives.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
-pub(super) async fn list(peer: Peer<RoleClient>) -> Result<Vec<Listed>, ServiceError> {
+pub(super) async fn list(peer: Peer<RoleClient>, tasks: TaskTools) -> Result<Vec<Listed>, ServiceError> {
     let (mut all, mut cursor) = (Vec::new(), None);
     for _ in 0..PAGES_MAX {
         let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
@@ -35,7 +39,30 @@ pub(super) async fn list(peer: Peer<RoleClient>) -> Result<Vec<Listed>, ServiceE
             break;
         }
     }
+    for tool in &mut all {
+        tool.needs_task = tasks.contains(&tool.name);
+    }
+    let has_resources = peer.peer_info().is_some_and(|info| info.capabilities.resources.is_some());
+    if has_resources && all.iter().all(|tool| tool.name != READ_RESOURCE) {
+        all.push(read_resource());
+    }
     Ok(all)
+}
+
+/// What reads a server's resources, as if it were a tool of the server: results of tools refer to them.
+fn read_resource() -> Listed {
+    Listed {
+        name: READ_RESOURCE.to_owned(),
+        description:
+            "Reads a resource of this MCP server by its URI, as results name it: [resource <uri>: <name>]. What \
+                      is no text is named with its size."
+                .to_owned(),
+        schema: json!({"type": "object", "additionalProperties": false, "required": ["uri"], "properties": {
+            "uri": {"type": "string", "description": "The URI of the resource."}}}),
+        annotations: Some(ToolAnnotations::new().read_only(true)),
+        is_resource: true,
+        ..Listed::default()
+    }
 }
 
 impl From<McpTool> for Listed {
@@ -45,6 +72,8 @@ impl From<McpTool> for Listed {
             description: tool.description.unwrap_or_default().into_owned(),
             schema: Value::Object((*tool.input_schema).clone()),
             annotations: tool.annotations,
+            output: tool.output_schema.map(|schema| Value::Object((*schema).clone())),
+            ..Self::default()
         }
     }
 }
@@ -63,6 +92,8 @@ fn lenient(page: Value) -> Option<(Vec<Listed>, Option<String>)> {
             description: text(tool.remove("description")),
             schema: tool.remove("inputSchema").unwrap_or_default(),
             annotations,
+            output: tool.remove("outputSchema"),
+            ..Listed::default()
         }
     };
     let next = page.remove("nextCursor").and_then(|cursor| cursor.as_str().map(str::to_owned));

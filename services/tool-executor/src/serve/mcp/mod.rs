@@ -14,8 +14,11 @@ mod name;
 mod offer;
 mod open;
 mod oversize;
+mod pace;
 mod result;
 mod shown;
+mod tasks;
+mod watched;
 mod wording;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +38,8 @@ use super::connect::connect;
 use keep::Keeper;
 use shown::Shown;
 
+use crate::schema::Schemas;
+
 /// How long the start of the process waits for its servers. One that takes longer is served when it is there.
 const FIRST_MAX: Duration = Duration::from_secs(10);
 
@@ -51,12 +56,13 @@ impl Servers {
         servers: &BTreeMap<ServerName, McpConfig>,
         tenant: &TenantId,
         nats: &NatsConfig,
+        schemas: &Schemas,
     ) -> Result<Self, ServeError> {
         let (tasks, mut firsts) = (Tasks::new(), Vec::new());
         for (server, config) in servers {
             config.check().map_err(|reason| ServeError::Server { server: server.clone(), reason })?;
             let client = connect(nats, config.login.as_ref(), &format!("mcp {server}")).await?;
-            let shown = Shown::new(client, tenant.clone(), config.concurrency, tasks.clone());
+            let shown = Shown::new(client, tenant.clone(), config.concurrency, tasks.clone(), schemas.clone());
             let (tell, first) = oneshot::channel();
             let keeper = Keeper::new(server.clone(), config.clone(), shown, tasks.clone(), tell);
             tasks.spawn("mcp server", keeper.run());

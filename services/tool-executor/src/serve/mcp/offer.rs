@@ -25,6 +25,12 @@ pub(super) struct Listed {
     pub(super) description: String,
     pub(super) schema: Value,
     pub(super) annotations: Option<ToolAnnotations>,
+    /// JSON Schema of its structured results.
+    pub(super) output: Option<Value>,
+    /// It is refused where it is not called as a task.
+    pub(super) needs_task: bool,
+    /// It is no tool: it reads the server's resources.
+    pub(super) is_resource: bool,
 }
 
 /// A tool that is served.
@@ -33,6 +39,8 @@ pub(super) struct Offer {
     /// What the server calls it.
     pub(super) tool: String,
     pub(super) effect: Effect,
+    pub(super) output: Option<Value>,
+    pub(super) is_resource: bool,
     description: String,
     schema: Value,
     approval: Approval,
@@ -109,16 +117,23 @@ fn check(tool: &Listed) -> Result<(), String> {
     if length > TOOL_SCHEMA_BYTES_MAX {
         return Err(format!("its schema has {length} bytes, {TOOL_SCHEMA_BYTES_MAX} are allowed"));
     }
-    Ok(())
+    if tool.needs_task {
+        return Err("it must be called as a task (execution.taskSupport is required), which is not possible".to_owned());
+    }
+    crate::schema::measure(&tool.schema)
 }
 
 impl Offer {
     fn new(tool: Listed, version: &str, rules: &Rules) -> Self {
-        let claimed = tool.annotations.filter(|_| rules.trust_annotations).map(|claims| claimed(&claims));
+        // That reading resources changes nothing is the protocol's word, and not the server's.
+        let trusted = rules.trust_annotations || tool.is_resource;
+        let claimed = tool.annotations.filter(|_| trusted).map(|claims| claimed(&claims));
         Self {
             effect: rules.effects.get(&tool.name).copied().or(claimed).unwrap_or_default(),
             approval: rules.approval.get(&tool.name).copied().unwrap_or_default(),
             tool: tool.name,
+            output: tool.output,
+            is_resource: tool.is_resource,
             description: tool.description,
             schema: tool.schema,
             timeout: rules.patience(),

@@ -17,6 +17,7 @@ use super::failure;
 use super::listener::Listener;
 use super::name::ServerName;
 use super::oversize::{MESSAGE_BYTES_MAX, Measured};
+use super::watched::{Watch, WatchedClient};
 
 /// How long a server may take until it has said what it is: some fetch their own program first.
 const START_MAX: Duration = Duration::from_mins(1);
@@ -41,11 +42,12 @@ pub(super) async fn open(
     server: &ServerName,
     tasks: &Tasks,
     legacy: bool,
+    watch: &Watch,
 ) -> Result<(Service, Option<Child>), NoServer> {
     match way {
-        Way::Stdio(program) => stdio(program, listener, server, tasks, legacy).await,
+        Way::Stdio(program) => stdio(program, listener, server, tasks, legacy, watch).await,
         Way::Http(address) => {
-            let transport = http(address).map_err(|reason| NoServer { reason, stderr: Vec::new() })?;
+            let transport = http(address, watch).map_err(|reason| NoServer { reason, stderr: Vec::new() })?;
             let service = greet(listener.clone().serve_with_lifecycle(transport, mode(legacy))).await;
             service.map(|service| (service, None)).map_err(|reason| NoServer { reason, stderr: Vec::new() })
         }
@@ -58,12 +60,13 @@ async fn stdio(
     server: &ServerName,
     tasks: &Tasks,
     legacy: bool,
+    watch: &Watch,
 ) -> Result<(Service, Option<Child>), NoServer> {
     let (child, pipes) = Child::start(server, program, tasks).map_err(|error| NoServer {
         reason: format!("{:?} cannot be started: {error}", program.command),
         stderr: Vec::new(),
     })?;
-    let output = Measured::new(pipes.stdout, MESSAGE_BYTES_MAX);
+    let output = Measured::new(pipes.stdout, MESSAGE_BYTES_MAX, watch.clone());
     let transport = AsyncRwTransport::new_client(output, pipes.stdin).with_max_line_length(MESSAGE_BYTES_MAX);
     match greet(listener.clone().serve_with_lifecycle(transport, mode(legacy))).await {
         Ok(service) => Ok((service, Some(child))),
@@ -85,12 +88,13 @@ fn mode(legacy: bool) -> ClientLifecycleMode {
     ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::LATEST], legacy_version: None }
 }
 
-fn http(address: &Address) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+fn http(address: &Address, watch: &Watch) -> Result<StreamableHttpClientTransport<WatchedClient>, String> {
     let mut config =
         StreamableHttpClientTransportConfig::with_uri(address.url.as_str()).custom_headers(address.headers()?);
     config.max_sse_event_size = MESSAGE_BYTES_MAX;
     config.max_json_response_size = MESSAGE_BYTES_MAX;
     let client = client().map_err(|error| format!("no HTTP client: {error}"))?;
+    let client = WatchedClient { client, watch: watch.clone() };
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 

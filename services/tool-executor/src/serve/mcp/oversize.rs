@@ -12,11 +12,16 @@ use bytes::Bytes;
 use regex::bytes::Regex;
 use serde_json::json;
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use super::watched::Watch;
 
 /// Bytes of one message of a server; the result of a longer one is not read.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Bytes of each end of a line that are kept.
 const END_BYTES: usize = 128;
+/// Bytes of a line that is read for tools that must be called as tasks.
+const READ_BYTES_MAX: usize = 4 << 20;
 
 /// At a line's beginning: only these fields may stand before the number, so it is the message's own.
 static FIRST: LazyLock<Option<Regex>> =
@@ -35,6 +40,9 @@ pub(super) struct Measured<R> {
     answer: Bytes,
     /// What was read behind the line that it follows, not measured yet.
     unread: Bytes,
+    watch: Watch,
+    /// Until then nothing more is read.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Default)]
@@ -42,11 +50,13 @@ struct Line {
     length: usize,
     head: Vec<u8>,
     tail: Vec<u8>,
+    /// All of it, as far as [`READ_BYTES_MAX`] goes.
+    whole: Vec<u8>,
 }
 
 impl<R: AsyncRead + Unpin> Measured<R> {
-    pub(super) fn new(inner: R, max: usize) -> Self {
-        Self { inner, max, line: Line::default(), answer: Bytes::new(), unread: Bytes::new() }
+    pub(super) fn new(inner: R, max: usize, watch: Watch) -> Self {
+        Self { inner, max, line: Line::default(), answer: Bytes::new(), unread: Bytes::new(), watch, pause: None }
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
@@ -68,8 +78,13 @@ impl<R: AsyncRead + Unpin> AsyncRead for Measured<R> {
             give(&mut self.answer, buffer);
             return Poll::Ready(Ok(()));
         }
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
         let mut from = buffer.filled().len();
         ready!(self.poll_fill(cx, buffer))?;
+        let (began, mut lines) = (from, 0);
         for part in buffer.filled()[from..].split_inclusive(|byte| *byte == b'\n') {
             from += part.len();
             self.line.add(part);
@@ -77,6 +92,10 @@ impl<R: AsyncRead + Unpin> AsyncRead for Measured<R> {
                 continue;
             }
             let line = std::mem::take(&mut self.line);
+            lines += 1;
+            if line.length == line.whole.len() {
+                self.watch.tasks.read(&line.whole);
+            }
             if line.length > self.max
                 && let Some(answer) = line.refusal()
             {
@@ -88,6 +107,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for Measured<R> {
             self.unread = [&buffer.filled()[from..], &self.unread].concat().into();
             buffer.set_filled(from);
         }
+        let pause = self.watch.pace.count(lines, from - began);
+        self.pause = (!pause.is_zero()).then(|| Box::pin(sleep(pause)));
         Poll::Ready(Ok(()))
     }
 }
@@ -100,6 +121,9 @@ fn give(bytes: &mut Bytes, buffer: &mut ReadBuf<'_>) {
 impl Line {
     fn add(&mut self, part: &[u8]) {
         self.length += part.len();
+        if self.length <= READ_BYTES_MAX {
+            self.whole.extend_from_slice(part);
+        }
         let room = END_BYTES - self.head.len();
         self.head.extend_from_slice(&part[..part.len().min(room)]);
         self.tail.extend_from_slice(&part[part.len().saturating_sub(END_BYTES)..]);
@@ -121,6 +145,9 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use super::super::name::ServerName;
+    use super::super::pace::Pace;
+    use super::super::tasks::TaskTools;
     use super::*;
     use tokio::io::AsyncReadExt;
 
@@ -140,15 +167,50 @@ mod tests {
         }
     }
 
+    fn watch() -> Watch {
+        let server = ServerName::try_from("s".to_owned()).unwrap();
+        Watch { pace: Pace::new(server), tasks: TaskTools::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn server_that_floods_is_read_at_its_pace() {
+        let text = "{\"method\":\"notifications/message\"}\n".repeat(10_000);
+        let began = tokio::time::Instant::now();
+        let pieces = Pieces(text.as_bytes().chunks(8 << 10));
+        let mut all = String::new();
+        let measured = Measured::new(pieces, 300, watch());
+        tokio::io::BufReader::with_capacity(64 << 10, measured).read_to_string(&mut all).await.unwrap();
+        assert_eq!(all, text);
+        assert!((17..21).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn tools_that_must_be_tasks_are_read_from_the_list() {
+        let watch = watch();
+        let list = |support: &str| {
+            let tool = json!({"name": "slow", "inputSchema": {}, "execution": {"taskSupport": support}});
+            format!("{}\n", json!({"id": 1, "result": {"tools": [tool, {"name": "quick"}]}}))
+        };
+        for (support, required) in [("required", true), ("optional", false), ("required", true), ("forbidden", false)] {
+            let text = list(support);
+            let mut all = String::new();
+            let pieces = Pieces(text.as_bytes().chunks(7));
+            Measured::new(pieces, 3_000, watch.clone()).read_to_string(&mut all).await.unwrap();
+            assert_eq!((watch.tasks.contains("slow"), watch.tasks.contains("quick")), (required, false), "{support}");
+        }
+    }
+
     async fn read(text: &str, max: usize, step: usize) -> String {
-        let mut reader =
-            tokio::io::BufReader::with_capacity(64 << 10, Measured::new(Pieces(text.as_bytes().chunks(step)), max));
+        let mut reader = tokio::io::BufReader::with_capacity(
+            64 << 10,
+            Measured::new(Pieces(text.as_bytes().chunks(step)), max, watch()),
+        );
         let mut all = String::new();
         reader.read_to_string(&mut all).await.unwrap();
         all
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_long_line_is_followed_by_an_answer_however_it_is_cut() {
         let long = "x".repeat(400);
         let head = format!(r#"{{"jsonrpc":"2.0","id":7,"result":"{long}"}}"#);

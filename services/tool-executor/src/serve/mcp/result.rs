@@ -28,6 +28,11 @@ pub(super) fn read(result: ServerResult, effect: Effect, max: usize) -> Result<R
             unread("wants to ask something in the middle of the call, which is not possible")
         }
         ServerResult::CreateTaskResult(_) => unread("made a task of the call, whose end is not waited for"),
+        ServerResult::ReadResourceResult(result) => {
+            let mut text = Text::default();
+            result.contents.into_iter().for_each(|contents| text.add_resource(contents));
+            Ok(Reply::from(text.within(max)))
+        }
         ServerResult::EmptyResult(_) => Ok(Reply::from("")),
         _ => unread("answered with something that is no result of a tool"),
     }
@@ -57,19 +62,24 @@ impl Text {
             ContentBlock::Text(text) => text.text,
             ContentBlock::Image(image) => named("image", &image.mime_type, &image.data),
             ContentBlock::Audio(audio) => named("audio", &audio.mime_type, &audio.data),
-            ContentBlock::Resource(resource) => match resource.resource {
-                ResourceContents::TextResourceContents { uri, text, .. } => {
-                    self.parts.push(format!("[resource {uri}]"));
-                    text
-                }
-                ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                    let kind = mime_type.as_deref().unwrap_or("of unknown type");
-                    named(&format!("resource {uri}"), kind, &blob)
-                }
-                _ => "[a resource of an unknown kind]".to_owned(),
-            },
+            ContentBlock::Resource(resource) => return self.add_resource(resource.resource),
             ContentBlock::ResourceLink(link) => format!("[resource {}: {}]", link.uri, link.name),
             _ => "[content of an unknown kind]".to_owned(),
+        };
+        self.parts.push(part);
+    }
+
+    fn add_resource(&mut self, contents: ResourceContents) {
+        let part = match contents {
+            ResourceContents::TextResourceContents { uri, text, .. } => {
+                self.parts.push(format!("[resource {uri}]"));
+                text
+            }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                let kind = mime_type.as_deref().unwrap_or("of unknown type");
+                named(&format!("resource {uri}"), kind, &blob)
+            }
+            _ => "[a resource of an unknown kind]".to_owned(),
         };
         self.parts.push(part);
     }
@@ -158,6 +168,8 @@ mod tests {
         check(json!({"content": [page]}), Ok("[resource file:///a]\npage"));
         let blob = json!({"type": "resource", "resource": {"uri": "file:///b", "mimeType": "application/zip", "blob": "aGVsbA=="}});
         check(json!({"content": [blob]}), Ok("[resource file:///b, application/zip, 4 bytes, not shown]"));
+        let page = json!({"uri": "file:///a", "text": "page"});
+        check(json!({"contents": [page]}), Ok("[resource file:///a]\npage"));
         let link = json!({"type": "resource_link", "uri": "file:///c", "name": "c"});
         check(json!({"content": [link]}), Ok("[resource file:///c: c]"));
         let hologram = json!({"type": "hologram", "light": 1});

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use ailoop_tool::async_nats::Client;
 use ailoop_tool::{ServeError, Serving, Tools};
-use contract::TenantId;
+use contract::{Json, TenantId};
 use futures::future::join_all;
 use service::tasks::Tasks;
 use tokio::time::sleep;
 
-use super::call::Line;
+use super::call::{Line, RequestKind, ResultSchema};
 use super::offer::Offer;
+use crate::schema::{Schema, Schemas};
 
 /// How long calls of a tool that is gone, or is another one now, may take to end; the same as the longest call.
 const WITHDRAW_MAX: Duration = contract::limits::TOOL_TIMEOUT_MAX;
@@ -26,12 +27,34 @@ pub(super) struct Shown {
     /// Calls of one tool at the same time.
     pub(super) concurrency: usize,
     pub(super) tasks: Tasks,
+    schemas: Schemas,
     tools: BTreeMap<String, (Offer, Serving)>,
 }
 
 impl Shown {
-    pub(super) fn new(client: Client, tenant: TenantId, concurrency: usize, tasks: Tasks) -> Self {
-        Self { client, tenant, concurrency, tasks, tools: BTreeMap::new() }
+    pub(super) fn new(client: Client, tenant: TenantId, concurrency: usize, tasks: Tasks, schemas: Schemas) -> Self {
+        Self { client, tenant, concurrency, tasks, schemas, tools: BTreeMap::new() }
+    }
+
+    /// The request that a call of this becomes.
+    async fn request_kind(&self, name: &str, offer: &Offer) -> RequestKind {
+        if offer.is_resource {
+            return RequestKind::Resource;
+        }
+        let Some(output) = offer.output.clone() else { return RequestKind::Tool(offer.tool.clone(), None) };
+        let compiled = tokio::task::spawn_blocking(move || Schema::compile(&Json::of(&output))).await;
+        let schema = match compiled.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(schema) => Some(ResultSchema { schema, schemas: self.schemas.clone() }),
+            Err(reason) => {
+                tracing::warn!(
+                    tool = name,
+                    reason,
+                    "the outputSchema of an MCP tool cannot be used: results are not checked"
+                );
+                None
+            }
+        };
+        RequestKind::Tool(offer.tool.clone(), schema)
     }
 
     /// Serves this set from now on. What is new is served before what is old is withdrawn, so that no call meets nobody;
@@ -43,7 +66,8 @@ impl Shown {
             if self.tools.get(&name).is_some_and(|(shown, _)| *shown == offer) {
                 continue;
             }
-            let tool = offer.tool(&name).handler(line.handler(&offer.tool, offer.effect));
+            let kind = self.request_kind(&name, &offer).await;
+            let tool = offer.tool(&name).handler(line.handler(kind, offer.effect));
             let tools = Tools::new(self.client.clone()).tenant(self.tenant.as_str()).concurrency(self.concurrency);
             let serving = tools.tool(tool).serve().await?;
             old.extend(self.tools.insert(name, (offer, serving)));

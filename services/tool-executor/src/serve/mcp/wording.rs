@@ -51,7 +51,7 @@ mod tests {
                 name: (*name).to_owned(),
                 description: (*text).to_owned(),
                 schema: json!({"type": "object"}),
-                annotations: None,
+                ..Listed::default()
             });
             let server = ServerName::try_from("s".to_owned()).unwrap();
             let offers = offers(&server, version, &Rules::default(), listed.collect());

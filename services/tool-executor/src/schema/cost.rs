@@ -1,0 +1,455 @@
+//! What a JSON Schema costs, before anything is validated against it. Pure.
+//!
+//! References let a short schema stand for a huge one, and a validator follows every one of them. So a schema is refused
+//! when its references expand to too much, and arguments are refused when validating them would take too many steps.
+//! Both are counted here with a limit, so that counting is cheap itself.
+
+use std::collections::{HashMap, HashSet};
+
+use contract::limits::{TOOL_SCHEMA_EXPANSION_MAX, TOOL_SCHEMA_PATTERNS_MAX, VALIDATION_STEPS_MAX};
+use serde_json::{Map, Value};
+
+/// Subschemas that may apply to one value within each other: the validator recurses over them.
+const SAME_VALUE_DEPTH_MAX: u32 = 64;
+/// Schemas and values that the validator may be within at the same time; its thread has the stack for that.
+pub(super) const NESTING_MAX: u32 = 1_024;
+/// How much fewer steps a schema gets whose patterns look around or back: the validator runs again for each match that
+/// its backtracking did not finish.
+const BACKTRACKING_SHARE: u64 = 16;
+/// Steps of one match of such a pattern, beside those for its text.
+const BACKTRACKING_STEPS: u64 = 50;
+/// Bytes of a text that count as one step: when a pattern is matched, when a format is checked, and otherwise.
+const PATTERN_BYTES: usize = 4;
+const FORMAT_BYTES: usize = 16;
+const TEXT_BYTES: usize = 64;
+/// Steps per value of a published meta-schema, which is not walked.
+const META_SCHEMA_STEPS: u64 = 64;
+
+/// Schemas of schemas, which the validator has.
+const META_SCHEMAS: [&str; 5] = [
+    "http://json-schema.org/draft-04/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-07/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+];
+/// Keywords whose value is a list of schemas for the same value.
+const SAME_VALUE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+/// Keywords whose value is a schema for the same value.
+const SAME_VALUE: [&str; 4] = ["not", "if", "then", "else"];
+/// Keywords whose value is a map of schemas for the same value.
+const SAME_VALUE_MAPS: [&str; 2] = ["dependentSchemas", "dependencies"];
+/// Keywords whose value is a schema for the parts of a value.
+const PARTS: [&str; 7] = [
+    "additionalProperties",
+    "propertyNames",
+    "additionalItems",
+    "contains",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "items",
+];
+/// Keywords whose value is a map of schemas for the parts of a value.
+const PART_MAPS: [&str; 2] = ["properties", "patternProperties"];
+/// Keywords whose value is a list of schemas for the parts of a value.
+const PART_LISTS: [&str; 2] = ["prefixItems", "items"];
+/// References whose target depends on how they were reached.
+const DYNAMIC: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
+
+/// A schema that may be compiled, measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// Subschemas that apply to one value once references are followed, summed over all subschemas.
+    pub(super) expansion: u64,
+    /// Whether a pattern of it looks around or back.
+    pub(super) backtracks: bool,
+}
+
+impl Cost {
+    /// Steps that validating one value may take.
+    pub(super) fn steps_max(&self) -> u64 {
+        if self.backtracks { VALIDATION_STEPS_MAX / BACKTRACKING_SHARE } else { VALIDATION_STEPS_MAX }
+    }
+}
+
+/// Steps of one validation, and how deep it nests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Steps {
+    pub(super) count: u64,
+    pub(super) nesting: u32,
+}
+
+/// Measures a schema; the error says why it must not be used: with its cost and the limit, where it costs too much.
+pub(super) fn measure(schema: &Value) -> Result<Cost, String> {
+    let mut measure = Measure { root: schema, extents: HashMap::new() };
+    let (mut seen, mut open, mut patterns) = (HashSet::new(), vec![schema], HashSet::new());
+    let mut expansion: u64 = 0;
+    while let Some(schema) = open.pop() {
+        if !seen.insert(address(schema)) {
+            continue;
+        }
+        expansion = expansion.saturating_add(measure.extent(schema, 1)?.size);
+        let Value::Object(keywords) = schema else { continue };
+        if !std::ptr::eq(schema, measure.root) && has_id(keywords) {
+            return Err("a subschema has an $id of its own: only references within one schema are followed".to_owned());
+        }
+        patterns.extend(keywords.get("pattern").and_then(Value::as_str));
+        let keys = keywords.get("patternProperties").and_then(Value::as_object);
+        patterns.extend(keys.into_iter().flat_map(Map::keys).map(String::as_str));
+        open.extend(same_value(keywords));
+        open.extend(target(measure.root, keywords)?);
+        open.extend(parts(keywords));
+    }
+    if expansion > TOOL_SCHEMA_EXPANSION_MAX {
+        return Err(format!(
+            "its cost is {expansion} subschemas with references followed, {TOOL_SCHEMA_EXPANSION_MAX} are allowed: let \
+             fewer references lead to the same subschema"
+        ));
+    }
+    if patterns.len() > TOOL_SCHEMA_PATTERNS_MAX {
+        return Err(format!("it has {} patterns, at most {TOOL_SCHEMA_PATTERNS_MAX} are allowed", patterns.len()));
+    }
+    Ok(Cost { expansion, backtracks: patterns.into_iter().any(backtracks) })
+}
+
+/// Counts the steps of validating a value, up to a limit; `None` where it takes more, or nests too deep.
+pub(super) fn steps(schema: &Value, value: &Value, max: u64, nesting_max: u32) -> Option<Steps> {
+    let mut walk = Walk { root: schema, steps: Steps::default(), max, nesting_max };
+    walk.apply(schema, value, 1, 1).then_some(walk.steps)
+}
+
+/// Extents of what applies to one value.
+struct Measure<'a> {
+    root: &'a Value,
+    /// By the address of a subschema; `None` while it is being measured.
+    extents: HashMap<usize, Option<Extent>>,
+}
+
+/// Which subschemas apply to a value to which a certain one applies, itself among them.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    /// How many.
+    size: u64,
+    /// How deep they are within each other.
+    depth: u32,
+}
+
+impl Measure<'_> {
+    fn extent(&mut self, schema: &Value, level: u32) -> Result<Extent, String> {
+        let too_deep = || format!("its subschemas apply to one value in over {SAME_VALUE_DEPTH_MAX} levels");
+        if level > SAME_VALUE_DEPTH_MAX {
+            return Err(too_deep());
+        }
+        let mut extent = Extent { size: 1, depth: 1 };
+        let Value::Object(keywords) = schema else { return Ok(extent) };
+        match self.extents.get(&address(schema)) {
+            None => self.extents.insert(address(schema), None),
+            Some(None) => return Err("a subschema refers to itself for the same value, without an end".to_owned()),
+            Some(Some(known)) => return Ok(*known),
+        };
+        for schema in same_value(keywords).chain(target(self.root, keywords)?) {
+            let inner = self.extent(schema, level + 1)?;
+            extent.size = extent.size.saturating_add(inner.size);
+            extent.depth = extent.depth.max(inner.depth + 1);
+        }
+        if extent.depth > SAME_VALUE_DEPTH_MAX {
+            return Err(too_deep());
+        }
+        self.extents.insert(address(schema), Some(extent));
+        Ok(extent)
+    }
+}
+
+/// Follows a validator over schema and value; it visits at most what this visits.
+struct Walk<'a> {
+    root: &'a Value,
+    steps: Steps,
+    max: u64,
+    nesting_max: u32,
+}
+
+impl<'a> Walk<'a> {
+    fn add(&mut self, steps: u64, weight: u64) -> bool {
+        self.steps.count = self.steps.count.saturating_add(steps.saturating_mul(weight));
+        self.steps.count <= self.max
+    }
+
+    /// Applies a schema to a value, `weight` times; `false` where that is too much.
+    fn apply(&mut self, schema: &'a Value, value: &Value, weight: u64, nesting: u32) -> bool {
+        self.steps.nesting = self.steps.nesting.max(nesting);
+        if nesting > self.nesting_max || !self.add(1, weight) {
+            return false;
+        }
+        let Value::Object(keywords) = schema else { return true };
+        self.add(own_steps(keywords, value), weight)
+            && self.apply_to_same(keywords, value, weight, nesting + 1)
+            && self.apply_to_parts(keywords, value, weight, nesting + 1)
+    }
+
+    fn apply_to_same(&mut self, keywords: &'a Map<String, Value>, value: &Value, weight: u64, nesting: u32) -> bool {
+        // What is not evaluated is found by applying everything else once more, for each part.
+        let parts = match value {
+            Value::Object(fields) if keywords.contains_key("unevaluatedProperties") => fields.len() as u64 + 2,
+            Value::Array(items) if keywords.contains_key("unevaluatedItems") => items.len() as u64 + 2,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+                1
+            }
+        };
+        let weight = weight.saturating_mul(parts);
+        let targets = match target(self.root, keywords) {
+            Ok(Some(target)) => Some(target),
+            Ok(None) if keywords.contains_key("$ref") => {
+                return self.add(size(value).saturating_mul(META_SCHEMA_STEPS), weight);
+            }
+            Ok(None) | Err(_) => None,
+        };
+        same_value(keywords).chain(targets).all(|schema| self.apply(schema, value, weight, nesting))
+    }
+
+    fn apply_to_parts(&mut self, keywords: &'a Map<String, Value>, value: &Value, weight: u64, nesting: u32) -> bool {
+        let schema = |name: &str| keywords.get(name).filter(|schema| schema.is_object() || schema.is_boolean());
+        match value {
+            Value::Object(fields) => {
+                let properties = keywords.get("properties").and_then(Value::as_object);
+                let by_pattern = keywords.get("patternProperties").and_then(Value::as_object);
+                let others = [schema("additionalProperties"), schema("unevaluatedProperties")];
+                let names = schema("propertyNames");
+                fields.iter().all(|(name, part)| {
+                    let matched = by_pattern.into_iter().flatten().all(|(pattern, schema)| {
+                        self.add(match_steps(pattern, name), weight) && self.apply(schema, part, weight, nesting)
+                    });
+                    let property = properties.and_then(|properties| properties.get(name));
+                    matched
+                        && property.is_none_or(|schema| self.apply(schema, part, weight, nesting))
+                        && others.iter().flatten().all(|schema| self.apply(schema, part, weight, nesting))
+                        && names.is_none_or(|schema| {
+                            self.add(text_steps(name.len(), TEXT_BYTES), weight)
+                                && self.apply(schema, &Value::String(name.clone()), weight, nesting)
+                        })
+                })
+            }
+            Value::Array(items) => {
+                let list = |name: &str| keywords.get(name).and_then(Value::as_array);
+                let each = ["items", "additionalItems", "contains", "unevaluatedItems"].map(schema);
+                items.iter().enumerate().all(|(index, part)| {
+                    let placed = PART_LISTS.iter().filter_map(|name| list(name)?.get(index)).collect::<Vec<_>>();
+                    placed.into_iter().all(|schema| self.apply(schema, part, weight, nesting))
+                        && each.iter().flatten().all(|schema| self.apply(schema, part, weight, nesting))
+                })
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+        }
+    }
+}
+
+/// Steps that the keywords of one schema take by themselves.
+fn own_steps(keywords: &Map<String, Value>, value: &Value) -> u64 {
+    let mut steps: u64 = 0;
+    for (name, keyword) in keywords {
+        steps = steps.saturating_add(match (name.as_str(), keyword, value) {
+            ("pattern", Value::String(pattern), Value::String(text)) => match_steps(pattern, text),
+            ("format", _, Value::String(text)) => text_steps(text.len(), FORMAT_BYTES),
+            ("minLength" | "maxLength", _, Value::String(text)) => text_steps(text.len(), TEXT_BYTES),
+            ("enum", Value::Array(options), Value::Array(_) | Value::Object(_)) => {
+                size(value).min(size(keyword)).saturating_mul(options.len() as u64)
+            }
+            ("enum", Value::Array(options), _) => options.len() as u64,
+            ("const", _, _) => size(value).min(size(keyword)),
+            ("uniqueItems", Value::Bool(true), Value::Array(_)) => size(value).saturating_mul(2),
+            ("required", Value::Array(names), Value::Object(_)) => names.len() as u64,
+            ("properties" | "dependentRequired", Value::Object(names), Value::Object(_)) => names.len() as u64,
+            _ => 0,
+        });
+    }
+    steps
+}
+
+/// Subschemas that apply to the same value, references aside.
+fn same_value(keywords: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    let lists = SAME_VALUE_LISTS.iter().filter_map(|name| keywords.get(*name)?.as_array()).flatten();
+    let maps = SAME_VALUE_MAPS.iter().filter_map(|name| keywords.get(*name)?.as_object()).flat_map(Map::values);
+    lists.chain(SAME_VALUE.iter().filter_map(|name| keywords.get(*name))).chain(maps)
+}
+
+/// Subschemas that apply to parts of a value.
+fn parts(keywords: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    let lists = PART_LISTS.iter().filter_map(|name| keywords.get(*name)?.as_array()).flatten();
+    let maps = PART_MAPS.iter().filter_map(|name| keywords.get(*name)?.as_object()).flat_map(Map::values);
+    PARTS.iter().filter_map(|name| keywords.get(*name)).chain(lists).chain(maps)
+}
+
+/// The subschema to which one refers. None also where that is a published meta-schema.
+fn target<'a>(root: &'a Value, keywords: &Map<String, Value>) -> Result<Option<&'a Value>, String> {
+    if let Some(name) = DYNAMIC.iter().find(|name| keywords.contains_key(**name)) {
+        return Err(format!("{name} is not supported: use $ref"));
+    }
+    let Some(Value::String(reference)) = keywords.get("$ref") else { return Ok(None) };
+    let id = root.get("$id").and_then(Value::as_str).unwrap_or_default().trim_end_matches('#');
+    let local = reference.strip_prefix(id).filter(|rest| rest.is_empty() || rest.starts_with('#'));
+    let Some(local) = local.or_else(|| reference.starts_with('#').then_some(reference.as_str())) else {
+        // A subschema could call itself so.
+        if META_SCHEMAS.contains(&reference.trim_end_matches('#')) && !has_inner_id(root) {
+            return Ok(None);
+        }
+        return Err(format!("it refers to {reference:?}: only references within the schema (#/…) are followed"));
+    };
+    let pointer = decode(local.trim_start_matches('#'));
+    if !pointer.is_empty() && !pointer.starts_with('/') {
+        return Err(format!("it refers to {reference:?}: name the place (#/…), not an anchor"));
+    }
+    match root.pointer(&pointer) {
+        Some(target) => Ok(Some(target)),
+        None => Err(format!("it refers to {reference:?}, which is not there")),
+    }
+}
+
+/// Whether references within it count from it, and not from the root. What begins with `#` is an anchor.
+fn has_id(keywords: &Map<String, Value>) -> bool {
+    let is_id = |id: &Value| id.as_str().is_some_and(|id| !id.starts_with('#'));
+    ["$id", "id"].iter().any(|name| keywords.get(*name).is_some_and(is_id))
+}
+
+/// Whether something within a value may be a schema of its own.
+fn has_inner_id(value: &Value) -> bool {
+    let inner = |value: &Value| value.as_object().is_some_and(has_id) || has_inner_id(value);
+    match value {
+        Value::Array(items) => items.iter().any(inner),
+        Value::Object(fields) => fields.values().any(inner),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// Undoes the escapes of a URI's fragment.
+fn decode(fragment: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(fragment.len()), fragment.as_bytes());
+    while let [first, after @ ..] = rest {
+        let escaped = (*first == b'%').then(|| after.get(..2)).flatten().and_then(|hex| std::str::from_utf8(hex).ok());
+        if let Some(byte) = escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            bytes.push(byte);
+            rest = &after[2..];
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Whether a pattern needs an engine that backtracks: it looks around or back.
+fn backtracks(pattern: &str) -> bool {
+    let refers_back = pattern.as_bytes().windows(2).any(|pair| pair[0] == b'\\' && (b'1'..=b'9').contains(&pair[1]));
+    refers_back || ["(?=", "(?!", "(?<=", "(?<!", "(?>", "\\k"].iter().any(|part| pattern.contains(part))
+}
+
+fn match_steps(pattern: &str, text: &str) -> u64 {
+    let extra = if backtracks(pattern) { BACKTRACKING_STEPS } else { 0 };
+    text_steps(text.len(), PATTERN_BYTES).saturating_add(extra)
+}
+
+fn text_steps(bytes: usize, per_step: usize) -> u64 {
+    (bytes / per_step) as u64 + 1
+}
+
+/// Values in a value, itself among them; a long text counts as more.
+fn size(value: &Value) -> u64 {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+        Value::String(text) => text_steps(text.len(), TEXT_BYTES),
+        Value::Array(items) => items.iter().map(size).sum::<u64>() + 1,
+        Value::Object(fields) => fields.values().map(size).sum::<u64>() + fields.len() as u64 + 1,
+    }
+}
+
+fn address(schema: &Value) -> usize {
+    std::ptr::from_ref(schema).addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A schema whose `levels` definitions each refer twice to the next one, by `keyword`.
+    pub(crate) fn doubling(levels: usize, two: impl Fn(Value) -> Value) -> Value {
+        let mut definitions = Map::new();
+        for level in 0..levels {
+            definitions.insert(format!("d{level}"), two(json!({"$ref": format!("#/$defs/d{}", level + 1)})));
+        }
+        definitions.insert(format!("d{levels}"), json!({"type": "object"}));
+        json!({"$ref": "#/$defs/d0", "$defs": definitions})
+    }
+
+    #[test]
+    fn schema_with_doubling_references_is_refused_with_cost_and_limit() {
+        for keyword in ["allOf", "anyOf", "oneOf"] {
+            let schema = doubling(30, |next| json!({keyword: [next, next]}));
+            let reason = measure(&schema).unwrap_err();
+            assert!(
+                reason.contains("subschemas") && reason.contains(&TOOL_SCHEMA_EXPANSION_MAX.to_string()),
+                "{reason}"
+            );
+        }
+        let small = doubling(8, |next| json!({"anyOf": [next, next]}));
+        assert!(measure(&small).is_ok_and(|cost| cost.expansion > 1_000));
+    }
+
+    #[test]
+    fn schema_that_cannot_be_measured_is_refused() {
+        for (schema, part) in [
+            (json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}), "without an end"),
+            (json!({"allOf": [{"$ref": "#"}]}), "without an end"),
+            (json!({"$ref": "http://127.0.0.1:1/x"}), "only references within the schema"),
+            (json!({"$ref": "#/$defs/none"}), "not there"),
+            (json!({"$ref": "#name", "$defs": {"a": {"$anchor": "name"}}}), "not an anchor"),
+            (json!({"properties": {"a": {"$dynamicRef": "#a"}}}), "$dynamicRef is not supported"),
+            (json!({"properties": {"a": {"$id": "b", "$ref": "#"}}}), "an $id of its own"),
+            (json!({"properties": {"a": {"id": "http://b/", "items": {"$ref": "#"}}}}), "an $id of its own"),
+            (
+                json!({"$ref": "http://json-schema.org/draft-07/schema#", "$defs": {
+                    "a": {"$id": "http://json-schema.org/draft-07/schema"}}}),
+                "only references within the schema",
+            ),
+            (json!({"$ref": "http://json-schema.org/draft-07/other"}), "only references within the schema"),
+        ] {
+            let reason = measure(&schema).unwrap_err();
+            assert!(reason.contains(part), "{reason:?} lacks {part:?}");
+        }
+        let many: Map<String, Value> =
+            (0..=TOOL_SCHEMA_PATTERNS_MAX).map(|n| (format!("p{n}"), json!({"pattern": format!("^{n}$")}))).collect();
+        assert!(measure(&json!({"properties": many})).unwrap_err().contains("patterns"));
+    }
+
+    #[test]
+    fn schema_of_ordinary_tools_costs_little() {
+        let tree = json!({"type": "object", "properties": {"node": {"$ref": "#/$defs/node"}}, "$defs": {
+        "node": {"type": "object", "properties": {
+            "name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+        }}}});
+        assert_eq!(measure(&tree).unwrap().expansion, 8);
+        let value = json!({"node": {"name": "a", "children": [{"name": "b", "children": []}]}});
+        assert!(steps(&tree, &value, 50, NESTING_MAX).is_some());
+        let id = json!({"$id": "http://a/b", "$ref": "http://a/b#/$defs/x%20y", "$defs": {"x y": {"type": "object"}}});
+        assert!(measure(&id).is_ok());
+        let anchors = json!({"properties": {"a": {"$id": "#/properties/a", "type": "string"}}});
+        assert!(measure(&anchors).is_ok());
+        let meta = json!({"properties": {"schema": {"$ref": "http://json-schema.org/draft-07/schema#"}}});
+        assert!(measure(&meta).is_ok());
+    }
+
+    #[test]
+    fn steps_grow_with_what_the_validator_visits() {
+        // The depth of the value decides: its cost doubles with each level.
+        let schema = doubling(20, |next| json!({"allOf": [{"properties": {"a": next}}, {"properties": {"a": next}}]}));
+        assert!(measure(&schema).is_ok());
+        let nested = |levels: usize| (0..levels).fold(json!({}), |value, _| json!({"a": value}));
+        assert!(steps(&schema, &nested(5), VALIDATION_STEPS_MAX, NESTING_MAX).is_some());
+        assert_eq!(steps(&schema, &nested(20), VALIDATION_STEPS_MAX, NESTING_MAX), None);
+        let text = json!({"pattern": "^a*$"});
+        let long = steps(&text, &json!("a".repeat(4_000)), VALIDATION_STEPS_MAX, NESTING_MAX).unwrap();
+        assert!(long.count >= 1_000, "{long:?}");
+        let open = json!({"unevaluatedProperties": false, "allOf": [{"properties": {}}]});
+        let wide: Map<String, Value> = (0..100).map(|n| (n.to_string(), json!(n))).collect();
+        assert!(steps(&open, &Value::Object(wide), 150, NESTING_MAX).is_none());
+    }
+}
