@@ -113,11 +113,13 @@ impl Sent {
             Verb::ModelFinished => {
                 let finished: Box<ModelFinished> = parse(&body)?;
                 sent.hint = Some(finished.meta.slot);
+                sent.reference.id = id_of_run(sent.reference.id, &finished.run);
                 SentBody::Ready(Body::ModelFinished(finished))
             }
             Verb::ModelFailed => {
                 let failed: ModelFailed = parse(&body)?;
                 sent.hint = Some(failed.meta.slot);
+                sent.reference.id = id_of_run(sent.reference.id, &failed.run);
                 SentBody::Ready(Body::ModelFailed(failed))
             }
         };
@@ -208,6 +210,15 @@ impl Sent {
             body,
         })
     }
+}
+
+/// The id of one run's result. Results of one attempt share a subject, so that a second one is not stored while a first one
+/// waits; a result that comes after the first one was handled is another input, of which the costs are taken.
+fn id_of_run(id: CommandId, run: &str) -> CommandId {
+    if run.is_empty() || id.as_str().ends_with(run) {
+        return id;
+    }
+    CommandId::new(&format!("{id}-{run}")).unwrap_or(id)
 }
 
 /// The transcript of the session that a start resumes from.

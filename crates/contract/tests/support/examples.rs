@@ -208,6 +208,7 @@ fn model_finished() -> ModelFinished {
         model: "gpt-4o-mini-2024-07-18".to_owned(),
         latency_ms: 640,
         replay: None,
+        run: String::new(),
     }
 }
 
@@ -219,6 +220,7 @@ fn model_failed() -> ModelFailed {
         message: "openai: 429 Too Many Requests".to_owned(),
         usage: Usage::default(),
         cost_usd: 0.0,
+        run: String::new(),
     }
 }
 

@@ -180,6 +180,7 @@ impl Talk {
             message: "bad luck".to_owned(),
             usage,
             cost_usd,
+            run: String::new(),
         };
         let id = format!("{}-{}", call.call, call.attempt);
         self.input(InputKind::Control(Verb::ModelFailed), &id, Body::ModelFailed(failed));
@@ -433,6 +434,7 @@ impl Talk {
             model: String::new(),
             latency_ms: 1,
             replay: None,
+            run: String::new(),
         };
         let id = format!("{}-{}", call.call, call.attempt);
         self.input(InputKind::Control(Verb::ModelFinished), &id, Body::ModelFinished(Box::new(finished)));

@@ -5,6 +5,7 @@
 mod dialect;
 mod garbage;
 mod mishaps;
+mod parameters;
 mod replies;
 mod server;
 mod third_party;
