@@ -296,12 +296,8 @@ mod tests {
         let key = SessionKey { tenant: TenantId::default(), session: contract::SessionId::new("s").unwrap() };
         let meta = json!({"v": 1, "slot": 0, "call": "m1-1", "attempt": 1});
         let body = json!({"meta": meta, "kind": "overloaded", "run": run}).to_string();
-        let message = Stored {
-            seq: 1,
-            subject: String::new(),
-            headers: bus::Headers::default(),
-            payload: Bytes::from(body),
-        };
+        let message =
+            Stored { seq: 1, subject: String::new(), headers: bus::Headers::default(), payload: Bytes::from(body) };
         let subject = ControlSubject { key, verb, id: CommandId::new(id).unwrap() };
         Sent::read(&MemoryServer::new().bus(), subject, message).await.unwrap().reference
     }

@@ -304,12 +304,16 @@ struct Masked<'a> {
 impl Masked<'_> {
     /// Whether anybody wants more of the reply.
     async fn send(&mut self, more: Vec<Delta>) -> bool {
-        let shown = self.mask.push(more);
+        let shown = self.shown(more);
         shown.is_empty() || self.deltas.send(shown).await.is_ok()
     }
 
+    fn shown(&mut self, deltas: Vec<Delta>) -> Vec<Delta> {
+        self.mask.push(deltas).into_iter().map(Delta::tidied).collect()
+    }
+
     async fn finish(&mut self, rest: Vec<Delta>) {
-        let mut shown = self.mask.push(rest);
+        let mut shown = self.shown(rest);
         shown.extend(self.mask.finish());
         if !shown.is_empty() {
             // No receiver, no wish.

@@ -12,6 +12,9 @@ use crate::failure::Failure;
 /// Bytes of a token, where a provider does not count for us.
 const BYTES_PER_TOKEN: f64 = 3.6;
 
+/// Characters of a name, an id or a reason that a provider gives.
+const WORD_CHARS_MAX: usize = 128;
+
 /// A piece of a reply, in the order in which it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
@@ -34,6 +37,30 @@ pub enum Delta {
         /// The provider's word.
         raw: String,
     },
+}
+
+impl Delta {
+    /// The same with names, ids and reasons of a sane length and without control characters: they go to logs and screens.
+    /// What stands in their place is no character of a tool's name, so that no name becomes another one's.
+    #[must_use]
+    pub fn tidied(self) -> Self {
+        match self {
+            Self::Call(call) => Self::Call(CallDelta {
+                slot: call.slot,
+                id: call.id.map(|id| tidy(&id)),
+                name: call.name.map(|name| tidy(&name)),
+                arguments: call.arguments,
+            }),
+            Self::Model(model) => Self::Model(tidy(&model)),
+            Self::Finish { reason, raw } => Self::Finish { reason, raw: tidy(&raw) },
+            other @ (Self::Text(_) | Self::Reasoning(_) | Self::Replay(_) | Self::Usage(_)) => other,
+        }
+    }
+}
+
+fn tidy(word: &str) -> String {
+    let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    word.chars().take(WORD_CHARS_MAX).map(shown).collect()
 }
 
 /// A piece of a tool call.
