@@ -48,7 +48,13 @@ impl Render {
     pub fn on(&mut self, heard: &Heard) -> Vec<Output> {
         self.turn.heard(heard.time, &heard.trace_id);
         match &heard.what {
-            What::Event(event) => self.event(event, heard.time),
+            What::Event(event) => match (&**event, heard.seq) {
+                // No fact, but a notice: the model call goes on.
+                (Event::Error(error), None) if error.retryable => {
+                    self.note(Style::Warn, &format!("  {}", error.message))
+                }
+                (event, _) => self.event(event, heard.time),
+            },
             What::Chunk(chunk) => self.reply.chunk(chunk),
             What::Progress(progress) => {
                 let line = progress.text.lines().next().unwrap_or_default();

@@ -66,6 +66,8 @@ pub const ITERATIONS_MAX: u32 = 200;
 pub const FALLBACKS_MAX: usize = 8;
 /// Other providers of a model that are asked in turn.
 pub const ALTERNATIVES_MAX: usize = 8;
+/// Parameters that an operator lets through at one provider, beside those that its protocol is known to take.
+pub const ALLOWED_PARAMETERS_MAX: usize = 64;
 /// Budgets of one configuration.
 pub const BUDGETS_MAX: usize = 1_000;
 /// Messages that may wait for a turn; more are refused.

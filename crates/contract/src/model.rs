@@ -56,6 +56,20 @@ pub struct Replay {
     pub model: String,
     /// The parts, in the order of the reply.
     pub parts: Vec<serde_json::Value>,
+    /// Where each part stood among text and calls. Empty in what older gateways wrote: all their parts come first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub positions: Vec<ReplayPosition>,
+}
+
+/// What of a reply came before a part that is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct ReplayPosition {
+    /// Whether text came before it.
+    #[serde(default)]
+    pub after_text: bool,
+    /// Number of the reply's calls that came before it.
+    #[serde(default)]
+    pub calls: u32,
 }
 
 /// What a user message holds.
@@ -364,6 +378,10 @@ pub struct ModelFinished {
     /// What the provider wants to be told again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
+    /// Which run of the attempt this is the result of: an attempt may run twice when a gateway freezes. Only one result of
+    /// an attempt is taken; of the others the costs are. Empty in results of older gateways.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub run: String,
 }
 
 /// What kind of failure, so that the loop knows what to do.
@@ -456,6 +474,9 @@ pub struct ModelFailed {
     /// What that cost.
     #[serde(default)]
     pub cost_usd: f64,
+    /// As in [`ModelFinished`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub run: String,
 }
 
 impl ModelFailed {

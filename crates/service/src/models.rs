@@ -19,6 +19,21 @@ pub use file::{parse, schema};
 
 /// The file's name.
 pub const FILE: &str = "models.yaml";
+/// Parameters of a request that nobody sets from outside: the gateway writes them itself.
+pub const RESERVED_PARAMETERS: &[&str] = &[
+    "model",
+    "messages",
+    "input",
+    "contents",
+    "system",
+    "systemInstruction",
+    "tools",
+    "toolConfig",
+    "stream",
+    "stream_options",
+    "store",
+    "n",
+];
 
 /// The whole file, checked.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -105,6 +120,10 @@ pub struct ProviderEntry {
     pub query: BTreeMap<String, String>,
     /// What it does otherwise than the protocol says.
     pub quirks: Quirks,
+    /// What is sent with every request beside what a session asks for; a session replaces only what it may set.
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Parameters that sessions may set beside those that the protocol is known to take.
+    pub allow_parameters: Vec<String>,
     /// How much may be asked of it with its key.
     pub limits: Rates,
     /// Where what is asked and answered is written down, without secrets.

@@ -116,11 +116,13 @@ impl Sent {
             Verb::ModelFinished => {
                 let finished: Box<ModelFinished> = parse(&body)?;
                 sent.hint = Some(finished.meta.slot);
+                sent.reference.id = id_of_run(sent.reference.id, &finished.run);
                 SentBody::Ready(Body::ModelFinished(finished))
             }
             Verb::ModelFailed => {
                 let failed: ModelFailed = parse(&body)?;
                 sent.hint = Some(failed.meta.slot);
+                sent.reference.id = id_of_run(sent.reference.id, &failed.run);
                 SentBody::Ready(Body::ModelFailed(failed))
             }
         };
@@ -229,6 +231,15 @@ async fn unreadable(bus: &Bus, error: BusError, stored_at: Timestamp) -> Unreada
     }
 }
 
+/// The id of one run's result. Results of one attempt share a subject, so that a second one is not stored while a first one
+/// waits; a result that comes after the first one was handled is another input, of which the costs are taken.
+fn id_of_run(id: CommandId, run: &str) -> CommandId {
+    if run.is_empty() || id.as_str().ends_with(run) {
+        return id;
+    }
+    CommandId::new(&format!("{id}-{run}")).unwrap_or(id)
+}
+
 /// The transcript of the session that a start resumes from.
 async fn history(bus: &Bus, tenant: &TenantId, start: &Start) -> Result<Result<Vec<Message>, Refusal>, BusError> {
     let Some(from) = &start.resume_from else { return Ok(Ok(Vec::new())) };
@@ -291,4 +302,35 @@ async fn compose(
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Unreadable> {
     serde_json::from_slice(body).map_err(|error| Unreadable::Malformed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+    use bus::MemoryServer;
+    use bytes::Bytes;
+    use serde_json::json;
+
+    use super::*;
+
+    async fn read(id: &str, verb: Verb, run: &str) -> InputRef {
+        let key = SessionKey { tenant: TenantId::default(), session: contract::SessionId::new("s").unwrap() };
+        let meta = json!({"v": 1, "slot": 0, "call": "m1-1", "attempt": 1});
+        let body = json!({"meta": meta, "kind": "overloaded", "run": run}).to_string();
+        let message =
+            Stored { seq: 1, subject: String::new(), headers: bus::Headers::default(), payload: Bytes::from(body) };
+        let subject = ControlSubject { key, verb, id: CommandId::new(id).unwrap() };
+        Sent::read(&MemoryServer::new().bus(), subject, message).await.unwrap().reference
+    }
+
+    #[tokio::test]
+    async fn each_run_of_an_attempt_is_an_input_of_its_own() {
+        for verb in [Verb::ModelFinished, Verb::ModelFailed] {
+            let one = read("m1-1-1", verb, "a1").await;
+            assert_ne!(one, read("m1-1-1", verb, "b2").await);
+            assert_eq!(one, read("m1-1-1-a1", verb, "a1").await, "also under the id of its run");
+            assert_eq!(read("m1-1-1", verb, "").await.id.as_str(), "m1-1-1", "of an older gateway");
+        }
+    }
 }

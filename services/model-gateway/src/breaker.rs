@@ -9,6 +9,8 @@ use contract::model::FailureKind;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use crate::failure::Failure;
+
 /// Failures in a row after which a model is left alone, and over how long: of many calls at once, five may fail by chance.
 const FAILURES_MAX: u32 = 5;
 const FAILING: Duration = Duration::from_secs(2);
@@ -50,15 +52,19 @@ struct Breaker {
     probing: bool,
     /// How it failed last.
     last: FailureKind,
+    /// What was seen of that, without the provider's words: they may be about another tenant's request.
+    cause: String,
 }
 
 /// A model is left alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftAlone {
     /// For how long.
     pub wait: Duration,
     /// How it failed last.
     pub last: FailureKind,
+    /// What was seen of that.
+    pub cause: String,
 }
 
 /// Leave to ask a model. Dropped without a word, it tells nothing.
@@ -72,7 +78,15 @@ pub struct Leave {
 
 impl Default for Breaker {
     fn default() -> Self {
-        Self { failures: 0, since: None, open: None, opened: 0, probing: false, last: FailureKind::Overloaded }
+        Self {
+            failures: 0,
+            since: None,
+            open: None,
+            opened: 0,
+            probing: false,
+            last: FailureKind::Overloaded,
+            cause: String::new(),
+        }
     }
 }
 
@@ -80,19 +94,17 @@ impl Breaker {
     /// Whether a call may ask now, and whether it is the probe; else how long to wait.
     fn admit(&mut self, now: Instant) -> Result<bool, LeftAlone> {
         let Some(until) = self.open else { return Ok(false) };
-        let alone = |wait| Err(LeftAlone { wait, last: self.last });
-        if now < until {
-            return alone(until - now);
-        }
-        if self.probing {
-            return alone(Duration::ZERO);
+        let wait = until.saturating_duration_since(now);
+        if !wait.is_zero() || self.probing {
+            return Err(LeftAlone { wait, last: self.last, cause: self.cause.clone() });
         }
         self.probing = true;
         Ok(true)
     }
 
-    fn failed(&mut self, now: Instant, kind: FailureKind, probe: bool) {
-        self.last = kind;
+    fn failed(&mut self, now: Instant, failure: &Failure, probe: bool) {
+        self.last = failure.kind;
+        self.cause.clone_from(&failure.cause);
         // What was under way when it was left alone proves nothing new; only a probe does.
         if self.open.is_some() && !probe {
             return;
@@ -152,9 +164,10 @@ impl Leave {
         self.answers();
     }
 
-    /// The model did not. What says nothing of its health is as if it had not been asked.
-    pub fn failed(mut self, kind: FailureKind) {
-        let ill = match kind {
+    /// The model did not. What says nothing of its health is as if it had not been asked: also the failure of a session that
+    /// had less patience than is usual, or one tenant could keep all others from a model.
+    pub fn failed(mut self, failure: &Failure) {
+        let ill = match failure.kind {
             FailureKind::Overloaded
             | FailureKind::Unreachable
             | FailureKind::Hung
@@ -169,13 +182,13 @@ impl Leave {
             | FailureKind::Refused
             | FailureKind::BadRequest => false,
         };
-        if !ill {
+        if !ill || failure.is_impatience {
             return;
         }
         let (name, probe) = (self.name.clone(), self.probe);
         self.breakers.with(|all| {
             if all.len() < MODELS_MAX || all.contains_key(&name) {
-                all.entry(name).or_default().failed(Instant::now(), kind, probe);
+                all.entry(name).or_default().failed(Instant::now(), failure, probe);
             }
         });
         self.end();
@@ -205,10 +218,14 @@ mod tests {
 
     const BUSY: FailureKind = FailureKind::Overloaded;
 
+    fn failure(kind: FailureKind) -> Failure {
+        Failure::new(kind, "it fails")
+    }
+
     /// Fails so often, over as long as it takes to be left alone for it.
     async fn fail(breakers: &Breakers, times: u32) {
         for _ in 0..times {
-            breakers.admit("p", "m").unwrap().failed(BUSY);
+            breakers.admit("p", "m").unwrap().failed(&failure(BUSY));
             tokio::time::advance(FAILING / 4).await;
         }
     }
@@ -228,15 +245,31 @@ mod tests {
         tokio::time::advance(FIRST).await;
         let probe = breakers.admit("p", "m").unwrap();
         assert_eq!(wait(&breakers), Duration::ZERO);
-        probe.failed(FailureKind::Hung);
+        probe.failed(&failure(FailureKind::Hung));
         assert_eq!(wait(&breakers), 2 * FIRST);
         assert_eq!(breakers.admit("p", "m").unwrap_err().last, FailureKind::Hung);
         tokio::time::advance(2 * FIRST).await;
         // A probe that is called off leaves room for another one; so does one that tells nothing of the model's health.
         drop(breakers.admit("p", "m").unwrap());
-        breakers.admit("p", "m").unwrap().failed(FailureKind::RateLimited);
+        breakers.admit("p", "m").unwrap().failed(&failure(FailureKind::RateLimited));
         breakers.admit("p", "m").unwrap().succeeded();
         fail(&breakers, 4).await;
+        assert!(breakers.admit("p", "m").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_of_impatient_sessions_leave_a_model_open_to_all() {
+        let breakers = Breakers::default();
+        let hasty = Failure { is_impatience: true, ..failure(FailureKind::Hung) };
+        for _ in 0..20 {
+            breakers.admit("p", "m").unwrap().failed(&hasty);
+            tokio::time::advance(FAILING).await;
+        }
+        assert!(breakers.admit("p", "m").is_ok());
+        // One that probes leaves room for another probe.
+        fail(&breakers, 5).await;
+        tokio::time::advance(FIRST).await;
+        breakers.admit("p", "m").unwrap().failed(&hasty);
         assert!(breakers.admit("p", "m").is_ok());
     }
 
@@ -245,7 +278,7 @@ mod tests {
         let breakers = Breakers::default();
         let leaves: Vec<Leave> = (0..100).map(|_| breakers.admit("p", "m").unwrap()).collect();
         for leave in leaves {
-            leave.failed(BUSY);
+            leave.failed(&failure(BUSY));
         }
         assert!(breakers.admit("p", "m").is_ok());
     }
@@ -276,7 +309,7 @@ mod tests {
         fail(&breakers, 5).await;
         for _ in 0..40 {
             tokio::time::advance(LONGEST).await;
-            breakers.admit("p", "m").unwrap().failed(BUSY);
+            breakers.admit("p", "m").unwrap().failed(&failure(BUSY));
         }
         assert_eq!(wait(&breakers), LONGEST);
     }
@@ -287,7 +320,7 @@ mod tests {
         let late: Vec<Leave> = (0..20).map(|_| breakers.admit("p", "m").unwrap()).collect();
         fail(&breakers, 5).await;
         for leave in late {
-            leave.failed(FailureKind::Hung);
+            leave.failed(&failure(FailureKind::Hung));
         }
         assert_eq!(wait(&breakers), FIRST.saturating_sub(FAILING / 4));
     }

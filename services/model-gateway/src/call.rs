@@ -4,7 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
 use std::time::Duration;
 
-use bus::Bus;
+use bus::{Bus, BusError};
+use contract::event::ErrorEvent;
 use contract::model::{FailureKind, Usage};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -13,20 +14,23 @@ use crate::breaker::{Breakers, Leave, LeftAlone};
 use crate::failure::Failure;
 use crate::gate;
 use crate::job::Job;
-use crate::limits::Limits;
 use crate::limits::account::Amount;
+use crate::limits::{Charge, Limits};
 use crate::outcome::{self, Outcome, Paid};
 use crate::provider::{Request, Route, Routes};
 use crate::reply::{Delta, Reply};
-use crate::retry::{Next, Plan, WAIT_MAX};
+use crate::retry::{Next, Plan, TRIES_MAX, WAIT_MAX};
 use crate::running::Entry;
 use crate::viewers::Viewers;
 use service::clock::Clock;
+use service::models::Budget;
 
 /// Pieces of a reply that wait between provider and viewers; then the provider waits.
 const DELTAS_MAX: usize = 64;
 /// Tokens of a reply where nobody says how many it may have.
 const OUTPUT_TOKENS: u64 = 4_096;
+/// Tokens of a request or reply that a provider may claim where nobody knows the model's window.
+const USAGE_MAX: u64 = 2_000_000;
 
 /// What a call needs of its gateway.
 #[derive(Clone, Copy)]
@@ -39,6 +43,8 @@ pub struct Around<'a> {
     pub limits: &'a Limits,
     /// Which models are left alone.
     pub breakers: &'a Breakers,
+    /// What the call's agent may spend.
+    pub budgets: &'a [&'a Budget],
 }
 
 /// How a call ended.
@@ -52,8 +58,6 @@ pub struct Ran {
     pub first: Option<Duration>,
     /// Requests that were made.
     pub tries: u32,
-    /// What all of them took.
-    pub used: Amount,
 }
 
 /// How the tries of providers ended.
@@ -61,6 +65,8 @@ enum End {
     Complete,
     Failed(Failure),
     Cancelled,
+    /// Nothing was asked: budgets cannot be read.
+    NoBudgets(BusError),
 }
 
 /// What has become of a call so far. It outlives the tries, which may be dropped at any point.
@@ -71,46 +77,44 @@ struct Progress<'a> {
     asked: bool,
     first: Option<Instant>,
     tries: u32,
-    /// What tries took that are over.
-    before: Amount,
+    /// What tries cost in US dollars that are over.
     before_usd: f64,
+    charge: &'a mut Charge,
 }
 
-/// The most that a call is thought to take: every token of the request as its bytes suggest, and the longest reply that it
+/// The most that a try is thought to take: every token of the request as its bytes suggest, and the longest reply that it
 /// may have.
-pub fn estimate(job: &Job, routes: &Routes) -> Amount {
-    let asked = job.output_max();
-    let input = crate::reply::tokens(job.bytes);
-    let most = routes.ways.iter().chain(&routes.too_long).map(|way| {
-        let input = input.min(way.settings.context_window.unwrap_or(u64::MAX));
-        let output = asked.or(way.settings.max_output).unwrap_or(OUTPUT_TOKENS);
-        let usage = Usage { input, output, ..Usage::default() };
-        Amount::new(outcome::cost(usage, way.prices), usage.total())
-    });
-    most.fold(Amount::default(), Amount::most)
+fn estimate(job: &Job, way: &Route) -> Amount {
+    let input = crate::reply::tokens(job.bytes).min(way.settings.context_window.unwrap_or(u64::MAX));
+    let output = way.output_max(job).or(way.settings.max_output).unwrap_or(OUTPUT_TOKENS);
+    let usage = Usage { input, output, ..Usage::default() };
+    Amount::new(outcome::cost(usage, way.prices), usage.total())
 }
 
-/// Runs one call to its end, whatever that is.
+/// Runs one call to its end, whatever that is. An error: nothing was asked of anybody, and the call is to be made later.
 pub async fn run(
     around: Around<'_>,
     job: &Job,
     routes: &Routes,
     entry: &Entry,
     viewers: &mut Viewers<'_>,
-) -> Option<Ran> {
+    charge: &mut Charge,
+) -> Result<Option<Ran>, BusError> {
     let began = Instant::now();
     let until = began + job.meta().deadline.since(around.clock.now());
+    let Some(first_way) = routes.ways.first() else { return Ok(None) };
     let mut so_far = Progress {
-        route: routes.ways.first()?,
+        route: first_way,
         reply: Reply::default(),
         asked: false,
         first: None,
         tries: 0,
-        before: Amount::default(),
         before_usd: 0.0,
+        charge,
     };
     let end = {
-        let call = Call { around, job, routes, tokens: estimate(job, routes).tokens, began, until };
+        let most = routes.ways.iter().chain(&routes.too_long).map(|way| estimate(job, way).tokens).max();
+        let call = Call { around, job, routes, tokens: most.unwrap_or(0), began, until };
         tokio::select! {
             biased;
             () = entry.cancelled() => End::Cancelled,
@@ -121,21 +125,24 @@ pub async fn run(
     };
     viewers.end().await;
     let took = began.elapsed();
-    let Progress { route, reply, asked, first, tries, before, before_usd } = so_far;
-    let usage = match (&end, asked) {
+    so_far.bound_usage(job);
+    let usage = match (&end, so_far.asked) {
         (_, false) => Usage::default(),
-        (End::Failed(_), true) => reply.usage_of_failed(job.bytes),
-        (End::Complete | End::Cancelled, true) => reply.usage_or_estimate(job.bytes),
+        (End::Failed(_) | End::NoBudgets(_), true) => so_far.reply.usage_of_failed(job.bytes),
+        (End::Complete | End::Cancelled, true) => so_far.reply.usage_or_estimate(job.bytes),
     };
-    let usd = outcome::cost(usage, route.prices);
-    let total = before + Amount::new(usd, usage.total());
+    let usd = outcome::cost(usage, so_far.route.prices);
+    // Before anybody is told of the result: a gateway that dies in between makes the call again, and pays again.
+    so_far.charge.settle(around.limits, Amount::new(usd, usage.total())).await;
+    let Progress { route, reply, first, tries, before_usd, .. } = so_far;
     let paid = Paid { usage, usd: before_usd + usd };
     let outcome = match end {
         End::Complete => outcome::finished(job, route, reply, paid, took),
         End::Cancelled => outcome::cancelled(job, route, reply, paid, took),
         End::Failed(failure) => outcome::failed(job, failure, paid),
+        End::NoBudgets(error) => return Err(error),
     };
-    Some(Ran { outcome, route: route.clone(), first: first.map(|first| first - began), tries, used: total })
+    Ok(Some(Ran { outcome, route: route.clone(), first: first.map(|first| first - began), tries }))
 }
 
 struct Call<'a> {
@@ -158,10 +165,20 @@ impl<'a> Call<'a> {
                 return End::Failed(Failure::new(FailureKind::Unreachable, "no way"));
             };
             so_far.route = route;
+            match self.reserve(so_far).await {
+                Ok(Ok(())) => {}
+                Ok(Err(failure)) => return End::Failed(failure),
+                Err(error) if so_far.tries == 0 => return End::NoBudgets(error),
+                Err(error) => {
+                    let message = format!("the budgets that gateways share cannot be read: {error}");
+                    return End::Failed(Failure::new(FailureKind::Unreachable, message));
+                }
+            }
             let failure = match self.leave(route).await {
                 Err(failure) => failure,
                 Ok(mut leave) => {
                     let ended = self.attempt(so_far, viewers, &mut leave).await;
+                    so_far.bound_usage(self.job);
                     let took = so_far.reply.usage.map_or(self.tokens, Usage::total);
                     self.around.limits.correct(&route.provider, route.rates, self.tokens, took);
                     match ended {
@@ -170,7 +187,7 @@ impl<'a> Call<'a> {
                             return End::Complete;
                         }
                         Err(failure) => {
-                            leave.failed(failure.kind);
+                            leave.failed(&failure);
                             failure
                         }
                     }
@@ -188,25 +205,65 @@ impl<'a> Call<'a> {
             } else {
                 plan.next(&failure, number, so_far.asked, since, left)
             };
+            self.notice(so_far, &failure, &next, ways, viewers).await;
             let (next, after) = match next {
                 Next::Ask { route, after } => (route, after),
                 Next::GiveUp(told) => return End::Failed(told),
             };
             self.tell(route, &failure, after);
-            so_far.write_off(self.job.bytes);
+            so_far.write_off(self.job.bytes, self.around.limits).await;
             number = next;
             sleep(after).await;
         }
     }
 
+    /// Room in every budget for one more try. It must be settled before the next one reserves.
+    async fn reserve(&self, so_far: &mut Progress<'a>) -> Result<Result<(), Failure>, BusError> {
+        let Around { limits, budgets, clock, .. } = self.around;
+        let amount = estimate(self.job, so_far.route);
+        so_far.charge.reserve(limits, self.job, budgets, amount, clock.now()).await
+    }
+
+    /// Viewers are told of each request that failed and of what follows, since all of that takes a while. A failure that no
+    /// further request can mend is told by the loop alone.
+    async fn notice(
+        &self,
+        so_far: &Progress<'a>,
+        failure: &Failure,
+        next: &Next,
+        ways: &[Route],
+        viewers: &mut Viewers<'_>,
+    ) {
+        let follows = match next {
+            Next::Ask { route, after } => {
+                let at = ways.get(*route).filter(|way| way.provider != so_far.route.provider);
+                let at = at.map_or_else(String::new, |way| format!(" at {}", way.provider));
+                format!(", next try{at} in {:.1} s", after.as_secs_f64())
+            }
+            Next::GiveUp(_) if failure.kind.passes() => String::new(),
+            Next::GiveUp(_) => return,
+        };
+        let attempt = if so_far.asked { format!("attempt {} of {TRIES_MAX}: ", so_far.tries) } else { String::new() };
+        let notice = ErrorEvent {
+            code: failure.kind.code(),
+            message: format!("{attempt}{}{follows}", failure.message),
+            retryable: true,
+            during: format!("model call {}", self.job.call.call),
+        };
+        viewers.notice(&notice).await;
+    }
+
     /// Leave to ask: the model is thought to be well, and its provider's rate allows it.
     async fn leave(&self, route: &Route) -> Result<Leave, Failure> {
         let Route { provider, upstream, rates, .. } = route;
-        let leave = self.around.breakers.leave(provider, upstream).await.map_err(|LeftAlone { wait, last }| {
-            let message =
-                format!("{upstream} of the provider {provider} fails again and again, last with {}", last.code());
-            Failure { retry_after: Some(wait), ..Failure::new(last, message) }
-        })?;
+        let leave =
+            self.around.breakers.leave(provider, upstream).await.map_err(|LeftAlone { wait, last, cause }| {
+                let message = format!(
+                    "{upstream} of the provider {provider} fails again and again, last with {}: {cause}",
+                    last.code()
+                );
+                Failure { retry_after: Some(wait), ..Failure::new(last, message) }
+            })?;
         let turn = self.around.limits.turn(provider, *rates, self.tokens, WAIT_MAX).await;
         let wait = turn.map_err(|error| {
             Failure::new(FailureKind::Unreachable, format!("the limits that gateways share cannot be read: {error}"))
@@ -276,15 +333,30 @@ impl Progress<'_> {
         Ok(())
     }
 
-    /// A try is over of which nothing was shown; what it took is kept.
-    fn write_off(&mut self, request_bytes: usize) {
+    /// Figures that cannot be are not believed: no reply is longer than its model's window, or than what came of it.
+    fn bound_usage(&mut self, job: &Job) {
+        let Route { provider, upstream, settings, .. } = self.route;
+        let window = settings.context_window.unwrap_or(USAGE_MAX);
+        let max = window.max(settings.max_output.unwrap_or(0)).max(self.route.output_max(job).unwrap_or(0));
+        if let Some(told) = self.reply.bound_usage(job.bytes, max) {
+            tracing::warn!(
+                session = %job.key, call = %job.call, provider, model = upstream, ?told,
+                "the provider's usage cannot be: what is out of bounds is estimated"
+            );
+        }
+    }
+
+    /// A try is over of which nothing was shown: what it took is settled.
+    async fn write_off(&mut self, request_bytes: usize, limits: &Limits) {
         let reply = std::mem::take(&mut self.reply);
+        let mut cost = Amount::default();
         if std::mem::take(&mut self.asked) {
             let usage = reply.usage_of_failed(request_bytes);
             let usd = outcome::cost(usage, self.route.prices);
-            self.before += Amount::new(usd, usage.total());
+            cost = Amount::new(usd, usage.total());
             self.before_usd += usd;
         }
+        self.charge.settle(limits, cost).await;
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use contract::model::{FailureKind, Streaming};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response as HttpResponse, Url, redirect};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use service::Secret;
 use service::models::ProviderEntry;
 use tokio::sync::mpsc;
@@ -17,8 +17,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::adapter::frame::Answer;
 use crate::adapter::gemini::request::segments;
-use crate::adapter::{Family, Outgoing, Target, classify};
+use crate::adapter::{Family, Outgoing, Target, classify, parameters};
 use crate::failure::Failure;
+use crate::mask::{Mask, Secrets};
 use crate::provider::{self, Request};
 use crate::recording::{Answered, Piece, Recorder, Tape};
 use crate::reply::Delta;
@@ -39,8 +40,6 @@ const CONNECT_RANGE: std::ops::RangeInclusive<u64> = 1..=60;
 
 /// Seconds of silence, whatever a session asks for: what is shorter would make every model look ill.
 const PATIENCE_RANGE: std::ops::RangeInclusive<u64> = 1..=600;
-/// Characters of a secret by whose beginning a message is known to have been cut within it.
-const BEGINNING_MIN: usize = 4;
 
 /// A provider's address and key. The key is read for each call, so that a file with it may be replaced.
 #[derive(Debug)]
@@ -75,11 +74,8 @@ impl Client {
         // Who answers from a recording asks nobody.
         let key = if self.tape.is_some() { None } else { self.key()? };
         // A provider that repeats a secret in its message must not make us repeat it.
-        let secrets: Vec<&Secret> = key.iter().chain(self.entry.headers.values()).collect();
-        let hide = |mut failure: Failure| {
-            failure.message = secrets.iter().fold(failure.message, |text, secret| without(&text, secret.expose()));
-            failure
-        };
+        let secrets = Secrets::new(key.as_ref(), &self.entry);
+        let parameters = parameters::checked(self.family, &self.entry, &request.item.parameters)?;
         let voice = provider::voice(request.provider, request.upstream);
         let target = Target {
             model: request.upstream,
@@ -87,20 +83,22 @@ impl Client {
             reasoning: request.settings.reasoning,
             max_output: request.settings.max_output,
             quirks: &self.entry.quirks,
+            parameters: &parameters,
         };
         let outgoing = self.family.request(request.item, &target)?;
         let mut recorder = self.entry.record.as_ref().map(|_| {
-            let secrets = secrets.iter().map(|secret| secret.expose().to_owned()).collect();
-            Recorder::new(clock.now(), self.entry.kind, &outgoing.path, &outgoing.body, secrets)
+            Recorder::new(clock.now(), self.entry.kind, &outgoing.path, &outgoing.body, secrets.all().to_vec())
         });
         let source = match &self.tape {
             Some(Ok(tape)) => Source::Tape(tape.next()?, 0),
             Some(Err(error)) => return Err(Failure::new(FailureKind::BadRequest, error)),
             None => Source::Request(self.signed(self.prepare(request, outgoing)?, key.as_ref())?),
         };
-        let streaming = &request.item.streaming;
-        let ended =
-            exchange(source, self.family.answer(), streaming, deltas, clock, recorder.as_mut()).await.map_err(hide);
+        let address = self.address();
+        let patience = Patience::of(&request.item.streaming, &address);
+        let mut out = Masked { deltas, mask: Mask::new(&secrets) };
+        let ended = exchange(source, self.family.answer(), &patience, &mut out, clock, recorder.as_mut()).await;
+        let ended = ended.map_err(|failure| secrets.hide(failure).at(&address));
         if let (Some(recorder), Some(dir)) = (recorder, &self.entry.record) {
             recorder.write(dir, request.upstream, ended.as_ref().err()).await;
         }
@@ -134,6 +132,19 @@ impl Client {
             return Ok(list.iter().find(|model| names(model)).or(only).cloned());
         }
         Ok(None)
+    }
+
+    /// Tokens that a reply may have where a session asks for so many, or else where the operator does.
+    pub fn output_max(&self, session: &Map<String, Value>) -> Option<u64> {
+        parameters::output_max(session).or_else(|| parameters::output_max(&self.entry.parameters))
+    }
+
+    /// Where the provider is, for people: `host`, or `host:port`; no credentials, path or query.
+    fn address(&self) -> String {
+        let base = self.entry.base_url.as_deref().unwrap_or_default();
+        let url = Url::parse(base).ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or("the recording");
+        url.as_ref().and_then(Url::port).map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
     fn key(&self) -> Result<Option<Secret>, Failure> {
@@ -212,32 +223,102 @@ fn build(connect: Duration, private: bool) -> Result<reqwest::Client, reqwest::E
         .build()
 }
 
-/// A message without a secret, and without the beginning of one at its end: it may have been cut there.
-fn without(text: &str, secret: &str) -> String {
-    if secret.is_empty() {
-        return text.to_owned();
-    }
-    let text = text.replace(secret, "[key]");
-    let ends = |length: &usize| secret.get(..*length).is_some_and(|beginning| text.ends_with(beginning));
-    match (BEGINNING_MIN.min(secret.len())..secret.len()).rev().find(ends) {
-        Some(length) => format!("{}[key]", &text[..text.len() - length]),
-        None => text,
-    }
-}
-
 /// When silence is too long. A whole reply has only the call's own deadline: nothing comes before all of it is there.
-struct Patience {
-    first_byte: Option<Duration>,
-    idle: Option<Duration>,
+struct Patience<'a> {
+    address: &'a str,
+    connect: Wait,
+    first_byte: Option<Wait>,
+    idle: Option<Wait>,
 }
 
-impl Patience {
-    fn of(streaming: &Streaming) -> Self {
-        let seconds = |seconds: u64| {
-            let seconds = seconds.clamp(*PATIENCE_RANGE.start(), *PATIENCE_RANGE.end());
-            streaming.enabled.then(|| Duration::from_secs(seconds))
+/// The longest silence.
+#[derive(Clone, Copy)]
+struct Wait {
+    seconds: u64,
+    /// It is shorter than what is usual: a provider that fails it need not be ill.
+    is_hasty: bool,
+}
+
+impl Wait {
+    fn of(seconds: u64, range: &std::ops::RangeInclusive<u64>, usual: u64) -> Self {
+        let seconds = seconds.clamp(*range.start(), *range.end());
+        Self { seconds, is_hasty: seconds < usual }
+    }
+
+    fn from_now(self) -> Instant {
+        Instant::now() + Duration::from_secs(self.seconds)
+    }
+
+    fn failure(self, what: &str) -> Failure {
+        let failure = Failure::new(FailureKind::Hung, format!("{what} within {} s", self.seconds));
+        Failure { is_impatience: self.is_hasty, ..failure }
+    }
+}
+
+impl<'a> Patience<'a> {
+    fn of(streaming: &Streaming, address: &'a str) -> Self {
+        let usual = Streaming::default();
+        let streamed = |seconds, usual| streaming.enabled.then(|| Wait::of(seconds, &PATIENCE_RANGE, usual));
+        Self {
+            address,
+            connect: Wait::of(streaming.connect, &CONNECT_RANGE, usual.connect),
+            first_byte: streamed(streaming.first_byte, usual.first_byte),
+            idle: streamed(streaming.idle, usual.idle),
+        }
+    }
+
+    fn hung(&self, is_first: bool) -> Failure {
+        let (what, wait) =
+            if is_first { ("no first byte", self.first_byte) } else { ("the stream fell silent", self.idle) };
+        wait.map_or_else(|| Failure::new(FailureKind::Hung, what), |wait| wait.failure(what))
+    }
+
+    fn not_sent(&self, error: &reqwest::Error) -> Failure {
+        let address = self.address;
+        if error.is_connect() && error.is_timeout() {
+            return self.connect.failure(&format!("no connection to {address}"));
+        }
+        if error.is_builder() {
+            return Failure::new(FailureKind::BadRequest, format!("the request cannot be built: {}", root(error)));
+        }
+        let what = if error.is_connect() {
+            format!("no connection to {address}")
+        } else {
+            format!("the connection to {address} broke before the reply")
         };
-        Self { first_byte: seconds(streaming.first_byte), idle: seconds(streaming.idle) }
+        Failure::new(FailureKind::Unreachable, format!("{what}: {}", root(error)))
+    }
+
+    fn broke_off(&self, error: &reqwest::Error) -> Failure {
+        let message = format!("the connection to {} broke within the reply: {}", self.address, root(error));
+        Failure::new(FailureKind::Truncated, message)
+    }
+}
+
+/// Where a reply goes, without the provider's key.
+struct Masked<'a> {
+    deltas: &'a mpsc::Sender<Vec<Delta>>,
+    mask: Mask<'a>,
+}
+
+impl Masked<'_> {
+    /// Whether anybody wants more of the reply.
+    async fn send(&mut self, more: Vec<Delta>) -> bool {
+        let shown = self.shown(more);
+        shown.is_empty() || self.deltas.send(shown).await.is_ok()
+    }
+
+    fn shown(&mut self, deltas: Vec<Delta>) -> Vec<Delta> {
+        self.mask.push(deltas).into_iter().map(Delta::tidied).collect()
+    }
+
+    async fn finish(&mut self, rest: Vec<Delta>) {
+        let mut shown = self.shown(rest);
+        shown.extend(self.mask.finish());
+        if !shown.is_empty() {
+            // No receiver, no wish.
+            let _ = self.deltas.send(shown).await;
+        }
     }
 }
 
@@ -291,15 +372,14 @@ impl Source<'_> {
 async fn exchange(
     source: Source<'_>,
     mut response: Answer,
-    streaming: &Streaming,
-    deltas: &mpsc::Sender<Vec<Delta>>,
+    patience: &Patience<'_>,
+    out: &mut Masked<'_>,
     clock: &dyn Clock,
     mut recorder: Option<&mut Recorder>,
 ) -> Result<(), Failure> {
-    let patience = Patience::of(streaming);
-    let until = patience.first_byte.map(|wait| Instant::now() + wait);
+    let until = patience.first_byte.map(Wait::from_now);
     let sent = within(until, source.ask()).await;
-    let mut answer = sent.ok_or_else(|| hung("no first byte", patience.first_byte))?.map_err(|e| not_sent(&e))?;
+    let mut answer = sent.ok_or_else(|| patience.hung(true))?.map_err(|error| patience.not_sent(&error))?;
     if let Some(recorder) = &mut recorder {
         recorder.head(answer.status(), |name| answer.header(name));
     }
@@ -313,35 +393,30 @@ async fn exchange(
             if response.is_finished() {
                 break;
             }
-            let (what, wait) =
-                if first { ("no first byte", patience.first_byte) } else { ("the stream fell silent", patience.idle) };
-            return Err(hung(what, wait));
+            return Err(patience.hung(first));
         };
         let piece = match piece {
             Ok(Some(piece)) => piece,
             Ok(None) => break,
             Err(_) if response.is_finished() => break,
-            Err(error) => return Err(broke_off(&error)),
+            Err(error) => return Err(patience.broke_off(&error)),
         };
         first = false;
         if let Some(recorder) = &mut recorder {
             recorder.piece(&piece);
         }
         let more = response.push(&piece)?;
-        if !more.is_empty() && deltas.send(more).await.is_err() {
+        if !out.send(more).await {
             return Ok(()); // Nobody wants the reply any more.
         }
         if response.is_done() {
             break;
         }
-        let wait = if response.is_finished() { Some(TAIL_MAX) } else { patience.idle };
-        until = wait.map(|wait| Instant::now() + wait);
+        until =
+            if response.is_finished() { Some(Instant::now() + TAIL_MAX) } else { patience.idle.map(Wait::from_now) };
     }
     let rest = response.finish()?;
-    if !rest.is_empty() {
-        // As above: no receiver, no wish.
-        let _ = deltas.send(rest).await;
-    }
+    out.finish(rest).await;
     Ok(())
 }
 
@@ -376,26 +451,6 @@ async fn refusal(mut answer: Source<'_>, clock: &dyn Clock, mut recorder: Option
     classify::status(status, retry_after, &String::from_utf8_lossy(&body))
 }
 
-fn hung(what: &str, wait: Option<Duration>) -> Failure {
-    let wait = wait.unwrap_or_default().as_secs();
-    Failure::new(FailureKind::Hung, format!("{what} within {wait} s"))
-}
-
-fn not_sent(error: &reqwest::Error) -> Failure {
-    if error.is_connect() && error.is_timeout() {
-        return Failure::new(FailureKind::Hung, "no connection in time");
-    }
-    if error.is_builder() {
-        return Failure::new(FailureKind::BadRequest, format!("the request cannot be built: {}", root(error)));
-    }
-    let what = if error.is_connect() { "no connection" } else { "the connection broke before the reply" };
-    Failure::new(FailureKind::Unreachable, format!("{what}: {}", root(error)))
-}
-
-fn broke_off(error: &reqwest::Error) -> Failure {
-    Failure::new(FailureKind::Truncated, format!("the connection broke within the reply: {}", root(error)))
-}
-
 /// The innermost cause: what happened, without the address that every layer around it repeats.
 fn root(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
@@ -404,24 +459,4 @@ fn root(error: &reqwest::Error) -> String {
     }
     // Without a cause of its own, the error would print the whole address.
     if error.source().is_none() { "the HTTP client gives no reason".to_owned() } else { cause.to_string() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_part_of_a_secret_is_left_in_a_message() {
-        let secret = "sk-proj-0123456789";
-        for (text, expected) in [
-            ("wrong: sk-proj-0123456789!", "wrong: [key]!"),
-            ("cut: sk-proj-0123", "cut: [key]"),
-            ("cut: sk-p", "cut: [key]"),
-            ("a sk-", "a sk-"),
-            ("nothing", "nothing"),
-        ] {
-            assert_eq!(without(text, secret), expected);
-        }
-        assert_eq!(without("all of it", ""), "all of it");
-    }
 }

@@ -6,7 +6,9 @@ use contract::ids::CallAttempt;
 use contract::model::{ItemMeta, ModelItem, ResultMeta};
 use contract::subject::SessionKey;
 use contract::tool::header::TRACEPARENT;
-use serde_json::Value;
+
+/// Where the random part of an id begins that names a run: twelve digits.
+const RUN_OFFSET: usize = 20;
 
 /// A call and its delivery.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub struct Job {
     pub bytes: usize,
     /// `<orchestrator's attempt>.<delivery>`, as viewers see it.
     pub attempt: String,
+    /// This run of the attempt: no other one has the same name, on whichever gateway.
+    pub run: String,
     /// The trace that the call belongs to.
     pub traceparent: Option<String>,
 }
@@ -31,20 +35,13 @@ impl Job {
         let call = CallAttempt { call: item.meta.call.clone(), attempt: item.meta.attempt };
         let attempt = format!("{}.{}", item.meta.attempt, delivery.delivered);
         let traceparent = bus::transport::header(&delivery.headers, TRACEPARENT).map(str::to_owned);
-        Self { key, call, item, bytes, attempt, traceparent }
+        let run = uuid::Uuid::now_v7().simple().to_string().split_off(RUN_OFFSET);
+        Self { key, call, item, bytes, attempt, run, traceparent }
     }
 
     /// The item's ids.
     pub fn meta(&self) -> &ItemMeta {
         &self.item.meta
-    }
-
-    /// Tokens that the reply may have, where the item says so. Protocols have names of their own for it: the greatest counts.
-    pub fn output_max(&self) -> Option<u64> {
-        let parameters = &self.item.parameters;
-        let names = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
-        let nested = parameters.get("generationConfig").and_then(|config| config.get("maxOutputTokens"));
-        names.iter().filter_map(|name| parameters.get(*name)).chain(nested).filter_map(Value::as_u64).max()
     }
 
     /// What a result tells of the item.
@@ -54,8 +51,13 @@ impl Job {
     }
 }
 
-/// The id under which a try of a call is reported: the same however often its item is delivered, so that it counts
-/// once. `None` for a call id that leaves no room.
+/// The id under which an attempt of a call is reported: the same however often its item is delivered, so that whoever is to
+/// make the call finds what waits already. `None` for a call id that leaves no room.
 pub fn result_id(call: &CallAttempt) -> Option<CommandId> {
     CommandId::new(&format!("{}-{}", call.call, call.attempt)).ok()
+}
+
+/// The id of a second result of one attempt, while the first one waits under [`result_id`].
+pub fn run_id(call: &CallAttempt, run: &str) -> Option<CommandId> {
+    CommandId::new(&format!("{}-{}-{run}", call.call, call.attempt)).ok()
 }

@@ -12,6 +12,7 @@ pub mod gate;
 pub mod http;
 pub mod job;
 pub mod limits;
+pub mod mask;
 pub mod observe;
 pub mod outcome;
 pub mod probe;

@@ -39,6 +39,16 @@ impl Outcome {
         .map(Bytes::from)
     }
 
+    /// As the result of this run of the attempt.
+    #[must_use]
+    pub fn of_run(mut self, run: &str) -> Self {
+        match &mut self {
+            Self::Finished(finished) => run.clone_into(&mut finished.run),
+            Self::Failed(failed) => run.clone_into(&mut failed.run),
+        }
+        self
+    }
+
     /// A failure before anything was asked of a provider.
     pub fn refused(meta: ResultMeta, failure: Failure) -> Self {
         Self::Failed(ModelFailed {
@@ -48,6 +58,7 @@ impl Outcome {
             message: failure.message,
             usage: Usage::default(),
             cost_usd: 0.0,
+            run: String::new(),
         })
     }
 }
@@ -70,10 +81,11 @@ pub fn finished(job: &Job, route: &Route, reply: Reply, paid: Paid, took: Durati
         family: family.to_owned(),
         model: route.voice(),
         parts: reply.replay,
+        positions: reply.positions,
     });
     let (mut finish_reason, raw_finish_reason) = reply.finish.unwrap_or((FinishReason::Other, String::new()));
     // Servers that call a reply complete which they cut: by their own count it has all the tokens that it may have.
-    let counted = reply.usage.zip(job.output_max());
+    let counted = reply.usage.zip(route.output_max(job));
     if finish_reason == FinishReason::Stop && counted.is_some_and(|(usage, max)| usage.output >= max) {
         finish_reason = FinishReason::Length;
     }
@@ -90,6 +102,7 @@ pub fn finished(job: &Job, route: &Route, reply: Reply, paid: Paid, took: Durati
         model: if reply.model.is_empty() { route.upstream.clone() } else { reply.model },
         latency_ms: millis(took),
         replay: kept,
+        run: String::new(),
     }))
 }
 
@@ -115,6 +128,7 @@ pub fn failed(job: &Job, failure: Failure, paid: Paid) -> Outcome {
         message: failure.message,
         usage: paid.usage,
         cost_usd: paid.usd,
+        run: String::new(),
     })
 }
 

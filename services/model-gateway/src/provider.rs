@@ -7,6 +7,7 @@ use std::sync::Arc;
 use contract::TenantId;
 use contract::model::{FailureKind, ModelItem};
 use contract::settings::ModelSettings;
+use serde_json::{Map, Value};
 use service::ConfigError;
 use service::health::Readiness;
 use service::models::{self, Alternative, Budget, ModelsFile, Prices, Rates, Resolved};
@@ -14,9 +15,10 @@ use service::paths::{Paths, TextFile};
 use service::reload::Reload;
 use tokio::sync::mpsc;
 
-use crate::adapter::Family;
+use crate::adapter::{Family, parameters};
 use crate::failure::Failure;
 use crate::http::Client;
+use crate::job::Job;
 use crate::reply::Delta;
 use crate::scripted::{Player, Script};
 use service::clock::Clock;
@@ -51,6 +53,14 @@ impl Provider {
         match self {
             Self::Http(client) => client.family().name(),
             Self::Scripted(_) => None,
+        }
+    }
+
+    /// Tokens that a reply may have where a session, or else the operator, says so.
+    pub fn output_max(&self, session: &Map<String, Value>) -> Option<u64> {
+        match self {
+            Self::Http(client) => client.output_max(session),
+            Self::Scripted(_) => parameters::output_max(session),
         }
     }
 
@@ -175,6 +185,11 @@ pub struct Route {
 }
 
 impl Route {
+    /// Tokens that the reply to a call may have, where anybody says so.
+    pub fn output_max(&self, job: &Job) -> Option<u64> {
+        self.client.output_max(&job.item.parameters)
+    }
+
     /// Under which name parts of its replies are kept.
     pub fn voice(&self) -> String {
         voice(&self.provider, &self.upstream)

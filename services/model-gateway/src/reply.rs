@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::limits::{REPLY_BYTES_MAX, TOOL_CALLS_PER_REPLY_MAX};
-use contract::model::{FailureKind, FinishReason, ToolCall, Usage};
+use contract::model::{FailureKind, FinishReason, ReplayPosition, ToolCall, Usage};
 
 use serde_json::Value;
 
@@ -11,6 +11,9 @@ use crate::failure::Failure;
 
 /// Bytes of a token, where a provider does not count for us.
 const BYTES_PER_TOKEN: f64 = 3.6;
+
+/// Characters of a name, an id or a reason that a provider gives.
+const WORD_CHARS_MAX: usize = 128;
 
 /// A piece of a reply, in the order in which it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +37,30 @@ pub enum Delta {
         /// The provider's word.
         raw: String,
     },
+}
+
+impl Delta {
+    /// The same with names, ids and reasons of a sane length and without control characters: they go to logs and screens.
+    /// What stands in their place is no character of a tool's name, so that no name becomes another one's.
+    #[must_use]
+    pub fn tidied(self) -> Self {
+        match self {
+            Self::Call(call) => Self::Call(CallDelta {
+                slot: call.slot,
+                id: call.id.map(|id| tidy(&id)),
+                name: call.name.map(|name| tidy(&name)),
+                arguments: call.arguments,
+            }),
+            Self::Model(model) => Self::Model(tidy(&model)),
+            Self::Finish { reason, raw } => Self::Finish { reason, raw: tidy(&raw) },
+            other @ (Self::Text(_) | Self::Reasoning(_) | Self::Replay(_) | Self::Usage(_)) => other,
+        }
+    }
+}
+
+fn tidy(word: &str) -> String {
+    let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    word.chars().take(WORD_CHARS_MAX).map(shown).collect()
 }
 
 /// A piece of a tool call.
@@ -64,6 +91,8 @@ pub struct Reply {
     pub finish: Option<(FinishReason, String)>,
     /// What the provider wants to see again.
     pub replay: Vec<Value>,
+    /// Where each of these stood.
+    pub positions: Vec<ReplayPosition>,
     calls: BTreeMap<u32, ToolCall>,
     bytes: usize,
 }
@@ -75,7 +104,11 @@ impl Reply {
             Delta::Text(text) => self.grow(text).map(|()| self.text.push_str(text)),
             Delta::Reasoning(text) => self.grow(text).map(|()| self.reasoning.push_str(text)),
             Delta::Call(call) => self.add_call(call),
-            Delta::Replay(part) => self.grow(&part.to_string()).map(|()| self.replay.push(part.clone())),
+            Delta::Replay(part) => self.grow(&part.to_string()).map(|()| {
+                let calls = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
+                self.positions.push(ReplayPosition { after_text: !self.text.trim().is_empty(), calls });
+                self.replay.push(part.clone());
+            }),
             Delta::Usage(usage) => {
                 self.usage = Some(*usage);
                 Ok(())
@@ -111,6 +144,18 @@ impl Reply {
             call
         };
         self.calls.values().map(whole).collect()
+    }
+
+    /// Replaces what the provider says that it used where that cannot be: either figure may be at most `max`, or as many as
+    /// request and reply have bytes. Returns the figures that were not believed.
+    pub fn bound_usage(&mut self, request_bytes: usize, max: u64) -> Option<Usage> {
+        let told = self.usage?;
+        let most = |bytes: usize| max.max(u64::try_from(bytes).unwrap_or(u64::MAX));
+        let or_estimate = |told: u64, bytes: usize| if told <= most(bytes) { told } else { tokens(bytes) };
+        let (input, output) = (or_estimate(told.input, request_bytes), or_estimate(told.output, self.bytes));
+        let bounded = Usage { input, output, cached: told.cached.min(input), reasoning: told.reasoning.min(output) };
+        self.usage = Some(bounded);
+        (bounded != told).then_some(told)
     }
 
     /// What it used: the provider's figures, else an estimate from the bytes of request and reply.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bus::Bus;
 use contract::Json;
-use contract::event::{Envelope, Topic};
+use contract::event::{Envelope, ErrorEvent, Topic};
 use contract::model::{Channel, Chunk, PartialCall, View};
 use reply::Splitter;
 use serde::Serialize;
@@ -116,6 +116,11 @@ impl<'a> Viewers<'a> {
         if !out.iter().any(|(lane, _)| *lane == Lane::Call(slot)) {
             out.push((Lane::Call(slot), String::new()));
         }
+    }
+
+    /// Tells of something that went wrong while the call goes on. As with chunks, what is lost is not sent again.
+    pub async fn notice(&mut self, notice: &ErrorEvent) {
+        self.send(Topic::Error, notice).await;
     }
 
     /// Sends what was gathered.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bus::{Bus, BusError, Delivery, Handler, Settle, Standing};
+use bus::{Bus, BusError, Delivery, Handler, Sent, Settle, Standing};
 use contract::ErrorCode;
 use contract::ids::CallAttempt;
 use contract::model::{FailureKind, ItemMeta, ModelItem, ResultMeta};
@@ -18,8 +18,8 @@ use crate::breaker::Breakers;
 use crate::call::{self, Around};
 use crate::failure::Failure;
 use crate::gate;
-use crate::job::{Job, result_id};
-use crate::limits::Limits;
+use crate::job::{Job, result_id, run_id};
+use crate::limits::{Charge, Limits};
 use crate::observe::{self, Seen};
 use crate::outcome::Outcome;
 use crate::provider::{Providers, Routes};
@@ -91,8 +91,8 @@ impl Calls {
         }
         // Whoever asks is told that the call is held until its result is stored: one that cannot be stored yet was paid for.
         let _held = self.bus.hold_call(&job.key, &job.call.call);
-        let outcome = self.run(&job).await?;
-        Ok(self.report(&job.key, &job.call, &outcome).await)
+        let outcome = self.run(&job).await?.of_run(&job.run);
+        Ok(self.report(&job.key, &job.call, &outcome, &job.run).await)
     }
 
     /// Asks the log; a settlement when the call must not start now.
@@ -133,25 +133,25 @@ impl Calls {
             );
             return Ok(refused(FailureKind::BadRequest, &message));
         }
-        let may_cost = call::estimate(job, &routes);
-        let reservation = match self.limits.reserve(job, &budgets, may_cost, self.clock.now()).await? {
-            Ok(reservation) => reservation,
-            Err(failure) => return Ok(Outcome::refused(job.result_meta(), failure)),
-        };
+        let mut charge = Charge::default();
         let mut viewers = Viewers::new(&self.bus, &*self.clock, job, view);
-        let around = Around { bus: &self.bus, clock: &*self.clock, limits: &self.limits, breakers: &self.breakers };
+        let around = Around {
+            bus: &self.bus,
+            clock: &*self.clock,
+            limits: &self.limits,
+            breakers: &self.breakers,
+            budgets: &budgets,
+        };
         let span = chat_span(job, &routes);
         let began = tokio::time::Instant::now();
-        let run = call::run(around, job, &routes, &entry, &mut viewers);
+        let run = call::run(around, job, &routes, &entry, &mut viewers, &mut charge);
         let ran = AssertUnwindSafe(run.instrument(span.clone())).catch_unwind().await;
-        let Ok(Some(ran)) = ran else {
+        let Some(ran) = ran.unwrap_or(Ok(None))? else {
             tracing::error!(session = %job.key, call = %job.call, "the adapter panicked");
             viewers.end().await;
-            self.limits.settle(&reservation, may_cost).await;
+            charge.forfeit(&self.limits).await;
             return Ok(refused(FailureKind::BadRequest, "the adapter panicked: this is a bug of ailoop"));
         };
-        // Before anybody is told of the result: a gateway that dies in between makes the call again, and pays again.
-        self.limits.settle(&reservation, ran.used).await;
         let seen = Seen { chunks: viewers.sent(), first: ran.first, took: began.elapsed(), tries: ran.tries };
         observe::tell(&span, job, &ran.route, &ran.outcome, &seen);
         Ok(ran.outcome)
@@ -168,14 +168,19 @@ impl Calls {
     }
 
     /// Sends the result before the item is acknowledged. A bus that is away for a while must not cost a second call,
-    /// so that the item is held until the result is stored.
-    async fn report(&self, key: &SessionKey, call: &CallAttempt, outcome: &Outcome) -> Settle {
-        let (Some(id), Ok(body)) = (result_id(call), outcome.encode()) else {
+    /// so that the item is held until the result is stored. Where a result of the attempt waits already, it may be that of
+    /// another run: this one is stored beside it, for its costs. Should it be the same one, it counts once.
+    async fn report(&self, key: &SessionKey, call: &CallAttempt, outcome: &Outcome, run: &str) -> Settle {
+        let (Some(mut id), Ok(body)) = (result_id(call), outcome.encode()) else {
             return reject("the result cannot be written");
         };
         loop {
             match self.bus.send_control(key, outcome.verb(), &id, body.clone()).await {
-                Ok(_) => return Settle::Done,
+                Ok(Sent::Stored(_)) => return Settle::Done,
+                Ok(Sent::AlreadyThere) => match run_id(call, run).filter(|beside| *beside != id) {
+                    Some(beside) if !run.is_empty() => id = beside,
+                    Some(_) | None => return Settle::Done,
+                },
                 Err(error) if error.is_final() => {
                     return Settle::Reject { code: error.code(), reason: error.to_string() };
                 }
@@ -203,7 +208,7 @@ impl Calls {
         let meta = ResultMeta { v: contract::commit::VERSION, slot, call, attempt };
         let message = format!("the model call cannot be read at column {}", error.column());
         let outcome = Outcome::refused(meta, Failure::new(FailureKind::BadRequest, &message));
-        match self.report(&subject.key, &subject.call, &outcome).await {
+        match self.report(&subject.key, &subject.call, &outcome, "").await {
             Settle::Done => Ok(reject(&message)),
             other @ (Settle::Retry(_) | Settle::Postpone(_) | Settle::Reject { .. }) => Ok(other),
         }

@@ -132,6 +132,43 @@ async fn a_key_is_sent_and_never_shown() {
 }
 
 #[tokio::test]
+async fn key_in_a_good_reply_is_masked_however_it_is_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("key");
+    let key = "sk-secret-0123456789";
+    std::fs::write(&path, key).unwrap();
+    let entry = format!(", api_key_file: {:?}", path.display().to_string());
+    for cut in 1..key.len() {
+        let (head, tail) = key.split_at(cut);
+        let answer = Answer::text(&format!("It is {head}"))
+            .and_text(&format!("{tail}, s"))
+            .and_reasoning(&format!("I know {head}"))
+            .and_reasoning(tail)
+            .and_calls(&[("f", json!({"key": key}))]);
+        let server = ModelServer::with_replies(vec![answer]).await.unwrap();
+        let reply = call(&providers(&server.base_url(), &entry), &item(true)).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("It is [key], s", "I know [key]"), "cut at {cut}");
+        assert_eq!(reply.calls()[0].function.arguments, "{\"key\":\"[key]\"}");
+    }
+}
+
+#[tokio::test]
+async fn failure_names_status_and_address_and_the_providers_words() {
+    for (body, words) in [
+        (r#"{"error":{"message":"the upstream is gone"}}"#, ": the upstream is gone"),
+        ("no healthy upstream\n", ": no healthy upstream"),
+        ("<html><head><title>502 Bad Gateway</title></head></html>", ""),
+    ] {
+        let server = ModelServer::with_replies(vec![Answer::status(502, body)]).await.unwrap();
+        let url = server.base_url().replace("http://", "http://user:pass@");
+        let failure = call(&providers(&url, ", query: {secret: hush}"), &item(true)).await.unwrap_err();
+        let address = server.base_url().trim_start_matches("http://").split('/').next().unwrap().to_owned();
+        assert_eq!(failure.kind, FailureKind::Unreachable);
+        assert_eq!(failure.message, format!("{address} answers with status 502{words}"));
+    }
+}
+
+#[tokio::test]
 async fn a_provider_that_answers_with_an_error() {
     let failure = answered(Answer::status(429, "{}").header("retry-after", "7"), true).await.unwrap_err();
     assert_eq!((failure.kind, failure.retry_after), (FailureKind::RateLimited, Some(Duration::from_secs(7))));
@@ -151,6 +188,9 @@ async fn a_provider_that_is_not_there() {
     let failure = call(&providers(&url, ""), &item(true)).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Unreachable);
     assert!(!failure.message.contains("http"), "{}", failure.message);
+    let address = url.trim_start_matches("http://").split('/').next().unwrap();
+    assert!(failure.message.starts_with("no connection to "), "{}", failure.message);
+    assert!(failure.message.contains(address) && failure.message.contains("refused"), "{}", failure.message);
     let nowhere = call(&providers("http://no-such-host.invalid/v1", ""), &item(true)).await.unwrap_err();
     assert_eq!(nowhere.kind, FailureKind::Unreachable);
 }
@@ -221,7 +261,7 @@ async fn what_was_recorded_is_answered_again_without_the_provider_and_its_key() 
     std::fs::remove_file(&key).unwrap();
     let played = providers("http://127.0.0.1:9", &format!(", api_key_file: {key:?}, replay: {tapes:?}"));
     let reply = call(&played, &item(true)).await.unwrap();
-    assert_eq!(reply.text, live.text.replace("sk-secret", "[secret]"));
+    assert_eq!(reply.text, live.text.replace("[key]", "[secret]"));
     assert_eq!((reply.calls(), reply.usage, reply.finish), (live.calls(), live.usage, live.finish));
     let again = call(&played, &item(true)).await.unwrap_err();
     assert_eq!((again.kind, again.retry_after), (refused.kind, refused.retry_after));

@@ -107,6 +107,7 @@ impl Talk {
             model: String::new(),
             latency_ms: 1,
             replay: None,
+            run: String::new(),
         };
         self.input(Verb::ModelFinished, &format!("{call}-1"), Body::ModelFinished(Box::new(finished)))
     }

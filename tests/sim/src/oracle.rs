@@ -249,9 +249,9 @@ impl Oracle {
                 self.spend(reply.spent.cost_usd);
                 let call = reply.call.to_string();
                 ensure!(self.attempts.contains_key(&call), "a reply to {call}, which was never asked");
-                // The input's id is that of the attempt that it reports.
-                let reported = self.input.rsplit_once('-').map(|(call, _)| call.to_owned());
-                ensure!(reported.as_ref() == Some(&call), "{} is taken for the reply to {call}", self.input);
+                // The input's id is that of the attempt that it reports, and of its run.
+                let attempt = self.input.strip_prefix(&call).and_then(|rest| rest.strip_prefix('-'));
+                ensure!(attempt.is_some(), "{} is taken for the reply to {call}", self.input);
                 ensure!(self.finished.insert(call.clone()), "two replies to {call}");
                 if let Some((open, _)) = &self.open_model {
                     ensure!(*open == call, "a reply to {call} while {open} is open");

@@ -31,6 +31,7 @@ pub fn blank(meta: ResultMeta) -> ModelFinished {
         model: "sim".to_owned(),
         latency_ms: 1,
         replay: None,
+        run: String::new(),
     }
 }
 
@@ -105,5 +106,5 @@ pub fn failure(rng: &mut Rng, meta: ResultMeta) -> ModelFailed {
     ]);
     let retry_after_ms = rng.chance(20).then(|| rng.below(4_000));
     let usage = Usage { input: 3, ..Usage::default() };
-    ModelFailed { meta, kind, retry_after_ms, message: "bad luck".to_owned(), usage, cost_usd: 0.0 }
+    ModelFailed { meta, kind, retry_after_ms, message: "bad luck".to_owned(), usage, cost_usd: 0.0, run: String::new() }
 }

@@ -797,7 +797,8 @@ impl World {
             return;
         }
         let meta = ResultMeta { v: 1, slot, call: call.call.clone(), attempt: call.attempt };
-        let id = format!("{}-{}", call.call, call.attempt);
+        // Each run of an attempt is an input of its own: of the second one only the costs count.
+        let id = format!("{}-{}-{}", call.call, call.attempt, self.inputs.len());
         let (kind, body) = if cancelled {
             let mut partial = replies::blank(meta);
             partial.finish_reason = FinishReason::Cancelled;

@@ -72,6 +72,13 @@ fn a_note_never_stands_in_the_middle_of_a_line() {
 }
 
 #[test]
+fn notice_about_a_try_is_one_short_line() {
+    let data = r#"{"code":"model_unreachable","message":"attempt 1 of 4: refused","retryable":true,"during":"model call m1-1"}"#;
+    let notice = Heard { seq: None, ..heard("error", 0, data) };
+    check(true, &[notice], "[  attempt 1 of 4: refused]\n");
+}
+
+#[test]
 fn a_turn_is_closed_with_its_figures() {
     let user = r#"{"message_id":"u","content":"hi","mode":"steer"}"#;
     let result = r#"{"call":"c1-1-1","tool":"list_files","outcome":"ok","content":"{}","duration_ms":12}"#;

@@ -210,6 +210,7 @@ fn model_finished() -> ModelFinished {
         model: "gpt-4o-mini-2024-07-18".to_owned(),
         latency_ms: 640,
         replay: None,
+        run: String::new(),
     }
 }
 
@@ -221,6 +222,7 @@ fn model_failed() -> ModelFailed {
         message: "openai: 429 Too Many Requests".to_owned(),
         usage: Usage::default(),
         cost_usd: 0.0,
+        run: String::new(),
     }
 }
 

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use contract::limits::{ALTERNATIVES_MAX, BUDGETS_MAX, FALLBACKS_MAX};
+use contract::limits::{ALLOWED_PARAMETERS_MAX, ALTERNATIVES_MAX, BUDGETS_MAX, FALLBACKS_MAX};
 use contract::settings::ModelSettings;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_saphyr::{Location, Spanned};
 
 use super::budget::{self, BudgetShape};
-use super::{Alternative, ModelEntry, ModelsFile, Prices, ProviderEntry, ProviderKind, Quirk, Rates};
+use super::{
+    Alternative, ModelEntry, ModelsFile, Prices, ProviderEntry, ProviderKind, Quirk, RESERVED_PARAMETERS, Rates,
+};
 use crate::config::ConfigError;
 use crate::continuation::ContinuationEntry;
 use crate::paths::TextFile;
@@ -64,6 +66,16 @@ struct ProviderShape {
     #[serde(default)]
     #[schemars(extend("uniqueItems" = true))]
     quirks: Vec<Quirk>,
+    /// What is sent with every request, in the words of its protocol: `{service_tier: flex}`. A session replaces only what
+    /// it may set.
+    #[serde(default)]
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>", extend("propertyNames" = unreserved()))]
+    parameters: Option<Spanned<serde_json::Map<String, serde_json::Value>>>,
+    /// Parameters that sessions may set beside those that are known to be safe for budgets: `[top_k, min_p]`. Their
+    /// values are not checked.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>", length(max = ALLOWED_PARAMETERS_MAX), extend("items" = allowed_name()))]
+    allow_parameters: Vec<Spanned<String>>,
     /// How much may be asked of it with its key, all gateways together.
     #[serde(default)]
     limits: Rates,
@@ -159,6 +171,19 @@ fn needs(kind: &str, field: &str) -> serde_json::Value {
     })
 }
 
+/// A name of a parameter that the gateway writes itself, in a schema's words.
+fn reserved() -> serde_json::Value {
+    serde_json::json!({"enum": RESERVED_PARAMETERS})
+}
+
+fn unreserved() -> serde_json::Value {
+    serde_json::json!({"not": reserved()})
+}
+
+fn allowed_name() -> serde_json::Value {
+    serde_json::json!({"type": "string", "not": reserved()})
+}
+
 /// The file's JSON Schema.
 pub fn schema() -> serde_json::Value {
     crate::schema::of::<FileShape>("models.yaml of ailoop")
@@ -222,6 +247,23 @@ fn provider(file: &TextFile, name: &str, entry: ProviderShape) -> Result<Provide
         ProviderKind::Scripted if entry.script.is_none() => return refuse(entry.kind.referenced, "needs a script"),
         ProviderKind::Scripted => {}
     }
+    if entry.allow_parameters.len() > ALLOWED_PARAMETERS_MAX {
+        let message = format!("has more than {ALLOWED_PARAMETERS_MAX} allow_parameters");
+        return refuse(entry.kind.referenced, &message);
+    }
+    let own = |name: &str| RESERVED_PARAMETERS.contains(&name);
+    for allowed in &entry.allow_parameters {
+        if own(&allowed.value) {
+            let message = format!("cannot allow the parameter {:?}: ailoop writes it itself", allowed.value);
+            return refuse(allowed.referenced, &message);
+        }
+    }
+    if let Some(parameters) = &entry.parameters
+        && let Some(name) = parameters.value.keys().find(|name| own(name))
+    {
+        let message = format!("cannot set the parameter {name:?}: ailoop writes it itself");
+        return refuse(parameters.referenced, &message);
+    }
     Ok(ProviderEntry {
         kind: entry.kind.value,
         base_url: entry.base_url.map(|url| url.value.trim_end_matches('/').to_owned()),
@@ -231,6 +273,8 @@ fn provider(file: &TextFile, name: &str, entry: ProviderShape) -> Result<Provide
         headers: entry.headers,
         query: entry.query,
         quirks: entry.quirks.into_iter().collect(),
+        parameters: entry.parameters.map(|parameters| parameters.value).unwrap_or_default(),
+        allow_parameters: entry.allow_parameters.into_iter().map(|allowed| allowed.value).collect(),
         limits: entry.limits,
         record: entry.record,
         replay: entry.replay,

@@ -325,6 +325,7 @@ fn silent(meta: ResultMeta) -> ModelFinished {
         model: String::new(),
         latency_ms: 0,
         replay: None,
+        run: String::new(),
     }
 }
 

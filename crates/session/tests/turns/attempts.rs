@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use contract::event::Event;
 use contract::limits::COMMAND_AGE_MAX;
+use contract::model::Usage;
 use contract::settings::ContinuationSettings;
 
 use crate::talk::Talk;
@@ -42,6 +43,24 @@ fn a_whole_reply_of_an_older_attempt_is_taken() {
     talk.reply_of(2, "Done twice.");
     let replies = talk.events.iter().filter(|event| matches!(event, Event::AiFullReceived(_))).count();
     assert_eq!(replies, 1);
+}
+
+#[test]
+fn second_run_of_an_attempt_adds_its_cost_and_nothing_else() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    let usage = Usage { input: 10, output: 5, cached: 0, reasoning: 0 };
+    talk.reply_of_run("-a", "Done.", usage, 0.5);
+    talk.reply_of_run("-b", "Done twice.", usage, 0.25);
+    let replies = talk.events.iter().filter(|event| matches!(event, Event::AiFullReceived(_))).count();
+    let late: Vec<f64> = talk
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::InputIgnored(ignored) => ignored.usage.map(|spent| spent.cost_usd),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((replies, late), (1, vec![0.25]));
 }
 
 #[test]

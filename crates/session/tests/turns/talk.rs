@@ -193,6 +193,7 @@ impl Talk {
             message: "bad luck".to_owned(),
             usage,
             cost_usd,
+            run: String::new(),
         };
         let id = format!("{}-{}", call.call, call.attempt);
         self.input(InputKind::Control(Verb::ModelFailed), &id, Body::ModelFailed(failed));
@@ -466,7 +467,25 @@ impl Talk {
         self.finish(&call, text, calls, usage, cost_usd);
     }
 
+    /// Another run of the first call's first attempt replies too.
+    pub(crate) fn reply_of_run(&mut self, run: &str, text: &str, usage: Usage, cost_usd: f64) {
+        let call = CallAttempt { call: contract::CallId::model(1, 1), attempt: 1 };
+        self.finish_run(&call, run, text, &[], usage, cost_usd);
+    }
+
     fn finish(&mut self, call: &CallAttempt, text: &str, calls: &[&str], usage: Usage, cost_usd: f64) {
+        self.finish_run(call, "", text, calls, usage, cost_usd);
+    }
+
+    fn finish_run(
+        &mut self,
+        call: &CallAttempt,
+        run: &str,
+        text: &str,
+        calls: &[&str],
+        usage: Usage,
+        cost_usd: f64,
+    ) {
         let finished = ModelFinished {
             meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
             text: text.to_owned(),
@@ -480,8 +499,9 @@ impl Talk {
             model: String::new(),
             latency_ms: 1,
             replay: None,
+            run: run.to_owned(),
         };
-        let id = format!("{}-{}", call.call, call.attempt);
+        let id = format!("{}-{}{run}", call.call, call.attempt);
         self.input(InputKind::Control(Verb::ModelFinished), &id, Body::ModelFinished(Box::new(finished)));
     }
 

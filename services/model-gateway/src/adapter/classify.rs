@@ -9,6 +9,8 @@ use crate::failure::Failure;
 
 /// Longest wait that a provider's word is believed for.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
+/// Characters of an error's body that are kept where it is plain text.
+const PLAIN_CHARS_MAX: usize = 200;
 
 /// What the headers of an error say about waiting: `retry-after-ms`, `x-ms-retry-after-ms`, `retry-after` in seconds
 /// or as an HTTP date, which `now` (milliseconds since the epoch) is taken from.
@@ -35,12 +37,25 @@ fn until(date: &str, now: u64) -> Option<Duration> {
 
 /// An answer whose status is not 2xx.
 pub fn status(status: u16, retry_after: Option<Duration>, body: &str) -> Failure {
-    let value: Value = serde_json::from_str(body).unwrap_or(Value::Null);
+    let Ok(value) = serde_json::from_str::<Value>(body) else {
+        let error = WireError { message: plain(body), ..WireError::default() };
+        let failure = of(status, &error);
+        return Failure { retry_after: retry_after.or(failure.retry_after), ..failure };
+    };
     // Google's errors may stand in a list, as its events do.
     let value = value.get(0).unwrap_or(&value);
     let mut failure = of(status, &error_of(value).unwrap_or_default());
     failure.retry_after = retry_after.or(failure.retry_after);
     failure
+}
+
+/// What a body says that is no JSON: the first line of a plain text, and nothing of a page or of JSON that was cut.
+fn plain(body: &str) -> String {
+    let body = body.trim_start();
+    if body.starts_with(['<', '{', '[']) {
+        return String::new();
+    }
+    body.lines().next().unwrap_or_default().chars().take(PLAIN_CHARS_MAX).collect()
 }
 
 /// An error that came under a status of success, within a stream or as the whole answer.
@@ -134,11 +149,7 @@ fn of(status: u16, error: &WireError) -> Failure {
     } else {
         by_status(status)
     };
-    let message = match error.message.as_str() {
-        "" => format!("the provider answers with status {status}"),
-        text => format!("the provider answers with status {status}: {text}"),
-    };
-    let mut failure = Failure::new(kind, message);
+    let mut failure = Failure::with_words(kind, &format!("the provider answers with status {status}"), &error.message);
     failure.retry_after = error.wait.or_else(|| said(&error.message));
     failure
 }

@@ -7,12 +7,14 @@ pub mod frame;
 pub mod gemini;
 pub mod openai_chat;
 pub mod openai_responses;
+pub mod parameters;
 #[cfg(test)]
 mod testing;
 pub mod transcript;
 pub mod wire;
 
 use contract::model::ModelItem;
+use serde_json::{Map, Value};
 use service::models::{ProviderKind, Quirks};
 
 use crate::failure::Failure;
@@ -55,6 +57,8 @@ pub struct Target<'a> {
     pub max_output: Option<u64>,
     /// What its server does otherwise than its protocol says.
     pub quirks: &'a Quirks,
+    /// What is sent beside the transcript, checked: see [`parameters::checked`].
+    pub parameters: &'a Map<String, Value>,
 }
 
 impl Family {
@@ -69,10 +73,20 @@ impl Family {
         })
     }
 
+    /// How it is called in models.yaml.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::OpenaiChat => "openai_chat",
+            Self::OpenaiResponses => "openai_responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+        }
+    }
+
     /// The request for an item.
     pub fn request(self, item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
         match self {
-            Self::OpenaiChat => openai_chat::request::request(item, target.model, target.quirks),
+            Self::OpenaiChat => openai_chat::request::request(item, target),
             Self::OpenaiResponses => openai_responses::request::request(item, target),
             Self::Anthropic => anthropic::request::request(item, target),
             Self::Gemini => gemini::request::request(item, target),

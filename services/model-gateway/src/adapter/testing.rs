@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use serde_json::Value;
+use contract::model::ModelItem;
+use serde_json::{Map, Value};
 use service::models::Quirks;
 
 use super::{Family, Target};
@@ -12,7 +13,13 @@ use crate::reply::Reply;
 /// A model that reasons, by this name.
 pub(super) fn target(model: &str) -> Target<'_> {
     static NONE: LazyLock<Quirks> = LazyLock::new(Quirks::default);
-    Target { model, voice: model, reasoning: true, max_output: None, quirks: &NONE }
+    static BARE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+    Target { model, voice: model, reasoning: true, max_output: None, quirks: &NONE, parameters: &BARE }
+}
+
+/// The same, with an item's parameters as they are.
+pub(super) fn target_of<'a>(item: &'a ModelItem, model: &'a str) -> Target<'a> {
+    Target { parameters: &item.parameters, ..target(model) }
 }
 
 /// What an answer comes to, fed in pieces.

@@ -1,7 +1,9 @@
 //! The transcript of an item, for protocols whose messages are not the contract's own.
 
 use contract::Json;
-use contract::model::{Content, FailureKind, Message, ModelItem, Part, Replay, ToolCall, ToolDefinition};
+use contract::model::{
+    Content, FailureKind, Message, ModelItem, Part, Replay, ReplayPosition, ToolCall, ToolDefinition,
+};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -28,10 +30,58 @@ pub fn tool(raw: &Json) -> Result<ToolDefinition, Failure> {
 
 /// What a provider wants to be told again, where it was this one and this model that said it.
 pub fn replayed<'a>(replay: Option<&'a Replay>, family: &str, model: &str) -> &'a [Value] {
-    match replay {
-        Some(replay) if replay.family == family && replay.model == model => &replay.parts,
-        Some(_) | None => &[],
+    own(replay, family, model).map_or(&[], |replay| &replay.parts)
+}
+
+fn own<'a>(replay: Option<&'a Replay>, family: &str, model: &str) -> Option<&'a Replay> {
+    replay.filter(|replay| replay.family == family && replay.model == model)
+}
+
+/// A piece of a reply that is sent again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Piece<'a> {
+    /// A part that its provider wants to see again.
+    Replayed(&'a Value),
+    /// The text.
+    Text(&'a str),
+    /// A call.
+    Call(&'a ToolCall),
+}
+
+/// A reply in the order in which it came. Parts that are sent again stand before text or a call: by themselves, or at the
+/// end, providers refuse them.
+pub fn pieces<'a>(
+    content: &'a str,
+    calls: &'a [ToolCall],
+    replay: Option<&'a Replay>,
+    (family, model): (&str, &str),
+) -> Vec<Piece<'a>> {
+    let replay = own(replay, family, model);
+    let positions = replay.map_or(&[][..], |replay| &replay.positions);
+    let positions = positions.iter().copied().chain(std::iter::repeat(ReplayPosition::default()));
+    let mut parts = replay.map_or(&[][..], |replay| &replay.parts).iter().zip(positions).peekable();
+    let mut pieces = Vec::new();
+    // Text of white space alone is none: it is refused.
+    if !content.trim().is_empty() {
+        while let Some((part, _)) = parts.next_if(|(_, position)| !position.after_text && position.calls == 0) {
+            pieces.push(Piece::Replayed(part));
+        }
+        pieces.push(Piece::Text(content));
     }
+    for (number, call) in (1..).zip(calls) {
+        // Where a call stood in its reply is what its id ends with: the loop numbers calls so, and may leave some out.
+        let place = place(call).filter(|place| *place > number).unwrap_or(number);
+        while let Some((part, _)) = parts.next_if(|(_, position)| u64::from(position.calls) < place) {
+            pieces.push(Piece::Replayed(part));
+        }
+        pieces.push(Piece::Call(call));
+    }
+    pieces
+}
+
+/// The place of a call in its reply, from 1.
+pub fn place(call: &ToolCall) -> Option<u64> {
+    call.id.rsplit('-').next().and_then(|place| place.parse().ok())
 }
 
 /// The arguments of a call as an object. What a model got wrong is put into a form that servers accept, since they would
@@ -168,7 +218,12 @@ pub(super) mod tests {
         let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() } };
         let result =
             |id: &str, content: &str| Message::Tool { tool_call_id: id.to_owned(), content: content.to_owned() };
-        let replay = Replay { family: family.to_owned(), model: "upstream".to_owned(), parts: vec![part] };
+        let replay = Replay {
+            family: family.to_owned(),
+            model: "upstream".to_owned(),
+            parts: vec![part],
+            positions: Vec::new(),
+        };
         let messages = [
             Message::System { content: "be kind".to_owned() },
             Message::User {
@@ -200,6 +255,30 @@ pub(super) mod tests {
         for url in ["https://example.org/a.png", "data:image/png,AAAA", "data:"] {
             assert_eq!(image(url), Image::At(url));
         }
+    }
+
+    #[test]
+    fn parts_that_are_sent_again_stand_where_they_stood_and_never_last() {
+        let at = |after_text, calls| ReplayPosition { after_text, calls };
+        let call = |place: u32| ToolCall::new(&format!("c1-1-{place}"), "f", "{}");
+        let shown = |content: &str, calls: &[ToolCall], positions: &[ReplayPosition], count: usize| {
+            let parts = (0..count).map(|n| json!(n)).collect();
+            let replay = Replay { family: "f".to_owned(), model: "m".to_owned(), parts, positions: positions.to_vec() };
+            let show = |piece: &Piece<'_>| match piece {
+                Piece::Replayed(part) => part.to_string(),
+                Piece::Text(_) => "text".to_owned(),
+                Piece::Call(call) => format!("call {}", place(call).unwrap_or_default()),
+            };
+            let pieces = pieces(content, calls, Some(&replay), ("f", "m"));
+            pieces.iter().map(show).collect::<Vec<_>>().join(" ")
+        };
+        let both = [call(1), call(2)];
+        let spread = [at(false, 0), at(true, 0), at(true, 1), at(true, 2)];
+        assert_eq!(shown("so", &both, &spread, 4), "0 text 1 call 1 2 call 2");
+        assert_eq!(shown("", &both[1..], &spread, 4), "0 1 2 call 2");
+        assert_eq!(shown("so", &both, &[], 2), "0 1 text call 1 call 2");
+        assert_eq!(shown(" \n", &[], &spread, 4), "");
+        assert_eq!(shown("so", &[], &spread, 4), "0 text");
     }
 
     #[test]

@@ -37,9 +37,9 @@ pub struct Limits {
     accounts: Entries<Account>,
 }
 
-/// What was reserved for a call.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Reservation {
+/// What was reserved for a try of a call.
+#[derive(Debug)]
+struct Reservation {
     keys: Vec<String>,
     call: String,
     run: String,
@@ -86,18 +86,23 @@ impl Limits {
         self.levels.tell(rate_key(provider), (rates, rate::Ask::Correct { more }));
     }
 
-    /// Reserves what a call may cost, in every budget that it counts against.
-    pub async fn reserve(
+    /// A reservation in every budget that a try of a call counts against. Nothing is reserved yet.
+    fn reservation(&self, job: &Job, budgets: &[&Budget]) -> Reservation {
+        let run = format!("{}.{}", self.name, self.runs.fetch_add(1, Ordering::Relaxed));
+        let keys = budgets.iter().map(|budget| budget_key(budget, job)).collect();
+        Reservation { keys, call: name(job), run }
+    }
+
+    /// Reserves what a try may cost, everywhere or nowhere.
+    async fn reserve(
         &self,
+        reservation: &Reservation,
         job: &Job,
         budgets: &[&Budget],
         amount: Amount,
         now: Timestamp,
-    ) -> Result<Result<Reservation, Failure>, BusError> {
-        let run = format!("{}.{}", self.name, self.runs.fetch_add(1, Ordering::Relaxed));
-        let mut reservation = Reservation { keys: Vec::new(), call: name(job), run };
-        for budget in budgets {
-            let key = budget_key(budget, job);
+    ) -> Result<Result<(), Failure>, BusError> {
+        for (budget, key) in budgets.iter().zip(&reservation.keys) {
             let nano = budget.usd.map(|usd| Amount::new(usd, 0).nano);
             let ask = Ask::Reserve {
                 call: reservation.call.clone(),
@@ -106,27 +111,22 @@ impl Limits {
                 since: budget.per.start(now),
             };
             let refused = match self.accounts.ask(key.clone(), ask).await {
-                Ok(Booked::Done) => {
-                    reservation.keys.push(key);
-                    continue;
-                }
+                Ok(Booked::Done) => continue,
                 Ok(Booked::Spent { spent }) => Ok(Err(spent_up(budget, job, spent, amount, now))),
                 Ok(Booked::Held { held }) => Ok(Err(held_up(budget, job, held, amount))),
-                Err(error) => {
-                    // It may have been stored all the same.
-                    reservation.keys.push(key);
-                    Err(error)
-                }
+                // It may have been stored all the same.
+                Err(error) => Err(error),
             };
             // Nothing was asked of a provider: nothing of it is booked.
-            self.settle(&reservation, Amount::default()).await;
+            self.settle(reservation, Amount::default()).await;
             return refused;
         }
-        Ok(Ok(reservation))
+        Ok(Ok(()))
     }
 
-    /// Settles what a call did cost. Returns when that is stored: until then nobody is told of the call's end.
-    pub async fn settle(&self, reservation: &Reservation, used: Amount) {
+    /// Settles what a try did cost, wherever it had reserved. Returns when that is stored: until then nobody is told of the
+    /// call's end.
+    async fn settle(&self, reservation: &Reservation, used: Amount) {
         let Reservation { keys, call, run } = reservation;
         for key in keys {
             let ask = || Ask::Settle { call: call.clone(), run: run.clone(), used };
@@ -147,6 +147,57 @@ impl Limits {
             self.accounts.ask(budget_key(budget, job), Ask::Forfeit { call: name(job) }).await?;
         }
         Ok(())
+    }
+}
+
+/// What the tries of one call reserve and settle, one after the other. It outlives them, since each may be dropped at any
+/// point, also while it reserves.
+#[derive(Debug, Default)]
+pub struct Charge {
+    open: Option<Open>,
+}
+
+/// The try that has reserved, or is about to.
+#[derive(Debug)]
+struct Open {
+    reservation: Reservation,
+    reserved: Amount,
+    /// What it cost, once that is known; it may not be stored yet.
+    cost: Option<Amount>,
+}
+
+impl Charge {
+    /// Reserves for a try what it may cost; the one before must be settled.
+    pub async fn reserve(
+        &mut self,
+        limits: &Limits,
+        job: &Job,
+        budgets: &[&Budget],
+        amount: Amount,
+        now: Timestamp,
+    ) -> Result<Result<(), Failure>, BusError> {
+        let open =
+            self.open.insert(Open { reservation: limits.reservation(job, budgets), reserved: amount, cost: None });
+        let reserved = limits.reserve(&open.reservation, job, budgets, amount, now).await;
+        if !matches!(reserved, Ok(Ok(()))) {
+            self.open = None;
+        }
+        reserved
+    }
+
+    /// Settles what the try did cost. Where that was begun before and dropped, what was said then counts.
+    pub async fn settle(&mut self, limits: &Limits, cost: Amount) {
+        if let Some(open) = &mut self.open {
+            let cost = *open.cost.get_or_insert(cost);
+            limits.settle(&open.reservation, cost).await;
+        }
+        self.open = None;
+    }
+
+    /// Books what the try had reserved: nobody knows what it did cost.
+    pub async fn forfeit(&mut self, limits: &Limits) {
+        let reserved = self.open.as_ref().map_or(Amount::default(), |open| open.reserved);
+        self.settle(limits, reserved).await;
     }
 }
 

@@ -4,7 +4,9 @@
 
 mod dialect;
 mod garbage;
+mod hostile;
 mod mishaps;
+mod parameters;
 mod replies;
 mod server;
 mod third_party;
@@ -85,17 +87,19 @@ async fn call_at(family: Family, url: &str, item: ModelItem) -> (Reply, Result<(
         let send = send;
         provider.call(&request, &send, &SystemClock).await
     };
-    let gathered = async {
+    let gathered = async move {
         let mut reply = Reply::default();
         while let Some(more) = deltas.recv().await {
             for delta in more {
-                reply.add(&delta).unwrap();
+                if let Err(failure) = reply.add(&delta) {
+                    return (reply, Err(failure));
+                }
             }
         }
-        reply
+        (reply, Ok(()))
     };
-    let (ended, reply) = tokio::join!(asked, gathered);
-    (reply, ended)
+    let (ended, (reply, added)) = tokio::join!(asked, gathered);
+    (reply, added.and(ended))
 }
 
 /// As [`call`], of a stream that must come to a reply.

@@ -51,6 +51,11 @@ impl Answer {
         Self { status, ..Self::body(body) }
     }
 
+    /// The same with another status.
+    pub(crate) fn and_status(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self

@@ -66,6 +66,7 @@ fn go_on(item: &mut ModelItem, family: Family, reply: &Reply) {
         family: name.to_owned(),
         model: "m/up-1".to_owned(),
         parts: reply.replay.clone(),
+        positions: Vec::new(),
     });
     let (content, reasoning) = (reply.text.clone(), reply.reasoning.clone());
     let results: Vec<Json> = calls

@@ -4,6 +4,7 @@
 
 mod money;
 mod reliability;
+mod runs;
 mod world;
 
 use std::sync::Arc;

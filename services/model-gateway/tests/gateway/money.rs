@@ -163,6 +163,56 @@ async fn a_model_without_prices_is_not_asked_where_dollars_are_counted() {
     assert!(failed.message.contains("no prices for h/x"), "{}", failed.message);
 }
 
+/// A model that fails after a paid reply so often, with room for one try and not for two.
+async fn failing(times: u32, tokens: u64) -> (World, model_gateway::Gateway) {
+    let world = World::new();
+    let script = format!(
+        "delay_ms: 100\nsteps: [{{text: '', usage: {{input: 1000, output: 500}}, fail: {{kind: overloaded, times: {times}}}}}]"
+    );
+    std::fs::write(world.dir.path().join("a.yaml"), script).unwrap();
+    let models = models("") + &format!("budgets: [{{tenant: '*', per: day, tokens: {tokens}}}]\n");
+    let (gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    ask(&world).await;
+    (world, gateway)
+}
+
+async fn tokens_spent(world: &World) -> (u64, usize) {
+    let found = world.bus.transport().kv_get(Bucket::Limits, "budget.default.day").await.unwrap().unwrap();
+    let account: Value = serde_json::from_slice(&found).unwrap();
+    (account["spent"]["tokens"].as_u64().unwrap(), account["open"].as_object().unwrap().len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_try_of_a_call_reserves_for_itself() {
+    let (world, _gateway) = failing(4, 2_000).await;
+    let failed = world.failed().await;
+    assert_eq!((failed.kind, failed.usage.total()), (FailureKind::Quota, 0), "{}", failed.message);
+    assert!(failed.message.contains("the budget of the tenant default per day does not reach"), "{}", failed.message);
+    assert_eq!(tokens_spent(&world).await, (1_500, 0), "one try was paid for");
+    // With room for all of them, each is booked at what it cost.
+    let (world, _gateway) = failing(2, 9_000).await;
+    world.finished().await;
+    assert_eq!(tokens_spent(&world).await, (4_500, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_that_cannot_be_is_replaced_by_an_estimate() {
+    let world = World::new();
+    let most = u64::MAX;
+    let script = format!(
+        "delay_ms: 0\nsteps: [{{text: 'one two', usage: {{input: {most}, output: {most}, cached: {most}, reasoning: {most}}}}}]"
+    );
+    std::fs::write(world.dir.path().join("a.yaml"), script).unwrap();
+    let models = models("") + "budgets: [{tenant: '*', per: day, usd: 1}]\n";
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    ask(&world).await;
+    let finished = world.finished().await;
+    assert!(finished.usage.total() < 10_000 && finished.usage.output > 0, "{:?}", finished.usage);
+    assert!(finished.usage.cached <= finished.usage.input, "{:?}", finished.usage);
+    let (spent, open) = account(&world.bus, "budget.default.day").await.unwrap();
+    assert!(spent < 10_000_000 && open == 0, "{spent}");
+}
+
 /// Tokens that the request of [`ask`] is thought to have.
 fn world_input(world: &World) -> u64 {
     let mut item = world.item("hi");

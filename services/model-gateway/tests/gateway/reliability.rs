@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use bus::Heard;
 use contract::commit::Phase;
+use contract::event::{Envelope, ErrorEvent, Topic};
 use contract::model::{FailureKind, FinishReason};
 use contract::{CallId, SessionId};
+use futures::StreamExt;
 use tokio::time::Instant;
 
 use super::world::{World, until};
@@ -43,6 +46,60 @@ async fn a_failure_before_anything_was_shown_is_retried_after_what_the_provider_
     let finished = world.finished().await;
     assert!(began.elapsed() >= Duration::from_secs(6), "{:?}", began.elapsed());
     assert_eq!(finished.meta.attempt, 1);
+}
+
+/// The notices about a call's tries, as viewers get them.
+async fn notices(errors: &mut bus::Subscription) -> Vec<ErrorEvent> {
+    let mut notices = Vec::new();
+    while let Ok(Some(heard)) = tokio::time::timeout(Duration::from_secs(1), errors.next()).await {
+        let Heard::Message(message) = heard else { continue };
+        let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
+        assert_eq!(envelope.seq, None, "a notice is no fact");
+        notices.push(serde_json::from_str(envelope.data.get()).unwrap());
+    }
+    notices
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failed_try_is_told_to_viewers_while_the_call_goes_on() {
+    let (world, models) = world(&[("a", "{text: '', fail: {kind: overloaded, retry_after: 2, times: 2}}")]);
+    let mut errors = world.bus.topic(&world.key.tenant, Topic::Error).await.unwrap();
+    ask(&world, "a/x").await;
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
+    world.finished().await;
+    let told = notices(&mut errors).await;
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (number, notice) in (1..).zip(&told) {
+        assert!(notice.message.starts_with(&format!("attempt {number} of 4: ")), "{}", notice.message);
+        assert!(notice.message.contains("next try in 2"), "{}", notice.message);
+        assert!(notice.retryable && notice.during == "model call m1-1", "{notice:?}");
+        assert_eq!(notice.code.as_str(), "model_overloaded");
+    }
+}
+
+#[tokio::test]
+async fn impatience_of_a_session_does_not_open_the_breaker_for_others() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let world = World::new();
+    let models =
+        format!("providers: {{a: {{kind: openai_chat, base_url: 'http://{}'}}}}", listener.local_addr().unwrap());
+    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 8).await;
+    let hasty = async |session: &str| {
+        let mut other = World::on(world.server.clone());
+        other.key.session = SessionId::new(session).unwrap();
+        other.commit(0, Phase::Running, &["m1-1.1"]).await;
+        let mut item = other.item("hi");
+        "a/x".clone_into(&mut item.model);
+        (item.streaming.first_byte, item.streaming.idle) = (1, 1);
+        other.ask(&item).await;
+        other
+    };
+    let (one, two) = (hasty("s1").await, hasty("s2").await);
+    for session in [one, two] {
+        let failed = session.failed().await;
+        assert_eq!(failed.kind, FailureKind::Hung);
+        assert!(!failed.message.contains("again and again"), "{}", failed.message);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -123,8 +123,13 @@ impl World {
         CallAttempt { call: CallId::model(1, 1), attempt: 1 }
     }
 
+    /// The id of the first result of [`World::call`].
+    pub(crate) fn result_id() -> CommandId {
+        CommandId::new("m1-1-1").unwrap()
+    }
+
     pub(crate) async fn stored(&self, verb: Verb) -> Option<Stored> {
-        let id = CommandId::new("m1-1-1").unwrap();
+        let id = Self::result_id();
         let subject = subject::control(&self.key, verb, &id);
         self.bus.transport().last(Stream::Control, &subject, bus::Read::Leader).await.unwrap()
     }

@@ -4,7 +4,7 @@ use contract::model::{Message, ModelItem, Part, ToolCall, ToolDefinition};
 use serde_json::{Map, Value, json};
 
 use super::FAMILY;
-use crate::adapter::transcript::{self, Image, ToolChoice};
+use crate::adapter::transcript::{self, Image, Piece, ToolChoice};
 use crate::adapter::{Outgoing, Target, wire};
 use crate::failure::Failure;
 
@@ -12,41 +12,24 @@ use crate::failure::Failure;
 const VERSION: &str = "2023-06-01";
 /// Tokens of a reply where nobody says how many: the protocol wants a number.
 const MAX_TOKENS: u64 = 4_096;
-/// What no parameter may replace, what is put in other words, and what only chat completions know.
-const FIXED: &[&str] = &[
-    "model",
-    "messages",
-    "system",
-    "tools",
-    "stream",
-    "tool_choice",
-    "max_tokens",
-    "max_completion_tokens",
-    "stop",
-    "n",
-    "seed",
-    "frequency_penalty",
-    "presence_penalty",
-    "stream_options",
-    "reasoning_effort",
-    "response_format",
-];
+/// Parameters that are put in other words.
+const TRANSLATED: &[&str] = &["tool_choice", "max_tokens", "max_completion_tokens", "stop"];
 
 /// The request.
 pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
-    let Target { model, voice, .. } = *target;
+    let Target { model, voice, parameters, .. } = *target;
     let mut body = Map::new();
-    for (name, value) in item.parameters.iter().filter(|(name, _)| !FIXED.contains(&name.as_str())) {
+    for (name, value) in parameters.iter().filter(|(name, _)| !TRANSLATED.contains(&name.as_str())) {
         body.insert(name.clone(), value.clone());
     }
-    let max = transcript::first(&item.parameters, &["max_tokens", "max_completion_tokens"]);
+    let max = transcript::first(parameters, &["max_tokens", "max_completion_tokens"]);
     body.insert("model".to_owned(), json!(model));
     body.insert(
         "max_tokens".to_owned(),
         max.cloned().unwrap_or_else(|| json!(target.max_output.unwrap_or(MAX_TOKENS))),
     );
     body.insert("stream".to_owned(), json!(item.streaming.enabled));
-    match transcript::first(&item.parameters, &["stop"]) {
+    match transcript::first(parameters, &["stop"]) {
         Some(Value::String(stop)) => drop(body.insert("stop_sequences".to_owned(), json!([stop]))),
         Some(stop) => drop(body.insert("stop_sequences".to_owned(), stop.clone())),
         None => {}
@@ -62,7 +45,7 @@ pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failur
     let tools = transcript::tools(item)?;
     if !tools.is_empty() {
         body.insert("tools".to_owned(), tools.iter().map(tool).collect());
-        let wanted = transcript::tool_choice(&item.parameters);
+        let wanted = transcript::tool_choice(parameters);
         body.insert("tool_choice".to_owned(), choice(wanted, item.parallel_tool_calls));
     }
     if let Some(schema) = transcript::schema(item) {
@@ -108,15 +91,15 @@ impl Turns {
                 }
             }
             Message::Assistant { content, reasoning: _, tool_calls, replay } => {
-                for part in transcript::replayed(replay.as_ref(), FAMILY, voice) {
-                    self.say("assistant", part.clone());
-                }
-                // An empty text, or one of white space alone, is refused.
-                if !content.trim().is_empty() {
-                    self.say("assistant", json!({"type": "text", "text": content.trim_end()}));
-                }
-                for call in &tool_calls {
-                    self.say("assistant", call_of(call));
+                for piece in transcript::pieces(&content, &tool_calls, replay.as_ref(), (FAMILY, voice)) {
+                    self.say(
+                        "assistant",
+                        match piece {
+                            Piece::Replayed(part) => part.clone(),
+                            Piece::Text(text) => json!({"type": "text", "text": text.trim_end()}),
+                            Piece::Call(call) => call_of(call),
+                        },
+                    );
                 }
             }
             Message::Tool { tool_call_id, content } => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::model::{FailureKind, Message, ModelItem, Part, Replay, ToolCall, ToolDefinition};
+use contract::model::{FailureKind, Message, ModelItem, Part, Replay, ToolDefinition};
 use serde_json::{Map, Value, json};
 
 use super::FAMILY;
@@ -24,29 +24,15 @@ const GENERATION: &[(&str, &str)] = &[
 ];
 /// What stands for the signature of a reply's first call, where another model wrote it: without one it is refused.
 const UNSIGNED: &str = "skip_thought_signature_validator";
-/// What no parameter may replace, and what only chat completions know.
-const FIXED: &[&str] = &[
-    "model",
-    "messages",
-    "contents",
-    "systemInstruction",
-    "tools",
-    "toolConfig",
-    "tool_choice",
-    "stream",
-    "n",
-    "stream_options",
-    "reasoning_effort",
-    "response_format",
-    "generationConfig",
-];
+/// Other parameters that are put in other words.
+const TRANSLATED: &[&str] = &["tool_choice", "generationConfig"];
 
 /// The request.
 pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
-    let Target { model, voice, .. } = *target;
+    let Target { model, voice, parameters, .. } = *target;
     let mut body = Map::new();
-    let known = |name: &str| FIXED.contains(&name) || GENERATION.iter().any(|(ours, _)| *ours == name);
-    for (name, value) in item.parameters.iter().filter(|(name, _)| !known(name)) {
+    let translated = |name: &str| TRANSLATED.contains(&name) || GENERATION.iter().any(|(ours, _)| *ours == name);
+    for (name, value) in parameters.iter().filter(|(name, _)| !translated(name)) {
         body.insert(name.clone(), value.clone());
     }
     let mut turns = Turns::default();
@@ -62,11 +48,11 @@ pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failur
     if !tools.is_empty() {
         let declared: Vec<Value> = tools.iter().map(tool).collect();
         body.insert("tools".to_owned(), json!([{"functionDeclarations": declared}]));
-        if let Some(choice) = transcript::tool_choice(&item.parameters) {
+        if let Some(choice) = transcript::tool_choice(parameters) {
             body.insert("toolConfig".to_owned(), json!({"functionCallingConfig": choice_of(&choice)}));
         }
     }
-    let generation = generation(item);
+    let generation = generation(item, parameters);
     if !generation.is_empty() {
         body.insert("generationConfig".to_owned(), Value::Object(generation));
     }
@@ -88,10 +74,10 @@ pub fn segments(model: &str) -> Result<&str, Failure> {
     Err(Failure::new(FailureKind::BadRequest, format!("{shown:?} is no name of a model")))
 }
 
-fn generation(item: &ModelItem) -> Map<String, Value> {
-    let mut config = item.parameters.get("generationConfig").and_then(Value::as_object).cloned().unwrap_or_default();
+fn generation(item: &ModelItem, parameters: &Map<String, Value>) -> Map<String, Value> {
+    let mut config = parameters.get("generationConfig").and_then(Value::as_object).cloned().unwrap_or_default();
     for (ours, theirs) in GENERATION {
-        if let Some(value) = transcript::first(&item.parameters, &[*ours]) {
+        if let Some(value) = transcript::first(parameters, &[*ours]) {
             let value = if *ours == "stop" && value.is_string() { json!([value]) } else { value.clone() };
             config.insert((*theirs).to_owned(), value);
         }
@@ -142,7 +128,13 @@ impl Turns {
                     let name = transcript::name(&call.function.name);
                     let part = json!({"functionCall": {"name": name, "args": transcript::arguments(&call)}});
                     let unsigned = (nth == 0).then(|| json!(UNSIGNED));
-                    self.say("model", signed(part, signatures.calls.get(&place(&call)).or(unsigned.as_ref())));
+                    self.say(
+                        "model",
+                        signed(
+                            part,
+                            signatures.calls.get(&transcript::place(&call).unwrap_or(0)).or(unsigned.as_ref()),
+                        ),
+                    );
                     self.names.insert(call.id, name);
                 }
             }
@@ -185,11 +177,6 @@ impl Signatures {
         }
         signatures
     }
-}
-
-/// The place of a call in its reply: what its id ends with, since the loop numbers calls so and may leave some out.
-fn place(call: &ToolCall) -> u64 {
-    call.id.rsplit('-').next().and_then(|place| place.parse().ok()).unwrap_or(0)
 }
 
 fn signed(mut part: Value, signature: Option<&Value>) -> Value {

@@ -2,7 +2,7 @@ use contract::Json;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::adapter::testing::target;
+use crate::adapter::testing::target_of;
 use crate::adapter::transcript::tests::{conversation, item};
 
 #[test]
@@ -12,7 +12,7 @@ fn a_conversation() {
     item.parameters = serde_json::from_value(json!({"temperature": 0.5, "max_tokens": 9, "stop": ["END"], "tool_choice": "none", "safetySettings": [], "generationConfig": {"thinkingConfig": {"includeThoughts": true}}})).unwrap();
     item.response_format =
         Some(Json::of(&json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}})));
-    let outgoing = request(&item, &target("upstream")).unwrap();
+    let outgoing = request(&item, &target_of(&item, "upstream")).unwrap();
     assert_eq!(outgoing.path, "/models/upstream:streamGenerateContent?alt=sse");
     let expected = json!({
         "systemInstruction": {"parts": [{"text": "be kind"}]}, "safetySettings": [],
@@ -40,7 +40,7 @@ fn a_conversation() {
     });
     assert_eq!(serde_json::from_slice::<Value>(&outgoing.body).unwrap(), expected);
     item.streaming.enabled = false;
-    assert_eq!(request(&item, &target("models/upstream")).unwrap().path, "/models/upstream:generateContent");
+    assert_eq!(request(&item, &target_of(&item, "models/upstream")).unwrap().path, "/models/upstream:generateContent");
 }
 
 #[test]
@@ -48,9 +48,9 @@ fn a_name_leads_to_a_model_and_nowhere_else() {
     let mut item = item();
     item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
     for good in ["gemini-2.5-pro", "models/gemini-2.5-pro", "tuned/a_b-1:x@y"] {
-        assert!(request(&item, &target(good)).is_ok(), "{good}");
+        assert!(request(&item, &target_of(&item, good)).is_ok(), "{good}");
     }
     for bad in ["", "..", "a/../b", "a/./b", "a//b", "/a", "a?x=", "a#b", "a%2e%2e/b", "a b", "a\\b"] {
-        assert_eq!(request(&item, &target(bad)).unwrap_err().kind, FailureKind::BadRequest, "{bad}");
+        assert_eq!(request(&item, &target_of(&item, bad)).unwrap_err().kind, FailureKind::BadRequest, "{bad}");
     }
 }

@@ -11,11 +11,8 @@ use serde_json::{Map, Value, json};
 use service::models::{Quirk, Quirks};
 
 use crate::adapter::transcript::{name, name_fits, tool as defined, unreadable};
-use crate::adapter::{Outgoing, wire};
+use crate::adapter::{Outgoing, Target, wire};
 use crate::failure::Failure;
-
-/// What no parameter may replace: the rest of the request would no longer mean what the loop meant.
-const FIXED: &[&str] = &["model", "messages", "tools", "stream", "n"];
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -28,21 +25,21 @@ struct Body<'a> {
     options: Map<String, Value>,
 }
 
-/// The request. The item's parameters are added as they are; one that is `null` takes a default of ours out
-/// (`stream_options: null`), for servers that do not know it.
-pub fn request(item: &ModelItem, model: &str, quirks: &Quirks) -> Result<Outgoing, Failure> {
+/// The request. Parameters are added as they are.
+pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
+    let Target { model, quirks, parameters, .. } = *target;
     let stream = item.streaming.enabled;
     let body = Body {
         model,
         messages: item.messages.iter().map(|raw| message(raw, quirks)).collect::<Result<_, _>>()?,
         stream,
         tools: item.tools.iter().map(tool).collect::<Result<_, _>>()?,
-        options: options(item, stream, quirks),
+        options: options(item, stream, quirks, parameters),
     };
     Ok(Outgoing { path: "/chat/completions".to_owned(), headers: Vec::new(), body: wire::encode(&body)? })
 }
 
-fn options(item: &ModelItem, stream: bool, quirks: &Quirks) -> Map<String, Value> {
+fn options(item: &ModelItem, stream: bool, quirks: &Quirks, parameters: &Map<String, Value>) -> Map<String, Value> {
     let mut options = Map::new();
     if stream && !quirks.has(Quirk::NoStreamOptions) {
         options.insert("stream_options".to_owned(), json!({"include_usage": true}));
@@ -54,9 +51,7 @@ fn options(item: &ModelItem, stream: bool, quirks: &Quirks) -> Map<String, Value
     if let Some(format) = &item.response_format {
         options.insert("response_format".to_owned(), serde_json::from_str(format.get()).unwrap_or_default());
     }
-    for (name, value) in item.parameters.iter().filter(|(name, _)| !FIXED.contains(&name.as_str())) {
-        options.insert(name.clone(), value.clone());
-    }
+    options.extend(parameters.clone());
     if quirks.has(Quirk::MaxCompletionTokens)
         && let Some(max) = options.remove("max_tokens")
     {
@@ -65,7 +60,6 @@ fn options(item: &ModelItem, stream: bool, quirks: &Quirks) -> Map<String, Value
     if quirks.has(Quirk::NoToolChoiceRequired) && options.get("tool_choice").is_some_and(|choice| choice != "none") {
         options.insert("tool_choice".to_owned(), json!("auto"));
     }
-    options.retain(|_, value| !value.is_null());
     options
 }
 
@@ -190,6 +184,7 @@ mod tests {
     use contract::model::{Content, FailureKind, ItemMeta, Streaming};
 
     use super::*;
+    use crate::adapter::testing::target_of;
 
     fn item() -> ModelItem {
         ModelItem {
@@ -214,7 +209,7 @@ mod tests {
     }
 
     fn check(item: &ModelItem, expected: &Value) {
-        let got: Value = serde_json::from_slice(&request(item, "upstream", &Quirks::default()).unwrap().body).unwrap();
+        let got: Value = serde_json::from_slice(&request(item, &target_of(item, "upstream")).unwrap().body).unwrap();
         assert_eq!(&got, expected);
     }
 
@@ -310,15 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_added_but_replace_nothing_that_the_loop_meant() {
+    fn parameters_are_added_as_they_are() {
         let mut item = item();
-        let parameters = json!({"temperature": 0.5, "max_tokens": 7, "stream_options": null, "model": "x", "stream": false,
-                                "messages": [], "tools": [1], "n": 2, "vendor": {"a": 1}});
+        let parameters = json!({"temperature": 0.5, "max_tokens": 7, "vendor": {"a": 1}});
         item.parameters = serde_json::from_value(parameters).unwrap();
         check(
             &item,
-            &json!({"model": "upstream", "stream": true, "messages": [], "temperature": 0.5, "max_tokens": 7,
-                    "vendor": {"a": 1}}),
+            &json!({"model": "upstream", "stream": true, "stream_options": {"include_usage": true}, "messages": [],
+                    "temperature": 0.5, "max_tokens": 7, "vendor": {"a": 1}}),
         );
     }
 
@@ -326,7 +320,7 @@ mod tests {
     fn what_cannot_be_read_is_refused_without_its_content() {
         let mut item = item();
         item.messages = vec![Json::parse(r#"{"role":"secret-role","content":"secret"}"#).unwrap()];
-        let failure = request(&item, "m", &Quirks::default()).unwrap_err();
+        let failure = request(&item, &target_of(&item, "m")).unwrap_err();
         assert_eq!(failure.kind, FailureKind::BadRequest);
         assert!(!failure.message.contains("secret"), "{}", failure.message);
     }

@@ -4,30 +4,18 @@ use contract::model::{Message, ModelItem, Part, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::FAMILY;
-use crate::adapter::transcript::{self, ToolChoice};
+use crate::adapter::transcript::{self, Piece, ToolChoice};
 use crate::adapter::{Outgoing, Target, wire};
 use crate::failure::Failure;
 
-/// What no parameter may replace, and what is put in other words.
-const FIXED: &[&str] = &[
-    "model",
-    "input",
-    "tools",
-    "stream",
-    "store",
-    "n",
-    "tool_choice",
-    "max_tokens",
-    "max_completion_tokens",
-    "reasoning_effort",
-    "stream_options",
-];
+/// Parameters that are put in other words.
+const TRANSLATED: &[&str] = &["tool_choice", "max_tokens", "max_completion_tokens", "reasoning_effort"];
 
 /// The request. Nothing is stored at the provider: reasoning that it wants to see again comes back to us encrypted.
 pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
-    let Target { model, voice, .. } = *target;
+    let Target { model, voice, parameters, .. } = *target;
     let mut body = Map::new();
-    for (name, value) in item.parameters.iter().filter(|(name, _)| !FIXED.contains(&name.as_str())) {
+    for (name, value) in parameters.iter().filter(|(name, _)| !TRANSLATED.contains(&name.as_str())) {
         body.insert(name.clone(), value.clone());
     }
     body.insert("model".to_owned(), json!(model));
@@ -42,13 +30,11 @@ pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failur
         add(message, voice, &mut input);
     }
     body.insert("input".to_owned(), Value::Array(input));
-    if let Some(max) =
-        transcript::first(&item.parameters, &["max_output_tokens", "max_completion_tokens", "max_tokens"])
-    {
+    if let Some(max) = transcript::first(parameters, &["max_output_tokens", "max_completion_tokens", "max_tokens"]) {
         body.insert("max_output_tokens".to_owned(), max.clone());
     }
-    if let Some(effort) = transcript::first(&item.parameters, &["reasoning_effort"]) {
-        body.entry("reasoning").or_insert_with(|| json!({"effort": effort}));
+    if let Some(effort) = transcript::first(parameters, &["reasoning_effort"]) {
+        wire::set(&mut body, "reasoning", "effort", effort.clone());
     }
     let tools = transcript::tools(item)?;
     if !tools.is_empty() {
@@ -58,7 +44,7 @@ pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failur
         };
         body.insert("tools".to_owned(), tools.into_iter().map(tool).collect());
         body.insert("parallel_tool_calls".to_owned(), json!(item.parallel_tool_calls));
-        if let Some(choice) = transcript::tool_choice(&item.parameters) {
+        if let Some(choice) = transcript::tool_choice(parameters) {
             body.insert(
                 "tool_choice".to_owned(),
                 match choice {
@@ -95,11 +81,12 @@ fn add(message: Message, voice: &str, input: &mut Vec<Value>) {
             input.push(json!({"role": "user", "content": parts}));
         }
         Message::Assistant { content, reasoning: _, tool_calls, replay } => {
-            input.extend_from_slice(transcript::replayed(replay.as_ref(), FAMILY, voice));
-            if !content.is_empty() {
-                input.push(json!({"role": "assistant", "content": content}));
-            }
-            input.extend(tool_calls.iter().map(call));
+            let pieces = transcript::pieces(&content, &tool_calls, replay.as_ref(), (FAMILY, voice));
+            input.extend(pieces.into_iter().map(|piece| match piece {
+                Piece::Replayed(part) => part.clone(),
+                Piece::Text(text) => json!({"role": "assistant", "content": text}),
+                Piece::Call(asked) => call(asked),
+            }));
         }
         Message::Tool { tool_call_id, content } => {
             input.push(json!({"type": "function_call_output", "call_id": tool_call_id, "output": content}));

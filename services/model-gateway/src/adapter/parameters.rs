@@ -1,0 +1,319 @@
+//! What a session may ask of a provider beside its transcript: names and types, protocol by protocol. What a budget does not
+//! count, and what nobody knows, is refused by name; operators may let more through.
+
+use contract::model::FailureKind;
+use serde_json::{Map, Value};
+use service::models::{ProviderEntry, RESERVED_PARAMETERS};
+
+use super::Family;
+use crate::failure::Failure;
+
+/// Tokens of a reply that a session may ask for.
+const TOKENS_MAX: u64 = 1 << 30;
+/// Texts at which a reply may be told to stop.
+const STOPS_MAX: usize = 16;
+/// Characters of a text.
+const TEXT_CHARS_MAX: usize = 512;
+/// Entries of an object whose names nobody knows, such as `logit_bias`.
+const ENTRIES_MAX: usize = 1_024;
+/// Characters of a refused name that are shown.
+const NAME_CHARS_SHOWN: usize = 64;
+
+/// A parameter that a protocol takes.
+#[derive(Debug, Clone, Copy)]
+struct Rule {
+    name: &'static str,
+    shape: Shape,
+}
+
+/// What a value must be.
+#[derive(Debug, Clone, Copy)]
+enum Shape {
+    /// A number from one bound to the other.
+    Number(f64, f64),
+    /// A number of tokens.
+    Tokens,
+    /// A whole number.
+    Integer,
+    /// `true` or `false`.
+    Flag,
+    /// A text.
+    Text,
+    /// A text, or a list of them.
+    Stops,
+    /// `auto`, `none`, `required`, or the function that must be called.
+    ToolChoice,
+    /// Numbers by names of the provider's.
+    Numbers,
+    /// An object with these fields.
+    Object(&'static [Rule]),
+}
+
+const fn rule(name: &'static str, shape: Shape) -> Rule {
+    Rule { name, shape }
+}
+
+const TEMPERATURE: Rule = rule("temperature", Shape::Number(0.0, 2.0));
+const TOP_P: Rule = rule("top_p", Shape::Number(0.0, 1.0));
+const TOP_K: Rule = rule("top_k", Shape::Integer);
+const MAX_TOKENS: Rule = rule("max_tokens", Shape::Tokens);
+const MAX_COMPLETION_TOKENS: Rule = rule("max_completion_tokens", Shape::Tokens);
+const STOP: Rule = rule("stop", Shape::Stops);
+const TOOL_CHOICE: Rule = rule("tool_choice", Shape::ToolChoice);
+const SEED: Rule = rule("seed", Shape::Integer);
+const FREQUENCY_PENALTY: Rule = rule("frequency_penalty", Shape::Number(-2.0, 2.0));
+const PRESENCE_PENALTY: Rule = rule("presence_penalty", Shape::Number(-2.0, 2.0));
+const REASONING_EFFORT: Rule = rule("reasoning_effort", Shape::Text);
+
+const OPENAI_CHAT: &[Rule] = &[
+    TEMPERATURE,
+    TOP_P,
+    MAX_TOKENS,
+    MAX_COMPLETION_TOKENS,
+    STOP,
+    TOOL_CHOICE,
+    SEED,
+    FREQUENCY_PENALTY,
+    PRESENCE_PENALTY,
+    REASONING_EFFORT,
+    rule("verbosity", Shape::Text),
+    rule("logit_bias", Shape::Numbers),
+    rule("user", Shape::Text),
+];
+
+const OPENAI_RESPONSES: &[Rule] = &[
+    TEMPERATURE,
+    TOP_P,
+    MAX_TOKENS,
+    MAX_COMPLETION_TOKENS,
+    rule("max_output_tokens", Shape::Tokens),
+    TOOL_CHOICE,
+    REASONING_EFFORT,
+    rule("reasoning", Shape::Object(&[rule("effort", Shape::Text), rule("summary", Shape::Text)])),
+    rule("text", Shape::Object(&[rule("verbosity", Shape::Text)])),
+    rule("user", Shape::Text),
+];
+
+const ANTHROPIC: &[Rule] = &[
+    rule("temperature", Shape::Number(0.0, 1.0)),
+    TOP_P,
+    TOP_K,
+    MAX_TOKENS,
+    MAX_COMPLETION_TOKENS,
+    STOP,
+    rule("stop_sequences", Shape::Stops),
+    TOOL_CHOICE,
+    rule(
+        "thinking",
+        Shape::Object(&[rule("type", Shape::Text), rule("budget_tokens", Shape::Tokens), rule("display", Shape::Text)]),
+    ),
+    rule("output_config", Shape::Object(&[rule("effort", Shape::Text)])),
+];
+
+const GEMINI: &[Rule] = &[
+    TEMPERATURE,
+    TOP_P,
+    TOP_K,
+    MAX_TOKENS,
+    MAX_COMPLETION_TOKENS,
+    STOP,
+    TOOL_CHOICE,
+    SEED,
+    FREQUENCY_PENALTY,
+    PRESENCE_PENALTY,
+    rule(
+        "generationConfig",
+        Shape::Object(&[
+            TEMPERATURE,
+            rule("topP", Shape::Number(0.0, 1.0)),
+            rule("topK", Shape::Integer),
+            rule("maxOutputTokens", Shape::Tokens),
+            rule("stopSequences", Shape::Stops),
+            SEED,
+            rule("frequencyPenalty", Shape::Number(-2.0, 2.0)),
+            rule("presencePenalty", Shape::Number(-2.0, 2.0)),
+            rule(
+                "thinkingConfig",
+                Shape::Object(&[
+                    rule("includeThoughts", Shape::Flag),
+                    rule("thinkingBudget", Shape::Integer),
+                    rule("thinkingLevel", Shape::Text),
+                ]),
+            ),
+        ]),
+    ),
+];
+
+fn rules(family: Family) -> &'static [Rule] {
+    match family {
+        Family::OpenaiChat => OPENAI_CHAT,
+        Family::OpenaiResponses => OPENAI_RESPONSES,
+        Family::Anthropic => ANTHROPIC,
+        Family::Gemini => GEMINI,
+    }
+}
+
+/// What is sent: the operator's parameters, and over them those of the session that the protocol or the operator allows. A
+/// `null` stands for a parameter that is not given. Any other one fails the request: nothing is left out silently.
+pub fn checked(
+    family: Family,
+    entry: &ProviderEntry,
+    session: &Map<String, Value>,
+) -> Result<Map<String, Value>, Failure> {
+    let mut sent = entry.parameters.clone();
+    for (name, value) in session {
+        if RESERVED_PARAMETERS.contains(&name.as_str()) {
+            return Err(refused(name, "is refused: ailoop writes it itself"));
+        }
+        let known = rules(family).iter().find(|rule| rule.name == name);
+        let allowed = entry.allow_parameters.iter().any(|allowed| allowed == name);
+        match known {
+            None if !allowed => return Err(unknown(family, name)),
+            _ if value.is_null() => continue,
+            Some(rule) => rule.shape.check(value).map_err(|why| refused(name, &why))?,
+            None => {}
+        }
+        sent.insert(name.clone(), value.clone());
+    }
+    Ok(sent)
+}
+
+/// Tokens that a reply may have, where these parameters say so. Protocols have names of their own for it: the greatest
+/// counts.
+pub fn output_max(parameters: &Map<String, Value>) -> Option<u64> {
+    let names = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
+    let nested = parameters.get("generationConfig").and_then(|config| config.get("maxOutputTokens"));
+    names.iter().filter_map(|name| parameters.get(*name)).chain(nested).filter_map(Value::as_u64).max()
+}
+
+fn refused(name: &str, why: &str) -> Failure {
+    let name: String = name.chars().take(NAME_CHARS_SHOWN).collect();
+    Failure::new(FailureKind::BadRequest, format!("parameter {name:?} {why}"))
+}
+
+fn unknown(family: Family, name: &str) -> Failure {
+    let why = format!(
+        "is refused: {} takes {}; an operator lets more through with allow_parameters of the provider in models.yaml",
+        family.kind(),
+        names(rules(family))
+    );
+    refused(name, &why)
+}
+
+fn names(rules: &[Rule]) -> String {
+    rules.iter().map(|rule| rule.name).collect::<Vec<_>>().join(", ")
+}
+
+impl Shape {
+    /// Why a value is refused, as the end of a sentence that begins with the parameter.
+    fn check(self, value: &Value) -> Result<(), String> {
+        let fits = match self {
+            Self::Number(least, most) => value.as_f64().is_some_and(|number| (least..=most).contains(&number)),
+            Self::Tokens => value.as_u64().is_some_and(|tokens| (1..=TOKENS_MAX).contains(&tokens)),
+            Self::Integer => value.as_i64().is_some(),
+            Self::Flag => value.is_boolean(),
+            Self::Text => is_text(value),
+            Self::Stops => {
+                is_text(value)
+                    || value.as_array().is_some_and(|stops| stops.len() <= STOPS_MAX && stops.iter().all(is_text))
+            }
+            Self::ToolChoice => is_tool_choice(value),
+            Self::Numbers => value.as_object().is_some_and(|entries| {
+                entries.len() <= ENTRIES_MAX && entries.values().all(|entry| entry.as_f64().is_some())
+            }),
+            Self::Object(fields) => return check_object(value, fields),
+        };
+        if fits { Ok(()) } else { Err(format!("must be {}, not {}", self.wanted(), kind_of(value))) }
+    }
+
+    fn wanted(self) -> String {
+        match self {
+            Self::Number(least, most) => format!("a number from {least} to {most}"),
+            Self::Tokens => format!("a whole number from 1 to {TOKENS_MAX}"),
+            Self::Integer => "a whole number".to_owned(),
+            Self::Flag => "true or false".to_owned(),
+            Self::Text => format!("a text of at most {TEXT_CHARS_MAX} characters"),
+            Self::Stops => format!("a text of at most {TEXT_CHARS_MAX} characters, or at most {STOPS_MAX} of them"),
+            Self::ToolChoice => {
+                "\"auto\", \"none\", \"required\" or {\"type\":\"function\",\"function\":{\"name\":\"…\"}}".to_owned()
+            }
+            Self::Numbers => format!("an object of at most {ENTRIES_MAX} numbers"),
+            Self::Object(fields) => format!("an object of {}", names(fields)),
+        }
+    }
+}
+
+fn check_object(value: &Value, fields: &'static [Rule]) -> Result<(), String> {
+    let Some(given) = value.as_object() else {
+        return Err(format!("must be an object of {}, not {}", names(fields), kind_of(value)));
+    };
+    for (name, field) in given {
+        let Some(rule) = fields.iter().find(|rule| rule.name == name) else {
+            let name: String = name.chars().take(NAME_CHARS_SHOWN).collect();
+            return Err(format!("holds {name:?}, which is refused: it takes {}", names(fields)));
+        };
+        rule.shape.check(field).map_err(|why| format!("holds {name:?}, which {why}"))?;
+    }
+    Ok(())
+}
+
+fn is_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.chars().count() <= TEXT_CHARS_MAX)
+}
+
+fn is_tool_choice(value: &Value) -> bool {
+    match value.as_str() {
+        Some(word) => matches!(word, "auto" | "none" | "required" | "any"),
+        None => is_text(&value["function"]["name"]),
+    }
+}
+
+/// What a value is, without its content.
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "this number",
+        Value::String(_) => "this text",
+        Value::Array(_) => "this list",
+        Value::Object(_) => "this object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+    use serde_json::json;
+    use service::models;
+    use service::paths::TextFile;
+
+    use super::*;
+
+    fn check(entry: &str, session: &Value) -> Result<Value, String> {
+        let text = format!("providers: {{p: {{kind: openai_chat, base_url: 'http://p'{entry}}}}}");
+        let models = models::parse(&TextFile { origin: "models.yaml".to_owned(), text }).unwrap();
+        let session = session.as_object().unwrap();
+        let sent = checked(Family::OpenaiChat, &models.providers["p"], session);
+        sent.map(Value::Object).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn operator_parameter_is_sent_and_a_session_replaces_only_what_is_allowed() {
+        let entry = ", parameters: {temperature: 1.0, service_tier: flex, min_p: 0.1}, allow_parameters: [top_k]";
+        let sent = check(entry, &json!({"temperature": 0.5, "top_k": {"any": 1}})).unwrap();
+        assert_eq!(sent, json!({"temperature": 0.5, "service_tier": "flex", "min_p": 0.1, "top_k": {"any": 1}}));
+        let refusal = check(entry, &json!({"service_tier": "priority"})).unwrap_err();
+        assert!(refusal.starts_with("parameter \"service_tier\" is refused"), "{refusal}");
+        assert_eq!(check(entry, &json!({"temperature": null})).unwrap()["temperature"], 1.0);
+    }
+
+    #[test]
+    fn every_refusal_fits_into_a_message() {
+        for family in [Family::OpenaiChat, Family::OpenaiResponses, Family::Anthropic, Family::Gemini] {
+            let long = "x".repeat(500);
+            let message = unknown(family, &long).message;
+            assert!(message.ends_with("in models.yaml"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a hostile server may send: figures, depths, names and sizes that no honest one has. Each comes to a reply without
+//! harm or to a failure with a code, and changes nothing else.
+
+use contract::model::FailureKind as K;
+use model_gateway::adapter::Family;
+use model_gateway::reply::Reply;
+use serde_json::{Value, json};
+
+use super::dialect::{FAMILIES, Script};
+use super::server::{Answer, Piece};
+use super::{call, failure, reply};
+
+/// Fields whose numbers are replaced: counts of tokens, and places within a reply.
+const COUNTS: &[&str] = &[
+    "prompt_tokens",
+    "completion_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "promptTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+    "cachedContentTokenCount",
+];
+const PLACES: &[&str] = &["index", "output_index"];
+/// Names that no tool has.
+const ODD_NAME: &str = "a\u{7}\u{1b}[31m\nb\u{202e}";
+
+/// A stream in which these fields have another value.
+fn with(family: Family, fields: &[&str], value: &str) -> String {
+    let mut stream = Script::full().stream(family);
+    for field in fields {
+        let name = format!("\"{field}\":");
+        let pieces: Vec<String> = stream.split(&name).map(str::to_owned).collect();
+        let rest = pieces[1..].iter().map(|piece| {
+            let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
+            let value = if digits == 0 { "" } else { value };
+            format!("{name}{value}{}", &piece[digits..])
+        });
+        stream = std::iter::once(pieces[0].clone()).chain(rest).collect();
+    }
+    stream
+}
+
+fn said(reply: &Reply) -> (String, Vec<String>) {
+    (reply.text.clone(), reply.calls().into_iter().map(|call| call.function.arguments).collect())
+}
+
+#[tokio::test]
+async fn figure_that_cannot_be_changes_no_reply() {
+    for family in FAMILIES {
+        let clean = said(&reply(family, Answer::body(Script::full().stream(family))).await);
+        for value in ["-1", "0.5", "1e308", "18446744073709551615", "\"9\"", "\"x\"", "null", "[1]", "{}", "true"] {
+            let taken = reply(family, Answer::body(with(family, COUNTS, value))).await;
+            assert_eq!(said(&taken), clean, "{family:?} {value}");
+        }
+        // A number that no number type holds is not JSON that can be read.
+        let stream = with(family, COUNTS, "1e400");
+        assert_eq!(failure(family, Answer::body(stream)).await.kind, K::Garbage, "{family:?}");
+    }
+}
+
+#[tokio::test]
+async fn place_that_cannot_be_ends_in_a_reply_or_in_garbage() {
+    for family in FAMILIES {
+        for value in ["-1", "4294967296", "18446744073709551615", "1e308", "\"x\"", "null", "[1]"] {
+            let (taken, ended) = call(family, true, Answer::body(with(family, PLACES, value))).await;
+            let kind = ended.map_err(|failure| failure.kind);
+            assert!(matches!(kind, Ok(()) | Err(K::Garbage | K::Truncated)), "{family:?} {value}: {kind:?}");
+            assert!(taken.calls().len() <= 16, "{family:?} {value}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn deep_arguments_come_whole_or_are_garbage() {
+    for family in FAMILIES {
+        for depth in [100, 125, 1_000] {
+            let mut deep = json!(1);
+            for _ in 0..depth {
+                deep = json!({ "a": deep });
+            }
+            let script = Script { calls: vec![("f".to_owned(), deep.clone())], piece: 64, ..Script::full() };
+            for streamed in [true, false] {
+                let body = if streamed { script.stream(family) } else { script.whole(family) };
+                let (taken, ended) = call(family, streamed, Answer::body(body)).await;
+                match ended {
+                    Ok(()) => assert_eq!(said(&taken).1, [deep.to_string()], "{family:?} {depth} {streamed}"),
+                    Err(failure) => assert_eq!(failure.kind, K::Garbage, "{family:?} {depth} {streamed}"),
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn words_of_a_reply_hold_no_control_characters_and_have_a_length() {
+    let long = "x".repeat(1 << 20);
+    for family in FAMILIES {
+        for name in [ODD_NAME, long.as_str()] {
+            let script = Script { calls: vec![(name.to_owned(), json!({}))], ..Script::full() };
+            let stream = script.stream(family).replace("\"m-1\"", &json!(name).to_string());
+            let taken = reply(family, Answer::body(stream)).await;
+            let call = taken.calls().remove(0);
+            for word in [&taken.model, &call.function.name, &call.id] {
+                assert!(word.len() <= 1 << 10 && !word.contains(char::is_control), "{family:?}: {word:?}");
+            }
+            assert!(contract::ToolName::new(&call.function.name).is_err(), "it becomes no other tool's name");
+        }
+    }
+}
+
+#[tokio::test]
+async fn body_over_its_limit_is_garbage_and_an_error_over_its_limit_is_cut() {
+    let megabyte = vec![b'0'; 1 << 20];
+    let long = |begin: &str, megabytes: usize| {
+        let begin = Piece::Bytes(begin.as_bytes().to_vec());
+        let more = std::iter::repeat_n(Piece::Bytes(megabyte.clone()), megabytes);
+        Answer::pieces(std::iter::once(begin).chain(more).collect())
+    };
+    for family in FAMILIES {
+        // More than is read of each: 24 MiB, 16 MiB and 64 KiB.
+        assert_eq!(failure(family, long("{\"x\":\"", 26)).await.kind, K::Garbage, "{family:?}");
+        assert_eq!(failure(family, long("data: {\"x\":\"", 18)).await.kind, K::Garbage, "{family:?}");
+        let refused = failure(family, long("{\"error\":\"", 1).and_status(500)).await;
+        assert_eq!(refused.kind, K::Unreachable, "{family:?}");
+        assert!(refused.message.len() < 600, "{}", refused.message);
+    }
+}
+
+#[tokio::test]
+async fn words_of_an_error_are_bounded_and_printable() {
+    let words = format!("a\u{1b}[2J\r\n{}", "y".repeat(100_000));
+    for family in FAMILIES {
+        for body in [json!({"error": {"message": words}}).to_string(), words.clone()] {
+            let failure = failure(family, Answer::status(500, &body)).await;
+            assert_eq!(failure.kind, K::Unreachable, "{family:?}");
+            let told = &failure.message;
+            assert!(told.chars().count() < 600 && !told.contains(char::is_control), "{family:?}: {told:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn more_calls_than_a_reply_may_hold_are_garbage() {
+    let calls: Vec<(String, Value)> = (0..300).map(|n| (format!("f{n}"), json!({}))).collect();
+    for family in FAMILIES {
+        let script = Script { calls: calls.clone(), piece: 64, ..Script::full() };
+        assert_eq!(failure(family, Answer::body(script.stream(family))).await.kind, K::Garbage, "{family:?}");
+    }
+}

@@ -1,0 +1,63 @@
+//! Two runs of one attempt: what they cost is told, whichever of them is taken.
+
+use std::time::Duration;
+
+use contract::command::Verb;
+use contract::commit::Phase;
+use contract::model::ModelFinished;
+use contract::streams::{Objects, Stream};
+use contract::subject;
+
+use super::world::{World, until};
+
+/// Every result that waits for the session, the oldest first.
+async fn results(world: &World) -> Vec<ModelFinished> {
+    let inbox = world.bus.inbox(&world.key).await.unwrap();
+    let bus::control::Inbox::Messages(messages) = inbox else { unreachable!() };
+    let mut results = Vec::new();
+    for message in messages {
+        let verb = subject::parse_control(&message.subject).map(|control| control.verb);
+        if verb == Some(Verb::ModelFinished) {
+            let body = world.bus.open(Objects::Work, message.payload).await.unwrap();
+            results.push(serde_json::from_slice(&body).unwrap());
+        }
+    }
+    results
+}
+
+/// Lets one gateway freeze in the middle of a call that another one then makes.
+async fn overtaken(world: &World) -> (bus::memory::Life, Vec<model_gateway::Gateway>) {
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    world.ask(&world.item("hello")).await;
+    let (frozen, life) = world.gateway("frozen").await;
+    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    life.freeze();
+    let (next, _) = world.gateway("next").await;
+    until(async || results(world).await.pop()).await;
+    (life, vec![frozen, next])
+}
+
+#[tokio::test(start_paused = true)]
+async fn second_result_of_an_attempt_is_stored_beside_the_one_that_waits() {
+    let world = World::new();
+    let (life, _gateways) = overtaken(&world).await;
+    life.thaw();
+    let both = until(async || Some(results(&world).await).filter(|results| results.len() == 2)).await;
+    assert!(both.iter().all(|result| result.meta.attempt == 1 && result.usage.total() > 0), "{both:?}");
+    assert!(!both[0].run.is_empty() && both[0].run != both[1].run, "{both:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn second_result_of_an_attempt_has_another_run_than_the_one_that_was_taken() {
+    let world = World::new();
+    let (life, _gateways) = overtaken(&world).await;
+    let taken = results(&world).await.remove(0);
+    let bus = world.bus.transport();
+    bus.purge(Stream::Control, &subject::control(&world.key, Verb::ModelFinished, &World::result_id())).await.unwrap();
+    world.commit(1, Phase::Idle, &[]).await;
+    life.thaw();
+    let late = until(async || results(&world).await.pop()).await;
+    assert!(late.usage.total() > 0 && late.run != taken.run, "{late:?}");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(results(&world).await.len(), 1, "it is told once");
+}
