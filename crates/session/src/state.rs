@@ -142,22 +142,18 @@ pub(crate) struct Setup {
     pub(crate) overrides: Option<ContinuationOverride>,
     #[serde(default)]
     pub(crate) parent: Option<Box<Parent>>,
-    /// The agent's patterns, compiled once.
-    #[serde(skip)]
-    pub(crate) patterns: OnceLock<Arc<Patterns>>,
-    /// The same of its rules about asking a person.
-    #[serde(skip)]
-    pub(crate) approvals: OnceLock<Arc<Approvals>>,
 }
 
 impl Setup {
-    /// They compiled when the session started; if they no longer do, no pattern speaks.
-    pub(crate) fn patterns(&self) -> &Patterns {
-        self.patterns.get_or_init(|| Patterns::compile(&self.agent.continuation).unwrap_or_default())
+    /// They compiled when the session started; if they no longer do, no pattern speaks. The process keeps them within one
+    /// limit for all sessions: a session that held its own would keep them as long as it is in memory.
+    pub(crate) fn patterns(&self) -> Arc<Patterns> {
+        Patterns::compile(&self.agent.continuation).unwrap_or_default()
     }
 
-    pub(crate) fn approvals(&self) -> &Approvals {
-        self.approvals.get_or_init(|| Arc::new(Approvals::compile(&self.agent.approvals)))
+    /// The same of its rules about asking a person.
+    pub(crate) fn approvals(&self) -> Arc<Approvals> {
+        Approvals::shared(&self.agent.approvals)
     }
 }
 

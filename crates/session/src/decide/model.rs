@@ -146,7 +146,7 @@ impl Draft<'_> {
         let real: Vec<&ToolCall> = calls.iter().filter(|call| !reply::is_signal(call)).collect();
         let verdict = continuation::decide(
             settings,
-            setup.patterns(),
+            &setup.patterns(),
             Facts {
                 text: &reading.visible,
                 signal: reading.signal.as_ref(),
