@@ -17,6 +17,7 @@ pub mod progress;
 pub mod settings;
 pub mod streams;
 pub mod subject;
+pub mod text;
 pub mod timestamp;
 pub mod tool;
 

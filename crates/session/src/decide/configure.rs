@@ -1,23 +1,16 @@
 //! `configure`: settings of a session that runs.
 
-use contract::command::ContinuationOverride;
+use contract::command::{Configure, ContinuationOverride};
 use contract::event::{Configured, Event, Prompt};
-use contract::limits::ITERATIONS_MAX;
 use contract::settings::{AgentSettings, ContinuationSettings};
-use contract::{ErrorCode, command::Configure};
-use reply::Patterns;
 
 use super::{Draft, Ignored};
-use crate::ConfigureInput;
+use crate::{ConfigureInput, check};
 
 impl Draft<'_> {
     pub(super) fn configure(&mut self, input: &ConfigureInput) -> Result<(), Ignored> {
-        let Configure { continuation, features, model } = &input.configure;
+        let Configure { continuation, features, model: _ } = &input.configure;
         let Some(setup) = self.core.setup.clone() else { return Ok(()) };
-        if continuation.is_none() && features.is_empty() && model.is_none() {
-            let message = "nothing is to be changed; name continuation, features or model";
-            return Err(Ignored::because(ErrorCode::BadRequest, message));
-        }
         let overrides = match (setup.overrides.clone(), continuation.clone()) {
             (Some(before), Some(now)) => Some(before.and(now)),
             (before, now) => now.or(before),
@@ -62,13 +55,6 @@ pub(super) fn checked(
     base: &ContinuationSettings,
 ) -> Result<ContinuationSettings, Ignored> {
     let settings = over.map_or_else(|| base.clone(), |over| over.over(base));
-    if !(1..=ITERATIONS_MAX).contains(&settings.max_iterations) {
-        let message = format!("max_iterations must be 1 to {ITERATIONS_MAX}, got {}", settings.max_iterations);
-        return Err(Ignored::because(ErrorCode::BadRequest, message));
-    }
-    if settings.timeout == 0 {
-        return Err(Ignored::because(ErrorCode::BadRequest, "timeout must be at least 1 second"));
-    }
-    Patterns::compile(&settings).map_err(|error| Ignored::because(ErrorCode::BadRequest, error.to_string()))?;
+    check::settings(&settings)?;
     Ok(settings)
 }

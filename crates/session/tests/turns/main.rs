@@ -13,6 +13,7 @@ mod children;
 mod commands;
 mod configure;
 mod context;
+mod depth;
 mod gates;
 mod limits;
 mod model_errors;

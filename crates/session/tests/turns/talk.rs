@@ -12,7 +12,7 @@ use contract::compose::Composed;
 use contract::event::{Event, GateOpened, InputKind, InputRef};
 use contract::ids::CallAttempt;
 use contract::model::{
-    Content, FailureKind, FinishReason, ModelFailed, ModelFinished, ModelItem, ResultMeta, ToolCall, Usage,
+    Content, FailureKind, FinishReason, ModelFailed, ModelFinished, ModelItem, Replay, ResultMeta, ToolCall, Usage,
 };
 use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, ModelSettings, OnExpiry, ToolFilter};
 use contract::subject::SessionKey;
@@ -35,6 +35,10 @@ pub(crate) struct Talk {
     inputs: u64,
     told: Option<u64>,
     finish_reason: FinishReason,
+    /// What the next reply's provider wants to be told again.
+    pub(crate) replay: Option<Replay>,
+    /// Tools of the tenant besides those that every test has.
+    pub(crate) more_tools: Vec<ToolSpec>,
     waits: usize,
     /// When the edge took the next command in.
     pub(crate) sent: Option<Timestamp>,
@@ -130,6 +134,8 @@ impl Talk {
             inputs: 0,
             told: None,
             finish_reason: FinishReason::Stop,
+            replay: None,
+            more_tools: Vec::new(),
             waits: 0,
             sent: None,
             log: Vec::new(),
@@ -208,7 +214,12 @@ impl Talk {
             sent: self.sent,
             by: None,
             traceparent: client.then(|| format!("00-{:032x}-{:016x}-01", self.inputs, self.inputs)),
-            tools: Some(Arc::new(vec![look, act, session::delegate_spec(), session::ask_user_spec()])),
+            tools: Some(Arc::new(
+                [look, act, session::delegate_spec(), session::ask_user_spec()]
+                    .into_iter()
+                    .chain(self.more_tools.clone())
+                    .collect(),
+            )),
             archive_after: contract::limits::ARCHIVE_AFTER,
             body,
         };
@@ -432,7 +443,7 @@ impl Talk {
             provider: String::new(),
             model: String::new(),
             latency_ms: 1,
-            replay: None,
+            replay: self.replay.take(),
         };
         let id = format!("{}-{}", call.call, call.attempt);
         self.input(InputKind::Control(Verb::ModelFinished), &id, Body::ModelFinished(Box::new(finished)));
