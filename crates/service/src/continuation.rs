@@ -1,6 +1,6 @@
 //! `continuation_config`, as an agent and a model may have it: one layer each, and what the layers come to.
 
-use contract::limits::ITERATIONS_MAX;
+use contract::limits::{ITERATIONS_MAX, TURN_MAX};
 use contract::settings::{ContinuationSettings, LimitsOverride, OnError, OnLimit, Prune};
 use reply::Patterns;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -37,7 +37,7 @@ pub struct ContinuationEntry {
     #[schemars(with = "Option<u32>", range(min = 1, max = ITERATIONS_MAX))]
     max_iterations: Option<Spanned<u32>>,
     /// Seconds of a turn, pauses not counted.
-    #[schemars(with = "Option<u64>", range(min = 1))]
+    #[schemars(with = "Option<u64>", range(min = 1, max = TURN_MAX.as_secs()))]
     timeout: Option<Spanned<u64>>,
     /// Whether a reply that was cut at the output limit is continued.
     continue_on_length: Option<bool>,
@@ -137,8 +137,9 @@ impl ContinuationEntry {
             }
         }
         if let Some(Spanned { value, referenced: place, .. }) = &self.timeout {
-            if *value == 0 {
-                return refuse(*place, "timeout must be at least 1 second".to_owned());
+            let most = TURN_MAX.as_secs();
+            if !(1..=most).contains(value) {
+                return refuse(*place, format!("timeout must be 1 to {most} seconds, got {value}"));
             }
             if !TIMEOUT_USUAL.contains(value) {
                 let odd = format!("timeout {value} s is unusual; 60 to 3600 is usual");
