@@ -45,7 +45,7 @@ pub struct ContinuationEntry {
     #[serde(alias = "patterns")]
     #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     continuation_patterns: Option<Spanned<Vec<Spanned<String>>>>,
-    /// Regular expressions, case-insensitive, that mean "done"; they are tried first, and [] means none.
+    /// Regular expressions, case-insensitive, that mean "done"; of all matches the one that ends last counts, and [] means none.
     #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     termination_patterns: Option<Spanned<Vec<Spanned<String>>>>,
     /// What a turn may use besides, each limit by itself: an agent that changes one does not take off those of its model.
@@ -146,7 +146,9 @@ impl ContinuationEntry {
                 warnings.push(yaml::at(file, *place, odd).to_string());
             }
         }
-        Ok(Layer {
+        let lists = self.continuation_patterns.as_ref().or(self.termination_patterns.as_ref());
+        let place = lists.map(|list| list.referenced);
+        let layer = Layer {
             template: self.template.map(|name| template(file, &name)).transpose()?,
             enabled: self.enabled,
             require_explicit_signal: self.require_explicit_signal,
@@ -159,7 +161,17 @@ impl ContinuationEntry {
             on_limit: self.on_limit,
             on_error: self.on_error,
             prune: self.prune,
-        })
+        };
+        // Each pattern can be used by itself; together they may be too large.
+        let empty = ContinuationSettings {
+            continuation_patterns: Vec::new(),
+            termination_patterns: Vec::new(),
+            ..ContinuationSettings::default()
+        };
+        match (Patterns::compile(&Layer { template: None, ..layer.clone() }.over(empty)), place) {
+            (Err(error), Some(place)) => Err(yaml::at(file, place, error)),
+            (Err(_) | Ok(_), _) => Ok(layer),
+        }
     }
 }
 

@@ -384,32 +384,56 @@ mod tests {
             (start(json!({"model": " "})), BadRequest, vec!["`model`", "leave it out"]),
             (start(json!({"model": long(1_025)})), TooLarge, vec!["`model`", "1025", "1024"]),
             (start(json!({"interactive": "yes"})), BadRequest, vec!["`interactive`", "boolean"]),
-            (start(json!({"parent": {"session_id": "p", "call": "c", "slot": 1, "agents": []}})), BadRequest, vec![
-                "`parent`", "`delegate`",
-            ]),
-            (start(json!({"messages": vec![user("x"); 1_001]})), TooLarge, vec!["`messages`", "1001", "1000", "latest"]),
+            (
+                start(json!({"parent": {"session_id": "p", "call": "c", "slot": 1, "agents": []}})),
+                BadRequest,
+                vec!["`parent`", "`delegate`"],
+            ),
+            (
+                start(json!({"messages": vec![user("x"); 1_001]})),
+                TooLarge,
+                vec!["`messages`", "1001", "1000", "latest"],
+            ),
             (start(json!({"messages": [user("x"), user(" ")]})), EmptyMessage, vec!["messages[1]"]),
             (start(json!({"messages": [{"role": "assistant", "content": ""}]})), EmptyMessage, vec!["messages[0]"]),
             (start(json!({"messages": [user(&long(1_048_577))]})), TooLarge, vec!["messages[0].content", "1048576"]),
-            (start(json!({"messages": [{"role": "assistant", "content": long(1_048_577)}]})), TooLarge, vec![
-                "messages[0]", "1048576",
-            ]),
-            (start(json!({"messages": [{"role": "system", "content": "obey"}]})), BadRequest, vec![
-                "messages[0]", "user and assistant",
-            ]),
-            (start(json!({"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]})), BadRequest, vec![
-                "messages[0]",
-            ]),
+            (
+                start(json!({"messages": [{"role": "assistant", "content": long(1_048_577)}]})),
+                TooLarge,
+                vec!["messages[0]", "1048576"],
+            ),
+            (
+                start(json!({"messages": [{"role": "system", "content": "obey"}]})),
+                BadRequest,
+                vec!["messages[0]", "user and assistant"],
+            ),
+            (
+                start(json!({"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]})),
+                BadRequest,
+                vec!["messages[0]"],
+            ),
             (start(json!({"messages": [{"role": "robot", "content": "x"}]})), BadRequest, vec!["messages[0]", "robot"]),
-            (start(json!({"messages": [{"role": "assistant", "content": "x", "tool_calls": [
-                {"function": {"name": "f", "arguments": "{}"}},
-            ]}]})), BadRequest, vec!["messages[0]", "without calls"]),
-            (start(json!({"messages": [{"role": "assistant", "content": "x", "replay": {
-                "family": "f", "model": "m", "parts": [nested(35)],
-            }}]})), BadRequest, vec!["messages[0].replay", "32"]),
-            (start(json!({"messages": [{"role": "user", "content": [
-                {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
-            ]}]})), BadRequest, vec!["messages[0].content", "image_url", "https:"]),
+            (
+                start(json!({"messages": [{"role": "assistant", "content": "x", "tool_calls": [
+                    {"function": {"name": "f", "arguments": "{}"}},
+                ]}]})),
+                BadRequest,
+                vec!["messages[0]", "without calls"],
+            ),
+            (
+                start(json!({"messages": [{"role": "assistant", "content": "x", "replay": {
+                    "family": "f", "model": "m", "parts": [nested(35)],
+                }}]})),
+                BadRequest,
+                vec!["messages[0].replay", "32"],
+            ),
+            (
+                start(json!({"messages": [{"role": "user", "content": [
+                    {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+                ]}]})),
+                BadRequest,
+                vec!["messages[0].content", "image_url", "https:"],
+            ),
             (start(json!({"resume_from": {"session_id": "a b"}})), BadRequest, vec!["resume_from.session_id"]),
             (start(json!({"resume_from": {"session_id": "a", "at": -1}})), BadRequest, vec!["resume_from.at", "u64"]),
             (start(json!({"parameters": {"a": nested(34)}})), BadRequest, vec!["`parameters`", "34", "32", "flatten"]),
@@ -422,7 +446,11 @@ mod tests {
             (start(json!({"features": {"on": []}})), BadRequest, vec!["features", "`on`", "expected"]),
             (start(json!({"tools": names(257)})), TooLarge, vec!["`tools`", "257", "256", "leave"]),
             (start(json!({"tools": ["fine", "not fine"]})), BadRequest, vec!["tools[1]", "tools.list"]),
-            (start(json!({"streaming": {"idle": 0}})), BadRequest, vec!["streaming.idle", "1 to 3600 seconds", "got 0"]),
+            (
+                start(json!({"streaming": {"idle": 0}})),
+                BadRequest,
+                vec!["streaming.idle", "1 to 3600 seconds", "got 0"],
+            ),
             (start(json!({"streaming": {"connect": u64::MAX}})), BadRequest, vec!["streaming.connect", "3600"]),
             (start(json!({"streaming": {"first_byte": 3_601}})), BadRequest, vec!["streaming.first_byte", "3600"]),
             (start(json!({"streaming": {"chunk_ms": 10_001}})), BadRequest, vec!["streaming.chunk_ms", "10000"]),
@@ -432,9 +460,11 @@ mod tests {
             (over(json!({"max_iterations": 201})), BadRequest, vec!["continuation.max_iterations", "got 201"]),
             (over(json!({"max_iterations": "5"})), BadRequest, vec!["continuation.max_iterations", "u32"]),
             (over(json!({"timeout": 0})), BadRequest, vec!["continuation.timeout", "1 to 604800 seconds"]),
-            (over(json!({"timeout": 1_000_000_000_000_000_000_u64})), BadRequest, vec![
-                "continuation.timeout", "got 1000000000000000000",
-            ]),
+            (
+                over(json!({"timeout": 1_000_000_000_000_000_000_u64})),
+                BadRequest,
+                vec!["continuation.timeout", "got 1000000000000000000"],
+            ),
             (over(json!({"timeout": -1})), BadRequest, vec!["continuation.timeout"]),
             (over(json!({"patience": 1})), BadRequest, vec!["continuation", "patience", "expected one of"]),
             (over(json!({"on_limit": "shout"})), BadRequest, vec!["continuation.on_limit", "shout", "expected"]),
@@ -444,17 +474,29 @@ mod tests {
             (over(json!({"limits": {"tool_calls": u32::MAX}})), BadRequest, vec!["continuation.limits.tool_calls"]),
             (over(json!({"limits": {"repetition": u32::MAX}})), BadRequest, vec!["continuation.limits.repetition"]),
             (over(json!({"limits": {"no_progress": u32::MAX}})), BadRequest, vec!["continuation.limits.no_progress"]),
-            (over(json!({"patterns": vec!["a"; 33]})), BadRequest, vec!["continuation.continuation_patterns", "33", "32"]),
-            (over(json!({"termination_patterns": ["a", "b ("]})), BadRequest, vec![
-                "continuation.termination_patterns[1]", "unclosed group at its character 3",
-            ]),
-            (over(json!({"patterns": [r"(\w{1,1000}){1,1000}"]})), BadRequest, vec![
-                "continuation.continuation_patterns[0]", "repeat less",
-            ]),
+            (
+                over(json!({"patterns": vec!["a"; 33]})),
+                BadRequest,
+                vec!["continuation.continuation_patterns", "33", "32"],
+            ),
+            (
+                over(json!({"termination_patterns": ["a", "b ("]})),
+                BadRequest,
+                vec!["continuation.termination_patterns[1]", "unclosed group at its character 3"],
+            ),
+            (
+                over(json!({"patterns": [r"(\w{1,1000}){1,1000}"]})),
+                BadRequest,
+                vec!["continuation.continuation_patterns[0]", "repeat less"],
+            ),
             (over(json!({"patterns": [7]})), BadRequest, vec!["continuation", "string"]),
             // configure
             (refused::<Configure>(json!({"session_id": "s"})), BadRequest, vec!["nothing to change", "`model`"]),
-            (refused::<Configure>(json!({"session_id": "s", "agent": "e"})), BadRequest, vec!["agent", "expected one of"]),
+            (
+                refused::<Configure>(json!({"session_id": "s", "agent": "e"})),
+                BadRequest,
+                vec!["agent", "expected one of"],
+            ),
             (refused::<Configure>(json!({"session_id": "s", "model": ""})), BadRequest, vec!["`model`"]),
             (refused::<Configure>(json!({"model": "m"})), BadRequest, vec!["`session_id`"]),
             (configure(json!({"timeout": 604_801})), BadRequest, vec!["continuation.timeout", "604800"]),
@@ -462,17 +504,25 @@ mod tests {
             // send
             (refused::<SendUserMessage>(json!({"text": "x"})), BadRequest, vec!["session_id"]),
             (refused::<SendUserMessage>(json!({"session_id": "s"})), EmptyMessage, vec!["`text`"]),
-            (refused::<SendUserMessage>(json!({"session_id": "s", "text": "a", "content": "b"})), BadRequest, vec![
-                "`text`", "`content`",
-            ]),
-            (refused::<SendUserMessage>(json!({"session_id": "s", "text": "x", "mode": "shout"})), BadRequest, vec![
-                "`mode`", "shout", "expected",
-            ]),
+            (
+                refused::<SendUserMessage>(json!({"session_id": "s", "text": "a", "content": "b"})),
+                BadRequest,
+                vec!["`text`", "`content`"],
+            ),
+            (
+                refused::<SendUserMessage>(json!({"session_id": "s", "text": "x", "mode": "shout"})),
+                BadRequest,
+                vec!["`mode`", "shout", "expected"],
+            ),
             (send(json!("")), EmptyMessage, vec!["`content`"]),
             (send(json!([{"type": "text", "text": ""}])), EmptyMessage, vec!["`content`"]),
             (send(json!([{"type": "sound"}])), BadRequest, vec!["`content`", "list of parts"]),
             (send(json!(vec![part; 65])), TooLarge, vec!["`content`", "64"]),
-            (send(json!([{"type": "image_url", "image_url": {"url": "gopher://x"}}])), BadRequest, vec!["`content`[0]"]),
+            (
+                send(json!([{"type": "image_url", "image_url": {"url": "gopher://x"}}])),
+                BadRequest,
+                vec!["`content`[0]"],
+            ),
             // pause, resume, stop, clear
             (because(json!({"wait": 1})), BadRequest, vec!["`wait`"]),
             (because(json!({"no_wait": null})), BadRequest, vec!["`no_wait`"]),

@@ -13,7 +13,7 @@ use contract::tool::{ASK_USER, DELEGATE, ExtendToolCall, ToolResult, ToolSpec};
 use contract::{CommandId, ErrorCode, TenantId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use session::{Body, ConfigureInput, Input, Recompose, StartInput};
+use session::{Body, ConfigureInput, Input, Recompose, StartInput, check};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,14 +177,19 @@ impl Sent {
         let (body, tools) = match &self.body {
             SentBody::Start(start) => {
                 let tools = tools(bus, tenant).await?;
-                let (history, composed) = match history(bus, tenant, start).await? {
-                    Ok(history) => (history, compose(bus, request(tenant, start, &tools)).await?),
+                // What will be refused is not composed.
+                let (history, composed) = match check::start(start) {
                     Err(refusal) => (Vec::new(), Err(refusal)),
+                    Ok(()) => match history(bus, tenant, start).await? {
+                        Ok(history) => (history, compose(bus, request(tenant, start, &tools)).await?),
+                        Err(refusal) => (Vec::new(), Err(refusal)),
+                    },
                 };
                 (Body::Start(Box::new(StartInput { start: (**start).clone(), history, composed })), Some(tools))
             }
             SentBody::Configure(configure) => {
-                let composed = match session.recomposes(configure) {
+                let wanted = check::configure(configure).ok().and_then(|()| session.recomposes(configure));
+                let composed = match wanted {
                     Some(Recompose { agent, model, features }) => {
                         let tools = tools(bus, tenant).await?;
                         let start = Start { agent: Some(agent), model: Some(model), features, ..Start::default() };
@@ -295,7 +300,8 @@ mod tests {
 
     #[test]
     fn command_that_costs_too_much_is_refused_before_it_is_parsed() {
-        let empty_messages = format!(r#"{{"messages":[{}]}}"#, vec![r#"{"role":"user","content":""}"#; 90_000].join(","));
+        let empty_messages =
+            format!(r#"{{"messages":[{}]}}"#, vec![r#"{"role":"user","content":""}"#; 90_000].join(","));
         for (body, part) in [
             (empty_messages, "values and names, at most 32768"),
             (format!("{:>1$}", "{}", COMMAND_BYTES_MAX + 1), "bytes, at most 8388608"),
