@@ -245,7 +245,7 @@ fn at_most(count: usize, most: usize, field: &str, unit: &str, remedy: &str) -> 
     Err(refusal(ErrorCode::TooLarge, format!("{field} has {count} {unit}, at most {most} are taken; {remedy}")))
 }
 
-fn between<T: PartialOrd + std::fmt::Display>(
+fn between<T: Copy + PartialOrd + std::fmt::Display>(
     value: T,
     least: T,
     most: T,

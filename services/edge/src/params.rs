@@ -340,6 +340,7 @@ mod tests {
     }
 
     /// What is refused: the command, its parameters, the code, and what the message must hold: the field and what to do.
+    #[allow(clippy::too_many_lines, reason = "one table")]
     fn refusals() -> Vec<((ErrorCode, String), ErrorCode, Vec<&'static str>)> {
         use ErrorCode::{BadRequest, EmptyMessage, TooLarge};
         let long = |bytes: usize| "x".repeat(bytes);

@@ -304,7 +304,7 @@ mod tests {
             format!(r#"{{"messages":[{}]}}"#, vec![r#"{"role":"user","content":""}"#; 90_000].join(","));
         for (body, part) in [
             (empty_messages, "values and names, at most 32768"),
-            (format!("{:>1$}", "{}", COMMAND_BYTES_MAX + 1), "bytes, at most 8388608"),
+            (" ".repeat(COMMAND_BYTES_MAX + 1), "has 8388609 bytes, at most 8388608"),
         ] {
             let Err(Unreadable::Malformed(why)) = check_size(body.as_bytes()) else { panic!("taken: {part}") };
             assert!(why.contains(part), "{why}");

@@ -20,6 +20,7 @@ fn refused_alone(talk: &Talk, code: &str, parts: &[&str]) {
     assert!(talk.effects.is_empty(), "{:?}", talk.effects);
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as the field has it")]
 fn over(change: impl FnOnce(&mut ContinuationOverride)) -> Option<ContinuationOverride> {
     let mut over = ContinuationOverride::default();
     change(&mut over);
