@@ -6,7 +6,57 @@ use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
+
+/// What a JSON text costs whoever parses it, whatever its bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Size {
+    /// Levels of objects and lists within each other; 0 for a single value.
+    pub depth: usize,
+    /// Values and names in it; at least as many, never fewer.
+    pub values: usize,
+}
+
+impl Size {
+    /// Measures a text without parsing it. Of what is no JSON it says nothing of use, and does no harm.
+    pub fn of(text: &[u8]) -> Self {
+        let mut size = Self { depth: 0, values: 1 };
+        let (mut depth, mut rest) = (0_usize, text.iter());
+        while let Some(byte) = rest.next() {
+            match byte {
+                b'"' => {
+                    while let Some(byte) = rest.next() {
+                        match byte {
+                            b'"' => break,
+                            b'\\' => drop(rest.next()),
+                            _ => {}
+                        }
+                    }
+                }
+                b'[' | b'{' => {
+                    depth += 1;
+                    size.depth = size.depth.max(depth);
+                    size.values += 1;
+                }
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                b',' | b':' => size.values += 1,
+                _ => {}
+            }
+        }
+        size
+    }
+}
+
+/// Levels of objects and lists within each other in a value; 0 for a text, a number, a flag or null.
+pub fn depth(value: &Value) -> usize {
+    let deepest = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return 0,
+        Value::Array(list) => list.iter().map(depth).max(),
+        Value::Object(map) => map.values().map(depth).max(),
+    };
+    1 + deepest.unwrap_or(0)
+}
 
 /// Valid JSON text.
 #[derive(Clone, Serialize)]
@@ -35,6 +85,11 @@ impl Json {
             let why = if name.starts_with(PRIVATE) { "is no name of arguments" } else { "stands twice" };
             format!("the name {name:?} {why}")
         })
+    }
+
+    /// What it costs whoever parses it.
+    pub fn size(&self) -> Size {
+        Size::of(self.get().as_bytes())
     }
 
     /// The text.
@@ -155,6 +210,21 @@ mod tests {
             (r#"{"n":123456789012345678901234567890,"m":1e400}"#, None),
         ] {
             assert_eq!(Json::parse(text).unwrap().ambiguity().as_deref(), why, "{text}");
+        }
+        for (text, depth, values) in [
+            ("1", 0, 1),
+            (r#""[{,:\"[""#, 0, 1),
+            ("{}", 1, 2),
+            (r#"{"a":[1,{"b":[]}],"c":"}"}"#, 4, 10),
+            ("[[[", 3, 4),
+            ("]]]]", 0, 1),
+            (r#""\"#, 0, 1),
+        ] {
+            let size = Size::of(text.as_bytes());
+            assert_eq!((size.depth, size.values), (depth, values), "{text}");
+            if let Ok(value) = serde_json::from_str::<Value>(text) {
+                assert_eq!(super::depth(&value), depth, "{text}");
+            }
         }
         let deep = "[".repeat(100) + &"]".repeat(100);
         assert_eq!(Json::parse(&deep).unwrap().ambiguity(), None);

@@ -18,6 +18,7 @@ pub mod repair;
 pub mod settings;
 pub mod streams;
 pub mod subject;
+pub mod text;
 pub mod timestamp;
 pub mod tool;
 

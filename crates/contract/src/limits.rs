@@ -4,6 +4,43 @@ use std::time::Duration;
 
 /// Bytes of one user message, and of the prompt of a `start`.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of one client command as it is stored: a frame of full size, its text escaped once more.
+pub const COMMAND_BYTES_MAX: usize = 8 << 20;
+/// Levels of objects and lists within each other in JSON that others write: parameters, arguments of calls, schemas, parts
+/// that a provider wants again. It is embedded some levels deep, and readers of JSON give up at 128.
+pub const JSON_DEPTH_MAX: usize = 32;
+/// Values and names in the JSON of one request: each takes far more memory than its text.
+pub const JSON_VALUES_MAX: usize = 32 << 10;
+/// Messages of a `start`.
+pub const START_MESSAGES_MAX: usize = 1_000;
+/// Parts of one message.
+pub const MESSAGE_PARTS_MAX: usize = 64;
+/// Bytes of a session's parameters for the provider, as JSON.
+pub const PARAMETERS_BYTES_MAX: usize = 16 << 10;
+/// Values and names of a session's parameters for the provider.
+pub const PARAMETER_VALUES_MAX: usize = 1_024;
+/// Features that one command switches on, and that it switches off.
+pub const FEATURES_MAX: usize = 64;
+/// Tools that a `start` names.
+pub const SESSION_TOOLS_MAX: usize = 256;
+/// Bytes of one name in a command: a model, a feature, a tool.
+pub const NAME_BYTES_MAX: usize = 1 << 10;
+/// Bytes of a reason or a note.
+pub const REASON_BYTES_MAX: usize = 4 << 10;
+/// Wall clock of one turn that no configuration can exceed.
+pub const TURN_MAX: Duration = Duration::from_hours(7 * 24);
+/// Tokens that a limit of a turn can name.
+pub const LIMIT_TOKENS_MAX: u64 = 1_000_000_000_000;
+/// US dollars that a limit of a turn can name.
+pub const LIMIT_USD_MAX: u32 = 1_000_000;
+/// Tool calls, repetitions and steps that a limit of a turn can name.
+pub const LIMIT_COUNT_MAX: u32 = 1_000_000;
+/// Longest time-out that a command can set for a model's connection, first byte or silence.
+pub const STREAM_TIMEOUT_MAX: Duration = Duration::from_hours(1);
+/// Longest time for which a command can have a reply's pieces gathered.
+pub const CHUNK_TIME_MAX: Duration = Duration::from_secs(10);
+/// Bytes of a reply's pieces that a command can have gathered.
+pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the transcript that a session takes over from an older one.
 pub const RESUME_BYTES_MAX: usize = 16 << 20;
 /// Bytes of a body that still travels inline; larger ones go by reference to an object store.

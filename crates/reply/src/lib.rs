@@ -4,7 +4,9 @@
 //! in a code fence or at the end of its text. The gateway streams the text while it comes and the loop reads the whole of it
 //! later; both use the one [`Splitter`], so that what was streamed is what was said, however the reply was cut.
 
+mod cache;
 mod json;
+mod matcher;
 mod needs;
 mod nudge;
 mod object;
@@ -25,7 +27,9 @@ mod windows;
 
 pub use nudge::is_nudge;
 pub use pattern::TextPattern;
-pub use patterns::{Heard, PATTERNS_MAX, PatternError, Patterns};
+pub use patterns::{
+    CACHE_BYTES_MAX, COMPILED_LISTS_BYTES_MAX, Heard, PATTERN_TEXTS_BYTES_MAX, PATTERNS_MAX, PatternError, Patterns,
+};
 pub use read::{NextAction, Reading, Signal, Status, is_signal, read};
 pub use schema::{definition, envelope, response_format};
 pub use split::{Found, Splitter};

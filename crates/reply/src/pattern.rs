@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
+use regex_syntax::ast::{self, Ast, ClassSetItem, Visitor};
 
+use crate::matcher::Matcher;
 use crate::needs::Needs;
 use crate::patterns::PatternError;
 use crate::prose::Prose;
@@ -12,14 +14,23 @@ use crate::shape::Shape;
 use crate::sieve::Where;
 use crate::windows::windows;
 
-/// Bytes of a compiled pattern.
-const COMPILED_BYTES_MAX: usize = 1 << 20;
+/// Bytes of one compiled pattern's automaton.
+const COMPILED_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a compiled pattern for one text, and of what it remembers while it searches.
+const TEXT_PATTERN_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a pattern's text.
-const PATTERN_BYTES_MAX: usize = 2 << 10;
+pub(crate) const PATTERN_BYTES_MAX: usize = 2 << 10;
+/// Classes of characters in one pattern, such as `\w` or `[a-z]`; each costs a look at all of Unicode's letters and their cases.
+const CLASSES_MAX: usize = 64;
+/// Parentheses within each other; the parser goes through them one by one.
+const NESTING_MAX: u32 = 64;
 
 /// A pattern that can be used.
 #[derive(Debug, Clone)]
-pub(crate) struct Pattern(Regex);
+pub(crate) struct Pattern {
+    text: String,
+    matcher: Matcher,
+}
 
 /// A pattern for one text, as it is written: neither case nor lines are treated in any special way.
 #[derive(Debug, Clone)]
@@ -28,12 +39,11 @@ pub struct TextPattern(Regex);
 impl TextPattern {
     /// Compiles a pattern; one that is too long or would be too large is refused.
     pub fn compile(pattern: &str) -> Result<Self, PatternError> {
-        let refuse = |why| PatternError { pattern: pattern.chars().take(80).collect(), why };
-        if pattern.len() > PATTERN_BYTES_MAX {
-            return Err(refuse(format!("{} bytes; at most {PATTERN_BYTES_MAX}", pattern.len())));
-        }
-        let built = RegexBuilder::new(pattern).size_limit(COMPILED_BYTES_MAX).build();
-        built.map(Self).map_err(|error| refuse(in_a_line(&error.to_string())))
+        check(pattern)?;
+        let mut builder = RegexBuilder::new(pattern);
+        let limited = builder.nest_limit(NESTING_MAX).size_limit(TEXT_PATTERN_BYTES_MAX);
+        let built = limited.dfa_size_limit(TEXT_PATTERN_BYTES_MAX).build();
+        built.map(Self).map_err(|error| PatternError::new(pattern, in_a_line(&error.to_string())))
     }
 
     /// Whether it matches anywhere.
@@ -45,24 +55,25 @@ impl TextPattern {
 impl Pattern {
     /// Compiles a pattern, and tells what it needs and whether its matches hold words of one line only.
     pub(crate) fn compile(pattern: &str) -> Result<(Self, (Needs, bool)), PatternError> {
-        let refuse = |why| PatternError { pattern: pattern.chars().take(80).collect(), why };
-        if pattern.len() > PATTERN_BYTES_MAX {
-            return Err(refuse(format!("{} bytes; at most {PATTERN_BYTES_MAX}", pattern.len())));
-        }
-        let mut builder = RegexBuilder::new(pattern);
-        let built = builder.case_insensitive(true).multi_line(true).size_limit(COMPILED_BYTES_MAX).build();
-        let regex = built.map_err(|error| refuse(in_a_line(&error.to_string())))?;
-        // By the same rules; what it needs can only make it faster.
-        let parsed = ParserBuilder::new().case_insensitive(true).multi_line(true).build().parse(pattern);
-        let known = parsed.map_or_else(
-            |_| (Needs::default(), false),
-            |parsed| (Needs::of(&parsed), Shape::of(&parsed).is_of_one_line()),
-        );
-        Ok((Self(regex), known))
+        check(pattern)?;
+        let mut parser = ParserBuilder::new();
+        let parsed = parser.case_insensitive(true).multi_line(true).nest_limit(NESTING_MAX).build().parse(pattern);
+        let parsed = parsed.map_err(|error| PatternError::new(pattern, in_a_line(&error.to_string())))?;
+        let matcher = Matcher::new(&parsed, COMPILED_BYTES_MAX).ok_or_else(|| {
+            let why = format!("it compiles to more than {COMPILED_BYTES_MAX} bytes; repeat less, or a smaller class");
+            PatternError::new(pattern, why)
+        })?;
+        let known = (Needs::of(&parsed), Shape::of(&parsed).is_of_one_line());
+        Ok((Self { text: pattern.to_owned(), matcher }, known))
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        self.0.as_str()
+        &self.text
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.capacity() + self.matcher.bytes()
     }
 
     /// Where the last of its matches ends that counts, if it is not before `least`.
@@ -74,30 +85,77 @@ impl Pattern {
         counts: impl Fn(&Range<usize>) -> bool,
     ) -> Option<usize> {
         // Matches are found from the front only, but whether one counts takes longer to tell than to find it.
-        let latest = |found: Vec<Range<usize>>| {
+        let latest = |part: Range<usize>| {
+            let found = prose.spend(|steps| self.matcher.find_all(&prose.text, part, steps))?;
             let mut late = found.into_iter().rev().take_while(|found| found.end >= least);
             late.find(|found| counts(found)).map(|found| found.end)
         };
         match place {
             Where::Nowhere => None,
-            Where::Anywhere => latest(self.0.find_iter(&prose.text).map(|found| found.range()).collect()),
+            Where::Anywhere => latest(0..prose.text.len()),
             Where::Lines(lines) => {
                 let mut windows = windows(&prose.text, lines).take_while(|window| window.end >= least);
-                windows.find_map(|window| latest(all_within(&self.0, &prose.text, window)))
+                windows.find_map(latest)
             }
         }
     }
 }
 
-/// All matches within a part of a text. None of them is empty: it has words.
-fn all_within(regex: &Regex, text: &str, window: Range<usize>) -> Vec<Range<usize>> {
-    let mut from = window.start;
-    let next = || {
-        let found = regex.find_at(&text[..window.end], from)?.range();
-        from = found.end;
-        Some(found)
-    };
-    std::iter::from_fn(next).collect()
+/// Refuses what would take long to compile.
+fn check(pattern: &str) -> Result<(), PatternError> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        let why = format!("it has {} bytes, at most {PATTERN_BYTES_MAX} are taken; split it", pattern.len());
+        return Err(PatternError::new(pattern, why));
+    }
+    let mut parser = ast::parse::ParserBuilder::new();
+    // What cannot be parsed is refused by the compiler, with the reason.
+    let Ok(parsed) = parser.nest_limit(NESTING_MAX).build().parse(pattern) else { return Ok(()) };
+    let Ok(classes) = ast::visit(&parsed, Classes(0));
+    if classes > CLASSES_MAX {
+        let why = format!("it has {classes} classes of characters, at most {CLASSES_MAX} are taken; split it");
+        return Err(PatternError::new(pattern, why));
+    }
+    Ok(())
+}
+
+/// Counts classes of characters.
+struct Classes(usize);
+
+impl Visitor for Classes {
+    type Output = usize;
+    type Err = std::convert::Infallible;
+
+    fn finish(self) -> Result<usize, Self::Err> {
+        Ok(self.0)
+    }
+
+    fn visit_pre(&mut self, ast: &Ast) -> Result<(), Self::Err> {
+        match ast {
+            Ast::ClassUnicode(_) | Ast::ClassPerl(_) | Ast::ClassBracketed(_) => self.0 += 1,
+            Ast::Empty(_)
+            | Ast::Flags(_)
+            | Ast::Literal(_)
+            | Ast::Dot(_)
+            | Ast::Assertion(_)
+            | Ast::Repetition(_)
+            | Ast::Group(_)
+            | Ast::Alternation(_)
+            | Ast::Concat(_) => {}
+        }
+        Ok(())
+    }
+
+    fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), Self::Err> {
+        match item {
+            ClassSetItem::Unicode(_) | ClassSetItem::Perl(_) | ClassSetItem::Bracketed(_) => self.0 += 1,
+            ClassSetItem::Empty(_)
+            | ClassSetItem::Literal(_)
+            | ClassSetItem::Range(_)
+            | ClassSetItem::Ascii(_)
+            | ClassSetItem::Union(_) => {}
+        }
+        Ok(())
+    }
 }
 
 /// The parser's words without its drawing: what is wrong, and at which character.

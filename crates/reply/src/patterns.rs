@@ -1,39 +1,61 @@
 //! Patterns that speak for going on or for being done, compiled once and bounded in size.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use contract::settings::ContinuationSettings;
 
+use crate::cache::ByteCache;
 use crate::pattern::Pattern;
 use crate::prose::Prose;
 use crate::sieve::{Sieve, Where};
 
 /// Patterns of one list.
 pub const PATTERNS_MAX: usize = 32;
-/// Compiled lists that are kept for the sessions to come.
-const SHARED_MAX: usize = 256;
+/// Bytes of the texts of both lists.
+pub const PATTERN_TEXTS_BYTES_MAX: usize = 16 << 10;
+/// Bytes that both lists may compile to.
+pub const COMPILED_LISTS_BYTES_MAX: usize = 2 << 20;
+/// Bytes of the compiled lists that a process keeps for the sessions to come.
+pub const CACHE_BYTES_MAX: usize = 16 << 20;
 
-/// Both lists of texts, and what they compile to.
-type Shared = HashMap<(Vec<String>, Vec<String>), Arc<Patterns>>;
+/// Both lists of texts.
+type Lists = (Vec<String>, Vec<String>);
 
-/// Agents are few and sessions many; compiling costs more time and memory than all else of a session.
-static SHARED: LazyLock<Mutex<Shared>> = LazyLock::new(Mutex::default);
+/// Agents are few and sessions many, so sessions share what their lists compile to. No session holds it: lists that are
+/// used no more go first.
+static SHARED: LazyLock<ByteCache<Lists, Patterns>> = LazyLock::new(|| ByteCache::new(CACHE_BYTES_MAX));
 
 /// A pattern that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternError {
-    /// Which one.
+    /// Where it stands, such as `continuation_patterns[3]`; empty where one pattern was looked at alone.
+    pub place: String,
+    /// Which one; empty where it is the list that cannot be used.
     pub pattern: String,
-    /// Why, with the position where there is one.
+    /// Why, with the position where there is one, and what to do.
     pub why: String,
+}
+
+impl PatternError {
+    pub(crate) fn new(pattern: &str, why: String) -> Self {
+        Self { place: String::new(), pattern: pattern.chars().take(80).collect(), why }
+    }
+
+    fn list(place: &str, why: String) -> Self {
+        Self { place: place.to_owned(), pattern: String::new(), why }
+    }
 }
 
 impl std::fmt::Display for PatternError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "pattern {:?} cannot be used: {}", self.pattern, self.why)
+        let Self { place, pattern, why } = self;
+        match (place.is_empty(), pattern.is_empty()) {
+            (true, _) => write!(f, "pattern {pattern:?} cannot be used: {why}"),
+            (false, true) => write!(f, "{place} cannot be used: {why}"),
+            (false, false) => write!(f, "{place}: pattern {pattern:?} cannot be used: {why}"),
+        }
     }
 }
 
@@ -61,30 +83,53 @@ pub struct Patterns {
 impl Patterns {
     /// Compiles both lists, once for all sessions that use the same; the first one that cannot be used is the error.
     pub fn compile(settings: &ContinuationSettings) -> Result<Arc<Self>, PatternError> {
+        // Checked before anything is copied.
+        check_texts(&settings.continuation_patterns, &settings.termination_patterns)?;
         let lists = (settings.continuation_patterns.clone(), settings.termination_patterns.clone());
-        let shared = || SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = shared().get(&lists) {
-            return Ok(known.clone());
+        if let Some(known) = SHARED.get(&lists) {
+            return Ok(known);
         }
         let patterns = Arc::new(Self::of(&lists.0, &lists.1)?);
-        let mut shared = shared();
-        if shared.len() >= SHARED_MAX {
-            shared.clear();
-        }
-        shared.insert(lists, patterns.clone());
+        let texts = lists.0.iter().chain(&lists.1).map(|text| text.capacity() + size_of::<String>());
+        let bytes = patterns.bytes() + texts.sum::<usize>();
+        SHARED.insert(lists, patterns.clone(), bytes);
         Ok(patterns)
     }
 
     pub(crate) fn of(continuation: &[String], termination: &[String]) -> Result<Self, PatternError> {
-        for list in [continuation, termination] {
-            if list.len() > PATTERNS_MAX {
-                let why = format!("{} patterns in one list; at most {PATTERNS_MAX}", list.len());
-                return Err(PatternError { pattern: String::new(), why });
+        check_texts(continuation, termination)?;
+        let named = |name: &'static str, list| -> Vec<(String, &String)> {
+            let each = <[String]>::iter(list).enumerate();
+            each.map(|(index, pattern)| (format!("{name}[{index}]"), pattern)).collect()
+        };
+        let (mut all, mut needs) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        let each = [named("termination_patterns", termination), named("continuation_patterns", continuation)].concat();
+        for (place, pattern) in each {
+            let at = |error: PatternError| PatternError { place: place.clone(), ..error };
+            let (compiled, needed) = Pattern::compile(pattern).map_err(at)?;
+            bytes += compiled.bytes();
+            if bytes > COMPILED_LISTS_BYTES_MAX {
+                let why = format!(
+                    "with it both lists compile to more than {COMPILED_LISTS_BYTES_MAX} bytes; give fewer or simpler \
+                     ones: `[a-z]` for `\\w`, fewer repetitions"
+                );
+                return Err(at(PatternError::new(pattern, why)));
             }
+            all.push(compiled);
+            needs.push(needed);
         }
-        let compiled = termination.iter().chain(continuation).map(|pattern| Pattern::compile(pattern));
-        let (all, needs) = compiled.collect::<Result<_, _>>()?;
         Ok(Self { all, done: termination.len(), sieve: Sieve::of(needs) })
+    }
+
+    /// Bytes of memory that both lists take, compiled.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.all.iter().map(Pattern::bytes).sum::<usize>() + self.sieve.bytes()
+    }
+
+    /// Bytes of all compiled lists that this process keeps.
+    pub fn cached_bytes() -> usize {
+        SHARED.bytes()
     }
 
     /// Whether one pattern can be used.
@@ -96,7 +141,10 @@ impl Patterns {
     /// announces a next step after that. So it is the match that ends last; of those that end at the same place it is the
     /// one whose pattern comes first.
     pub fn hear(&self, text: &str) -> Option<Heard<'_>> {
-        let prose = Prose::of(text);
+        self.hear_in(&Prose::of(text))
+    }
+
+    fn hear_in(&self, prose: &Prose) -> Option<Heard<'_>> {
         let places = self.sieve.sift(&prose.text);
         let mut order: Vec<usize> = (0..self.all.len()).filter(|at| places[*at] != Where::Nowhere).collect();
         // Those first that can match late: behind the best match there is little left to search for the others.
@@ -108,16 +156,48 @@ impl Patterns {
                 !prose.is_quoted(found)
                     && !(if at < self.done { prose.is_negated(found) } else { prose.is_asked(found) })
             };
-            let end = self.all[at].last(&prose, &places[at], least, counts);
+            let end = self.all[at].last(prose, &places[at], least, counts);
             best = end.map(|end| (end, at)).or(best);
         }
         best.map(|(_, at)| Heard { continues: at >= self.done, pattern: self.all[at].as_str() })
     }
 }
 
+/// What is refused without a look at any pattern.
+fn check_texts(continuation: &[String], termination: &[String]) -> Result<(), PatternError> {
+    for (name, list) in [("continuation_patterns", continuation), ("termination_patterns", termination)] {
+        if list.len() > PATTERNS_MAX {
+            let why = format!("{} patterns in one list, at most {PATTERNS_MAX} are taken", list.len());
+            return Err(PatternError::list(name, why));
+        }
+    }
+    let bytes: usize = continuation.iter().chain(termination).map(String::len).sum();
+    if bytes > PATTERN_TEXTS_BYTES_MAX {
+        let why = format!("both lists have {bytes} bytes, at most {PATTERN_TEXTS_BYTES_MAX} are taken");
+        let place = if continuation.is_empty() { "termination_patterns" } else { "continuation_patterns" };
+        return Err(PatternError::list(place, why));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prose::{STEPS_MAX, TEXT_BYTES_MAX};
+
+    #[test]
+    fn shipped_templates_stay_far_below_the_limits() {
+        // Each line can be matched by some pattern, and few matches count.
+        let line = "If all of the files were reviewed I'll be checking whether the task is complete, please? ";
+        let text = line.repeat(TEXT_BYTES_MAX / line.len());
+        for known in crate::TEMPLATES {
+            let patterns = Patterns::compile(&crate::template(known.name).unwrap()).unwrap();
+            let (bytes, prose) = (patterns.bytes(), Prose::of(&text));
+            patterns.hear_in(&prose);
+            assert!(bytes < COMPILED_LISTS_BYTES_MAX / 3 * 2, "{}: {bytes} bytes", known.name);
+            assert!(prose.spent() < STEPS_MAX / 4, "{}: {} steps", known.name, prose.spent());
+        }
+    }
 
     fn patterns() -> Arc<Patterns> {
         let settings = ContinuationSettings {
@@ -167,7 +247,7 @@ mod tests {
             ),
             (
                 r"(\w{1,1000}){1,1000}",
-                r#"pattern "(\\w{1,1000}){1,1000}" cannot be used: Compiled regex exceeds size limit of 1048576 bytes."#,
+                r#"pattern "(\\w{1,1000}){1,1000}" cannot be used: it compiles to more than 262144 bytes; repeat less, or a smaller class"#,
             ),
         ] {
             assert_eq!(Patterns::check(pattern).err().map(|error| error.to_string()).unwrap_or_default(), expected);

@@ -4,7 +4,10 @@ use std::cell::Cell;
 use std::ops::Range;
 
 /// Bytes of a reply that are read, from its end: what a model says about going on stands there.
-pub(crate) const TEXT_BYTES_MAX: usize = 64 << 10;
+pub(crate) const TEXT_BYTES_MAX: usize = 8 << 10;
+/// Steps that all patterns of both lists together may take over one reply; each is a transition of an automaton at one
+/// byte. It is some tenths of a second at the very worst, and a hundred times what the templates need.
+pub(crate) const STEPS_MAX: usize = 16 << 20;
 /// Words after which nothing in the same sentence says that all is done.
 pub(crate) const NEGATIONS: &[&str] =
     &["not", "never", "almost", "nearly", "once", "until", "before", "when", "if", "unless", "cannot"];
@@ -95,17 +98,24 @@ pub(crate) struct Prose {
     negated: Cell<Range<usize>>,
     /// The same for what asks or waits: the ends for which it is known, and what.
     asked: Cell<(Range<usize>, bool)>,
+    /// Steps that are left.
+    steps: Cell<usize>,
 }
 
 impl Prose {
     pub(crate) fn of(text: &str) -> Self {
         let from = text.ceil_char_boundary(text.len().saturating_sub(TEXT_BYTES_MAX));
-        let text = &text[from..];
-        let mut prose = Self { text: String::with_capacity(text.len()), ..Self::default() };
-        let mut fenced = false;
-        for line in text.split_inclusive('\n') {
-            let fence = line.trim_start().starts_with("```");
-            if fenced || fence || line.trim_start().starts_with('>') {
+        let begin = text[..from].rfind('\n').map_or(0, |end| end + 1);
+        let is_fence = |line: &str| line.trim_start().starts_with("```");
+        // A block of code may begin before the part that is read.
+        let mut fenced = text[..begin].lines().filter(|line| is_fence(line)).count() % 2 == 1;
+        let (text_left, steps) = (String::with_capacity(text.len() - from), Cell::new(STEPS_MAX));
+        let mut prose = Self { text: text_left, steps, ..Self::default() };
+        let mut skipped = from - begin;
+        for whole in text[begin..].split_inclusive('\n') {
+            let line = &whole[std::mem::take(&mut skipped)..];
+            let fence = is_fence(whole);
+            if fenced || fence || whole.trim_start().starts_with('>') {
                 let begin = prose.text.len();
                 prose.text.push_str(line);
                 prose.quoted.push(begin..prose.text.len());
@@ -142,6 +152,21 @@ impl Prose {
             self.text.push(plain(c));
         }
         self.text.push_str(&line[at..]);
+    }
+
+    /// Searches with the steps that are left. When they do not suffice, nothing more is searched: what was heard by then
+    /// counts.
+    pub(crate) fn spend<T>(&self, search: impl FnOnce(&mut usize) -> Option<T>) -> Option<T> {
+        let mut left = self.steps.take();
+        let found = search(&mut left);
+        self.steps.set(if found.is_some() { left } else { 0 });
+        found
+    }
+
+    /// Steps that were taken.
+    #[cfg(test)]
+    pub(crate) fn spent(&self) -> usize {
+        STEPS_MAX - self.steps.get()
     }
 
     /// Whether somebody else says it.

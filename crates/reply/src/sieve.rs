@@ -9,6 +9,10 @@ use crate::needs::{AnyOf, BEYOND, Needs};
 /// Needs of a line that are looked at; a line that meets so many meets the others too.
 const NEEDS_MAX: usize = 32;
 
+/// Needs of all patterns together, each counted once for each of its words. A list with more is not sifted: the text is
+/// read by each of its patterns.
+const MEETS_MAX: usize = 4 << 10;
+
 /// Where a pattern can match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Where {
@@ -90,10 +94,22 @@ impl Sieve {
                 sieve.lines.push(Line { pattern, all, only: only && nth + 1 == count });
             }
         }
-        if !sieve.lines.is_empty() {
+        if !sieve.lines.is_empty() && sieve.needs() <= MEETS_MAX {
             sieve.words = AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok();
         }
         sieve
+    }
+
+    /// Needs of all patterns, each counted once for each of its words.
+    pub(crate) fn needs(&self) -> usize {
+        self.meets.iter().map(Vec::len).sum()
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let meets = self.needs() * size_of::<(usize, u32)>() + self.meets.len() * size_of::<Vec<(usize, u32)>>();
+        let lines = self.lines.len() * size_of::<Line>() + self.patterns.len() * size_of::<(usize, bool)>();
+        meets + lines + self.words.as_ref().map_or(0, AhoCorasick::memory_usage)
     }
 
     /// Where each pattern can match a text.

@@ -1,6 +1,6 @@
 //! The fold: what each event does to the state. It never fails and never decides.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use contract::Timestamp;
 use contract::command::{AnswerDecision, Mode};
@@ -80,8 +80,6 @@ impl Core {
                     features: started.features.clone(),
                     overrides: started.overrides.clone(),
                     parent: started.parent.clone(),
-                    patterns: OnceLock::new(),
-                    approvals: OnceLock::new(),
                 }));
             }
             Event::SessionEnded(ended) => {

@@ -1,5 +1,6 @@
 //! Whether a person is asked before a call: the first rule of the agent that fits, else what the tool says itself. Pure.
 
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use contract::Json;
@@ -8,6 +9,15 @@ use contract::settings::{ApprovalRule, OnExpiry, names_tool};
 use contract::tool::{Approval, ToolSpec};
 use reply::TextPattern;
 use serde_json::Value;
+
+/// Lists of rules that are kept compiled. They come from the configuration, so there is one for each agent.
+const SHARED_MAX: usize = 64;
+
+/// Rules, and what they compile to.
+type Known = (Vec<ApprovalRule>, Arc<Approvals>);
+
+/// The lists that were used last, in that order; the newest is behind.
+static SHARED: LazyLock<Mutex<Vec<Known>>> = LazyLock::new(Mutex::default);
 
 /// An agent's rules, their patterns compiled.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +39,24 @@ pub(crate) struct Asked {
 }
 
 impl Approvals {
+    /// Compiles rules, once for all sessions of their agent.
+    pub(crate) fn shared(rules: &[ApprovalRule]) -> Arc<Self> {
+        if rules.is_empty() {
+            return Arc::default();
+        }
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = match shared.iter().rposition(|(known, _)| known == rules) {
+            Some(at) => shared.remove(at),
+            None => (rules.to_vec(), Arc::new(Self::compile(rules))),
+        };
+        let compiled = known.1.clone();
+        if shared.len() >= SHARED_MAX {
+            shared.remove(0);
+        }
+        shared.push(known);
+        compiled
+    }
+
     pub(crate) fn compile(rules: &[ApprovalRule]) -> Self {
         let compiled = |rule: &ApprovalRule| {
             let when = rule.when.iter().map(|(at, pattern)| Some((at.clone(), TextPattern::compile(pattern).ok()?)));

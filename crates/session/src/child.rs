@@ -16,7 +16,7 @@ use contract::model::{Content, ResultMeta};
 use contract::subject::SessionKey;
 use contract::tool::{Outcome, ToolResult, Used};
 use serde_json::json;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::state::{Activity, Core, Report, Setup, Stage, Told, ToolCallState};
 
@@ -118,8 +118,6 @@ impl Core {
             parameters: setup.parameters.clone(),
             streaming: setup.streaming.clone(),
             parent: setup.parent.clone(),
-            patterns: OnceLock::new(),
-            approvals: OnceLock::new(),
         }));
     }
 

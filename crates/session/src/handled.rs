@@ -15,6 +15,13 @@ pub(crate) struct Handled {
 }
 
 impl Handled {
+    /// Bytes of memory that it takes, about.
+    pub(crate) fn weight(&self) -> usize {
+        /// An id, twice, with its place in a list and in a tree.
+        const ENTRY_BYTES: usize = 192;
+        self.order.len() * ENTRY_BYTES
+    }
+
     pub(crate) fn slot(&self, input: &InputRef) -> Option<u64> {
         self.slots.get(input).copied()
     }

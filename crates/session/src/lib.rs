@@ -7,6 +7,7 @@
 mod apply;
 mod approval;
 pub mod audit;
+pub mod check;
 mod child;
 mod clock;
 pub mod continuation;
@@ -37,6 +38,11 @@ use serde::{Deserialize, Serialize};
 use crate::handled::Handled;
 use crate::state::Core;
 use crate::transcript::Transcript;
+
+/// Bytes of the compiled patterns that this process keeps for its sessions; they are bounded by themselves.
+pub fn pattern_cache_bytes() -> usize {
+    reply::Patterns::cached_bytes()
+}
 
 /// A session's state: the fold over its events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -308,6 +314,11 @@ impl Session {
     /// The result for the call of the session that asked for this one, once it is known.
     pub fn word_to_parent(&self) -> Option<Word<contract::tool::ToolResult>> {
         self.core.word_to_parent()
+    }
+
+    /// Bytes of memory that it takes, about: most of them are texts, and are counted by their length.
+    pub fn weight(&self) -> usize {
+        self.core.weight() + self.handled.weight() + self.transcript.weight()
     }
 
     /// The line of the session index.

@@ -11,6 +11,7 @@ use contract::limits::{GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
 use contract::model::{FailureKind, Streaming};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, OnExpiry};
 use contract::subject::SessionKey;
+use contract::text::{show, show_json};
 use contract::tool::{ASK_USER, EffectClass, Outcome, arguments_sha256, sha256_hex};
 use contract::{Json, Timestamp};
 use reply::Patterns;
@@ -153,22 +154,18 @@ pub(crate) struct Setup {
     pub(crate) overrides: Option<ContinuationOverride>,
     #[serde(default)]
     pub(crate) parent: Option<Box<Parent>>,
-    /// The agent's patterns, compiled once.
-    #[serde(skip)]
-    pub(crate) patterns: OnceLock<Arc<Patterns>>,
-    /// The same of its rules about asking a person.
-    #[serde(skip)]
-    pub(crate) approvals: OnceLock<Arc<Approvals>>,
 }
 
 impl Setup {
-    /// They compiled when the session started; if they no longer do, no pattern speaks.
-    pub(crate) fn patterns(&self) -> &Patterns {
-        self.patterns.get_or_init(|| Patterns::compile(&self.agent.continuation).unwrap_or_default())
+    /// They compiled when the session started; if they no longer do, no pattern speaks. The process keeps them within one
+    /// limit for all sessions: a session that held its own would keep them as long as it is in memory.
+    pub(crate) fn patterns(&self) -> Arc<Patterns> {
+        Patterns::compile(&self.agent.continuation).unwrap_or_default()
     }
 
-    pub(crate) fn approvals(&self) -> &Approvals {
-        self.approvals.get_or_init(|| Arc::new(Approvals::compile(&self.agent.approvals)))
+    /// The same of its rules about asking a person.
+    pub(crate) fn approvals(&self) -> Arc<Approvals> {
+        Approvals::shared(&self.agent.approvals)
     }
 }
 
@@ -481,6 +478,43 @@ impl Core {
         self.timer = None;
     }
 
+    /// Bytes of memory that it takes, about: texts that can be long are counted, and for all else there is a sum.
+    pub(crate) fn weight(&self) -> usize {
+        /// All that is small.
+        const SMALL_BYTES: usize = 4 << 10;
+        /// A parsed value or name, its share of the map or list included.
+        const VALUE_BYTES: usize = 96;
+        /// A tool with its definition, texts aside.
+        const TOOL_BYTES: usize = 512;
+        let texts = |list: &[String]| list.iter().map(|text| text.len() + 24).sum::<usize>();
+        let setup = self.setup.as_deref().map_or(0, |setup| {
+            let Setup { agent, parameters, features, overrides, .. } = setup;
+            let over = overrides.as_ref().map_or(0, |over| {
+                let lists = [&over.continuation_patterns, &over.termination_patterns];
+                lists.into_iter().flatten().map(|list| texts(list)).sum()
+            });
+            let parameters = Json::of(parameters);
+            let settings = &agent.continuation;
+            let lists = [&settings.continuation_patterns, &settings.termination_patterns, &agent.tools.allow];
+            let names = texts(&features.enable) + texts(&features.disable);
+            let lists: usize = lists.into_iter().map(|list| texts(list)).sum();
+            parameters.get().len() + parameters.size().values * VALUE_BYTES + lists + over + names
+        });
+        // Each tool is kept as it was described and as models are told of it.
+        let tools = self.tools.resolved.tools.iter().map(|tool| {
+            let words = tool.description.len() + tool.instructions.as_ref().map_or(0, String::len);
+            TOOL_BYTES + 2 * (words + tool.parameters.get().len())
+        });
+        let calls = self.turn.as_ref().map_or(&[][..], |turn| turn.calls()).iter();
+        let arguments = calls.map(|state| {
+            let changed = state.changed.as_ref().map_or(0, |changed| changed.get().len());
+            changed + state.request().map_or(0, |request| request.arguments.get().len() + TOOL_BYTES)
+        });
+        let said = self.turn.as_ref().map_or(0, |turn| turn.text.len());
+        let report = self.report.as_ref().map_or(0, |report| report.content.len());
+        SMALL_BYTES + setup + tools.sum::<usize>() + arguments.sum::<usize>() + said + report
+    }
+
     pub(crate) fn tenant(&self) -> &contract::TenantId {
         &self.key.tenant
     }
@@ -496,7 +530,7 @@ impl Core {
             phase: self.phase(),
             agent: self.setup.as_ref().map(|s| s.agent.id.to_string()).unwrap_or_default(),
             model: self.setup.as_ref().map(|s| s.model.id.clone()).unwrap_or_default(),
-            title: self.title.clone(),
+            title: show(&self.title).into_owned(),
             turn: self.turns,
             step: self.turn.as_ref().map_or(0, |turn| turn.step),
             seq: self.seq,
@@ -532,7 +566,8 @@ impl Core {
             Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_) => None,
         });
         let shown = gated.take(most).map(|(state, request, expires)| {
-            let text = request.arguments.get();
+            // Calls of older logs have what cannot be seen in their arguments as it came.
+            let text = show_json(request.arguments.get());
             let beginning = &text[..text.floor_char_boundary(shown_max)];
             OpenGate {
                 gate: state.call.clone(),

@@ -283,6 +283,14 @@ impl Transcript {
         texts + results + waiting + nudge + self.tools
     }
 
+    /// Bytes of memory that it takes, about.
+    pub(crate) fn weight(&self) -> usize {
+        /// What keeps one message besides its text.
+        const ENTRY_BYTES: usize = 64;
+        let entries = self.messages.len() + self.results.len() + self.waiting.len() + 1;
+        self.bytes() - self.tools.min(self.bytes()) + entries * ENTRY_BYTES
+    }
+
     fn place(&mut self, chosen: impl Fn(&Unplaced) -> bool) {
         let (placed, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(chosen);
         self.waiting = waiting;

@@ -54,6 +54,12 @@ impl Loaded {
     pub(crate) fn session(&self) -> &Session {
         &self.session
     }
+
+    /// A state that was read from no log.
+    #[cfg(test)]
+    pub(crate) fn unverified(session: Session) -> Self {
+        Self { session, generation: 0, is_owed: false }
+    }
 }
 
 /// Why an input is not done.
@@ -96,7 +102,7 @@ impl Shell {
         Self {
             bus,
             clock,
-            cache: Cache::new(config.cached_sessions),
+            cache: Cache::new(config.cached_sessions, config.cache_bytes),
             failures: Failures::default(),
             archive_after,
             skew: SkewCheck::default(),

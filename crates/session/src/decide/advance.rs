@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use contract::event::{Event, ModelCallOpened, StopReason, ToolCallOpened, ToolsResolved, TurnStarted};
 use contract::ids::{CallId, CommandId};
-use contract::limits::MODEL_CALL_MAX;
+use contract::limits::{JSON_DEPTH_MAX, MODEL_CALL_MAX};
 use contract::tool::{DELEGATE, ToolSpec, sha256_hex};
 
 use super::Draft;
@@ -65,6 +65,8 @@ impl Draft<'_> {
         let mut seen = BTreeSet::new();
         let mut tools: Vec<ToolSpec> = catalogue
             .iter()
+            // A schema is embedded in the log and in requests to models.
+            .filter(|spec| spec.parameters.size().depth <= JSON_DEPTH_MAX)
             .filter(|spec| setup.agent.tools.permits(&spec.name) && seen.insert(spec.name.clone()))
             .cloned()
             .collect();

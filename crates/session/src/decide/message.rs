@@ -3,28 +3,14 @@
 use contract::ErrorCode;
 use contract::command::{Mode, SendUserMessage};
 use contract::event::{CallCancelled, Event, ModelCallInterrupted, UserProcessed};
-use contract::limits::{INTERRUPT_GRACE, MESSAGE_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX};
+use contract::limits::{INTERRUPT_GRACE, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX};
 use contract::model::Content;
 
 use super::{Draft, Ignored};
 use crate::state::{Activity, ModelCall};
 
-pub(super) fn check_size(content: &Content) -> Result<(), Ignored> {
-    if content.is_empty() {
-        return Err(Ignored::because(ErrorCode::EmptyMessage, "the message is empty; write something"));
-    }
-    let bytes = content.bytes();
-    if bytes > MESSAGE_BYTES_MAX {
-        let message =
-            format!("the message has {bytes} bytes; at most {MESSAGE_BYTES_MAX}: put it in a file for a tool");
-        return Err(Ignored::because(ErrorCode::TooLarge, message));
-    }
-    Ok(())
-}
-
 impl Draft<'_> {
     pub(super) fn send(&mut self, message: &SendUserMessage) -> Result<(), Ignored> {
-        check_size(&message.content)?;
         if self.core.waiting.len() >= QUEUED_MESSAGES_MAX {
             let message = format!("{QUEUED_MESSAGES_MAX} messages wait already; let the session catch up");
             return Err(Ignored::because(ErrorCode::TooManyWaiting, message));

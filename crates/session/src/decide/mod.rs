@@ -23,7 +23,7 @@ use contract::{ErrorCode, Timestamp};
 
 use crate::state::{Core, Life};
 use crate::transcript::Transcript;
-use crate::{Body, Decision, Input, effect};
+use crate::{Body, Decision, Input, check, effect};
 
 /// Decides about inputs that become one commit. Each sees what the ones before it did.
 pub(crate) fn decide(core: &Core, transcript: &Transcript, now: Timestamp, inputs: &[Input]) -> Decision {
@@ -70,6 +70,12 @@ impl Ignored {
     }
 }
 
+impl From<Refusal> for Ignored {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, spent: None, late: None, parent: None }
+    }
+}
+
 impl Draft<'_> {
     fn emit(&mut self, event: Event) {
         self.core.apply(self.at, &event);
@@ -103,6 +109,7 @@ impl Draft<'_> {
     /// Checks first, then writes: a handler that refuses has written nothing.
     fn handle(&mut self) -> Result<(), Ignored> {
         self.check_life()?;
+        self.check_command()?;
         match &self.input.body {
             Body::Start(start) => self.start(start),
             Body::Send(message) => self.send(message),
@@ -145,6 +152,28 @@ impl Draft<'_> {
             (Life::Ended, _) => Err(self.late(ErrorCode::SessionEnded, "the session has ended")),
             (Life::Unborn, false) => Err(self.late(ErrorCode::UnknownSession, "no such session")),
         }
+    }
+
+    /// Refuses what the edge refuses too: commands may come from elsewhere.
+    fn check_command(&self) -> Result<(), Ignored> {
+        let checked = match &self.input.body {
+            // Whoever waits for a child is told when there will be none.
+            Body::Start(input) => {
+                let parent = || input.start.parent.clone().map(Box::new);
+                return check::start(&input.start)
+                    .map_err(|refusal| Ignored { parent: parent(), ..Ignored::from(refusal) });
+            }
+            Body::Send(message) => check::message(message),
+            Body::Pause(because) | Body::Resume(because) | Body::Stop(because) | Body::Clear(because) => {
+                check::reason(because)
+            }
+            Body::Answer(answer) => check::answer(answer),
+            Body::Configure(input) => check::configure(&input.configure),
+            Body::ToolResult(_) | Body::Extend(_) | Body::ModelFinished(_) | Body::ModelFailed(_) | Body::Timer => {
+                Ok(())
+            }
+        };
+        checked.map_err(Ignored::from)
     }
 
     /// Ignores a report, keeping what it used.

@@ -17,6 +17,7 @@ use contract::tool::sha256_hex;
 use super::{Draft, Ignored};
 use reply::Reading;
 
+use crate::check;
 use crate::continuation::{self, Facts, Verdict};
 use crate::state::Activity;
 
@@ -192,7 +193,7 @@ impl Draft<'_> {
         let real: Vec<&ToolCall> = calls.iter().filter(|call| !reply::is_signal(call)).collect();
         let verdict = continuation::decide(
             settings,
-            setup.patterns(),
+            &setup.patterns(),
             Facts {
                 text: &reading.visible,
                 signal: reading.signal.as_ref(),
@@ -344,7 +345,8 @@ fn full(finished: &ModelFinished, awaited: &Awaited, reading: &Reading, tool_cal
         provider: finished.provider.clone(),
         model: finished.model.clone(),
         latency_ms: finished.latency_ms,
-        replay: finished.replay.clone(),
+        // What the log cannot hold is left out: its provider then reasons anew.
+        replay: finished.replay.clone().filter(check::is_embeddable),
     }
 }
 

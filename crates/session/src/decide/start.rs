@@ -3,7 +3,6 @@
 use contract::ErrorCode;
 use contract::command::{Mode, Parent, Share, Start, Verb};
 use contract::event::{Event, SessionStarted, StatusChanged};
-use contract::model::Message;
 use contract::settings::{AgentSettings, ContinuationSettings, ToolFilter};
 
 use super::{Draft, Ignored};
@@ -25,12 +24,6 @@ impl Draft<'_> {
             Ok(composed) => composed,
             Err(refusal) => return Err(Ignored::because(refusal.code.clone(), refusal.message.clone())),
         };
-        if let Some(prompt) = &start.prompt {
-            super::message::check_size(prompt)?;
-        }
-        for message in &start.messages {
-            check_history(message)?;
-        }
         let mut continuation = super::configure::checked(start.continuation.as_ref(), &composed.agent.continuation)?;
         if let Some(parent) = &start.parent {
             if let Some(message) = super::child::circles(&parent.agents, &composed.agent.id) {
@@ -62,18 +55,6 @@ impl Draft<'_> {
             self.emit(Event::StatusPaused(StatusChanged { by: self.input.by.clone(), reason: None }));
         }
         Ok(())
-    }
-}
-
-/// History may hold what was said; calls and results belong to the session that made them.
-fn check_history(message: &Message) -> Result<(), Ignored> {
-    match message {
-        Message::User { .. } => Ok(()),
-        Message::Assistant { tool_calls, .. } if tool_calls.is_empty() => Ok(()),
-        Message::Assistant { .. } | Message::System { .. } | Message::Tool { .. } => {
-            let message = "messages may hold user messages and assistant texts only";
-            Err(Ignored::because(ErrorCode::BadRequest, message))
-        }
     }
 }
 

@@ -3,14 +3,17 @@
 use contract::command::{Answer, AnswerDecision};
 use contract::event::{Event, GateClosed, GateKind, GateOpened, ToolCallExtended, ToolCallIdentified, ToolCallResult};
 use contract::ids::{CallId, ToolName};
-use contract::limits::{GATE_SHOWN_BYTES, MESSAGE_BYTES_MAX, TOOL_CALLS_PER_REPLY_MAX, TOOL_OUTPUT_BYTES_MAX};
+use contract::json::Size;
+use contract::limits::{GATE_SHOWN_BYTES, TOOL_CALLS_PER_REPLY_MAX};
 use contract::model::ToolCall;
+use contract::text::show_json;
 use contract::tool::{
     ASK_USER, Approval, DELEGATE, ExtendToolCall, Outcome, ToolResult, ToolSpec, arguments_sha256, sha256_hex,
 };
 use contract::{ErrorCode, Json};
 
 use super::{Draft, Ignored, ask};
+use crate::check;
 use crate::state::{Activity, Question, Stage, ToolCallState, ToolRequest};
 
 impl Draft<'_> {
@@ -40,6 +43,8 @@ impl Draft<'_> {
         };
         let arguments = call.function.arguments.trim();
         let arguments = if arguments.is_empty() { "{}" } else { arguments };
+        check::json("the arguments", Size::of(arguments.as_bytes()))
+            .map_err(|refusal| (ErrorCode::InvalidArguments, refusal.message))?;
         if let Err(error) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
             let message = format!("the arguments are not a JSON object: {error}");
             return Err((ErrorCode::InvalidArguments, message));
@@ -50,7 +55,8 @@ impl Draft<'_> {
         if name == ASK_USER {
             ask::askable(arguments)?;
         }
-        let arguments = Json::parse(arguments).unwrap_or_default();
+        // What a person is shown is what is hashed and what runs: letters that cannot be seen are written out.
+        let arguments = Json::parse(&show_json(arguments)).unwrap_or_default();
         // A rule, a person and the tool might each read another one of its values.
         if let Some(why) = arguments.ambiguity() {
             return Err((ErrorCode::InvalidArguments, format!("the arguments are ambiguous: {why}")));
@@ -240,18 +246,12 @@ fn settle(answer: &Answer, question: bool) -> Result<Settled, String> {
             Some(changed) if !changed.get().starts_with('{') => {
                 Err("the changed arguments are not a JSON object".to_owned())
             }
-            Some(changed) if changed.get().len() > MESSAGE_BYTES_MAX => {
-                Err(format!("the changed arguments have over {MESSAGE_BYTES_MAX} bytes"))
-            }
             changed => match changed.as_ref().and_then(Json::ambiguity) {
                 Some(why) => Err(format!("the changed arguments are ambiguous: {why}")),
                 None => Ok(Settled::Runs(changed.clone())),
             },
         },
         (AnswerDecision::Answer, true) => match &answer.content {
-            Some(content) if content.len() > TOOL_OUTPUT_BYTES_MAX => {
-                Err(format!("the answer has {} bytes; at most {TOOL_OUTPUT_BYTES_MAX}", content.len()))
-            }
             Some(content) => Ok(Settled::Answered(content.clone())),
             None => Err("an answer has content".to_owned()),
         },

@@ -9,11 +9,13 @@
 
 mod archive;
 mod attempts;
+mod bad_commands;
 mod bad_input;
 mod children;
 mod commands;
 mod configure;
 mod context;
+mod depth;
 mod gates;
 mod last_word;
 mod limits;

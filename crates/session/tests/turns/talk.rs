@@ -12,7 +12,7 @@ use contract::compose::Composed;
 use contract::event::{Event, GateOpened, InputKind, InputRef};
 use contract::ids::CallAttempt;
 use contract::model::{
-    Content, FailureKind, FinishReason, ModelFailed, ModelFinished, ModelItem, ResultMeta, ToolCall, Usage,
+    Content, FailureKind, FinishReason, ModelFailed, ModelFinished, ModelItem, Replay, ResultMeta, ToolCall, Usage,
 };
 use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, ModelSettings, OnExpiry, ToolFilter};
 use contract::subject::SessionKey;
@@ -37,6 +37,10 @@ pub(crate) struct Talk {
     finish_reason: FinishReason,
     /// What the next reply reasons.
     reasoning: String,
+    /// What the next reply's provider wants to be told again.
+    pub(crate) replay: Option<Replay>,
+    /// Tools of the tenant besides those that every test has.
+    pub(crate) more_tools: Vec<ToolSpec>,
     waits: usize,
     /// When the edge took the next command in.
     pub(crate) sent: Option<Timestamp>,
@@ -133,6 +137,8 @@ impl Talk {
             told: None,
             finish_reason: FinishReason::Stop,
             reasoning: String::new(),
+            replay: None,
+            more_tools: Vec::new(),
             waits: 0,
             sent: None,
             log: Vec::new(),
@@ -223,7 +229,12 @@ impl Talk {
             sent: self.sent,
             by: None,
             traceparent: client.then(|| format!("00-{:032x}-{:016x}-01", self.inputs, self.inputs)),
-            tools: Some(Arc::new(vec![look, act, session::delegate_spec(), session::ask_user_spec()])),
+            tools: Some(Arc::new(
+                [look, act, session::delegate_spec(), session::ask_user_spec()]
+                    .into_iter()
+                    .chain(self.more_tools.clone())
+                    .collect(),
+            )),
             archive_after: contract::limits::ARCHIVE_AFTER,
             body,
         };
@@ -329,7 +340,11 @@ impl Talk {
 
     /// The user says something.
     pub(crate) fn say(&mut self, text: &str, mode: Mode) {
-        let message = SendUserMessage { content: Content::Text(text.to_owned()), mode };
+        self.send(SendUserMessage { content: Content::Text(text.to_owned()), mode });
+    }
+
+    /// The same, with all that a message may hold.
+    pub(crate) fn send(&mut self, message: SendUserMessage) {
         self.command(Verb::SendUserMessage, Body::Send(message));
     }
 
@@ -498,7 +513,7 @@ impl Talk {
             provider: String::new(),
             model: String::new(),
             latency_ms: 1,
-            replay: None,
+            replay: self.replay.take(),
             run: run.to_owned(),
         };
         let id = format!("{}-{}{run}", call.call, call.attempt);

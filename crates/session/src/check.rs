@@ -1,0 +1,274 @@
+//! What a command of a client must be. The edge asks before it sends one, so that a client is told at once; the loop asks
+//! again, since others may send commands too.
+
+use contract::ErrorCode;
+use contract::command::{Answer, Because, Configure, ContinuationOverride, Features, Refusal, SendUserMessage, Start};
+use contract::json::{Size, depth};
+use contract::limits::{
+    CHUNK_BYTES_MAX, CHUNK_TIME_MAX, FEATURES_MAX, ITERATIONS_MAX, JSON_DEPTH_MAX, JSON_VALUES_MAX, LIMIT_COUNT_MAX,
+    LIMIT_TOKENS_MAX, LIMIT_USD_MAX, MESSAGE_BYTES_MAX, MESSAGE_PARTS_MAX, NAME_BYTES_MAX, PARAMETER_VALUES_MAX,
+    PARAMETERS_BYTES_MAX, REASON_BYTES_MAX, SESSION_TOOLS_MAX, START_MESSAGES_MAX, STREAM_TIMEOUT_MAX,
+    TOOL_OUTPUT_BYTES_MAX, TURN_MAX,
+};
+use contract::model::{Content, Message, Part, Replay, Streaming};
+use contract::settings::{Cap, ContinuationSettings, LimitsOverride};
+use contract::{Json, ToolName};
+use reply::Patterns;
+use serde_json::Value;
+
+/// Checks a `start`.
+pub fn start(start: &Start) -> Result<(), Refusal> {
+    let Start {
+        agent: _,
+        prompt,
+        interactive: _,
+        messages,
+        resume_from: _,
+        model,
+        parameters: given,
+        continuation: over,
+        features: switched,
+        tools,
+        streaming: how,
+        parent: _,
+    } = start;
+    if let Some(prompt) = prompt {
+        content(prompt, "prompt")?;
+    }
+    at_most(messages.len(), START_MESSAGES_MAX, "`messages`", "messages", "begin with the latest ones")?;
+    for (index, message) in messages.iter().enumerate() {
+        history(message, index)?;
+    }
+    name(model.as_deref(), "model")?;
+    parameters(given)?;
+    continuation(over.as_ref())?;
+    features(switched)?;
+    if let Some(tools) = tools {
+        at_most(tools.len(), SESSION_TOOLS_MAX, "`tools`", "names", "leave `tools` out for all of the agent's")?;
+        for (index, tool) in tools.iter().enumerate() {
+            ToolName::new(tool).map_err(|error| bad(format!("tools[{index}]: {error}; `tools.list` has the names")))?;
+        }
+    }
+    how.as_ref().map_or(Ok(()), streaming)
+}
+
+/// Checks a `configure`.
+pub fn configure(configure: &Configure) -> Result<(), Refusal> {
+    let Configure { continuation: over, features: switched, model } = configure;
+    if !over.as_ref().is_some_and(sets_anything) && switched.is_empty() && model.is_none() {
+        return Err(bad("nothing to change: give a setting in `continuation`, `features` or `model`"));
+    }
+    name(model.as_deref(), "model")?;
+    continuation(over.as_ref())?;
+    features(switched)
+}
+
+fn sets_anything(over: &ContinuationOverride) -> bool {
+    let limits = over.limits.filter(|limits| *limits != LimitsOverride::default());
+    ContinuationOverride { limits, ..over.clone() } != ContinuationOverride::default()
+}
+
+/// Checks a `send_user_message`.
+pub fn message(message: &SendUserMessage) -> Result<(), Refusal> {
+    content(&message.content, "content")
+}
+
+/// Checks a `pause`, `resume`, `stop` or `clear_history`.
+pub fn reason(because: &Because) -> Result<(), Refusal> {
+    short(because.reason.as_deref(), "reason")
+}
+
+/// Checks an `answer`, as far as that can be done without its gate.
+pub fn answer(answer: &Answer) -> Result<(), Refusal> {
+    let Answer { gate: _, arguments_sha256, decision: _, arguments, content, note } = answer;
+    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if arguments_sha256.len() != 64 || !arguments_sha256.bytes().all(hex) {
+        return Err(bad("`arguments_sha256` must be 64 hex digits in lower case, as in `gate.opened`"));
+    }
+    if let Some(arguments) = arguments {
+        at_most(arguments.get().len(), MESSAGE_BYTES_MAX, "`arguments`", "bytes", "put it in a file for the tool")?;
+        json("`arguments`", arguments.size())?;
+    }
+    let bytes = content.as_ref().map_or(0, String::len);
+    at_most(bytes, TOOL_OUTPUT_BYTES_MAX, "`content`", "bytes", "put it in a file for a tool")?;
+    short(note.as_deref(), "note")
+}
+
+/// Refuses JSON that is nested too deeply, or holds too much.
+pub(crate) fn json(field: &str, Size { depth, values }: Size) -> Result<(), Refusal> {
+    if depth > JSON_DEPTH_MAX {
+        return Err(bad(format!(
+            "{field}: nested {depth} levels deep, at most {JSON_DEPTH_MAX} are taken; flatten it"
+        )));
+    }
+    at_most(values, JSON_VALUES_MAX, field, "values and names", "send less")
+}
+
+/// Whether what a provider wants to be told again can be embedded.
+pub(crate) fn is_embeddable(replay: &Replay) -> bool {
+    replay.parts.iter().all(|part| depth(part) <= JSON_DEPTH_MAX)
+}
+
+/// What is refused of a message's content.
+pub(crate) fn content(content: &Content, field: &str) -> Result<(), Refusal> {
+    if content.is_empty() {
+        return Err(refusal(ErrorCode::EmptyMessage, format!("`{field}` holds no text; write something")));
+    }
+    at_most(content.bytes(), MESSAGE_BYTES_MAX, &format!("`{field}`"), "bytes", "put it in a file for a tool")?;
+    let Content::Parts(parts) = content else { return Ok(()) };
+    at_most(parts.len(), MESSAGE_PARTS_MAX, &format!("`{field}`"), "parts", "send several messages")?;
+    for (index, part) in parts.iter().enumerate() {
+        let Part::ImageUrl { image_url } = part else { continue };
+        if !["https:", "http:", "data:"].iter().any(|scheme| image_url.url.starts_with(scheme)) {
+            let message = format!("`{field}`[{index}].image_url.url must begin with https:, http: or data:");
+            return Err(bad(message));
+        }
+    }
+    Ok(())
+}
+
+/// History may hold what was said; calls and results belong to the session that made them.
+fn history(message: &Message, index: usize) -> Result<(), Refusal> {
+    let field = format!("messages[{index}]");
+    match message {
+        Message::User { content: said } => content(said, &format!("{field}.content")),
+        Message::Assistant { content, reasoning, tool_calls, replay } if tool_calls.is_empty() => {
+            let replayed = replay.as_ref().map(Json::of);
+            let bytes = content.len() + reasoning.len() + replayed.as_ref().map_or(0, |replay| replay.get().len());
+            if content.trim().is_empty() && reasoning.trim().is_empty() {
+                return Err(refusal(ErrorCode::EmptyMessage, format!("`{field}` holds no text; leave it out")));
+            }
+            at_most(bytes, MESSAGE_BYTES_MAX, &field, "bytes", "shorten it")?;
+            match replay {
+                Some(replay) if !is_embeddable(replay) => {
+                    let why = format!("{field}.replay: parts nested over {JSON_DEPTH_MAX} levels deep; leave it out");
+                    Err(bad(why))
+                }
+                Some(_) | None => Ok(()),
+            }
+        }
+        Message::Assistant { .. } | Message::System { .. } | Message::Tool { .. } => {
+            Err(bad(format!("{field}: only user and assistant texts are taken, without calls; leave it out")))
+        }
+    }
+}
+
+fn parameters(given: &serde_json::Map<String, Value>) -> Result<(), Refusal> {
+    if given.is_empty() {
+        return Ok(());
+    }
+    let text = Json::of(given);
+    let size = text.size();
+    json("`parameters`", size)?;
+    at_most(text.get().len(), PARAMETERS_BYTES_MAX, "`parameters`", "bytes", "send less")?;
+    at_most(size.values, PARAMETER_VALUES_MAX, "`parameters`", "values and names", "send less")
+}
+
+/// Checks features of one command, or all that a session has switched.
+pub(crate) fn features(Features { enable, disable }: &Features) -> Result<(), Refusal> {
+    for (field, names) in [("enable", enable), ("disable", disable)] {
+        at_most(names.len(), FEATURES_MAX, &format!("`features.{field}`"), "names", "name fewer")?;
+        for (index, feature) in names.iter().enumerate() {
+            name(Some(feature), &format!("features.{field}[{index}]"))?;
+        }
+    }
+    match enable.iter().find(|feature| disable.contains(feature)) {
+        Some(both) => Err(bad(format!("`features` switches {both:?} on and off; choose one"))),
+        None => Ok(()),
+    }
+}
+
+/// Checks settings of one session by themselves; laid over its agent's they are checked again.
+fn continuation(over: Option<&ContinuationOverride>) -> Result<(), Refusal> {
+    let Some(over) = over else { return Ok(()) };
+    let none = ContinuationSettings {
+        continuation_patterns: Vec::new(),
+        termination_patterns: Vec::new(),
+        ..ContinuationSettings::default()
+    };
+    limits(&over.limits.unwrap_or_default())?;
+    settings(&over.over(&none))
+}
+
+/// Checks settings as they come to hold.
+pub(crate) fn settings(settings: &ContinuationSettings) -> Result<(), Refusal> {
+    let steps = settings.max_iterations;
+    between(steps, 1, ITERATIONS_MAX, "continuation.max_iterations", "")?;
+    between(settings.timeout, 1, TURN_MAX.as_secs(), "continuation.timeout", " seconds")?;
+    match Patterns::compile(settings) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(bad(format!("continuation.{error}"))),
+    }
+}
+
+fn limits(limits: &LimitsOverride) -> Result<(), Refusal> {
+    let LimitsOverride { tokens, cost_usd, tool_calls, repetition, no_progress } = *limits;
+    if let Cap::At(tokens) = tokens {
+        between(tokens, 1, LIMIT_TOKENS_MAX, "continuation.limits.tokens", "; null takes the limit off")?;
+    }
+    if let Cap::At(usd) = cost_usd {
+        between(usd, 0.0, f64::from(LIMIT_USD_MAX), "continuation.limits.cost_usd", " US dollars")?;
+        if usd <= 0.0 {
+            return Err(bad("continuation.limits.cost_usd must be above 0 US dollars; null takes the limit off"));
+        }
+    }
+    if let Cap::At(calls) = tool_calls {
+        between(calls, 1, LIMIT_COUNT_MAX, "continuation.limits.tool_calls", "; null takes the limit off")?;
+    }
+    for (field, count) in [("repetition", repetition), ("no_progress", no_progress)] {
+        between(count.unwrap_or(0), 0, LIMIT_COUNT_MAX, &format!("continuation.limits.{field}"), "")?;
+    }
+    Ok(())
+}
+
+fn streaming(streaming: &Streaming) -> Result<(), Refusal> {
+    let Streaming { enabled: _, chunk_ms, chunk_bytes, connect, first_byte, idle } = streaming;
+    let chunk_ms_max = u64::try_from(CHUNK_TIME_MAX.as_millis()).unwrap_or(u64::MAX);
+    between(*chunk_ms, 0, chunk_ms_max, "streaming.chunk_ms", " milliseconds")?;
+    between(*chunk_bytes, 0, CHUNK_BYTES_MAX, "streaming.chunk_bytes", " bytes")?;
+    for (field, seconds) in [("connect", connect), ("first_byte", first_byte), ("idle", idle)] {
+        between(*seconds, 1, STREAM_TIMEOUT_MAX.as_secs(), &format!("streaming.{field}"), " seconds")?;
+    }
+    Ok(())
+}
+
+/// A name in a command: whether there is such a thing is for others to say.
+fn name(name: Option<&str>, field: &str) -> Result<(), Refusal> {
+    let Some(name) = name else { return Ok(()) };
+    if name.trim().is_empty() {
+        return Err(bad(format!("`{field}` is empty; name one, or leave it out")));
+    }
+    at_most(name.len(), NAME_BYTES_MAX, &format!("`{field}`"), "bytes", "use the name as it is listed")
+}
+
+fn short(text: Option<&str>, field: &str) -> Result<(), Refusal> {
+    at_most(text.map_or(0, str::len), REASON_BYTES_MAX, &format!("`{field}`"), "bytes", "shorten it")
+}
+
+fn at_most(count: usize, most: usize, field: &str, unit: &str, remedy: &str) -> Result<(), Refusal> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(refusal(ErrorCode::TooLarge, format!("{field} has {count} {unit}, at most {most} are taken; {remedy}")))
+}
+
+fn between<T: Copy + PartialOrd + std::fmt::Display>(
+    value: T,
+    least: T,
+    most: T,
+    field: &str,
+    unit: &str,
+) -> Result<(), Refusal> {
+    if value >= least && value <= most {
+        return Ok(());
+    }
+    Err(bad(format!("{field} must be {least} to {most}{unit}, got {value}")))
+}
+
+fn bad(message: impl Into<String>) -> Refusal {
+    refusal(ErrorCode::BadRequest, message.into())
+}
+
+fn refusal(code: ErrorCode, message: String) -> Refusal {
+    Refusal { code, message }
+}
