@@ -29,6 +29,14 @@ pub struct McpConfig {
 }
 
 impl McpConfig {
+    /// Whether the server is a process of ours.
+    pub(super) fn is_process(&self) -> bool {
+        match self.way {
+            Way::Stdio(_) => true,
+            Way::Http(_) => false,
+        }
+    }
+
     /// What can only be said where the server is to run: whether the variables that its headers come from are there.
     pub(super) fn check(&self) -> Result<(), String> {
         match &self.way {

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use bus::NatsConfig;
 use contract::{TenantId, ToolName};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use service::tasks::Tasks;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -59,6 +60,12 @@ impl Servers {
         schemas: &Schemas,
     ) -> Result<Self, ServeError> {
         let (tasks, mut firsts) = (Tasks::new(), Vec::new());
+        if servers.values().any(McpConfig::is_process) {
+            // A process of our own user could read the environment of this one, and so its passwords.
+            if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+                tracing::warn!(%error, "this process cannot be hidden from the MCP servers that it starts");
+            }
+        }
         for (server, config) in servers {
             config.check().map_err(|reason| ServeError::Server { server: server.clone(), reason })?;
             let client = connect(nats, config.login.as_ref(), &format!("mcp {server}")).await?;
