@@ -35,7 +35,8 @@ pub use memory::MemoryServer;
 pub use nats::NatsConfig;
 pub use rpc::Serving;
 pub use standing::Standing;
-pub use transport::{Delivery, Depth, Drift, Headers, Heard, Message, Read, Stored, Subscription, Transport};
+pub use kv::SummaryChange;
+pub use transport::{Delivery, Depth, Drift, Headers, Heard, Message, Read, Storage, StorageSize, Stored, Subscription, Transport};
 pub use work::{Handler, Settle, Worker};
 
 use self::tails::Tails;

@@ -27,6 +27,7 @@ use self::faults::Faultless;
 pub use self::faults::{Action, Fault, Faults, Op};
 pub use self::life::Life;
 use self::store::Store;
+use crate::transport::StorageSize;
 use crate::Bus;
 
 /// A server in memory, shared by many [`Bus`] handles; cheap to clone.
@@ -64,6 +65,15 @@ impl State {
     fn enter(&mut self, name: (Bucket, String), aged: Aged) {
         self.revision += 1;
         self.entries.insert(name, Entry { revision: self.revision, aged });
+    }
+
+    /// Objects of a store and their bytes.
+    fn objects_size(&self, store: Objects) -> StorageSize {
+        let found = self.objects.iter().filter(|((of, _), object)| *of == store && object.alive());
+        found.fold(StorageSize::default(), |size, (_, object)| StorageSize {
+            messages: size.messages + 1,
+            bytes: size.bytes + object.value.len() as u64,
+        })
     }
 
     /// An entry that has not expired.

@@ -29,7 +29,7 @@ pub(crate) use self::connect::inbox_prefix;
 use self::copies::Copies;
 use self::many::Many;
 use self::objects::Stores;
-use crate::transport::{Ack, Appended, Drift, ReadMany, Transport};
+use crate::transport::{Ack, Appended, Drift, ReadMany, Storage, StorageSize, Transport};
 use crate::{BusError, Delivery, Depth, Headers, Message, Read, Stored, Subscription};
 
 /// How long an answer of JetStream is awaited where streams are made and looked at.
@@ -200,6 +200,13 @@ impl Transport for Nats {
 
     async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
         self.js_count(stream.name(), filter.as_str()).await
+    }
+
+    async fn storage_size(&self, storage: Storage) -> Result<StorageSize, BusError> {
+        match storage {
+            Storage::Stream(stream) => self.js_size(stream.name()).await,
+            Storage::Objects(store) => self.js_size(&format!("OBJ_{}", store.name())).await,
+        }
     }
 
     async fn ping(&self) -> Result<(), BusError> {

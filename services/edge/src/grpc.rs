@@ -13,13 +13,15 @@ use contract::{ErrorCode, Json};
 use futures::{Stream, stream};
 use proto::sessions_server::Sessions as Service;
 use serde_json::{Map, Value};
+use service::connections::Connection;
 use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
 use crate::admission::QueueDepth;
 use crate::commands::{CommandReply, Pending};
 use crate::failure::Failure;
-use crate::guard::{Caller, Guard, Knock};
+use crate::fair_queue::Flow;
+use crate::guard::{Caller, Guard, Header, Knock};
 use crate::params::{self, Given, List, Watch};
 use crate::queue::{ClientQueue, End, Item};
 use crate::sessions::{Sessions, Waiting};
@@ -29,6 +31,9 @@ use crate::watch::notice::Notice;
 pub const RETRY_AFTER: &str = "ailoop-retry-after-ms";
 /// The metadata key of the last `seq`, where that is the point.
 pub const SEQ: &str = "ailoop-seq";
+
+/// Bytes that an idle connection takes, as measured (see `tests/idle_memory.rs`), with some room.
+const CONNECTION_BYTES: usize = 32 << 10;
 
 /// The service.
 #[derive(Debug, Clone)]
@@ -42,9 +47,21 @@ pub(crate) struct Admission(pub(crate) Arc<Guard>);
 
 impl tonic::service::Interceptor for Admission {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let header = |name: &str| request.metadata().get(name).and_then(|value| value.to_str().ok());
-        let knock = Knock { authorization: header("authorization"), origin: header("origin"), host: None };
+        let missing = || status(&Failure::new(ErrorCode::Internal, "a request without a connection"));
+        let connection = request.extensions().get::<Arc<Connection>>().cloned().ok_or_else(missing)?;
+        let headers = request.metadata().clone().into_headers();
+        let header = |name: &str| Header::of(headers.get_all(name));
+        let knock = Knock {
+            authorization: header("authorization"),
+            origin: header("origin"),
+            host: Header::Absent,
+            flow: Flow { address: connection.address(), connection: connection.id() },
+        };
         let caller = self.0.admit(knock).map_err(|failure| status(&failure))?;
+        if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
+            telemetry::metric::connection_closed("grpc", "limit");
+            return Err(status(&Failure::new(ErrorCode::Overloaded, refusal.to_string())));
+        }
         request.extensions_mut().insert(caller);
         Ok(request)
     }
@@ -316,17 +333,20 @@ impl Service for Door {
         self.call("session.watch", &given.session_id, &request, async |sessions, caller| {
             let session_id = params::session_id(&given.session_id)?;
             let watch = Watch { session_id, from_seq: given.from_seq, no_chunks: given.no_chunks };
-            let (_, viewer) = sessions.watch(caller, &watch).await?;
+            let (_, viewer) = match sessions.watch(caller, &watch).await {
+                Err(failure) if failure.code == ErrorCode::UnknownSession => {
+                    sessions.watch_started(caller, &watch).await?
+                }
+                outcome => outcome?,
+            };
             let queue = Arc::new(sessions.client_queue());
             let (filled, draining) = (queue.clone(), sessions.draining().clone());
             sessions.tasks().spawn("viewer", async move {
-                telemetry::metric::connections("grpc", 1);
                 let end = tokio::select! {
                     () = draining.cancelled() => End::Failed(Sessions::going_down()),
                     outcome = viewer.run(&filled) => outcome.map_or_else(End::Failed, |()| End::Complete),
                 };
                 filled.end(end);
-                telemetry::metric::connections("grpc", -1);
             });
             Ok(notifications(queue))
         })

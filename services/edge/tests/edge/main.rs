@@ -4,6 +4,7 @@
 
 mod admission;
 mod commands;
+mod connections;
 mod dead;
 mod doors;
 mod support;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bus::transport::{Ack, Appended, Drift, Headers, Message, Read, ReadMany, Stored, Subscription, Transport};
+use bus::transport::{Ack, Appended, Drift, Headers, Message, Read, ReadMany, Storage, StorageSize, Stored, Subscription, Transport};
 use bus::{Bus, BusError, Delivery, Depth};
 use bytes::Bytes;
 use contract::streams::{Bucket, Objects, Queue, Stream};
@@ -190,6 +190,10 @@ impl Transport for Spoiled {
 
     async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
         self.bus.transport().count(stream, filter).await
+    }
+
+    async fn storage_size(&self, storage: Storage) -> Result<StorageSize, BusError> {
+        self.bus.transport().storage_size(storage).await
     }
 
     async fn ping(&self) -> Result<(), BusError> {
