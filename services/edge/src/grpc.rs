@@ -32,6 +32,8 @@ pub const RETRY_AFTER: &str = "ailoop-retry-after-ms";
 /// The metadata key of the last `seq`, where that is the point.
 pub const SEQ: &str = "ailoop-seq";
 
+/// The trailer with a call's status, which is a header where there is no message.
+const GRPC_STATUS: &str = "grpc-status";
 /// Bytes that an idle connection takes, as measured (see `tests/idle_memory.rs`), with some room.
 const CONNECTION_BYTES: usize = 32 << 10;
 
@@ -168,7 +170,7 @@ impl Service for Door {
         self.call("session.answer", &given.session_id, &request, async |sessions, caller| {
             let decision: AnswerDecision = params::word("decision", &given.decision)?;
             let body = Answer {
-                gate: params::parse(&given.gate)?,
+                gate: params::parse("gate", &given.gate)?,
                 arguments_sha256: given.arguments_sha256.clone(),
                 decision,
                 arguments: optional_json(&given.arguments_json)?,
@@ -243,7 +245,7 @@ impl Service for Door {
         let given = request.get_ref();
         self.call("tools.result", &given.session_id, &request, async |sessions, caller| {
             let call =
-                params::Call { session_id: params::session_id(&given.session_id)?, call: params::parse(&given.call)? };
+                params::Call { session_id: params::session_id(&given.session_id)?, call: params::parse("call", &given.call)? };
             let whole = sessions.whole_result(caller, &call).await?;
             Ok(proto::ToolResultReply { content: whole.content })
         })
@@ -366,12 +368,50 @@ impl Service for Door {
 }
 
 fn dead(given: &proto::DeadRequest) -> Result<params::DeadOne, Failure> {
-    let fields = serde_json::json!({"session_id": given.session_id, "kind": given.kind, "id": given.id});
-    serde_json::from_value(fields).map_err(Failure::bad_request_of)
+    Ok(params::DeadOne {
+        session_id: params::session_id(&given.session_id)?,
+        kind: params::word("kind", &given.kind)?,
+        id: params::parse("id", &given.id)?,
+    })
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))
+}
+
+/// Adds the stable code to what tonic refuses by itself: a message that is too long or damaged, or a method that is not
+/// there. What it calls internal is the client's mistake; failures of ours carry a code already.
+pub(crate) async fn add_code(mut response: axum::response::Response) -> axum::response::Response {
+    let headers = response.headers_mut();
+    if headers.contains_key(proto::ERROR_CODE) {
+        return response;
+    }
+    let status = headers.get(GRPC_STATUS).map(|status| Code::from_bytes(status.as_bytes()));
+    let (status, code) = match status {
+        Some(Code::OutOfRange | Code::ResourceExhausted) => (Code::InvalidArgument, ErrorCode::TooLarge),
+        Some(Code::Internal | Code::InvalidArgument) => (Code::InvalidArgument, ErrorCode::BadRequest),
+        Some(Code::Unimplemented) => (Code::Unimplemented, ErrorCode::UnknownMethod),
+        Some(
+            Code::Ok
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::FailedPrecondition
+            | Code::Aborted
+            | Code::Unavailable
+            | Code::DataLoss
+            | Code::Unauthenticated,
+        )
+        | None => return response,
+    };
+    headers.insert(GRPC_STATUS, i32::from(status).into());
+    if let Ok(code) = code.as_str().parse() {
+        headers.insert(proto::ERROR_CODE, code);
+    }
+    response
 }
 
 /// A failure as a status with the stable code in its metadata.

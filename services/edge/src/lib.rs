@@ -162,7 +162,7 @@ fn serve_grpc(
     let server = Server {
         name: "grpc",
         protocol: Protocol::Http2 { streams_max: STREAMS_MAX },
-        router: routes.prepare().into_axum_router(),
+        router: routes.prepare().into_axum_router().layer(axum::middleware::map_response(grpc::add_code)),
         connections,
         tasks: sessions.tasks().clone(),
         ending: draining.clone(),

@@ -40,7 +40,7 @@ impl<T: Checked> Given<T> {
     pub fn new(session: &str, id: &str, wait: bool, body: T) -> Result<Self, Failure> {
         body.check()?;
         let session = if session.is_empty() && T::MAKES_SESSION { fresh()? } else { session_id(session)? };
-        let id = if id.is_empty() { fresh()? } else { parse(id)? };
+        let id = if id.is_empty() { fresh()? } else { parse("command_id", id)? };
         Ok(Self { session, id, wait, body })
     }
 }
@@ -262,7 +262,11 @@ pub struct Nothing {}
 
 /// Reads a JSON object; the error names the field.
 pub fn from_object<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Failure> {
-    serde_json::from_value(Value::Object(params)).map_err(Failure::bad_request_of)
+    serde_path_to_error::deserialize(Value::Object(params)).map_err(|error| {
+        let path = error.path().to_string();
+        // Of what concerns the object itself the parser names the field.
+        if path == "." { Failure::bad_request_of(error.inner()) } else { bad_field(&path, error.inner()) }
+    })
 }
 
 /// Reads a session id.
@@ -270,18 +274,23 @@ pub fn session_id(text: &str) -> Result<SessionId, Failure> {
     if text.is_empty() {
         return Err(Failure::bad_request("`session_id` is missing"));
     }
-    parse(text)
+    parse("session_id", text)
+}
+
+/// A field that is not what the contract says, as its parser tells.
+fn bad_field(field: &str, error: impl Display) -> Failure {
+    Failure::bad_request_of(format!("`{field}`: {error}"))
 }
 
 /// Reads one word of a closed set, as the contract spells it.
 pub fn word<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, Failure> {
     serde_json::from_value(Value::String(text.to_owned()))
-        .map_err(|error| Failure::bad_request(format!("`{field}`: {error}")))
+        .map_err(|error| bad_field(field, error))
 }
 
 /// Reads an id.
-pub fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, Failure> {
-    text.parse().map_err(Failure::bad_request_of)
+pub fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Failure> {
+    text.parse().map_err(|error| bad_field(field, error))
 }
 
 /// Makes an id, sortable by time.

@@ -106,9 +106,10 @@ pub(super) async fn begin(
     let begun = async {
         let method = method.ok_or_else(|| {
             let known = METHODS.join(", ");
+            let asked: String = request.method.chars().take(80).collect();
             Failure::new(
                 ErrorCode::UnknownMethod,
-                format!("there is no method {:?}; there are {known}", request.method),
+                format!("there is no method {asked:?}; there are {known}"),
             )
         })?;
         route(sessions, caller, waiting, method, request.params).await
