@@ -35,7 +35,7 @@ pub const SEQ: &str = "ailoop-seq";
 /// The trailer with a call's status, which is a header where there is no message.
 const GRPC_STATUS: &str = "grpc-status";
 /// Bytes that an idle connection takes, as measured (see `tests/idle_memory.rs`), with some room.
-const CONNECTION_BYTES: usize = 32 << 10;
+const CONNECTION_BYTES: usize = 40 << 10;
 
 /// The service.
 #[derive(Debug, Clone)]

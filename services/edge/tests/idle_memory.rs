@@ -11,8 +11,9 @@ use tokio::net::TcpStream;
 
 /// Connections of one measurement.
 const CONNECTIONS: usize = 500;
-/// Bytes that an idle connection may take: what the edge books for it.
-const IDLE_BYTES_MAX: usize = 32 << 10;
+/// Bytes that an idle WebSocket and an idle gRPC connection may take: what the edge books for them. 24 KiB of the latter
+/// are buffers of HTTP/2 that cannot be smaller.
+const IDLE_BYTES_MAX: [usize; 2] = [32 << 10, 40 << 10];
 
 /// Resident bytes of this process.
 fn resident() -> usize {
@@ -63,24 +64,16 @@ async fn idle_connection_takes_at_most_what_is_booked_for_it() {
     let call = frame(r#"{"jsonrpc":"2.0","id":1,"method":"session.list"}"#);
     let ws = measure(edge.addresses().ws, &[handshake, &call[..]].concat(), br#""sessions":[]"#).await;
 
-    // The preface, empty settings, and `List` without fields; names are literals without Huffman coding.
-    let mut block = vec![0x83, 0x86];
+    // The preface, empty settings, and `List` without fields. Indexed are POST, http and the name of `:authority`; the
+    // other headers are literals without Huffman coding.
+    let mut block = [&[0x83, 0x86, 1, 9][..], b"localhost"].concat();
     for (name, value) in [(":path", "/ailoop.v1.Sessions/List"), ("te", "trailers"), ("content-type", "application/grpc")] {
+        block.push(0);
         for text in [name, value] {
-            if text == name {
-                block.push(0);
-            }
             block.push(u8::try_from(text.len()).unwrap());
             block.extend(text.as_bytes());
         }
     }
-    block.extend([1, 10]);
-    block.extend(b":authority");
-    block.push(9);
-    block.extend(b"localhost");
-    // Pseudo-headers stand first.
-    let authority = block.split_off(block.len() - 22);
-    block.splice(2..2, authority);
     let length = u8::try_from(block.len()).unwrap();
     let request = [
         &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..],
@@ -92,7 +85,7 @@ async fn idle_connection_takes_at_most_what_is_booked_for_it() {
     // Trailers come as a frame of type 1 that ends the stream.
     let grpc = measure(edge.addresses().grpc, &request, &[1, 5, 0, 0, 0, 1]).await;
 
-    assert!(ws <= IDLE_BYTES_MAX && grpc <= IDLE_BYTES_MAX, "WebSocket {ws}, gRPC {grpc} bytes");
+    assert!(ws <= IDLE_BYTES_MAX[0] && grpc <= IDLE_BYTES_MAX[1], "WebSocket {ws}, gRPC {grpc} bytes");
     // Figures for whoever changes buffers: cargo test --test idle_memory -- --nocapture
     std::io::Write::write_all(&mut std::io::stdout(), format!("idle: WebSocket {ws}, gRPC {grpc} bytes\n").as_bytes())
         .unwrap();
