@@ -29,14 +29,16 @@ pub use control::{Inbox, Sent};
 pub use dead::DeadLetter;
 pub use error::BusError;
 pub use kv::Claim;
+pub use kv::SummaryChange;
 pub use log::{Committed, Head};
 pub use mail::{Mailbox, Posted};
 pub use memory::MemoryServer;
 pub use nats::NatsConfig;
 pub use rpc::Serving;
 pub use standing::Standing;
-pub use kv::SummaryChange;
-pub use transport::{Delivery, Depth, Drift, Headers, Heard, Message, Read, Storage, StorageSize, Stored, Subscription, Transport};
+pub use transport::{
+    Delivery, Depth, Drift, Headers, Heard, Message, Read, Storage, StorageSize, Stored, Subscription, Transport,
+};
 pub use work::{Handler, Settle, Worker};
 
 use self::tails::Tails;

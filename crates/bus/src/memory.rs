@@ -27,8 +27,8 @@ use self::faults::Faultless;
 pub use self::faults::{Action, Fault, Faults, Op};
 pub use self::life::Life;
 use self::store::Store;
-use crate::transport::StorageSize;
 use crate::Bus;
+use crate::transport::StorageSize;
 
 /// A server in memory, shared by many [`Bus`] handles; cheap to clone.
 #[derive(Clone)]

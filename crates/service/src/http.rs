@@ -128,8 +128,7 @@ impl Server {
 
 /// Whether an error of accepting concerns one connection only, so that the next one may be fine.
 fn is_of_one_connection(error: &io::Error) -> bool {
-    let kinds =
-        [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset];
+    let kinds = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset];
     kinds.contains(&error.kind())
 }
 
@@ -213,12 +212,7 @@ fn call(
 }
 
 /// Serves a connection to its end, which comes by itself, or for a reason of ours.
-async fn drive(
-    served: impl Graceful,
-    connection: &Arc<Connection>,
-    handshake: Duration,
-    ending: CancellationToken,
-) {
+async fn drive(served: impl Graceful, connection: &Arc<Connection>, handshake: Duration, ending: CancellationToken) {
     let mut served = pin!(served);
     let mut deadline = pin!(tokio::time::sleep(handshake));
     let mut watches = true;

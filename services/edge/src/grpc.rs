@@ -244,8 +244,10 @@ impl Service for Door {
     ) -> Result<Response<proto::ToolResultReply>, Status> {
         let given = request.get_ref();
         self.call("tools.result", &given.session_id, &request, async |sessions, caller| {
-            let call =
-                params::Call { session_id: params::session_id(&given.session_id)?, call: params::parse("call", &given.call)? };
+            let call = params::Call {
+                session_id: params::session_id(&given.session_id)?,
+                call: params::parse("call", &given.call)?,
+            };
             let whole = sessions.whole_result(caller, &call).await?;
             Ok(proto::ToolResultReply { content: whole.content })
         })

@@ -64,7 +64,9 @@ impl<'a> Header<'a> {
             Self::Text(text) => Ok(Some(text)),
             Self::Unusable => Err(Failure::new(
                 ErrorCode::Unauthorized,
-                format!("the header `{name}` was sent twice or holds bytes outside visible ASCII: send it once, in ASCII"),
+                format!(
+                    "the header `{name}` was sent twice or holds bytes outside visible ASCII: send it once, in ASCII"
+                ),
             )),
         }
     }

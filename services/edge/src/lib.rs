@@ -145,9 +145,8 @@ fn serve_grpc(
     connections: Connections,
 ) -> Result<(), StartError> {
     let internal = |error: &dyn std::fmt::Display| StartError::Internal(error.to_string());
-    let reflection = || {
-        tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(proto::DESCRIPTORS)
-    };
+    let reflection =
+        || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(proto::DESCRIPTORS);
     // Most clients still ask for v1alpha, Python's among them.
     let v1 = reflection().build_v1().map_err(|error| internal(&error))?;
     let v1alpha = reflection().build_v1alpha().map_err(|error| internal(&error))?;

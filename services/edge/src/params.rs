@@ -284,8 +284,7 @@ fn bad_field(field: &str, error: impl Display) -> Failure {
 
 /// Reads one word of a closed set, as the contract spells it.
 pub fn word<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, Failure> {
-    serde_json::from_value(Value::String(text.to_owned()))
-        .map_err(|error| bad_field(field, error))
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| bad_field(field, error))
 }
 
 /// Reads an id.

@@ -278,7 +278,8 @@ impl State {
             return;
         }
         if self.told.len() >= CURSORS_MAX
-            && let Some(oldest) = self.told.iter().min_by_key(|(_, cursor)| cursor.at).map(|(session, _)| session.clone())
+            && let Some(oldest) =
+                self.told.iter().min_by_key(|(_, cursor)| cursor.at).map(|(session, _)| session.clone())
         {
             self.told.remove(&oldest);
         }
@@ -425,10 +426,8 @@ mod tests {
         let queue = ClientQueue::new(4, CLIENT_BYTES_MAX, budget());
         let of = |session: usize| {
             let Item::Notice(notice) = event(7) else { unreachable!() };
-            let envelope = Envelope {
-                session_id: SessionId::new(&format!("s{session}")).unwrap(),
-                ..notice.envelope.clone()
-            };
+            let envelope =
+                Envelope { session_id: SessionId::new(&format!("s{session}")).unwrap(), ..notice.envelope.clone() };
             Item::Notice(Arc::new(Notice::heard(notice.topic, envelope).unwrap()))
         };
         for session in 0..CURSORS_MAX * 3 {

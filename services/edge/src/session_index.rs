@@ -174,7 +174,8 @@ impl SessionIndex {
                 },
             }
         };
-        let read = read.into_iter().map(|(summary, bytes)| SummaryChange::Written { summary: Box::new(summary), bytes });
+        let read =
+            read.into_iter().map(|(summary, bytes)| SummaryChange::Written { summary: Box::new(summary), bytes });
         for change in read.chain(meanwhile) {
             if !found.apply(change) {
                 return Err(Ended::TooLarge);

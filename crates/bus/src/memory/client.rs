@@ -16,7 +16,9 @@ use super::answers::{Answers, End};
 use super::life::{Life, Shared};
 use super::pull::Pull;
 use super::{Action, Aged, Fault, MemoryServer};
-use crate::transport::{Ack, Appended, Drift, KV_OPERATION, OBJECT_BYTES_MAX, ReadMany, Storage, StorageSize, Transport};
+use crate::transport::{
+    Ack, Appended, Drift, KV_OPERATION, OBJECT_BYTES_MAX, ReadMany, Storage, StorageSize, Transport,
+};
 use crate::{BusError, Delivery, Depth, Headers, Heard, Message, Read, Stored, Subscription};
 
 /// How long an answer is awaited that never comes.

@@ -69,9 +69,7 @@ impl Sessions {
             // Asked before the log is read: a start that is handled in between is seen there.
             let waits = self.start_waits(&key).await?;
             match self.watch(caller, watch).await {
-                Err(failure)
-                    if failure.code == ErrorCode::UnknownSession && waits && Instant::now() < deadline =>
-                {
+                Err(failure) if failure.code == ErrorCode::UnknownSession && waits && Instant::now() < deadline => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(pause_max);
                 }

@@ -94,12 +94,7 @@ impl WaitingWatches {
 }
 
 /// Does the part of a call that must be done in the order of the requests: for a command, sending it.
-pub(super) async fn begin(
-    sessions: &Sessions,
-    caller: &Caller,
-    waiting: &WaitingWatches,
-    request: Request,
-) -> Rest {
+pub(super) async fn begin(sessions: &Sessions, caller: &Caller, waiting: &WaitingWatches, request: Request) -> Rest {
     let method = METHODS.iter().copied().find(|method| *method == request.method);
     let session = request.params.get("session_id").and_then(Value::as_str);
     let span = telemetry::span::edge_request(method.unwrap_or("unknown"), session);
@@ -107,10 +102,7 @@ pub(super) async fn begin(
         let method = method.ok_or_else(|| {
             let known = METHODS.join(", ");
             let asked: String = request.method.chars().take(80).collect();
-            Failure::new(
-                ErrorCode::UnknownMethod,
-                format!("there is no method {asked:?}; there are {known}"),
-            )
+            Failure::new(ErrorCode::UnknownMethod, format!("there is no method {asked:?}; there are {known}"))
         })?;
         route(sessions, caller, waiting, method, request.params).await
     };

@@ -6,9 +6,9 @@ mod connection;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Extension, State};
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;

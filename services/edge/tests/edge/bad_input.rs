@@ -250,9 +250,7 @@ async fn body_of_100_mb_ends_its_connection_and_no_other() {
     let head = format!("POST /ws HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", 100 << 20);
     post.write_all(head.as_bytes()).await.unwrap();
     let (mut reader, mut writer) = post.into_split();
-    let sending = async {
-        while writer.write_all(&[b'x'; 1 << 16]).await.is_ok() {}
-    };
+    let sending = async { while writer.write_all(&[b'x'; 1 << 16]).await.is_ok() {} };
     let reading = async {
         let mut answer = Vec::new();
         // A reset may come right behind the answer.
@@ -332,7 +330,10 @@ fn grpc_methods() -> Vec<(String, Vec<(String, u32)>)> {
             let request = method.input_type().rsplit('.').next().unwrap();
             let message = messages.iter().find(|message| message.name() == request).unwrap();
             let texts = message.field.iter().filter(|field| field.r#type() == Type::String);
-            (method.name().to_owned(), texts.map(|field| (field.name().to_owned(), field.number().unsigned_abs())).collect())
+            (
+                method.name().to_owned(),
+                texts.map(|field| (field.name().to_owned(), field.number().unsigned_abs())).collect(),
+            )
         })
         .collect()
 }
@@ -360,7 +361,11 @@ async fn bad_message_of_any_grpc_method_has_a_stable_code() {
             }
             let refused = raw_call(&world, &method, damaged.to_vec()).await;
             let Err(refused) = refused else { continue };
-            assert_eq!((refused.code(), &*code_of(&refused)), (Code::InvalidArgument, "bad_request"), "{method} {refused}");
+            assert_eq!(
+                (refused.code(), &*code_of(&refused)),
+                (Code::InvalidArgument, "bad_request"),
+                "{method} {refused}"
+            );
         }
         let refused = raw_call(&world, &method, vec![0x12; FRAME_BYTES_MAX + 1]).await.unwrap_err();
         assert_eq!(code_of(&refused), "too_large", "{method}: {refused}");

@@ -80,7 +80,11 @@ async fn connection_without_credentials_is_closed_when_its_time_is_over() {
 
 #[tokio::test]
 async fn connection_with_credentials_stays_open_past_the_handshake_limit() {
-    let world = World::with(Config { token: None, ..limited(ConnectionLimits { handshake_ms: 100, ..ConnectionLimits::default() }) }).await;
+    let world = World::with(Config {
+        token: None,
+        ..limited(ConnectionLimits { handshake_ms: 100, ..ConnectionLimits::default() })
+    })
+    .await;
     let (mut ws, mut grpc) = (world.ws().await, world.grpc().await);
     ws.ok("session.list", json!({})).await;
     grpc.0.list(proto::ListRequest::default()).await.unwrap();
@@ -122,10 +126,8 @@ async fn connection_over_the_limit_is_refused_as_overloaded_by_both_protocols() 
     let refused = world.grpc().await.0.list(proto::ListRequest::default()).await.unwrap_err();
     assert_eq!((refused.code(), code_of(&refused)), (Code::ResourceExhausted, "overloaded".to_owned()));
     drop(first);
-    eventually("there is room again", async || {
-        world.grpc().await.0.list(proto::ListRequest::default()).await.is_ok()
-    })
-    .await;
+    eventually("there is room again", async || world.grpc().await.0.list(proto::ListRequest::default()).await.is_ok())
+        .await;
 }
 
 #[tokio::test]
@@ -181,8 +183,7 @@ async fn origin_or_host_outside_ascii_or_given_twice_is_refused() {
 #[tokio::test]
 async fn reflection_of_both_versions_lists_the_service() {
     let world = World::new().await;
-    let channel =
-        tonic::transport::Channel::from_shared(format!("http://{}", world.edge.addresses().grpc)).unwrap();
+    let channel = tonic::transport::Channel::from_shared(format!("http://{}", world.edge.addresses().grpc)).unwrap();
     let channel = channel.connect().await.unwrap();
     let ask = pb::v1::ServerReflectionRequest {
         host: String::new(),
