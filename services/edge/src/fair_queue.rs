@@ -15,6 +15,8 @@ use crate::failure::Failure;
 pub const CAPACITY: u32 = 128;
 /// How long a call waits for its turn before it is refused as `overloaded`.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Calls of one connection that wait for their turn.
+pub const WAITING_MAX: usize = 1_024;
 /// When a call that was refused should be tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -93,7 +95,7 @@ struct Address {
 struct ConnectionQueue {
     connection: u64,
     served: u64,
-    /// Bounded by the requests that one connection may have in flight.
+    /// At most [`WAITING_MAX`]. Calls that were given up stay until their turn, or until there is no room.
     waiting: VecDeque<Waiter>,
 }
 
@@ -118,7 +120,11 @@ impl FairQueue {
     /// Waits for the turn of a call.
     pub async fn acquire(&self, flow: Flow, cost: Cost) -> Result<Permit, Failure> {
         let (grant, granted) = oneshot::channel();
-        self.lock().add(flow, Waiter { units: cost.units(), grant });
+        let added = self.lock().add(flow, Waiter { units: cost.units(), grant });
+        if !added {
+            let message = format!("{WAITING_MAX} calls of this connection wait for their turn already: send fewer at once");
+            return Err(Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER));
+        }
         self.grant();
         match tokio::time::timeout(WAIT_MAX, granted).await {
             Ok(Ok(permit)) => Ok(permit),
@@ -160,7 +166,8 @@ impl Drop for Permit {
 }
 
 impl State {
-    fn add(&mut self, flow: Flow, waiter: Waiter) {
+    /// Adds a call; `false` where too many of its connection wait.
+    fn add(&mut self, flow: Flow, waiter: Waiter) -> bool {
         let clock = self.clock;
         let address = match self.addresses.iter().position(|entry| entry.address == flow.address) {
             Some(at) => at,
@@ -170,13 +177,20 @@ impl State {
                 self.addresses.len() - 1
             }
         };
-        let Some(address) = self.addresses.get_mut(address) else { return };
+        let Some(address) = self.addresses.get_mut(address) else { return false };
         if let Some(queue) = address.connections.iter_mut().find(|queue| queue.connection == flow.connection) {
+            if queue.waiting.len() >= WAITING_MAX {
+                queue.waiting.retain(|waiter| !waiter.grant.is_closed());
+            }
+            if queue.waiting.len() >= WAITING_MAX {
+                return false;
+            }
             queue.waiting.push_back(waiter);
-            return;
+            return true;
         }
         let (connection, served) = (flow.connection, address.clock);
         address.connections.push(ConnectionQueue { connection, served, waiting: VecDeque::from([waiter]) });
+        true
     }
 
     /// The next call, when there is room for it. A great one is not overtaken: it would wait for ever.
@@ -267,6 +281,21 @@ mod tests {
         assert_eq!((refused.code, refused.retry_after.is_some()), (ErrorCode::Overloaded, true));
         drop(blocker);
         queue.acquire(flow(2, 2), Cost::Light).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_were_given_up_make_room_for_later_ones() {
+        let queue = FairQueue::new(1);
+        let _blocker = queue.acquire(flow(1, 1), Cost::Light).await.unwrap();
+        for _ in 0..WAITING_MAX * 3 {
+            assert!(queue.acquire(flow(2, 2), Cost::Light).now_or_never().is_none(), "it waits, and is given up");
+        }
+        let waiting = queue.lock().addresses[0].connections[0].waiting.len();
+        assert!(waiting <= WAITING_MAX, "{waiting}");
+        let mut held: Vec<_> = (0..WAITING_MAX).map(|_| queue.acquire(flow(2, 2), Cost::Light).boxed()).collect();
+        assert!(held.iter_mut().all(|call| call.now_or_never().is_none()));
+        let refused = queue.acquire(flow(2, 2), Cost::Light).now_or_never().unwrap().unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Overloaded);
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ pub mod guard;
 pub mod jsonrpc;
 pub mod params;
 pub mod queue;
+mod request_body;
 mod session_index;
 pub mod sessions;
 mod stats;
@@ -161,7 +162,11 @@ fn serve_grpc(
     let server = Server {
         name: "grpc",
         protocol: Protocol::Http2 { streams_max: STREAMS_MAX },
-        router: routes.prepare().into_axum_router().layer(axum::middleware::map_response(grpc::add_code)),
+        router: routes
+            .prepare()
+            .into_axum_router()
+            .layer(axum::middleware::map_response(grpc::add_code))
+            .layer(axum::middleware::map_request_with_state(connections.budget().clone(), request_body::bound)),
         connections,
         tasks: sessions.tasks().clone(),
         ending: draining.clone(),
