@@ -83,7 +83,7 @@ struct State {
 
 #[derive(Debug)]
 struct Address {
-    address: IpAddr,
+    ip: IpAddr,
     /// Units that it has had.
     served: u64,
     /// As [`State::clock`], among its connections.
@@ -122,20 +122,18 @@ impl FairQueue {
         let (grant, granted) = oneshot::channel();
         let added = self.lock().add(flow, Waiter { units: cost.units(), grant });
         if !added {
-            let message = format!("{WAITING_MAX} calls of this connection wait for their turn already: send fewer at once");
+            let message =
+                format!("{WAITING_MAX} calls of this connection wait for their turn already: send fewer at once");
             return Err(Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER));
         }
         self.grant();
-        match tokio::time::timeout(WAIT_MAX, granted).await {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => {
-                let message = format!(
-                    "the edge is busy: the call waited {} s for its turn; send fewer at once, or try again",
-                    WAIT_MAX.as_secs()
-                );
-                Err(Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER))
-            }
+        if let Ok(Ok(permit)) = tokio::time::timeout(WAIT_MAX, granted).await {
+            return Ok(permit);
         }
+        let seconds = WAIT_MAX.as_secs();
+        let message =
+            format!("the edge is busy: the call waited {seconds} s for its turn; send fewer at once, or try again");
+        Err(Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER))
     }
 
     /// Lets calls run as long as there is room.
@@ -169,14 +167,11 @@ impl State {
     /// Adds a call; `false` where too many of its connection wait.
     fn add(&mut self, flow: Flow, waiter: Waiter) -> bool {
         let clock = self.clock;
-        let address = match self.addresses.iter().position(|entry| entry.address == flow.address) {
-            Some(at) => at,
-            None => {
-                let entry = Address { address: flow.address, served: clock, clock: 0, connections: Vec::new() };
-                self.addresses.push(entry);
-                self.addresses.len() - 1
-            }
-        };
+        let known = self.addresses.iter().position(|entry| entry.ip == flow.address);
+        let address = known.unwrap_or(self.addresses.len());
+        if known.is_none() {
+            self.addresses.push(Address { ip: flow.address, served: clock, clock: 0, connections: Vec::new() });
+        }
         let Some(address) = self.addresses.get_mut(address) else { return false };
         if let Some(queue) = address.connections.iter_mut().find(|queue| queue.connection == flow.connection) {
             if queue.waiting.len() >= WAITING_MAX {

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::grpc::status;
 
 /// How long the message of a request may take from its headers to its end.
-pub const REQUEST_MAX: Duration = Duration::from_mins(1);
+pub(crate) const REQUEST_MAX: Duration = Duration::from_mins(1);
 /// When a client whose message found no room should try again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Only these take one message for each request; reflection and health keep their requests open.
