@@ -250,7 +250,7 @@ async fn body_of_100_mb_ends_its_connection_and_no_other() {
     let head = format!("POST /ws HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", 100 << 20);
     post.write_all(head.as_bytes()).await.unwrap();
     let (mut reader, mut writer) = post.into_split();
-    let sending = async { while writer.write_all(&[b'x'; 1 << 16]).await.is_ok() {} };
+    let sending = async { while writer.write_all(&[b'x'; 8 << 10]).await.is_ok() {} };
     let reading = async {
         let mut answer = Vec::new();
         // A reset may come right behind the answer.
