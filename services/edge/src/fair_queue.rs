@@ -301,7 +301,7 @@ mod tests {
         while let Some(Some(permit)) = scans.next().now_or_never() {
             permits.push(permit.unwrap());
         }
-        assert_eq!(permits.len() as u32, CAPACITY / Cost::Scan.units());
+        assert_eq!(u32::try_from(permits.len()).unwrap(), CAPACITY / Cost::Scan.units());
         drop((permits, scans));
         assert_eq!(queue.lock().free, CAPACITY, "also what was given up while it waited is free again");
     }
