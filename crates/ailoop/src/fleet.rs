@@ -63,6 +63,7 @@ impl Fleet {
     }
 
     async fn bring_up(plan: Plan) -> Result<Self, Failure> {
+        service::process::raise_open_files();
         let lock = plan.home.lock()?;
         lock.forget();
         let telemetry = telemetry::init("ailoop", &plan.common.telemetry).map_err(|error| internal(&error))?;

@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use contract::commit::SessionSummary;
-use contract::ids::{CallId, TenantId, ToolName};
+use contract::ids::{CallId, SessionId, TenantId, ToolName};
 use contract::streams::Bucket;
-use contract::subject::SessionKey;
+use contract::subject::{self, SessionKey};
 use contract::tool::ToolSpec;
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 
 use crate::log::encode;
-use crate::{Bus, BusError, retry};
+use crate::transport::KV_OPERATION;
+use crate::{Bus, BusError, Heard, retry};
 
 /// Whose a claim is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,10 +24,38 @@ pub enum Claim {
     Theirs,
 }
 
+/// What a watch of the session index yields.
+#[derive(Debug, Clone)]
+pub enum SummaryChange {
+    /// A line was written. `bytes` is its size as JSON.
+    Written {
+        /// The line.
+        summary: Box<SessionSummary>,
+        /// Bytes of its JSON.
+        bytes: usize,
+    },
+    /// A line was removed.
+    Removed(SessionId),
+    /// Changes may have been lost here: read the index again.
+    Gap,
+}
+
 impl Bus {
     /// Gives up what [`Bus::claim_part`] claimed.
     pub async fn release_part(&self, key: &SessionKey, call: &CallId, parts: &[&str]) -> Result<(), BusError> {
         self.transport().kv_delete(Bucket::Claims, &claim_name(key, call, parts)).await
+    }
+
+    /// Watches the index of a tenant's sessions: every line that is written from now on, as it is published. A line that
+    /// expires is not told; read the index again now and then.
+    pub async fn watch_summaries(&self, tenant: &TenantId) -> Result<BoxStream<'static, SummaryChange>, BusError> {
+        let changes = self.transport().subscribe(&subject::bucket_entries(Bucket::Sessions, tenant), None).await?;
+        Ok(changes.filter_map(|heard| std::future::ready(summary_change(heard))).boxed())
+    }
+
+    /// The lines of a tenant's index with the size of each as JSON, sorted by id.
+    pub async fn sized_summaries(&self, tenant: &TenantId) -> Result<Vec<(SessionSummary, usize)>, BusError> {
+        self.sized_entries(Bucket::Sessions, tenant).await
     }
 
     /// The tools of a tenant, sorted by name. An entry that cannot be read is left out.
@@ -146,10 +177,19 @@ impl Bus {
     }
 
     async fn entries<T: DeserializeOwned>(&self, bucket: Bucket, tenant: &TenantId) -> Result<Vec<T>, BusError> {
+        let entries = self.sized_entries(bucket, tenant).await?;
+        Ok(entries.into_iter().map(|(entry, _)| entry).collect())
+    }
+
+    async fn sized_entries<T: DeserializeOwned>(
+        &self,
+        bucket: Bucket,
+        tenant: &TenantId,
+    ) -> Result<Vec<(T, usize)>, BusError> {
         let mut entries = Vec::new();
         for (key, body) in self.transport().kv_list(bucket, &format!("{tenant}.*")).await? {
             match serde_json::from_slice(&body) {
-                Ok(entry) => entries.push(entry),
+                Ok(entry) => entries.push((entry, body.len())),
                 // A newer writer's entry must not hide the others.
                 Err(error) => tracing::warn!(bucket = bucket.name(), key, %error, "entry left out"),
             }
@@ -161,4 +201,23 @@ impl Bus {
 fn claim_name(key: &SessionKey, call: &CallId, parts: &[&str]) -> String {
     let name = format!("{}.{}.{call}", key.tenant, key.session);
     parts.iter().fold(name, |name, part| format!("{name}.{part}"))
+}
+
+fn summary_change(heard: Heard) -> Option<SummaryChange> {
+    let message = match heard {
+        Heard::Message(message) => message,
+        Heard::Gap => return Some(SummaryChange::Gap),
+    };
+    if message.header(KV_OPERATION).is_some() {
+        let session = message.subject.rsplit('.').next()?;
+        return SessionId::new(session).ok().map(SummaryChange::Removed);
+    }
+    match serde_json::from_slice(&message.payload) {
+        Ok(summary) => Some(SummaryChange::Written { summary: Box::new(summary), bytes: message.payload.len() }),
+        Err(error) => {
+            // A newer writer's entry must not hide the others.
+            tracing::warn!(subject = message.subject, %error, "entry left out");
+            None
+        }
+    }
 }

@@ -29,6 +29,7 @@ pub use control::{Inbox, Sent};
 pub use dead::DeadLetter;
 pub use error::BusError;
 pub use kv::Claim;
+pub use kv::SummaryChange;
 pub use log::{Committed, Head, Offer};
 pub use mail::{Mailbox, Posted};
 pub use memory::MemoryServer;
@@ -36,7 +37,7 @@ pub use nats::NatsConfig;
 pub use rpc::Serving;
 pub use standing::Standing;
 pub use transport::{
-    Delivery, Depth, Drift, Headers, Heard, Message, Read, Rewound, Stored, Subscription, Transport,
+    Delivery, Depth, Drift, Headers, Heard, Message, Read, Rewound, Storage, StorageSize, Stored, Subscription, Transport,
 };
 pub use work::{Handler, Settle, Worker};
 

@@ -28,6 +28,7 @@ pub use self::faults::{Action, Fault, Faults, Op};
 pub use self::life::Life;
 use self::store::Store;
 use crate::Bus;
+use crate::transport::StorageSize;
 
 /// A server in memory, shared by many [`Bus`] handles; cheap to clone.
 #[derive(Clone)]
@@ -75,6 +76,15 @@ impl State {
     fn enter(&mut self, name: (Bucket, String), aged: Aged) {
         self.revision += 1;
         self.entries.insert(name, Entry { revision: self.revision, aged });
+    }
+
+    /// Objects of a store and their bytes.
+    fn objects_size(&self, store: Objects) -> StorageSize {
+        let found = self.objects.iter().filter(|((of, _), object)| *of == store && object.alive());
+        found.fold(StorageSize::default(), |size, (_, object)| StorageSize {
+            messages: size.messages + 1,
+            bytes: size.bytes + object.value.len() as u64,
+        })
     }
 
     /// An entry that has not expired.

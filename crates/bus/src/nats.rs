@@ -34,7 +34,7 @@ use self::copies::Copies;
 use self::many::Many;
 use self::objects::Stores;
 use self::seen::SeenSeqs;
-use crate::transport::{Ack, Appended, Drift, ReadMany, Rewound, Transport};
+use crate::transport::{Ack, Appended, Drift, ReadMany, Rewound, Storage, StorageSize, Transport};
 use crate::{BusError, Delivery, Depth, Headers, Message, Read, Stored, Subscription};
 
 /// How long an answer of JetStream is awaited where streams are made and looked at.
@@ -220,6 +220,13 @@ impl Transport for Nats {
 
     async fn server_time(&self) -> Result<Timestamp, BusError> {
         self.time_of_server().await
+    }
+
+    async fn storage_size(&self, storage: Storage) -> Result<StorageSize, BusError> {
+        match storage {
+            Storage::Stream(stream) => self.js_size(stream.name()).await,
+            Storage::Objects(store) => self.js_size(&format!("OBJ_{}", store.name())).await,
+        }
     }
 
     async fn ping(&self) -> Result<(), BusError> {

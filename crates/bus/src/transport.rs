@@ -71,6 +71,9 @@ pub struct Stored {
 /// Header that lets a message in only when the last one of its subject has this sequence; 0: when there is none.
 pub const EXPECTED_LAST: &str = "Nats-Expected-Last-Subject-Sequence";
 
+/// Header on the mark that a deleted entry of a bucket leaves.
+pub(crate) const KV_OPERATION: &str = "KV-Operation";
+
 /// Bytes of one object: a body of full size, with room for its JSON.
 pub(crate) const OBJECT_BYTES_MAX: usize = 64 << 20;
 
@@ -191,6 +194,24 @@ pub struct Depth {
     pub held: u64,
 }
 
+/// How much a stream or object store holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StorageSize {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes on the disk of one replica, subjects and headers included.
+    pub bytes: u64,
+}
+
+/// Something that holds data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// A stream.
+    Stream(Stream),
+    /// An object store: each object is some messages.
+    Objects(Objects),
+}
+
 /// A server, or what plays one.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
@@ -305,6 +326,9 @@ pub trait Transport: Send + Sync + 'static {
 
     /// The server's clock.
     async fn server_time(&self) -> Result<Timestamp, BusError>;
+
+    /// How much a stream or object store holds, of all tenants.
+    async fn storage_size(&self, storage: Storage) -> Result<StorageSize, BusError>;
 
     /// A round trip: returns when the server has dealt with what came through this connection before.
     async fn ping(&self) -> Result<(), BusError>;

@@ -95,6 +95,22 @@ pub const MODEL_RETRIES_MAX: u32 = 3;
 pub const WAITING_CALLS_MAX: u64 = 2_000;
 /// Those of one tenant among them, in hundredths, where the configuration says nothing else: others always find room.
 pub const TENANT_SHARE_PERCENT: u64 = 80;
+/// Sessions of one tenant that have not ended, where the configuration says nothing else.
+pub const TENANT_SESSIONS_MAX: usize = 50_000;
+/// Bytes of one tenant in the log and the archive, where the configuration says nothing else.
+pub const TENANT_STORED_BYTES_MAX: u64 = 64 << 30;
+/// Bytes of the session index that an edge keeps in memory; a larger one is read from its bucket for each call.
+pub const SESSION_INDEX_BYTES_MAX: usize = 64 << 20;
+/// Client connections of one edge with accepted credentials, where the configuration says nothing else.
+pub const CONNECTIONS_MAX: usize = 4_096;
+/// Bytes that connections and what waits for their clients may take, where the configuration says nothing else.
+pub const CONNECTION_BYTES_MAX: usize = 256 << 20;
+/// Connections of one server without accepted credentials, where the configuration says nothing else.
+pub const PENDING_CONNECTIONS_MAX: usize = 256;
+/// Those from one address, where the configuration says nothing else.
+pub const PENDING_CONNECTIONS_PER_ADDRESS_MAX: usize = 64;
+/// Time until a connection must have shown valid credentials, where the configuration says nothing else.
+pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Attempts for an empty reply, within a step.
 pub const EMPTY_REPLIES_MAX: u32 = 3;
 /// Steps of a turn that no configuration can exceed.

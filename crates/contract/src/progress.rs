@@ -6,12 +6,15 @@ use crate::event::{ContinuationProgress, Progress};
 use crate::ids::SessionId;
 use crate::timestamp::Timestamp;
 
-/// Word for word what the loop's design documents, plus `seq`.
+/// Word for word what the loop's design documents, plus `session_id` and `seq`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProgressParams {
     /// The session.
     #[serde(rename = "sessionId")]
     pub session_id: SessionId,
+    /// The session once more, under the name that every other notification uses. Absent in what older versions wrote.
+    #[serde(rename = "session_id", default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
     /// The agent.
     pub agent_id: String,
     /// The step's number within its turn.
@@ -32,6 +35,7 @@ impl ProgressParams {
     /// The documented form of a committed decision.
     pub fn new(session_id: SessionId, seq: u64, timestamp: Timestamp, event: &ContinuationProgress) -> Self {
         Self {
+            session: Some(session_id.clone()),
             session_id,
             agent_id: event.agent_id.clone(),
             iteration: event.iteration,
@@ -78,7 +82,7 @@ mod tests {
         assert_eq!(
             value,
             serde_json::json!({
-                "sessionId": "s", "agent_id": "e", "iteration": 2, "max_iterations": 10,
+                "sessionId": "s", "session_id": "s", "agent_id": "e", "iteration": 2, "max_iterations": 10,
                 "progress": {
                     "current_step": 2, "total_steps": 4, "completion_percentage": 50.0,
                     "steps_completed": ["Listed plans", "Read plan"],

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::command::Verb;
 use crate::event::Topic;
 use crate::ids::{AgentId, CallAttempt, CallId, CommandId, MailId, SessionId, TenantId, ToolName};
+use crate::streams::Bucket;
 
 /// A complete subject or a filter. There is no way to make one from a text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,6 +71,26 @@ impl fmt::Display for MailboxKey {
 /// `ai_loop.control.<verb>.<tenant>.<session>.<id>`
 pub fn control(key: &SessionKey, verb: Verb, id: &CommandId) -> Subject {
     Subject(format!("ai_loop.control.{verb}.{}.{}.{id}", key.tenant, key.session))
+}
+
+/// Every waiting input of one verb, of all sessions of a tenant.
+pub fn control_of(tenant: &TenantId, verb: Verb) -> Subject {
+    Subject(format!("ai_loop.control.{verb}.{tenant}.*.*"))
+}
+
+/// Every entry of a tenant in a bucket whose keys are `<tenant>.<name>`.
+pub fn bucket_entries(bucket: Bucket, tenant: &TenantId) -> Subject {
+    Subject(format!("$KV.{}.{tenant}.*", bucket.name()))
+}
+
+/// Every message of a tenant in the log.
+pub fn log_of(tenant: &TenantId) -> Subject {
+    Subject(format!("ai_loop.log.{tenant}.*.*.*"))
+}
+
+/// Every message of a tenant in the archive.
+pub fn archive_of(tenant: &TenantId) -> Subject {
+    Subject(format!("ai_archive.{tenant}.*.*"))
 }
 
 /// Every waiting input of one session.

@@ -13,10 +13,16 @@ use contract::ErrorCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::connections::{ConnectionLimits, Connections};
+use crate::http::{Protocol, Server};
 use crate::tasks::Tasks;
 
 /// How long open requests may take at the end.
 const END_MAX: Duration = Duration::from_secs(1);
+
+/// Limits of its connections: nobody shows credentials here, so each connection is pending and ends with its time.
+const CONNECTIONS: ConnectionLimits =
+    ConnectionLimits { max: 1, bytes_max: 1 << 20, pending_max: 64, pending_per_address_max: 32, handshake_ms: 10_000 };
 
 /// The `health` section of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default, JsonSchema)]
@@ -117,12 +123,15 @@ pub async fn serve(config: Config, readiness: Readiness) -> Result<Health, Healt
     tracing::info!(%address, "health server listens");
 
     let ending = tasks.token();
-    tasks.spawn("health", async move {
-        let server = axum::serve(listener, routes(readiness)).with_graceful_shutdown(ending.cancelled_owned());
-        if let Err(error) = server.await {
-            tracing::error!(%error, "health server failed");
-        }
-    });
+    let server = Server {
+        name: "health",
+        protocol: Protocol::Http1,
+        router: routes(readiness),
+        connections: Connections::new(CONNECTIONS),
+        tasks: tasks.clone(),
+        ending,
+    };
+    tasks.spawn("health", server.run(listener));
     Ok(Health { address: Some(address), tasks })
 }
 

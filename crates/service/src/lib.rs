@@ -2,9 +2,11 @@
 
 pub mod clock;
 pub mod config;
+pub mod connections;
 pub mod continuation;
 pub mod files;
 pub mod health;
+pub mod http;
 pub mod models;
 pub mod network;
 pub mod paths;

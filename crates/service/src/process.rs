@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bus::{Bus, NatsConfig};
 use futures::future::BoxFuture;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
@@ -49,6 +50,7 @@ where
     let (mut common, own) = (settings.common()?, settings.section(section)?);
     let telemetry = telemetry::init(service, &common.telemetry)?;
     let shutdown = shutdown::on_signal();
+    raise_open_files();
     service.clone_into(&mut common.nats.name);
     let Some(bus) = connect(&common.nats, &shutdown).await? else { return Ok(()) };
     let running = start(own, bus.clone()).await?;
@@ -99,6 +101,19 @@ async fn connect(nats: &NatsConfig, shutdown: &Shutdown) -> anyhow::Result<Optio
             () = shutdown.wait() => return Ok(None),
         }
         pause = (pause * 2).min(CONNECT_PAUSE_MAX);
+    }
+}
+
+/// Raises the soft limit of open files to the hard one: connections and files of a busy process are more than the 1,024
+/// that many systems begin with. Where that is not possible the process goes on with what it has.
+pub fn raise_open_files() {
+    let limits = getrlimit(Resource::Nofile);
+    if limits.current == limits.maximum {
+        return;
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum }) {
+        Ok(()) => tracing::debug!(limit = ?limits.maximum, "limit of open files raised"),
+        Err(error) => tracing::warn!(limit = ?limits.current, %error, "limit of open files cannot be raised"),
     }
 }
 

@@ -18,6 +18,22 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String) {
 }
 
 #[tokio::test]
+async fn silent_connections_over_the_limit_make_room_for_a_probe() {
+    let config = Config { listen: Some("127.0.0.1:0".parse().unwrap()) };
+    let health = serve(config, Readiness::new("composer")).await.unwrap();
+    let address = health.address().unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    assert_eq!(get(address, "/healthz").await.0, 200);
+    let mut rest = Vec::new();
+    let closed = tokio::time::timeout(std::time::Duration::from_secs(5), silent[0].read_to_end(&mut rest)).await;
+    assert!(closed.is_ok(), "the oldest one is still open");
+    health.end().await;
+}
+
+#[tokio::test]
 async fn lives_ready_and_counted() {
     let (bus, work) = (Readiness::new("nats"), Readiness::new("composer"));
     let config = Config { listen: Some("127.0.0.1:0".parse().unwrap()) };

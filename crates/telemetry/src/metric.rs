@@ -39,6 +39,7 @@ struct Metrics {
     model_retries: Counter<u64>,
     tool: Histogram<f64>,
     connections: UpDownCounter<i64>,
+    connections_closed: Counter<u64>,
     requests: Counter<u64>,
     slow_clients: Counter<u64>,
     cache_bytes: UpDownCounter<i64>,
@@ -82,6 +83,7 @@ pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registr
             model_retries: count(names::MODEL_RETRIES),
             tool: seconds(&meter, names::TOOL, SLOW),
             connections: gauge(names::CONNECTIONS),
+            connections_closed: count(names::CONNECTIONS_CLOSED),
             requests: count(names::REQUESTS),
             slow_clients: count(names::SLOW_CLIENTS),
             cache_bytes: gauge(names::CACHE_BYTES),
@@ -262,6 +264,11 @@ pub fn tool(name: &str, outcome: &str, took: Duration) {
 /// Open connections of clients became more or fewer.
 pub fn connections(protocol: &str, delta: i64) {
     with(|m| m.connections.add(delta, &[label(names::PROTOCOL, protocol)]));
+}
+
+/// A server closed, refused or could not accept a connection.
+pub fn connection_closed(protocol: &str, reason: &str) {
+    with(|m| m.connections_closed.add(1, &[label(names::PROTOCOL, protocol), label(names::REASON, reason)]));
 }
 
 /// A client's request was answered: `ok` or an error code.

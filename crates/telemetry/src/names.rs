@@ -137,8 +137,11 @@ pub mod metric {
     pub const MODEL_RETRIES: &str = "ailoop.model.retries";
     /// Histogram by tool and outcome, seconds: one tool call.
     pub const TOOL: &str = "gen_ai.execute_tool.duration";
-    /// Up-down counter by `protocol`: open connections of clients.
+    /// Up-down counter by `protocol`: open connections of clients, with accepted credentials.
     pub const CONNECTIONS: &str = "ailoop.edge.connections";
+    /// Counter by `protocol` and `reason` (`timeout`, `evicted`, `accept_failed`, `limit`): connections that the server
+    /// closed or refused, or could not accept.
+    pub const CONNECTIONS_CLOSED: &str = "ailoop.edge.connections_closed";
     /// Counter by `method` and `code`: requests of clients.
     pub const REQUESTS: &str = "ailoop.edge.requests";
     /// Counter: clients that were let go because they did not read.

@@ -1,23 +1,37 @@
 //! Whether the fleet has room for another turn: what is taken in waits in its stream for as long as it takes, so that too
 //! much is better refused at the door.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bus::{Bus, BusError, Depth};
-use contract::streams::{Queue, Stream};
-use contract::{ErrorCode, TenantId, subject};
+use bus::{Bus, BusError, Depth, Storage};
+use contract::command::Verb;
+use contract::streams::{Objects, Queue, Stream};
+use contract::{ErrorCode, SessionId, TenantId, subject};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
+use crate::fair_queue::Cost;
 use crate::guard::Caller;
+use crate::session_index::SessionIndex;
 use crate::sessions::Sessions;
 
 /// How old a look at the queue may be.
 const FRESH: Duration = Duration::from_secs(1);
 /// When a client that was refused should try again.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// How old a look at what is stored may be.
+const STORED_FRESH: Duration = Duration::from_secs(2);
+/// How old a count of what one tenant has stored may be.
+const STORED_COUNT_FRESH: Duration = Duration::from_secs(30);
+/// When a client with too much stored should try again: space is given back slowly.
+const STORED_AGAIN_AFTER: Duration = Duration::from_mins(1);
+/// How long a start counts that the index does not show.
+const RECENT_AGE_MAX: Duration = Duration::from_secs(10);
+/// Starts that are remembered until the index shows them.
+const RECENT_MAX: usize = 10_000;
 
 /// What is in the fleet's queues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -40,53 +54,101 @@ pub struct QueueDepth {
     pub depth: Depth,
 }
 
-/// How many model calls may wait.
+/// How much one edge lets in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Of all tenants.
+    /// Waiting model calls of all tenants.
     pub(crate) all: u64,
-    /// Of one tenant.
+    /// Those of one tenant.
     pub(crate) tenant: u64,
+    /// Waiting turns of the tenant.
+    pub(crate) turns: u64,
+    /// Sessions of the tenant that have not ended.
+    pub(crate) sessions: usize,
+    /// Bytes of the tenant in the log and the archive.
+    pub(crate) stored_bytes: u64,
 }
 
 /// How many wait.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     at: Instant,
+    /// Model calls.
     all: u64,
-    /// Of the edge's tenant; never more than of all.
+    /// Those of the edge's tenant; never more than of all.
     tenant: u64,
+    /// Turns of the edge's tenant: its model calls, and its commands that begin a turn.
+    turns: u64,
 }
 
-/// The last look, shared by all requests of this replica.
+/// How much is stored for the edge's tenant.
+#[derive(Debug, Clone, Copy)]
+struct StoredBytes {
+    fresh_until: Instant,
+    bytes: u64,
+}
+
+/// The last looks, shared by all requests of this replica.
 #[derive(Debug)]
 pub(crate) struct Admission {
     limits: Limits,
-    seen: Mutex<Option<Waiting>>,
+    waiting: Mutex<Option<Waiting>>,
+    stored: Mutex<Option<StoredBytes>>,
+    /// Sessions that were started here and that the index may not show yet; at most [`RECENT_MAX`].
+    recent: Mutex<HashMap<SessionId, Instant>>,
 }
 
 impl Admission {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, seen: Mutex::new(None) }
+        Self { limits, waiting: Mutex::default(), stored: Mutex::default(), recent: Mutex::default() }
     }
 
-    /// Refuses a turn when too many model calls wait for a gateway, of all tenants or of this one. A look that fails
-    /// refuses nothing: the streams have limits of their own.
+    /// Refuses a turn while too much waits or is stored, of all tenants or of this one. A look that fails refuses
+    /// nothing: the streams have limits of their own.
     pub(crate) async fn admit(&self, bus: &Bus, tenant: &TenantId) -> Result<(), Failure> {
-        let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        self.admit_waiting(bus, tenant).await?;
+        self.admit_stored(bus, tenant).await
+    }
+
+    /// Refuses a new session while the tenant has too many that have not ended. Where the index is not in memory nothing
+    /// is refused.
+    pub(crate) fn admit_session(&self, index: &SessionIndex, session: &SessionId) -> Result<(), Failure> {
+        let Some(open) = index.open() else { return Ok(()) };
+        let mut recent = lock(&self.recent);
+        recent.retain(|started, at| at.elapsed() < RECENT_AGE_MAX && !index.has(started));
+        let max = self.limits.sessions;
+        if open + recent.len() >= max && !recent.contains_key(session) {
+            let message = format!(
+                "the tenant has {} sessions that have not ended, at most {max} are allowed (edge.tenant_sessions_max): \
+                 end some with session.stop",
+                open + recent.len()
+            );
+            return Err(Failure::new(ErrorCode::Overloaded, message).retry_after(AGAIN_AFTER));
+        }
+        if recent.len() < RECENT_MAX {
+            recent.insert(session.clone(), Instant::now());
+        }
+        Ok(())
+    }
+
+    async fn admit_waiting(&self, bus: &Bus, tenant: &TenantId) -> Result<(), Failure> {
+        let seen = *lock(&self.waiting);
         let waiting = match seen {
             Some(seen) if seen.at.elapsed() < FRESH => seen,
             Some(_) | None => {
                 let Ok(waiting) = self.look(bus, tenant).await else { return Ok(()) };
-                *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiting);
+                *lock(&self.waiting) = Some(waiting);
                 waiting
             }
         };
-        let Waiting { all, tenant: own, .. } = waiting;
+        let Waiting { all, tenant: own, turns, .. } = waiting;
         let what = if all >= self.limits.all {
             format!("{all} model calls wait for a gateway already")
         } else if own >= self.limits.tenant {
             format!("{own} model calls of tenant {tenant} wait for a gateway already, which is its share")
+        } else if turns >= self.limits.turns {
+            let max = self.limits.turns;
+            format!("{turns} turns of tenant {tenant} wait already, at most {max} may (edge.tenant_waiting_turns_max)")
         } else {
             return Ok(());
         };
@@ -94,30 +156,96 @@ impl Admission {
         Err(Failure::new(ErrorCode::Overloaded, message).retry_after(AGAIN_AFTER))
     }
 
+    async fn admit_stored(&self, bus: &Bus, tenant: &TenantId) -> Result<(), Failure> {
+        let seen = *lock(&self.stored);
+        let stored = match seen {
+            Some(seen) if Instant::now() < seen.fresh_until => seen,
+            Some(_) | None => {
+                let Ok(stored) = self.look_stored(bus, tenant).await else { return Ok(()) };
+                *lock(&self.stored) = Some(stored);
+                stored
+            }
+        };
+        let (bytes, max) = (stored.bytes, self.limits.stored_bytes);
+        if bytes < max {
+            return Ok(());
+        }
+        let message = format!(
+            "tenant {tenant} has {bytes} bytes in the log and the archive, at most {max} are allowed \
+             (edge.tenant_stored_bytes_max): stop sessions and let the archive expire, or raise the limit"
+        );
+        Err(Failure::new(ErrorCode::Overloaded, message).retry_after(STORED_AGAIN_AFTER))
+    }
+
     async fn look(&self, bus: &Bus, tenant: &TenantId) -> Result<Waiting, BusError> {
         let depth = bus.transport().depth(Queue::Model).await?;
+        let inputs = bus.transport().depth(Queue::Drive).await?;
         let (at, all) = (Instant::now(), depth.waiting);
+        let at_most = all + inputs.waiting + inputs.held;
         // To count a tenant's costs the server more, and below its limit of all nobody can be above it.
-        if all < self.limits.tenant {
-            return Ok(Waiting { at, all, tenant: 0 });
+        if all < self.limits.tenant && at_most < self.limits.turns {
+            return Ok(Waiting { at, all, tenant: 0, turns: 0 });
         }
         let own = bus.transport().count(Stream::Model, &subject::model_items_of(tenant)).await?;
         // The stream does not tell those that wait from those that are held: a tenant has as large a part of either.
-        let (own, waiting, both) = (u128::from(own), u128::from(all), u128::from(all + depth.held));
-        let tenant = u64::try_from(own * waiting / both.max(1)).unwrap_or(all).min(all);
-        Ok(Waiting { at, all, tenant })
+        let own = share(all, own, all + depth.held).min(all);
+        if at_most < self.limits.turns {
+            return Ok(Waiting { at, all, tenant: own, turns: 0 });
+        }
+        let mut turns = own;
+        for verb in [Verb::Start, Verb::SendUserMessage] {
+            turns += bus.transport().count(Stream::Control, &subject::control_of(tenant, verb)).await?;
+        }
+        Ok(Waiting { at, all, tenant: own, turns })
     }
+
+    /// The tenant's bytes: of each stream the part that its messages are of all. That is exact where a NATS account has
+    /// one tenant. Objects belong to the stream that refers to them.
+    async fn look_stored(&self, bus: &Bus, tenant: &TenantId) -> Result<StoredBytes, BusError> {
+        let bus = bus.transport();
+        let mut sizes = Vec::new();
+        let rows = [
+            (Stream::Log, Objects::Blobs, subject::log_of(tenant)),
+            (Stream::Archive, Objects::Archive, subject::archive_of(tenant)),
+        ];
+        for (stream, store, filter) in rows {
+            let size = bus.storage_size(Storage::Stream(stream)).await?;
+            let objects = bus.storage_size(Storage::Objects(store)).await?;
+            sizes.push((stream, filter, size.messages, size.bytes + objects.bytes));
+        }
+        let all = sizes.iter().map(|(.., bytes)| bytes).sum::<u64>();
+        // As above: to count costs the server more, and below its limit of all nobody can be above it.
+        if all < self.limits.stored_bytes {
+            return Ok(StoredBytes { fresh_until: Instant::now() + STORED_FRESH, bytes: 0 });
+        }
+        let mut bytes = 0;
+        for (stream, filter, messages, of_all) in sizes {
+            bytes += share(of_all, bus.count(stream, &filter).await?, messages);
+        }
+        Ok(StoredBytes { fresh_until: Instant::now() + STORED_COUNT_FRESH, bytes })
+    }
+}
+
+/// The part of an amount that some of all have.
+fn share(amount: u64, some: u64, all: u64) -> u64 {
+    let part = u128::from(amount) * u128::from(some) / u128::from(all.max(1));
+    u64::try_from(part).unwrap_or(amount)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Sessions {
     /// What waits in the fleet: how much is before whoever waits.
-    pub async fn queues(&self, _: &Caller) -> Result<Queues, Failure> {
+    pub async fn queues(&self, caller: &Caller) -> Result<Queues, Failure> {
         let mut queues = Vec::new();
+        let _permit = self.turn(caller, Cost::Read).await?;
         for queue in Queue::ALL {
             let depth = self.bus().transport().depth(*queue).await?;
             queues.push(QueueDepth { queue: queue.durable(), depth });
         }
-        let Limits { all, tenant } = self.admission().limits;
+        let Limits { all, tenant, .. } = self.admission().limits;
         Ok(Queues { queues, waiting_calls_max: all, tenant_waiting_calls_max: tenant })
     }
 }

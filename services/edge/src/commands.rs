@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::board::Place;
 use crate::clock;
 use crate::failure::Failure;
+use crate::fair_queue::Cost;
 use crate::guard::Caller;
 use crate::params::Given;
 use crate::sessions::Sessions;
@@ -138,11 +139,13 @@ impl Sessions {
         let key = SessionKey { tenant: caller.tenant.clone(), session };
         let pending = |state| Pending { bus: bus.clone(), key: key.clone(), verb, id: id.clone(), state };
 
+        let _permit = self.turn(caller, Cost::Command).await?;
         let standing = self.standing(&key, verb, &id).await?;
         if let Standing::Handled(handled) = standing {
             return Ok(pending(State::Known(handled)));
         }
         let waiting = waiting(&bus, &key).await?;
+        let is_new = matches!(standing, Standing::New) && !waiting.start;
         match (standing, check) {
             (Standing::New, Some(check)) => composable(&bus, &check).await?,
             // A start that waits is as good as a session.
@@ -157,6 +160,9 @@ impl Sessions {
         if matches!(verb, Verb::Start | Verb::SendUserMessage) {
             self.admission().admit(&bus, &key.tenant).await?;
         }
+        if is_new && verb == Verb::Start {
+            self.admission().admit_session(self.index(), &key.session)?;
+        }
         let edge = wait.then(|| self.me().clone());
         let meta = CommandMeta { v: VERSION, time: clock::now(), by: Some(caller.by.clone()), edge, told: None };
         let body = serde_json::to_vec(&Command { meta, body })
@@ -170,6 +176,13 @@ impl Sessions {
             return Ok(pending(State::Accepted));
         }
         Ok(pending(State::Sent(Sending { place, control_seq, wait: self.command_wait() })))
+    }
+}
+
+impl Sessions {
+    /// Whether the start of a session is stored and not handled.
+    pub(crate) async fn start_waits(&self, key: &SessionKey) -> Result<bool, Failure> {
+        Ok(waiting(self.bus(), key).await?.start)
     }
 }
 

@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use contract::limits::{CLIENT_QUEUE_MAX, TENANT_SHARE_PERCENT, WAITING_CALLS_MAX};
+use contract::limits::{
+    CLIENT_QUEUE_MAX, TENANT_SESSIONS_MAX, TENANT_SHARE_PERCENT, TENANT_STORED_BYTES_MAX, WAITING_CALLS_MAX,
+};
 use contract::{ErrorCode, TenantId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::Secret;
+use service::connections::ConnectionLimits;
 
 use crate::admission::Limits;
 
@@ -33,10 +36,20 @@ pub struct Config {
     pub command_wait: u64,
     /// Notifications that one client may fall behind; 1 024.
     pub client_queue: usize,
+    /// Limits of client connections, WebSocket, HTTP and gRPC together.
+    pub connections: ConnectionLimits,
     /// Model calls that may wait for a gateway before new turns are refused as `overloaded`; 2 000.
     pub waiting_calls_max: u64,
     /// Those of the tenant of this edge among them; four fifths of all, so that another tenant always finds room.
     pub tenant_waiting_calls_max: Option<u64>,
+    /// Turns of the tenant that may wait before new ones are refused as `overloaded`: commands `start` and
+    /// `send_user_message` that no orchestrator has handled, and model calls that wait for a gateway. As many as
+    /// `tenant_waiting_calls_max` where nothing is said.
+    pub tenant_waiting_turns_max: Option<u64>,
+    /// Sessions of the tenant that have not ended; at so many a further `start` is refused as `overloaded`. 50 000.
+    pub tenant_sessions_max: usize,
+    /// Bytes of the tenant in the log and the archive; at so many new turns are refused as `overloaded`. 64 GiB.
+    pub tenant_stored_bytes_max: u64,
 }
 
 /// One listener.
@@ -60,8 +73,12 @@ impl Default for Config {
             allowed_hosts: Vec::new(),
             command_wait: 30,
             client_queue: CLIENT_QUEUE_MAX,
+            connections: ConnectionLimits::default(),
             waiting_calls_max: WAITING_CALLS_MAX,
             tenant_waiting_calls_max: None,
+            tenant_waiting_turns_max: None,
+            tenant_sessions_max: TENANT_SESSIONS_MAX,
+            tenant_stored_bytes_max: TENANT_STORED_BYTES_MAX,
         }
     }
 }
@@ -71,7 +88,14 @@ impl Config {
     pub(crate) fn admission(&self) -> Limits {
         let all = self.waiting_calls_max;
         let share = all.saturating_mul(TENANT_SHARE_PERCENT).div_ceil(100);
-        Limits { all, tenant: self.tenant_waiting_calls_max.unwrap_or(share) }
+        let tenant = self.tenant_waiting_calls_max.unwrap_or(share);
+        Limits {
+            all,
+            tenant,
+            turns: self.tenant_waiting_turns_max.unwrap_or(tenant),
+            sessions: self.tenant_sessions_max,
+            stored_bytes: self.tenant_stored_bytes_max,
+        }
     }
 
     /// How long a command's answer waits for its commit.
@@ -86,6 +110,7 @@ impl Config {
         {
             return Err(StartError::BadConfig("edge.token is empty: remove it, or give it a value".to_owned()));
         }
+        self.connections.check("edge.connections").map_err(StartError::BadConfig)?;
         for (field, listen) in [("edge.ws.listen", self.ws.listen), ("edge.grpc.listen", self.grpc.listen)] {
             if self.token.is_none() && !listen.ip().is_loopback() {
                 return Err(StartError::BadConfig(format!(

@@ -1,6 +1,8 @@
 //! Dead letters: what failed for good, for those who operate the fleet.
 
+use bus::BusError;
 use contract::command::Verb;
+use contract::streams::Objects;
 use contract::subject::{self, DeadKind, DeadSubject, SessionKey};
 use contract::tool::sha256_hex;
 use contract::{CommandId, ErrorCode, Json, SessionId, Timestamp};
@@ -9,6 +11,7 @@ use serde_json::Value;
 
 use crate::clock;
 use crate::failure::Failure;
+use crate::fair_queue::Cost;
 use crate::guard::Caller;
 use crate::params;
 use crate::sessions::Sessions;
@@ -49,6 +52,7 @@ pub struct Retried {
 impl Sessions {
     /// The tenant's dead letters, or those of one session.
     pub async fn dead(&self, caller: &Caller, wanted: &params::DeadList) -> Result<Vec<Letter>, Failure> {
+        let _permit = self.turn(caller, Cost::Read).await?;
         let session = wanted.session_id.clone().map(|session| SessionKey { tenant: caller.tenant.clone(), session });
         let letters = self.bus().dead_letters(&caller.tenant, session.as_ref()).await?;
         let letters = letters.ok_or_else(|| {
@@ -59,6 +63,7 @@ impl Sessions {
 
     /// One dead letter with its contents.
     pub async fn dead_letter(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Letter, Failure> {
+        let _permit = self.turn(caller, Cost::Light).await?;
         let (at, letter) = self.find_dead(caller, wanted).await?;
         Ok(show(at, letter, true))
     }
@@ -66,6 +71,7 @@ impl Sessions {
     /// Sends a client's command once more, under a new id and as of now, and removes the letter. Nothing else can be
     /// sent again: the loop has long given the call of a lost item its result, and sets its timers itself.
     pub async fn retry_dead(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Retried, Failure> {
+        let _permit = self.turn(caller, Cost::Read).await?;
         let (at, letter) = self.find_dead(caller, wanted).await?;
         let cannot = |why: &str| Failure::new(ErrorCode::NotNow, format!("{} cannot be sent again: {why}", name(&at)));
         let control = subject::parse_control(&letter.subject).filter(|control| control.verb.is_client());
@@ -75,7 +81,18 @@ impl Sessions {
         if control.verb == Verb::Start {
             return Err(cannot("a session starts once; start another one"));
         }
-        let mut body: Value = serde_json::from_str(letter.body.get()).unwrap_or_default();
+        // A large body was stored apart, and for a day only. It is read and stored again, since its time changes.
+        let stored = axum::body::Bytes::copy_from_slice(letter.body.get().as_bytes());
+        let whole = match self.bus().open(Objects::Work, stored).await {
+            Ok(whole) => whole,
+            Err(error @ (BusError::Unavailable(_) | BusError::Malformed(_))) => {
+                // Whether it is gone, or nobody can read it now, the bus tells by its own answer.
+                self.bus().ping().await?;
+                return Err(cannot(&format!("its body is gone, or is not what was stored ({error}); drop it")));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut body: Value = serde_json::from_slice(&whole).unwrap_or_default();
         let Some(meta) = body.get_mut("meta").and_then(Value::as_object_mut) else {
             return Err(cannot("its body cannot be read, so that it would fail again; drop it"));
         };
@@ -91,6 +108,7 @@ impl Sessions {
 
     /// Throws a dead letter away.
     pub async fn drop_dead(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Letter, Failure> {
+        let _permit = self.turn(caller, Cost::Command).await?;
         let (at, letter) = self.find_dead(caller, wanted).await?;
         self.bus().drop_dead(&at).await?;
         Ok(show(at, letter, false))

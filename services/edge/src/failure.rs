@@ -33,7 +33,7 @@ impl Failure {
 
     /// The request is not what the contract says, as its parser tells.
     pub fn bad_request_of(error: impl std::fmt::Display) -> Self {
-        Self::bad_request(error.to_string())
+        Self::bad_request(shorten(error.to_string()))
     }
 
     /// The same may succeed after this long.
@@ -63,6 +63,19 @@ impl Failure {
             -32000
         }
     }
+}
+
+/// Bytes of what a parser says of a request: it quotes what it got, and that may be long.
+const PARSER_BYTES_MAX: usize = 600;
+
+fn shorten(mut text: String) -> String {
+    if text.len() > PARSER_BYTES_MAX {
+        let end = text.floor_char_boundary(PARSER_BYTES_MAX / 2);
+        // What was expected stands at the end.
+        let rest = text.ceil_char_boundary(text.len() - PARSER_BYTES_MAX / 2);
+        text.replace_range(end..rest, " … ");
+    }
+    text
 }
 
 impl From<Refusal> for Failure {

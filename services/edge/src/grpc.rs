@@ -13,13 +13,15 @@ use contract::{ErrorCode, Json};
 use futures::{Stream, stream};
 use proto::sessions_server::Sessions as Service;
 use serde_json::{Map, Value};
+use service::connections::Connection;
 use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
 use crate::admission::QueueDepth;
 use crate::commands::{CommandReply, Pending};
 use crate::failure::Failure;
-use crate::guard::{Caller, Guard, Knock};
+use crate::fair_queue::Flow;
+use crate::guard::{Caller, Guard, Header, Knock};
 use crate::params::{self, Given, List, Watch};
 use crate::queue::{ClientQueue, End, Item};
 use crate::sessions::{Sessions, Waiting};
@@ -29,6 +31,11 @@ use crate::watch::notice::Notice;
 pub const RETRY_AFTER: &str = "ailoop-retry-after-ms";
 /// The metadata key of the last `seq`, where that is the point.
 pub const SEQ: &str = "ailoop-seq";
+
+/// The trailer with a call's status, which is a header where there is no message.
+const GRPC_STATUS: &str = "grpc-status";
+/// Bytes that an idle connection takes, as measured (see `tests/idle_memory.rs`), with some room.
+const CONNECTION_BYTES: usize = 40 << 10;
 
 /// The service.
 #[derive(Debug, Clone)]
@@ -42,9 +49,21 @@ pub(crate) struct Admission(pub(crate) Arc<Guard>);
 
 impl tonic::service::Interceptor for Admission {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let header = |name: &str| request.metadata().get(name).and_then(|value| value.to_str().ok());
-        let knock = Knock { authorization: header("authorization"), origin: header("origin"), host: None };
+        let missing = || status(&Failure::new(ErrorCode::Internal, "a request without a connection"));
+        let connection = request.extensions().get::<Arc<Connection>>().cloned().ok_or_else(missing)?;
+        let headers = request.metadata().clone().into_headers();
+        let header = |name: &str| Header::of(headers.get_all(name));
+        let knock = Knock {
+            authorization: header("authorization"),
+            origin: header("origin"),
+            host: Header::Absent,
+            flow: Flow { address: connection.address(), connection: connection.id() },
+        };
         let caller = self.0.admit(knock).map_err(|failure| status(&failure))?;
+        if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
+            telemetry::metric::connection_closed("grpc", "limit");
+            return Err(status(&Failure::new(ErrorCode::Overloaded, refusal.to_string())));
+        }
         request.extensions_mut().insert(caller);
         Ok(request)
     }
@@ -151,7 +170,7 @@ impl Service for Door {
         self.call("session.answer", &given.session_id, &request, async |sessions, caller| {
             let decision: AnswerDecision = params::word("decision", &given.decision)?;
             let body = Answer {
-                gate: params::parse(&given.gate)?,
+                gate: params::parse("gate", &given.gate)?,
                 arguments_sha256: given.arguments_sha256.clone(),
                 decision,
                 arguments: optional_json(&given.arguments_json)?,
@@ -225,8 +244,10 @@ impl Service for Door {
     ) -> Result<Response<proto::ToolResultReply>, Status> {
         let given = request.get_ref();
         self.call("tools.result", &given.session_id, &request, async |sessions, caller| {
-            let call =
-                params::Call { session_id: params::session_id(&given.session_id)?, call: params::parse(&given.call)? };
+            let call = params::Call {
+                session_id: params::session_id(&given.session_id)?,
+                call: params::parse("call", &given.call)?,
+            };
             let whole = sessions.whole_result(caller, &call).await?;
             Ok(proto::ToolResultReply { content: whole.content })
         })
@@ -316,17 +337,20 @@ impl Service for Door {
         self.call("session.watch", &given.session_id, &request, async |sessions, caller| {
             let session_id = params::session_id(&given.session_id)?;
             let watch = Watch { session_id, from_seq: given.from_seq, no_chunks: given.no_chunks };
-            let (_, viewer) = sessions.watch(caller, &watch).await?;
+            let (_, viewer) = match sessions.watch(caller, &watch).await {
+                Err(failure) if failure.code == ErrorCode::UnknownSession => {
+                    sessions.watch_started(caller, &watch).await?
+                }
+                outcome => outcome?,
+            };
             let queue = Arc::new(sessions.client_queue());
             let (filled, draining) = (queue.clone(), sessions.draining().clone());
             sessions.tasks().spawn("viewer", async move {
-                telemetry::metric::connections("grpc", 1);
                 let end = tokio::select! {
                     () = draining.cancelled() => End::Failed(Sessions::going_down()),
                     outcome = viewer.run(&filled) => outcome.map_or_else(End::Failed, |()| End::Complete),
                 };
                 filled.end(end);
-                telemetry::metric::connections("grpc", -1);
             });
             Ok(notifications(queue))
         })
@@ -346,12 +370,50 @@ impl Service for Door {
 }
 
 fn dead(given: &proto::DeadRequest) -> Result<params::DeadOne, Failure> {
-    let fields = serde_json::json!({"session_id": given.session_id, "kind": given.kind, "id": given.id});
-    serde_json::from_value(fields).map_err(Failure::bad_request_of)
+    Ok(params::DeadOne {
+        session_id: params::session_id(&given.session_id)?,
+        kind: params::word("kind", &given.kind)?,
+        id: params::parse("id", &given.id)?,
+    })
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))
+}
+
+/// Adds the stable code to what tonic refuses by itself: a message that is too long or damaged, or a method that is not
+/// there. What it calls internal is the client's mistake; failures of ours carry a code already.
+pub(crate) async fn add_code(mut response: axum::response::Response) -> axum::response::Response {
+    let headers = response.headers_mut();
+    if headers.contains_key(proto::ERROR_CODE) {
+        return response;
+    }
+    let status = headers.get(GRPC_STATUS).map(|status| Code::from_bytes(status.as_bytes()));
+    let (status, code) = match status {
+        Some(Code::OutOfRange | Code::ResourceExhausted) => (Code::InvalidArgument, ErrorCode::TooLarge),
+        Some(Code::Internal | Code::InvalidArgument) => (Code::InvalidArgument, ErrorCode::BadRequest),
+        Some(Code::Unimplemented) => (Code::Unimplemented, ErrorCode::UnknownMethod),
+        Some(
+            Code::Ok
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::FailedPrecondition
+            | Code::Aborted
+            | Code::Unavailable
+            | Code::DataLoss
+            | Code::Unauthenticated,
+        )
+        | None => return response,
+    };
+    headers.insert(GRPC_STATUS, i32::from(status).into());
+    if let Ok(code) = code.as_str().parse() {
+        headers.insert(proto::ERROR_CODE, code);
+    }
+    response
 }
 
 /// A failure as a status with the stable code in its metadata.

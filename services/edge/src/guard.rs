@@ -6,6 +6,7 @@ use contract::{ErrorCode, TenantId};
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::fair_queue::Flow;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,17 +15,61 @@ pub struct Caller {
     pub tenant: TenantId,
     /// How the log names them.
     pub by: String,
+    /// Whose turn a call of theirs takes.
+    pub flow: Flow,
 }
 
 /// What a request says of itself before anything else is read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Knock<'a> {
     /// The `Authorization` header.
-    pub authorization: Option<&'a str>,
+    pub authorization: Header<'a>,
     /// The `Origin` header; browsers always send it.
-    pub origin: Option<&'a str>,
+    pub origin: Header<'a>,
     /// The `Host` header.
-    pub host: Option<&'a str>,
+    pub host: Header<'a>,
+    /// Where the request came from.
+    pub flow: Flow,
+}
+
+/// A header of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Header<'a> {
+    /// Not there.
+    #[default]
+    Absent,
+    /// Its only value.
+    Text(&'a str),
+    /// Given twice, or with bytes outside visible ASCII: what it means depends on who reads it.
+    Unusable,
+}
+
+impl<'a> Header<'a> {
+    /// Reads the values that a request has under one name.
+    pub fn of<V: AsRef<[u8]> + 'a>(values: impl IntoIterator<Item = &'a V>) -> Self {
+        let mut values = values.into_iter();
+        match (values.next().map(AsRef::as_ref), values.next()) {
+            (None, _) => Self::Absent,
+            (Some(value), None) if value.iter().all(|byte| (0x20..0x7F).contains(byte)) => {
+                std::str::from_utf8(value).map_or(Self::Unusable, Self::Text)
+            }
+            (Some(_), _) => Self::Unusable,
+        }
+    }
+
+    /// Its text, or none where it is absent; refused where it is unusable.
+    fn text(self, name: &str) -> Result<Option<&'a str>, Failure> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::Text(text) => Ok(Some(text)),
+            Self::Unusable => Err(Failure::new(
+                ErrorCode::Unauthorized,
+                format!(
+                    "the header `{name}` was sent twice or holds bytes outside visible ASCII: send it once, in ASCII"
+                ),
+            )),
+        }
+    }
 }
 
 /// The rules of one listener.
@@ -51,14 +96,15 @@ impl Guard {
 
     /// Lets a request in, or says why not.
     pub fn admit(&self, knock: Knock<'_>) -> Result<Caller, Failure> {
-        let host = knock.host.map(str::to_ascii_lowercase);
+        let (origin, authorization) = (knock.origin.text("Origin")?, knock.authorization.text("Authorization")?);
+        let host = knock.host.text("Host")?.map(str::to_ascii_lowercase);
         if self.checks_host
             && let Some(host) = &host
             && !self.is_known_host(host)
         {
             return refuse(format!("the host {host:?} is not known here: see edge.allowed_hosts"));
         }
-        if let Some(origin) = knock.origin {
+        if let Some(origin) = origin {
             let origin = origin.to_ascii_lowercase();
             let own = origin.split_once("://").is_some_and(|(_, authority)| Some(authority) == host.as_deref());
             if !own && !self.origins.contains(&origin) {
@@ -66,13 +112,13 @@ impl Guard {
             }
         }
         if let Some(token) = &self.token {
-            let shown = knock.authorization.and_then(|text| text.split_once(' '));
+            let shown = authorization.and_then(|text| text.split_once(' '));
             let shown = shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, shown)| shown);
             if !shown.is_some_and(|shown| is_same(token.as_bytes(), shown.trim().as_bytes())) {
                 return refuse("show the token: `Authorization: Bearer <edge.token>`".to_owned());
             }
         }
-        Ok(Caller { tenant: self.tenant.clone(), by: "client".to_owned() })
+        Ok(Caller { tenant: self.tenant.clone(), by: "client".to_owned(), flow: knock.flow })
     }
 
     fn is_known_host(&self, host: &str) -> bool {
@@ -114,6 +160,28 @@ mod tests {
         Guard::new(&config, listen.parse().unwrap())
     }
 
+    fn header(text: Option<&str>) -> Header<'_> {
+        text.map_or(Header::Absent, Header::Text)
+    }
+
+    #[test]
+    fn header_with_bytes_outside_ascii_or_given_twice_is_refused() {
+        let rows: [(&[&[u8]], Header<'_>); 5] = [
+            (&[], Header::Absent),
+            (&[b"localhost"], Header::Text("localhost")),
+            (&[b"localhost", b"localhost"], Header::Unusable),
+            (&[b"ev\xffil"], Header::Unusable),
+            (&["evil\u{200b}".as_bytes()], Header::Unusable),
+        ];
+        let guard = guard(None, "127.0.0.1:7070");
+        for (values, wanted) in rows {
+            let found = Header::of(values);
+            assert_eq!(found, wanted, "{values:?}");
+            let admitted = guard.admit(Knock { host: found, ..Knock::default() });
+            assert_eq!(admitted.is_ok(), wanted != Header::Unusable, "{values:?}");
+        }
+    }
+
     #[test]
     fn origins_and_hosts() {
         let guard = guard(None, "127.0.0.1:7070");
@@ -133,7 +201,7 @@ mod tests {
             (Some("https://evil.example.org"), Some("evil.example.org"), false),
         ];
         for (origin, host, wanted) in rows {
-            let admitted = guard.admit(Knock { authorization: None, origin, host });
+            let admitted = guard.admit(Knock { origin: header(origin), host: header(host), ..Knock::default() });
             assert_eq!(admitted.is_ok(), wanted, "{origin:?} {host:?}");
         }
     }
@@ -152,7 +220,8 @@ mod tests {
             (Some("s3cret"), false),
         ];
         for (authorization, wanted) in rows {
-            let admitted = guard.admit(Knock { authorization, origin: None, host: Some("edge.example.org") });
+            let host = header(Some("edge.example.org"));
+            let admitted = guard.admit(Knock { authorization: header(authorization), host, ..Knock::default() });
             assert_eq!(admitted.is_ok(), wanted, "{authorization:?}");
         }
     }

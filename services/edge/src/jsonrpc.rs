@@ -10,6 +10,9 @@ use crate::params;
 /// Requests of one batch.
 pub const BATCH_MAX: usize = 64;
 
+/// Bytes of a request's `id`, which each answer repeats.
+pub const ID_BYTES_MAX: usize = 1 << 10;
+
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -57,6 +60,12 @@ fn request(value: Value) -> Result<Request, String> {
     let refuse = |code, message: &str| Err(protocol_error(&known.clone().unwrap_or_default(), code, message));
     if id.is_some() && known.is_none() {
         return refuse(-32600, "`id` must be a string, a number or null");
+    }
+    if let Some(Value::String(text)) = &known
+        && text.len() > ID_BYTES_MAX
+    {
+        let message = format!("`id` has {} bytes, at most {ID_BYTES_MAX} are taken", text.len());
+        return Err(protocol_error(&Value::Null, -32600, &message));
     }
     if object.remove("jsonrpc") != Some(Value::from("2.0")) {
         return refuse(-32600, "`jsonrpc` must be \"2.0\"");

@@ -7,11 +7,14 @@ pub mod commands;
 pub mod config;
 mod dead;
 pub mod failure;
+pub mod fair_queue;
 pub mod grpc;
 pub mod guard;
 pub mod jsonrpc;
 pub mod params;
 pub mod queue;
+mod request_body;
+mod session_index;
 pub mod sessions;
 mod stats;
 pub mod watch;
@@ -21,15 +24,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use bus::Bus;
 use contract::limits::FRAME_BYTES_MAX;
 use proto::sessions_server::SessionsServer;
+use service::connections::Connections;
 use service::health::Readiness;
+use service::http::{Protocol, Server};
 use service::tasks::Tasks;
 use tokio::net::TcpListener;
+use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::server::TcpIncoming;
 
 pub use config::{Config, StartError};
 use grpc::{Admission, Door};
@@ -38,8 +42,6 @@ use sessions::Sessions;
 
 /// Pause between looks whether the bus answers, for readiness.
 const PING_EVERY: Duration = Duration::from_secs(5);
-/// Pause between HTTP/2 pings, and how long their answer may take.
-const KEEPALIVE: Duration = Duration::from_secs(20);
 /// Calls and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;
 
@@ -75,9 +77,11 @@ impl Edge {
         let (grpc, grpc_address) = bind("edge.grpc.listen", config.grpc.listen).await?;
         let addresses = Addresses { ws: ws_address, grpc: grpc_address };
         let (clients, ground, readiness) = (Tasks::new(), Tasks::new(), Readiness::new("edge"));
-        let sessions = Sessions::open(&config, bus.clone(), clients.clone(), &ground).await?;
-        serve_ws(&sessions, ws, Guard::new(&config, addresses.ws));
-        serve_grpc(&sessions, grpc, Guard::new(&config, addresses.grpc))?;
+        let connections = Connections::new(config.connections);
+        let sessions =
+            Sessions::open(&config, bus.clone(), connections.budget().clone(), clients.clone(), &ground).await?;
+        serve_ws(&sessions, ws, Guard::new(&config, addresses.ws), connections.clone());
+        serve_grpc(&sessions, grpc, Guard::new(&config, addresses.grpc), connections)?;
         watch_bus(&sessions, &ground, bus, readiness.clone());
         readiness.set(true);
         tracing::info!(ws = %addresses.ws, grpc = %addresses.grpc, edge = %sessions.me(), "edge listens");
@@ -123,47 +127,57 @@ async fn bind(field: &'static str, listen: SocketAddr) -> Result<(TcpListener, S
     Ok((listener, address))
 }
 
-fn serve_ws(sessions: &Sessions, listener: TcpListener, guard: Guard) {
-    let draining = sessions.draining().clone().cancelled_owned();
-    let routes = ws::routes(sessions.clone(), guard);
-    sessions.tasks().spawn("ws", async move {
-        let listener = listener.tap_io(|stream| {
-            // Without it small frames wait for each other; a refusal costs only that.
-            let _ = stream.set_nodelay(true);
-        });
-        if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(draining).await {
-            tracing::error!(%error, "ws server failed");
-        }
-    });
+fn serve_ws(sessions: &Sessions, listener: TcpListener, guard: Guard, connections: Connections) {
+    let server = Server {
+        name: "ws",
+        protocol: Protocol::Http1,
+        router: ws::routes(sessions.clone(), guard),
+        connections,
+        tasks: sessions.tasks().clone(),
+        ending: sessions.draining().clone(),
+    };
+    sessions.tasks().spawn("ws", server.run(listener));
 }
 
-fn serve_grpc(sessions: &Sessions, listener: TcpListener, guard: Guard) -> Result<(), StartError> {
+fn serve_grpc(
+    sessions: &Sessions,
+    listener: TcpListener,
+    guard: Guard,
+    connections: Connections,
+) -> Result<(), StartError> {
     let internal = |error: &dyn std::fmt::Display| StartError::Internal(error.to_string());
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
-        .build_v1()
-        .map_err(|error| internal(&error))?;
+    let reflection =
+        || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(proto::DESCRIPTORS);
+    // Most clients still ask for v1alpha, Python's among them.
+    let v1 = reflection().build_v1().map_err(|error| internal(&error))?;
+    let v1alpha = reflection().build_v1alpha().map_err(|error| internal(&error))?;
     let admission = Admission(Arc::new(guard));
     let service = SessionsServer::new(Door::new(sessions.clone())).max_decoding_message_size(FRAME_BYTES_MAX);
     let (reporter, health) = tonic_health::server::health_reporter();
-    let server = tonic::transport::Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
-        .max_concurrent_streams(STREAMS_MAX)
-        .add_service(health)
-        .add_service(InterceptedService::new(reflection, admission.clone()))
+    let routes = Routes::new(health)
+        .add_service(InterceptedService::new(v1, admission.clone()))
+        .add_service(InterceptedService::new(v1alpha, admission.clone()))
         .add_service(InterceptedService::new(service, admission));
     let draining = sessions.draining().clone();
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let server = Server {
+        name: "grpc",
+        protocol: Protocol::Http2 { streams_max: STREAMS_MAX },
+        router: routes
+            .prepare()
+            .into_axum_router()
+            .layer(axum::middleware::map_response(grpc::add_code))
+            .layer(axum::middleware::map_request_with_state(connections.budget().clone(), request_body::bound)),
+        connections,
+        tasks: sessions.tasks().clone(),
+        ending: draining.clone(),
+    };
     sessions.tasks().spawn("grpc", async move {
         reporter.set_serving::<SessionsServer<Door>>().await;
         let ended = async {
             draining.cancelled().await;
             reporter.set_not_serving::<SessionsServer<Door>>().await;
         };
-        if let Err(error) = server.serve_with_incoming_shutdown(incoming, ended).await {
-            tracing::error!(%error, "grpc server failed");
-        }
+        tokio::join!(server.run(listener), ended);
     });
     Ok(())
 }

@@ -42,7 +42,7 @@ impl<T: Checked> Given<T> {
     pub fn new(session: &str, id: &str, wait: bool, body: T) -> Result<Self, Failure> {
         body.check()?;
         let session = if session.is_empty() && T::MAKES_SESSION { fresh()? } else { session_id(session)? };
-        let id = if id.is_empty() { fresh()? } else { parse(id)? };
+        let id = if id.is_empty() { fresh()? } else { parse("command_id", id)? };
         Ok(Self { session, id, wait, body })
     }
 }
@@ -245,8 +245,8 @@ pub fn from_object<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T,
             "data did not match any variant of untagged enum Content" => {
                 Failure::bad_request(format!("`{path}` must be a text, or a list of parts with a `type`"))
             }
-            _ if path == "." || named && !path.contains('.') => Failure::bad_request(why),
-            _ => Failure::bad_request(format!("`{path}`: {why}")),
+            _ if path == "." || named && !path.contains('.') => Failure::bad_request_of(error.inner()),
+            _ => bad_field(&path, error.inner()),
         }
     })
 }
@@ -271,18 +271,22 @@ pub fn session_id(text: &str) -> Result<SessionId, Failure> {
     if text.is_empty() {
         return Err(Failure::bad_request("`session_id` is missing"));
     }
-    parse(text)
+    parse("session_id", text)
+}
+
+/// A field that is not what the contract says, as its parser tells.
+fn bad_field(field: &str, error: impl Display) -> Failure {
+    Failure::bad_request_of(format!("`{field}`: {error}"))
 }
 
 /// Reads one word of a closed set, as the contract spells it.
 pub fn word<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, Failure> {
-    serde_json::from_value(Value::String(text.to_owned()))
-        .map_err(|error| Failure::bad_request(format!("`{field}`: {error}")))
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| bad_field(field, error))
 }
 
 /// Reads an id.
-pub fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, Failure> {
-    text.parse().map_err(Failure::bad_request_of)
+pub fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Failure> {
+    text.parse().map_err(|error| bad_field(field, error))
 }
 
 /// Makes an id, sortable by time.

@@ -12,6 +12,7 @@ use contract::subject::SessionKey;
 use contract::tool::{ToolSpec, Whole};
 use contract::{CallId, CommandId, ErrorCode, SessionId, Timestamp};
 use serde::Serialize;
+use service::connections::ByteBudget;
 use service::tasks::Tasks;
 use session::Session;
 use session::audit::Difference;
@@ -22,9 +23,11 @@ use crate::board::Board;
 use crate::commands::replay;
 use crate::config::{Config, StartError};
 use crate::failure::Failure;
+use crate::fair_queue::{Cost, FairQueue, Permit};
 use crate::guard::Caller;
 use crate::params::{self, List};
 use crate::queue::{CLIENT_BYTES_MAX, ClientQueue};
+use crate::session_index::SessionIndex;
 use crate::stats::{self, Stats};
 use crate::watch::feed::Feeds;
 
@@ -48,6 +51,9 @@ struct Inner {
     command_wait: Duration,
     client_queue: usize,
     admission: Admission,
+    budget: ByteBudget,
+    turns: FairQueue,
+    index: SessionIndex,
 }
 
 /// The transcript of a session.
@@ -135,11 +141,19 @@ impl Line {
 }
 
 impl Sessions {
-    /// Subscribes to the notices for this replica. Clients run in `tasks`, what they rely on in `ground`.
-    pub async fn open(config: &Config, bus: Bus, tasks: Tasks, ground: &Tasks) -> Result<Self, StartError> {
+    /// Subscribes to the notices for this replica. Clients run in `tasks`, what they rely on in `ground`. What waits for
+    /// clients takes bytes from `budget`.
+    pub async fn open(
+        config: &Config,
+        bus: Bus,
+        budget: ByteBudget,
+        tasks: Tasks,
+        ground: &Tasks,
+    ) -> Result<Self, StartError> {
         let me: CommandId = params::fresh().map_err(|failure| StartError::Internal(failure.message))?;
         let board = Board::start(bus.clone(), me.clone(), ground).await?;
         let feeds = Feeds::new(bus.clone(), ground.clone());
+        let index = SessionIndex::start(bus.clone(), config.tenant.clone(), ground);
         let (draining, command_wait) = (CancellationToken::new(), config.command_wait());
         Ok(Self {
             inner: Arc::new(Inner {
@@ -152,12 +166,16 @@ impl Sessions {
                 command_wait,
                 client_queue: config.client_queue,
                 admission: Admission::new(config.admission()),
+                budget,
+                turns: FairQueue::default(),
+                index,
             }),
         })
     }
 
     /// The transcript.
     pub async fn history(&self, caller: &Caller, session: SessionId) -> Result<History, Failure> {
+        let _permit = self.turn(caller, Cost::Read).await?;
         let mut session = self.fold(caller, session).await?;
         if session.is_archived() {
             // What is left of it has no transcript: that is where the rest is.
@@ -171,20 +189,34 @@ impl Sessions {
 
     /// One session. The log tells: the index is written now and then only.
     pub async fn get(&self, caller: &Caller, session: SessionId) -> Result<SessionSummary, Failure> {
+        let _permit = self.turn(caller, Cost::Read).await?;
         Ok(self.fold(caller, session).await?.summary())
     }
 
     /// The sessions of the tenant, newest first, as the index has them.
     pub async fn list(&self, caller: &Caller, list: &List) -> Result<Vec<SessionSummary>, Failure> {
-        let mut summaries = self.bus().summaries(&caller.tenant).await?;
+        {
+            let _permit = self.turn(caller, Cost::Light).await?;
+            if let Some(found) = self.index().newest(list.phase, list.count()) {
+                return Ok(found);
+            }
+        }
+        let mut summaries = self.read_index(caller).await?;
         summaries.retain(|summary| list.phase.is_none_or(|phase| summary.phase == phase));
         summaries.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| b.session_id.cmp(&a.session_id)));
         summaries.truncate(list.count());
-        Ok(summaries)
+        Ok(summaries.into_iter().map(Arc::unwrap_or_clone).collect())
+    }
+
+    /// The index from its bucket: where it is not in memory.
+    async fn read_index(&self, caller: &Caller) -> Result<Vec<Arc<SessionSummary>>, Failure> {
+        let _permit = self.turn(caller, Cost::Scan).await?;
+        Ok(self.bus().summaries(&caller.tenant).await?.into_iter().map(Arc::new).collect())
     }
 
     /// Folds a session's whole log again and compares it with what its writers saw.
     pub async fn replay(&self, caller: &Caller, wanted: params::Replay) -> Result<Replayed, Failure> {
+        let _permit = self.turn(caller, Cost::Scan).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id };
         let commits = self.bus().history(&key, 0).await?;
         let Some((last, _)) = commits.last() else { return Err(Self::unknown(&key)) };
@@ -208,13 +240,21 @@ impl Sessions {
 
     /// How the turns of the tenant's sessions went, by agent and model.
     pub async fn stats(&self, caller: &Caller, wanted: &params::Stats) -> Result<Vec<Stats>, Failure> {
-        let mut summaries = self.bus().summaries(&caller.tenant).await?;
-        summaries.retain(|summary| wanted.since.is_none_or(|since| summary.started >= since));
-        Ok(stats::of(&summaries))
+        let known = {
+            let _permit = self.turn(caller, Cost::Read).await?;
+            self.index().all()
+        };
+        let summaries = match known {
+            Some(summaries) => summaries,
+            None => self.read_index(caller).await?,
+        };
+        let wanted = |summary: &&SessionSummary| wanted.since.is_none_or(|since| summary.started >= since);
+        Ok(stats::of(summaries.iter().map(|summary| &**summary).filter(wanted)))
     }
 
     /// The tool catalogue of the tenant.
     pub async fn tools(&self, caller: &Caller) -> Result<Vec<ToolSpec>, Failure> {
+        let _permit = self.turn(caller, Cost::Read).await?;
         let mut tools = self.bus().tools(&caller.tenant).await?;
         // Nobody but the loop performs these.
         let own = [session::ask_user_spec(), session::delegate_spec()];
@@ -228,12 +268,20 @@ impl Sessions {
     /// with long arguments shortened.
     pub async fn gates(&self, caller: &Caller, wanted: &params::Gates) -> Result<Vec<Waiting>, Failure> {
         let mut waiting: Vec<Waiting> = if let Some(session) = &wanted.session_id {
+            let _permit = self.turn(caller, Cost::Read).await?;
             let session = self.fold(caller, session.clone()).await?;
             let summary = session.summary();
             session.gates().into_iter().map(|gate| Waiting::of(&summary, gate)).collect()
         } else {
-            let summaries = self.bus().summaries(&caller.tenant).await?;
-            let of = |summary: &SessionSummary| {
+            let known = {
+                let _permit = self.turn(caller, Cost::Light).await?;
+                self.index().with_gates()
+            };
+            let summaries = match known {
+                Some(summaries) => summaries,
+                None => self.read_index(caller).await?,
+            };
+            let of = |summary: &Arc<SessionSummary>| {
                 summary.gates.iter().map(|gate| Waiting::of(summary, gate.clone())).collect::<Vec<_>>()
             };
             summaries.iter().flat_map(of).collect()
@@ -245,6 +293,7 @@ impl Sessions {
 
     /// The whole result of a call of which the model read only parts.
     pub async fn whole_result(&self, caller: &Caller, wanted: &params::Call) -> Result<WholeResult, Failure> {
+        let _permit = self.turn(caller, Cost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id.clone() };
         let started = self.bus().summary(&key).await?.map(|summary| summary.started);
         let object = Whole::id(&caller.tenant, &wanted.session_id, started, &wanted.call);
@@ -294,6 +343,20 @@ impl Sessions {
         &self.inner.bus
     }
 
+    /// Waits for the turn of a call of this caller.
+    pub(crate) async fn turn(&self, caller: &Caller, cost: Cost) -> Result<Permit, Failure> {
+        self.inner.turns.acquire(caller.flow, cost).await
+    }
+
+    pub(crate) fn index(&self) -> &SessionIndex {
+        &self.inner.index
+    }
+
+    /// The budget that what waits for clients, and from them, is taken from.
+    pub(crate) fn budget(&self) -> &ByteBudget {
+        &self.inner.budget
+    }
+
     pub(crate) fn admission(&self) -> &Admission {
         &self.inner.admission
     }
@@ -321,7 +384,7 @@ impl Sessions {
 
     /// A queue for one more client.
     pub(crate) fn client_queue(&self) -> ClientQueue {
-        ClientQueue::new(self.inner.client_queue, CLIENT_BYTES_MAX)
+        ClientQueue::new(self.inner.client_queue, CLIENT_BYTES_MAX, self.inner.budget.clone())
     }
 
     pub(crate) fn command_wait(&self) -> Duration {

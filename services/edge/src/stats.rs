@@ -38,7 +38,7 @@ pub struct Stats {
 }
 
 /// Sums up, in the order of agents and models.
-pub(crate) fn of(summaries: &[SessionSummary]) -> Vec<Stats> {
+pub(crate) fn of<'a>(summaries: impl IntoIterator<Item = &'a SessionSummary>) -> Vec<Stats> {
     let mut by: BTreeMap<(&str, &str), (u32, Tally, Spent)> = BTreeMap::new();
     for summary in summaries {
         let (sessions, tally, spent) = by.entry((&summary.agent, &summary.model)).or_default();

@@ -17,7 +17,9 @@ use super::answers::{Answers, End};
 use super::life::{Life, Shared};
 use super::pull::Pull;
 use super::{Action, Aged, Fault, MemoryServer};
-use crate::transport::{Ack, Appended, Drift, OBJECT_BYTES_MAX, ReadMany, Rewound, Transport};
+use crate::transport::{
+    Ack, Appended, Drift, KV_OPERATION, OBJECT_BYTES_MAX, ReadMany, Rewound, Storage, StorageSize, Transport,
+};
 use crate::{BusError, Delivery, Depth, Headers, Heard, Message, Read, Stored, Subscription};
 
 /// How long an answer is awaited that never comes.
@@ -295,8 +297,10 @@ impl Transport for Client {
     async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, life: Option<Duration>) -> Result<(), BusError> {
         fits(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvPut, key, |_| {
-            let entry = Aged::new(value, life.or(bucket.max_age()));
-            self.shared.server.lock().enter((bucket, key.to_owned()), entry);
+            let entry = Aged::new(value.clone(), life.or(bucket.max_age()));
+            let mut state = self.shared.server.lock();
+            state.enter((bucket, key.to_owned()), entry);
+            state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
             Ok(())
         })
         .await
@@ -308,7 +312,8 @@ impl Transport for Client {
             let mut state = self.shared.server.lock();
             let free = state.entry(bucket, key).is_none();
             if free {
-                state.enter((bucket, key.to_owned()), Aged::new(value, bucket.max_age()));
+                state.enter((bucket, key.to_owned()), Aged::new(value.clone(), bucket.max_age()));
+                state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
             }
             Ok(free)
         })
@@ -336,7 +341,8 @@ impl Transport for Client {
             let mut state = self.shared.server.lock();
             let same = state.entry(bucket, key).is_some_and(|entry| entry.revision == revision);
             if same {
-                state.enter((bucket, key.to_owned()), Aged::new(value, bucket.max_age()));
+                state.enter((bucket, key.to_owned()), Aged::new(value.clone(), bucket.max_age()));
+                state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
             }
             Ok(same)
         })
@@ -345,7 +351,10 @@ impl Transport for Client {
 
     async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {
         self.run(Action::KvDelete, key, |_| {
-            self.shared.server.lock().entries.remove(&(bucket, key.to_owned()));
+            let mut state = self.shared.server.lock();
+            state.entries.remove(&(bucket, key.to_owned()));
+            let mark = vec![(KV_OPERATION.to_owned(), "DEL".to_owned())];
+            state.core.observe(&Self::message(&entry_subject(bucket, key), None, mark, Bytes::new()));
             Ok(())
         })
         .await
@@ -436,6 +445,21 @@ impl Transport for Client {
         .await
     }
 
+    async fn storage_size(&self, storage: Storage) -> Result<StorageSize, BusError> {
+        let server = &self.shared.server;
+        let name = match storage {
+            Storage::Stream(stream) => stream.name(),
+            Storage::Objects(store) => store.name(),
+        };
+        self.run(Action::Ping, name, |_| {
+            Ok(match storage {
+                Storage::Stream(stream) => server.stream(stream, |store| store.size()).unwrap_or_default(),
+                Storage::Objects(store) => server.lock().objects_size(store),
+            })
+        })
+        .await
+    }
+
     async fn server_time(&self) -> Result<Timestamp, BusError> {
         Ok(self.shared.server.now())
     }
@@ -462,4 +486,9 @@ fn fits(payload: &Bytes, max: usize) -> Result<(), BusError> {
 fn stream_of(subject: &str) -> Option<Stream> {
     let takes = |stream: &&Stream| stream.subjects().iter().any(|filter| matches(filter, subject));
     Stream::ALL.iter().find(takes).copied()
+}
+
+/// Where every client of NATS writes an entry of a bucket.
+fn entry_subject(bucket: Bucket, key: &str) -> String {
+    format!("$KV.{}.{key}", bucket.name())
 }

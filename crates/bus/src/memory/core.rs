@@ -84,6 +84,15 @@ impl Core {
         self.inboxes.remove(name);
     }
 
+    /// Delivers what was written to a stream: plain subscriptions get a copy, and nobody owes an answer.
+    pub(super) fn observe(&mut self, message: &Message) {
+        for sub in self.subs.values_mut() {
+            if sub.queue.is_none() && matches(&sub.filter, &message.subject) {
+                sub.tell(message);
+            }
+        }
+    }
+
     /// Delivers a message: to every plain subscription, and to one of each queue group. Returns whether anybody got it.
     pub(super) fn route(&mut self, message: &Message) -> bool {
         if let Some(inbox) = self.inboxes.get(&message.subject) {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::consumer::{Consumer, Given};
 use crate::timer::{SCHEDULE, SCHEDULE_TARGET};
-use crate::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, TTL, header};
+use crate::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, StorageSize, TTL, header};
 use crate::{Headers, Stored};
 
 /// Subjects of one read, as on a nats-server.
@@ -170,6 +170,13 @@ impl Store {
     /// Messages of a filter, as the leader has them.
     pub(super) fn count(&self, filter: &str) -> u64 {
         self.view(filter, 0).len() as u64
+    }
+
+    /// Messages and their bytes.
+    pub(super) fn size(&self) -> StorageSize {
+        let bytes = |entry: &Entry| (entry.stored.subject.len() + entry.stored.payload.len()) as u64;
+        let messages = self.by_subject.len() as u64;
+        StorageSize { messages, bytes: self.by_subject.values().map(bytes).sum() }
     }
 
     fn view(&self, filter: &str, lag: u64) -> Vec<Stored> {

@@ -9,11 +9,9 @@ use serde::Deserialize;
 use super::Nats;
 use super::api::Refusal;
 use crate::log::refused;
-use crate::transport::{Appended, ReadMany, header, ttl};
+use crate::transport::{Appended, KV_OPERATION, ReadMany, StorageSize, header, ttl};
 use crate::{BusError, Headers, Stored};
 
-/// Header on the mark that a deleted key leaves.
-const OPERATION: &str = "KV-Operation";
 /// Keys of one direct read.
 const KEYS_PER_READ: usize = 512;
 
@@ -29,6 +27,10 @@ struct Keys {
 struct KeysState {
     #[serde(default)]
     subjects: Option<std::collections::BTreeMap<String, u64>>,
+    #[serde(default)]
+    messages: u64,
+    #[serde(default)]
+    bytes: u64,
 }
 
 impl Nats {
@@ -43,7 +45,7 @@ impl Nats {
     }
 
     pub(super) async fn key_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {
-        let mark = vec![(OPERATION.to_owned(), "DEL".to_owned())];
+        let mark = vec![(KV_OPERATION.to_owned(), "DEL".to_owned())];
         self.key_write(bucket, key, mark, Bytes::new()).await
     }
 
@@ -124,6 +126,13 @@ impl Nats {
         self.key_page(stream, filter, 0).await.map(|page| page.total as u64)
     }
 
+    /// Messages and bytes of a stream.
+    pub(super) async fn js_size(&self, stream: &str) -> Result<StorageSize, BusError> {
+        let answer = self.js_request::<Keys>(&format!("$JS.API.STREAM.INFO.{stream}"), None).await?;
+        let KeysState { messages, bytes, .. } = answer.map_err(Refusal::into_error)?.state;
+        Ok(StorageSize { messages, bytes })
+    }
+
     async fn key_page(&self, stream: &str, filter: &str, offset: usize) -> Result<Keys, BusError> {
         let body = serde_json::json!({ "subjects_filter": filter, "offset": offset });
         let answer = self.js_request::<Keys>(&format!("$JS.API.STREAM.INFO.{stream}"), Some(&body)).await?;
@@ -139,7 +148,7 @@ impl Nats {
 }
 
 fn is_deleted(found: &Stored) -> bool {
-    header(&found.headers, OPERATION).is_some()
+    header(&found.headers, KV_OPERATION).is_some()
 }
 
 fn stream(bucket: Bucket) -> String {

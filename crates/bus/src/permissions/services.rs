@@ -155,13 +155,16 @@ fn edge() -> User {
         .publish([read_any(Stream::Archive), read_leader(Stream::Archive)])
         .publish(objects_get(Objects::Archive))
         .publish(objects_get(Objects::Results))
+        // A dead command is sent again with its whole body.
+        .publish(objects_get(Objects::Work))
         // Dead letters: operators look at them, throw them away, and have commands sent again.
         .publish([read_any(Stream::Dead), read_leader(Stream::Dead), purge(Stream::Dead)])
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])
         .publish([text(&every::view()), text(&subject::compose()), text(&subject::repair())])
         // Wide, since viewers come and go: see `clients::viewer` for what nats-server makes of it.
         .subscribe(every::events().map(|subject| text(&subject)))
-        .subscribe([text(&every::done())])
+        // The session index, as orchestrators write it.
+        .subscribe([text(&every::done()), text(&every::bucket_entry(Bucket::Sessions))])
         .user("edge", "Opens the door to clients: sends their commands, shows them their sessions.")
 }
 

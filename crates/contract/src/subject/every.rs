@@ -3,10 +3,16 @@
 use super::Subject;
 use crate::command::Verb;
 use crate::event::Topic;
+use crate::streams::Bucket;
 
 /// Every input of one verb.
 pub fn control(verb: Verb) -> Subject {
     Subject(format!("ai_loop.control.{verb}.*.*.*"))
+}
+
+/// Every entry of a bucket whose keys are `<tenant>.<name>`.
+pub fn bucket_entry(bucket: Bucket) -> Subject {
+    Subject(format!("$KV.{}.*.*", bucket.name()))
 }
 
 /// Every slot.

@@ -20,6 +20,7 @@ use super::notice::Notice;
 use super::pages::{self, Stretch};
 use crate::clock;
 use crate::failure::Failure;
+use crate::fair_queue::Cost;
 use crate::guard::Caller;
 use crate::params::Watch;
 use crate::queue::{ClientQueue, Item};
@@ -55,9 +56,31 @@ pub struct Viewer {
     again: Duration,
 }
 
+/// The first pause between looks whether a session started, and the longest one.
+const START_LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
 impl Sessions {
+    /// As [`Sessions::watch`], but waits for the start of the session while that is stored and not handled.
+    pub async fn watch_started(&self, caller: &Caller, watch: &Watch) -> Result<(Watching, Viewer), Failure> {
+        let key = SessionKey { tenant: caller.tenant.clone(), session: watch.session_id.clone() };
+        let deadline = Instant::now() + self.command_wait();
+        let (mut pause, pause_max) = START_LOOKS;
+        loop {
+            // Asked before the log is read: a start that is handled in between is seen there.
+            let waits = self.start_waits(&key).await?;
+            match self.watch(caller, watch).await {
+                Err(failure) if failure.code == ErrorCode::UnknownSession && waits && Instant::now() < deadline => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(pause_max);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
     /// Begins to watch. A cursor beyond what there is, is refused with `resync` and the last `seq`.
     pub async fn watch(&self, caller: &Caller, watch: &Watch) -> Result<(Watching, Viewer), Failure> {
+        let _permit = self.turn(caller, Cost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: watch.session_id.clone() };
         let head = self.head(&key).await?.ok_or_else(|| Self::unknown(&key))?;
         let ended = head.meta.phase == Phase::Ended;

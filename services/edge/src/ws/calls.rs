@@ -1,5 +1,8 @@
 //! From a JSON-RPC method to the call, and from its outcome to an answer.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use contract::Json;
 use contract::command::{Answer, Because, Configure, SendUserMessage, Start};
 use contract::{ErrorCode, SessionId};
@@ -8,6 +11,7 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::commands::Pending;
@@ -16,7 +20,7 @@ use crate::guard::Caller;
 use crate::jsonrpc::Request;
 use crate::params::{self, Checked, Given};
 use crate::sessions::Sessions;
-use crate::watch::viewer::Viewer;
+use crate::watch::viewer::{Viewer, Watching};
 
 /// Every method.
 const METHODS: &[&str] = &[
@@ -61,20 +65,46 @@ pub(super) enum Then {
 /// The part of a call that may run beside those of later requests.
 pub(super) type Rest = BoxFuture<'static, Result<Outcome, Failure>>;
 
+/// The watches of one connection that wait for the start of their session, at most as many as it has requests in flight.
+/// Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct WaitingWatches {
+    by_session: Arc<Mutex<HashMap<SessionId, CancellationToken>>>,
+}
+
+impl WaitingWatches {
+    /// Adds a watch, in place of one of the same session; returns what is cancelled when it is taken back.
+    fn add(&self, session: SessionId) -> CancellationToken {
+        let token = CancellationToken::new();
+        let mut waiting = self.by_session.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|_, token| !token.is_cancelled());
+        if let Some(before) = waiting.insert(session, token.clone()) {
+            before.cancel();
+        }
+        token
+    }
+
+    /// Takes back a watch of a session, where one waits.
+    fn take_back(&self, session: &SessionId) {
+        let waiting = self.by_session.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
+        if let Some(token) = waiting {
+            token.cancel();
+        }
+    }
+}
+
 /// Does the part of a call that must be done in the order of the requests: for a command, sending it.
-pub(super) async fn begin(sessions: &Sessions, caller: &Caller, request: Request) -> Rest {
+pub(super) async fn begin(sessions: &Sessions, caller: &Caller, waiting: &WaitingWatches, request: Request) -> Rest {
     let method = METHODS.iter().copied().find(|method| *method == request.method);
     let session = request.params.get("session_id").and_then(Value::as_str);
     let span = telemetry::span::edge_request(method.unwrap_or("unknown"), session);
     let begun = async {
         let method = method.ok_or_else(|| {
             let known = METHODS.join(", ");
-            Failure::new(
-                ErrorCode::UnknownMethod,
-                format!("there is no method {:?}; there are {known}", request.method),
-            )
+            let asked: String = request.method.chars().take(80).collect();
+            Failure::new(ErrorCode::UnknownMethod, format!("there is no method {asked:?}; there are {known}"))
         })?;
-        route(sessions, caller, method, request.params).await
+        route(sessions, caller, waiting, method, request.params).await
     };
     let begun = begun.instrument(span.clone()).await;
     async move {
@@ -96,6 +126,7 @@ pub(super) async fn begin(sessions: &Sessions, caller: &Caller, request: Request
 async fn route(
     sessions: &Sessions,
     caller: &Caller,
+    waiting: &WaitingWatches,
     method: &'static str,
     params: Map<String, Value>,
 ) -> Result<Rest, Failure> {
@@ -110,12 +141,19 @@ async fn route(
         "session.configure" => done(sessions.configure(&caller, given::<Configure>(params)?).await?),
         "session.clear" => done(sessions.clear(&caller, given::<Because>(params)?).await?),
         "session.watch" => {
-            let (watching, viewer) = sessions.watch(&caller, &params::from_object(params)?).await?;
-            let outcome = Outcome { result: Json::of(&watching), then: Then::Watch(Box::new(viewer)) };
-            std::future::ready(Ok(outcome)).boxed()
+            let wanted: params::Watch = params::from_object(params)?;
+            match sessions.watch(&caller, &wanted).await {
+                // It may be about to start: then the watch waits, and the requests behind it do not.
+                Err(failure) if failure.code == ErrorCode::UnknownSession => {
+                    let token = waiting.add(wanted.session_id.clone());
+                    async move { watch_started(&sessions, &caller, &wanted, token).await }.boxed()
+                }
+                outcome => std::future::ready(outcome.map(watched)).boxed(),
+            }
         }
         "session.unwatch" => {
             let params::One { session_id } = params::from_object(params)?;
+            waiting.take_back(&session_id);
             let result = Json::of(&serde_json::json!({"session_id": session_id}));
             std::future::ready(Ok(Outcome { result, then: Then::Unwatch(session_id) })).boxed()
         }
@@ -177,6 +215,25 @@ async fn route(
         }
     };
     Ok(rest)
+}
+
+async fn watch_started(
+    sessions: &Sessions,
+    caller: &Caller,
+    wanted: &params::Watch,
+    token: CancellationToken,
+) -> Result<Outcome, Failure> {
+    let outcome = token.run_until_cancelled(sessions.watch_started(caller, wanted)).await;
+    // It waits no more.
+    token.cancel();
+    match outcome {
+        Some(outcome) => outcome.map(watched),
+        None => Err(Failure::new(ErrorCode::NotNow, "a later request for this session took the watch back")),
+    }
+}
+
+fn watched((watching, viewer): (Watching, Viewer)) -> Outcome {
+    Outcome { result: Json::of(&watching), then: Then::Watch(Box::new(viewer)) }
 }
 
 #[derive(Serialize)]

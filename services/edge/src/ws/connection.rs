@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
+use contract::limits::FRAME_BYTES_MAX;
 use contract::{ErrorCode, SessionId};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, SplitSink, SplitStream};
 use futures::{FutureExt, SinkExt, StreamExt};
 use serde_json::Value;
+use service::connections::{BookedBytes, ByteBudget};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::calls::{self, Then};
+use super::calls::{self, Then, WaitingWatches};
 use crate::failure::Failure;
 use crate::guard::Caller;
 use crate::jsonrpc::{self, Frame};
@@ -30,7 +32,9 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const SILENCE_MAX: Duration = Duration::from_mins(1);
 /// Frames that wait for their turn.
 const FRAMES_MAX: usize = 64;
-/// Frames whose answers are awaited.
+/// Bytes of the frames of one connection that wait for their turn: two of full size.
+const FRAMES_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX;
+/// Requests whose answers are awaited; a batch that goes beyond it is begun whole.
 const IN_FLIGHT_MAX: usize = 64;
 /// Sessions that one connection watches.
 const WATCHES_MAX: usize = 256;
@@ -46,10 +50,12 @@ pub(super) async fn serve(socket: WebSocket, sessions: Sessions, caller: Caller)
     let (sink, stream) = socket.split();
     let queue = Arc::new(sessions.client_queue());
     let (frames, waiting) = mpsc::channel(FRAMES_MAX);
-    let work = Work { sessions, caller, queue: queue.clone(), watches: HashMap::new() };
+    let budgets = [sessions.budget().clone(), ByteBudget::new(FRAMES_BYTES_MAX)];
+    let work =
+        Work { sessions, caller, queue: queue.clone(), watches: HashMap::new(), waiting: WaitingWatches::default() };
     let inward = async {
         tokio::select! {
-            () = read(stream, &frames, &queue) => queue.end(End::Gone),
+            () = read(stream, &frames, &budgets, &queue) => queue.end(End::Gone),
             () = work.run(waiting) => {}
             _ = queue.until_end() => {}
         }
@@ -61,13 +67,31 @@ pub(super) async fn serve(socket: WebSocket, sessions: Sessions, caller: Caller)
     tokio::join!(inward, outward);
 }
 
+/// A frame that waits for its turn, and the bytes that it takes meanwhile.
+struct Received {
+    frame: Frame,
+    _booked: Vec<BookedBytes>,
+}
+
 /// Reads frames until the client is gone or silent for too long.
-async fn read(mut stream: SplitStream<WebSocket>, frames: &mpsc::Sender<Frame>, queue: &ClientQueue) {
+async fn read(
+    mut stream: SplitStream<WebSocket>,
+    frames: &mpsc::Sender<Received>,
+    budgets: &[ByteBudget],
+    queue: &ClientQueue,
+) {
     while let Ok(Some(message)) = tokio::time::timeout(SILENCE_MAX, stream.next()).await {
         match message {
             Ok(Message::Text(text)) => {
-                if let Err(refused) = frames.try_send(jsonrpc::read(&text)) {
-                    refuse_all(refused.into_inner(), queue);
+                let frame = jsonrpc::read(&text);
+                let booked: Option<Vec<_>> = budgets.iter().map(|budget| budget.book(text.len())).collect();
+                let Some(booked) = booked else {
+                    refuse_all(frame, "requests that wait already take all the bytes there are for them", queue);
+                    continue;
+                };
+                if let Err(refused) = frames.try_send(Received { frame, _booked: booked }) {
+                    let why = format!("{FRAMES_MAX} requests of this connection wait already");
+                    refuse_all(refused.into_inner().frame, &why, queue);
                 }
             }
             Ok(Message::Binary(_)) => {
@@ -87,9 +111,8 @@ async fn read(mut stream: SplitStream<WebSocket>, frames: &mpsc::Sender<Frame>, 
     }
 }
 
-fn refuse_all(frame: Frame, queue: &ClientQueue) {
-    let failure = Failure::new(ErrorCode::Overloaded, format!("{FRAMES_MAX} requests of this connection wait already"))
-        .retry_after(Duration::from_secs(1));
+fn refuse_all(frame: Frame, why: &str, queue: &ClientQueue) {
+    let failure = Failure::new(ErrorCode::Overloaded, why).retry_after(Duration::from_secs(1));
     let ids = frame.parts.into_iter().filter_map(|part| part.ok().and_then(|request| request.id));
     for id in ids {
         queue.push(Item::Text(jsonrpc::error(&id, &failure)));
@@ -159,6 +182,7 @@ struct Work {
     caller: Caller,
     queue: Arc<ClientQueue>,
     watches: HashMap<SessionId, Watch>,
+    waiting: WaitingWatches,
 }
 
 /// A viewer that runs; it ends with this.
@@ -174,31 +198,41 @@ impl Drop for Watch {
 
 impl Work {
     /// Begins frames in their order and answers them as they are done.
-    async fn run(mut self, mut frames: mpsc::Receiver<Frame>) {
+    async fn run(mut self, mut frames: mpsc::Receiver<Received>) {
         let draining = self.sessions.draining().clone();
-        let mut in_flight = FuturesUnordered::new();
+        let (mut in_flight, mut requests) = (FuturesUnordered::new(), 0);
         loop {
-            let has_room = in_flight.len() < IN_FLIGHT_MAX;
+            let has_room = requests < IN_FLIGHT_MAX;
             tokio::select! {
                 () = draining.cancelled() => break,
-                Some(finished) = in_flight.next(), if !in_flight.is_empty() => self.finish(finished),
+                Some((count, finished)) = in_flight.next(), if !in_flight.is_empty() => {
+                    requests -= count;
+                    self.finish(finished);
+                }
                 frame = frames.recv(), if has_room => {
-                    let Some(frame) = frame else { return };
-                    let (sessions, caller) = (self.sessions.clone(), self.caller.clone());
-                    let mut begun = pin!(begin(&sessions, &caller, frame));
+                    let Some(Received { frame, .. }) = frame else { return };
+                    let count = frame.parts.len();
+                    let (sessions, caller, waiting) =
+                        (self.sessions.clone(), self.caller.clone(), self.waiting.clone());
+                    // On the heap, so that a connection without requests does not hold the room for one.
+                    let mut begun = Box::pin(begin(&sessions, &caller, &waiting, frame));
                     let rest = loop {
                         tokio::select! {
                             rest = &mut begun => break rest,
-                            Some(finished) = in_flight.next(), if !in_flight.is_empty() => self.finish(finished),
+                            Some((count, finished)) = in_flight.next(), if !in_flight.is_empty() => {
+                                requests -= count;
+                                self.finish(finished);
+                            }
                         }
                     };
-                    in_flight.push(rest);
+                    requests += count;
+                    in_flight.push(async move { (count, rest.await) });
                 }
             }
         }
         self.queue.push(Item::Text(notification("server.draining", &serde_json::json!({}))));
         let rest = async {
-            while let Some(finished) = in_flight.next().await {
+            while let Some((_, finished)) = in_flight.next().await {
                 self.finish(finished);
             }
         };
@@ -259,14 +293,19 @@ fn failed(session: &SessionId, failure: &Failure) -> String {
 }
 
 /// Begins the requests of a frame one after another; what is returned finishes them together.
-async fn begin(sessions: &Sessions, caller: &Caller, frame: Frame) -> BoxFuture<'static, Finished> {
+async fn begin(
+    sessions: &Sessions,
+    caller: &Caller,
+    waiting: &WaitingWatches,
+    frame: Frame,
+) -> BoxFuture<'static, Finished> {
     let mut rests = Vec::new();
     for part in frame.parts {
         let rest: BoxFuture<'static, (Option<String>, Then)> = match part {
             Err(answer) => std::future::ready((Some(answer), Then::Nothing)).boxed(),
             Ok(request) => {
                 let id = request.id.clone();
-                let rest = calls::begin(sessions, caller, request).await;
+                let rest = calls::begin(sessions, caller, waiting, request).await;
                 rest.map(move |outcome| answer(id.as_ref(), outcome)).boxed()
             }
         };

@@ -6,22 +6,27 @@ mod connection;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use contract::ErrorCode;
 use contract::limits::FRAME_BYTES_MAX;
-use tokio::sync::Semaphore;
+use service::connections::Connection;
 
 use crate::failure::Failure;
-use crate::guard::{Guard, Knock};
+use crate::fair_queue::Flow;
+use crate::guard::{Guard, Header, Knock};
 use crate::sessions::Sessions;
 
-/// WebSocket connections of one replica.
-pub(crate) const CONNECTIONS_MAX: usize = 4_096;
+/// Bytes that tungstenite reads at once; allocated for the life of a connection.
+const READ_BUFFER_BYTES: usize = 4 << 10;
+/// Bytes that are written at once; the buffer grows beyond it with a larger frame.
+const WRITE_BUFFER_BYTES: usize = 4 << 10;
+/// Bytes that an idle connection takes, as measured (see `tests/idle_memory.rs`), with some room.
+pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
 
 const ABOUT: &str = "This is the edge of ailoop, which runs AI agent sessions.\n\
     JSON-RPC 2.0 over WebSocket: /ws (session.start, session.send, session.watch, …).\n\
@@ -31,25 +36,26 @@ const ABOUT: &str = "This is the edge of ailoop, which runs AI agent sessions.\n
 struct Door {
     sessions: Sessions,
     guard: Arc<Guard>,
-    places: Arc<Semaphore>,
 }
 
 /// The routes of the HTTP listener.
 pub(crate) fn routes(sessions: Sessions, guard: Guard) -> Router {
-    let door = Door { sessions, guard: Arc::new(guard), places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) };
+    let door = Door { sessions, guard: Arc::new(guard) };
     Router::new().route("/", get(async || ABOUT)).route("/ws", get(upgrade)).with_state(door)
 }
 
 async fn upgrade(
     State(door): State<Door>,
+    Extension(connection): Extension<Arc<Connection>>,
     headers: HeaderMap,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let header = |name| Header::of(headers.get_all(name));
     let knock = Knock {
         authorization: header(header::AUTHORIZATION),
         origin: header(header::ORIGIN),
         host: header(header::HOST),
+        flow: Flow { address: connection.address(), connection: connection.id() },
     };
     let caller = match door.guard.admit(knock) {
         Ok(caller) => caller,
@@ -64,19 +70,23 @@ async fn upgrade(
     if door.sessions.draining().is_cancelled() {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &Sessions::going_down());
     }
-    let Ok(place) = door.places.try_acquire_owned() else {
-        let failure = Failure::new(ErrorCode::Overloaded, format!("{CONNECTIONS_MAX} connections are open already"));
+    if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
+        telemetry::metric::connection_closed("ws", "limit");
+        let failure = Failure::new(ErrorCode::Overloaded, refusal.to_string());
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &failure);
-    };
+    }
     let sessions = door.sessions;
-    let socket = socket.max_message_size(FRAME_BYTES_MAX).max_frame_size(FRAME_BYTES_MAX);
+    let socket = socket
+        .max_message_size(FRAME_BYTES_MAX)
+        .max_frame_size(FRAME_BYTES_MAX)
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES);
     socket.on_upgrade(async move |socket| {
         let tasks = sessions.tasks().clone();
         tasks.spawn("connection", async move {
-            telemetry::metric::connections("ws", 1);
             connection::serve(socket, sessions, caller).await;
-            telemetry::metric::connections("ws", -1);
-            drop(place);
+            // It counts for as long as its socket is open.
+            drop(connection);
         });
     })
 }

@@ -75,3 +75,69 @@ async fn turns_are_refused_while_too_many_calls_wait() {
     // Whoever wants to stop can.
     client.stop(ControlRequest { session_id: "one".to_owned(), ..ControlRequest::default() }).await.unwrap();
 }
+
+#[tokio::test]
+async fn session_over_the_tenants_number_is_refused_and_ended_ones_do_not_count() {
+    let world = World::with(edge::Config { tenant_sessions_max: 2, ..config() }).await;
+    let mut ws = world.ws().await;
+    for session in ["a", "b"] {
+        ws.ok("session.start", json!({"session_id": session, "prompt": "x", "interactive": true})).await;
+    }
+    let refused = ws.call("session.start", json!({"session_id": "c", "prompt": "x"})).await;
+    assert_eq!(refused["error"]["data"]["code"], "overloaded", "{refused}");
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("edge.tenant_sessions_max") && message.contains("session.stop"), "{message}");
+    // Sessions that are there go on.
+    ws.ok("session.send", json!({"session_id": "a", "text": "more"})).await;
+    ws.ok("session.stop", json!({"session_id": "a"})).await;
+    eventually("there is room", async || {
+        let mut ws = world.ws().await;
+        let answer = ws.call("session.start", json!({"session_id": "c", "prompt": "x", "interactive": true})).await;
+        answer.get("error").is_none()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn turn_over_the_tenants_waiting_turns_is_refused() {
+    let world = World::with(edge::Config { tenant_waiting_turns_max: Some(3), ..config() }).await;
+    let mut ws = world.ws().await;
+    for session in ["a", "b"] {
+        ws.ok("session.start", json!({"session_id": session, "prompt": "x", "interactive": true})).await;
+    }
+    world.control.sleep();
+    // One model call waits, and two commands.
+    world.bus.transport().append(&call("z"), false, Vec::new(), "{}".into()).await.unwrap();
+    for id in ["one", "two"] {
+        let (verb, id) = (contract::command::Verb::SendUserMessage, contract::CommandId::new(id).unwrap());
+        world.bus.send_control(&key("a"), verb, &id, "{\"meta\":{}}".into()).await.unwrap();
+    }
+    let mut refused = json!(null);
+    eventually("the edge sees what waits", async || {
+        refused = world.ws().await.call("session.send", json!({"session_id": "b", "text": "x", "no_wait": true})).await;
+        refused["error"]["data"]["code"] == "overloaded"
+    })
+    .await;
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("edge.tenant_waiting_turns_max") && message.contains('3'), "{message}");
+    assert!(refused["error"]["data"]["retry_after_ms"].as_u64().unwrap() > 0);
+    ws.ok("session.stop", json!({"session_id": "b", "no_wait": true})).await;
+}
+
+#[tokio::test]
+async fn turn_over_the_tenants_stored_bytes_is_refused() {
+    let world = World::with(edge::Config { tenant_stored_bytes_max: 100_000, ..config() }).await;
+    let mut ws = world.ws().await;
+    let prompt = "x".repeat(60_000);
+    ws.ok("session.start", json!({"session_id": "a", "prompt": prompt, "interactive": true})).await;
+    ws.ok("session.send", json!({"session_id": "a", "text": prompt})).await;
+    let mut refused = json!(null);
+    eventually("the edge sees what is stored", async || {
+        refused = world.ws().await.call("session.send", json!({"session_id": "a", "text": "x"})).await;
+        refused["error"]["data"]["code"] == "overloaded"
+    })
+    .await;
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("edge.tenant_stored_bytes_max") && message.contains("100000"), "{message}");
+    ws.ok("session.stop", json!({"session_id": "a"})).await;
+}

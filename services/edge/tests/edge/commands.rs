@@ -1,5 +1,10 @@
 //! Commands and reads: the same answers through both doors.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bus::MemoryServer;
+use bus::memory::{Action, Fault, Faults, Op};
 use contract::command::Verb;
 use contract::limits::{MESSAGE_BYTES_MAX, WAITING_COMMANDS_MAX};
 use contract::tool::{Approval, EffectClass, ToolSpec};
@@ -7,7 +12,7 @@ use contract::{CommandId, ErrorCode, Json, TenantId, ToolName};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::support::{World, code_of, config, key};
+use crate::support::{World, code_of, config, eventually, key};
 
 fn start(session: &str) -> proto::StartRequest {
     proto::StartRequest {
@@ -228,4 +233,54 @@ async fn the_tool_catalogue() {
     assert_eq!(*read, serde_json::to_value(&spec).unwrap());
     let listed = world.grpc().await.0.list_tools(proto::ListToolsRequest {}).await.unwrap().into_inner();
     assert_eq!((listed.tools[2].effect.as_str(), listed.tools[2].timeout_ms), ("pure", 500));
+}
+
+/// Counts the reads of whole buckets.
+struct CountLists(Arc<AtomicUsize>);
+
+impl Faults for CountLists {
+    fn on(&self, op: Op<'_>) -> Fault {
+        self.0.fetch_add(usize::from(op.action == Action::KvList), Ordering::SeqCst);
+        Fault::None
+    }
+}
+
+#[tokio::test]
+async fn session_lists_are_served_from_memory_and_the_index_is_read_again_after_a_gap() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let server = MemoryServer::with_faults(Arc::new(CountLists(lists.clone())));
+    let world = World::on(server, config()).await;
+    let mut ws = world.ws().await;
+    let ids = |answer: &Value| -> Vec<String> {
+        let sessions = answer["sessions"].as_array().unwrap();
+        sessions.iter().map(|session| session["session_id"].as_str().unwrap().to_owned()).collect()
+    };
+    world.control.fill(&key("a"), 1).await;
+    eventually("the index is in memory", async || {
+        let before = lists.load(Ordering::SeqCst);
+        let found = world.ws().await.ok("session.list", json!({})).await;
+        ids(&found) == ["a"] && lists.load(Ordering::SeqCst) == before
+    })
+    .await;
+    let before = lists.load(Ordering::SeqCst);
+    world.control.fill(&key("b"), 1).await;
+    eventually("the watch tells of another session", async || {
+        ids(&world.ws().await.ok("session.list", json!({})).await).len() == 2
+    })
+    .await;
+    for method in ["session.list", "gates.list", "session.stats"] {
+        for _ in 0..50 {
+            ws.ok(method, json!({})).await;
+        }
+    }
+    assert_eq!(lists.load(Ordering::SeqCst), before, "nobody read the bucket");
+
+    world.server.restart();
+    eventually("the bucket is read after a gap", async || lists.load(Ordering::SeqCst) > before).await;
+    world.control.commit(&key("a"), vec![crate::support::fake::ended()]).await;
+    eventually("the list goes on", async || {
+        ids(&world.ws().await.ok("session.list", json!({"phase": "ended"})).await) == ["a"]
+    })
+    .await;
+    assert!(lists.load(Ordering::SeqCst) <= before + 3, "once for the gap");
 }

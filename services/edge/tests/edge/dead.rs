@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bus::Delivery;
+use bus::{Delivery, Inbox};
+use contract::streams::Objects;
 use contract::subject::{self, SessionKey};
 use contract::{CommandId, ErrorCode, TenantId, Timestamp};
 use proto::{DeadRequest, ListDeadRequest};
@@ -108,4 +109,43 @@ async fn what_cannot_be_sent_again_says_why_and_can_be_dropped() {
     assert_eq!(ws.code("dead.show", params.clone()).await, "bad_request");
     assert_eq!(ws.code("dead.drop", params).await, "bad_request");
     assert_eq!(ws.code("dead.show", json!({"session_id": "s", "kind": "wish", "id": "x"})).await, "bad_request");
+}
+
+#[tokio::test]
+async fn dead_command_stored_by_reference_is_sent_again_with_its_body() {
+    let world = World::new().await;
+    let mut client = world.grpc().await.0;
+    let start = proto::StartRequest {
+        session_id: "s".to_owned(),
+        prompt: "go".to_owned(),
+        interactive: true,
+        ..Default::default()
+    };
+    client.start(start).await.unwrap();
+    world.control.sleep();
+    let text = "x".repeat(contract::limits::INLINE_BYTES_MAX);
+    let sealed = world.bus.seal(Objects::Work, message(&text).into()).await.unwrap();
+    let reference = String::from_utf8(sealed.to_vec()).unwrap();
+    assert!(reference.contains("$blob"));
+    bury(&world, &control(&key("s"), "large"), &reference, ErrorCode::Poison).await;
+    client.retry_dead(letter("control", "large")).await.unwrap();
+
+    let Inbox::Messages(waiting) = world.bus.inbox(&key("s")).await.unwrap() else { panic!("too many") };
+    let body = world.bus.open(Objects::Work, waiting[0].payload.clone()).await.unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["content"], json!(text));
+    assert_eq!(body["meta"].get("edge"), None, "nobody waits for it any more");
+    assert_ne!(body["meta"]["time"], "2026-01-01T00:00:00.000Z", "it counts as sent now");
+}
+
+#[tokio::test]
+async fn dead_command_whose_stored_body_is_gone_is_refused() {
+    let world = World::new().await;
+    let reference = json!({"meta": {"v": 1}, "$blob": "0".repeat(64), "bytes": 300_000}).to_string();
+    bury(&world, &control(&key("s"), "gone"), &reference, ErrorCode::Poison).await;
+    let mut client = world.grpc().await.0;
+    let refused = client.retry_dead(letter("control", "gone")).await.unwrap_err();
+    assert_eq!(code_of(&refused), "not_now");
+    assert!(refused.message().contains("body is gone"), "{}", refused.message());
+    client.show_dead(letter("control", "gone")).await.unwrap();
 }

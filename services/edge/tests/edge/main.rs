@@ -3,7 +3,9 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admission;
+mod bad_input;
 mod commands;
+mod connections;
 mod dead;
 mod doors;
 mod support;

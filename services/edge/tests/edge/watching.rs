@@ -255,3 +255,51 @@ async fn a_feed_ends_with_its_last_viewer() {
     let heard = tokio::time::timeout(Duration::from_secs(3), ws.notification()).await.unwrap();
     assert_eq!(heard["params"]["seq"], 3);
 }
+
+#[tokio::test]
+async fn watch_behind_its_start_waits_for_it() {
+    let world = World::new().await;
+    world.control.sleep();
+    let mut ws = world.ws().await;
+    let start = ws.ask("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
+    let watch = ws.ask("session.watch", json!({"session_id": "s"})).await;
+    let other = ws.ask("session.get", json!({"session_id": "nowhere"})).await;
+    // The watch waits, and nobody waits for it.
+    assert_eq!(ws.answer(other).await["error"]["data"]["code"], "unknown_session");
+    world.control.wake();
+    // Either answer may come first, and events right behind that of the watch.
+    let (mut answers, mut seqs) = (Vec::new(), Vec::new());
+    while answers.len() < 2 || seqs.len() < 2 {
+        let frame = ws.notification().await;
+        match frame["params"]["seq"].as_u64() {
+            Some(seq) => seqs.push(seq),
+            None => answers.push(frame),
+        }
+    }
+    let of = |id: u64| answers.iter().find(|answer| answer["id"] == json!(id)).unwrap();
+    assert_eq!(of(watch)["result"]["session_id"], "s");
+    assert_eq!(of(start)["result"]["done"], true);
+    assert_eq!(seqs, [1, 2]);
+}
+
+#[tokio::test]
+async fn watch_that_waits_for_its_start_is_taken_back_by_unwatch() {
+    let world = World::new().await;
+    world.control.sleep();
+    let mut ws = world.ws().await;
+    ws.ask("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
+    let watch = ws.ask("session.watch", json!({"session_id": "s"})).await;
+    let unwatch = ws.ask("session.unwatch", json!({"session_id": "s"})).await;
+    // Either answer may come first.
+    let answers = [ws.notification().await, ws.notification().await];
+    let of = |id: u64| answers.iter().find(|answer| answer["id"] == json!(id)).unwrap();
+    assert_eq!(of(watch)["error"]["data"]["code"], "not_now");
+    assert_eq!(of(unwatch)["result"]["session_id"], "s");
+}
+
+#[tokio::test]
+async fn watch_of_a_start_that_is_refused_is_unknown_session() {
+    let world = World::new().await;
+    let mut ws = world.ws().await;
+    assert_eq!(ws.code("session.watch", json!({"session_id": "nowhere"})).await, "unknown_session");
+}

@@ -212,7 +212,7 @@ impl Dispatch<'_> {
                 () = sleep_until(deadline) => return Waited::Late,
                 () = sleep_until(asks_at.unwrap_or(deadline)), if asks_at.is_some() => life.ask().await,
                 () = sleep_until(doubts_at.unwrap_or(deadline)), if doubts_at.is_some() => {
-                    question = Some(ask_replicas(self.bus, life.asked_at(), self.fleet_id()).boxed());
+                    question = Some(ask_replicas(self.bus, life.asked_at(), self.call_key()).boxed());
                 }
                 asked = answer_of(&mut question) => {
                     question = None;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bus::transport::{
-    Ack, Appended, Drift, Headers, Message, Read, ReadMany, Rewound, Stored, Subscription, Transport,
+    Ack, Appended, Drift, Headers, Message, Read, ReadMany, Rewound, Storage, StorageSize, Stored, Subscription,
+    Transport,
 };
 use bus::{Bus, BusError, Delivery, Depth};
 use bytes::Bytes;
@@ -205,6 +206,10 @@ impl Transport for Spoiled {
 
     async fn server_time(&self) -> Result<Timestamp, BusError> {
         self.bus.transport().server_time().await
+    }
+
+    async fn storage_size(&self, storage: Storage) -> Result<StorageSize, BusError> {
+        self.bus.transport().storage_size(storage).await
     }
 
     async fn ping(&self) -> Result<(), BusError> {

@@ -77,6 +77,11 @@ impl FakeLoop {
         self.inner.muted.store(2, Ordering::SeqCst);
     }
 
+    /// Commands are handled again.
+    pub(crate) fn wake(&self) {
+        self.inner.muted.store(0, Ordering::SeqCst);
+    }
+
     /// Commits events and publishes the public ones.
     pub(crate) async fn commit(&self, key: &SessionKey, events: Vec<Event>) {
         self.inner.commit(key, events).await;

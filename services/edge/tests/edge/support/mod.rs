@@ -34,7 +34,10 @@ impl World {
     }
 
     pub(crate) async fn with(config: Config) -> Self {
-        let server = MemoryServer::new();
+        Self::on(MemoryServer::new(), config).await
+    }
+
+    pub(crate) async fn on(server: MemoryServer, config: Config) -> Self {
         let bus = server.bus();
         let control = FakeLoop::start(server.bus()).await;
         let edge = Edge::start(config, server.bus()).await.unwrap();

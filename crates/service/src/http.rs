@@ -1,0 +1,286 @@
+//! Serves HTTP to anybody: bounded connections, time limits before credentials, and a pause when accepting fails.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+use crate::connections::{Connection, Connections};
+use crate::tasks::Tasks;
+
+/// The first pause after accepting failed; it doubles up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// The longest pause after accepting failed.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long a connection that must close may take to finish its answer.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
+/// Bytes that hyper buffers for the head of an HTTP/1 request.
+const HEAD_BYTES_MAX: usize = 32 << 10;
+/// Bytes of the headers of one HTTP/2 request.
+const HEADERS_BYTES_MAX: u32 = 32 << 10;
+/// Pause between HTTP/2 pings, and how long their answer may take.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+/// Bytes of one HTTP/2 stream, and of all streams of a connection, that a client may send ahead.
+const WINDOW_BYTES: u32 = 256 << 10;
+/// Bytes that one HTTP/2 stream buffers for a client that does not read.
+const SEND_BYTES_MAX: usize = 256 << 10;
+
+/// What a listener speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1 with upgrades.
+    Http1,
+    /// HTTP/2 without TLS, with at most so many streams on one connection.
+    Http2 {
+        /// Streams of one connection.
+        streams_max: u32,
+    },
+}
+
+/// Where connections come from.
+pub trait Accept: Send + 'static {
+    /// Waits for the next connection.
+    fn accept(&mut self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send;
+}
+
+impl Accept for TcpListener {
+    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        TcpListener::accept(self).await
+    }
+}
+
+/// A listener's service and limits.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// `ws`, `grpc` or `health`: the label of metrics, and the name of tasks.
+    pub name: &'static str,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// What answers. Requests carry their [`Arc<Connection>`] as an extension.
+    pub router: Router,
+    /// The registry of its connections.
+    pub connections: Connections,
+    /// The owner of the tasks of its connections.
+    pub tasks: Tasks,
+    /// Cancelled when nothing more may come in and open connections must end.
+    pub ending: CancellationToken,
+}
+
+impl Server {
+    /// Accepts and serves connections until it must end.
+    pub async fn run(self, mut listener: impl Accept) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let accepted = async {
+                self.connections.room().await;
+                listener.accept().await
+            };
+            let Some(accepted) = self.ending.run_until_cancelled(accepted).await else { return };
+            match accepted {
+                Ok((stream, peer)) => {
+                    pause = PAUSE_MIN;
+                    self.open(stream, peer);
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    // Accepting would fail again at once: EMFILE leaves the connection in the queue.
+                    tracing::warn!(listener = self.name, %error, ?pause, "no connection can be accepted now");
+                    telemetry::metric::connection_closed(self.name, "accept_failed");
+                    self.connections.evict_one();
+                    if self.ending.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                        return;
+                    }
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    fn open(&self, stream: TcpStream, peer: SocketAddr) {
+        // Without it small frames wait for each other; a refusal costs only that.
+        let _ = stream.set_nodelay(true);
+        let connection = self.connections.open(self.name, peer.ip());
+        let (router, ending, protocol) = (self.router.clone(), self.ending.clone(), self.protocol);
+        let handshake = self.connections.limits().handshake();
+        self.tasks.spawn(self.name, async move {
+            let io = TokioIo::new(stream);
+            match protocol {
+                Protocol::Http1 => serve_http1(io, router, &connection, handshake, ending).await,
+                Protocol::Http2 { streams_max } => {
+                    serve_http2(io, router, &connection, handshake, ending, streams_max).await;
+                }
+            }
+        });
+    }
+}
+
+/// Whether an error of accepting concerns one connection only, so that the next one may be fine.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset];
+    kinds.contains(&error.kind())
+}
+
+/// A connection that can be asked to end.
+trait Graceful: Future<Output = Result<(), hyper::Error>> {
+    fn shutdown(self: std::pin::Pin<&mut Self>);
+}
+
+impl<I, S> Graceful for hyper::server::conn::http1::UpgradeableConnection<I, S>
+where
+    S: hyper::service::HttpService<Incoming, ResBody = Body>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    I: Read + Write + Unpin + Send + 'static,
+{
+    fn shutdown(self: std::pin::Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl<I, S> Graceful for hyper::server::conn::http2::Connection<I, S, TokioExecutor>
+where
+    S: hyper::service::HttpService<Incoming, ResBody = Body>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    S::Future: Send + 'static,
+    I: Read + Write + Unpin,
+{
+    fn shutdown(self: std::pin::Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+async fn serve_http1(
+    io: TokioIo<TcpStream>,
+    router: Router,
+    connection: &Arc<Connection>,
+    handshake: Duration,
+    ending: CancellationToken,
+) {
+    let service = service_fn(|request| call(&router, connection, request));
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(handshake)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(io, service)
+        .with_upgrades();
+    drive(served, connection, handshake, ending).await;
+}
+
+async fn serve_http2(
+    io: TokioIo<TcpStream>,
+    router: Router,
+    connection: &Arc<Connection>,
+    handshake: Duration,
+    ending: CancellationToken,
+    streams_max: u32,
+) {
+    // hyper gives each stream a task of its own, so the service owns what it needs.
+    let (router, own) = (router, connection.clone());
+    let service = service_fn(move |request| call(&router, &own, request));
+    let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE)
+        .max_concurrent_streams(streams_max)
+        .max_header_list_size(HEADERS_BYTES_MAX)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .serve_connection(io, service);
+    drive(served, connection, handshake, ending).await;
+}
+
+fn call(
+    router: &Router,
+    connection: &Arc<Connection>,
+    mut request: Request<Incoming>,
+) -> impl Future<Output = Result<axum::response::Response, std::convert::Infallible>> + Send + use<> {
+    request.extensions_mut().insert(connection.clone());
+    let mut router = router.clone();
+    router.call(request.map(Body::new))
+}
+
+/// Serves a connection to its end, which comes by itself, or for a reason of ours.
+async fn drive(served: impl Graceful, connection: &Arc<Connection>, handshake: Duration, ending: CancellationToken) {
+    let mut served = pin!(served);
+    let mut deadline = pin!(tokio::time::sleep(handshake));
+    let mut watches = true;
+    loop {
+        let reason = tokio::select! {
+            // An error here is the peer's: a broken connection, or bytes that are no HTTP.
+            _ = served.as_mut() => return,
+            () = connection.evicted().cancelled() => {
+                telemetry::metric::connection_closed(connection.protocol(), "evicted");
+                return;
+            }
+            () = deadline.as_mut(), if watches => "timeout",
+            () = ending.cancelled() => "",
+        };
+        if reason.is_empty() {
+            // Requests under way are answered; whoever owns the tasks cuts off what takes too long.
+            served.as_mut().shutdown();
+            let _ = served.await;
+            return;
+        }
+        watches = false;
+        if connection.is_pending() {
+            telemetry::metric::connection_closed(connection.protocol(), reason);
+            served.as_mut().shutdown();
+            // An answer under way may still go out.
+            let _ = tokio::time::timeout(CLOSE_MAX, served).await;
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::connections::ConnectionLimits;
+
+    /// A listener of a process that has no descriptor left.
+    struct Exhausted(Arc<AtomicUsize>);
+
+    impl Accept for Exhausted {
+        async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            // EMFILE.
+            Err(io::Error::from_raw_os_error(24))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn accept_without_descriptors_backs_off() {
+        let (tries, ending) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
+        let server = Server {
+            name: "test",
+            protocol: Protocol::Http1,
+            router: Router::new(),
+            connections: Connections::new(ConnectionLimits::default()),
+            tasks: Tasks::new(),
+            ending: ending.clone(),
+        };
+        let minute = async {
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            ending.cancel();
+        };
+        tokio::join!(server.run(Exhausted(tries.clone())), minute);
+        let tries = tries.load(Ordering::SeqCst);
+        assert!((55..=70).contains(&tries), "{tries} tries in a minute");
+    }
+}

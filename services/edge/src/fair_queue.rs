@@ -1,0 +1,308 @@
+//! Shares the edge's work among connections: each call has a cost, few run at once, and the caller that has had least
+//! goes next, first by address, then by connection.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use contract::ErrorCode;
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+
+/// Cost of all calls that run at once.
+pub const CAPACITY: u32 = 128;
+/// How long a call waits for its turn before it is refused as `overloaded`.
+pub const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Calls of one connection that wait for their turn.
+pub const WAITING_MAX: usize = 1_024;
+/// When a call that was refused should be tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Who a call belongs to, for sharing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// The client's address.
+    pub address: IpAddr,
+    /// Its connection.
+    pub connection: u64,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), connection: 0 }
+    }
+}
+
+/// What a call costs: about how many requests to the bus it makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cost {
+    /// Answered from memory, or by one request.
+    Light,
+    /// A command: some requests to the bus.
+    Command,
+    /// Reads a page of a log, or what is kept of a result.
+    Read,
+    /// Reads a whole log, or the whole index from its bucket.
+    Scan,
+}
+
+impl Cost {
+    /// Its share of [`CAPACITY`].
+    pub const fn units(self) -> u32 {
+        match self {
+            Self::Light => 1,
+            Self::Command => 2,
+            Self::Read => 4,
+            Self::Scan => 16,
+        }
+    }
+}
+
+/// The queue of one edge. Clones are the same queue.
+#[derive(Debug, Clone)]
+pub struct FairQueue {
+    state: Arc<Mutex<State>>,
+}
+
+/// A call that runs, until this is dropped.
+#[derive(Debug)]
+pub struct Permit {
+    queue: FairQueue,
+    units: u32,
+}
+
+#[derive(Debug)]
+struct State {
+    free: u32,
+    /// What a newcomer is taken to have had, so that it neither waits for others nor makes up for its absence.
+    clock: u64,
+    addresses: Vec<Address>,
+}
+
+#[derive(Debug)]
+struct Address {
+    ip: IpAddr,
+    /// Units that it has had.
+    served: u64,
+    /// As [`State::clock`], among its connections.
+    clock: u64,
+    connections: Vec<ConnectionQueue>,
+}
+
+#[derive(Debug)]
+struct ConnectionQueue {
+    connection: u64,
+    served: u64,
+    /// At most [`WAITING_MAX`]. Calls that were given up stay until their turn, or until there is no room.
+    waiting: VecDeque<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    units: u32,
+    grant: oneshot::Sender<Permit>,
+}
+
+impl Default for FairQueue {
+    fn default() -> Self {
+        Self::new(CAPACITY)
+    }
+}
+
+impl FairQueue {
+    /// A queue that lets calls of so many units run at once.
+    pub fn new(capacity: u32) -> Self {
+        Self { state: Arc::new(Mutex::new(State { free: capacity, clock: 0, addresses: Vec::new() })) }
+    }
+
+    /// Waits for the turn of a call.
+    pub async fn acquire(&self, flow: Flow, cost: Cost) -> Result<Permit, Failure> {
+        let (grant, granted) = oneshot::channel();
+        let added = self.lock().add(flow, Waiter { units: cost.units(), grant });
+        if !added {
+            let message =
+                format!("{WAITING_MAX} calls of this connection wait for their turn already: send fewer at once");
+            return Err(Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER));
+        }
+        self.grant();
+        if let Ok(Ok(permit)) = tokio::time::timeout(WAIT_MAX, granted).await {
+            return Ok(permit);
+        }
+        let seconds = WAIT_MAX.as_secs();
+        let message =
+            format!("the edge is busy: the call waited {seconds} s for its turn; send fewer at once, or try again");
+        Err(Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER))
+    }
+
+    /// Lets calls run as long as there is room.
+    fn grant(&self) {
+        loop {
+            let Some(Waiter { units, grant }) = self.lock().next() else { return };
+            // A permit that nobody takes any more gives its units back when it is dropped.
+            let refused = grant.send(Permit { queue: self.clone(), units });
+            if let Err(mut permit) = refused {
+                let units = std::mem::take(&mut permit.units);
+                self.lock().free += units;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if self.units > 0 {
+            self.queue.lock().free += self.units;
+            self.queue.grant();
+        }
+    }
+}
+
+impl State {
+    /// Adds a call; `false` where too many of its connection wait.
+    fn add(&mut self, flow: Flow, waiter: Waiter) -> bool {
+        let clock = self.clock;
+        let known = self.addresses.iter().position(|entry| entry.ip == flow.address);
+        let address = known.unwrap_or(self.addresses.len());
+        if known.is_none() {
+            self.addresses.push(Address { ip: flow.address, served: clock, clock: 0, connections: Vec::new() });
+        }
+        let Some(address) = self.addresses.get_mut(address) else { return false };
+        if let Some(queue) = address.connections.iter_mut().find(|queue| queue.connection == flow.connection) {
+            if queue.waiting.len() >= WAITING_MAX {
+                queue.waiting.retain(|waiter| !waiter.grant.is_closed());
+            }
+            if queue.waiting.len() >= WAITING_MAX {
+                return false;
+            }
+            queue.waiting.push_back(waiter);
+            return true;
+        }
+        let (connection, served) = (flow.connection, address.clock);
+        address.connections.push(ConnectionQueue { connection, served, waiting: VecDeque::from([waiter]) });
+        true
+    }
+
+    /// The next call, when there is room for it. A great one is not overtaken: it would wait for ever.
+    fn next(&mut self) -> Option<Waiter> {
+        let at = least(&self.addresses, |entry| entry.served)?;
+        let address = self.addresses.get_mut(at)?;
+        let inner = least(&address.connections, |queue| queue.served)?;
+        let queue = address.connections.get_mut(inner)?;
+        let units = queue.waiting.front()?.units;
+        if units > self.free {
+            return None;
+        }
+        let waiter = queue.waiting.pop_front()?;
+        self.free -= units;
+        (self.clock, address.clock) = (address.served, queue.served);
+        address.served += u64::from(units);
+        queue.served += u64::from(units);
+        if queue.waiting.is_empty() {
+            address.connections.swap_remove(inner);
+        }
+        if address.connections.is_empty() {
+            self.addresses.swap_remove(at);
+        }
+        Some(waiter)
+    }
+}
+
+fn least<T>(entries: &[T], served: impl Fn(&T) -> u64) -> Option<usize> {
+    entries.iter().enumerate().min_by_key(|(_, entry)| served(entry)).map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream::FuturesOrdered;
+    use futures::{FutureExt, StreamExt};
+
+    use super::*;
+
+    fn flow(address: u8, connection: u64) -> Flow {
+        Flow { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, address)), connection }
+    }
+
+    /// Runs calls one at a time, in the order in which they get their turn; all wait before the first one runs.
+    async fn order(calls: &[Flow]) -> Vec<Flow> {
+        let queue = FairQueue::new(1);
+        let blocker = queue.acquire(flow(99, 0), Cost::Light).await.unwrap();
+        let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
+        let mut waiting: Vec<_> = calls
+            .iter()
+            .map(|call| {
+                let (queue, send, call) = (queue.clone(), send.clone(), *call);
+                async move {
+                    let permit = queue.acquire(call, Cost::Light).await.unwrap();
+                    send.send(call).unwrap();
+                    drop(permit);
+                }
+                .boxed()
+            })
+            .collect();
+        for call in &mut waiting {
+            assert!(call.now_or_never().is_none(), "the blocker has the only unit");
+        }
+        drop((blocker, send));
+        futures::future::join_all(waiting).await;
+        let mut order = Vec::new();
+        while let Some(call) = receive.recv().await {
+            order.push(call);
+        }
+        order
+    }
+
+    #[tokio::test]
+    async fn flooding_connection_does_not_delay_others_beyond_their_turn() {
+        let (flood, own, other) = (flow(1, 1), flow(1, 2), flow(2, 3));
+        let mut calls = vec![flood; 500];
+        calls.extend([own, other, other]);
+        let order = order(&calls).await;
+        let place = |wanted: Flow| order.iter().position(|call| *call == wanted).unwrap();
+        assert_eq!(order.len(), 503);
+        assert!(place(own) <= 4 && place(other) <= 2, "{:?}", &order[..6]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn call_without_a_turn_is_refused_as_overloaded() {
+        let queue = FairQueue::new(1);
+        let blocker = queue.acquire(flow(1, 1), Cost::Light).await.unwrap();
+        let refused = queue.acquire(flow(2, 2), Cost::Light).await.unwrap_err();
+        assert_eq!((refused.code, refused.retry_after.is_some()), (ErrorCode::Overloaded, true));
+        drop(blocker);
+        queue.acquire(flow(2, 2), Cost::Light).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_were_given_up_make_room_for_later_ones() {
+        let queue = FairQueue::new(1);
+        let _blocker = queue.acquire(flow(1, 1), Cost::Light).await.unwrap();
+        for _ in 0..WAITING_MAX * 3 {
+            assert!(queue.acquire(flow(2, 2), Cost::Light).now_or_never().is_none(), "it waits, and is given up");
+        }
+        let waiting = queue.lock().addresses[0].connections[0].waiting.len();
+        assert!(waiting <= WAITING_MAX, "{waiting}");
+        let mut held: Vec<_> = (0..WAITING_MAX).map(|_| queue.acquire(flow(2, 2), Cost::Light).boxed()).collect();
+        assert!(held.iter_mut().all(|call| call.now_or_never().is_none()));
+        let refused = queue.acquire(flow(2, 2), Cost::Light).now_or_never().unwrap().unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Overloaded);
+    }
+
+    #[tokio::test]
+    async fn calls_that_cost_more_run_less_often() {
+        let queue = FairQueue::new(CAPACITY);
+        let mut permits = Vec::new();
+        let mut scans: FuturesOrdered<_> = (0..20).map(|_| queue.acquire(flow(1, 1), Cost::Scan)).collect();
+        while let Some(Some(permit)) = scans.next().now_or_never() {
+            permits.push(permit.unwrap());
+        }
+        assert_eq!(u32::try_from(permits.len()).unwrap(), CAPACITY / Cost::Scan.units());
+        drop((permits, scans));
+        assert_eq!(queue.lock().free, CAPACITY, "also what was given up while it waited is free again");
+    }
+}

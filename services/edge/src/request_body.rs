@@ -1,0 +1,115 @@
+//! The body of a gRPC request: bounded in time, and its bytes taken from the budget until the message is whole.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use contract::ErrorCode;
+use hyper::body::Frame;
+use service::connections::ByteBudget;
+use tokio::time::Sleep;
+
+use crate::failure::Failure;
+use crate::grpc::status;
+
+/// How long the message of a request may take from its headers to its end.
+pub(crate) const REQUEST_MAX: Duration = Duration::from_mins(1);
+/// When a client whose message found no room should try again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Only these take one message for each request; reflection and health keep their requests open.
+const SESSIONS_PATH: &str = "/ailoop.v1.Sessions/";
+
+/// A body that is bounded.
+struct BoundedBody {
+    inner: Body,
+    budget: ByteBudget,
+    booked: usize,
+    deadline: Pin<Box<Sleep>>,
+}
+
+/// Bounds the body of a request.
+pub(crate) async fn bound(State(budget): State<ByteBudget>, request: Request) -> Request {
+    if !request.uri().path().starts_with(SESSIONS_PATH) {
+        return request;
+    }
+    request.map(|inner| Body::new(BoundedBody::new(inner, budget)))
+}
+
+impl BoundedBody {
+    fn new(inner: Body, budget: ByteBudget) -> Self {
+        Self { inner, budget, booked: 0, deadline: Box::pin(tokio::time::sleep(REQUEST_MAX)) }
+    }
+}
+
+impl hyper::body::Body for BoundedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(context);
+        let failure = match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if self.budget.take(bytes) {
+                    self.booked += bytes;
+                    return polled;
+                }
+                let message = "requests that wait already take all the bytes there are for them";
+                Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER)
+            }
+            Poll::Ready(Some(Err(_)) | None) => return polled,
+            Poll::Pending => match self.deadline.as_mut().poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(()) => {
+                    let seconds = REQUEST_MAX.as_secs();
+                    Failure::bad_request(format!("the message of the request was not complete after {seconds} s"))
+                }
+            },
+        };
+        Poll::Ready(Some(Err(axum::Error::new(status(&failure)))))
+    }
+}
+
+impl Drop for BoundedBody {
+    fn drop(&mut self) {
+        self.budget.give_back(self.booked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt, stream};
+
+    use super::*;
+
+    fn body(chunks: Vec<Bytes>, budget: &ByteBudget) -> Body {
+        let chunks = stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)).chain(stream::pending());
+        Body::new(BoundedBody::new(Body::from_stream(chunks), budget.clone()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn message_that_never_ends_is_refused_and_gives_its_bytes_back() {
+        let budget = ByteBudget::new(100);
+        let mut stream = body(vec![Bytes::from_static(&[0; 60])], &budget).into_data_stream();
+        assert_eq!(stream.next().await.unwrap().unwrap().len(), 60);
+        assert_eq!(budget.used(), 60);
+        let refused = stream.next().await.unwrap().unwrap_err();
+        assert!(refused.to_string().contains("not complete"), "{refused}");
+        drop(stream);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn message_without_room_is_refused() {
+        let budget = ByteBudget::new(100);
+        let mut stream = body(vec![Bytes::from_static(&[0; 60]); 2], &budget).into_data_stream();
+        assert!(stream.next().await.unwrap().is_ok());
+        let refused = stream.next().await.unwrap().unwrap_err();
+        assert!(refused.to_string().contains("bytes"), "{refused}");
+    }
+}

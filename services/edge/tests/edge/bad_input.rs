@@ -1,0 +1,381 @@
+//! Every method with every kind of bad input: a stable code, the field by name, and a connection that goes on.
+
+use contract::limits::FRAME_BYTES_MAX;
+use futures::SinkExt;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_tungstenite::tungstenite::Message;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::{Code, Status};
+
+use crate::support::{PATIENCE, World, Ws, code_of, key};
+
+/// What a field of a request takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// An id: one token of a subject.
+    Id,
+    Text,
+    Flag,
+    Count,
+    /// One word of a closed set.
+    Word,
+    /// An object with fields of its own.
+    Object,
+    List,
+    /// A text or a list of parts.
+    Content,
+    /// Any JSON.
+    Any,
+}
+
+use Kind::{Any, Content, Count, Flag, Id, List, Object, Text, Word};
+
+/// The fields of a method, and valid values for those that it needs.
+struct Method {
+    name: &'static str,
+    needed: Value,
+    fields: Vec<(&'static str, Kind)>,
+}
+
+fn method(name: &'static str, needed: Value, fields: &[(&'static str, Kind)]) -> Method {
+    Method { name, needed, fields: fields.to_vec() }
+}
+
+fn command(name: &'static str, needed: Value, fields: &[(&'static str, Kind)]) -> Method {
+    let address = [("session_id", Id), ("command_id", Id), ("wait", Flag), ("no_wait", Flag)];
+    method(name, needed, &[&address, fields].concat())
+}
+
+fn methods() -> Vec<Method> {
+    let one = json!({"session_id": "s"});
+    let answer = json!({"session_id": "s", "gate": "g", "arguments_sha256": "0".repeat(64), "decision": "approve"});
+    let letter = json!({"session_id": "s", "kind": "control", "id": "x"});
+    let session = [("session_id", Id)];
+    let dead = [("session_id", Id), ("kind", Word), ("id", Id)];
+    let reason = [("reason", Text)];
+    let start = [
+        ("agent", Id),
+        ("prompt", Content),
+        ("interactive", Flag),
+        ("messages", List),
+        ("resume_from", Object),
+        ("model", Text),
+        ("parameters", Object),
+        ("continuation", Object),
+        ("features", Object),
+        ("tools", List),
+        ("streaming", Object),
+    ];
+    let gate = [
+        ("gate", Id),
+        ("arguments_sha256", Text),
+        ("decision", Word),
+        ("arguments", Any),
+        ("content", Text),
+        ("note", Text),
+    ];
+    vec![
+        command("session.start", json!({"interactive": true}), &start),
+        command("session.send", json!({"session_id": "s", "text": "x"}), &[("text", Content), ("mode", Word)]),
+        command("session.pause", one.clone(), &reason),
+        command("session.resume", one.clone(), &reason),
+        command("session.stop", one.clone(), &reason),
+        command("session.answer", answer, &gate),
+        command("session.clear", one.clone(), &reason),
+        command(
+            "session.configure",
+            json!({"session_id": "s", "model": "rehearsal"}),
+            &[("continuation", Object), ("features", Object), ("model", Text)],
+        ),
+        method("session.history", one.clone(), &session),
+        method("session.get", one.clone(), &session),
+        method("session.list", json!({}), &[("phase", Word), ("limit", Count)]),
+        method("session.replay", one.clone(), &[("session_id", Id), ("at", Count)]),
+        method("session.stats", json!({}), &[("since", Word)]),
+        method("session.watch", one.clone(), &[("session_id", Id), ("from_seq", Count), ("no_chunks", Flag)]),
+        method("session.unwatch", one, &session),
+        method("tools.list", json!({}), &[]),
+        method("tools.result", json!({"session_id": "s", "call": "c"}), &[("session_id", Id), ("call", Id)]),
+        method("gates.list", json!({}), &[("session_id", Id), ("limit", Count)]),
+        method("fleet.queues", json!({}), &[]),
+        method("dead.list", json!({}), &session),
+        method("dead.show", letter.clone(), &dead),
+        method("dead.retry", letter.clone(), &dead),
+        method("dead.drop", letter, &dead),
+    ]
+}
+
+/// Values that a field of a kind must refuse.
+fn wrong_values(kind: Kind) -> Vec<Value> {
+    let ids = ["a.b", "a*", ">", "a b", "a\u{0}b", "ä", "$SYS", "a/b", "\u{202e}a"].map(Value::from);
+    let long = Value::from("x".repeat(100_000));
+    match kind {
+        Id => [json!(7), json!(["a"]), json!({"a": 1}), json!(true), long].into_iter().chain(ids).collect(),
+        Text => vec![json!(7), json!(["a"]), json!({"a": 1})],
+        Flag => vec![json!("true"), json!(1), json!([true])],
+        Count => vec![json!("1"), json!(-1), json!(1.5), json!([1]), json!(1e30)],
+        Word => vec![json!("unheard-of"), json!(7), json!([]), long],
+        Object => vec![json!("x"), json!(7), json!([1]), json!(true)],
+        List => vec![json!("x"), json!(7), json!({"a": 1}), json!([[[]]])],
+        Content => vec![json!(7), json!(true), json!({"a": 1}), json!([7]), json!([{"type": "unheard-of"}])],
+        Any => vec![],
+    }
+}
+
+/// What is wrong with the answer to a bad request, if anything.
+fn fault(answer: &Value, field: &str) -> Option<String> {
+    let code = answer["error"]["data"]["code"].as_str().unwrap_or_default();
+    let message = answer["error"]["message"].as_str().unwrap_or_default();
+    let known = ["bad_request", "too_large", "empty_message", "invalid_arguments"].contains(&code);
+    // `text` is another name of `content`.
+    let names = message.contains(field) || (field == "text" && message.contains("content"));
+    let short = message.len() < 1_000;
+    (!known || !names || !short).then(|| {
+        let shown: String = answer.to_string().chars().take(300).collect();
+        format!("code {code:?}, names the field: {names}, {} bytes: {shown}", message.len())
+    })
+}
+
+async fn ask(ws: &mut Ws, method: &str, params: Map<String, Value>) -> Value {
+    ws.call(method, Value::Object(params)).await
+}
+
+#[tokio::test]
+async fn bad_field_of_any_json_rpc_method_is_refused_by_its_name() {
+    let world = World::new().await;
+    world.control.fill(&key("s"), 1).await;
+    let mut ws = world.ws().await;
+    let mut faults = Vec::new();
+    for Method { name, needed, fields } in methods() {
+        let Value::Object(needed) = needed else { panic!("{name}: not an object") };
+        for (field, kind) in &fields {
+            for value in wrong_values(*kind) {
+                let mut params = needed.clone();
+                let shown: String = value.to_string().chars().take(40).collect();
+                params.insert((*field).to_owned(), value);
+                let found = fault(&ask(&mut ws, name, params).await, field);
+                faults.extend(found.map(|found| format!("{name}: {field} = {shown}: {found}")));
+            }
+        }
+        for field in needed.keys().filter(|field| *field != "interactive") {
+            let mut params = needed.clone();
+            params.remove(field);
+            let found = fault(&ask(&mut ws, name, params).await, field);
+            faults.extend(found.map(|found| format!("{name} without {field}: {found}")));
+        }
+        let mut params = needed.clone();
+        params.insert("unheard_of".to_owned(), json!(1));
+        let found = fault(&ask(&mut ws, name, params).await, "unheard_of");
+        faults.extend(found.map(|found| format!("{name} with an unknown field: {found}")));
+        ws.send_text(&json!({"jsonrpc": "2.0", "id": "list", "method": name, "params": ["s"]}).to_string()).await;
+        let answer = ws.frame().await.unwrap();
+        assert_eq!(answer["error"]["data"]["code"], "bad_request", "{name} with a list: {answer}");
+    }
+    assert_eq!(faults.len(), 0, "{}", faults.join("\n"));
+}
+
+#[tokio::test]
+async fn table_of_bad_input_has_every_json_rpc_method() {
+    let world = World::new().await;
+    let mut ws = world.ws().await;
+    let answer = ws.call("session.unheard_of", json!({})).await;
+    let message = answer["error"]["message"].as_str().unwrap();
+    let known = message.split_once("there are ").unwrap().1;
+    let mut known: Vec<_> = known.split(", ").collect();
+    known.sort_unstable();
+    let mut tested: Vec<_> = methods().iter().map(|method| method.name).collect();
+    tested.sort_unstable();
+    assert_eq!(tested, known);
+}
+
+#[tokio::test]
+async fn damaged_frame_of_any_method_is_answered_and_the_connection_goes_on() {
+    let world = World::new().await;
+    world.control.fill(&key("s"), 1).await;
+    let mut ws = world.ws().await;
+    for Method { name, needed, .. } in methods() {
+        let whole = json!({"jsonrpc": "2.0", "id": 1, "method": name, "params": needed}).to_string();
+        for cut in [1, whole.len() / 2, whole.len() - 1] {
+            ws.send_text(&whole[..cut]).await;
+            let answer = ws.frame().await.unwrap();
+            assert_eq!(
+                (&answer["error"]["code"], &answer["error"]["data"]["code"]),
+                (&json!(-32700), &json!("bad_request")),
+                "{name} cut at {cut}"
+            );
+        }
+    }
+    for damaged in ["[".repeat(10_000), "{\"a\":".repeat(5_000), "\u{feff}{}".to_owned(), "{}{}".to_owned()] {
+        ws.send_text(&damaged).await;
+        assert_eq!(ws.frame().await.unwrap()["error"]["code"], -32700);
+    }
+    ws.ok("session.get", json!({"session_id": "s"})).await;
+}
+
+#[tokio::test]
+async fn id_of_a_request_comes_back_whatever_it_is_and_is_bounded() {
+    let world = World::new().await;
+    world.control.fill(&key("s"), 1).await;
+    let mut ws = world.ws().await;
+    for id in [json!("a.b"), json!("x".repeat(100)), json!(1.5), json!(-1), json!("ä \u{0}")] {
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": "session.get", "params": {"session_id": "s"}});
+        ws.send_text(&request.to_string()).await;
+        let answer = ws.frame().await.unwrap();
+        assert_eq!((&answer["id"], &answer["result"]["session_id"]), (&id, &json!("s")));
+    }
+    let long = "x".repeat(100_000);
+    let request = json!({"jsonrpc": "2.0", "id": long, "method": "session.get", "params": {"session_id": "s"}});
+    ws.send_text(&request.to_string()).await;
+    let answer = ws.frame().await.unwrap();
+    assert_eq!((&answer["id"], &answer["error"]["data"]["code"]), (&json!(null), &json!("bad_request")));
+    assert!(answer["error"]["message"].as_str().unwrap().contains("`id`"), "{answer}");
+    // Nobody knows what the name of a method may be, but it is not told back whole.
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": long});
+    ws.send_text(&request.to_string()).await;
+    let answer = ws.frame().await.unwrap();
+    assert_eq!(answer["error"]["data"]["code"], "unknown_method");
+    assert!(answer.to_string().len() < 2_000);
+}
+
+#[tokio::test]
+async fn body_of_100_mb_ends_its_connection_and_no_other() {
+    let world = World::new().await;
+    let mut other = world.ws().await;
+    let mut ws = world.ws().await;
+    // The server may close before everything is sent.
+    let _ = ws.socket.send(Message::Text("x".repeat(100 << 20).into())).await;
+    while ws.frame().await.is_ok() {}
+    let mut post = tokio::net::TcpStream::connect(world.edge.addresses().ws).await.unwrap();
+    let head = format!("POST /ws HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", 100 << 20);
+    post.write_all(head.as_bytes()).await.unwrap();
+    let (mut reader, mut writer) = post.into_split();
+    let sending = async { while writer.write_all(&[b'x'; 8 << 10]).await.is_ok() {} };
+    let reading = async {
+        let mut answer = Vec::new();
+        // A reset may come right behind the answer.
+        let _ = reader.read_to_end(&mut answer).await;
+        answer
+    };
+    let ((), answer) = tokio::time::timeout(PATIENCE, async { tokio::join!(sending, reading) }).await.unwrap();
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 405"), "{}", String::from_utf8_lossy(&answer));
+    other.ok("session.list", json!({})).await;
+}
+
+/// A gRPC call with any bytes as its message.
+async fn raw_call(world: &World, method: &str, body: Vec<u8>) -> Result<(), Status> {
+    let channel = tonic::transport::Channel::from_shared(format!("http://{}", world.edge.addresses().grpc)).unwrap();
+    let mut client = tonic::client::Grpc::new(channel.connect().await.unwrap());
+    client.ready().await.unwrap();
+    let path: PathAndQuery = format!("/ailoop.v1.Sessions/{method}").parse().unwrap();
+    client.unary(tonic::Request::new(body), path, raw::Codec).await.map(drop)
+}
+
+mod raw {
+    //! A codec that sends bytes as they are.
+
+    use bytes::{Buf, BufMut};
+    use tonic::Status;
+    use tonic::codec::{DecodeBuf, EncodeBuf};
+
+    #[derive(Debug, Clone, Copy)]
+    pub(super) struct Codec;
+
+    impl tonic::codec::Codec for Codec {
+        type Encode = Vec<u8>;
+        type Decode = ();
+        type Encoder = Self;
+        type Decoder = Self;
+
+        fn encoder(&mut self) -> Self {
+            Self
+        }
+
+        fn decoder(&mut self) -> Self {
+            Self
+        }
+    }
+
+    impl tonic::codec::Encoder for Codec {
+        type Item = Vec<u8>;
+        type Error = Status;
+
+        fn encode(&mut self, item: Vec<u8>, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+            buffer.put_slice(&item);
+            Ok(())
+        }
+    }
+
+    impl tonic::codec::Decoder for Codec {
+        type Item = ();
+        type Error = Status;
+
+        fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
+            buffer.advance(buffer.remaining());
+            Ok(Some(()))
+        }
+    }
+}
+
+/// Every method of the service, from its descriptors, with the fields of its request that are texts.
+fn grpc_methods() -> Vec<(String, Vec<(String, u32)>)> {
+    use prost::Message as _;
+    use prost_types::field_descriptor_proto::Type;
+    let files = prost_types::FileDescriptorSet::decode(proto::DESCRIPTORS).unwrap().file;
+    let messages: Vec<_> = files.iter().flat_map(|file| &file.message_type).collect();
+    let services = files.iter().flat_map(|file| &file.service).filter(|service| service.name() == "Sessions");
+    services
+        .flat_map(|service| &service.method)
+        .map(|method| {
+            let request = method.input_type().rsplit('.').next().unwrap();
+            let message = messages.iter().find(|message| message.name() == request).unwrap();
+            let texts = message.field.iter().filter(|field| field.r#type() == Type::String);
+            (
+                method.name().to_owned(),
+                texts.map(|field| (field.name().to_owned(), field.number().unsigned_abs())).collect(),
+            )
+        })
+        .collect()
+}
+
+/// A protobuf message with these text fields.
+fn message(fields: &[(u32, &str)]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (number, text) in fields {
+        prost::encoding::string::encode(*number, &(*text).to_owned(), &mut body);
+    }
+    body
+}
+
+#[tokio::test]
+async fn bad_message_of_any_grpc_method_has_a_stable_code() {
+    let world = World::new().await;
+    world.control.fill(&key("s"), 1).await;
+    let methods = grpc_methods();
+    assert!(methods.len() >= 20, "{methods:?}");
+    for (method, fields) in methods {
+        // Field 1 as a number that never ends, a text that is longer than the message, and no UTF-8.
+        for damaged in [&b"\x08\xff\xff"[..], b"\x0a\x7fx", b"\x0a\x01\xff"] {
+            if fields.is_empty() && damaged.len() == 3 {
+                continue;
+            }
+            let refused = raw_call(&world, &method, damaged.to_vec()).await;
+            let Err(refused) = refused else { continue };
+            assert_eq!(
+                (refused.code(), &*code_of(&refused)),
+                (Code::InvalidArgument, "bad_request"),
+                "{method} {refused}"
+            );
+        }
+        let refused = raw_call(&world, &method, vec![0x12; FRAME_BYTES_MAX + 1]).await.unwrap_err();
+        assert_eq!(code_of(&refused), "too_large", "{method}: {refused}");
+        for bad in ["a.b", "a*", ">", "a b", "ä"] {
+            let Some((_, number)) = fields.iter().find(|(name, _)| name == "session_id") else { continue };
+            let refused = raw_call(&world, &method, message(&[(*number, bad)])).await.unwrap_err();
+            let code = code_of(&refused);
+            assert!(["bad_request", "empty_message"].contains(&&*code), "{method} {bad}: {refused}");
+        }
+    }
+    let refused = raw_call(&world, "UnheardOf", Vec::new()).await.unwrap_err();
+    assert_eq!((refused.code(), &*code_of(&refused)), (Code::Unimplemented, "unknown_method"));
+}

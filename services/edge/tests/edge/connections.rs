@@ -1,0 +1,205 @@
+//! Connections before and after their credentials were accepted: time limits, counts, and who is let in meanwhile.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use edge::Config;
+use futures::future::join_all;
+use futures::stream;
+use serde_json::json;
+use service::Secret;
+use service::connections::ConnectionLimits;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tonic::{Code, Request};
+use tonic_reflection::pb;
+
+use crate::support::{PATIENCE, World, code_of, config, eventually};
+
+/// The preface of HTTP/2 with empty settings.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+fn limited(connections: ConnectionLimits) -> Config {
+    Config { token: Some(Secret::new("s3cret")), connections, ..config() }
+}
+
+/// Opens a connection and sends some bytes.
+async fn open(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream
+}
+
+/// Whether the server closes the connection in time, whatever it says before.
+async fn is_closed(stream: &mut TcpStream) -> bool {
+    let mut rest = Vec::new();
+    tokio::time::timeout(PATIENCE / 4, stream.read_to_end(&mut rest)).await.is_ok()
+}
+
+#[tokio::test]
+async fn connection_without_credentials_is_closed_when_its_time_is_over() {
+    let world = World::with(limited(ConnectionLimits { handshake_ms: 200, ..ConnectionLimits::default() })).await;
+    let (ws, grpc) = (world.edge.addresses().ws, world.edge.addresses().grpc);
+    let half_handshake = b"GET /ws HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n";
+    let rows: [(&str, SocketAddr, &[u8]); 7] = [
+        ("silent HTTP", ws, b""),
+        ("half a request line", ws, b"GET /w"),
+        ("half a WebSocket handshake", ws, half_handshake),
+        ("an answered request, then silence", ws, b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+        ("silent gRPC", grpc, b""),
+        ("half an HTTP/2 preface", grpc, &PREFACE[..7]),
+        ("an HTTP/2 preface, then silence", grpc, PREFACE),
+    ];
+    let closed = join_all(rows.map(async |(what, address, bytes)| {
+        let mut stream = open(address, bytes).await;
+        (what, is_closed(&mut stream).await)
+    }));
+    // A client that sends its headers one byte at a time.
+    let trickle = async {
+        let (mut reader, mut writer) = open(ws, b"GET /ws HTTP/1.1\r\nx-slow: ").await.into_split();
+        let feed = async {
+            while writer.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let mut rest = Vec::new();
+        tokio::select! {
+            () = feed => true,
+            // A reset is a close too.
+            _ = reader.read_to_end(&mut rest) => true,
+            () = tokio::time::sleep(PATIENCE / 4) => false,
+        }
+    };
+    let (closed, trickle) = tokio::join!(closed, trickle);
+    let open: Vec<_> = closed.into_iter().filter(|(_, closed)| !closed).map(|(what, _)| what).collect();
+    assert_eq!((open, trickle), (vec![], true), "these are still open");
+}
+
+#[tokio::test]
+async fn connection_with_credentials_stays_open_past_the_handshake_limit() {
+    let world = World::with(Config {
+        token: None,
+        ..limited(ConnectionLimits { handshake_ms: 100, ..ConnectionLimits::default() })
+    })
+    .await;
+    let (mut ws, mut grpc) = (world.ws().await, world.grpc().await);
+    ws.ok("session.list", json!({})).await;
+    grpc.0.list(proto::ListRequest::default()).await.unwrap();
+    let mut silent = open(world.edge.addresses().ws, b"").await;
+    // The silent one came last, so the limit of the others is over when it is closed.
+    assert!(is_closed(&mut silent).await);
+    ws.ok("session.list", json!({})).await;
+    grpc.0.list(proto::ListRequest::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn flood_of_silent_connections_leaves_room_for_clients() {
+    let limits = ConnectionLimits { pending_max: 32, pending_per_address_max: 16, ..ConnectionLimits::default() };
+    let world = World::with(Config { token: None, ..limited(limits) }).await;
+    let (ws, grpc) = (world.edge.addresses().ws, world.edge.addresses().grpc);
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(open(ws, b"").await);
+        silent.push(open(grpc, PREFACE).await);
+    }
+    world.ws().await.ok("session.list", json!({})).await;
+    world.grpc().await.0.list(proto::ListRequest::default()).await.unwrap();
+    let closed = join_all(silent.iter_mut().take(300).map(is_closed)).await;
+    assert_eq!(closed.iter().filter(|closed| !**closed).count(), 0, "the oldest ones made room");
+}
+
+#[tokio::test]
+async fn connection_over_the_limit_is_refused_as_overloaded_by_both_protocols() {
+    let limits = ConnectionLimits { max: 1, ..ConnectionLimits::default() };
+    let world = World::with(Config { token: None, ..limited(limits) }).await;
+    let first = world.ws().await;
+    let url = format!("ws://{}/ws", world.edge.addresses().ws);
+    let Err(tungstenite::Error::Http(refused)) = tokio_tungstenite::connect_async(&url).await else {
+        panic!("a second connection is let in")
+    };
+    let body = String::from_utf8(refused.body().clone().unwrap()).unwrap();
+    assert_eq!(refused.status(), 503);
+    assert!(body.contains("\"overloaded\"") && body.contains("edge.connections.max"), "{body}");
+    let refused = world.grpc().await.0.list(proto::ListRequest::default()).await.unwrap_err();
+    assert_eq!((refused.code(), code_of(&refused)), (Code::ResourceExhausted, "overloaded".to_owned()));
+    drop(first);
+    eventually("there is room again", async || world.grpc().await.0.list(proto::ListRequest::default()).await.is_ok())
+        .await;
+}
+
+#[tokio::test]
+async fn grpc_connection_counts_as_much_as_a_websocket() {
+    let limits = ConnectionLimits { max: 1, ..ConnectionLimits::default() };
+    let world = World::with(Config { token: None, ..limited(limits) }).await;
+    let mut grpc = world.grpc().await;
+    grpc.0.list(proto::ListRequest::default()).await.unwrap();
+    let url = format!("ws://{}/ws", world.edge.addresses().ws);
+    let refused = tokio_tungstenite::connect_async(&url).await;
+    assert!(matches!(refused, Err(tungstenite::Error::Http(refused)) if refused.status() == 503));
+}
+
+#[tokio::test]
+async fn origin_or_host_outside_ascii_or_given_twice_is_refused() {
+    let world = World::new().await;
+    let upgrade = async |headers: &[(&'static str, &'static [u8])]| {
+        let mut request = format!("ws://{}/ws", world.edge.addresses().ws).into_client_request().unwrap();
+        for (name, value) in headers {
+            request.headers_mut().append(*name, HeaderValue::from_bytes(value).unwrap());
+        }
+        match tokio_tungstenite::connect_async(request).await {
+            Ok((_, response)) => response.status().as_u16(),
+            Err(tungstenite::Error::Http(response)) => response.status().as_u16(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(upgrade(&[]).await, 101);
+    assert_eq!(upgrade(&[("origin", b"https://ev\xffil.example.org")]).await, 401);
+    let own: &[u8] = b"http://localhost:1";
+    assert_eq!(upgrade(&[("origin", b"https://evil.example.org"), ("origin", own)]).await, 401);
+
+    let raw = async |host: &[u8]| {
+        let mut stream = TcpStream::connect(world.edge.addresses().ws).await.unwrap();
+        let head = [b"GET /ws HTTP/1.1\r\nconnection: close\r\nhost: ", host, b"\r\n\r\n"].concat();
+        stream.write_all(&head).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    assert!(raw(b"localhost").await.starts_with("HTTP/1.1 426"));
+    let refused = raw(b"ev\xffil").await;
+    assert!(refused.starts_with("HTTP/1.1 401") && refused.contains("`Host`"), "{refused}");
+    assert!(raw(b"localhost\r\nhost: localhost").await.starts_with("HTTP/1.1 401"));
+
+    let mut request = Request::new(proto::ListRequest::default());
+    let value = tonic::metadata::MetadataValue::try_from(&b"https://ev\xffil"[..]).unwrap();
+    request.metadata_mut().insert("origin", value);
+    let refused = world.grpc().await.0.list(request).await.unwrap_err();
+    assert_eq!((refused.code(), code_of(&refused)), (Code::Unauthenticated, "unauthorized".to_owned()));
+}
+
+#[tokio::test]
+async fn reflection_of_both_versions_lists_the_service() {
+    let world = World::new().await;
+    let channel = tonic::transport::Channel::from_shared(format!("http://{}", world.edge.addresses().grpc)).unwrap();
+    let channel = channel.connect().await.unwrap();
+    let ask = pb::v1::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(pb::v1::server_reflection_request::MessageRequest::ListServices(String::new())),
+    };
+    let mut client = pb::v1::server_reflection_client::ServerReflectionClient::new(channel.clone());
+    let answer = client.server_reflection_info(stream::iter([ask])).await.unwrap();
+    let answer = answer.into_inner().message().await.unwrap().unwrap();
+    assert!(format!("{answer:?}").contains("ailoop.v1.Sessions"), "{answer:?}");
+
+    let ask = pb::v1alpha::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(pb::v1alpha::server_reflection_request::MessageRequest::ListServices(String::new())),
+    };
+    let mut client = pb::v1alpha::server_reflection_client::ServerReflectionClient::new(channel);
+    let answer = client.server_reflection_info(stream::iter([ask])).await.unwrap();
+    let answer = answer.into_inner().message().await.unwrap().unwrap();
+    assert!(format!("{answer:?}").contains("ailoop.v1.Sessions"), "{answer:?}");
+}
