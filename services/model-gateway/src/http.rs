@@ -245,7 +245,7 @@ impl Wait {
         Self { seconds, is_hasty: seconds < usual }
     }
 
-    fn from_now(self) -> Instant {
+    fn deadline(self) -> Instant {
         Instant::now() + Duration::from_secs(self.seconds)
     }
 
@@ -377,7 +377,7 @@ async fn exchange(
     clock: &dyn Clock,
     mut recorder: Option<&mut Recorder>,
 ) -> Result<(), Failure> {
-    let until = patience.first_byte.map(Wait::from_now);
+    let until = patience.first_byte.map(Wait::deadline);
     let sent = within(until, source.ask()).await;
     let mut answer = sent.ok_or_else(|| patience.hung(true))?.map_err(|error| patience.not_sent(&error))?;
     if let Some(recorder) = &mut recorder {
@@ -413,7 +413,7 @@ async fn exchange(
             break;
         }
         until =
-            if response.is_finished() { Some(Instant::now() + TAIL_MAX) } else { patience.idle.map(Wait::from_now) };
+            if response.is_finished() { Some(Instant::now() + TAIL_MAX) } else { patience.idle.map(Wait::deadline) };
     }
     let rest = response.finish()?;
     out.finish(rest).await;
