@@ -249,7 +249,9 @@ impl Transcript {
         // A look tells of most: a quote within a text is escaped, so that this is the key.
         let looks_silent = |message: &Json| !message.get().contains(r#""content":"#);
         let says = |message: &Json| match serde_json::from_str::<Message>(message.get()) {
-            Ok(Message::Assistant { content, tool_calls, .. }) => !content.trim().is_empty() || !tool_calls.is_empty(),
+            Ok(Message::Assistant { content, reasoning, tool_calls, .. }) => {
+                reasoning.is_empty() || !content.trim().is_empty() || !tool_calls.is_empty()
+            }
             Ok(Message::System { .. } | Message::User { .. } | Message::Tool { .. }) | Err(_) => true,
         };
         let silent =
@@ -367,6 +369,23 @@ fn as_read(result: &ToolCallResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn snapshot_of_an_older_fold_with_reasoning_alone_is_read_without_it() {
+        let message = |text: &str| Json::parse(text).unwrap();
+        let mut transcript = Transcript { at: (1, 1), ..Transcript::default() };
+        let replies = [
+            r#"{"role":"assistant","reasoning":"It says \"content\": nothing."}"#,
+            r#"{"role":"assistant","content":"One.","reasoning":"hm"}"#,
+            r#"{"role":"assistant","reasoning":"hm","tool_calls":[{"id":"c","type":"function","function":{"name":"look","arguments":"{}"}}]}"#,
+        ];
+        for text in replies {
+            transcript.push(message(text), Kind::Reply);
+        }
+        transcript.settle(1);
+        let kept: Vec<&str> = transcript.placed().map(|(message, _)| message.get()).collect();
+        assert_eq!(kept, replies[1..]);
+    }
 
     #[test]
     fn messages_of_an_older_fold_get_places() {

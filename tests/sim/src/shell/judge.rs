@@ -3,7 +3,7 @@
 use bus::Bus;
 use contract::CallId;
 use contract::command::Verb;
-use contract::event::{Child, Event, InputKind, InputRef};
+use contract::event::{Child, Event, InputKind, InputRef, StopReason};
 use contract::subject::SessionKey;
 use contract::tool::Outcome;
 use session::Session;
@@ -101,7 +101,8 @@ pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String
     Ok(())
 }
 
-/// What happens only after something went wrong: an attempt that failed, another one, an answer that never came.
+/// What happens only after something went wrong: an attempt that failed, another one, an answer that never came, a turn
+/// whose time was used up by waiting for one.
 fn is_trouble(event: &Event) -> bool {
     if let Event::ModelCallOpened(opened) = event {
         opened.attempt > 1
@@ -109,6 +110,8 @@ fn is_trouble(event: &Event) -> bool {
         opened.attempt > 1
     } else if let Event::ToolCallResult(result) = event {
         matches!(result.outcome, Outcome::Timeout | Outcome::Unknown)
+    } else if let Event::TurnCompleted(completed) = event {
+        completed.stop_reason == StopReason::Timeout
     } else {
         matches!(event, Event::ModelCallFailed(_))
     }
