@@ -433,7 +433,7 @@ pub(crate) fn status(failure: &Failure) -> Status {
 }
 
 fn grpc_code(code: &ErrorCode) -> Code {
-    let rows: [(&[ErrorCode], Code); 8] = [
+    let rows: [(&[ErrorCode], Code); 9] = [
         (
             &[ErrorCode::BadRequest, ErrorCode::TooLarge, ErrorCode::EmptyMessage, ErrorCode::InvalidArguments],
             Code::InvalidArgument,
