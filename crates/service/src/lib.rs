@@ -14,6 +14,7 @@ pub mod schema;
 pub mod secret;
 pub mod shipped;
 pub mod shutdown;
+pub mod suggest;
 pub mod tasks;
 pub mod yaml;
 
