@@ -8,7 +8,8 @@ const PREFIX_CHARS_MIN: usize = 2;
 /// The candidate that differs from `word` by the fewest edits, if these are at most a third of its characters.
 pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = folded(word)?;
-    let edits_max = (word.len() / 3).max(1);
+    // Of one or two characters every other word of that length would be close.
+    let edits_max = word.len() / 3;
     let distance = |candidate: &'a str| Some((edits(&word, &folded(candidate)?), candidate));
     let found = candidates.into_iter().filter_map(distance).filter(|(edits, _)| *edits <= edits_max);
     found.min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn closest_mistyped_word_is_found_and_other_words_are_not() {
-        let known = ["model", "tools", "features", "continuation_config"];
+        let known = ["model", "tools", "features", "continuation_config", "m"];
         for (word, expect) in [
             ("modle", Some("model")),
             ("Model", Some("model")),
@@ -71,6 +72,7 @@ mod tests {
             ("continuation", None),
             ("zzz", None),
             ("", None),
+            ("x", None),
         ] {
             assert_eq!(closest(word, known), expect, "{word}");
         }
