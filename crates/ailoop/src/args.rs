@@ -14,6 +14,7 @@ Exit codes:
   1    failed: the session ended with an error, or the fleet refused
   2    the command line cannot be used
   3    the fleet or NATS cannot be reached
+  4    a person must answer, and there is no terminal to ask at (see --approve)
   124  a limit was reached: iterations, the turn's time, or --timeout
   130  interrupted";
 
@@ -319,7 +320,7 @@ pub struct DeadArgs {
 /// `ailoop config`
 #[derive(Debug, Clone, Subcommand)]
 pub enum ConfigCommand {
-    /// Read agents, models and prompts, and compose every agent's prompt; the first mistake is named with its place
+    /// Look for mistakes in ailoop.yaml, agents.yaml, models.yaml, prompts and the environment, and show each in its place
     Check,
     /// Print what a session of an agent would begin with: settings, model and parts of the prompt
     Explain(AgentArgs),
@@ -447,9 +448,12 @@ pub struct RunArgs {
     /// Files of the tools.
     #[command(flatten)]
     pub files: Files,
-    /// Longest time for the answer, such as 90, 90s or 5m
+    /// Longest time for the answer, questions to a person included, such as 90, 90s or 5m
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
+    /// Who answers when a person must approve something [default: you at the terminal; without one the command fails]
+    #[arg(long, value_enum, value_name = "WHO")]
+    pub approve: Option<ApproveArg>,
     /// Most steps for the answer
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub max_iterations: Option<u32>,
@@ -459,6 +463,17 @@ pub struct RunArgs {
     /// Where the fleet is.
     #[command(flatten)]
     pub target: Target,
+}
+
+/// Who answers what a session asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ApproveArg {
+    /// Every tool call may run; questions, and asking for more at a limit, are declined
+    All,
+    /// Everything is declined
+    None,
+    /// Somebody else, by `ailoop approvals` in another terminal or by the API
+    Wait,
 }
 
 /// `ailoop sessions`
@@ -561,7 +576,7 @@ impl ModeArg {
 pub struct ControlArgs {
     /// The session
     pub session: String,
-    /// Why, for the session's log
+    /// Why, for whoever watches the session; of `stop` it is not kept
     #[arg(long, default_value = "")]
     pub reason: String,
     /// Where the fleet is.

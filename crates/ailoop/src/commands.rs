@@ -18,6 +18,9 @@ mod up;
 mod watch;
 
 use clap::CommandFactory as _;
+use contract::command::Features;
+use contract::compose::ComposeRequest;
+use contract::ids::AgentId;
 use contract::{ErrorCode, TenantId};
 use service::config::{NatsConfig, Settings};
 
@@ -82,28 +85,72 @@ fn finish(printed: Result<(), ReaderGone>) -> Exit {
     }
 }
 
-/// The gRPC address of the fleet that is meant: `--url`, `AILOOP_URL`, or the one that runs in this directory.
-fn running(target: &Target) -> Option<String> {
+/// The fleet that a command is for.
+enum Located {
+    /// `--url` or `AILOOP_URL`.
+    Given(String),
+    /// The one that runs in this directory.
+    Here(Home, RunFile),
+}
+
+impl Located {
+    fn url(&self) -> &str {
+        match self {
+            Self::Given(url) => url,
+            Self::Here(_, run) => &run.grpc,
+        }
+    }
+
+    async fn connect(&self, token: Option<&str>) -> Result<Client, Failure> {
+        let client = Client::connect(self.url(), token).await?;
+        Ok(match self {
+            Self::Given(_) => client,
+            Self::Here(home, _) => client.following(home.clone()),
+        })
+    }
+
+    /// What to say of a key that this shell has and the fleet was started without: the fleet does not see it.
+    fn key_hint(&self, is_set: impl Fn(&str) -> bool) -> Option<String> {
+        let Self::Here(_, run) = self else { return None };
+        let unseen: Vec<&str> = run.missing_keys.iter().map(String::as_str).filter(|name| is_set(name)).collect();
+        let (verb, it) = if unseen.len() == 1 { ("is", "it") } else { ("are", "them") };
+        (!unseen.is_empty()).then(|| {
+            let pid = run.pid;
+            format!(
+                "{} {verb} set here, but the fleet (process {pid}) was started without {it}: end it and start `ailoop \
+                 up` again to use {it}",
+                unseen.join(", ")
+            )
+        })
+    }
+}
+
+/// The fleet that is meant: `--url`, `AILOOP_URL`, or the one that runs in this directory.
+fn running(target: &Target) -> Option<Located> {
     meant(target, |_| true)
 }
 
 /// As [`running`], of the fleets that take another session: not the one that ends with the session of an `ailoop run`.
-fn staying(target: &Target) -> Option<String> {
+fn staying(target: &Target) -> Option<Located> {
     meant(target, |run| !run.one_session)
 }
 
-fn meant(target: &Target, fits: fn(&RunFile) -> bool) -> Option<String> {
+fn meant(target: &Target, fits: fn(&RunFile) -> bool) -> Option<Located> {
+    if let Some(url) = &target.url {
+        return Some(Located::Given(url.clone()));
+    }
     let home = Home::below(std::path::Path::new(""));
-    target.url.clone().or_else(|| home.running().filter(fits).map(|run| run.grpc))
+    let run = home.running().filter(fits)?;
+    Some(Located::Here(home, run))
 }
 
 /// Connects to the fleet that is meant, which must run already.
 async fn connect(target: &Target) -> Result<Client, Failure> {
-    let url = running(target).ok_or_else(|| {
+    let fleet = running(target).ok_or_else(|| {
         Failure::new(ErrorCode::Unavailable, "no fleet runs in this directory")
             .help("start one with `ailoop up`, or pass --url or set AILOOP_URL")
     })?;
-    Client::connect(&url, target.token.as_deref()).await
+    fleet.connect(target.token.as_deref()).await
 }
 
 /// Where NATS is: as said, else where the fleet of this directory has it, else as configured.
@@ -116,6 +163,44 @@ fn nats(url: Option<&String>) -> Result<NatsConfig, Failure> {
     })
 }
 
+/// What is asked of the composer about an agent and a model, without tools, which only a fleet knows.
+pub(crate) fn compose_request(agent: Option<AgentId>, model: Option<String>, features: Features) -> ComposeRequest {
+    ComposeRequest {
+        tenant: TenantId::default(),
+        agent,
+        model,
+        named_features: features.clone(),
+        features,
+        include_tools: true,
+        include_shared: true,
+        tools: Vec::new(),
+        parameters: std::collections::BTreeMap::new(),
+    }
+}
+
 fn tenant(text: &str) -> Result<TenantId, Failure> {
     TenantId::new(text).map_err(|_| Failure::usage(ErrorCode::BadRequest, format!("{text:?} is no tenant")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_hint_names_keys_that_only_this_shell_has() {
+        let run = RunFile {
+            pid: 7,
+            version: String::new(),
+            grpc: String::new(),
+            ws: String::new(),
+            nats: String::new(),
+            one_session: false,
+            missing_keys: vec!["A_KEY".to_owned(), "B_KEY".to_owned()],
+        };
+        let fleet = Located::Here(Home::below(std::path::Path::new("")), run);
+        let hint = fleet.key_hint(|name| name == "B_KEY").unwrap();
+        assert!(hint.starts_with("B_KEY is set here, but the fleet (process 7) was started without it"), "{hint}");
+        assert_eq!(fleet.key_hint(|_| false), None);
+        assert_eq!(Located::Given("http://x".to_owned()).key_hint(|_| true), None);
+    }
 }

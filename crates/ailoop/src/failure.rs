@@ -15,6 +15,8 @@ pub enum Exit {
     Usage,
     /// The fleet or NATS cannot be reached.
     Unreachable,
+    /// A person must answer, and there is no terminal to ask at.
+    ApprovalNeeded,
     /// Iterations, the turn's time, or `--timeout`.
     Limit,
     /// Ctrl-C.
@@ -29,6 +31,7 @@ impl Exit {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::Unreachable => 3,
+            Self::ApprovalNeeded => 4,
             Self::Limit => 124,
             Self::Interrupted => 130,
         }
@@ -49,7 +52,13 @@ impl Failure {
     /// A failure with its usual exit code and help.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         let unreachable = matches!(code, ErrorCode::Unavailable | ErrorCode::NatsUnreachable | ErrorCode::Draining);
-        let exit = if unreachable { Exit::Unreachable } else { Exit::Failed };
+        let exit = if code == ErrorCode::ApprovalNeeded {
+            Exit::ApprovalNeeded
+        } else if unreachable {
+            Exit::Unreachable
+        } else {
+            Exit::Failed
+        };
         let help = help(&code).map(str::to_owned);
         Self { code, message: message.into(), place: None, help, exit }
     }
@@ -74,6 +83,11 @@ impl Failure {
     /// The stable code.
     pub fn code(&self) -> &ErrorCode {
         &self.code
+    }
+
+    /// What failed, for people.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     /// How the command ends.
@@ -113,6 +127,7 @@ const HELP: &[(ErrorCode, &str)] = &[
     (ErrorCode::TooLarge, "a message holds at most 1 MiB; put the text into a file below --root and name it"),
     (ErrorCode::UnknownAgent, "the agents are those of config/agents.yaml"),
     (ErrorCode::UnknownModel, "the models are those of config/models.yaml, and <provider>/<model> for its providers"),
+    (ErrorCode::UnknownFeature, "the features are the files of prompts/shared, without `_protocol.md`"),
     (ErrorCode::UnknownSession, "`ailoop sessions` lists those that there are"),
     (ErrorCode::SessionEnded, "begin another one with `ailoop run`"),
     (ErrorCode::Unauthorized, "pass the edge's token with --token or AILOOP_TOKEN"),

@@ -16,6 +16,7 @@ use service::health::{self, Health, Readiness};
 use service::process::watch;
 use service::tasks::Tasks;
 use telemetry::Telemetry;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use tool_executor::Executor;
 
@@ -23,12 +24,15 @@ use crate::client::Client;
 use crate::failure::Failure;
 use crate::instance::{Lock, RunFile};
 use crate::nats_server::NatsServer;
+pub(crate) use plan::is_set;
 pub use plan::{Listen, Nats, Plan};
 
 /// How long the services may take until all of them can work.
 const READY_MAX: Duration = Duration::from_secs(20);
 /// How long our own tasks may take to end.
 const TASKS_MAX: Duration = Duration::from_secs(1);
+/// How long the private nats-server may take to end.
+const NATS_END_MAX: Duration = Duration::from_secs(11);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A running fleet.
@@ -38,13 +42,34 @@ pub struct Fleet {
     health: Health,
     tasks: Tasks,
     bus: Bus,
-    nats: Option<NatsServer>,
+    nats: Option<Supervised>,
     run: RunFile,
     token: Option<String>,
     drain_max: Duration,
     telemetry: Telemetry,
     /// Last, so that the directory is free only when nothing uses it any more.
     lock: Lock,
+}
+
+/// The private nats-server, kept running by a task of its own.
+#[derive(Debug)]
+struct Supervised {
+    tasks: Tasks,
+    /// Why it is not started again.
+    given_up: oneshot::Receiver<Failure>,
+}
+
+impl Supervised {
+    fn start(server: NatsServer) -> Self {
+        let (tasks, (sender, given_up)) = (Tasks::new(), oneshot::channel());
+        let ending = tasks.token();
+        tasks.spawn("nats-server", async move {
+            if let Some(failure) = server.supervise(ending).await {
+                let _nobody_waits = sender.send(failure);
+            }
+        });
+        Self { tasks, given_up }
+    }
 }
 
 #[derive(Debug)]
@@ -91,7 +116,7 @@ impl Fleet {
         bus.ensure().await.map_err(|error| at(error.into()))?;
 
         let token = plan.edge.token.as_ref().map(|token| token.expose().to_owned());
-        let (common, home) = (plan.common.clone(), plan.home.clone());
+        let (common, home, missing_keys) = (plan.common.clone(), plan.home.clone(), plan.missing_keys.clone());
         let services = Services::start(plan, nats_config, &bus).await?;
         let (tasks, reachable) = (Tasks::new(), Readiness::new("nats"));
         let (ending, looking) = (tasks.token(), watch(bus.clone(), reachable.clone()));
@@ -111,7 +136,9 @@ impl Fleet {
             ws: format!("ws://{}/ws", addresses.ws),
             nats: url,
             one_session: false,
+            missing_keys,
         };
+        let nats = nats.map(Supervised::start);
         tracing::info!(home = %home.nats().display(), "fleet started");
         let drain_max = common.drain_timeout;
         Ok(Self { services, health, tasks, bus, nats, run, token, drain_max, telemetry, lock })
@@ -139,10 +166,13 @@ impl Fleet {
         Client::connect(&self.run.grpc, self.token.as_deref()).await
     }
 
-    /// Returns, with the reason, when the private nats-server ends by itself.
+    /// Returns, with the reason, when the private nats-server ends again and again.
     pub async fn broken(&mut self) -> Failure {
         match &mut self.nats {
-            Some(nats) => nats.ended().await,
+            Some(nats) => match (&mut nats.given_up).await {
+                Ok(failure) => failure,
+                Err(_ended) => std::future::pending().await,
+            },
             None => std::future::pending().await,
         }
     }
@@ -155,7 +185,7 @@ impl Fleet {
         self.health.end().await;
         self.bus.close().await;
         if let Some(nats) = self.nats {
-            nats.end().await;
+            nats.tasks.end(NATS_END_MAX).await;
         }
         self.telemetry.shutdown().await;
     }

@@ -25,6 +25,9 @@ pub struct RunFile {
     /// It ends with the session for which `ailoop run` started it, and takes no other one.
     #[serde(default)]
     pub one_session: bool,
+    /// Variables of models.yaml that hold keys, and that were not set when it started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_keys: Vec<String>,
 }
 
 /// The directory in which a fleet keeps what it has.
@@ -57,6 +60,11 @@ impl Home {
                 .help("run in a directory that can be written")
         };
         fs::create_dir_all(&self.dir).map_err(cannot)?;
+        let ignore = self.dir.join(".gitignore");
+        if !ignore.exists() {
+            // Nothing here belongs into a repository: data, and what tools wrote. Without the file all works the same.
+            let _unwritten = fs::write(&ignore, "*\n");
+        }
         let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(cannot)?;
         match file.try_lock() {
             Ok(()) => Ok(Lock { home: self.clone(), _file: file }),
@@ -131,7 +139,15 @@ mod tests {
 
     fn sample() -> RunFile {
         let text = |text: &str| text.to_owned();
-        RunFile { pid: 7, version: text("0"), grpc: text("g"), ws: text("w"), nats: text("n"), one_session: false }
+        RunFile {
+            pid: 7,
+            version: text("0"),
+            grpc: text("g"),
+            ws: text("w"),
+            nats: text("n"),
+            one_session: false,
+            missing_keys: Vec::new(),
+        }
     }
 
     #[test]
@@ -141,6 +157,7 @@ mod tests {
         assert_eq!(home.running(), None);
         let lock = home.lock().unwrap();
         assert_eq!(home.running(), None);
+        assert_eq!(fs::read_to_string(dir.path().join(".ailoop/.gitignore")).unwrap(), "*\n");
         lock.announce(&sample()).unwrap();
         assert_eq!(home.running(), Some(sample()));
         let refused = home.lock().unwrap_err();

@@ -1,5 +1,6 @@
 //! A private nats-server: started for a fleet in this process, and never left behind.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,11 +10,17 @@ use contract::ErrorCode;
 use serde::Deserialize;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
 
 const START_MAX: Duration = Duration::from_secs(15);
 const END_MAX: Duration = Duration::from_secs(10);
+/// Starts of a server that ended by itself, within [`RESTARTS_WINDOW`].
+const RESTARTS_MAX: usize = 5;
+const RESTARTS_WINDOW: Duration = Duration::from_mins(5);
+/// Pause before the first of them; doubled for each further one.
+const RESTART_PAUSE: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs the server until our end of the pipe is closed, which the kernel does however we end. It stands in a process
@@ -33,10 +40,29 @@ exit "$code"
 #[derive(Debug)]
 pub struct NatsServer {
     url: String,
+    binary: PathBuf,
+    dir: PathBuf,
     log: PathBuf,
     /// Our end of the pipe. Not left in `guard`: waiting for a child closes its stdin.
     lifeline: Option<ChildStdin>,
     guard: Child,
+}
+
+/// When a server was started again: a few times at once is bad luck, more is a fault that a further start does not mend.
+#[derive(Debug, Default)]
+struct Restarts(VecDeque<Instant>);
+
+impl Restarts {
+    /// The pause before the next start; none where there were too many of late.
+    fn next(&mut self, now: Instant) -> Option<Duration> {
+        self.0.retain(|restart| now.duration_since(*restart) < RESTARTS_WINDOW);
+        if self.0.len() >= RESTARTS_MAX {
+            return None;
+        }
+        let pause = RESTART_PAUSE * 2_u32.pow(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
+        self.0.push_back(now);
+        Some(pause)
+    }
 }
 
 #[derive(Deserialize)]
@@ -58,6 +84,8 @@ impl NatsServer {
         end_left_behind(binary, &files).await;
         files.remove_ports();
         std::fs::write(&files.config, files.configuration(port)).map_err(cannot)?;
+        // What the last one said before it ended is kept beside it.
+        let _absent = std::fs::rename(&files.log, dir.join("nats.log.old"));
         let log = std::fs::File::create(&files.log).map_err(cannot)?;
         let mut guard = Command::new("/bin/sh")
             .arg("-c")
@@ -73,7 +101,8 @@ impl NatsServer {
             .spawn()
             .map_err(cannot)?;
         let lifeline = guard.stdin.take();
-        let mut server = Self { url: String::new(), log: files.log.clone(), lifeline, guard };
+        let binary = binary.to_owned();
+        let mut server = Self { url: String::new(), binary, dir, log: files.log.clone(), lifeline, guard };
         server.url = server.listening(&files).await?;
         Ok(server)
     }
@@ -87,6 +116,42 @@ impl NatsServer {
     pub async fn ended(&mut self) -> Failure {
         let _status = self.guard.wait().await;
         Failure::new(ErrorCode::NatsUnreachable, "the private nats-server has ended").at(self.log.display())
+    }
+
+    /// Starts it again where it was, after it has ended: its clients look for it there.
+    async fn restart(&mut self) -> Result<(), Failure> {
+        let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(-1);
+        *self = Self::start(&self.binary.clone(), &self.dir.clone(), port).await?;
+        Ok(())
+    }
+
+    /// Keeps it running until `ending` is cancelled, and ends it then. Returns earlier, with the reason, where it ends
+    /// again and again.
+    pub async fn supervise(mut self, ending: CancellationToken) -> Option<Failure> {
+        let mut restarts = Restarts::default();
+        loop {
+            let Some(mut failure) = ending.run_until_cancelled(self.ended()).await else {
+                self.end().await;
+                return None;
+            };
+            loop {
+                let Some(pause) = restarts.next(Instant::now()) else {
+                    let message = format!("{}, {RESTARTS_MAX} times within minutes", failure.message());
+                    return Some(Failure::new(failure.code().clone(), message).at(self.log.display()));
+                };
+                tracing::error!(log = %self.log.display(), "{}: starting it again", failure.message());
+                let again = async {
+                    sleep(pause).await;
+                    self.restart().await
+                };
+                match ending.run_until_cancelled(again).await {
+                    None => return None,
+                    Some(Ok(())) => break,
+                    Some(Err(refusal)) => failure = refusal,
+                }
+            }
+            tracing::warn!(url = self.url, "the private nats-server runs again");
+        }
     }
 
     /// Ends the server and waits for it.
@@ -257,6 +322,31 @@ mod tests {
         until("the orphan has ended", async || orphan.try_wait().unwrap().is_some()).await;
         assert!(answers(server.url()).await);
         server.end().await;
+    }
+
+    #[tokio::test]
+    async fn killed_server_is_started_again_at_the_same_address() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = NatsServer::start(&binary().await, dir.path(), -1).await.unwrap();
+        let (url, files) = (server.url().to_owned(), Files::below(&dir.path().canonicalize().unwrap()));
+        let pid = || std::fs::read_to_string(&files.pid).unwrap_or_default().trim().to_owned();
+        let (first, ending) = (pid(), CancellationToken::new());
+        let kill = async {
+            assert!(Command::new("kill").args(["-KILL", &first]).status().await.unwrap().success());
+            until("another process answers", async || pid() != first && answers(&url).await).await;
+            ending.cancel();
+        };
+        let (ended, ()) = tokio::join!(server.supervise(ending.clone()), kill);
+        assert_eq!(ended, None);
+        assert!(!answers(&url).await, "it ends when it is told to");
+    }
+
+    #[test]
+    fn restarts_are_bounded_and_pause_longer_each_time() {
+        let (mut restarts, now) = (Restarts::default(), Instant::now());
+        let pauses: Vec<_> = (0..7).map(|_| restarts.next(now).map(|pause| pause.as_millis())).collect();
+        assert_eq!(pauses, [Some(100), Some(200), Some(400), Some(800), Some(1_600), None, None]);
+        assert_eq!(restarts.next(now + RESTARTS_WINDOW), Some(RESTART_PAUSE), "long ago does not count");
     }
 
     #[tokio::test]

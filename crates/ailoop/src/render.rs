@@ -12,6 +12,7 @@ use contract::tool::Outcome;
 use crate::failure::Failure;
 use crate::figures;
 use crate::heard::{Heard, What};
+use crate::printable::reveal_invisible;
 use crate::terminal::{Output, Style};
 
 /// Characters of a call's arguments that are shown where a person is asked.
@@ -25,6 +26,9 @@ pub struct Render {
     session: String,
     echo: bool,
     max_iterations: Option<u32>,
+    /// The line of a step that waits for how many the turn may have: where a session is followed from its middle, that
+    /// comes right behind the reply.
+    step: Option<StepLine>,
     model: String,
     reply: reply::Reply,
     turn: closing::Turn,
@@ -38,6 +42,7 @@ impl Render {
             session: session.to_owned(),
             echo,
             max_iterations: None,
+            step: None,
             model: String::new(),
             reply: reply::Reply::new(live),
             turn: closing::Turn::default(),
@@ -47,6 +52,18 @@ impl Render {
     /// What is to be printed for a notification.
     pub fn on(&mut self, heard: &Heard) -> Vec<Output> {
         self.turn.heard(heard.time, &heard.trace_id);
+        if let What::Event(event) = &heard.what
+            && let Event::ContinuationProgress(progress) = &**event
+        {
+            self.max_iterations = Some(progress.max_iterations);
+        }
+        let mut outputs: Vec<Output> =
+            self.step.take().map(|step| step.show(self.max_iterations)).into_iter().collect();
+        outputs.extend(self.show(heard));
+        outputs
+    }
+
+    fn show(&mut self, heard: &Heard) -> Vec<Output> {
         match &heard.what {
             What::Event(event) => match (&**event, heard.seq) {
                 // No fact, but a notice: the model call goes on.
@@ -75,18 +92,25 @@ impl Render {
             }
             Event::AiFullReceived(full) => {
                 let mut outputs = self.reply.whole(full);
-                outputs.push(self.step(full));
+                let step = self.step_line(full);
+                if self.max_iterations.is_some() {
+                    outputs.push(step.show(self.max_iterations));
+                } else {
+                    self.step = Some(step);
+                }
                 outputs
             }
             Event::ToolCallResult(result) => {
                 self.turn.tools += 1;
                 vec![tool(result)]
             }
-            Event::StatusPaused(_) => self.note(Style::Warn, "paused: no new call starts until it is resumed"),
-            Event::StatusResumed(_) => self.note(Style::Plain, "resumed"),
-            Event::ContinuationProgress(progress) => {
-                self.max_iterations = Some(progress.max_iterations);
-                Vec::new()
+            Event::StatusPaused(status) => {
+                let why = why(status.reason.as_deref());
+                self.note(Style::Warn, &format!("paused{why}: no new call starts until it is resumed"))
+            }
+            Event::StatusResumed(status) => {
+                let why = why(status.reason.as_deref());
+                self.note(Style::Plain, &format!("resumed{why}"))
             }
             Event::TurnCompleted(turn) => {
                 let mut outputs = self.reply.end_of_turn(&turn.final_response);
@@ -96,7 +120,7 @@ impl Render {
             Event::GateOpened(gate) => self.gate(gate),
             Event::GateClosed(gate) => {
                 let by = gate.by.as_deref().map_or_else(|| "nobody answered".to_owned(), |by| format!("by {by}"));
-                let changed = gate.arguments.as_ref().map(|arguments| shortened(arguments.get()));
+                let changed = gate.arguments.as_ref().map(|arguments| reveal_invisible(&shortened(arguments.get())));
                 let changed = changed.map_or_else(String::new, |to| format!(", with {to}"));
                 self.note(Style::Plain, &format!("  {}  {}  {by}{changed}", gate.gate, decision(gate.decision)))
             }
@@ -123,6 +147,7 @@ impl Render {
             | Event::TurnStarted(_)
             | Event::ToolsResolved(_)
             | Event::ModelCallOpened(_)
+            | Event::ContinuationProgress(_)
             | Event::ModelCallFailed(_)
             | Event::CallCancelled(_)
             | Event::ModelCallInterrupted(_)
@@ -147,17 +172,18 @@ impl Render {
         self.note(Style::Faint, &line)
     }
 
-    fn step(&self, full: &AiFullReceived) -> Output {
-        let of = self.max_iterations.map_or_else(String::new, |max| format!("/{max}"));
+    fn step_line(&self, full: &AiFullReceived) -> StepLine {
         let model = if full.model.is_empty() { &self.model } else { &full.model };
         let tokens = figures::plural(full.spent.usage.total(), "token");
         let time = figures::duration(std::time::Duration::from_millis(full.latency_ms));
-        Output::Note(Style::Faint, format!("  step {}{of}  {model}  {tokens}  {time}", full.step))
+        StepLine { step: full.step, figures: format!("{model}  {tokens}  {time}") }
     }
 
     fn gate(&mut self, gate: &GateOpened) -> Vec<Output> {
         let (session, id) = (&self.session, &gate.gate);
+        // What is approved is seen as it is, also what a font does not show.
         let arguments = gate.arguments.as_ref().map(|arguments| shortened(arguments.get())).unwrap_or_default();
+        let arguments = reveal_invisible(&arguments);
         let asks = match gate.kind {
             GateKind::Approval => {
                 let tool = gate.tool.as_ref().map_or_else(|| "a call".to_owned(), ToString::to_string);
@@ -190,6 +216,26 @@ impl Render {
         outputs.push(Output::Note(style, text.to_owned()));
         outputs
     }
+}
+
+/// What one step took.
+#[derive(Debug)]
+struct StepLine {
+    step: u32,
+    figures: String,
+}
+
+impl StepLine {
+    fn show(self, steps_max: Option<u32>) -> Output {
+        let of = steps_max.map_or_else(String::new, |max| format!("/{max}"));
+        Output::Note(Style::Faint, format!("  step {}{of}  {}", self.step, self.figures))
+    }
+}
+
+/// The reason that somebody gave, in brackets.
+fn why(reason: Option<&str>) -> String {
+    let reason = reason.map(shortened).unwrap_or_default();
+    if reason.is_empty() { reason } else { format!(" ({reason})") }
 }
 
 fn session_ended(ended: &SessionEnded) -> Vec<Output> {

@@ -1,8 +1,10 @@
 //! The only module that prints: data to stdout, chatter to stderr.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use crate::failure::Failure;
+use crate::printable::{escape_json, for_screen, without_control};
 
 /// Something to print.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,11 +55,12 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Finds out what the two streams are. `NO_COLOR` with any value switches colours off.
+    /// Finds out what the two streams are. `NO_COLOR` with any value switches colours off, and so does `TERM=dumb`.
     pub fn new() -> Self {
         let screen = io::stderr().is_terminal();
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { live: io::stdout().is_terminal(), screen, colour: screen && !plain }
+        let colour =
+            screen && has_colours(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref());
+        Self { live: io::stdout().is_terminal(), screen, colour }
     }
 
     /// Whether stdout is a screen, so that text is shown while it comes.
@@ -65,17 +68,20 @@ impl Terminal {
         self.live
     }
 
-    /// Prints data to stdout.
+    /// Prints data to stdout, without control characters: also a file or a pipe may end at a terminal.
     pub fn data(&self, text: &str) -> Result<(), ReaderGone> {
-        let mut out = io::stdout().lock();
-        let printed = if self.live { out.write_all(harmless(text).as_bytes()) } else { out.write_all(text.as_bytes()) };
-        printed.and_then(|()| out.flush()).map_err(|_| ReaderGone)
+        write(&if self.live { for_screen(text) } else { without_control(text) })
+    }
+
+    /// Prints JSON to stdout; its value stays as it is.
+    pub fn json(&self, text: &str) -> Result<(), ReaderGone> {
+        write(&escape_json(text))
     }
 
     /// Prints a line to stderr; a stderr that nobody reads is no reason to stop.
     pub fn note(&self, style: Style, text: &str) {
         let mut out = io::stderr().lock();
-        let text = if self.screen { harmless(text) } else { text.to_owned() };
+        let text = if self.screen { for_screen(text) } else { without_control(text) };
         let _unread = if self.colour && style != Style::Plain {
             writeln!(out, "{}{text}\x1b[0m", style.escape())
         } else {
@@ -106,15 +112,14 @@ impl Default for Terminal {
     }
 }
 
-/// Takes out what could move the cursor, write into the title, or show letters in another order than they stand in: models
-/// and tools choose this text, not the user, and the user may be about to approve it.
-fn harmless(text: &str) -> String {
-    text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || is_of_direction(*c))).collect()
+fn write(text: &str) -> Result<(), ReaderGone> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|_| ReaderGone)
 }
 
-/// The format characters of Unicode that turn the direction of writing.
-const fn is_of_direction(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether a terminal is to be written to in colours.
+fn has_colours(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
+    no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb")
 }
 
 #[cfg(test)]
@@ -122,8 +127,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_of_a_model_do_not_reach_the_screen() {
-        assert_eq!(harmless("a\x1b]0;title\x07b\n\tc\u{9b}2J\r"), "a]0;titleb\n\tc2J");
-        assert_eq!(harmless("rm \u{202e}fdp.exe\u{202c} שלום"), "rm fdp.exe שלום");
+    fn terminal_with_no_color_or_dumb_gets_no_colours() {
+        let check =
+            |no_color: Option<&str>, term: Option<&str>| has_colours(no_color.map(OsStr::new), term.map(OsStr::new));
+        assert!(check(None, Some("xterm-256color")) && check(Some(""), Some("xterm")) && check(None, None));
+        assert!(!check(Some("1"), Some("xterm")) && !check(None, Some("dumb")));
     }
 }

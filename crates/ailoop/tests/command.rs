@@ -1,6 +1,9 @@
 //! The `ailoop` command as its users meet it: exit codes, streams, signals, and what stays behind.
 
+mod asked;
+mod breaks;
 mod desk;
+mod mistakes;
 mod world;
 
 use std::fs;
@@ -27,12 +30,8 @@ fn one_prompt_with_a_fleet_of_its_own() {
 #[test]
 fn what_a_fleet_of_its_own_asks_is_answered_from_another_terminal() {
     let world = World::new();
-    fs::create_dir(world.path("config")).unwrap();
-    let agents = "default_agent: e\napprovals:\n  - {tool: write_file, ask: always}\nagents:\n  e:\n    name: Eamonn the Executioner\n    \
-                  prompt_file: eamonn_executioner.md\n    tools: {allow: [list_files, read_file, search_text, write_file]}\n    \
-                  continuation_config: {max_iterations: 10}\n";
-    fs::write(world.path("config/agents.yaml"), agents).unwrap();
-    let line = ["run", "--session", "s", "--model", "rehearsal", "survey"];
+    world.ask_before_writing();
+    let line = ["run", "--session", "s", "--model", "rehearsal", "--approve", "wait", "survey"];
     let asking = world.ailoop(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut asking = world::Running::new(asking.unwrap());
     asking.stderr_until("waits for approval");
@@ -81,6 +80,7 @@ fn what_cannot_be_meant_starts_nothing() {
         (&["run", "-"], long.as_str(), 2, "error[too_large]"),
         (&["run", "--session", "a.b", "x"], "", 2, "error[bad_request]"),
         (&["run", "--root", "nowhere", "x"], "", 2, "error[bad_request]"),
+        (&["up", "--model", "rehearsel"], "", 1, "did you mean \"rehearsal\"?"),
         (&["run", "--timeout", "soon", "x"], "", 2, "90s"),
         (&["fly"], "", 2, "unrecognized subcommand"),
         (&["sessions"], "", 3, "error[unavailable]"),
@@ -107,18 +107,34 @@ fn a_fleet_that_stays_serves_every_command() {
     ok(&["run", "--session", "notes", "first"]);
     assert!(ok(&["run", "--session", "notes", "second"]).contains("second"), "the answer of the second turn only");
     assert!(ok(&["sessions", "--phase", "idle"]).contains("notes"));
+    let unknown = world.output(&["configure", "notes", "--feature", "mailbx"]);
+    assert_eq!(code(&unknown), 1, "{}", text(&unknown.stderr));
+    let said = text(&unknown.stderr);
+    assert!(said.contains("error[unknown_feature]") && said.contains("did you mean \"mailbox\"?"), "{said}");
+    ok(&["configure", "notes", "--feature", "mailbox"]);
     ok(&["pause", "notes"]);
     ok(&["resume", "notes"]);
     ok(&["stop", "notes"]);
     let watched = ok(&["watch", "notes", "--json"]);
     assert!(watched.lines().last().unwrap().contains("session_ended"), "{watched}");
 
+    let used = world.ailoop(&["tools", "try", "delegate"]).output().unwrap();
+    assert!(text(&used.stderr).contains("the loop performs it"), "{}", text(&used.stderr));
+    let keyed = world.ailoop(&["run", "x"]).env("OPENAI_API_KEY", "x").output().unwrap();
+    assert!(text(&keyed.stderr).contains("OPENAI_API_KEY is set here, but the fleet"), "{}", text(&keyed.stderr));
     for (line, exit, error) in [
         (&["up"][..], 1, "error[not_now]"),
         (&["run", "--root", ".", "x"], 2, "--root and --out belong to the fleet"),
         (&["run", "--session", "notes", "x"], 1, "error[session_ended]"),
         (&["run", "--agent", "nobody", "x"], 1, "error[unknown_agent]"),
+        (&["run", "--agent", "Paula", "x"], 1, "did you mean patricia?"),
         (&["run", "--model", "nothing", "x"], 1, "error[unknown_model]"),
+        (&["replay", "notes", "--at", "9999"], 1, "there is no slot 9999: the log of session notes ends with slot "),
+        (
+            &["fork", "notes", "--at", "9999", "--as", "other"],
+            1,
+            "there is no slot 9999: the log of session notes ends with slot ",
+        ),
         (&["send", "nosuch", "x"], 1, "error[unknown_session]"),
         (&["watch", "nosuch"], 1, "error[unknown_session]"),
     ] {

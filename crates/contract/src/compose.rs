@@ -23,6 +23,10 @@ pub struct ComposeRequest {
     /// Features switched for this session.
     #[serde(default)]
     pub features: Features,
+    /// Those of `features` that the command at hand names. One that does not exist is refused, while one that an older
+    /// command named is left out with a warning.
+    #[serde(default, skip_serializing_if = "Features::is_empty")]
+    pub named_features: Features,
     /// Whether tools are described.
     #[serde(default = "yes")]
     pub include_tools: bool,

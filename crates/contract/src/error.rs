@@ -50,6 +50,8 @@ codes! {
     UnknownAgent = "unknown_agent",
     /// No model of that name, and no provider that takes any name.
     UnknownModel = "unknown_model",
+    /// No prompt feature of that name.
+    UnknownFeature = "unknown_feature",
     /// No such session.
     UnknownSession = "unknown_session",
     /// The session has ended.
@@ -62,6 +64,8 @@ codes! {
     NotNow = "not_now",
     /// The gate was answered before, or is not there.
     GateClosed = "gate_closed",
+    /// A person must answer, and the command has nobody to ask.
+    ApprovalNeeded = "approval_needed",
     /// No such method or verb.
     UnknownMethod = "unknown_method",
     /// No or a wrong token.

@@ -111,6 +111,8 @@ pub struct Settings {
     paths: Paths,
     file: TextFile,
     layers: Layers,
+    /// As `layers`, with the lists and mappings of variables read as JSON.
+    json_layers: Layers,
     /// Names of the variables that override fields.
     variables: Vec<String>,
 }
@@ -136,21 +138,27 @@ impl Settings {
     pub fn of(paths: Paths) -> Result<Self, ConfigError> {
         let named = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         let variables = std::env::vars_os().filter_map(named).filter(|(name, _)| name.starts_with(PREFIX));
-        Self::layered(paths, variables.collect())
+        Self::layered(paths, &variables.collect())
     }
 
-    fn layered(paths: Paths, variables: HashMap<String, String>) -> Result<Self, ConfigError> {
+    fn layered(paths: Paths, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
         let file = paths.read(FILE)?;
         let mut names: Vec<String> = variables.keys().cloned().collect();
         names.sort();
         // Values stay text until a field says what they are, so that a password `00123` keeps its zeros.
-        let environment =
-            Environment::with_prefix(PREFIX).prefix_separator("__").separator("__").source(Some(variables));
+        let environment = Environment::with_prefix(PREFIX).prefix_separator("__").separator("__");
         let layers = Layers::builder()
             .add_source(File::from_str(&file.text, FileFormat::Yaml))
-            .add_source(environment)
-            .build()?;
-        let settings = Self { paths, file, layers, variables: names };
+            .add_source(environment.source(Some(variables.clone())));
+        let mut json_layers = layers.clone();
+        for (name, value) in variables {
+            let path = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix("__"));
+            if let (Some(path), Some(value)) = (path, json_value(value)) {
+                json_layers = json_layers.set_override(path.to_lowercase().replace("__", "."), value)?;
+            }
+        }
+        let (layers, json_layers) = (layers.build()?, json_layers.build()?);
+        let settings = Self { paths, file, layers, json_layers, variables: names };
         settings.check_sections()?;
         Ok(settings)
     }
@@ -166,6 +174,10 @@ impl Settings {
             Ok(section) => Ok(section.unwrap_or_default()),
             Err(config::ConfigError::NotFound(_)) => Ok(T::default()),
             Err(error) => {
+                // A variable may hold a list: only the field knows that its text is one.
+                if let Ok(section) = self.json_layers.get::<Option<T>>(name) {
+                    return Ok(section.unwrap_or_default());
+                }
                 // The layers know no lines; where the file alone is wrong too, its parser says where.
                 yaml::check_section::<T>(&self.file, name)?;
                 let begin = format!("{PREFIX}__{}", name.to_uppercase());
@@ -200,6 +212,15 @@ impl Settings {
     }
 }
 
+/// The value of a variable that holds a JSON array or object.
+fn json_value(text: &str) -> Option<config::Value> {
+    if !text.trim_start().starts_with(['[', '{']) {
+        return None;
+    }
+    let json: serde_json::Value = serde_json::from_str(text).ok()?;
+    config::Value::deserialize(json).ok()
+}
+
 /// A number of seconds as a field of its own.
 #[derive(Deserialize)]
 #[serde(from = "u64")]
@@ -230,6 +251,7 @@ mod tests {
         ratio: f64,
         on: bool,
         nested: Nested,
+        names: Vec<String>,
     }
 
     #[derive(Debug, PartialEq, Deserialize, Default)]
@@ -243,7 +265,7 @@ mod tests {
         std::fs::write(dir.path().join(FILE), text).unwrap();
         let paths = Paths { config: Some(dir.path().to_owned()), ..Paths::default() };
         let variables = environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        Settings::layered(paths, variables.collect())
+        Settings::layered(paths, &variables.collect())
     }
 
     #[test]
@@ -252,7 +274,10 @@ mod tests {
             [("AILOOP__EDGE__PORT", "7"), ("AILOOP__EDGE__TOKEN", "00123"), ("AILOOP__EDGE__NESTED__NAME", "x")];
         let edge: Edge = read("edge: {port: 1, ratio: 0.5, on: true}", &environment).unwrap().section("edge").unwrap();
         let token = Some(Secret::new("00123"));
-        assert_eq!(edge, Edge { port: 7, token, ratio: 0.5, on: true, nested: Nested { name: "x".into() } });
+        assert_eq!(
+            edge,
+            Edge { port: 7, token, ratio: 0.5, on: true, nested: Nested { name: "x".into() }, names: vec![] }
+        );
 
         let typed = [("AILOOP__EDGE__RATIO", "1.0"), ("AILOOP__EDGE__ON", "true"), ("AILOOP_CONFIG", "/nowhere")];
         let edge: Edge = read("", &typed).unwrap().section("edge").unwrap();
@@ -263,6 +288,19 @@ mod tests {
     }
 
     #[test]
+    fn variable_with_a_json_list_sets_a_list() {
+        let names = [("AILOOP__EDGE__NAMES", r#"["a", "b"]"#), ("AILOOP__EDGE__TOKEN", "[x")];
+        let edge: Edge = read("edge: {names: [c]}", &names).unwrap().section("edge").unwrap();
+        assert_eq!(edge.names, ["a", "b"]);
+        assert_eq!(edge.token, Some(Secret::new("[x")));
+        let nested = [("AILOOP__EDGE__NESTED", r#"{"name": "x"}"#)];
+        assert_eq!(read("", &nested).unwrap().section::<Edge>("edge").unwrap().nested.name, "x");
+        // A text that looks like a list stays the text that it is.
+        let token = [("AILOOP__EDGE__TOKEN", r#"["a"]"#)];
+        assert_eq!(read("", &token).unwrap().section::<Edge>("edge").unwrap().token, Some(Secret::new(r#"["a"]"#)));
+    }
+
+    #[test]
     fn what_every_process_reads() {
         let common = read("drain_timeout: 3\ntelemetry: {log: json}", &[("AILOOP__NATS__URL", "nats://x")]).unwrap();
         let common = common.common().unwrap();
@@ -270,7 +308,7 @@ mod tests {
         assert_eq!(common.nats.url, "nats://x");
         assert_eq!(common.telemetry.log, telemetry::LogFormat::Json);
         let defaults = read("", &[]).unwrap().common().unwrap();
-        let shipped = Settings::layered(Paths::default(), HashMap::new()).unwrap();
+        let shipped = Settings::layered(Paths::default(), &HashMap::new()).unwrap();
         assert_eq!(shipped.common().unwrap(), defaults, "the shipped file holds the defaults");
     }
 

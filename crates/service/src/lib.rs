@@ -16,6 +16,7 @@ pub mod schema;
 pub mod secret;
 pub mod shipped;
 pub mod shutdown;
+pub mod suggest;
 pub mod tasks;
 pub mod yaml;
 

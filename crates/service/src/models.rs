@@ -14,8 +14,9 @@ use crate::Secret;
 use crate::config::{ConfigError, env};
 use crate::continuation::Layer;
 use crate::paths::Paths;
+use crate::suggest;
 pub use budget::{Budget, BudgetScope, Period};
-pub use file::{parse, schema};
+pub use file::{mistakes, parse, schema};
 
 /// The file's name.
 pub const FILE: &str = "models.yaml";
@@ -219,12 +220,14 @@ pub struct Resolved {
 /// No model of that id, and no provider that takes it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no model {id:?} in models.yaml; there are {known}, and every model of a provider as \
+    "there is no model {id:?} in models.yaml{suggestion}; there are {known}, and every model of a provider as \
      <provider>/<its name for the model> ({providers})"
 )]
 pub struct UnknownModel {
     /// What was asked for.
     pub id: String,
+    /// The known id that is closest, in words.
+    suggestion: String,
     known: String,
     providers: String,
 }
@@ -275,6 +278,7 @@ impl ModelsFile {
         let list = |keys: Vec<&str>| if keys.is_empty() { "none".to_owned() } else { keys.join(", ") };
         UnknownModel {
             id: id.chars().take(80).collect(),
+            suggestion: suggest::did_you_mean(id, self.models.keys().map(String::as_str)),
             known: list(self.models.keys().map(String::as_str).collect()),
             providers: list(self.providers.keys().map(String::as_str).collect()),
         }

@@ -84,6 +84,7 @@ impl Sessions {
             agent: given.body.agent.clone(),
             model: given.body.model.clone(),
             features: given.body.features.clone(),
+            named_features: given.body.features.clone(),
             include_tools: false,
             include_shared: false,
             tools: Vec::new(),

@@ -439,11 +439,23 @@ fn grpc_code(code: &ErrorCode) -> Code {
             Code::InvalidArgument,
         ),
         (
-            &[ErrorCode::UnknownAgent, ErrorCode::UnknownCall, ErrorCode::UnknownModel, ErrorCode::UnknownSession],
+            &[
+                ErrorCode::UnknownAgent,
+                ErrorCode::UnknownCall,
+                ErrorCode::UnknownFeature,
+                ErrorCode::UnknownModel,
+                ErrorCode::UnknownSession,
+            ],
             Code::NotFound,
         ),
         (
-            &[ErrorCode::SessionEnded, ErrorCode::NotNow, ErrorCode::GateClosed, ErrorCode::StaleCommand],
+            &[
+                ErrorCode::SessionEnded,
+                ErrorCode::NotNow,
+                ErrorCode::GateClosed,
+                ErrorCode::StaleCommand,
+                ErrorCode::ApprovalNeeded,
+            ],
             Code::FailedPrecondition,
         ),
         (&[ErrorCode::SessionExists], Code::AlreadyExists),

@@ -220,7 +220,11 @@ impl Sessions {
         let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id };
         let commits = self.bus().history(&key, 0).await?;
         let Some((last, _)) = commits.last() else { return Err(Self::unknown(&key)) };
-        let slot = wanted.at.unwrap_or(*last).min(*last);
+        if let Some(at) = wanted.at.filter(|at| at > last) {
+            let message = format!("there is no slot {at}: the log of session {} ends with slot {last}", key.session);
+            return Err(Failure::bad_request(message));
+        }
+        let slot = wanted.at.unwrap_or(*last);
         if let Some((_, commit)) = commits.iter().find(|(_, commit)| commit.is_newer()) {
             let message = format!("the log was written by a newer version (fold {}); ask one of it", commit.meta.fold);
             return Err(Failure::new(ErrorCode::NotNow, message));

@@ -198,7 +198,9 @@ impl Sent {
                     Some(Recompose { agent, model, features }) => {
                         let tools = tools(bus, tenant).await?;
                         let start = Start { agent: Some(agent), model: Some(model), features, ..Start::default() };
-                        Some(compose(bus, request(tenant, &start, &tools)).await?)
+                        let named_features = configure.features.clone();
+                        let request = ComposeRequest { named_features, ..request(tenant, &start, &tools) };
+                        Some(compose(bus, request).await?)
                     }
                     None => None,
                 };
@@ -254,6 +256,14 @@ async fn history(bus: &Bus, tenant: &TenantId, start: &Start) -> Result<Result<V
     let Some(from) = &start.resume_from else { return Ok(Ok(Vec::new())) };
     let key = SessionKey { tenant: tenant.clone(), session: from.session_id.clone() };
     let refuse = |code, message| Ok(Err(Refusal { code, message }));
+    if let Some(at) = from.at
+        && let Some(head) = bus.head(&key, Read::Leader).await?
+        && at > head.end()
+    {
+        let message =
+            format!("there is no slot {at}: the log of session {} ends with slot {}", from.session_id, head.end());
+        return refuse(ErrorCode::BadRequest, message);
+    }
     let Some(commits) = bus.load_until(&key, from.at).await? else {
         if bus.head(&key, Read::Leader).await?.is_some() {
             let message = format!("what session {} was then is gone from the archive", from.session_id);
@@ -292,6 +302,7 @@ fn request(tenant: &TenantId, start: &Start, tools: &[ToolSpec]) -> ComposeReque
         agent: start.agent.clone(),
         model: start.model.clone(),
         features: start.features.clone(),
+        named_features: start.features.clone(),
         include_tools: true,
         include_shared: true,
         tools: tools.to_vec(),

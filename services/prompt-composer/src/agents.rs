@@ -17,7 +17,7 @@ use serde_saphyr::Spanned;
 use service::config::ConfigError;
 use service::continuation::{self, ContinuationEntry, Layer};
 use service::paths::TextFile;
-use service::yaml;
+use service::{suggest, yaml};
 
 /// The file's name.
 pub const FILE: &str = "agents.yaml";
@@ -271,36 +271,35 @@ pub struct Agents {
 
 /// Reads and checks the file.
 pub fn parse(file: &TextFile) -> Result<Agents, ConfigError> {
+    let (agents, mistakes) = read(file)?;
+    mistakes.into_iter().next().map_or(Ok(agents), Err)
+}
+
+/// Everything that makes the file refused: of the parser the first mistake, of what can be read the first of each agent.
+pub fn mistakes(file: &TextFile) -> Vec<ConfigError> {
+    read(file).map_or_else(|error| vec![error], |(_, mistakes)| mistakes)
+}
+
+fn read(file: &TextFile) -> Result<(Agents, Vec<ConfigError>), ConfigError> {
     let read: AgentsFile = yaml::parse(file)?;
     let mut checked = Agents { by_id: BTreeMap::new(), aliases: BTreeMap::new(), default: None, warnings: Vec::new() };
     let sets = Sets(&read.tool_sets);
-    sets.check(file)?;
-    let approvals = &read.approvals;
+    let mut mistakes: Vec<ConfigError> = sets.check(file).err().into_iter().collect();
     for (key, entry) in read.agents {
-        let id = AgentId::new(&key).map_err(|error| refuse(file, &entry.name, error))?;
-        let first = entry.name.value.split_whitespace().next().unwrap_or_default().to_lowercase();
-        let mut names = vec![id.clone()];
-        match AgentId::new(&first) {
-            Ok(alias) if alias != id => names.push(alias),
-            Ok(_) => {}
-            Err(_) => checked.warn(file, &entry.name, format!("{first:?} cannot be an alias; use {key:?}")),
+        if let Err(error) = checked.add(file, &sets, &read.approvals, &key, entry) {
+            mistakes.push(error);
         }
-        for name in names {
-            if let Some(other) = checked.aliases.insert(name.clone(), id.clone()) {
-                return Err(refuse(file, &entry.name, format!("{name} stands for {other} and for {id}")));
-            }
-        }
-        let agent = checked.agent(file, &sets, approvals, id.clone(), entry)?;
-        checked.by_id.insert(id, agent);
     }
     if let Some(name) = read.default_agent {
         let known = AgentId::new(&name.value).ok().and_then(|id| checked.aliases.get(&id).cloned());
-        let Some(id) = known else {
-            return Err(refuse(file, &name, format!("there is no agent {:?}; {}", name.value, checked.known())));
-        };
-        checked.default = Some(id);
+        if known.is_none() {
+            let suggestion = checked.suggestion(&name.value);
+            let message = format!("there is no agent {:?}{suggestion}; {}", name.value, checked.known());
+            mistakes.push(refuse(file, &name, message));
+        }
+        checked.default = known;
     }
-    Ok(checked)
+    Ok((checked, mistakes))
 }
 
 impl Agents {
@@ -310,7 +309,7 @@ impl Agents {
             return Err(format!("no agent is named, and agents.yaml has no default_agent; {}", self.known()));
         };
         let found = self.aliases.get(name).and_then(|id| self.by_id.get(id));
-        found.ok_or_else(|| format!("there is no agent {name}; {}", self.known()))
+        found.ok_or_else(|| format!("there is no agent {name}{}; {}", self.suggestion(name.as_str()), self.known()))
     }
 
     /// Every agent, by key.
@@ -328,9 +327,41 @@ impl Agents {
         self.all().map(known).collect()
     }
 
+    fn suggestion(&self, name: &str) -> String {
+        let found = suggest::closest_name(name, self.aliases.keys().map(AgentId::as_str));
+        found.map_or_else(String::new, |found| format!(" (did you mean {found}?)"))
+    }
+
     fn known(&self) -> String {
         let names = self.by_id.values().map(|agent| format!("{} ({})", agent.id, agent.name));
         format!("there are {}", names.collect::<Vec<_>>().join(", "))
+    }
+
+    /// Takes an agent in, with its names.
+    fn add(
+        &mut self,
+        file: &TextFile,
+        sets: &Sets<'_>,
+        approvals: &[ApprovalEntry],
+        key: &str,
+        entry: AgentEntry,
+    ) -> Result<(), ConfigError> {
+        let id = AgentId::new(key).map_err(|error| refuse(file, &entry.name, error))?;
+        let first = entry.name.value.split_whitespace().next().unwrap_or_default().to_lowercase();
+        let mut names = vec![id.clone()];
+        match AgentId::new(&first) {
+            Ok(alias) if alias != id => names.push(alias),
+            Ok(_) => {}
+            Err(_) => self.warn(file, &entry.name, format!("{first:?} cannot be an alias; use {key:?}")),
+        }
+        for name in names {
+            if let Some(other) = self.aliases.insert(name.clone(), id.clone()) {
+                return Err(refuse(file, &entry.name, format!("{name} stands for {other} and for {id}")));
+            }
+        }
+        let agent = self.agent(file, sets, approvals, id.clone(), entry)?;
+        self.by_id.insert(id, agent);
+        Ok(())
     }
 
     fn agent(
@@ -392,7 +423,9 @@ impl Sets<'_> {
     fn find(&self, file: &TextFile, name: &Spanned<String>) -> Result<&ToolSet, ConfigError> {
         self.0.get(&name.value).ok_or_else(|| {
             let known: Vec<&str> = self.0.keys().map(String::as_str).collect();
-            refuse(file, name, format!("there is no tool set {:?}; there are {}", name.value, known.join(", ")))
+            let suggestion = suggest::did_you_mean(&name.value, known.iter().copied());
+            let message = format!("there is no tool set {:?}{suggestion}; there are {}", name.value, known.join(", "));
+            refuse(file, name, message)
         })
     }
 

@@ -16,6 +16,7 @@ use crate::Config;
 use crate::agents::{self, Agent, Agents};
 use crate::answers::{Answer, Answers};
 use crate::compose::{Order, compose};
+use crate::features;
 use crate::library::Library;
 
 /// Bytes of a composed prompt: an answer must fit into one message of a server with its usual limits.
@@ -142,6 +143,7 @@ impl Book {
     fn composed(&self, request: &ComposeRequest) -> Result<Composed, (ErrorCode, String)> {
         let agent = self.agents.find(request.agent.as_ref()).map_err(|why| (ErrorCode::UnknownAgent, why))?;
         let model = self.model(request, agent).map_err(|why| (ErrorCode::UnknownModel, why))?;
+        features::check(&self.library, &request.named_features).map_err(|why| (ErrorCode::UnknownFeature, why))?;
         let (settings, of_model) = (agent.settings(&model.entry.continuation), model.settings());
         let family = model.entry.prompt_variant.as_deref();
         let order = Order { agent, settings: &settings, model: &of_model, family, features: &self.features, request };

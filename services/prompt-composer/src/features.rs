@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use contract::command::Features;
+use service::suggest;
 
 use crate::library::{Library, is_name};
 
@@ -44,6 +45,18 @@ pub fn switched(
         }
     }
     on
+}
+
+/// Refuses a switch that names a feature which does not exist: the text for people.
+pub fn check(library: &Library, named: &Features) -> Result<(), String> {
+    let unknown = |name: &&String| existing(library, name, &mut Vec::new()).is_none();
+    let Some(name) = named.enable.iter().chain(&named.disable).find(unknown) else { return Ok(()) };
+    let shown: String = name.chars().take(80).collect();
+    let known = library.features();
+    let known: BTreeSet<&str> = known.iter().map(|file| file.strip_suffix(PROTOCOL).unwrap_or(file)).collect();
+    let suggestion = suggest::did_you_mean(&shown, known.iter().copied());
+    let known = known.into_iter().collect::<Vec<_>>().join(", ");
+    Err(format!("there is no feature {shown:?}{suggestion}; there are {known}"))
 }
 
 /// The file of a feature, without variant and `.md`.

@@ -1,6 +1,6 @@
 //! All prompts, read once: lookups are in memory, so that no name can lead out of a directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use service::config::ConfigError;
 use service::paths::{Paths, TextFile};
@@ -42,6 +42,12 @@ impl Library {
     pub fn has_shared(&self, name: &str) -> bool {
         let (plain, variant) = (format!("shared/{name}.md"), format!("shared/{name}."));
         self.roots.iter().any(|root| root.keys().any(|path| *path == plain || path.starts_with(&variant)))
+    }
+
+    /// The names of all shared parts, without variant and `.md`.
+    pub fn features(&self) -> BTreeSet<&str> {
+        let paths = self.roots.iter().flat_map(BTreeMap::keys);
+        paths.filter_map(|path| path.strip_prefix("shared/")?.split('.').next()).collect()
     }
 }
 

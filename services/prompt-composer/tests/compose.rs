@@ -73,6 +73,33 @@ fn a_session_switches_for_itself_and_odd_switches_warn() {
 }
 
 #[test]
+fn feature_named_by_the_command_that_does_not_exist_is_refused() {
+    let world = World::new();
+    let asked = |named| {
+        let named_features = named;
+        ComposeRequest { features: features(&["nothing"], &[]), named_features, ..request(Some("x"), Some("big")) }
+    };
+    // A feature that an older command named only warns: its file may be gone since.
+    let before = world.composed(&asked(features(&[], &[])));
+    assert_eq!(before.warnings, ["there is no feature \"nothing\""]);
+    for named in [features(&["mailbx"], &[]), features(&[], &["mailbx"])] {
+        let (code, message) = world.refused(&asked(named));
+        assert_eq!(code, ErrorCode::UnknownFeature);
+        let expect = "there is no feature \"mailbx\" (did you mean \"mailbox\"?); there are ";
+        assert!(message.starts_with(expect), "{message}");
+    }
+    assert_eq!(world.composed(&asked(features(&["mailbox_protocol"], &["zoo"]))), before);
+}
+
+#[test]
+fn agent_name_with_a_typo_is_refused_with_the_name_that_was_meant() {
+    let world = World::new();
+    let (code, message) = world.refused(&request(Some("xavr"), Some("big")));
+    assert_eq!(code, ErrorCode::UnknownAgent);
+    assert!(message.starts_with("there is no agent xavr (did you mean xaver?); there are "), "{message}");
+}
+
+#[test]
 fn variants_by_family_and_flavour_and_the_nearest_directory() {
     let world = World::new();
     let part = |expect: &str, model: &str| {

@@ -40,6 +40,7 @@ fn request(agent: &str, model: &str) -> ComposeRequest {
         agent: Some(AgentId::new(agent).unwrap()),
         model: Some(model.to_owned()),
         features: contract::command::Features::default(),
+        named_features: contract::command::Features::default(),
         include_tools: true,
         include_shared: true,
         tools: tools(),

@@ -124,6 +124,7 @@ fn composing() -> anyhow::Result<Vec<Timed>> {
         agent: Some(AgentId::new("e")?),
         model: None,
         features: Features { enable: vec!["mailbox".to_owned(), "house_rules".to_owned()], disable: Vec::new() },
+        named_features: Features::default(),
         include_tools: true,
         include_shared: true,
         tools: (0..TOOLS).map(|n| spec(&format!("look_{n}"))).collect::<Result<_, _>>()?,

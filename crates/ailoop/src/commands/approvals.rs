@@ -12,6 +12,7 @@ use super::lists::{lines, short, table};
 use crate::args::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, GateArgs};
 use crate::client::{self, Client, bounded, command_id};
 use crate::failure::{Exit, Failure};
+use crate::printable::{escape_invisible_json, reveal_invisible};
 use crate::prompt;
 use crate::terminal::{Style, Terminal};
 
@@ -75,7 +76,7 @@ async fn show(args: &GateArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let client = super::connect(&args.target).await?;
     let gate = find(&client, args).await?;
     let told = serde_json::to_string_pretty(&as_json(&gate)).unwrap_or_default();
-    Ok(super::finish(terminal.data(&format!("{told}\n"))))
+    Ok(super::finish(terminal.data(&format!("{}\n", escape_invisible_json(&told)))))
 }
 
 async fn send(args: &GateArgs, answer: AnswerRequest, done: &str, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -154,7 +155,7 @@ fn changed(args: &ApproveArgs) -> Result<String, Failure> {
 
 /// Arguments may stand on several lines.
 fn in_a_line(arguments: &str) -> String {
-    short(&arguments.split_whitespace().collect::<Vec<_>>().join(" "))
+    reveal_invisible(&short(&arguments.split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
 fn kind(gate: &Gate) -> String {

@@ -76,7 +76,7 @@ struct Printer<'a>(&'a Terminal);
 impl Write for Printer<'_> {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        self.0.data(&String::from_utf8_lossy(text)).map(|()| text.len()).map_err(gone)
+        self.0.json(&String::from_utf8_lossy(text)).map(|()| text.len()).map_err(gone)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -56,7 +56,7 @@ pub(super) async fn fork(args: &ForkArgs, terminal: &Terminal) -> Result<Exit, F
     let request = bounded(StartRequest {
         session_id: session_id.clone(),
         command_id: command_id(),
-        agent: args.agent.clone().unwrap_or_default(),
+        agent: args.agent.as_deref().unwrap_or_default().to_lowercase(),
         model: args.model.clone().unwrap_or_default(),
         prompt: prompt.unwrap_or_default(),
         interactive: true,

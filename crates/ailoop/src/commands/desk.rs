@@ -4,9 +4,9 @@ use std::path::Path;
 
 use contract::ErrorCode;
 use contract::command::Features;
-use contract::compose::{ComposeReply, ComposeRequest, Composed};
+use contract::compose::{ComposeReply, Composed};
 use contract::event::StopReason;
-use contract::ids::{AgentId, TenantId};
+use contract::ids::AgentId;
 use contract::model::{FinishReason, ToolCall};
 use contract::settings::ContinuationSettings;
 use prompt_composer::Book;
@@ -17,7 +17,9 @@ use session::continuation::{Facts, Verdict, decide};
 
 use crate::args::{AgentArgs, ConfigCommand, PatternsTestArgs, PromptCommand, PromptShowArgs, SchemaArgs};
 use crate::choose::REHEARSAL;
+use crate::config_check;
 use crate::failure::{Exit, Failure};
+use crate::figures;
 use crate::schemas::ConfigFile;
 use crate::terminal::{Style, Terminal};
 
@@ -63,16 +65,7 @@ fn agent_id(name: Option<&str>) -> Result<Option<AgentId>, Failure> {
 }
 
 fn compose(book: &Book, of: &AgentArgs, features: Features) -> Result<Composed, Failure> {
-    let request = ComposeRequest {
-        tenant: TenantId::default(),
-        agent: agent_id(of.agent.as_deref())?,
-        model: of.model.clone(),
-        features,
-        include_tools: true,
-        include_shared: true,
-        tools: Vec::new(),
-        parameters: std::collections::BTreeMap::new(),
-    };
+    let request = super::compose_request(agent_id(of.agent.as_deref())?, of.model.clone(), features);
     match book.answer(&request) {
         ComposeReply::Composed(composed) => Ok(*composed),
         ComposeReply::Refused { code, message } => Err(Failure::new(code, message)),
@@ -80,19 +73,18 @@ fn compose(book: &Book, of: &AgentArgs, features: Features) -> Result<Composed, 
 }
 
 fn check(terminal: &Terminal) -> Result<Exit, Failure> {
-    let book = book()?;
-    let mut agents = 0;
-    for agent in book.agents().all() {
-        let of = AgentArgs { agent: Some(agent.id.to_string()), model: None };
-        let composed = compose(&book, &of, Features::default())?;
-        for warning in composed.warnings {
-            terminal.note(Style::Warn, &format!("warning: agent {}: {warning}", agent.id));
-        }
-        agents += 1;
+    let report = config_check::check(&config_check::variables());
+    for mistake in &report.mistakes {
+        let style = if mistake.is_warning { Style::Warn } else { Style::Bad };
+        terminal.note(style, &mistake.to_string());
     }
-    for warning in book.warnings() {
-        terminal.note(Style::Warn, &format!("warning: {warning}"));
+    terminal.note(Style::Faint, &format!("looked at the environment and at {}", report.files.join(", ")));
+    if !report.is_good() {
+        let count = report.mistakes.iter().filter(|mistake| !mistake.is_warning).count();
+        let message = format!("{} in the configuration", figures::plural(count as u64, "mistake"));
+        return Err(Failure::new(ErrorCode::BadConfig, message).help("correct what is shown above"));
     }
+    let agents = report.agents;
     Ok(super::finish(terminal.data(&format!("ok: {agents} agents, their prompts and the models can be used\n"))))
 }
 

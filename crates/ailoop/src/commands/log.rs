@@ -12,7 +12,7 @@ use crate::args::{DecisionsArgs, ReplayArgs};
 use crate::client::{self, Client, bounded};
 use crate::failure::{Exit, Failure};
 use crate::heard::{Heard, What};
-use crate::stream::Stream;
+use crate::stream::{Stream, StreamEvent};
 use crate::terminal::{Style, Terminal};
 
 /// Longest wait for the next event of a session whose events are known to be there.
@@ -127,7 +127,11 @@ pub(super) async fn so_far(client: &Client, session: &str) -> Result<Vec<(Heard,
         let next = tokio::time::timeout(NEXT_MAX, stream.next()).await.map_err(|_| {
             Failure::new(contract::ErrorCode::Unavailable, "the session's events stopped coming; try again")
         })?;
-        let Some(notification) = next? else { break };
+        let notification = match next? {
+            Some(StreamEvent::Notification(notification)) => notification,
+            Some(StreamEvent::Lost { .. } | StreamEvent::Restored) => continue,
+            None => break,
+        };
         let heard = Heard::read(&notification);
         seq = heard.seq.unwrap_or(seq);
         if let What::Event(event) = &heard.what {

@@ -5,9 +5,9 @@ use contract::ErrorCode;
 use super::converse::{Conversation, Ends};
 use crate::args::RunArgs;
 use crate::choose::Choice;
-use crate::client::{self, Client};
+use crate::client;
 use crate::failure::{Exit, Failure};
-use crate::fleet::{Fleet, Plan};
+use crate::fleet::{Fleet, Plan, is_set};
 use crate::prompt;
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
@@ -16,9 +16,12 @@ pub(super) async fn run(args: &RunArgs, terminal: &Terminal) -> Result<Exit, Fai
     let prompt = prompt::read(&args.prompt, std::io::stdin())?;
     let session = args.session.as_deref().map(client::session_id).transpose()?;
     let mut interrupts = Interrupts::listen()?;
-    if let Some(url) = super::staying(&args.target) {
-        refuse_files(args, &url)?;
-        let client = Client::connect(&url, args.target.token.as_deref()).await?;
+    if let Some(fleet) = super::staying(&args.target) {
+        refuse_files(args, fleet.url())?;
+        if let Some(hint) = fleet.key_hint(is_set) {
+            terminal.note(Style::Warn, &hint);
+        }
+        let client = fleet.connect(args.target.token.as_deref()).await?;
         let conversation = Conversation { args, prompt, session, client, terminal, ends: Ends::FleetGoesOn };
         return conversation.hold(&mut interrupts).await;
     }

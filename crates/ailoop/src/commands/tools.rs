@@ -4,10 +4,11 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
 use bus::{Bus, BusError, Heard};
-use contract::tool::EffectClass;
+use contract::tool::{ASK_USER, DELEGATE, EffectClass};
 use contract::{ErrorCode, Json, TenantId, ToolName, subject};
 use futures::StreamExt as _;
 use loop_orchestrator::{Clock as _, SystemClock};
+use service::suggest::did_you_mean;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tool_executor::judge::Schema;
 use uuid::Uuid;
@@ -69,7 +70,9 @@ async fn described(args: &ToolsDescribeArgs, terminal: &Terminal) -> Result<Exit
     let known = lists::known_tools(&args.target).await?;
     let Some(tool) = known.iter().find(|tool| tool.name == args.tool) else {
         let names: Vec<&str> = known.iter().map(|tool| tool.name.as_str()).collect();
-        let failure = Failure::new(ErrorCode::UnknownTool, format!("no tool is called {:?}", args.tool));
+        let suggestion = did_you_mean(&args.tool, names.iter().copied());
+        let message = format!("no tool is called {:?}{suggestion}", args.tool);
+        let failure = Failure::new(ErrorCode::UnknownTool, message);
         let help =
             format!("there are: {}; of one that runs `ailoop tools verify` says what is wrong", names.join(", "));
         return Err(failure.help(help));
@@ -246,6 +249,11 @@ fn may_call(
 }
 
 fn asker<'a>(bus: &'a Bus, target: &NatsTarget, name: &str) -> Result<Asker<'a>, Failure> {
+    if [DELEGATE, ASK_USER].contains(&name) {
+        let message = format!("{name} cannot be called by itself: the loop performs it, as a part of a session");
+        return Err(Failure::usage(ErrorCode::BadRequest, message)
+            .help("let an agent use it in a session: `ailoop run`; `ailoop tools describe` shows its schema"));
+    }
     Ok(Asker::new(bus, super::tenant(&target.tenant)?, tool(name)?))
 }
 

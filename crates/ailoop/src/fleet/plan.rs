@@ -67,6 +67,8 @@ pub struct Plan {
     pub(super) executor: tool_executor::Config,
     pub(super) orchestrator: loop_orchestrator::Config,
     pub(super) edge: edge::Config,
+    /// Variables that hold providers' keys, and are not set here.
+    pub(super) missing_keys: Vec<String>,
     choice: Choice,
     root: PathBuf,
     out: PathBuf,
@@ -122,16 +124,39 @@ impl Plan {
         let own = composer.default_model.clone().filter(|model| !model.is_empty());
         // The default of models.yaml is left to the composer, which follows the file.
         let follows = model.is_none() && own.is_none() && models.default.is_some();
+        let is_named = model.is_some() || own.is_some();
         let configured = own.or_else(|| models.default.clone());
         let choice = choose::choose(&Offers { asked: model, configured, keys: choose::keys() }, &models).await;
         composer.default_model = (!follows).then(|| choice.model.clone());
+
+        if is_named {
+            let known = models.resolve(&choice.model);
+            known.map_err(|unknown| Failure::new(ErrorCode::UnknownModel, unknown.to_string()))?;
+        }
+        let mut missing_keys: Vec<String> = models.providers.values().filter_map(|of| of.api_key_env.clone()).collect();
+        missing_keys.retain(|name| !is_set(name));
+        missing_keys.sort();
+        missing_keys.dedup();
 
         let nats = match nats {
             Some(url) => Nats::Existing { url },
             None => Nats::Private { binary: nats_binary::find(&places()).await?, port: nats_port },
         };
         let (gateway, orchestrator) = (settings.section("gateway")?, settings.section("orchestrator")?);
-        Ok(Self { home, nats, common, composer, gateway, executor, orchestrator, edge, choice, root, out })
+        Ok(Self {
+            home,
+            nats,
+            common,
+            composer,
+            gateway,
+            executor,
+            orchestrator,
+            edge,
+            missing_keys,
+            choice,
+            root,
+            out,
+        })
     }
 
     /// The model of agents that name none.
@@ -156,6 +181,11 @@ impl Plan {
             Nats::Existing { .. } => None,
         }
     }
+}
+
+/// Whether a variable of the environment holds a key.
+pub(crate) fn is_set(name: &str) -> bool {
+    env(name).is_some_and(|key| !key.trim().is_empty())
 }
 
 fn places() -> nats_binary::Places {

@@ -29,7 +29,8 @@ fn full(step: u32, text: &str) -> Heard {
 fn check(live: bool, rows: &[Heard], expect: &str) {
     let mut render = Render::new("s", live, true);
     let mut screen = String::new();
-    for output in rows.iter().flat_map(|row| render.on(row)) {
+    let last = heard("moon.risen", 0, "{}");
+    for output in rows.iter().chain([&last]).flat_map(|row| render.on(row)) {
         match output {
             Output::Data(text) => screen += &text,
             Output::Note(_, text) => screen.extend(["[", &text, "]\n"]),
@@ -144,4 +145,35 @@ fn a_gate_tells_how_to_answer() {
 fn progress_is_one_line() {
     let progress = r#"{"call":"c1-1-1","tool":"scan","text":"half\nway"}"#;
     check(false, &[heard("tool_call.progress", 0, progress)], "[  tool scan  … half]\n");
+}
+
+fn progress(step: u32, max: u32) -> Heard {
+    let data = serde_json::json!({"agent_id": "e", "turn": 1, "iteration": step, "max_iterations": max, "progress": {},
+        "current_tools": [], "continues": false, "source": "explicit", "reason": "", "status": "UNKNOWN", "excerpt": "",
+        "call_ids": []});
+    heard("continuation.progress", 0, &data.to_string())
+}
+
+#[test]
+fn step_of_a_session_followed_from_its_middle_has_its_limit() {
+    let step = STEP.replace("step 1", "step 1/5");
+    check(false, &[full(1, "Hello"), progress(1, 5)], &format!("Hello\n{step}"));
+}
+
+#[test]
+fn pause_with_a_reason_shows_it() {
+    check(
+        false,
+        &[heard("status.paused", 0, r#"{"reason":"lunch"}"#), heard("status.resumed", 0, r#"{"reason":"back"}"#)],
+        "[paused (lunch): no new call starts until it is resumed]\n[resumed (back)]\n",
+    );
+}
+
+#[test]
+fn gate_shows_invisible_characters_of_its_arguments() {
+    let gate = serde_json::json!({"gate": "c1", "kind": "approval", "arguments_sha256": "ab",
+        "expires": "2024-01-15T10:30:45.123Z", "tool": "rm", "arguments": {"path": "a\u{202e}b\u{200b}"}});
+    let mut render = Render::new("s", false, false);
+    let shown = format!("{:?}", render.on(&heard("gate.opened", 0, &gate.to_string())));
+    assert!(shown.contains("a<U+202E>b<U+200B>"), "{shown}");
 }

@@ -64,6 +64,33 @@ impl World {
         child.wait_with_output().unwrap()
     }
 
+    /// Writes a configuration in which a person is asked before a file is written.
+    pub(crate) fn ask_before_writing(&self) {
+        let agents = "default_agent: e\napprovals:\n  - {tool: write_file, ask: always}\nagents:\n  e:\n    \
+                      name: Eamonn the Executioner\n    prompt_file: eamonn_executioner.md\n    \
+                      tools: {allow: [list_files, read_file, search_text, write_file]}\n    \
+                      continuation_config: {max_iterations: 10}\n";
+        self.configure("agents.yaml", agents);
+    }
+
+    /// Writes a file of the configuration.
+    pub(crate) fn configure(&self, name: &str, text: &str) {
+        std::fs::create_dir_all(self.path("config")).unwrap();
+        std::fs::write(self.path("config").join(name), text).unwrap();
+    }
+
+    /// Sends a signal to the private nats-server.
+    pub(crate) fn signal_nats(&self, signal: &str) {
+        let pid = std::fs::read_to_string(self.path(".ailoop/nats/nats.pid")).unwrap();
+        assert!(Command::new("kill").arg(format!("-{signal}")).arg(pid.trim()).status().unwrap().success());
+    }
+
+    /// The command in the background, its stderr to be read.
+    pub(crate) fn begin(&self, line: &[&str]) -> Running {
+        let child = self.ailoop(line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        Running::new(child.unwrap())
+    }
+
     /// A fleet that stays, on free ports; returns when it is up.
     pub(crate) fn up(&self) -> Running {
         let line = ["up", "--model", "rehearsal", "--ws-port", "0", "--grpc-port", "0"];
@@ -94,6 +121,13 @@ impl Running {
     /// Sends a signal and returns the exit code; none when the signal ended it.
     pub(crate) fn end(mut self, signal: &str) -> Option<i32> {
         self.signal(signal);
+        self.child.wait().unwrap().code()
+    }
+
+    /// Waits for its end and returns the exit code.
+    pub(crate) fn exit(mut self) -> Option<i32> {
+        let mut rest = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut rest).unwrap();
         self.child.wait().unwrap().code()
     }
 

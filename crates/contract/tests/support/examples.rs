@@ -270,6 +270,7 @@ fn compose() -> ComposeRequest {
         agent: Some(AgentId::new("e").unwrap()),
         model: None,
         features: Features { enable: vec!["mailbox".to_owned()], disable: Vec::new() },
+        named_features: Features { enable: vec!["mailbox".to_owned()], disable: Vec::new() },
         include_tools: true,
         include_shared: true,
         tools: Vec::new(),

@@ -1,6 +1,6 @@
 //! The shape of `models.yaml`, and what makes it refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use contract::limits::{ALLOWED_PARAMETERS_MAX, ALTERNATIVES_MAX, BUDGETS_MAX, FALLBACKS_MAX};
@@ -16,7 +16,7 @@ use super::{
 use crate::config::ConfigError;
 use crate::continuation::ContinuationEntry;
 use crate::paths::TextFile;
-use crate::{Secret, yaml};
+use crate::{Secret, suggest, yaml};
 
 /// Models and who serves them. Keys come from the environment or from a file, never from here.
 #[derive(Deserialize, Default, JsonSchema)]
@@ -191,29 +191,48 @@ pub fn schema() -> serde_json::Value {
 
 /// Checks a text.
 pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
+    let (models, mistakes) = read(file)?;
+    mistakes.into_iter().next().map_or(Ok(models), Err)
+}
+
+/// Everything that makes the file refused: of the parser the first mistake, of what can be read the first of each
+/// provider and model.
+pub fn mistakes(file: &TextFile) -> Vec<ConfigError> {
+    read(file).map_or_else(|error| vec![error], |(_, mistakes)| mistakes)
+}
+
+fn read(file: &TextFile) -> Result<(ModelsFile, Vec<ConfigError>), ConfigError> {
     let read: FileShape = yaml::parse(file)?;
-    let mut models = ModelsFile::default();
+    let (mut models, mut mistakes) = (ModelsFile::default(), Vec::new());
+    // Names of what is there, also of what cannot be used: a mistake is told once.
+    let providers: BTreeSet<String> = read.providers.keys().cloned().collect();
     for (name, entry) in read.providers {
-        let provider = provider(file, &name, entry)?;
-        models.providers.insert(name, provider);
+        match provider(file, &name, entry) {
+            Ok(provider) => _ = models.providers.insert(name, provider),
+            Err(error) => mistakes.push(error),
+        }
     }
     let mut fallbacks = Vec::new();
     for (id, entry) in read.models {
-        if !models.providers.contains_key(&entry.provider.value) {
-            let message = format!("model {id} names the provider {:?}, which is not there", entry.provider.value);
-            return Err(yaml::at(file, entry.provider.referenced, message));
-        }
-        check_alternatives(file, &models, &id, &entry.alternatives)?;
         fallbacks.push((id.clone(), entry.fallbacks.clone(), entry.context_fallback.clone()));
-        let model = model(file, &id, entry, &mut models.warnings)?;
-        models.models.insert(id, model);
+        match checked_model(file, &providers, &id, entry, &mut models.warnings) {
+            Ok(model) => _ = models.models.insert(id, model),
+            Err(error) => mistakes.push(error),
+        }
+    }
+    if !mistakes.is_empty() {
+        // What refers to entries that cannot be used is looked at when they can.
+        return Ok((models, mistakes));
     }
     // Only now is every model known.
     for (id, list, context) in &fallbacks {
-        check_fallbacks(file, &models, id, list)?;
-        check_fallbacks(file, &models, id, context.as_slice())?;
+        mistakes.extend(check_fallbacks(file, &models, id, list).err());
+        mistakes.extend(check_fallbacks(file, &models, id, context.as_slice()).err());
     }
-    models.budgets = budget::check(file, read.budgets)?;
+    match budget::check(file, read.budgets) {
+        Ok(budgets) => models.budgets = budgets,
+        Err(error) => mistakes.push(error),
+    }
     if models.budgets.iter().any(|budget| budget.usd.is_some()) {
         let unpriced = models.models.iter().filter(|(_, model)| model.prices.is_none());
         let unpriced: Vec<&str> = unpriced.map(|(id, _)| id.as_str()).collect();
@@ -225,10 +244,29 @@ pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
         }
     }
     if let Some(default) = read.default {
-        models.resolve(&default.value).map_err(|unknown| yaml::at(file, default.referenced, unknown))?;
-        models.default = Some(default.value);
+        match models.resolve(&default.value) {
+            Ok(_) => models.default = Some(default.value),
+            Err(unknown) => mistakes.push(yaml::at(file, default.referenced, unknown)),
+        }
     }
-    Ok(models)
+    Ok((models, mistakes))
+}
+
+fn checked_model(
+    file: &TextFile,
+    providers: &BTreeSet<String>,
+    id: &str,
+    entry: ModelShape,
+    warnings: &mut Vec<String>,
+) -> Result<ModelEntry, ConfigError> {
+    let named = &entry.provider;
+    if !providers.contains(&named.value) {
+        let suggestion = suggest::did_you_mean(&named.value, providers.iter().map(String::as_str));
+        let message = format!("model {id} names the provider {:?}, which is not there{suggestion}", named.value);
+        return Err(yaml::at(file, named.referenced, message));
+    }
+    check_alternatives(file, providers, id, &entry.alternatives)?;
+    model(file, id, entry, warnings)
 }
 
 fn provider(file: &TextFile, name: &str, entry: ProviderShape) -> Result<ProviderEntry, ConfigError> {
@@ -319,7 +357,7 @@ impl From<AlternativeShape> for Alternative {
 /// Every alternative is at a provider that is there.
 fn check_alternatives(
     file: &TextFile,
-    models: &ModelsFile,
+    providers: &BTreeSet<String>,
     id: &str,
     list: &[Spanned<AlternativeShape>],
 ) -> Result<(), ConfigError> {
@@ -329,7 +367,7 @@ fn check_alternatives(
             let message = format!("model {id} has {} alternatives; at most {ALTERNATIVES_MAX}", list.len());
             return Err(yaml::at(file, other.referenced, message));
         }
-        if !models.providers.contains_key(provider) {
+        if !providers.contains(provider) {
             let message = format!("model {id} names the provider {provider:?} as an alternative, which is not there");
             return Err(yaml::at(file, other.referenced, message));
         }

@@ -89,6 +89,7 @@ pub(crate) fn request(agent: Option<&str>, model: Option<&str>) -> ComposeReques
         agent: agent.map(|agent| AgentId::new(agent).unwrap()),
         model: model.map(str::to_owned),
         features: Features::default(),
+        named_features: Features::default(),
         include_tools: true,
         include_shared: true,
         tools: Vec::new(),

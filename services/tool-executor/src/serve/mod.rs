@@ -66,6 +66,20 @@ pub struct ServeConfig {
     pub mcp: BTreeMap<ServerName, McpConfig>,
 }
 
+impl ServeConfig {
+    /// What would be refused at the start, as far as it shows without NATS and without starting anything.
+    pub fn mistakes(&self) -> Vec<ServeError> {
+        let mut found = Vec::new();
+        if let Some(files) = &self.files {
+            found.extend(files::mistakes(files));
+        }
+        found.extend(self.fetch.as_ref().and_then(|fetch| fetch::tools(fetch).err()));
+        found.extend(self.command.as_ref().and_then(|command| command::tools(command, &Tasks::new()).err()));
+        found.extend(webhook::tools(&self.webhooks).err());
+        found
+    }
+}
+
 /// Why the tools of this process cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {

@@ -57,6 +57,15 @@ pub(super) fn tools(config: &FilesConfig) -> Result<Vec<Tool>, ServeError> {
     Ok(tools)
 }
 
+/// What is wrong with the directories; none is made.
+pub(super) fn mistakes(config: &FilesConfig) -> Vec<ServeError> {
+    let refused = |field, path: &PathBuf| {
+        std::fs::read_dir(path).err().map(|source| ServeError::Directory { field, path: path.clone(), source })
+    };
+    let out = config.out.as_ref().filter(|out| out.exists()).and_then(|out| refused("files.out", out));
+    refused("files.root", &config.root).into_iter().chain(out).collect()
+}
+
 /// A tool whose work is done by a blocking function.
 fn tool<A, S>(name: &str, effect: Effect, state: &Arc<S>, work: fn(&S, &A) -> Result<Value, ToolError>) -> Tool
 where
