@@ -24,6 +24,7 @@ use tracing::Instrument;
 
 pub(crate) use cancels::Cancels;
 use dispatch::{Dispatch, unknown};
+use life::Deadlines;
 use reply::Answer;
 use unsent::Unsent;
 
@@ -199,7 +200,7 @@ impl Calls {
                 Answer::error(ErrorCode::InvalidArguments, text)
             }));
         }
-        let left = item.meta.deadline.since(self.clock.now());
+        let (now, left) = (Instant::now(), item.meta.deadline.since(self.clock.now()));
         // Who began with it may have been given more time since, and another try needs its own: the loop has the last word.
         let timeout = if work.again { left.max(Duration::from_millis(item.timeout_ms)) } else { left };
         if timeout.is_zero() {
@@ -217,10 +218,23 @@ impl Calls {
             return Ok(Some(unknown(LOST)));
         }
         let Work { key, call, delivered, .. } = *work;
+        let deadlines = Deadlines { deadline: now + timeout, known: now + left };
         // A tool that was never there will not come back.
         let trouble = self.schemas.knows(&tool).then_some(&self.trouble);
         let (bus, clock) = (&self.bus, &*self.clock);
-        let dispatch = Dispatch { bus, clock, key, call, item, delivered, sent_before, timeout, trouble, cancelled };
+        let dispatch = Dispatch {
+            bus,
+            clock,
+            key,
+            call,
+            item,
+            delivered,
+            sent_before,
+            timeout,
+            deadlines,
+            trouble,
+            cancelled,
+        };
         Ok(dispatch.run().await)
     }
 
