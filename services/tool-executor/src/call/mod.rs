@@ -222,19 +222,8 @@ impl Calls {
         // A tool that was never there will not come back.
         let trouble = self.schemas.knows(&tool).then_some(&self.trouble);
         let (bus, clock) = (&self.bus, &*self.clock);
-        let dispatch = Dispatch {
-            bus,
-            clock,
-            key,
-            call,
-            item,
-            delivered,
-            sent_before,
-            timeout,
-            deadlines,
-            trouble,
-            cancelled,
-        };
+        let dispatch =
+            Dispatch { bus, clock, key, call, item, delivered, sent_before, timeout, deadlines, trouble, cancelled };
         Ok(dispatch.run().await)
     }
 
