@@ -1,6 +1,7 @@
 //! One trial: a fleet, sessions of others alone, the hostile party beside them, and what the processes hold afterwards.
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use ailoop_tests::crowd::{Crowd, EdgeReplica, Replica};
 use ailoop_tests::model::{Asked, ModelServer, Reply};
 use ailoop_tests::workshop::{Answer, Plan, Workshop};
 use ailoop_tool::Effect;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde_json::json;
 
 use crate::bystanders::{self, SESSION_MAX};
@@ -26,6 +27,8 @@ const BUDGETS: [(&str, u64); 5] = [
     ("executor", 512 << 20),
     ("composer", 128 << 20),
 ];
+/// Descriptors of the edge: fewer than there are silent connections.
+const DESCRIPTORS: u64 = 1_024;
 /// How much longer a hostile party may take than it was told to; then it is left alone.
 const OVERTIME: Duration = Duration::from_secs(20);
 
@@ -41,12 +44,18 @@ pub(crate) struct Target {
     pub(crate) length: Duration,
     pub(crate) seed: u64,
     pub(crate) inputs: Arc<AtomicU64>,
+    pub(crate) accepted: Arc<AtomicU64>,
 }
 
 impl Target {
     /// Counts hostile inputs.
     pub(crate) fn count(&self, inputs: u64) {
         self.inputs.fetch_add(inputs, Ordering::Relaxed);
+    }
+
+    /// Counts hostile inputs that were not refused.
+    pub(crate) fn accept(&self, inputs: u64) {
+        self.accepted.fetch_add(inputs, Ordering::Relaxed);
     }
 
     /// The address of its gRPC port as a URL.
@@ -75,9 +84,9 @@ pub(crate) async fn run(trial: &Trial, length: Duration, seed: u64) -> Row {
 async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> anyhow::Result<()> {
     let mut fleet = Fleet::start(trial).await?;
     let (ws, grpc) = fleet.edge.addresses()?;
-    let inputs = Arc::new(AtomicU64::new(0));
+    let (inputs, accepted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (nats, health) = (fleet.crowd.nats.url(), health_of(&fleet.edge.replica)?);
-    let target = Target { ws, grpc, health, nats, length, seed, inputs: inputs.clone() };
+    let target = Target { ws, grpc, health, nats, length, seed, inputs: inputs.clone(), accepted: accepted.clone() };
     let stop = Arc::new(AtomicBool::new(true));
     let url = fleet.edge.url();
     let alone = bystanders::run(&url, SESSIONS, &stop).await?;
@@ -92,7 +101,7 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
     let (ended, beside) = tokio::join!(hostile, bystanders::run(&url, SESSIONS, &stop));
     let beside = beside?;
     (row.ok, row.failed, row.p99_beside) = (beside.took.len(), beside.failed.len(), beside.p99());
-    row.inputs = inputs.load(Ordering::Relaxed);
+    (row.inputs, row.accepted) = (inputs.load(Ordering::Relaxed), accepted.load(Ordering::Relaxed));
     let mut wrong: Vec<String> = Vec::new();
     wrong.extend(alone.failed.first().map(|first| format!("failed without any hostile party: {first}")));
     wrong.extend(beside.failed.first().map(|first| format!("{} others failed: {first}", beside.failed.len())));
@@ -126,6 +135,7 @@ impl Fleet {
         }
         crowd.knows(&["echo"]).await?;
         let edge = crowd.edge().await?;
+        limit_descriptors(edge.replica.id())?;
         Ok(Self { crowd, services, edge, _model: model, _workshop: workshop })
     }
 
@@ -160,6 +170,14 @@ fn resident_bytes(process: u32) -> anyhow::Result<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
     let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kibibytes << 10)
+}
+
+/// Gives a process as many descriptors as systems give by default.
+fn limit_descriptors(process: u32) -> anyhow::Result<()> {
+    let limit = format!("--nofile={DESCRIPTORS}");
+    let status = Command::new("prlimit").args(["--pid", &process.to_string(), &limit]).status().context("prlimit")?;
+    ensure!(status.success(), "prlimit {limit} failed");
+    Ok(())
 }
 
 /// Where a process answers questions about its health, as it logged it.

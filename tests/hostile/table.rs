@@ -9,6 +9,8 @@ pub(crate) struct Row {
     pub(crate) trial: String,
     /// Hostile inputs that were sent.
     pub(crate) inputs: u64,
+    /// Of those that are answered one by one: how many were not refused.
+    pub(crate) accepted: u64,
     /// Sessions of others beside it.
     pub(crate) ok: usize,
     pub(crate) failed: usize,
@@ -24,8 +26,8 @@ pub(crate) struct Row {
 /// A page of Markdown.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut page =
-        "| trial | inputs | others ok | failed | p99 alone | p99 beside | memory, MiB of budget | verdict |\n\
-                    |---|--:|--:|--:|--:|--:|---|---|\n"
+        "| trial | inputs | accepted | others ok | failed | p99 alone | p99 beside | memory, MiB of budget | verdict |\n\
+                    |---|--:|--:|--:|--:|--:|--:|---|---|\n"
             .to_owned();
     for row in rows {
         let mebibytes = |bytes: u64| bytes >> 20;
@@ -38,9 +40,10 @@ pub(crate) fn table(rows: &[Row]) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             page,
-            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             row.trial,
             row.inputs,
+            row.accepted,
             row.ok,
             row.failed,
             seconds(row.p99_alone),

@@ -51,6 +51,8 @@ pub(crate) const TRIALS: &[Trial] = &[
 
 /// Connections that say nothing.
 const SILENT: usize = 1_100;
+/// Patterns of one list: as many as a client may give.
+const PATTERNS: usize = 32;
 /// Sessions that a hostile client begins at the same time.
 const STARTS: usize = 8;
 /// Seconds within which a server should have closed a silent connection are not waited for: others are what counts.
@@ -101,28 +103,39 @@ fn start(session: &str, more: &Value) -> String {
 }
 
 /// Begins sessions again and again, as many at the same time as a client may, until the time is over.
-async fn starts(target: &Target, name: &str, more: &Value) -> anyhow::Result<()> {
+async fn starts(target: &Target, name: &str, more: impl Fn(usize) -> Value) -> anyhow::Result<()> {
     let end = Instant::now() + target.length;
     for round in 0.. {
         if Instant::now() > end {
             break;
         }
-        let begin = (0..STARTS).map(|n| call(target, start(&format!("{name}{round}x{n}"), more)));
-        join_all(begin).await;
+        let begin =
+            (round * STARTS..(round + 1) * STARTS).map(|n| call(target, start(&format!("{name}{n}"), &more(n))));
+        for answer in join_all(begin).await.into_iter().flatten().flatten() {
+            target.accept(u64::from(answer.get("result").is_some()));
+        }
     }
     Ok(())
 }
 
 async fn empty_messages(target: Target) -> anyhow::Result<()> {
     let messages = vec![json!({"role": "user", "content": ""}); 90_000];
-    starts(&target, "empty", &json!({"messages": messages})).await
+    starts(&target, "empty", |_| json!({"messages": messages})).await
 }
 
 async fn patterns(target: Target) -> anyhow::Result<()> {
-    // Small as a text, large as an automaton.
-    let list: Vec<String> = (0..64).map(|n| format!(r"(?:\w{{1,30}}\s{{1,30}}x{n}){{1,20}}")).collect();
-    let continuation = json!({"continuation_patterns": list, "require_explicit_signal": false});
-    starts(&target, "patterns", &json!({"continuation": continuation})).await
+    // Small as a text, large as an automaton, and another list in each session.
+    let list = |session: usize, kind: &str| -> Vec<String> {
+        (0..PATTERNS).map(|n| format!(r"\w{{10}} {kind}{session}x{n}$")).collect()
+    };
+    starts(&target, "patterns", |session| {
+        json!({"continuation": {
+            "require_explicit_signal": false,
+            "continuation_patterns": list(session, "more"),
+            "termination_patterns": list(session, "done"),
+        }})
+    })
+    .await
 }
 
 /// A schema whose references double at each level.

@@ -20,7 +20,7 @@ use crate::trial::Variant;
 use crate::witness::Effects;
 
 /// How long a command that was accepted may take into the log.
-const HANDLED_MAX: Duration = Duration::from_secs(45);
+const HANDLED_MAX: Duration = Duration::from_secs(20);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Steps that a turn may have.
@@ -119,7 +119,9 @@ async fn handled(bus: &Bus, outcome: &CommandOutcome) -> anyhow::Result<Option<S
             if let Event::InputHandled(handled) = event
                 && handled.input.id.as_str() == outcome.id
             {
-                return Ok(None);
+                let before: Vec<u64> = commits.iter().map(|(_, commit)| commit.meta.control_seq).collect();
+                let note = format!("{}: {} is handled as {:?}", outcome.session, outcome.id, handled.control_seq);
+                return Ok(Some(format!("{note}; control_seq of its commits {before:?}")));
             }
             if let Event::InputIgnored(ignored) = event
                 && ignored.input.id.as_str() == outcome.id
@@ -139,7 +141,7 @@ async fn handled(bus: &Bus, outcome: &CommandOutcome) -> anyhow::Result<Option<S
             };
             let head = commits.last().map(|(slot, commit)| (*slot, commit.meta.control_seq));
             anyhow::bail!(
-                "it was answered `done` and is not in the log after {HANDLED_MAX:?}; last slot and control_seq {head:?}; \
+                "it was accepted and is not in the log after {HANDLED_MAX:?}; last slot and control_seq {head:?}; \
                  in its inbox: {waits}"
             );
         }

@@ -10,12 +10,15 @@ use contract::commit::Phase;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long one try may take.
-const TRY_MAX: Duration = Duration::from_secs(8);
-/// How long a command is repeated.
+/// How long one try may take: longer than an edge waits for the commit of a command that it has stored. A command that was
+/// stored is not sent again, since a second copy would hide that the first one was swallowed.
+const TRY_MAX: Duration = Duration::from_secs(40);
+/// How long a command is repeated that was not stored.
 const RETRY_MAX: Duration = Duration::from_secs(60);
 /// How long a turn may take.
 const REST_MAX: Duration = Duration::from_secs(60);
+/// How long one look may take.
+const LOOK_MAX: Duration = Duration::from_secs(8);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Refusals that no repetition changes.
@@ -113,7 +116,7 @@ impl Sessions {
     pub(crate) async fn wait_for_rest(&self, session: &str) -> anyhow::Result<()> {
         let (key, deadline) = (key(session)?, Instant::now() + REST_MAX);
         loop {
-            let head = timeout(TRY_MAX, self.bus.head(&key, Read::Leader)).await;
+            let head = timeout(LOOK_MAX, self.bus.head(&key, Read::Leader)).await;
             if let Ok(Ok(Some(head))) = &head
                 && matches!(head.meta.phase, Phase::Idle | Phase::Ended)
             {
