@@ -1,11 +1,13 @@
-//! Sessions of others: each is begun, calls a tool, and is watched to its end.
+//! Sessions of others, over gRPC and over WebSocket in turn: each is begun, calls a tool, and is watched to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ailoop_tests::client::Client;
+use ailoop_tests::client::{Client, Ws};
+use ailoop_tests::crowd::EdgeReplica;
 use anyhow::ensure;
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -35,10 +37,11 @@ impl Sessions {
 }
 
 /// Runs sessions until `stop` is set, and `least` of them in any case.
-pub(crate) async fn run(edge: &str, least: usize, stop: &Arc<AtomicBool>) -> anyhow::Result<Sessions> {
+pub(crate) async fn run(edge: &EdgeReplica, least: usize, stop: &Arc<AtomicBool>) -> anyhow::Result<Sessions> {
     let mut lanes = JoinSet::new();
-    for _ in 0..AT_ONCE {
-        let (edge, stop) = (edge.to_owned(), stop.clone());
+    let ws = format!("ws://{}/ws", edge.addresses()?.0);
+    for lane in 0..AT_ONCE {
+        let (grpc, ws, stop) = (edge.url(), ws.clone(), stop.clone());
         lanes.spawn(async move {
             let mut sessions = Sessions::default();
             let mut number = 0;
@@ -46,7 +49,9 @@ pub(crate) async fn run(edge: &str, least: usize, stop: &Arc<AtomicBool>) -> any
                 number += 1;
                 let name = format!("other{:06}", NUMBER.fetch_add(1, Ordering::Relaxed));
                 let from = Instant::now();
-                match timeout(SESSION_MAX, session(&edge, &name)).await {
+                let session =
+                    async { if lane % 2 == 0 { over_grpc(&grpc, &name).await } else { over_ws(&ws, &name).await } };
+                match timeout(SESSION_MAX, session).await {
                     Ok(Ok(())) => sessions.took.push(from.elapsed()),
                     Ok(Err(error)) => sessions.failed.push(format!("{name}: {error:#}")),
                     Err(_) => sessions.failed.push(format!("{name}: not over after {SESSION_MAX:?}")),
@@ -64,11 +69,22 @@ pub(crate) async fn run(edge: &str, least: usize, stop: &Arc<AtomicBool>) -> any
     Ok(all)
 }
 
-async fn session(edge: &str, name: &str) -> anyhow::Result<()> {
+async fn over_grpc(edge: &str, name: &str) -> anyhow::Result<()> {
     let client = Client::connect(edge).await?;
     client.start(name, "please help").await?;
     let seen = client.watch(name).await?.to_end().await?;
     let outcome = seen.iter().find(|seen| seen.topic == "tool_call.result_processed").map(|seen| &seen.data["outcome"]);
     ensure!(outcome.is_some_and(|outcome| outcome == "ok"), "its tool call ended as {outcome:?}");
+    Ok(())
+}
+
+async fn over_ws(edge: &str, name: &str) -> anyhow::Result<()> {
+    let mut ws = Ws::connect(edge).await?;
+    ws.ok("session.start", &json!({"session_id": name, "prompt": "please help"})).await?;
+    ws.ok("session.watch", &json!({"session_id": name, "from_seq": 1})).await?;
+    let result = ws.until("tool_call.result_processed").await?;
+    let outcome = &result["params"]["data"]["outcome"];
+    ensure!(outcome == "ok", "its tool call ended as {outcome}");
+    ws.until("session_ended").await?;
     Ok(())
 }

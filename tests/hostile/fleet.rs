@@ -88,8 +88,7 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
     let (nats, health) = (fleet.crowd.nats.url(), health_of(&fleet.edge.replica)?);
     let target = Target { ws, grpc, health, nats, length, seed, inputs: inputs.clone(), accepted: accepted.clone() };
     let stop = Arc::new(AtomicBool::new(true));
-    let url = fleet.edge.url();
-    let alone = bystanders::run(&url, SESSIONS, &stop).await?;
+    let alone = bystanders::run(&fleet.edge, SESSIONS, &stop).await?;
     row.p99_alone = alone.p99();
 
     stop.store(false, Ordering::Relaxed);
@@ -98,7 +97,7 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
         stop.store(true, Ordering::Relaxed);
         ended
     };
-    let (ended, beside) = tokio::join!(hostile, bystanders::run(&url, SESSIONS, &stop));
+    let (ended, beside) = tokio::join!(hostile, bystanders::run(&fleet.edge, SESSIONS, &stop));
     let beside = beside?;
     (row.ok, row.failed, row.p99_beside) = (beside.took.len(), beside.failed.len(), beside.p99());
     (row.inputs, row.accepted) = (inputs.load(Ordering::Relaxed), accepted.load(Ordering::Relaxed));

@@ -6,7 +6,7 @@ use ailoop_tests::client::Client;
 use ailoop_tests::model::{Asked, Reply};
 use ailoop_tool::{Effect, Tool, Tools};
 use futures::future::{BoxFuture, join_all};
-use futures::{FutureExt, SinkExt, StreamExt};
+use futures::{FutureExt, SinkExt, StreamExt, stream};
 use serde_json::{Value, json};
 use simulation::rng::Rng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,18 +49,21 @@ pub(crate) const TRIALS: &[Trial] = &[
     with_reply(trial("tool that floods", |target| flooding_tool(target).boxed()), call_evil),
 ];
 
-/// Connections that say nothing.
+/// Connections that say nothing, and how many of them are opened at the same time.
 const SILENT: usize = 1_100;
+const OPENING: usize = 16;
 /// Patterns of one list: as many as a client may give.
 const PATTERNS: usize = 32;
 /// Sessions that a hostile client begins at the same time.
 const STARTS: usize = 8;
-/// Seconds within which a server should have closed a silent connection are not waited for: others are what counts.
+/// How long an answer is awaited.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 async fn silent(at: std::net::SocketAddr, target: Target) -> anyhow::Result<()> {
     let end = Instant::now() + target.length;
-    let opened = join_all((0..SILENT).map(|_| timeout(ANSWER_MAX, TcpStream::connect(at)))).await;
+    // A few at a time: what a listener has no room for is no connection, though its client believes so.
+    let opening = stream::iter(0..SILENT).map(|_| timeout(ANSWER_MAX, TcpStream::connect(at)));
+    let opened: Vec<_> = opening.buffer_unordered(OPENING).collect().await;
     let open: Vec<TcpStream> = opened.into_iter().filter_map(|stream| stream.ok()?.ok()).collect();
     target.count(open.len() as u64);
     sleep_until(end).await;
