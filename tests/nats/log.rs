@@ -10,7 +10,7 @@ use contract::subject::SessionKey;
 use futures::future::try_join_all;
 use tokio::sync::watch;
 
-use crate::world::{World, commit, key};
+use crate::world::{World, commit, eventually, key};
 
 pub(crate) async fn every_slot_has_one_winner(world: &mut World) -> anyhow::Result<()> {
     const SLOTS: u64 = 70;
@@ -149,6 +149,11 @@ impl Writer {
 }
 
 async fn check(bus: &Bus, key: &SessionKey, written: u64) -> anyhow::Result<()> {
+    // A replica that was away may be late; whoever knows what must be there asks again.
+    eventually("every replica has caught up", || async {
+        matches!(bus.history(key, 0).await, Ok(history) if history.len() as u64 >= written)
+    })
+    .await?;
     let history = bus.history(key, 0).await?;
     let found: Vec<_> = history.into_iter().map(|(slot, commit)| (slot, commit.meta.commit)).collect();
     assert_eq!(found, (0..written).map(|slot| (slot, format!("c{slot}"))).collect::<Vec<_>>());
