@@ -38,9 +38,15 @@ impl Effects {
                     let at = u64::try_from(at).unwrap_or(u64::MAX);
                     let mark = &arguments["mark"];
                     let line = json!({"session": call.session(), "call": call.id(), "mark": mark, "at_ms": at});
-                    let mut marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
                     // At once, so that nobody reads half a line.
-                    marks.write_all(format!("{line}\n").as_bytes()).map_err(ToolError::new)?;
+                    marks
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .write_all(format!("{line}\n").as_bytes())
+                        .map_err(ToolError::new)?;
+                    // It has taken effect, and its answer may take a while.
+                    let wait = arguments["wait_ms"].as_u64().unwrap_or_default();
+                    tokio::time::sleep(Duration::from_millis(wait)).await;
                     Ok::<Value, ToolError>(arguments)
                 }
             }));

@@ -96,7 +96,7 @@ async fn command(restore: &Restore, bus: &Bus, outcome: &CommandOutcome, verdict
             Err(error) => verdict.findings.push(format!("{session}: command {id} was swallowed: {error:#}")),
         },
         Response::Refused(why) => {
-            let begun_after_copy = session.starts_with("late") || session.starts_with("open");
+            let begun_after_copy = ["late", "open", "held2"].iter().any(|name| session.starts_with(name));
             let lost = restore.variant.loses_log() && begun_after_copy && why.starts_with("unknown_session");
             let list = if lost { &mut verdict.notes } else { &mut verdict.findings };
             list.push(format!("{session}: command {id} was refused: {why}"));
@@ -201,4 +201,53 @@ async fn last_commits(bus: &Bus, key: &SessionKey) -> String {
     };
     let lines: Vec<String> = commits.iter().rev().take(3).map(line).collect();
     lines.join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use bus::MemoryServer;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A log whose commits name these predecessors.
+    async fn log(prevs: &[(&str, Option<&str>)]) -> anyhow::Result<(Bus, SessionKey)> {
+        let (bus, key) = (MemoryServer::new().bus(), key("s")?);
+        for (slot, (id, prev)) in (0..).zip(prevs) {
+            let mut meta = json!({
+                "v": 1, "commit": id, "fold": 1, "phase": "idle", "open": [], "control_seq": 0, "seq": 1,
+                "time": contract::Timestamp::default(),
+            });
+            if let Some(prev) = prev {
+                meta["prev"] = (*prev).into();
+            }
+            let body = json!({"meta": meta, "events": []}).to_string();
+            bus.commit(&key, slot, id, body.into()).await?;
+        }
+        Ok((bus, key))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn log_with_links_or_without_has_one_history() -> anyhow::Result<()> {
+        for prevs in [[("a", None), ("b", Some("a")), ("c", Some("b"))], [("a", None), ("b", None), ("c", None)]] {
+            let (bus, key) = log(&prevs).await?;
+            one_history(&bus, &key).await?;
+        }
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn commit_after_another_predecessor_is_found() -> anyhow::Result<()> {
+        let (bus, key) = log(&[("a", None), ("b", Some("a")), ("c", Some("lost"))]).await?;
+        let error = one_history(&bus, &key).await.expect_err("two histories");
+        assert_eq!(error.to_string(), "slot 2 was decided after commit lost, and follows b");
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn commit_in_two_slots_is_found() -> anyhow::Result<()> {
+        let (bus, key) = log(&[("a", None), ("b", Some("a")), ("a", Some("b"))]).await?;
+        assert!(one_history(&bus, &key).await.is_err());
+        Ok(())
+    }
 }

@@ -22,6 +22,8 @@ use crate::witness::Effects;
 const FILTER: &str = "info,bus=debug,loop_orchestrator=debug,model_gateway=debug,tool_executor=debug";
 /// How long a reply of a turn that is under way at the copy or at the restore takes, in two parts.
 const SLOW: Duration = Duration::from_secs(3);
+/// Milliseconds until a call is answered that is held across the copy or the restore.
+const HELD_MS: u64 = 10_000;
 /// Seconds of a turn whose model never answers.
 const TURN_SECONDS: u64 = 20;
 
@@ -75,6 +77,7 @@ pub(crate) struct Trial {
 struct Fleet {
     crowd: Crowd,
     _services: Vec<Replica>,
+    executor: Replica,
     edge: EdgeReplica,
     effects: Effects,
     _scratch: TempDir,
@@ -95,6 +98,8 @@ impl Trial {
         sent_before.extend(join_all(["busy1", "busy2"].map(|session| sessions.start(session, "slow"))).await);
         sent_before
             .push(sessions.start_with("hangs", "hang", &json!({"continuation": {"timeout": TURN_SECONDS}})).await);
+        sent_before.push(sessions.start("held1", "hold").await);
+        fleet.has_begun("held1").await?;
 
         let copy = TempDir::with_prefix("ailoop-copy-")?;
         if variant.snapshot == Snapshot::Stopped {
@@ -116,15 +121,20 @@ impl Trial {
         for session in ["idle1", "idle2"] {
             sessions.wait_for_rest(session).await?;
         }
+        sent_before.push(sessions.start("held2", "hold").await);
+        fleet.has_begun("held2").await?;
         sent_before.extend(join_all(["open1", "open2"].map(|session| sessions.start(session, "slow"))).await);
 
+        // The executor dies, too: another one gets the calls that it held.
+        fleet.executor.kill()?;
         fleet.crowd.nats.kill();
         fleet.crowd.nats.put_store_back(copy.path(), variant.stream)?;
         fleet.crowd.nats.resume().await?;
         let restored = SystemTime::now();
+        fleet.executor = fleet.crowd.spawn("executor").await?;
 
         // Everybody says something more, and some begin.
-        let old = ["idle1", "idle2", "busy1", "busy2", "late1", "late2", "open1", "open2", "hangs"];
+        let old = ["idle1", "idle2", "busy1", "busy2", "late1", "late2", "open1", "open2", "hangs", "held1", "held2"];
         let after = join_all(old.map(|session| sessions.send(session, "after", "work"))).await;
         let new = join_all(["new1", "new2"].map(|session| sessions.start(session, "work"))).await;
         let restore = Restore { variant, copied, restored };
@@ -144,32 +154,42 @@ impl Trial {
 }
 
 impl Fleet {
+    /// Returns when a call of a session has taken effect.
+    async fn has_begun(&self, session: &str) -> anyhow::Result<()> {
+        let begun = || self.effects.runs(Effect::AtMostOnce, session).is_ok_and(|runs| !runs.is_empty());
+        eventually("a call takes effect", async || begun()).await
+    }
+
     async fn start(model: &ModelServer) -> anyhow::Result<Self> {
         let scratch = TempDir::with_prefix("ailoop-restore-")?;
         let filter = ("AILOOP__TELEMETRY__FILTER", FILTER);
         let crowd = Crowd::with(&[("test", &model.base_url())], &[filter]).await?;
         let effects = Effects::serve(&crowd.nats.url(), &scratch.path().join("effects")).await?;
         let mut services = Vec::new();
-        for service in ["orchestrator", "orchestrator", "gateway", "executor"] {
+        for service in ["orchestrator", "orchestrator", "gateway"] {
             services.push(crowd.spawn(service).await?);
         }
+        let executor = crowd.spawn("executor").await?;
         crowd.knows(&EFFECTS.map(Effect::as_str)).await?;
         let edge = crowd.edge().await?;
         // What follows waits for a lost connection of the test itself, too.
         eventually("the server answers", async || crowd.bus.ping().await.is_ok()).await?;
-        Ok(Self { crowd, _services: services, edge, effects, _scratch: scratch })
+        Ok(Self { crowd, _services: services, executor, edge, effects, _scratch: scratch })
     }
 }
 
-/// Answers by the first word of the last user message: `work` calls a tool of each class, `slow` does it slowly, `hang`
-/// never answers.
+/// Answers by the first word of the last user message: `work` calls a tool of each class, `slow` does it slowly, `hold`
+/// calls one that takes effect at once and answers late, `hang` never answers.
 fn reply(asked: &Asked) -> Reply {
     let last = asked.last_user().to_owned();
     let (kind, mark) = last.split_once(' ').unwrap_or((&last, ""));
     let step = asked.messages().iter().rev().take_while(|message| message["role"] != "user");
     let step = step.filter(|message| message["role"] == "assistant").count() + 1;
     let call = |effect: Effect| (effect.as_str(), json!({"mark": format!("{mark}-{step}-{}", effect.as_str())}));
+    let held = || json!({"mark": format!("{mark}-{step}-held"), "wait_ms": HELD_MS});
     let calls: Vec<(&str, Value)> = match step {
+        1 if kind == "hold" => vec![(Effect::AtMostOnce.as_str(), held())],
+        2 if kind == "hold" => Vec::new(),
         1 => vec![call(Effect::Pure), call(Effect::AtMostOnce)],
         2 => vec![call(Effect::Idempotent), call(Effect::AtMostOnce)],
         _ => Vec::new(),
