@@ -14,7 +14,8 @@ if [ -z "${OLD:-}" ]; then
     tree="$root/target/upgrade/$rev"
     OLD="$tree/target/debug/ailoop"
     if [ ! -x "$OLD" ]; then
-        [ -d "$tree" ] || git worktree add --detach "$tree" "$rev"
+        mkdir -p "$tree"
+        git archive "$rev" | tar -x -C "$tree"
         echo "building ailoop of $rev"
         (cd "$tree" && CARGO_TARGET_DIR="$tree/target" $cargo build --locked --bin ailoop)
     fi
