@@ -12,8 +12,10 @@ FUZZ_SECONDS ?= 600
 OPERATIONS ?= 100000
 MINUTES ?= 30
 STREAMS ?= 1000000
+# Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
+SEED ?= random
 
-.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm toolstorm drain bench growth soak local-model third-party mcp faulty garbage clean
+.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm toolstorm restore upgrade hostile drain bench growth soak local-model third-party mcp faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -61,18 +63,30 @@ soak: setup ## Memory of each service under load; MINUTES=30
 	@$(CARGO) run --quiet --release --locked --package bench -- soak --minutes $(MINUTES)
 
 chaos: setup ## Every fault at every step, on one nats-server and on three: FAULTS=1000 in all, or HOURS=8; goes on where it ended
-	AILOOP_CHAOS_FAULTS=$(FAULTS) AILOOP_CHAOS_FLEETS=4 AILOOP_CHAOS_NODES=1,3 AILOOP_CHAOS_FILE=$(CURDIR)/target/chaos/rows.jsonl \
+	AILOOP_CHAOS_SEED=$(SEED) AILOOP_CHAOS_FAULTS=$(FAULTS) AILOOP_CHAOS_FLEETS=4 AILOOP_CHAOS_NODES=1,3 AILOOP_CHAOS_FILE=$(CURDIR)/target/chaos/rows.jsonl \
 	$(if $(HOURS),AILOOP_CHAOS_HOURS=$(HOURS)) $(CARGO) test --quiet --locked --package ailoop-tests --test chaos every_step -- --nocapture
 
 leaders: setup ## Kill the leader of a stream every 10 s for five minutes, on three nats-servers under load
 	AILOOP_LEADERS_SECONDS=300 $(CARGO) test --quiet --locked --package ailoop-tests --test chaos leaders -- --nocapture
 
 storm: setup ## Users who interfere, models that fail, processes that die at random: 100 faults
-	AILOOP_STORM_FAULTS=100 $(CARGO) test --quiet --locked --package ailoop-tests --test storm -- --nocapture
+	AILOOP_STORM_SEED=$(SEED) AILOOP_STORM_FAULTS=100 $(CARGO) test --quiet --locked --package ailoop-tests --test storm -- --nocapture
 
 toolstorm: setup ## Tools in three languages under 200 sessions, tools and executors killed at random, KILLS=60
 	@scripts/javascript.sh
-	AILOOP_TOOLSTORM_KILLS=$(or $(KILLS),60) $(CARGO) test --quiet --locked --package ailoop-tests --test toolstorm -- --nocapture
+	AILOOP_TOOLSTORM_SEED=$(SEED) AILOOP_TOOLSTORM_KILLS=$(or $(KILLS),60) \
+	$(CARGO) test --quiet --locked --package ailoop-tests --test toolstorm -- --nocapture
+
+restore: setup ## A nats-server that comes back with an older store, under a running fleet; ONLY=claims names trials
+	AILOOP_RESTORE_ONLY="$(ONLY)" AILOOP_RESTORE_FILE=$(CURDIR)/target/restore/findings.jsonl \
+	$(CARGO) test --quiet --locked --package ailoop-tests --test restore -- --nocapture
+
+upgrade: setup ## An older version beside this one, every replica replaced in turn: OLD=<path of its ailoop> or OLD_REV=<revision>
+	@OLD="$(OLD)" OLD_REV="$(OLD_REV)" CARGO="$(CARGO)" scripts/upgrade.sh
+
+hostile: setup ## Hostile clients, tools and model servers beside sessions of others, and a table; ONLY=silent names trials
+	AILOOP_HOSTILE_SEED=$(SEED) AILOOP_HOSTILE_ONLY="$(ONLY)" AILOOP_HOSTILE_FILE=$(CURDIR)/target/hostile.md \
+	$(CARGO) test --quiet --locked --package ailoop-tests --test hostile -- --nocapture
 
 drain: setup ## Restart every replica in turn under load: 100 sessions, one replica every 20 s
 	AILOOP_DRAIN_SESSIONS=100 AILOOP_DRAIN_EVERY=20 $(CARGO) test --quiet --locked --package ailoop-tests --test drain -- --nocapture

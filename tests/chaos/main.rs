@@ -7,6 +7,7 @@
 //! `make chaos` runs it at length: `AILOOP_CHAOS_FAULTS` faults in all (also those of former runs with the same file), at most
 //! `AILOOP_CHAOS_HOURS`, on `AILOOP_CHAOS_NODES` (`1,3`) with `AILOOP_CHAOS_FLEETS` fleets at once, rows appended to
 //! `AILOOP_CHAOS_FILE`, and a report beside it. `AILOOP_CHAOS_ONLY` names what is to be tried, such as `service: kill`.
+//! `AILOOP_CHAOS_SEED` chooses what is tried: a number, or `random`; without it every run tries the same.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
@@ -50,7 +51,7 @@ async fn every_step_survives_every_fault() -> anyhow::Result<()> {
         setting::<f64>("AILOOP_CHAOS_HOURS").map(|hours| Instant::now() + Duration::from_secs_f64(hours * 3600.0));
     let only = setting("AILOOP_CHAOS_ONLY").unwrap_or_default();
     let plan = Plan { faults: setting("AILOOP_CHAOS_FAULTS").unwrap_or(FAULTS), until, only };
-    let seed = setting("AILOOP_CHAOS_SEED").unwrap_or_else(|| uuid::Uuid::now_v7().as_u64_pair().1 >> 16);
+    let seed = ailoop_tests::seed::of("AILOOP_CHAOS_SEED");
     let nodes = setting::<String>("AILOOP_CHAOS_NODES").unwrap_or_else(|| "1".to_owned());
     let nodes: Vec<usize> = nodes.split(',').map(str::parse).collect::<Result<_, _>>()?;
     let book = Book::open(&file, plan.clone(), seed)?;

@@ -12,14 +12,19 @@ use bus::Bus;
 use contract::Timestamp;
 use contract::commit::Commit;
 use contract::event::{Event, InputKind, InputRef, StopReason, ToolCallResult};
-use contract::subject;
+use contract::subject::{self, SessionKey};
 use contract::tool::Outcome;
+use tokio::time::{Instant, sleep};
 
 use crate::proxy::Wires;
 use crate::witness::{Effects, Model, Served};
 
 /// Steps that a turn may have.
 const STEPS_MAX: u32 = 10;
+/// How long an input may wait in its stream: the holder that was struck gives it back after its ack wait.
+const HANDLED_MAX: Duration = Duration::from_secs(30);
+/// Between two looks at the stream and the log.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Everybody who knows something.
 pub(crate) struct Witnesses<'a> {
@@ -34,23 +39,22 @@ pub(crate) struct Witnesses<'a> {
 impl Witnesses<'_> {
     /// Judges a session of so many turns that has ended; returns its commits.
     pub(crate) async fn judge(&self, session: &str, turns: usize) -> anyhow::Result<Vec<Commit>> {
-        let commits = judge::log(self.bus, &key(session)?, STEPS_MAX).await?;
+        let key = key(session)?;
+        no_input_is_lost(self.bus, &key, &self.stored_inputs(session)?).await?;
+        let commits = judge::log(self.bus, &key, STEPS_MAX).await?;
         nothing_twice(&commits)?;
         completed(&commits, turns)?;
-        self.inputs(session, &commits)?;
         self.effects(session, &commits)?;
         Ok(commits)
     }
 
-    /// What was stored is in the log: "0 inputs lost".
-    fn inputs(&self, session: &str, commits: &[Commit]) -> anyhow::Result<()> {
-        let handled = inputs(commits);
-        for (sent, _) in self.wires.stored(session) {
+    /// The inputs of a session that the server has confirmed so far.
+    fn stored_inputs(&self, session: &str) -> anyhow::Result<BTreeSet<InputRef>> {
+        let stored = self.wires.stored(session).into_iter().map(|(sent, _)| {
             let sent = subject::parse_control(&sent).with_context(|| format!("{sent} is no control message"))?;
-            let input = InputRef { kind: InputKind::Control(sent.verb), id: sent.id };
-            ensure!(handled.contains(&input), "input lost: {input:?} was stored and is not in the log");
-        }
-        Ok(())
+            Ok(InputRef { kind: InputKind::Control(sent.verb), id: sent.id })
+        });
+        stored.collect()
     }
 
     /// Replies that were asked for again when they were paid for and stored.
@@ -92,6 +96,35 @@ impl Witnesses<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns when the log holds each of these inputs: "0 inputs lost".
+///
+/// An input may come after the end of its session, from an executor that was cut off: it is committed as ignored, in a
+/// commit of its own and at its own time. So one that still waits in its stream is waited for. It is lost when it has left
+/// the stream and is not in the log: an input is acknowledged after its commit, so the stream is read before the log.
+async fn no_input_is_lost(bus: &Bus, key: &SessionKey, stored: &BTreeSet<InputRef>) -> anyhow::Result<()> {
+    let deadline = Instant::now() + HANDLED_MAX;
+    loop {
+        let mut waiting = BTreeSet::new();
+        for input in stored {
+            let InputKind::Control(verb) = input.kind else { continue };
+            if bus.waits(key, &[verb], &input.id).await? {
+                waiting.insert(input);
+            }
+        }
+        let commits: Vec<Commit> = bus.history(key, 0).await?.into_iter().map(|(_, commit)| commit).collect();
+        let handled = inputs(&commits);
+        let missing: Vec<&InputRef> = stored.difference(&handled).collect();
+        if let Some(lost) = missing.iter().find(|input| !waiting.contains(*input)) {
+            anyhow::bail!("input lost: {lost:?} was stored, has left its stream and is not in the log");
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "inputs are not handled after {HANDLED_MAX:?}: {missing:?}");
+        sleep(LOOK_EVERY).await;
     }
 }
 
@@ -144,4 +177,80 @@ pub(crate) fn gap(commits: &[Commit], from: SystemTime, to: SystemTime) -> Durat
 
 fn timestamp(at: SystemTime) -> Timestamp {
     Timestamp::default().after(at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use bus::MemoryServer;
+    use bus::transport::Ack;
+    use bytes::Bytes;
+    use contract::CommandId;
+    use contract::command::Verb;
+    use contract::commit::{CommitMeta, Phase};
+    use contract::event::InputHandled;
+    use contract::streams::Queue;
+    use futures::StreamExt;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    async fn commit(bus: &Bus, key: &SessionKey, slot: u64, input: &InputRef) -> anyhow::Result<()> {
+        let handled = InputHandled { input: input.clone(), control_seq: None, told: None };
+        let meta = serde_json::json!({
+            "v": 1, "commit": format!("c{slot}"), "fold": 1, "phase": Phase::Ended, "open": [], "control_seq": 0,
+            "seq": 1, "time": Timestamp::default(),
+        });
+        let meta: CommitMeta = serde_json::from_value(meta)?;
+        let commit = Commit { meta, snapshot: None, events: vec![Event::InputHandled(handled)] };
+        bus.commit(key, slot, &format!("c{slot}"), serde_json::to_vec(&commit)?.into()).await?;
+        Ok(())
+    }
+
+    /// A session that has ended, and an input that came after that.
+    async fn late_input() -> anyhow::Result<(Bus, SessionKey, InputRef)> {
+        let (bus, key) = (MemoryServer::new().bus(), key("s")?);
+        let stop = InputRef { kind: InputKind::Control(Verb::Stop), id: CommandId::new("end")? };
+        commit(&bus, &key, 0, &stop).await?;
+        let late = InputRef { kind: InputKind::Control(Verb::ExtendToolCall), id: CommandId::new("more")? };
+        bus.send_control(&key, Verb::ExtendToolCall, &late.id, Bytes::from_static(b"{}")).await?;
+        Ok((bus, key, late))
+    }
+
+    async fn acknowledge(bus: &Bus) -> anyhow::Result<()> {
+        let mut pulled =
+            bus.transport().pull(Queue::Drive, 1, Duration::from_secs(1), CancellationToken::new()).await?;
+        let delivery = pulled.next().await.context("the input")??;
+        Ok(bus.transport().ack(&delivery, Ack::Done).await?)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn input_after_the_end_committed_later_is_not_lost() -> anyhow::Result<()> {
+        let (bus, key, late) = late_input().await?;
+        let stored = BTreeSet::from([late.clone()]);
+        let judged = no_input_is_lost(&bus, &key, &stored);
+        let handled = async {
+            sleep(Duration::from_secs(6)).await;
+            commit(&bus, &key, 1, &late).await?;
+            acknowledge(&bus).await
+        };
+        tokio::try_join!(judged, handled)?;
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn input_acknowledged_without_commit_is_lost() -> anyhow::Result<()> {
+        let (bus, key, late) = late_input().await?;
+        acknowledge(&bus).await?;
+        let error = no_input_is_lost(&bus, &key, &BTreeSet::from([late])).await.expect_err("it is lost");
+        assert!(error.to_string().starts_with("input lost"), "{error}");
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn input_never_handled_is_reported() -> anyhow::Result<()> {
+        let (bus, key, late) = late_input().await?;
+        let error = no_input_is_lost(&bus, &key, &BTreeSet::from([late])).await.expect_err("nobody handles it");
+        assert!(error.to_string().starts_with("inputs are not handled"), "{error}");
+        Ok(())
+    }
 }

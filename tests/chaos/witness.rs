@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ailoop_tests::model::{Asked, ModelServer, Reply};
 use ailoop_tests::workshop::EFFECTS;
@@ -34,15 +34,39 @@ impl Effects {
                 let marks = marks.clone();
                 async move {
                     let arguments: Value = call.arguments()?;
-                    let line = json!({"session": call.session(), "call": call.id(), "mark": arguments["mark"]});
-                    let mut marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
+                    let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+                    let at = u64::try_from(at).unwrap_or(u64::MAX);
+                    let mark = &arguments["mark"];
+                    let line = json!({"session": call.session(), "call": call.id(), "mark": mark, "at_ms": at});
                     // At once, so that nobody reads half a line.
-                    marks.write_all(format!("{line}\n").as_bytes()).map_err(ToolError::new)?;
+                    marks
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .write_all(format!("{line}\n").as_bytes())
+                        .map_err(ToolError::new)?;
+                    // It has taken effect, and its answer may take a while.
+                    let wait = arguments["wait_ms"].as_u64().unwrap_or_default();
+                    tokio::time::sleep(Duration::from_millis(wait)).await;
                     Ok::<Value, ToolError>(arguments)
                 }
             }));
         }
         Ok(Self { dir: dir.to_owned(), _serving: tools.serve().await? })
+    }
+
+    /// Each time that a call of a session took effect.
+    #[allow(dead_code, reason = "the trials of an older store use it")]
+    pub(crate) fn runs(&self, effect: Effect, session: &str) -> anyhow::Result<Vec<Run>> {
+        let mut runs = Vec::new();
+        for line in std::fs::read_to_string(file(&self.dir, effect))?.lines() {
+            let line: Value = serde_json::from_str(line)?;
+            if line["session"] == session {
+                let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+                let at_ms = line["at_ms"].as_u64().context("when it ran")?;
+                runs.push(Run { call: text("call"), mark: text("mark"), at_ms });
+            }
+        }
+        Ok(runs)
     }
 
     /// How often each call of a session took effect, by its id, and with which mark.
@@ -61,6 +85,16 @@ impl Effects {
         }
         Ok(took)
     }
+}
+
+/// One time that a call took effect.
+#[allow(dead_code, reason = "the trials of an older store use it")]
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    pub(crate) call: String,
+    pub(crate) mark: String,
+    /// Milliseconds since the epoch.
+    pub(crate) at_ms: u64,
 }
 
 fn file(dir: &Path, effect: Effect) -> PathBuf {

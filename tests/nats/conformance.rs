@@ -179,6 +179,7 @@ fn setting(name: &str) -> Option<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_in_memory_server_does_what_the_real_one_does() -> anyhow::Result<()> {
+    // Each sequence has a seed of its own; what fails prints it.
     let (first, begun) = (setting("AILOOP_CONFORMANCE_SEED").unwrap_or(0), Instant::now());
     let wanted = setting("AILOOP_CONFORMANCE_OPERATIONS");
     let (sequences, length) = match wanted {

@@ -8,8 +8,9 @@ use contract::limits::INLINE_BYTES_MAX;
 use contract::streams::Stream;
 use contract::subject::SessionKey;
 use futures::future::try_join_all;
+use tokio::sync::watch;
 
-use crate::world::{World, commit, key};
+use crate::world::{World, commit, eventually, key};
 
 pub(crate) async fn every_slot_has_one_winner(world: &mut World) -> anyhow::Result<()> {
     const SLOTS: u64 = 70;
@@ -78,50 +79,83 @@ pub(crate) async fn large_commits_come_back_whole(world: &mut World) -> anyhow::
 }
 
 pub(crate) async fn commits_survive_a_restart(world: &mut World) -> anyhow::Result<()> {
-    let (bus, key) = (world.bus.clone(), key("restart")?);
-    let (written, restarted) = tokio::join!(write(&bus, &key), async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        world.restart().await
-    });
-    written?;
-    restarted?;
-    check(&bus, &key).await
+    let (writer, key) = (Writer::new(&world.bus), key("restart")?);
+    let (written, ()) = tokio::try_join!(writer.write(&key), async {
+        writer.has_written(WRITTEN / 6).await;
+        world.restart().await?;
+        writer.disturbed();
+        Ok(())
+    })?;
+    check(&world.bus, &key, written).await
 }
 
 pub(crate) async fn commits_survive_changes_of_leader(world: &mut World) -> anyhow::Result<()> {
-    let (bus, key) = (world.bus.clone(), key("leader")?);
-    let (written, changed) = tokio::join!(write(&bus, &key), async {
-        for _ in 0..3 {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+    let (writer, key) = (Writer::new(&world.bus), key("leader")?);
+    let (written, ()) = tokio::try_join!(writer.write(&key), async {
+        for part in 1..=3 {
+            writer.has_written(WRITTEN * part / 6).await;
             world.step_down(Stream::Log).await?;
         }
-        anyhow::Ok(())
-    });
-    written?;
-    changed?;
-    check(&bus, &key).await
+        writer.disturbed();
+        Ok(())
+    })?;
+    check(&world.bus, &key, written).await
 }
 
+/// Slots that are written at least, and after a disturbance.
 const WRITTEN: u64 = 60;
 
-/// Commits slot after slot. Whoever cannot be answered asks again, with the same commit.
-async fn write(bus: &Bus, key: &SessionKey) -> anyhow::Result<()> {
-    for slot in 0..WRITTEN {
-        let id = format!("c{slot}");
-        loop {
-            match bus.commit(key, slot, &id, commit(&id, 0)?).await {
-                Ok(committed) => break assert_eq!(committed, Committed::Ours),
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Ok(())
+/// Commits slot after slot, while something happens to the servers.
+struct Writer {
+    bus: Bus,
+    /// Slots written so far.
+    written: watch::Sender<u64>,
+    /// Up to which slot it writes; no end while something is about to happen.
+    until: watch::Sender<u64>,
 }
 
-async fn check(bus: &Bus, key: &SessionKey) -> anyhow::Result<()> {
+impl Writer {
+    fn new(bus: &Bus) -> Self {
+        Self { bus: bus.clone(), written: watch::Sender::new(0), until: watch::Sender::new(u64::MAX) }
+    }
+
+    /// Returns when so many slots are written.
+    async fn has_written(&self, slots: u64) {
+        // The sender is borrowed, so that the channel cannot close meanwhile.
+        let _ = self.written.subscribe().wait_for(|written| *written >= slots).await;
+    }
+
+    /// Nothing more happens: it writes some slots more and ends.
+    fn disturbed(&self) {
+        self.until.send_replace(*self.written.borrow() + WRITTEN);
+    }
+
+    /// Returns how many slots there are. Whoever cannot be answered asks again, with the same commit.
+    async fn write(&self, key: &SessionKey) -> anyhow::Result<u64> {
+        let mut slot = 0;
+        while slot < *self.until.borrow() {
+            let id = format!("c{slot}");
+            loop {
+                match self.bus.commit(key, slot, &id, commit(&id, 0)?).await {
+                    Ok(committed) => break assert_eq!(committed, Committed::Ours),
+                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                }
+            }
+            slot += 1;
+            self.written.send_replace(slot);
+        }
+        Ok(slot)
+    }
+}
+
+async fn check(bus: &Bus, key: &SessionKey, written: u64) -> anyhow::Result<()> {
+    // A replica that was away may be late; whoever knows what must be there asks again.
+    eventually("every replica has caught up", || async {
+        matches!(bus.history(key, 0).await, Ok(history) if history.len() as u64 >= written)
+    })
+    .await?;
     let history = bus.history(key, 0).await?;
     let found: Vec<_> = history.into_iter().map(|(slot, commit)| (slot, commit.meta.commit)).collect();
-    assert_eq!(found, (0..WRITTEN).map(|slot| (slot, format!("c{slot}"))).collect::<Vec<_>>());
+    assert_eq!(found, (0..written).map(|slot| (slot, format!("c{slot}"))).collect::<Vec<_>>());
     Ok(())
 }

@@ -12,6 +12,7 @@ use bus::{Bus, Delivery, Depth, Handler, Inbox, Read, Sent, Settle, Worker};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::ids::{CallAttempt, SessionId, TenantId};
+use contract::limits::ACK_WAIT;
 use contract::streams::{Objects, Queue, Stream};
 use contract::subject::{self, SessionKey, Subject};
 use contract::{CallId, ErrorCode, ToolName};
@@ -21,6 +22,10 @@ use tokio::time::Instant;
 use crate::world::{World, eventually, id, key, pull, pull_one};
 
 const SOON: Duration = Duration::from_secs(1);
+/// In the middle of an ack wait.
+const MIDDLE: Duration = Duration::from_secs(2);
+/// How long a server is away: longer than an ack wait.
+const AWAY: Duration = ACK_WAIT.saturating_add(SOON);
 
 async fn send(bus: &Bus, session: &str, name: &str) -> anyhow::Result<Sent> {
     Ok(bus.send_control(&key(session)?, Verb::SendUserMessage, &id(name)?, Bytes::from_static(b"{}")).await?)
@@ -117,12 +122,12 @@ pub(crate) async fn a_silent_holder_loses_its_item(world: &mut World) -> anyhow:
     send(&world.bus, "silent", "a").await?;
     let first = pull_one(&world.bus, Queue::Drive, SOON).await?;
     let from = Instant::now();
-    // An in-progress ack starts the wait anew.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // An in-progress ack starts the wait anew; it comes in the middle of it.
+    tokio::time::sleep(MIDDLE).await;
     world.bus.transport().ack(&first, Ack::Progress).await?;
     let second = pull_one(&other, Queue::Drive, Duration::from_secs(15)).await?;
     assert_eq!((second.seq, second.delivered), (first.seq, 2));
-    assert!(from.elapsed() > Duration::from_secs(6), "{:?}", from.elapsed());
+    assert!(from.elapsed() + SOON > MIDDLE + ACK_WAIT, "{:?}", from.elapsed());
     other.transport().ack(&second, Ack::Retry(Duration::from_millis(700))).await?;
     let from = Instant::now();
     let third = pull_one(&other, Queue::Drive, Duration::from_secs(5)).await?;
@@ -154,7 +159,8 @@ pub(crate) async fn held_items_come_again_after_a_restart(world: &mut World) -> 
     send(&world.bus, "held", "a").await?;
     eventually("the item is taken", || async { holder.given.load(Ordering::SeqCst) == 1 }).await?;
     world.kill();
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    // Longer than the ack wait: time itself is what the server misses, and there is nothing to wait for meanwhile.
+    tokio::time::sleep(AWAY).await;
     world.resume().await?;
     // The holder lives and goes on sending in-progress acks; the server gives the item away all the same.
     // Which delivery it is may be forgotten: a server writes that down a little later, and this one was killed.

@@ -62,8 +62,13 @@ impl Site {
 
     /// Starts a replica of a service that reaches NATS like this, and returns when it works.
     pub async fn spawn(&self, service: &str, nats: &NatsConfig) -> anyhow::Result<Replica> {
+        self.spawn_binary(&cli::binary()?, service, nats).await
+    }
+
+    /// As [`Site::spawn`], with another binary: that of another version.
+    pub async fn spawn_binary(&self, binary: &Path, service: &str, nats: &NatsConfig) -> anyhow::Result<Replica> {
         let log = self.logs.path().join(format!("{service}-{}.log", uuid::Uuid::now_v7().simple()));
-        let mut command = Command::new(cli::binary()?);
+        let mut command = Command::new(binary);
         command.arg(service).current_dir(self.logs.path()).env_clear();
         command.env("AILOOP_CONFIG", self.config.path()).env("AILOOP__NATS__URL", &nats.url);
         command.env("AILOOP__NATS__REPLICAS", nats.replicas.to_string());
@@ -161,6 +166,11 @@ impl Crowd {
         EdgeReplica::of(self.spawn("edge").await?)
     }
 
+    /// As [`Site::keep_logs`].
+    pub fn keep_logs(&self, to: &Path) -> anyhow::Result<()> {
+        self.site.keep_logs(to)
+    }
+
     /// As [`Site::logged`].
     pub fn logged(&self, about: &str) -> anyhow::Result<Vec<String>> {
         self.site.logged(about)
@@ -184,6 +194,21 @@ impl Replica {
         .with_context(|| self.log().unwrap_or_default())?;
         ensure!(!ended, "{} ended: {}", self.service, self.log()?);
         Ok(())
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_none())
+    }
+
+    /// Its service.
+    pub fn service(&self) -> &str {
+        &self.service
     }
 
     /// What it logged so far.
@@ -274,5 +299,10 @@ impl EdgeReplica {
     /// A WebSocket client.
     pub async fn ws(&self) -> anyhow::Result<Ws> {
         Ws::connect(&format!("ws://{}/ws", self.ws)).await
+    }
+
+    /// Where it takes WebSocket and HTTP connections, and where gRPC ones.
+    pub fn addresses(&self) -> anyhow::Result<(std::net::SocketAddr, std::net::SocketAddr)> {
+        Ok((self.ws.parse()?, self.grpc.parse()?))
     }
 }

@@ -12,4 +12,5 @@ pub mod model;
 pub mod nats;
 pub mod otlp;
 pub mod python;
+pub mod seed;
 pub mod workshop;

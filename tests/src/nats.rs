@@ -197,6 +197,24 @@ impl NatsServer {
         self.spawn().await
     }
 
+    /// Copies its store to a directory, also while it runs.
+    pub fn copy_store(&self, to: &Path) -> anyhow::Result<()> {
+        copy_tree(&self.store(), to)
+    }
+
+    /// Puts a copy of its store in the place of the store: all of it, or of one stream only. Kill the server before.
+    pub fn put_store_back(&self, copy: &Path, stream: Option<&str>) -> anyhow::Result<()> {
+        let part = stream.map_or_else(PathBuf::new, |stream| Path::new("jetstream/$G/streams").join(stream));
+        let (from, to) = (copy.join(&part), self.store().join(&part));
+        anyhow::ensure!(from.is_dir(), "{} is not in the copy", from.display());
+        std::fs::remove_dir_all(&to).with_context(|| format!("{} cannot be removed", to.display()))?;
+        copy_tree(&from, &to)
+    }
+
+    fn store(&self) -> PathBuf {
+        self.dir.path().join("store")
+    }
+
     /// Kills it and starts it again.
     pub async fn restart(&mut self) -> anyhow::Result<()> {
         self.kill();
@@ -232,6 +250,23 @@ impl NatsServer {
         self.plan.port = port;
         Ok(())
     }
+}
+
+/// Copies a directory whose files may change or go meanwhile.
+fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let path = entry?.path();
+        let target = to.join(path.file_name().context("a name")?);
+        if path.is_dir() {
+            copy_tree(&path, &target)?;
+        } else if let Err(error) = std::fs::copy(&path, &target)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(error).with_context(|| path.display().to_string());
+        }
+    }
+    Ok(())
 }
 
 impl Drop for NatsServer {

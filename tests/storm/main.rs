@@ -1,7 +1,8 @@
 //! Everything that may go wrong, at random: users who interfere, models that fail, processes that die or freeze, a
 //! nats-server that restarts. Afterwards the judge reads every log.
 //!
-//! `AILOOP_STORM_FAULTS` sets how many faults; `AILOOP_STORM_SEED` repeats the choices of a run, though not its timing.
+//! `AILOOP_STORM_FAULTS` sets how many faults; `AILOOP_STORM_SEED` chooses them: a number, which repeats the choices of a
+//! run, though not its timing, or `random`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
@@ -184,7 +185,7 @@ async fn state(crowd: &Crowd, session: &str) -> anyhow::Result<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_goes_wrong_the_logs_are_right() -> anyhow::Result<()> {
-    let seed = setting("AILOOP_STORM_SEED").unwrap_or_else(|| uuid::Uuid::now_v7().as_u64_pair().1 >> 16);
+    let seed = ailoop_tests::seed::of("AILOOP_STORM_SEED");
     storm(seed, setting("AILOOP_STORM_FAULTS").unwrap_or(FAULTS)).await.with_context(|| format!("seed {seed}"))
 }
 

@@ -139,10 +139,10 @@ fn told(name: &str, seen: &[Seen]) -> BTreeMap<String, Told> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()> {
-    let seed = setting("AILOOP_TOOLSTORM_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    let seed = ailoop_tests::seed::of("AILOOP_TOOLSTORM_SEED");
     let (kills, sessions) =
         (setting("AILOOP_TOOLSTORM_KILLS").unwrap_or(KILLS), setting("AILOOP_TOOLSTORM_SESSIONS").unwrap_or(SESSIONS));
-    eprintln!("seed {seed}, {sessions} sessions, {kills} kills");
+    eprintln!("{sessions} sessions, {kills} kills");
     let homes = async |nats: &str| {
         let nats = nats.to_owned();
         tokio::task::spawn_blocking(move || {

@@ -1,12 +1,12 @@
 //! The first thing that a user tries: a survey of a directory, without any model.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 
 use ailoop_tests::cli::Desk;
 use ailoop_tests::judge;
 use serde_json::Value;
+use simulation::rng::Rng;
 
 use crate::events::seen;
 
@@ -28,16 +28,10 @@ fn scatter(root: &Path) -> anyhow::Result<BTreeMap<String, usize>> {
     Ok(files)
 }
 
-/// Random numbers of a range, the end not included.
+/// Random numbers of a range, the end not included; `AILOOP_SURVEY_SEED` chooses them.
 fn random() -> impl FnMut(usize, usize) -> usize {
-    let seed = RandomState::new();
-    let mut count = 0_u64;
-    move |from, to| {
-        count += 1;
-        let mut hasher = seed.build_hasher();
-        hasher.write_u64(count);
-        from + usize::try_from(hasher.finish() % (to - from) as u64).unwrap()
-    }
+    let mut rng = Rng::new(ailoop_tests::seed::of("AILOOP_SURVEY_SEED"));
+    move |from, to| from + usize::try_from(rng.below((to - from) as u64)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,6 @@
 //! `ailoop tools`: tools in three languages keep the protocol, and each way to break it is found.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use ailoop_tests::cli::{Desk, Outcome};
@@ -13,6 +12,7 @@ use ailoop_tool::async_nats::{Client, HeaderMap, Message};
 use ailoop_tool::{Call, Effect, Serving, Tool, ToolError, Tools, async_nats, wire};
 use futures::StreamExt;
 use serde_json::{Value, json};
+use simulation::rng::Rng;
 use tokio::task::JoinSet;
 
 /// A fleet, and a desk whose commands find it.
@@ -135,7 +135,8 @@ async fn outlive_kills(language: Language) -> anyhow::Result<()> {
     let found = tokio::task::spawn_blocking(move || Examples::find(language, &url)).await??;
     let Some(examples) = found else { return Ok(()) };
     let tool = language.note();
-    let (client, random) = (async_nats::connect(server.url()).await?, RandomState::new());
+    let client = async_nats::connect(server.url()).await?;
+    let mut rng = Rng::new(ailoop_tests::seed::of("AILOOP_TOOLS_SEED"));
     let mut replicas = VecDeque::from([examples.start(tool)?, examples.start(tool)?]);
     answered(&client, tool, "s-c1-1-0").await?;
     let mut calls = BTreeMap::from([("s-c1-1-0".to_owned(), text_of("s-c1-1-0"))]);
@@ -147,7 +148,8 @@ async fn outlive_kills(language: Language) -> anyhow::Result<()> {
             client.publish_with_reply_and_headers(subject, inbox, headers, body.into()).await?;
         }
         client.flush().await?;
-        tokio::time::sleep(Duration::from_micros(random.hash_one(n) % 3_000)).await;
+        // The kill comes at any moment of the call.
+        tokio::time::sleep(Duration::from_micros(rng.below(3_000))).await;
         if let Some(mut oldest) = replicas.pop_front() {
             oldest.kill().await?;
         }

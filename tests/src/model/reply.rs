@@ -219,7 +219,7 @@ impl Reply {
 
     pub(super) fn usage_json(&self) -> Value {
         self.usage.map_or(Value::Null, |(input, output)| {
-            json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output})
+            json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input.saturating_add(output)})
         })
     }
 }

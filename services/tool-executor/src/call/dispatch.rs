@@ -15,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::doubt::{Doubt, ReplicaAnswer, Verdict, ask_replicas};
-use super::life::{LOOK_EVERY, Life};
+use super::life::{Deadlines, LOOK_EVERY, Life};
 use super::reply::{Answer, Reply, read};
 use crate::trouble::Trouble;
 use crate::{Clock, NOBODY_KNOWS};
@@ -38,6 +38,7 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) sent_before: bool,
     /// How long the tool has, from the dispatch.
     pub(crate) timeout: Duration,
+    pub(crate) deadlines: Deadlines,
     /// What tells how long a tool of the catalogue that nobody serves just now is worth waiting for.
     pub(crate) trouble: Option<&'a Trouble>,
     /// Until when it is waited for in any case: this process has not heard of it, and has not been there for long.
@@ -67,7 +68,7 @@ enum Waited {
 impl Dispatch<'_> {
     /// Calls the tool; `None` when meanwhile nobody wants the answer any more.
     pub(crate) async fn run(&self) -> Option<Answer> {
-        let mut life = Life::new(self.bus, self.clock, self.key, self.call, self.item, self.timeout);
+        let mut life = Life::new(self.bus, self.clock, self.key, self.call, self.item, self.deadlines);
         let mut resends = 0;
         let mut missed = None;
         let mut replies = Replies::default();

@@ -32,6 +32,16 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long it may be away: a client that lost its connection is back sooner, unless the server was away too.
 const AWAY_MAX: Duration = Duration::from_secs(3);
 
+/// When a call must be over. Both come from one reading of the clock: a deadline that is later than the known one makes the
+/// executor ask the loop for more time, and what lies between two readings is no reason to ask.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadlines {
+    /// After this the tool's answer is no longer wanted.
+    pub(crate) deadline: Instant,
+    /// The deadline that the loop knows of.
+    pub(crate) known: Instant,
+}
+
 /// A call that runs.
 pub(super) struct Life<'a> {
     bus: &'a Bus,
@@ -55,18 +65,19 @@ pub(super) struct Life<'a> {
 }
 
 impl<'a> Life<'a> {
-    /// A call that may take `left` from now on, of which the loop knows by its item.
+    /// A call with its deadlines.
     pub(super) fn new(
         bus: &'a Bus,
         clock: &'a dyn Clock,
         key: &'a SessionKey,
         call: &'a CallAttempt,
         item: &'a ToolItem,
-        left: Duration,
+        deadlines: Deadlines,
     ) -> Self {
         let now = Instant::now();
+        let Deadlines { deadline, known } = deadlines;
+        let left = deadline.saturating_duration_since(now);
         let timeout = if item.timeout_ms == 0 { left } else { Duration::from_millis(item.timeout_ms) };
-        let known = now + item.meta.deadline.since(clock.now());
         Self {
             bus,
             clock,
@@ -74,7 +85,7 @@ impl<'a> Life<'a> {
             call,
             item,
             timeout,
-            deadline: now + left,
+            deadline,
             known,
             asks_from: now,
             heard: None,

@@ -24,6 +24,7 @@ use tracing::Instrument;
 
 pub(crate) use cancels::Cancels;
 use dispatch::{Dispatch, unknown};
+use life::Deadlines;
 use reply::Answer;
 
 use crate::Clock;
@@ -197,7 +198,7 @@ impl Calls {
                 Answer::error(code, text)
             }));
         }
-        let left = item.meta.deadline.since(self.clock.now());
+        let (now, left) = (Instant::now(), item.meta.deadline.since(self.clock.now()));
         // Who began with it may have been given more time since, and another try needs its own: the loop has the last word.
         let timeout = if work.again { left.max(Duration::from_millis(item.timeout_ms)) } else { left };
         if timeout.is_zero() {
@@ -215,6 +216,7 @@ impl Calls {
             return Ok(Some(unknown(LOST)));
         }
         let Work { key, call, delivered, .. } = *work;
+        let deadlines = Deadlines { deadline: now + timeout, known: now + left };
         // A tool that was never there will not come back. But it was in the catalogue when its session looked: when a whole
         // fleet starts anew, its client may come later than the first calls.
         let trouble = self.schemas.knows(&tool).then_some(&self.trouble);
@@ -229,6 +231,7 @@ impl Calls {
             delivered,
             sent_before,
             timeout,
+            deadlines,
             trouble,
             expected_until,
             cancelled,

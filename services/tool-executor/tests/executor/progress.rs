@@ -1,15 +1,18 @@
 //! Calls that take long: more time with each sign of progress, viewers that are told, and replicas that are lost.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bus::memory::{Action, Fault, Faults, Op};
 use bus::{Heard, MemoryServer};
+use contract::Timestamp;
 use contract::event::{Envelope, ToolCallProgress, Topic};
 use contract::subject;
 use contract::tool::{EffectClass, Outcome, header};
 use futures::StreamExt;
 use tokio::time::{Instant, sleep, timeout};
+use tool_executor::Clock;
 
 use crate::what;
 use crate::world::World;
@@ -65,6 +68,29 @@ async fn a_question_that_nobody_took_is_asked_again_in_time() {
     }
     assert!(world.server.now() >= until);
     assert_eq!(world.extensions().await.len(), 1, "the loop gives up at {until}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_without_progress_the_loop_is_never_asked_for_more_time() {
+    // Between the look at the item's deadline and the dispatch lies the claim, which takes time.
+    struct Slow(bus::MemoryServer, AtomicU64);
+    impl Clock for Slow {
+        fn now(&self) -> Timestamp {
+            self.0.now().after(Duration::from_millis(self.1.fetch_add(7, Ordering::Relaxed)))
+        }
+    }
+    for effect in [EffectClass::Pure, EffectClass::Idempotent, EffectClass::AtMostOnce] {
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let clock = Arc::new(Slow(world.server.clone(), AtomicU64::new(0)));
+        let _executor = world.executor_with_clock("a", clock).await;
+        world.publish(&world.item(effect)).await;
+        let request = tool.asked().await;
+        sleep(Duration::from_secs(59)).await;
+        tool.answer(&request, &[], b"done").await;
+        world.until(async || (!world.results().await.is_empty()).then_some(())).await;
+        assert_eq!(world.extensions().await, [], "{effect:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -72,8 +72,12 @@ impl World {
     }
 
     pub(crate) async fn executor(&self, name: &str) -> (Executor, Life) {
+        self.executor_with_clock(name, Arc::new(ServerClock(self.server.clone()))).await
+    }
+
+    /// The same with a clock of the test's own.
+    pub(crate) async fn executor_with_clock(&self, name: &str, clock: Arc<dyn Clock>) -> (Executor, Life) {
         let (bus, life) = self.server.client(name);
-        let clock = Arc::new(ServerClock(self.server.clone()));
         (Executor::with_clock(Config::default(), bus, clock).await.unwrap(), life)
     }
 

@@ -1,0 +1,91 @@
+//! Sessions of others, over gRPC and over WebSocket in turn: each is begun, calls a tool, and is watched to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ailoop_tests::client::{Client, Ws};
+use ailoop_tests::crowd::EdgeReplica;
+use anyhow::ensure;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+/// Sessions at the same time.
+const AT_ONCE: usize = 4;
+/// How long one session may take before it counts as failed.
+pub(crate) const SESSION_MAX: Duration = Duration::from_secs(20);
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// How sessions went.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    /// How long each one took that came to its end.
+    pub(crate) took: Vec<Duration>,
+    pub(crate) failed: Vec<String>,
+}
+
+impl Sessions {
+    /// The time that 99 of 100 do not exceed; one that failed counts as the longest that a session may take.
+    pub(crate) fn p99(&self) -> Duration {
+        let mut took = self.took.clone();
+        took.extend(self.failed.iter().map(|_| SESSION_MAX));
+        took.sort_unstable();
+        let at = (took.len() * 99).div_ceil(100).saturating_sub(1);
+        took.get(at).copied().unwrap_or_default()
+    }
+}
+
+/// Runs sessions until `stop` is set, and `least` of them in any case.
+pub(crate) async fn run(edge: &EdgeReplica, least: usize, stop: &Arc<AtomicBool>) -> anyhow::Result<Sessions> {
+    let mut lanes = JoinSet::new();
+    let ws = format!("ws://{}/ws", edge.addresses()?.0);
+    for lane in 0..AT_ONCE {
+        let (grpc, ws, stop) = (edge.url(), ws.clone(), stop.clone());
+        lanes.spawn(async move {
+            let mut sessions = Sessions::default();
+            let mut number = 0;
+            while number < least.div_ceil(AT_ONCE) || !stop.load(Ordering::Relaxed) {
+                number += 1;
+                let name = format!("other{:06}", NUMBER.fetch_add(1, Ordering::Relaxed));
+                let from = Instant::now();
+                let session =
+                    async { if lane % 2 == 0 { over_grpc(&grpc, &name).await } else { over_ws(&ws, &name).await } };
+                match timeout(SESSION_MAX, session).await {
+                    Ok(Ok(())) => sessions.took.push(from.elapsed()),
+                    Ok(Err(error)) => sessions.failed.push(format!("{name}: {error:#}")),
+                    Err(_) => sessions.failed.push(format!("{name}: not over after {SESSION_MAX:?}")),
+                }
+            }
+            sessions
+        });
+    }
+    let mut all = Sessions::default();
+    while let Some(lane) = lanes.join_next().await {
+        let lane = lane?;
+        all.took.extend(lane.took);
+        all.failed.extend(lane.failed);
+    }
+    Ok(all)
+}
+
+async fn over_grpc(edge: &str, name: &str) -> anyhow::Result<()> {
+    let client = Client::connect(edge).await?;
+    client.start(name, "please help").await?;
+    let seen = client.watch(name).await?.to_end().await?;
+    let outcome = seen.iter().find(|seen| seen.topic == "tool_call.result_processed").map(|seen| &seen.data["outcome"]);
+    ensure!(outcome.is_some_and(|outcome| outcome == "ok"), "its tool call ended as {outcome:?}");
+    Ok(())
+}
+
+async fn over_ws(edge: &str, name: &str) -> anyhow::Result<()> {
+    let mut ws = Ws::connect(edge).await?;
+    ws.ok("session.start", &json!({"session_id": name, "prompt": "please help"})).await?;
+    ws.ok("session.watch", &json!({"session_id": name, "from_seq": 1})).await?;
+    let result = ws.until("tool_call.result_processed").await?;
+    let outcome = &result["params"]["data"]["outcome"];
+    ensure!(outcome == "ok", "its tool call ended as {outcome}");
+    ws.until("session_ended").await?;
+    Ok(())
+}

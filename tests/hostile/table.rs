@@ -1,0 +1,56 @@
+//! The table of a run.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// What came of one trial.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Row {
+    pub(crate) trial: String,
+    /// Hostile inputs that were sent.
+    pub(crate) inputs: u64,
+    /// Of those that are answered one by one: how many were not refused.
+    pub(crate) accepted: u64,
+    /// Sessions of others beside it.
+    pub(crate) ok: usize,
+    pub(crate) failed: usize,
+    /// Of sessions of others, without the hostile party and beside it.
+    pub(crate) p99_alone: Duration,
+    pub(crate) p99_beside: Duration,
+    /// Resident bytes of each process afterwards, and its budget.
+    pub(crate) memory: Vec<(String, u64, u64)>,
+    /// What is wrong; nothing is.
+    pub(crate) wrong: Option<String>,
+}
+
+/// A page of Markdown.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let mut page =
+        "| trial | inputs | accepted | others ok | failed | p99 alone | p99 beside | memory, MiB of budget | verdict |\n\
+                    |---|--:|--:|--:|--:|--:|--:|---|---|\n"
+            .to_owned();
+    for row in rows {
+        let mebibytes = |bytes: u64| bytes >> 20;
+        let memory: Vec<String> = row
+            .memory
+            .iter()
+            .map(|(process, held, budget)| format!("{process} {}/{}", mebibytes(*held), mebibytes(*budget)))
+            .collect();
+        let seconds = |time: Duration| format!("{:.2} s", time.as_secs_f64());
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            row.trial,
+            row.inputs,
+            row.accepted,
+            row.ok,
+            row.failed,
+            seconds(row.p99_alone),
+            seconds(row.p99_beside),
+            memory.join(", "),
+            row.wrong.as_deref().unwrap_or("ok").replace(['|', '\n'], " "),
+        );
+    }
+    page
+}

@@ -1,0 +1,203 @@
+//! One trial: a fleet under load, a copy of its store, commits after it, and the copy put back.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ailoop_tests::crowd::{Crowd, EdgeReplica, Replica};
+use ailoop_tests::fleet::eventually;
+use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::workshop::EFFECTS;
+use ailoop_tool::Effect;
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::oracle::{self, Restore};
+use crate::sessions::{CommandOutcome, Sessions};
+use crate::witness::Effects;
+
+/// What processes log, for whoever has to find out why something stands still.
+const FILTER: &str = "info,bus=debug,loop_orchestrator=debug,model_gateway=debug,tool_executor=debug";
+/// How long a reply of a turn that is under way at the copy or at the restore takes, in two parts.
+const SLOW: Duration = Duration::from_secs(3);
+/// Milliseconds until a call is answered that is held across the copy or the restore.
+const HELD_MS: u64 = 10_000;
+/// Seconds of a turn whose model never answers.
+const TURN_SECONDS: u64 = 20;
+
+/// How the copy is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Snapshot {
+    /// The server has ended in order, and is started again afterwards.
+    Stopped,
+    /// File by file while it runs.
+    Running,
+}
+
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stopped => "stopped",
+            Self::Running => "running",
+        })
+    }
+}
+
+/// What is put back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Variant {
+    /// This stream only; everything where there is none.
+    pub(crate) stream: Option<&'static str>,
+    pub(crate) snapshot: Snapshot,
+}
+
+impl Variant {
+    /// Whether commits of the log are lost.
+    pub(crate) fn loses_log(self) -> bool {
+        self.stream.is_none_or(|stream| stream == "AI_LOOP_LOG")
+    }
+
+    /// Whether a call may be dispatched again that was dispatched after the copy.
+    pub(crate) fn loses_claims(self) -> bool {
+        self.loses_log() || self.stream == Some("KV_ai_loop_claims")
+    }
+}
+
+/// What came of it.
+pub(crate) struct Trial {
+    /// What is wrong.
+    pub(crate) findings: Vec<String>,
+    /// What is as it may be, for whoever reads on.
+    pub(crate) notes: Vec<String>,
+    fleet: Fleet,
+}
+
+struct Fleet {
+    crowd: Crowd,
+    _services: Vec<Replica>,
+    executor: Replica,
+    edge: EdgeReplica,
+    effects: Effects,
+    _scratch: TempDir,
+}
+
+impl Trial {
+    pub(crate) async fn run(variant: Variant) -> anyhow::Result<Self> {
+        let model = Arc::new(ModelServer::start(reply).await?);
+        let mut fleet = Fleet::start(&model).await?;
+        let sessions = Sessions::new(fleet.edge.url(), fleet.crowd.bus.clone());
+        let mut sent_before: Vec<CommandOutcome> = Vec::new();
+
+        // Some are idle at the copy, some in the middle of a turn.
+        sent_before.extend(join_all(["idle1", "idle2"].map(|session| sessions.start(session, "work"))).await);
+        for session in ["idle1", "idle2"] {
+            sessions.wait_for_rest(session).await?;
+        }
+        sent_before.extend(join_all(["busy1", "busy2"].map(|session| sessions.start(session, "slow"))).await);
+        sent_before
+            .push(sessions.start_with("hangs", "hang", &json!({"continuation": {"timeout": TURN_SECONDS}})).await);
+        sent_before.push(sessions.start("held1", "hold").await);
+        fleet.has_begun("held1").await?;
+
+        let copy = TempDir::with_prefix("ailoop-copy-")?;
+        if variant.snapshot == Snapshot::Stopped {
+            fleet.crowd.nats.terminate().await?;
+        }
+        fleet.crowd.nats.copy_store(copy.path())?;
+        let copied = SystemTime::now();
+        if variant.snapshot == Snapshot::Stopped {
+            fleet.crowd.nats.resume().await?;
+        }
+
+        // The fleet goes on: these commits are what is lost.
+        sent_before.extend(join_all(["late1", "late2"].map(|session| sessions.start(session, "work"))).await);
+        for session in ["busy1", "busy2", "late1", "late2"] {
+            sessions.wait_for_rest(session).await?;
+        }
+        // Many messages after the copy: an older stream gives the same sequences once more.
+        sent_before.extend(join_all(["idle1", "idle2"].map(|session| sessions.send(session, "between", "work"))).await);
+        for session in ["idle1", "idle2"] {
+            sessions.wait_for_rest(session).await?;
+        }
+        sent_before.push(sessions.start("held2", "hold").await);
+        fleet.has_begun("held2").await?;
+        sent_before.extend(join_all(["open1", "open2"].map(|session| sessions.start(session, "slow"))).await);
+
+        // The executor dies, too: another one gets the calls that it held.
+        fleet.executor.kill()?;
+        fleet.crowd.nats.kill();
+        fleet.crowd.nats.put_store_back(copy.path(), variant.stream)?;
+        fleet.crowd.nats.resume().await?;
+        let restored = SystemTime::now();
+        fleet.executor = fleet.crowd.spawn("executor").await?;
+
+        // Everybody says something more, and some begin.
+        let old = ["idle1", "idle2", "busy1", "busy2", "late1", "late2", "open1", "open2", "hangs", "held1", "held2"];
+        let after = join_all(old.map(|session| sessions.send(session, "after", "work"))).await;
+        let new = join_all(["new1", "new2"].map(|session| sessions.start(session, "work"))).await;
+        let restore = Restore { variant, copied, restored };
+        let all: Vec<&str> = old.into_iter().chain(["new1", "new2"]).collect();
+        let sent_after: Vec<CommandOutcome> = after.into_iter().chain(new).collect();
+        let judged =
+            oracle::judge(&restore, &sessions, &fleet.effects, &all, &sent_before, &sent_after, &fleet.crowd.bus)
+                .await?;
+        Ok(Self { findings: judged.findings, notes: judged.notes, fleet })
+    }
+
+    /// Keeps what the processes logged.
+    pub(crate) fn keep_logs(&self, to: &Path) -> anyhow::Result<()> {
+        self.fleet.crowd.keep_logs(to)?;
+        Ok(std::fs::write(to.join("nats.log"), self.fleet.crowd.nats.log())?)
+    }
+}
+
+impl Fleet {
+    /// Returns when a call of a session has taken effect.
+    async fn has_begun(&self, session: &str) -> anyhow::Result<()> {
+        let begun = || self.effects.runs(Effect::AtMostOnce, session).is_ok_and(|runs| !runs.is_empty());
+        eventually("a call takes effect", async || begun()).await
+    }
+
+    async fn start(model: &ModelServer) -> anyhow::Result<Self> {
+        let scratch = TempDir::with_prefix("ailoop-restore-")?;
+        let filter = ("AILOOP__TELEMETRY__FILTER", FILTER);
+        let crowd = Crowd::with(&[("test", &model.base_url())], &[filter]).await?;
+        let effects = Effects::serve(&crowd.nats.url(), &scratch.path().join("effects")).await?;
+        let mut services = Vec::new();
+        for service in ["orchestrator", "orchestrator", "gateway"] {
+            services.push(crowd.spawn(service).await?);
+        }
+        let executor = crowd.spawn("executor").await?;
+        crowd.knows(&EFFECTS.map(Effect::as_str)).await?;
+        let edge = crowd.edge().await?;
+        // What follows waits for a lost connection of the test itself, too.
+        eventually("the server answers", async || crowd.bus.ping().await.is_ok()).await?;
+        Ok(Self { crowd, _services: services, executor, edge, effects, _scratch: scratch })
+    }
+}
+
+/// Answers by the first word of the last user message: `work` calls a tool of each class, `slow` does it slowly, `hold`
+/// calls one that takes effect at once and answers late, `hang` never answers.
+fn reply(asked: &Asked) -> Reply {
+    let last = asked.last_user().to_owned();
+    let (kind, mark) = last.split_once(' ').unwrap_or((&last, ""));
+    let step = asked.messages().iter().rev().take_while(|message| message["role"] != "user");
+    let step = step.filter(|message| message["role"] == "assistant").count() + 1;
+    let call = |effect: Effect| (effect.as_str(), json!({"mark": format!("{mark}-{step}-{}", effect.as_str())}));
+    let held = || json!({"mark": format!("{mark}-{step}-held"), "wait_ms": HELD_MS});
+    let calls: Vec<(&str, Value)> = match step {
+        1 if kind == "hold" => vec![(Effect::AtMostOnce.as_str(), held())],
+        2 if kind == "hold" => Vec::new(),
+        1 => vec![call(Effect::Pure), call(Effect::AtMostOnce)],
+        2 => vec![call(Effect::Idempotent), call(Effect::AtMostOnce)],
+        _ => Vec::new(),
+    };
+    let begun = match kind {
+        "hang" => return Reply::hang(),
+        "slow" => Reply::text("I look ").and_delay(SLOW),
+        _ => Reply::text("I look "),
+    };
+    if calls.is_empty() { begun.and_text("and am done.") } else { begun.and_text("at it.").and_calls(&calls) }
+}
