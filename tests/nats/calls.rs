@@ -54,6 +54,8 @@ async fn open_call(bus: &Bus, key: &SessionKey, effect: EffectClass) -> anyhow::
         phase: Phase::Running,
         open: vec![call.to_string()],
         control_seq: 0,
+        prev: String::new(),
+        timers: 0,
         seq: 1,
         time: Timestamp::default(),
         trace_id: String::new(),
@@ -62,6 +64,7 @@ async fn open_call(bus: &Bus, key: &SessionKey, effect: EffectClass) -> anyhow::
     let body = serde_json::to_vec(&Commit { meta, snapshot: None, events: Vec::new() })?;
     bus.commit(key, 0, "commit-0", body.into()).await?;
     let item = ToolItem {
+        session_started: None,
         meta: ItemMeta {
             v: VERSION,
             slot: 0,

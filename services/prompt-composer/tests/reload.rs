@@ -63,7 +63,7 @@ impl World {
         let request = serde_json::json!({"tenant": TenantId::default()});
         let request: ComposeRequest = serde_json::from_value(request).unwrap();
         // By its bytes, as the service is asked: an answer of the book before must not come back.
-        let answer = self.book.get().answer_bytes(&serde_json::to_vec(&request).unwrap().into()).unwrap();
+        let answer = self.book.get().answer_bytes(&serde_json::to_vec(&request).unwrap().into(), None).unwrap();
         match serde_json::from_slice(&answer).unwrap() {
             ComposeReply::Composed(composed) => *composed,
             ComposeReply::Refused { code, message } => panic!("{code}: {message}"),
