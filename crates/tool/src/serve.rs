@@ -271,7 +271,7 @@ impl Server {
             }
             None => self.client.publish(reply, answer).await,
         };
-        if let Err(error) = told {
+        if let Err(error) = sent {
             tracing::debug!(%error, "a question of the services protocol stays unanswered");
         }
     }
