@@ -100,11 +100,11 @@ async fn tool_hangs_with_a_thousand_calls_others_begin_promptly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tenant_with_ten_thousand_slow_calls_does_not_delay_another() {
+async fn tenant_with_thousands_of_slow_calls_does_not_delay_another() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let recorder = Recorder::new("call.a.", Duration::from_mins(2));
-    publish(&bus, "a", "slow", 0, 10_000).await;
+    publish(&bus, "a", "slow", 0, 4_000).await;
     publish(&bus, "b", "quick", 0, 1).await;
     let worker = Worker::start(server.bus(), Queue::Tool, PLACES, recorder.clone());
     // It stands behind all of them in the stream.
@@ -157,11 +157,11 @@ async fn call_handed_back_for_hours_is_no_dead_letter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn session_with_ten_thousand_commands_does_not_delay_the_stop_of_another() {
+async fn session_with_thousands_of_commands_does_not_delay_the_stop_of_another() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let recorder = Recorder::new(".a.busy.", Duration::from_secs(30));
-    for n in 0..10_000 {
+    for n in 0..4_000 {
         let id = CommandId::new(&format!("m{n}")).unwrap();
         bus.send_control(&key("a", "busy"), Verb::SendUserMessage, &id, Bytes::from_static(b"{}")).await.unwrap();
     }
