@@ -39,6 +39,7 @@ struct Metrics {
     connections: UpDownCounter<i64>,
     requests: Counter<u64>,
     slow_clients: Counter<u64>,
+    cache_bytes: UpDownCounter<i64>,
     config_reloads: Counter<u64>,
     config_broken: UpDownCounter<i64>,
 }
@@ -79,6 +80,7 @@ pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registr
             connections: gauge(names::CONNECTIONS),
             requests: count(names::REQUESTS),
             slow_clients: count(names::SLOW_CLIENTS),
+            cache_bytes: gauge(names::CACHE_BYTES),
             config_reloads: count(names::CONFIG_RELOADS),
             config_broken: gauge(names::CONFIG_BROKEN),
         })
@@ -254,6 +256,11 @@ pub fn request(method: &str, code: &str) {
 /// A client was let go because it did not read.
 pub fn slow_client() {
     with(|m| m.slow_clients.add(1, &[]));
+}
+
+/// A cache of this process came to hold more bytes or fewer.
+pub fn cache_bytes(cache: &str, delta: i64) {
+    with(|m| m.cache_bytes.add(delta, &[label(names::CACHE, cache)]));
 }
 
 /// Configuration files changed and were read again; whether they could be used.

@@ -138,6 +138,8 @@ pub mod metric {
     /// Counter: clients that were let go because they did not read.
     pub const SLOW_CLIENTS: &str = "ailoop.edge.slow_clients";
 
+    /// Up-down counter by `cache`, bytes: what the caches of a process hold, about.
+    pub const CACHE_BYTES: &str = "ailoop.cache.bytes";
     /// Counter by `part` and `outcome` (`taken`, `broken`): changed configuration files that were read again.
     pub const CONFIG_RELOADS: &str = "ailoop.config.reloads";
     /// Up-down counter by `part`: 1 while files cannot be used and the last good ones are.
@@ -145,6 +147,8 @@ pub mod metric {
 
     /// Label: the part of a process that reads the files.
     pub const PART: &str = "part";
+    /// Label: `sessions`, `patterns`, `answers`.
+    pub const CACHE: &str = "cache";
     /// Label: why.
     pub const REASON: &str = "reason";
     /// Label: the decision's source.

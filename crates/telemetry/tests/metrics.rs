@@ -33,6 +33,8 @@ fn counted_and_read() {
     metric::tokens("gpt", 10, 5, 0, 0);
     metric::tool("read_file", "ok", Duration::from_millis(3));
     metric::dead_letter("tool");
+    metric::cache_bytes("sessions", 4096);
+    metric::cache_bytes("sessions", -1024);
     let text = metric::render();
     for line in [
         "ailoop_sessions_started_total 2",
@@ -51,6 +53,7 @@ fn counted_and_read() {
         "gen_ai_client_token_usage_total{gen_ai_request_model=\"gpt\",gen_ai_token_type=\"input\"} 10",
         "gen_ai_execute_tool_duration_seconds_count{gen_ai_tool_name=\"read_file\",outcome=\"ok\"} 1",
         "ailoop_dead_letters_total{queue=\"tool\"} 1",
+        "ailoop_cache_bytes{cache=\"sessions\"} 3072",
     ] {
         assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
     }

@@ -4,7 +4,8 @@ use bus::{Bus, BusError, Read, Stored};
 use contract::command::{Answer, Because, CommandMeta, Configure, Refusal, SendUserMessage, Start, Verb};
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::{InputKind, InputRef};
-use contract::limits::RESUME_BYTES_MAX;
+use contract::json::Size;
+use contract::limits::{COMMAND_BYTES_MAX, JSON_VALUES_MAX, RESUME_BYTES_MAX};
 use contract::model::{Message, ModelFailed, ModelFinished};
 use contract::streams::Objects;
 use contract::subject::{ControlSubject, SessionKey};
@@ -12,7 +13,7 @@ use contract::tool::{ASK_USER, DELEGATE, ExtendToolCall, ToolResult, ToolSpec};
 use contract::{CommandId, ErrorCode, TenantId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use session::{Body, ConfigureInput, Input, Recompose, StartInput};
+use session::{Body, ConfigureInput, Input, Recompose, StartInput, check};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +80,9 @@ impl Sent {
             Err(error) => return Err(Unreadable::Later(error)),
         };
         let ControlSubject { key, verb, id } = subject;
+        if verb.is_client() {
+            check_size(&body)?;
+        }
         let mut sent = Self {
             key,
             reference: InputRef { kind: InputKind::Control(verb), id },
@@ -173,14 +177,19 @@ impl Sent {
         let (body, tools) = match &self.body {
             SentBody::Start(start) => {
                 let tools = tools(bus, tenant).await?;
-                let (history, composed) = match history(bus, tenant, start).await? {
-                    Ok(history) => (history, compose(bus, request(tenant, start, &tools)).await?),
+                // What will be refused is not composed.
+                let (history, composed) = match check::start(start) {
                     Err(refusal) => (Vec::new(), Err(refusal)),
+                    Ok(()) => match history(bus, tenant, start).await? {
+                        Ok(history) => (history, compose(bus, request(tenant, start, &tools)).await?),
+                        Err(refusal) => (Vec::new(), Err(refusal)),
+                    },
                 };
                 (Body::Start(Box::new(StartInput { start: (**start).clone(), history, composed })), Some(tools))
             }
             SentBody::Configure(configure) => {
-                let composed = match session.recomposes(configure) {
+                let wanted = check::configure(configure).ok().and_then(|()| session.recomposes(configure));
+                let composed = match wanted {
                     Some(Recompose { agent, model, features }) => {
                         let tools = tools(bus, tenant).await?;
                         let start = Start { agent: Some(agent), model: Some(model), features, ..Start::default() };
@@ -267,6 +276,39 @@ async fn compose(
     })
 }
 
+/// Refuses a command before it is parsed: a value takes far more memory than its text. The edge sends none of these.
+fn check_size(body: &[u8]) -> Result<(), Unreadable> {
+    let values = Size::of(body).values;
+    if body.len() > COMMAND_BYTES_MAX {
+        let why = format!("the command has {} bytes, at most {COMMAND_BYTES_MAX} are taken", body.len());
+        return Err(Unreadable::Malformed(why));
+    }
+    if values > JSON_VALUES_MAX {
+        let why = format!("the command holds {values} values and names, at most {JSON_VALUES_MAX} are taken");
+        return Err(Unreadable::Malformed(why));
+    }
+    Ok(())
+}
+
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Unreadable> {
     serde_json::from_slice(body).map_err(|error| Unreadable::Malformed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_that_costs_too_much_is_refused_before_it_is_parsed() {
+        let empty_messages =
+            format!(r#"{{"messages":[{}]}}"#, vec![r#"{"role":"user","content":""}"#; 90_000].join(","));
+        for (body, part) in [
+            (empty_messages, "values and names, at most 32768"),
+            (" ".repeat(COMMAND_BYTES_MAX + 1), "has 8388609 bytes, at most 8388608"),
+        ] {
+            let Err(Unreadable::Malformed(why)) = check_size(body.as_bytes()) else { panic!("taken: {part}") };
+            assert!(why.contains(part), "{why}");
+        }
+        assert!(check_size(br#"{"prompt":"hi"}"#).is_ok());
+    }
 }

@@ -35,13 +35,20 @@ pub struct Config {
     pub concurrency: usize,
     /// Sessions that are kept in memory.
     pub cached_sessions: usize,
+    /// Bytes of memory for the sessions and the compiled patterns that are kept; what was used longest ago goes first.
+    pub cache_bytes: usize,
     /// Seconds after its end in which a session leaves the log for the archive.
     pub archive_after: u64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { concurrency: 512, cached_sessions: 10_000, archive_after: ARCHIVE_AFTER.as_secs() }
+        Self {
+            concurrency: 512,
+            cached_sessions: 10_000,
+            cache_bytes: 128 << 20,
+            archive_after: ARCHIVE_AFTER.as_secs(),
+        }
     }
 }
 

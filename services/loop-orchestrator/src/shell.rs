@@ -58,7 +58,7 @@ impl From<BusError> for Trouble {
 impl Shell {
     pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, config: &Config) -> Self {
         let archive_after = Duration::from_secs(config.archive_after);
-        Self { bus, clock, cache: Cache::new(config.cached_sessions), archive_after }
+        Self { bus, clock, cache: Cache::new(config.cached_sessions, config.cache_bytes), archive_after }
     }
 
     /// Handles inputs of one session so that each of them is in the log when this returns, and everything that they

@@ -64,6 +64,7 @@ impl Answers {
             return;
         }
         let mut kept = self.kept();
+        let before = kept.bytes;
         if kept.by_request.len() >= ANSWERS_MAX || kept.bytes + size > ANSWERS_BYTES_MAX {
             *kept = Kept::default();
         }
@@ -72,11 +73,25 @@ impl Answers {
         if kept.by_request.insert(request, answer).is_none() {
             kept.bytes += size;
         }
+        show(before, kept.bytes);
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Drop for Answers {
+    /// Each reading of the files has answers of its own; they go with it.
+    fn drop(&mut self) {
+        show(self.kept().bytes, 0);
+    }
+}
+
+/// Brings the metric up to date.
+fn show(before: usize, now: usize) {
+    let bytes = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
+    telemetry::metric::cache_bytes("answers", bytes(now) - bytes(before));
 }
 
 #[cfg(test)]
