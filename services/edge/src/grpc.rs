@@ -408,6 +408,7 @@ fn start(given: &proto::StartRequest) -> Result<Start, Failure> {
 
 /// The fields that have no place of their own in a message.
 fn fields(options_json: &str) -> Result<Map<String, Value>, Failure> {
+    params::check_size("`options_json`", options_json)?;
     match options_json {
         "" => Ok(Map::new()),
         text => serde_json::from_str(text)
@@ -475,6 +476,7 @@ fn optional_json(text: &str) -> Result<Option<Json>, Failure> {
     if text.is_empty() {
         return Ok(None);
     }
+    params::check_size("`arguments_json`", text)?;
     let wrong = |error| Failure::bad_request(format!("`arguments_json` is not JSON: {error}"));
     Json::parse(text).map(Some).map_err(wrong)
 }

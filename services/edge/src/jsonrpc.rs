@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
+use crate::params;
 
 /// Requests of one batch.
 pub const BATCH_MAX: usize = 64;
@@ -32,6 +33,9 @@ pub struct Frame {
 /// Reads a text frame.
 pub fn read(text: &str) -> Frame {
     let one = |part| Frame { batch: false, parts: vec![part] };
+    if let Err(failure) = params::check_size("the frame", text) {
+        return one(Err(error(&Value::Null, &failure)));
+    }
     match serde_json::from_str(text) {
         Err(error) => one(Err(protocol_error(&Value::Null, -32700, &format!("not JSON: {error}")))),
         Ok(Value::Array(parts)) if parts.is_empty() => one(Err(protocol_error(&Value::Null, -32600, "an empty batch"))),
@@ -169,6 +173,8 @@ mod tests {
             r#"[1,{"jsonrpc":"2.0","id":2,"method":"m"}]"#,
             &[json!({"id": null, "error": -32600}), json!({"id": 2, "method": "m", "params": {}})],
         );
+        let values = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"a":[{}0]}}}}"#, "0,".repeat(40_000));
+        check(&values, &[json!({"id": null, "error": -32602})]);
         let many = format!("[{}]", vec!["1"; BATCH_MAX + 1].join(","));
         check(&many, &[json!({"id": null, "error": -32600})]);
     }

@@ -3,20 +3,22 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use contract::command::{Answer, Because, Configure, ContinuationOverride, SendUserMessage, Start};
+use contract::command::{Answer, Because, Configure, SendUserMessage, Start};
 use contract::commit::Phase;
-use contract::limits::{ITERATIONS_MAX, MESSAGE_BYTES_MAX, TOOL_OUTPUT_BYTES_MAX};
-use contract::model::{Content, Message};
+use contract::json::Size;
+use contract::limits::{JSON_DEPTH_MAX, JSON_VALUES_MAX};
 use contract::subject::DeadKind;
 use contract::{CallId, CommandId, ErrorCode, SessionId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use session::check;
 
 use crate::failure::Failure;
 
-/// Bytes of a reason or note.
-pub const REASON_BYTES_MAX: usize = 4 << 10;
+/// Levels of objects and lists in which the fields of a command may themselves stand: batch, request, parameters, messages
+/// and their parts.
+const FRAME_LEVELS: usize = 8;
 /// Sessions of one list.
 pub const LIST_MAX: usize = 1_000;
 /// Sessions of one list, when no number is given.
@@ -77,40 +79,25 @@ impl Checked for Start {
         if self.parent.is_some() {
             return Err(Failure::bad_request("`parent` is the loop's own: an agent asks another one by `delegate`"));
         }
-        if let Some(prompt) = &self.prompt {
-            message(prompt, "prompt")?;
-        } else if !self.interactive {
+        if self.prompt.is_none() && !self.interactive {
             return Err(Failure::new(
                 ErrorCode::EmptyMessage,
                 "a session that is not interactive needs a prompt: set `prompt`, or `interactive: true`",
             ));
         }
-        for (index, message) in self.messages.iter().enumerate() {
-            let plain = match message {
-                Message::User { .. } => true,
-                Message::Assistant { tool_calls, .. } => tool_calls.is_empty(),
-                Message::System { .. } | Message::Tool { .. } => false,
-            };
-            if !plain {
-                return Err(Failure::bad_request(format!("messages[{index}]: only user and assistant texts")));
-            }
-        }
-        steps(self.continuation.as_ref())
+        Ok(check::start(self)?)
     }
 }
 
 impl Checked for Configure {
     fn check(&self) -> Result<(), Failure> {
-        if self.continuation.is_none() && self.features.is_empty() && self.model.is_none() {
-            return Err(Failure::bad_request("nothing to change: give `continuation`, `features` or `model`"));
-        }
-        steps(self.continuation.as_ref())
+        Ok(check::configure(self)?)
     }
 }
 
 impl Checked for SendUserMessage {
     fn check(&self) -> Result<(), Failure> {
-        message(&self.content, "content")
+        Ok(check::message(self)?)
     }
 
     fn rename(params: &mut Map<String, Value>) -> Result<(), Failure> {
@@ -128,25 +115,13 @@ impl Checked for SendUserMessage {
 
 impl Checked for Because {
     fn check(&self) -> Result<(), Failure> {
-        short(self.reason.as_deref(), "reason")
+        Ok(check::reason(self)?)
     }
 }
 
 impl Checked for Answer {
     fn check(&self) -> Result<(), Failure> {
-        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if self.arguments_sha256.len() != 64 || !self.arguments_sha256.bytes().all(hex) {
-            return Err(Failure::bad_request("`arguments_sha256` must be 64 hex digits, as in `gate.opened`"));
-        }
-        match &self.content {
-            Some(content) if content.len() > TOOL_OUTPUT_BYTES_MAX => {
-                let bytes = content.len();
-                let message = format!("`content` has {bytes} bytes, at most {TOOL_OUTPUT_BYTES_MAX} are taken");
-                return Err(Failure::new(ErrorCode::TooLarge, message));
-            }
-            Some(_) | None => {}
-        }
-        short(self.note.as_deref(), "note")
+        Ok(check::answer(self)?)
     }
 }
 
@@ -262,7 +237,33 @@ pub struct Nothing {}
 
 /// Reads a JSON object; the error names the field.
 pub fn from_object<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Failure> {
-    serde_json::from_value(Value::Object(params)).map_err(Failure::bad_request_of)
+    serde_path_to_error::deserialize(Value::Object(params)).map_err(|error| {
+        let (path, why) = (error.path().to_string(), error.inner().to_string());
+        // These name their field themselves.
+        let named = why.starts_with("unknown field") || why.starts_with("missing field");
+        match why.as_str() {
+            "data did not match any variant of untagged enum Content" => {
+                Failure::bad_request(format!("`{path}` must be a text, or a list of parts with a `type`"))
+            }
+            _ if path == "." || named && !path.contains('.') => Failure::bad_request(why),
+            _ => Failure::bad_request(format!("`{path}`: {why}")),
+        }
+    })
+}
+
+/// Refuses JSON before it is parsed: a value takes far more memory than its text.
+pub fn check_size(what: &str, text: &str) -> Result<(), Failure> {
+    let Size { depth, values } = Size::of(text.as_bytes());
+    let levels = JSON_DEPTH_MAX + FRAME_LEVELS;
+    if depth > levels {
+        let message = format!("{what} is nested {depth} levels deep, at most {levels} are taken; flatten it");
+        return Err(Failure::bad_request(message));
+    }
+    if values > JSON_VALUES_MAX {
+        let message = format!("{what} holds {values} values and names, at most {JSON_VALUES_MAX} are taken; send less");
+        return Err(Failure::new(ErrorCode::TooLarge, message));
+    }
+    Ok(())
 }
 
 /// Reads a session id.
@@ -306,42 +307,10 @@ fn flag(params: &mut Map<String, Value>, field: &str) -> Result<Option<bool>, Fa
     }
 }
 
-fn steps(continuation: Option<&ContinuationOverride>) -> Result<(), Failure> {
-    match continuation.and_then(|continuation| continuation.max_iterations) {
-        Some(steps) if !(1..=ITERATIONS_MAX).contains(&steps) => {
-            Err(Failure::bad_request(format!("continuation.max_iterations must be 1 to {ITERATIONS_MAX}, got {steps}")))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-fn message(content: &Content, field: &str) -> Result<(), Failure> {
-    if content.is_empty() {
-        return Err(Failure::new(ErrorCode::EmptyMessage, format!("`{field}` holds no text")));
-    }
-    let bytes = content.bytes();
-    if bytes > MESSAGE_BYTES_MAX {
-        return Err(Failure::new(
-            ErrorCode::TooLarge,
-            format!("`{field}` has {bytes} bytes, at most {MESSAGE_BYTES_MAX} are taken"),
-        ));
-    }
-    Ok(())
-}
-
-fn short(text: Option<&str>, field: &str) -> Result<(), Failure> {
-    match text {
-        Some(text) if text.len() > REASON_BYTES_MAX => Err(Failure::new(
-            ErrorCode::TooLarge,
-            format!("`{field}` has {} bytes, at most {REASON_BYTES_MAX} are taken", text.len()),
-        )),
-        Some(_) | None => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use contract::command::{AnswerDecision, Mode};
+    use contract::model::Content;
     use serde_json::json;
 
     use super::*;
@@ -370,76 +339,254 @@ mod tests {
         assert_eq!((given.session.as_str(), given.id.as_str(), given.wait), ("s", "c", false));
     }
 
-    #[test]
-    fn what_is_refused_says_why() {
-        let long = "x".repeat(MESSAGE_BYTES_MAX + 1);
-        let rows = [
-            (refused::<Start>(json!({"prompt": " \n"})), ErrorCode::EmptyMessage, "prompt"),
-            (refused::<Start>(json!({})), ErrorCode::EmptyMessage, "interactive"),
-            (refused::<Start>(json!({"prompt": long})), ErrorCode::TooLarge, "1048577"),
-            (refused::<Start>(json!({"prompt": "x", "colour": 1})), ErrorCode::BadRequest, "colour"),
-            (refused::<Start>(json!({"prompt": "x", "session_id": "a.b"})), ErrorCode::BadRequest, "a.b"),
-            (refused::<Start>(json!({"prompt": "x", "agent": "E!"})), ErrorCode::BadRequest, "E!"),
+    /// What is refused: the command, its parameters, the code, and what the message must hold: the field and what to do.
+    #[allow(clippy::too_many_lines, reason = "one table")]
+    fn refusals() -> Vec<((ErrorCode, String), ErrorCode, Vec<&'static str>)> {
+        use ErrorCode::{BadRequest, EmptyMessage, TooLarge};
+        let long = |bytes: usize| "x".repeat(bytes);
+        let start = |more: Value| {
+            let mut params = object(json!({"prompt": "x"}));
+            params.extend(object(more));
+            refused::<Start>(Value::Object(params))
+        };
+        let over = |settings: Value| start(json!({"continuation": settings}));
+        let configure = |settings: Value| refused::<Configure>(json!({"session_id": "s", "continuation": settings}));
+        let send = |content: Value| refused::<SendUserMessage>(json!({"session_id": "s", "content": content}));
+        let because = |more: Value| {
+            let mut params = object(json!({"session_id": "s"}));
+            params.extend(object(more));
+            refused::<Because>(Value::Object(params))
+        };
+        let answer = |more: Value| {
+            let sha = "0".repeat(64);
+            let mut params = json!({"session_id": "s", "gate": "c", "arguments_sha256": sha, "decision": "approve"});
+            object(more).into_iter().for_each(|(field, value)| params[field] = value);
+            refused::<Answer>(params)
+        };
+        let nested = |levels: usize| (1..levels).fold(json!(1), |inner, _| json!([inner]));
+        let user = |text: &str| json!({"role": "user", "content": text});
+        let part = json!({"type": "text", "text": "x"});
+        let names = |count: usize| (0..count).map(|n| format!("n{n}")).collect::<Vec<_>>();
+        vec![
+            // start
+            (refused::<Start>(json!({})), EmptyMessage, vec!["`prompt`", "interactive"]),
+            (start(json!({"prompt": " \n"})), EmptyMessage, vec!["`prompt`", "write something"]),
+            (start(json!({"prompt": long(1_048_577)})), TooLarge, vec!["`prompt`", "1048577", "1048576", "file"]),
+            (start(json!({"prompt": 7})), BadRequest, vec!["`prompt`", "text, or a list of parts"]),
+            (start(json!({"prompt": []})), EmptyMessage, vec!["`prompt`"]),
+            (start(json!({"prompt": vec![part.clone(); 65]})), TooLarge, vec!["`prompt`", "65 parts", "64"]),
+            (start(json!({"colour": 1})), BadRequest, vec!["colour", "expected one of"]),
+            (start(json!({"session_id": "a.b"})), BadRequest, vec!["a.b"]),
+            (start(json!({"session_id": 7})), BadRequest, vec!["`session_id`", "string"]),
+            (start(json!({"command_id": [1]})), BadRequest, vec!["`command_id`", "string"]),
+            (start(json!({"wait": "yes"})), BadRequest, vec!["`wait`", "true or false"]),
+            (start(json!({"agent": "E!"})), BadRequest, vec!["`agent`", "E!"]),
+            (start(json!({"agent": 1})), BadRequest, vec!["`agent`"]),
+            (start(json!({"model": " "})), BadRequest, vec!["`model`", "leave it out"]),
+            (start(json!({"model": long(1_025)})), TooLarge, vec!["`model`", "1025", "1024"]),
+            (start(json!({"interactive": "yes"})), BadRequest, vec!["`interactive`", "boolean"]),
             (
-                refused::<Start>(json!({"prompt": "x", "continuation": {"max_iterations": 0}})),
-                ErrorCode::BadRequest,
-                "max_iterations",
+                start(json!({"parent": {"session_id": "p", "call": "c", "slot": 1, "agents": []}})),
+                BadRequest,
+                vec!["`parent`", "`delegate`"],
             ),
             (
-                refused::<Start>(json!({"prompt": "x", "messages": [{"role": "system", "content": "obey"}]})),
-                ErrorCode::BadRequest,
-                "messages[0]",
+                start(json!({"messages": vec![user("x"); 1_001]})),
+                TooLarge,
+                vec!["`messages`", "1001", "1000", "latest"],
+            ),
+            (start(json!({"messages": [user("x"), user(" ")]})), EmptyMessage, vec!["messages[1]"]),
+            (start(json!({"messages": [{"role": "assistant", "content": ""}]})), EmptyMessage, vec!["messages[0]"]),
+            (start(json!({"messages": [user(&long(1_048_577))]})), TooLarge, vec!["messages[0].content", "1048576"]),
+            (
+                start(json!({"messages": [{"role": "assistant", "content": long(1_048_577)}]})),
+                TooLarge,
+                vec!["messages[0]", "1048576"],
             ),
             (
-                refused::<Start>(
-                    json!({"prompt": "x", "parent": {"session_id": "p", "call": "c", "slot": 1, "agents": []}}),
-                ),
-                ErrorCode::BadRequest,
-                "parent",
+                start(json!({"messages": [{"role": "system", "content": "obey"}]})),
+                BadRequest,
+                vec!["messages[0]", "user and assistant"],
             ),
-            (refused::<Configure>(json!({"session_id": "s"})), ErrorCode::BadRequest, "nothing to change"),
             (
-                refused::<Configure>(json!({"session_id": "s", "continuation": {"max_iterations": 201}})),
-                ErrorCode::BadRequest,
-                "max_iterations",
+                start(json!({"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]})),
+                BadRequest,
+                vec!["messages[0]"],
             ),
-            (refused::<Configure>(json!({"session_id": "s", "agent": "e"})), ErrorCode::BadRequest, "agent"),
-            (refused::<SendUserMessage>(json!({"text": "x"})), ErrorCode::BadRequest, "session_id"),
-            (refused::<SendUserMessage>(json!({"session_id": "s"})), ErrorCode::EmptyMessage, "text"),
-            (refused::<SendUserMessage>(json!({"session_id": "s", "text": ""})), ErrorCode::EmptyMessage, "content"),
+            (start(json!({"messages": [{"role": "robot", "content": "x"}]})), BadRequest, vec!["messages[0]", "robot"]),
+            (
+                start(json!({"messages": [{"role": "assistant", "content": "x", "tool_calls": [
+                    {"function": {"name": "f", "arguments": "{}"}},
+                ]}]})),
+                BadRequest,
+                vec!["messages[0]", "without calls"],
+            ),
+            (
+                start(json!({"messages": [{"role": "assistant", "content": "x", "replay": {
+                    "family": "f", "model": "m", "parts": [nested(35)],
+                }}]})),
+                BadRequest,
+                vec!["messages[0].replay", "32"],
+            ),
+            (
+                start(json!({"messages": [{"role": "user", "content": [
+                    {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+                ]}]})),
+                BadRequest,
+                vec!["messages[0].content", "image_url", "https:"],
+            ),
+            (start(json!({"resume_from": {"session_id": "a b"}})), BadRequest, vec!["resume_from.session_id"]),
+            (start(json!({"resume_from": {"session_id": "a", "at": -1}})), BadRequest, vec!["resume_from.at", "u64"]),
+            (start(json!({"parameters": {"a": nested(34)}})), BadRequest, vec!["`parameters`", "34", "32", "flatten"]),
+            (start(json!({"parameters": {"a": long(16 << 10)}})), TooLarge, vec!["`parameters`", "16384"]),
+            (start(json!({"parameters": {"a": vec![1; 1_024]}})), TooLarge, vec!["`parameters`", "1024"]),
+            (start(json!({"parameters": [1]})), BadRequest, vec!["`parameters`", "map"]),
+            (start(json!({"features": {"enable": names(65)}})), TooLarge, vec!["features.enable", "65", "64"]),
+            (start(json!({"features": {"disable": [""]}})), BadRequest, vec!["features.disable[0]"]),
+            (start(json!({"features": {"enable": ["a"], "disable": ["a"]}})), BadRequest, vec!["features", "\"a\""]),
+            (start(json!({"features": {"on": []}})), BadRequest, vec!["features", "`on`", "expected"]),
+            (start(json!({"tools": names(257)})), TooLarge, vec!["`tools`", "257", "256", "leave"]),
+            (start(json!({"tools": ["fine", "not fine"]})), BadRequest, vec!["tools[1]", "tools.list"]),
+            (
+                start(json!({"streaming": {"idle": 0}})),
+                BadRequest,
+                vec!["streaming.idle", "1 to 3600 seconds", "got 0"],
+            ),
+            (start(json!({"streaming": {"connect": u64::MAX}})), BadRequest, vec!["streaming.connect", "3600"]),
+            (start(json!({"streaming": {"first_byte": 3_601}})), BadRequest, vec!["streaming.first_byte", "3600"]),
+            (start(json!({"streaming": {"chunk_ms": 10_001}})), BadRequest, vec!["streaming.chunk_ms", "10000"]),
+            (start(json!({"streaming": {"chunk_bytes": 1_048_577}})), BadRequest, vec!["streaming.chunk_bytes"]),
+            // continuation
+            (over(json!({"max_iterations": 0})), BadRequest, vec!["continuation.max_iterations", "1 to 200", "got 0"]),
+            (over(json!({"max_iterations": 201})), BadRequest, vec!["continuation.max_iterations", "got 201"]),
+            (over(json!({"max_iterations": "5"})), BadRequest, vec!["continuation.max_iterations", "u32"]),
+            (over(json!({"timeout": 0})), BadRequest, vec!["continuation.timeout", "1 to 604800 seconds"]),
+            (
+                over(json!({"timeout": 1_000_000_000_000_000_000_u64})),
+                BadRequest,
+                vec!["continuation.timeout", "got 1000000000000000000"],
+            ),
+            (over(json!({"timeout": -1})), BadRequest, vec!["continuation.timeout"]),
+            (over(json!({"patience": 1})), BadRequest, vec!["continuation", "patience", "expected one of"]),
+            (over(json!({"on_limit": "shout"})), BadRequest, vec!["continuation.on_limit", "shout", "expected"]),
+            (over(json!({"limits": {"tokens": u64::MAX}})), BadRequest, vec!["continuation.limits.tokens", "got"]),
+            (over(json!({"limits": {"cost_usd": -1.0}})), BadRequest, vec!["continuation.limits.cost_usd", "got -1"]),
+            (over(json!({"limits": {"cost_usd": 1e300}})), BadRequest, vec!["continuation.limits.cost_usd"]),
+            (over(json!({"limits": {"tool_calls": u32::MAX}})), BadRequest, vec!["continuation.limits.tool_calls"]),
+            (over(json!({"limits": {"repetition": u32::MAX}})), BadRequest, vec!["continuation.limits.repetition"]),
+            (over(json!({"limits": {"no_progress": u32::MAX}})), BadRequest, vec!["continuation.limits.no_progress"]),
+            (
+                over(json!({"patterns": vec!["a"; 33]})),
+                BadRequest,
+                vec!["continuation.continuation_patterns", "33", "32"],
+            ),
+            (
+                over(json!({"termination_patterns": ["a", "b ("]})),
+                BadRequest,
+                vec!["continuation.termination_patterns[1]", "unclosed group at its character 3"],
+            ),
+            (
+                over(json!({"patterns": [r"(\w{1,1000}){1,1000}"]})),
+                BadRequest,
+                vec!["continuation.continuation_patterns[0]", "repeat less"],
+            ),
+            (over(json!({"patterns": [7]})), BadRequest, vec!["continuation", "string"]),
+            // configure
+            (refused::<Configure>(json!({"session_id": "s"})), BadRequest, vec!["nothing to change", "`model`"]),
+            (
+                refused::<Configure>(json!({"session_id": "s", "agent": "e"})),
+                BadRequest,
+                vec!["agent", "expected one of"],
+            ),
+            (refused::<Configure>(json!({"session_id": "s", "model": ""})), BadRequest, vec!["`model`"]),
+            (refused::<Configure>(json!({"model": "m"})), BadRequest, vec!["`session_id`"]),
+            (configure(json!({"timeout": 604_801})), BadRequest, vec!["continuation.timeout", "604800"]),
+            (configure(json!({"patterns": ["["]})), BadRequest, vec!["continuation.continuation_patterns[0]"]),
+            // send
+            (refused::<SendUserMessage>(json!({"text": "x"})), BadRequest, vec!["session_id"]),
+            (refused::<SendUserMessage>(json!({"session_id": "s"})), EmptyMessage, vec!["`text`"]),
+            (
+                refused::<SendUserMessage>(json!({"session_id": "s", "text": "a", "content": "b"})),
+                BadRequest,
+                vec!["`text`", "`content`"],
+            ),
             (
                 refused::<SendUserMessage>(json!({"session_id": "s", "text": "x", "mode": "shout"})),
-                ErrorCode::BadRequest,
-                "shout",
+                BadRequest,
+                vec!["`mode`", "shout", "expected"],
             ),
-            (refused::<Because>(json!({"session_id": "s", "wait": 1})), ErrorCode::BadRequest, "wait"),
-            (refused::<Because>(json!({"session_id": 7})), ErrorCode::BadRequest, "session_id"),
+            (send(json!("")), EmptyMessage, vec!["`content`"]),
+            (send(json!([{"type": "text", "text": ""}])), EmptyMessage, vec!["`content`"]),
+            (send(json!([{"type": "sound"}])), BadRequest, vec!["`content`", "list of parts"]),
+            (send(json!(vec![part; 65])), TooLarge, vec!["`content`", "64"]),
             (
-                refused::<Answer>(
-                    json!({"session_id": "s", "gate": "c", "arguments_sha256": "0".repeat(64), "decision": "maybe"}),
-                ),
-                ErrorCode::BadRequest,
-                "maybe",
+                send(json!([{"type": "image_url", "image_url": {"url": "gopher://x"}}])),
+                BadRequest,
+                vec!["`content`[0]"],
             ),
-            (
-                refused::<Answer>(
-                    json!({"session_id": "s", "gate": "c", "arguments_sha256": "0", "decision": "approve"}),
-                ),
-                ErrorCode::BadRequest,
-                "arguments_sha256",
-            ),
-            (
-                refused::<Answer>(json!({
-                    "session_id": "s", "gate": "c", "arguments_sha256": "0".repeat(64), "decision": "deny",
-                    "approved": true,
-                })),
-                ErrorCode::BadRequest,
-                "approved",
-            ),
-        ];
-        for ((code, message), wanted, part) in rows {
-            assert_eq!(code, wanted, "{message}");
-            assert!(message.contains(part), "{message} does not name {part}");
+            // pause, resume, stop, clear
+            (because(json!({"wait": 1})), BadRequest, vec!["`wait`"]),
+            (because(json!({"no_wait": null})), BadRequest, vec!["`no_wait`"]),
+            (because(json!({"reason": long(4_097)})), TooLarge, vec!["`reason`", "4097", "4096", "shorten"]),
+            (because(json!({"reason": 7})), BadRequest, vec!["`reason`", "string"]),
+            (because(json!({"why": "x"})), BadRequest, vec!["why"]),
+            (refused::<Because>(json!({"session_id": 7})), BadRequest, vec!["session_id"]),
+            (refused::<Because>(json!({"session_id": long(65)})), BadRequest, vec!["64"]),
+            // answer
+            (answer(json!({"decision": "maybe"})), BadRequest, vec!["`decision`", "maybe", "expected"]),
+            (answer(json!({"arguments_sha256": "0"})), BadRequest, vec!["`arguments_sha256`", "64 hex digits"]),
+            (answer(json!({"arguments_sha256": "A".repeat(64)})), BadRequest, vec!["`arguments_sha256`", "lower case"]),
+            (answer(json!({"gate": "a b"})), BadRequest, vec!["`gate`"]),
+            (answer(json!({"approved": true})), BadRequest, vec!["approved"]),
+            (answer(json!({"arguments": {"a": nested(34)}})), BadRequest, vec!["`arguments`", "32"]),
+            (answer(json!({"arguments": {"a": long(1 << 20)}})), TooLarge, vec!["`arguments`", "1048576"]),
+            (answer(json!({"content": long(65_537)})), TooLarge, vec!["`content`", "65536"]),
+            (answer(json!({"note": long(4_097)})), TooLarge, vec!["`note`", "4096"]),
+        ]
+    }
+
+    #[test]
+    fn wrong_command_is_refused_with_code_field_and_remedy() {
+        let wrong: Vec<String> = refusals()
+            .into_iter()
+            .filter(|((code, message), wanted, parts)| {
+                code != wanted || parts.iter().any(|part| !message.contains(part))
+            })
+            .map(|((code, message), wanted, parts)| format!("{code} {message:.300} is not {wanted} with {parts:?}"))
+            .collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn largest_command_that_is_allowed_is_taken() {
+        let nested = (2..contract::limits::JSON_DEPTH_MAX).fold(json!([1]), |inner, _| json!([inner]));
+        let names: Vec<String> = (0..contract::limits::FEATURES_MAX).map(|n| format!("n{n}")).collect();
+        let params = json!({
+            "prompt": "x".repeat(contract::limits::MESSAGE_BYTES_MAX),
+            "messages": vec![json!({"role": "user", "content": "x"}); contract::limits::START_MESSAGES_MAX],
+            "parameters": {"a": nested},
+            "features": {"enable": names},
+            "tools": (0..contract::limits::SESSION_TOOLS_MAX).map(|n| format!("t{n}")).collect::<Vec<_>>(),
+            "continuation": {
+                "max_iterations": 200, "timeout": 604_800, "continuation_patterns": vec!["a"; 32],
+                "limits": {"tokens": 1_000_000_000_000_u64, "cost_usd": 1_000_000, "tool_calls": null, "repetition": 0},
+            },
+            "streaming": {"enabled": true, "chunk_ms": 10_000, "chunk_bytes": 1 << 20, "connect": 1, "idle": 3_600},
+        });
+        check_size("the frame", &params.to_string()).unwrap();
+        Given::<Start>::from_json(object(params)).unwrap();
+    }
+
+    #[test]
+    fn json_that_costs_too_much_is_refused_before_it_is_parsed() {
+        for (text, code, part) in [
+            ("[".repeat(1 << 20), ErrorCode::BadRequest, "nested 1048576 levels deep, at most 40"),
+            (format!("[{}0]", "0,".repeat(1 << 20)), ErrorCode::TooLarge, "at most 32768"),
+            (format!("{{{}}}", r#""a":{},"#.repeat(90_000)), ErrorCode::TooLarge, "values and names"),
+        ] {
+            let failure = check_size("the frame", &text).unwrap_err();
+            assert_eq!(failure.code, code);
+            assert!(failure.message.contains(part), "{}", failure.message);
         }
     }
 
