@@ -25,7 +25,7 @@ pub struct ContinuationSettings {
     pub continue_on_length: bool,
     /// Patterns of the `regex` crate, case-insensitive, that mean "go on".
     pub continuation_patterns: Vec<String>,
-    /// Patterns that mean "done"; they are tried first.
+    /// Patterns that mean "done"; of all matches the one that ends last counts.
     pub termination_patterns: Vec<String>,
     /// What a turn may use besides steps and time.
     pub limits: Limits,

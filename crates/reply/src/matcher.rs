@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use regex_automata::nfa::thompson::{BuildError, Compiler, Config, NFA, State, WhichCaptures};
+use regex_automata::nfa::thompson::{Compiler, Config, NFA, State, WhichCaptures};
 use regex_automata::util::look::{Look, LookMatcher, LookSet};
 use regex_automata::util::primitives::StateID;
 use regex_syntax::hir::Hir;
@@ -82,10 +82,10 @@ impl<T: Copy> Incoming<T> {
 }
 
 impl Matcher {
-    /// Compiles a parsed pattern whose automaton takes at most so many bytes.
-    pub(crate) fn new(pattern: &Hir, bytes_max: usize) -> Result<Self, BuildError> {
+    /// Compiles a parsed pattern; `None` where its automaton takes more bytes than these.
+    pub(crate) fn new(pattern: &Hir, bytes_max: usize) -> Option<Self> {
         let config = Config::new().nfa_size_limit(Some(bytes_max)).which_captures(WhichCaptures::None);
-        let nfa = Compiler::new().configure(config).build_from_hir(pattern)?;
+        let nfa = Compiler::new().configure(config).build_from_hir(pattern).ok()?;
         let (mut bytes, mut empty, mut matches) = (Vec::new(), Vec::new(), Vec::new());
         for (state, from) in nfa.states().iter().zip(0_u32..) {
             let first = bytes.len();
@@ -121,7 +121,7 @@ impl Matcher {
             }
         }
         let states = nfa.states().len();
-        Ok(Self { bytes: Incoming::new(states, bytes), empty: Incoming::new(states, empty), matches, nfa })
+        Some(Self { bytes: Incoming::new(states, bytes), empty: Incoming::new(states, empty), matches, nfa })
     }
 
     /// Bytes of memory that it takes.

@@ -59,7 +59,7 @@ impl Pattern {
         let mut parser = ParserBuilder::new();
         let parsed = parser.case_insensitive(true).multi_line(true).nest_limit(NESTING_MAX).build().parse(pattern);
         let parsed = parsed.map_err(|error| PatternError::new(pattern, in_a_line(&error.to_string())))?;
-        let matcher = Matcher::new(&parsed, COMPILED_BYTES_MAX).map_err(|_| {
+        let matcher = Matcher::new(&parsed, COMPILED_BYTES_MAX).ok_or_else(|| {
             let why = format!("it compiles to more than {COMPILED_BYTES_MAX} bytes; repeat less, or a smaller class");
             PatternError::new(pattern, why)
         })?;

@@ -1,6 +1,6 @@
 //! `continuation_config`, as an agent and a model may have it: one layer each, and what the layers come to.
 
-use contract::limits::ITERATIONS_MAX;
+use contract::limits::{ITERATIONS_MAX, TURN_MAX};
 use contract::settings::{ContinuationSettings, LimitsOverride, OnError, OnLimit, Prune};
 use reply::Patterns;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -37,7 +37,7 @@ pub struct ContinuationEntry {
     #[schemars(with = "Option<u32>", range(min = 1, max = ITERATIONS_MAX))]
     max_iterations: Option<Spanned<u32>>,
     /// Seconds of a turn, pauses not counted.
-    #[schemars(with = "Option<u64>", range(min = 1))]
+    #[schemars(with = "Option<u64>", range(min = 1, max = TURN_MAX.as_secs()))]
     timeout: Option<Spanned<u64>>,
     /// Whether a reply that was cut at the output limit is continued.
     continue_on_length: Option<bool>,
@@ -45,7 +45,7 @@ pub struct ContinuationEntry {
     #[serde(alias = "patterns")]
     #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     continuation_patterns: Option<Spanned<Vec<Spanned<String>>>>,
-    /// Regular expressions, case-insensitive, that mean "done"; they are tried first, and [] means none.
+    /// Regular expressions, case-insensitive, that mean "done"; of all matches the one that ends last counts, and [] means none.
     #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     termination_patterns: Option<Spanned<Vec<Spanned<String>>>>,
     /// What a turn may use besides, each limit by itself: an agent that changes one does not take off those of its model.
@@ -137,15 +137,18 @@ impl ContinuationEntry {
             }
         }
         if let Some(Spanned { value, referenced: place, .. }) = &self.timeout {
-            if *value == 0 {
-                return refuse(*place, "timeout must be at least 1 second".to_owned());
+            let most = TURN_MAX.as_secs();
+            if !(1..=most).contains(value) {
+                return refuse(*place, format!("timeout must be 1 to {most} seconds, got {value}"));
             }
             if !TIMEOUT_USUAL.contains(value) {
                 let odd = format!("timeout {value} s is unusual; 60 to 3600 is usual");
                 warnings.push(yaml::at(file, *place, odd).to_string());
             }
         }
-        Ok(Layer {
+        let lists = self.continuation_patterns.as_ref().or(self.termination_patterns.as_ref());
+        let place = lists.map(|list| list.referenced);
+        let layer = Layer {
             template: self.template.map(|name| template(file, &name)).transpose()?,
             enabled: self.enabled,
             require_explicit_signal: self.require_explicit_signal,
@@ -158,7 +161,17 @@ impl ContinuationEntry {
             on_limit: self.on_limit,
             on_error: self.on_error,
             prune: self.prune,
-        })
+        };
+        // Each pattern can be used by itself; together they may be too large.
+        let empty = ContinuationSettings {
+            continuation_patterns: Vec::new(),
+            termination_patterns: Vec::new(),
+            ..ContinuationSettings::default()
+        };
+        match (Patterns::compile(&Layer { template: None, ..layer.clone() }.over(empty)), place) {
+            (Err(error), Some(place)) => Err(yaml::at(file, place, error)),
+            (Err(_) | Ok(_), _) => Ok(layer),
+        }
     }
 }
 

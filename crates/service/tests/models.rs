@@ -66,7 +66,9 @@ fn refused() {
         &model("continuation_config: {max_iterations: 0}"),
         "models.yaml:4:58: max_iterations must be 1 to 200, got 0",
     );
-    check(&model("continuation_config: {timeout: 0}"), "models.yaml:4:51: timeout must be at least 1 second");
+    check(&model("continuation_config: {timeout: 0}"), "models.yaml:4:51: timeout must be 1 to 604800 seconds, got 0");
+    let many = vec![r"'\w{1,9}'"; 32].join(", ");
+    check(&model(&format!("continuation_config: {{patterns: [{many}]}}")), "models.yaml:4:52: continuation_patterns[");
     check(&model("continuation_config: {template: t}"), "models.yaml:4:52: there is no template \"t\"");
     check(&model("continuation_config: {patterns: ['a(']}"), "models.yaml:4:53: pattern \"a(\" cannot be used");
     check("default: x\n", "models.yaml:1:10: there is no model \"x\"");

@@ -13,8 +13,11 @@ use serde_json::Value;
 /// Lists of rules that are kept compiled. They come from the configuration, so there is one for each agent.
 const SHARED_MAX: usize = 64;
 
+/// Rules, and what they compile to.
+type Known = (Vec<ApprovalRule>, Arc<Approvals>);
+
 /// The lists that were used last, in that order; the newest is behind.
-static SHARED: LazyLock<Mutex<Vec<(Vec<ApprovalRule>, Arc<Approvals>)>>> = LazyLock::new(Mutex::default);
+static SHARED: LazyLock<Mutex<Vec<Known>>> = LazyLock::new(Mutex::default);
 
 /// An agent's rules, their patterns compiled.
 #[derive(Debug, Clone, Default)]

@@ -92,7 +92,9 @@ pub fn answer(answer: &Answer) -> Result<(), Refusal> {
 /// Refuses JSON that is nested too deeply, or holds too much.
 pub(crate) fn json(field: &str, Size { depth, values }: Size) -> Result<(), Refusal> {
     if depth > JSON_DEPTH_MAX {
-        return Err(bad(format!("{field}: nested {depth} levels deep, at most {JSON_DEPTH_MAX} are taken; flatten it")));
+        return Err(bad(format!(
+            "{field}: nested {depth} levels deep, at most {JSON_DEPTH_MAX} are taken; flatten it"
+        )));
     }
     at_most(values, JSON_VALUES_MAX, field, "values and names", "send less")
 }
@@ -157,7 +159,8 @@ fn parameters(given: &serde_json::Map<String, Value>) -> Result<(), Refusal> {
     at_most(size.values, PARAMETER_VALUES_MAX, "`parameters`", "values and names", "send less")
 }
 
-fn features(Features { enable, disable }: &Features) -> Result<(), Refusal> {
+/// Checks features of one command, or all that a session has switched.
+pub(crate) fn features(Features { enable, disable }: &Features) -> Result<(), Refusal> {
     for (field, names) in [("enable", enable), ("disable", disable)] {
         at_most(names.len(), FEATURES_MAX, &format!("`features.{field}`"), "names", "name fewer")?;
         for (index, feature) in names.iter().enumerate() {
@@ -242,7 +245,7 @@ fn at_most(count: usize, most: usize, field: &str, unit: &str, remedy: &str) -> 
     Err(refusal(ErrorCode::TooLarge, format!("{field} has {count} {unit}, at most {most} are taken; {remedy}")))
 }
 
-fn between<T: PartialOrd + std::fmt::Display>(
+fn between<T: Copy + PartialOrd + std::fmt::Display>(
     value: T,
     least: T,
     most: T,

@@ -39,6 +39,11 @@ use crate::handled::Handled;
 use crate::state::Core;
 use crate::transcript::Transcript;
 
+/// Bytes of the compiled patterns that this process keeps for its sessions; they are bounded by themselves.
+pub fn pattern_cache_bytes() -> usize {
+    reply::Patterns::cached_bytes()
+}
+
 /// A session's state: the fold over its events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Session {

@@ -139,7 +139,7 @@ fn refused_with_file_line_and_column() {
     );
     check(
         &agent("    continuation_config:\n      timeout: 0\n"),
-        "agents.yaml:6:16: timeout must be at least 1 second",
+        "agents.yaml:6:16: timeout must be 1 to 604800 seconds, got 0",
     );
     check(
         &agent("    continuation_config:\n      patterns:\n        - fine\n        - 'a('\n"),

@@ -25,6 +25,8 @@ impl Draft<'_> {
         if let Some(parent) = &setup.parent {
             super::start::share(&mut settings, parent);
         }
+        let features = setup.features.clone().and(features);
+        check::features(&features)?;
         self.handled();
         let agent = composed.map_or(&setup.agent, |composed| &composed.agent);
         let prompt = composed
@@ -42,7 +44,7 @@ impl Draft<'_> {
             model: composed.map_or_else(|| setup.model.clone(), |composed| composed.model.clone()),
             fallbacks: composed.map_or_else(|| setup.fallbacks.clone(), |composed| composed.fallbacks.clone()),
             prompt,
-            features: setup.features.clone().and(features),
+            features,
             overrides,
         })));
         Ok(())

@@ -165,11 +165,9 @@ impl Draft<'_> {
             }
             Body::Answer(answer) => check::answer(answer),
             Body::Configure(input) => check::configure(&input.configure),
-            Body::ToolResult(_)
-            | Body::Extend(_)
-            | Body::ModelFinished(_)
-            | Body::ModelFailed(_)
-            | Body::Timer => Ok(()),
+            Body::ToolResult(_) | Body::Extend(_) | Body::ModelFinished(_) | Body::ModelFailed(_) | Body::Timer => {
+                Ok(())
+            }
         };
         checked.map_err(Ignored::from)
     }

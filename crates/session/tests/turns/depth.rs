@@ -48,7 +48,11 @@ fn begin(start: Start) -> Talk {
     let deep = ToolSpec { name: contract::ToolName::new("deep").unwrap(), parameters, ..session::delegate_spec() };
     talk.more_tools.push(deep);
     let approvals = vec![rule("act", Approval::Always)];
-    talk.start("start", start, Ok(Cast { continuation: ContinuationSettings::default(), approvals, ..Cast::default() }));
+    talk.start(
+        "start",
+        start,
+        Ok(Cast { continuation: ContinuationSettings::default(), approvals, ..Cast::default() }),
+    );
     talk
 }
 
@@ -104,9 +108,9 @@ fn call_with_deeper_arguments_gets_an_error_and_the_session_goes_on() {
     for levels in [ALLOWED + 1, 120, 126] {
         let mut talk = begin(start(1, 1));
         talk.reply("", &[&nested(levels), "{}"]);
-        let errors = talk.events.iter().filter(|event| {
-            matches!(event, contract::event::Event::ToolCallResult(result) if result.outcome == Outcome::Error)
-        });
+        let errors = talk.events.iter().filter(
+            |event| matches!(event, contract::event::Event::ToolCallResult(result) if result.outcome == Outcome::Error),
+        );
         assert_eq!(errors.count(), 1, "{levels}");
         let (_, content) = talk.result();
         assert!(content.contains("nested") && content.contains("32"), "{content}");

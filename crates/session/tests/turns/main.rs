@@ -9,6 +9,7 @@
 
 mod archive;
 mod attempts;
+mod bad_input;
 mod children;
 mod commands;
 mod configure;

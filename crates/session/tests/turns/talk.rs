@@ -320,7 +320,11 @@ impl Talk {
 
     /// The user says something.
     pub(crate) fn say(&mut self, text: &str, mode: Mode) {
-        let message = SendUserMessage { content: Content::Text(text.to_owned()), mode };
+        self.send(SendUserMessage { content: Content::Text(text.to_owned()), mode });
+    }
+
+    /// The same, with all that a message may hold.
+    pub(crate) fn send(&mut self, message: SendUserMessage) {
         self.command(Verb::SendUserMessage, Body::Send(message));
     }
 
