@@ -14,6 +14,7 @@ use session::Body;
 use crate::talk::Talk;
 
 type Send = fn(&mut Talk);
+type Row = (&'static str, fn() -> Talk, &'static str, Send);
 
 fn call(call: &str, attempt: u32) -> CallAttempt {
     CallAttempt { call: CallId::new(call).unwrap(), attempt }
@@ -70,7 +71,7 @@ fn meaning(talk: &Talk) -> serde_json::Value {
 #[allow(clippy::too_many_lines, reason = "a table reads best whole")]
 fn wrong_input_is_ignored_under_a_stable_code_and_changes_nothing() {
     use AnswerDecision::{Answer as Says, Approve, Deny};
-    let rows: &[(&str, fn() -> Talk, &str, Send)] = &[
+    let rows: &[Row] = &[
         // Gates.
         ("answer, no gate", thinking, "gate_closed", |t| answer(t, "c1-1-1", "", Approve, |_| {})),
         ("answer, gate of a limit that is not reached", thinking, "gate_closed", |t| {

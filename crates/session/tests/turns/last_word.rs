@@ -10,6 +10,9 @@ use contract::settings::{ContinuationSettings, Limits, OnLimit};
 
 use crate::talk::{Cast, Talk};
 
+type AtLimit = (&'static str, fn() -> Talk);
+type Failure = (&'static str, fn(&mut Talk));
+
 const GO_ON: &str = r#"{"response":"More.","continuation":{"status":"CONTINUE"}}"#;
 
 fn settings(max_iterations: u32, limits: Limits) -> ContinuationSettings {
@@ -41,7 +44,7 @@ fn at_repetition(continuation: ContinuationSettings) -> Talk {
 
 #[test]
 fn turn_at_a_limit_ends_with_a_last_word() {
-    let at_limit: [(&str, fn() -> Talk); 4] = [
+    let at_limit: [AtLimit; 4] = [
         ("repetition", || at_repetition(settings(20, Limits::default()))),
         ("max_iterations", || {
             let mut talk = Talk::begin(settings(1, Limits::default()));
@@ -111,7 +114,7 @@ fn last_word_with_tool_calls_runs_none_of_them() {
 
 #[test]
 fn last_word_that_fails_or_is_empty_ends_the_turn_as_its_limit_does() {
-    let fails: [(&str, fn(&mut Talk)); 5] = [
+    let fails: [Failure; 5] = [
         ("empty", |talk| talk.reply("", &[])),
         ("calls alone", |talk| talk.reply("", &["{}"])),
         ("overloaded", |talk| talk.fail(FailureKind::Overloaded)),

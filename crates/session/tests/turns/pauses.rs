@@ -58,7 +58,7 @@ fn tool_call_that_ran_when_the_pause_came_answers_in_it() {
 fn tool_call_after_a_pause_may_take_no_longer_than_its_turn() {
     let mut talk = Talk::begin(ContinuationSettings { timeout: 70, ..settings() });
     talk.reply("", &[r#"{"path":"a"}"#]);
-    talk.wait(Duration::from_secs(60));
+    talk.wait(Duration::from_mins(1));
     talk.pause();
     talk.wait(Duration::from_hours(1));
     talk.resume();

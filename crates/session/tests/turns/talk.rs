@@ -433,7 +433,7 @@ impl Talk {
 
     /// The reply is reasoning alone.
     pub(crate) fn reply_of_reasoning(&mut self) {
-        self.reasoning = "Let me think.".to_owned();
+        "Let me think.".clone_into(&mut self.reasoning);
         self.reply("", &[]);
         self.reasoning.clear();
     }
@@ -447,7 +447,7 @@ impl Talk {
 
     /// The same, and only reasoning had come.
     pub(crate) fn finish_cancelled_reasoning(&mut self, call: contract::CallId) {
-        self.reasoning = "Let me think.".to_owned();
+        "Let me think.".clone_into(&mut self.reasoning);
         self.finish_cancelled(call, "");
         self.reasoning.clear();
     }
