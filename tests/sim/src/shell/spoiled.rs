@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bus::transport::{Ack, Appended, Drift, Headers, Message, Read, ReadMany, Storage, StorageSize, Stored, Subscription, Transport};
+use bus::transport::{
+    Ack, Appended, Drift, Headers, Message, Read, ReadMany, Storage, StorageSize, Stored, Subscription, Transport,
+};
 use bus::{Bus, BusError, Delivery, Depth};
 use bytes::Bytes;
 use contract::streams::{Bucket, Objects, Queue, Stream};
