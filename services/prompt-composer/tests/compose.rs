@@ -243,7 +243,7 @@ fn an_answer_that_was_given_before_is_the_answer_that_would_be_given() {
     // The same bytes are the same answer, without a copy; nonsense is refused each time.
     let (first, again) = (book.answer_bytes(&bytes(&base), None).unwrap(), book.answer_bytes(&bytes(&base), None).unwrap());
     assert!(std::ptr::eq(first.as_ptr(), again.as_ptr()));
-    let refused = book.answer_bytes(&Bytes::from_static(b"{")).unwrap();
+    let refused = book.answer_bytes(&Bytes::from_static(b"{"), None).unwrap();
     let refused: ComposeReply = serde_json::from_slice(&refused).unwrap();
     assert!(matches!(refused, ComposeReply::Refused { code: ErrorCode::BadRequest, .. }));
 }
