@@ -71,6 +71,8 @@ pub enum Command {
     Tools(ToolsArgs),
     /// Show what waits in the fleet
     Queues(QueuesArgs),
+    /// Perform again what sessions are owed, after the server lost something
+    Repair(RepairArgs),
     /// Look at what failed for good, send commands among it again, throw it away
     #[command(subcommand)]
     Dead(DeadCommand),
@@ -272,6 +274,20 @@ pub struct StatsArgs {
 #[derive(Debug, Clone, Args)]
 pub struct QueuesArgs {
     /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `ailoop repair`
+#[derive(Debug, Clone, Args)]
+pub struct RepairArgs {
+    /// The sessions; without any, all that have not ended
+    #[arg(value_name = "SESSION")]
+    pub sessions: Vec<String>,
+    /// Print JSON, a line for each session
     #[arg(long)]
     pub json: bool,
     /// Where the fleet is.

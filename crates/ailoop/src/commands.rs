@@ -10,6 +10,7 @@ mod desk;
 mod lists;
 mod log;
 mod models;
+mod repair;
 mod run;
 mod serve;
 mod stats;
@@ -49,6 +50,7 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Import(args) => carry::import(&args, terminal).await,
         Command::Decisions(args) => log::decisions(&args, terminal).await,
         Command::Queues(args) => lists::queues(&args, terminal).await,
+        Command::Repair(args) => repair::repair(&args, terminal).await,
         Command::Dead(command) => dead::dead(&command, terminal).await,
         Command::Stats(args) => stats::stats(&args, terminal).await,
         Command::Models(args) => models::models(&args, terminal),

@@ -14,6 +14,7 @@ mod read;
 mod seen;
 mod settings;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ pub struct Nats {
     stores: Stores,
     copies: Copies,
     many: Many,
-    seen: SeenSeqs,
+    seen: Arc<SeenSeqs>,
 }
 
 #[async_trait]

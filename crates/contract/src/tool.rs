@@ -130,20 +130,40 @@ pub struct ToolItem {
     /// When the session started: tells it from an earlier session of the same id. Older orchestrators do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_started: Option<Timestamp>,
+    /// The id of the commit that opened the call first. Call ids are counted, so a log that was put back to an older state gives
+    /// them out again; the id of a commit is never given out twice. Older orchestrators do not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub opened_by: String,
 }
 
 impl ToolItem {
     /// The call's id in the whole fleet: the same for every try, and another one for every other call of any tenant and
-    /// of any session, also of an earlier one with the same id. Letters, digits, `-` and `_`.
+    /// of any session, also of an earlier one with the same id, and of a history that was lost. Letters, digits, `-` and `_`.
     pub fn call_key(&self, tenant: &TenantId, session: &SessionId) -> String {
         let call = &self.meta.call;
-        let Some(started) = self.session_started else { return format!("{session}-{call}") };
-        let identity = sha256_hex(format!("{tenant}.{session}.{}", started.as_millis()).as_bytes());
+        let origin = self.origin();
+        if origin == NO_ORIGIN {
+            return format!("{session}-{call}");
+        }
+        let identity = sha256_hex(format!("{tenant}.{session}.{origin}").as_bytes());
         format!("{session}-{call}-{}", &identity[..CALL_KEY_DIGITS])
+    }
+
+    /// What tells this call from others of the same session id and call id: the commit that opened it, else the milliseconds of
+    /// its session's start, else `0`. Letters and digits.
+    pub fn origin(&self) -> String {
+        match self.session_started {
+            _ if !self.opened_by.is_empty() => self.opened_by.clone(),
+            Some(started) => started.as_millis().to_string(),
+            None => NO_ORIGIN.to_owned(),
+        }
     }
 }
 
-/// Digits of a call's key that stand for its tenant and its session.
+/// The origin of a call of which nothing is known.
+const NO_ORIGIN: &str = "0";
+
+/// Digits of a call's key that stand for its tenant, its session and the commit that opened it.
 const CALL_KEY_DIGITS: usize = 16;
 
 /// `extend_tool_call`: of executors only. A call that shows progress may take longer.

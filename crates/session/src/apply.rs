@@ -436,7 +436,7 @@ impl Core {
             .filter_map(|call| {
                 let id = contract::CallId::new(&call.id).ok()?;
                 let name = call.function.name.clone();
-                Some(ToolCallState { call: id, name, stage: Stage::Announced, changed: None })
+                Some(ToolCallState { call: id, name, stage: Stage::Announced, changed: None, opened_by: String::new() })
             })
             .collect();
         if calls.is_empty() {

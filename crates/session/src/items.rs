@@ -101,5 +101,6 @@ pub(crate) fn tool(core: &Core, call: &CallAttempt) -> Option<ToolItem> {
         max_output: request.max_output,
         timeout_ms: request.timeout_ms,
         session_started: Some(core.started),
+        opened_by: state.opened_by.clone(),
     })
 }

@@ -130,10 +130,7 @@ impl Session {
 
     /// Notes the id of the commit that was just folded, for the one that follows it.
     pub fn link(&mut self, slot: u64, commit_id: &str) {
-        commit_id.clone_into(&mut self.core.commit);
-        if slot == 0 {
-            commit_id.clone_into(&mut self.core.origin);
-        }
+        self.core.link(slot, commit_id);
     }
 
     fn apply(&mut self, at: Timestamp, event: &Event) {

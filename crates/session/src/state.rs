@@ -310,6 +310,9 @@ pub(crate) struct ToolCallState {
     /// What a person made of its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) changed: Option<Json>,
+    /// The id of the commit that opened it first; empty before, and where an older version opened it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) opened_by: String,
 }
 
 /// How far a tool call is.
@@ -413,6 +416,19 @@ impl Core {
             tally: Tally::default(),
             paused_at: None,
             archived: None,
+        }
+    }
+
+    /// Notes the id of the commit that was just folded: in calls that it opened, too.
+    pub(crate) fn link(&mut self, slot: u64, commit: &str) {
+        commit.clone_into(&mut self.commit);
+        if slot == 0 {
+            commit.clone_into(&mut self.origin);
+        }
+        for state in self.turn.iter_mut().flat_map(Turn::calls_mut) {
+            if matches!(state.stage, Stage::Open { slot: opened, .. } if opened == slot) && state.opened_by.is_empty() {
+                commit.clone_into(&mut state.opened_by);
+            }
         }
     }
 

@@ -200,6 +200,14 @@ impl Service for Door {
         .await
     }
 
+    async fn repair(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::RepairReply>, Status> {
+        self.call("session.repair", &request.get_ref().session_id, &request, async |sessions, caller| {
+            let repaired = sessions.repair(caller, params::session_id(&request.get_ref().session_id)?).await?;
+            Ok(proto::RepairReply { performed: repaired.performed })
+        })
+        .await
+    }
+
     async fn list(&self, request: Request<proto::ListRequest>) -> Result<Response<proto::ListReply>, Status> {
         let given = request.get_ref();
         self.call("session.list", "", &request, async |sessions, caller| {

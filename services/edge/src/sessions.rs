@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{Bus, Head, Read};
+use bus::{Bus, BusError, Head, Read};
 use contract::Json;
 use contract::commit::{Commit, OpenGate, Phase, SessionSummary};
 use contract::event::Event;
+use contract::repair::RepairReply;
 use contract::streams::Objects;
 use contract::subject::SessionKey;
 use contract::tool::{ToolSpec, Whole};
@@ -33,6 +34,15 @@ use crate::watch::feed::Feeds;
 
 /// When a client of a replica that goes down should connect again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+
+/// What was performed again for a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Repaired {
+    /// The session.
+    pub session_id: SessionId,
+    /// One short line for each effect.
+    pub performed: Vec<String>,
+}
 
 /// The calls; cheap to clone.
 #[derive(Debug, Clone)]
@@ -191,6 +201,24 @@ impl Sessions {
     pub async fn get(&self, caller: &Caller, session: SessionId) -> Result<SessionSummary, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         Ok(self.fold(caller, session).await?.summary())
+    }
+
+    /// Has an orchestrator perform again what a session is owed, after its streams lost something.
+    pub async fn repair(&self, caller: &Caller, session: SessionId) -> Result<Repaired, Failure> {
+        let _permit = self.turn(caller, Cost::Read).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session };
+        if self.bus().head(&key, Read::Any).await?.is_none() && self.bus().head(&key, Read::Leader).await?.is_none() {
+            return Err(Self::unknown(&key));
+        }
+        match self.bus().repair_session(&key).await {
+            Ok(RepairReply::Repaired(performed)) => Ok(Repaired { session_id: key.session, performed }),
+            Ok(RepairReply::Refused { code, message }) => Err(Failure::new(code, message)),
+            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => {
+                let message = "no orchestrator answers; see that one runs, and try again";
+                Err(Failure::new(ErrorCode::Unavailable, message).retry_after(Duration::from_secs(1)))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The sessions of the tenant, newest first, as the index has them.

@@ -135,7 +135,7 @@ impl Nats {
         let jetstream = jetstream::ContextBuilder::new().timeout(ANSWER_MAX).build(client.clone());
         let (replicas, retention) = (config.replicas.max(1), config.retention());
         let (stores, copies, many) = (Stores::default(), Copies::default(), Many::default());
-        let seen = SeenSeqs::default();
+        let seen = Arc::new(SeenSeqs::default());
         let nats = Self { client, jetstream, replicas, retention, gaps, slow, connected, stores, copies, many, seen };
         nats.has_jetstream(config).await?;
         Ok(nats)

@@ -1,5 +1,6 @@
 //! Pulling from a durable consumer.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_nats::{StatusCode, Subscriber};
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::Nats;
 use super::api::headers_of;
 use super::connect::Connected;
+use super::seen::SeenSeqs;
 use crate::{BusError, Delivery, Headers};
 
 /// How often the server shows that a pull still stands.
@@ -25,6 +27,8 @@ struct Pull {
     answers: Subscriber,
     gaps: broadcast::Receiver<()>,
     connected: Connected,
+    seen: Arc<SeenSeqs>,
+    queue: Queue,
     stop: CancellationToken,
     left: usize,
     silence_max: Duration,
@@ -53,7 +57,8 @@ impl Nats {
         let silence_max = heartbeat * 2 + Duration::from_secs(1);
         let ends = Instant::now() + wait + END_LATE_MAX;
         let connected = self.connected.clone();
-        let pull = Pull { answers, gaps, connected, stop, left: max, silence_max, ends };
+        let seen = self.seen.clone();
+        let pull = Pull { answers, gaps, connected, seen, queue, stop, left: max, silence_max, ends };
         Ok(futures::stream::unfold(Some(pull), |pull| async {
             let mut pull = pull?;
             match pull.next().await? {
@@ -83,7 +88,11 @@ impl Pull {
             match came.status {
                 None => {
                     self.left -= 1;
-                    return Some(delivery(came, self.connected.since()));
+                    let taken = delivery(came, self.connected.since());
+                    if let Ok(delivery) = &taken {
+                        self.seen.note(self.queue.stream(), delivery.seq);
+                    }
+                    return Some(taken);
                 }
                 // A heartbeat.
                 Some(status) if status == StatusCode::IDLE_HEARTBEAT => {}

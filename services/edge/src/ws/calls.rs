@@ -37,6 +37,7 @@ const METHODS: &[&str] = &[
     "session.list",
     "session.replay",
     "session.stats",
+    "session.repair",
     "session.watch",
     "session.unwatch",
     "tools.list",
@@ -164,6 +165,10 @@ async fn route(
         "session.get" => {
             let params::One { session_id } = params::from_object(params)?;
             async move { told(sessions.get(&caller, session_id).await) }.boxed()
+        }
+        "session.repair" => {
+            let params::One { session_id } = params::from_object(params)?;
+            async move { told(sessions.repair(&caller, session_id).await) }.boxed()
         }
         "session.replay" => {
             let wanted: params::Replay = params::from_object(params)?;

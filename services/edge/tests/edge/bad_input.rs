@@ -90,6 +90,7 @@ fn methods() -> Vec<Method> {
         ),
         method("session.history", one.clone(), &session),
         method("session.get", one.clone(), &session),
+        method("session.repair", one.clone(), &session),
         method("session.list", json!({}), &[("phase", Word), ("limit", Count)]),
         method("session.replay", one.clone(), &[("session_id", Id), ("at", Count)]),
         method("session.stats", json!({}), &[("since", Word)]),

@@ -166,9 +166,8 @@ impl Calls {
         // An owner of its own for each delivery: what an earlier one did is unknown, also to the same process. Its number
         // would not do, since an item that is published again counts from 1 again.
         let owner = uuid::Uuid::now_v7().simple().to_string();
-        let started = work.item.session_started.map(|started| started.as_millis().to_string());
-        let parts: Vec<&str> = started.as_deref().into_iter().collect();
-        Ok(match self.bus.claim_part(work.key, &work.call.call, &parts, &owner).await? {
+        let origin = work.item.origin();
+        Ok(match self.bus.claim_part(work.key, &work.call.call, &[&origin], &owner).await? {
             Claim::Mine => false,
             Claim::Theirs => true,
         })
@@ -243,9 +242,8 @@ impl Calls {
     /// whatever the arguments did to it, is the only one.
     async fn check_large(&self, work: &Work<'_>, tool: &(TenantId, ToolName)) -> Result<Result<(), Refusal>, BusError> {
         let Work { key, call, item, .. } = *work;
-        let started = item.session_started.map_or(0, contract::Timestamp::as_millis).to_string();
-        let attempt = format!("check-{}", call.attempt);
-        let parts = [started.as_str(), attempt.as_str()];
+        let (origin, attempt) = (item.origin(), format!("check-{}", call.attempt));
+        let parts = [origin.as_str(), attempt.as_str()];
         let owner = uuid::Uuid::now_v7().simple().to_string();
         let mut claim = self.bus.claim_part(key, &call.call, &parts, &owner).await?;
         if claim == Claim::Theirs {

@@ -209,12 +209,15 @@ async fn a_call_that_cannot_be_made_is_answered_without_one() {
 #[tokio::test(start_paused = true)]
 async fn call_key_tells_tenants_and_sessions_of_the_same_id_apart() {
     let mut keys = std::collections::BTreeSet::new();
-    for (tenant, started) in [("default", 1), ("default", 2), ("other", 1)] {
+    for (tenant, started, opened_by) in
+        [("default", 1, ""), ("default", 2, ""), ("other", 1, ""), ("default", 1, "c1"), ("default", 1, "c2")]
+    {
         let world = World::of_tenant(MemoryServer::new(), tenant).await;
         let mut tool = world.tool().await;
         let _executor = world.executor("a").await;
         let mut item = world.item(EffectClass::Idempotent);
         item.session_started = Some(Timestamp::from_millis(started));
+        opened_by.clone_into(&mut item.opened_by);
         world.publish(&item).await;
         let request = tool.asked().await;
         let key = request.header(header::CALL).unwrap().to_owned();

@@ -121,6 +121,7 @@ impl World {
             max_output: 1_000,
             timeout_ms: 60_000,
             session_started: None,
+            opened_by: String::new(),
         }
     }
 
