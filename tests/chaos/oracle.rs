@@ -10,6 +10,7 @@ use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use bus::Bus;
 use contract::Timestamp;
+use contract::command::Verb;
 use contract::commit::Commit;
 use contract::event::{Event, InputKind, InputRef, StopReason, ToolCallResult};
 use contract::subject::{self, SessionKey};
@@ -116,7 +117,7 @@ async fn no_input_is_lost(bus: &Bus, key: &SessionKey, stored: &BTreeSet<InputRe
         }
         let commits: Vec<Commit> = bus.history(key, 0).await?.into_iter().map(|(_, commit)| commit).collect();
         let handled = inputs(&commits);
-        let missing: Vec<&InputRef> = stored.difference(&handled).collect();
+        let missing: Vec<&InputRef> = stored.iter().filter(|input| !is_handled(&handled, input)).collect();
         if let Some(lost) = missing.iter().find(|input| !waiting.contains(*input)) {
             anyhow::bail!("input lost: {lost:?} was stored, has left its stream and is not in the log");
         }
@@ -125,6 +126,19 @@ async fn no_input_is_lost(bus: &Bus, key: &SessionKey, stored: &BTreeSet<InputRe
         }
         ensure!(Instant::now() < deadline, "inputs are not handled after {HANDLED_MAX:?}: {missing:?}");
         sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Whether the log holds an input that was stored under this id. Results of a model call are stored under the id of their attempt
+/// and handled under that of their run, which begins with it.
+fn is_handled(handled: &BTreeSet<InputRef>, stored: &InputRef) -> bool {
+    let of_run = |input: &&InputRef| {
+        let rest = input.id.as_str().strip_prefix(stored.id.as_str());
+        input.kind == stored.kind && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    match stored.kind {
+        InputKind::Control(Verb::ModelFinished | Verb::ModelFailed) => handled.iter().any(|input| of_run(&input)),
+        InputKind::Control(_) | InputKind::Timer => handled.contains(stored),
     }
 }
 

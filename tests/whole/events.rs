@@ -193,7 +193,7 @@ async fn progress_has_its_documented_form() -> anyhow::Result<()> {
     assert_eq!(
         notification,
         json!({"jsonrpc": "2.0", "method": "continuation.progress", "params": {
-            "sessionId": "s", "agent_id": "e", "iteration": 1, "max_iterations": 10,
+            "sessionId": "s", "session_id": "s", "agent_id": "e", "iteration": 1, "max_iterations": 10,
             "progress": {"current_step": 2, "total_steps": 4, "completion_percentage": 50.0,
                 "steps_completed": ["Listed plans", "Read plan"],
                 "steps_remaining": ["Decompose plan", "Analyze dependencies"]},
