@@ -85,9 +85,7 @@ impl Sessions {
         let stored = axum::body::Bytes::copy_from_slice(letter.body.get().as_bytes());
         let whole = match self.bus().open(Objects::Work, stored).await {
             Ok(whole) => whole,
-            Err(error @ (BusError::Unavailable(_) | BusError::Malformed(_))) => {
-                // Whether it is gone, or nobody can read it now, the bus tells by its own answer.
-                self.bus().ping().await?;
+            Err(error @ (BusError::BodyMissing { .. } | BusError::Malformed(_))) => {
                 return Err(cannot(&format!("its body is gone, or is not what was stored ({error}); drop it")));
             }
             Err(error) => return Err(error.into()),

@@ -20,8 +20,10 @@ fn call(call: &str, attempt: u32) -> CallAttempt {
     CallAttempt { call: CallId::new(call).unwrap(), attempt }
 }
 
+/// Answers a gate; without a hash with one that no arguments have.
 fn answer(talk: &mut Talk, gate: &str, sha256: &str, decision: AnswerDecision, more: impl FnOnce(&mut Answer)) {
-    let mut answer = Answer::new(CallId::new(gate).unwrap(), sha256.to_owned(), decision);
+    let sha256 = if sha256.is_empty() { "0".repeat(64) } else { sha256.to_owned() };
+    let mut answer = Answer::new(CallId::new(gate).unwrap(), sha256, decision);
     more(&mut answer);
     talk.command(Verb::Answer, Body::Answer(answer));
 }
@@ -60,7 +62,7 @@ fn asking() -> Talk {
 fn meaning(talk: &Talk) -> serde_json::Value {
     let mut state: serde_json::Value = serde_json::from_str(talk.session.snapshot().get()).unwrap();
     let core = state["core"].as_object_mut().unwrap();
-    for passes in ["slots", "updated", "control_seq"] {
+    for passes in ["slots", "updated", "control_seq", "commit"] {
         core.remove(passes).unwrap();
     }
     state.as_object_mut().unwrap().remove("handled");

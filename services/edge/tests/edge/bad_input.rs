@@ -207,9 +207,15 @@ async fn damaged_frame_of_any_method_is_answered_and_the_connection_goes_on() {
             );
         }
     }
-    for damaged in ["[".repeat(10_000), "{\"a\":".repeat(5_000), "\u{feff}{}".to_owned(), "{}{}".to_owned()] {
+    // What is nested too deeply is refused before anybody knows whether it is whole.
+    for (damaged, code) in [
+        ("[".repeat(10_000), -32602),
+        ("{\"a\":".repeat(5_000), -32602),
+        ("\u{feff}{}".to_owned(), -32700),
+        ("{}{}".to_owned(), -32700),
+    ] {
         ws.send_text(&damaged).await;
-        assert_eq!(ws.frame().await.unwrap()["error"]["code"], -32700);
+        assert_eq!(ws.frame().await.unwrap()["error"]["code"], code);
     }
     ws.ok("session.get", json!({"session_id": "s"})).await;
 }
