@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::Bus;
-use bus::rpc::Serving;
 use bus::work::Worker;
 use contract::limits::ARCHIVE_AFTER;
 use contract::streams::Queue;
@@ -62,7 +61,6 @@ impl Default for Config {
 pub struct Orchestrator {
     drive: Worker,
     due: Worker,
-    repairs: Serving,
     tasks: Tasks,
     readiness: Readiness,
 }
@@ -74,17 +72,18 @@ impl Orchestrator {
     }
 
     /// As [`Orchestrator::start`], with a clock of the caller's.
+    #[allow(clippy::unused_async, reason = "every service starts the same way")]
     pub async fn with_clock(config: Config, bus: Bus, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
         let readiness = Readiness::new("orchestrator");
         let shell = Arc::new(shell::Shell::new(bus.clone(), clock, &config));
         let drive =
             Worker::start(bus.clone(), Queue::Drive, config.concurrency, Arc::new(drive::Drive::new(shell.clone())));
         let due = Worker::start(bus, Queue::Due, config.concurrency, Arc::new(drive::Due(shell.clone())));
-        let repairs = repair::serve(shell.clone()).await?;
         let tasks = Tasks::new();
-        tasks.spawn("repair", repair::watch(shell, tasks.token()));
+        tasks.spawn("repair requests", repair::serve(shell.clone(), tasks.token()));
+        tasks.spawn("older store", repair::watch(shell, tasks.token()));
         readiness.set(true);
-        Ok(Self { drive, due, repairs, tasks, readiness })
+        Ok(Self { drive, due, tasks, readiness })
     }
 
     /// Whether it takes inputs.
@@ -95,7 +94,6 @@ impl Orchestrator {
     /// Stops pulling, lets running commits end, hands back the rest.
     pub async fn drain(self, timeout: Duration) {
         self.readiness.set(false);
-        drop(self.repairs);
         futures::join!(self.drive.drain(timeout), self.due.drain(timeout), self.tasks.end(timeout));
     }
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::rpc::Serving;
-use bus::{BusError, Rewound};
+use bus::Rewound;
 use contract::ErrorCode;
 use contract::commit::Phase;
 use contract::repair::RepairReply;
@@ -21,14 +20,26 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Sessions that are repaired at the same time.
 const AT_ONCE: usize = 16;
 
-/// Answers requests to repair a session, until the guard is dropped.
-pub(crate) async fn serve(shell: Arc<Shell>) -> Result<Serving, BusError> {
+/// Answers requests to repair a session, until it is to end.
+pub(crate) async fn serve(shell: Arc<Shell>, ending: CancellationToken) {
     let bus = shell.bus.clone();
-    let repair = move |key: SessionKey| {
-        let shell = shell.clone();
-        async move { reply(&key, shell.repair(&key).await) }.boxed()
+    let subscribed = async {
+        loop {
+            let shell = shell.clone();
+            let repair = move |key: SessionKey| {
+                let shell = shell.clone();
+                async move { reply(&key, shell.repair(&key).await) }.boxed()
+            };
+            match bus.serve_repair(repair).await {
+                Ok(serving) => return serving,
+                Err(error) => tracing::debug!(%error, "nobody can ask for a repair yet"),
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     };
-    bus.serve_repair(repair).await
+    let serving = ending.run_until_cancelled(subscribed).await;
+    ending.cancelled().await;
+    drop(serving);
 }
 
 /// Repairs every session after each reconnect that finds the server with an older store.

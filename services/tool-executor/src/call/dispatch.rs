@@ -104,19 +104,32 @@ impl Dispatch<'_> {
                 Waited::NoTool => return Some(self.nobody(resends)),
                 Waited::Lost if self.repeatable() && resends < RESENDS_MAX => {
                     resends += 1;
-                    self.rest().await;
+                    // In a pause nothing is sent, also not again.
+                    match self.may_still_begin(life.deadline()).await {
+                        Some(true) => {}
+                        Some(false) => return Some(self.late(&life)),
+                        None => return None,
+                    }
                 }
                 Waited::Lost => return Some(self.lost()),
                 Waited::Gone if self.repeatable() && resends < RESENDS_MAX => {
                     tracing::info!(session = %self.key, call = %self.call, "the tool's replica is gone; sent again");
                     resends += 1;
-                    life.begins_anew();
+                    match self.may_still_begin(life.deadline()).await {
+                        Some(true) => life.begins_anew(),
+                        Some(false) => return Some(self.late(&life)),
+                        None => return None,
+                    }
                 }
                 Waited::Gone => return Some(self.gone(resends)),
                 Waited::Unread if self.repeatable() && resends < RESENDS_MAX => {
                     tracing::info!(session = %self.key, call = %self.call, "no replica has the call; sent again");
                     resends += 1;
-                    life.begins_anew();
+                    match self.may_still_begin(life.deadline()).await {
+                        Some(true) => life.begins_anew(),
+                        Some(false) => return Some(self.late(&life)),
+                        None => return None,
+                    }
                 }
                 Waited::Unread => return Some(self.unread()),
                 Waited::Late => {
@@ -158,13 +171,6 @@ impl Dispatch<'_> {
                 // Nobody could be told of a result either.
                 Err(error) => tracing::debug!(session = %self.key, call = %self.call, %error, "the log is not there"),
             }
-        }
-    }
-
-    async fn rest(&self) {
-        tokio::select! {
-            () = self.cancelled.cancelled() => {}
-            () = sleep(RESEND_AFTER) => {}
         }
     }
 
