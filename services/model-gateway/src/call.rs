@@ -65,7 +65,7 @@ enum End {
     Complete,
     Failed(Failure),
     Cancelled,
-    /// Nothing was asked: budgets cannot be read.
+    /// Nothing was asked: budgets or rates cannot be read.
     NoBudgets(BusError),
 }
 
@@ -175,8 +175,13 @@ impl<'a> Call<'a> {
                 }
             }
             let failure = match self.leave(route).await {
-                Err(failure) => failure,
-                Ok(mut leave) => {
+                Err(error) if !so_far.asked => return End::NoBudgets(error),
+                Err(error) => {
+                    let message = format!("the limits that gateways share cannot be read: {error}");
+                    Failure::new(FailureKind::Unreachable, message)
+                }
+                Ok(Err(failure)) => failure,
+                Ok(Ok(mut leave)) => {
                     let ended = self.attempt(so_far, viewers, &mut leave).await;
                     so_far.bound_usage(self.job);
                     let took = so_far.reply.usage.map_or(self.tokens, Usage::total);
@@ -254,25 +259,27 @@ impl<'a> Call<'a> {
     }
 
     /// Leave to ask: the model is thought to be well, and its provider's rate allows it.
-    async fn leave(&self, route: &Route) -> Result<Leave, Failure> {
+    async fn leave(&self, route: &Route) -> Result<Result<Leave, Failure>, BusError> {
         let Route { provider, upstream, rates, .. } = route;
-        let leave =
-            self.around.breakers.leave(provider, upstream).await.map_err(|LeftAlone { wait, last, cause }| {
+        let leave = match self.around.breakers.leave(provider, upstream).await {
+            Ok(leave) => leave,
+            Err(LeftAlone { wait, last, cause }) => {
                 let message = format!(
                     "{upstream} of the provider {provider} fails again and again, last with {}: {cause}",
                     last.code()
                 );
-                Failure { retry_after: Some(wait), ..Failure::new(last, message) }
-            })?;
-        let turn = self.around.limits.turn(provider, *rates, self.tokens, WAIT_MAX).await;
-        let wait = turn.map_err(|error| {
-            Failure::new(FailureKind::Unreachable, format!("the limits that gateways share cannot be read: {error}"))
-        })??;
+                return Ok(Err(Failure { retry_after: Some(wait), ..Failure::new(last, message) }));
+            }
+        };
+        let wait = match self.around.limits.turn(provider, *rates, self.tokens, WAIT_MAX).await? {
+            Ok(wait) => wait,
+            Err(failure) => return Ok(Err(failure)),
+        };
         // Also a sleep of no time lasts until the timer's next millisecond, and most calls need not wait.
         if !wait.is_zero() {
             sleep(wait).await;
         }
-        Ok(leave)
+        Ok(Ok(leave))
     }
 
     /// One request. Dropping it drops the provider's connection; what had come stays in `so_far`.

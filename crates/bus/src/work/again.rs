@@ -16,6 +16,8 @@ use crate::{Bus, BusError, Delivery, Read, retry};
 
 /// Deliveries after which an item that is handed back is stored anew instead: the other half is for failures.
 const HAND_BACKS_MAX: u64 = limits::DELIVERIES_MAX / 2;
+/// Pause of an item that could not be stored anew, since the bus is away: each of its deliveries counts.
+const AWAY_PAUSE: Duration = Duration::from_secs(30);
 /// Rounds of removing an item, and of storing it again: about a minute each. Should the bus be away for longer, or this
 /// process end in between, the loop's watchdog opens another attempt of the call.
 const ROUNDS_MAX: u32 = 120;
@@ -36,7 +38,7 @@ pub(super) async fn store_again(bus: &Bus, queue: Queue, delivery: &Delivery, pa
         Ok(true) => {}
         Ok(false) => return Ok(()),
         Err(error) => {
-            hand_back(bus, delivery, pause).await;
+            hand_back(bus, delivery, pause.max(AWAY_PAUSE)).await;
             return Err(error);
         }
     }

@@ -17,6 +17,8 @@ use crate::{Bus, BusError, Delivery, Read, retry};
 
 /// Deliveries after which an item that makes its handler panic is a dead letter.
 const PANICS_MAX: u64 = 3;
+/// How many times more deliveries than [`limits::DELIVERIES_MAX`] an item may have of which no handler said that it failed.
+const UNTOLD_FACTOR: u64 = 4;
 /// Tries to settle one item; later its ack wait brings it back.
 const SETTLE_ROUNDS: u32 = 4;
 /// Pause before an item whose dead letter could not be written comes again.
@@ -25,12 +27,21 @@ const UNBURIED_PAUSE: Duration = Duration::from_secs(5);
 /// Handles and settles one item.
 pub(super) async fn deal(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, delivery: Delivery) -> ItemId {
     let generation = bus.transport().generation();
-    let settle = if is_counted(queue) && delivery.delivered > limits::DELIVERIES_MAX {
-        let reason = format!("still not dealt with after {} deliveries", delivery.delivered - 1);
+    let too_often = |max: u64| is_counted(queue) && delivery.delivered >= max;
+    let give_up = || {
+        let reason = format!("still not dealt with after {} deliveries", delivery.delivered);
         Settle::Reject { code: ErrorCode::TooManyDeliveries, reason }
+    };
+    // An item may end the process that handles it, so that no handler ever says that it failed.
+    let settle = if too_often(limits::DELIVERIES_MAX * UNTOLD_FACTOR) {
+        give_up()
     } else {
         let outcome = AssertUnwindSafe(handler.handle(&delivery)).catch_unwind().await;
-        outcome.unwrap_or_else(|_| after_panic(&delivery))
+        match outcome.unwrap_or_else(|_| after_panic(&delivery)) {
+            // What is postponed did not fail, however often it was delivered: the bus may have been away.
+            Settle::Retry(_) if too_often(limits::DELIVERIES_MAX) => give_up(),
+            settle => settle,
+        }
     };
     // An ack names a sequence. Over another connection the server may have an older store, and another item of that sequence.
     if bus.transport().generation() != generation && !is_still_there(&bus, queue, &delivery).await {
