@@ -65,7 +65,7 @@ async fn open_call(bus: &Bus, key: &SessionKey, effect: EffectClass) -> anyhow::
     bus.commit(key, 0, "commit-0", body.into()).await?;
     let item = ToolItem {
         session_started: None,
-            opened_by: String::new(),
+        opened_by: String::new(),
         meta: ItemMeta {
             v: VERSION,
             slot: 0,

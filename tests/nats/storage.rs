@@ -56,7 +56,16 @@ fn item() -> anyhow::Result<ToolItem> {
     let meta = ItemMeta { v: 1, slot: 1, turn: 1, step: 1, call, attempt: 1, deadline, agent };
     let (tool, arguments) = (ToolName::new("t")?, Json::parse("{}")?);
     let (effect, session_started) = (EffectClass::Pure, None);
-    Ok(ToolItem { meta, tool, arguments, effect, max_output: 1_000, timeout_ms: 60_000, session_started, opened_by: String::new() })
+    Ok(ToolItem {
+        meta,
+        tool,
+        arguments,
+        effect,
+        max_output: 1_000,
+        timeout_ms: 60_000,
+        session_started,
+        opened_by: String::new(),
+    })
 }
 
 /// Another session, which goes by this one.

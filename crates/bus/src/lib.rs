@@ -37,7 +37,8 @@ pub use nats::NatsConfig;
 pub use rpc::Serving;
 pub use standing::Standing;
 pub use transport::{
-    Delivery, Depth, Drift, Headers, Heard, Message, Read, Rewound, Storage, StorageSize, Stored, Subscription, Transport,
+    Delivery, Depth, Drift, Headers, Heard, Message, Read, Rewound, Storage, StorageSize, Stored, Subscription,
+    Transport,
 };
 pub use work::{Handler, Settle, Worker};
 

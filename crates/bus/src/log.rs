@@ -13,8 +13,8 @@ use contract::subject::{self, SessionKey, Subject};
 use contract::tool::header;
 use futures::future::try_join_all;
 
-use crate::transport::{Appended, EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl};
 use crate::tails::{Source, Tail};
+use crate::transport::{Appended, EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl};
 use crate::{Bus, BusError, Read, Stored, body, retry};
 
 /// The last commit of a session, as far as workers and viewers need it.
@@ -347,7 +347,8 @@ impl Bus {
                 && !commit.meta.follows(&before.meta.commit)
             {
                 let (prev, found) = (&commit.meta.prev, &before.meta.commit);
-                let why = format!("slot {slot} of {key} follows commit {prev}, but {found} stands before it: two histories");
+                let why =
+                    format!("slot {slot} of {key} follows commit {prev}, but {found} stands before it: two histories");
                 return Err(BusError::Malformed(why));
             }
             commits.push((slot, commit));

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use contract::repair::{RepairReply, RepairRequest};
-use contract::{ErrorCode, TenantId};
 use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest, KnownAgent};
 use contract::ids::{CallAttempt, CallId};
 use contract::model::View;
+use contract::repair::{RepairReply, RepairRequest};
 use contract::subject::{self, SessionKey, Subject};
+use contract::{ErrorCode, TenantId};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
@@ -134,9 +134,7 @@ impl Bus {
             async move {
                 let reply = match parse(&message.payload) {
                     Ok(request) => compose(request).await,
-                    Err(error) => {
-                        ComposeReply::Refused { code: ErrorCode::BadRequest, message: error.to_string() }
-                    }
+                    Err(error) => ComposeReply::Refused { code: ErrorCode::BadRequest, message: error.to_string() },
                 };
                 encode(&reply).ok()
             }

@@ -39,7 +39,8 @@ impl Tails {
     pub(crate) fn seq(&self, key: &SessionKey, slot: u64, commit: &str, generation: u64) -> Option<u64> {
         let tails = self.lock();
         let tail = tails.get(key)?;
-        let is_same = tail.slot == slot && tail.generation == generation && (commit.is_empty() || tail.commit == commit);
+        let is_same =
+            tail.slot == slot && tail.generation == generation && (commit.is_empty() || tail.commit == commit);
         is_same.then_some(tail.seq)
     }
 

@@ -49,8 +49,8 @@ pub async fn adopt(
                 return Ok(Adopted::Taken);
             }
             let commits = bus.load_latest(&key).await?.unwrap_or_default();
-            let after = Session::restore(key.clone(), &commits)
-                .map_err(|error| BusError::Malformed(error.to_string()))?;
+            let after =
+                Session::restore(key.clone(), &commits).map_err(|error| BusError::Malformed(error.to_string()))?;
             let owed = after.outstanding();
             (after, owed)
         }

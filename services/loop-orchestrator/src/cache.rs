@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use contract::subject::SessionKey;
 use crate::shell::Loaded;
+use contract::subject::SessionKey;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 /// Bytes that an entry takes besides its session: its key, its lock and its place in the map.

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use bus::control::Inbox;
 use bus::work::{Handler, Settle};
 use bus::{BusError, Delivery, Stored};
+use contract::ErrorCode;
 use contract::event::ErrorEvent;
 use contract::limits::DELIVERIES_MAX;
 use contract::subject::{self, SessionKey};
-use contract::ErrorCode;
 use session::Session;
 
 use crate::failures::Failures;

@@ -110,7 +110,10 @@ fn reply(key: &SessionKey, repaired: Result<Vec<Effect>, Trouble>) -> RepairRepl
         Err(Trouble::Bus(error)) => refused(error.code(), error.to_string()),
         Err(Trouble::Newer { fold }) => refused(
             ErrorCode::NotNow,
-            format!("a newer version runs session {} (fold {fold}); ask again: one of its replicas may answer", key.session),
+            format!(
+                "a newer version runs session {} (fold {fold}); ask again: one of its replicas may answer",
+                key.session
+            ),
         ),
         Err(Trouble::Skewed(skew)) => refused(ErrorCode::Unavailable, skew.to_string()),
         Err(Trouble::Busy) => refused(ErrorCode::Unavailable, "other replicas work on it; try again".to_owned()),

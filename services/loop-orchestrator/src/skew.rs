@@ -35,7 +35,12 @@ impl SkewCheck {
     ///
     /// An input was stored before it came, so one that was stored at most [`CLOCK_SKEW_MAX`] ago by this clock shows that the clock is
     /// not far ahead. Only an input that waited for longer needs the server's own time.
-    pub(crate) async fn check(&self, bus: &Bus, now: Timestamp, stored_at: Timestamp) -> Result<Option<Skew>, BusError> {
+    pub(crate) async fn check(
+        &self,
+        bus: &Bus,
+        now: Timestamp,
+        stored_at: Timestamp,
+    ) -> Result<Option<Skew>, BusError> {
         if let Some(skew) = skew(now, stored_at).filter(|skew| !skew.is_ahead) {
             return Ok(Some(skew));
         }

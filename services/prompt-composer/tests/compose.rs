@@ -230,18 +230,21 @@ fn an_answer_that_was_given_before_is_the_answer_that_would_be_given() {
     ];
     for _ in 0..3 {
         for request in &asked {
-            let answer: ComposeReply = serde_json::from_slice(&book.answer_bytes(&bytes(request), None).unwrap()).unwrap();
+            let answer: ComposeReply =
+                serde_json::from_slice(&book.answer_bytes(&bytes(request), None).unwrap()).unwrap();
             assert_eq!(answer, book.answer(request), "{request:?}");
         }
     }
     // What one of them switched on is not in the next one.
-    let prompt =
-        |request: &ComposeRequest| String::from_utf8(book.answer_bytes(&bytes(request), None).unwrap().to_vec()).unwrap();
+    let prompt = |request: &ComposeRequest| {
+        String::from_utf8(book.answer_bytes(&bytes(request), None).unwrap().to_vec()).unwrap()
+    };
     assert!(prompt(&asked[3]).contains("APE INSTRUCTIONS") && !prompt(&asked[0]).contains("APE INSTRUCTIONS"));
     assert!(prompt(&asked[0]).contains("ZOO INSTRUCTIONS") && !prompt(&asked[4]).contains("ZOO INSTRUCTIONS"));
 
     // The same bytes are the same answer, without a copy; nonsense is refused each time.
-    let (first, again) = (book.answer_bytes(&bytes(&base), None).unwrap(), book.answer_bytes(&bytes(&base), None).unwrap());
+    let (first, again) =
+        (book.answer_bytes(&bytes(&base), None).unwrap(), book.answer_bytes(&bytes(&base), None).unwrap());
     assert!(std::ptr::eq(first.as_ptr(), again.as_ptr()));
     let refused = book.answer_bytes(&Bytes::from_static(b"{"), None).unwrap();
     let refused: ComposeReply = serde_json::from_slice(&refused).unwrap();

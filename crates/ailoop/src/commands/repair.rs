@@ -14,7 +14,8 @@ const LIST_MAX: u32 = 1_000;
 
 pub(super) async fn repair(args: &RepairArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let client = super::connect(&args.target).await?;
-    let sessions = if args.sessions.is_empty() { open_sessions(&client, terminal).await? } else { args.sessions.clone() };
+    let sessions =
+        if args.sessions.is_empty() { open_sessions(&client, terminal).await? } else { args.sessions.clone() };
     if sessions.is_empty() {
         terminal.note(Style::Plain, "no session is open: nothing is owed");
         return Ok(Exit::Done);
@@ -42,8 +43,7 @@ pub(super) async fn repair(args: &RepairArgs, terminal: &Terminal) -> Result<Exi
         }
     }
     if failed > 0 {
-        let message =
-            format!("{failed} of {} sessions were not repaired; run `ailoop repair` again", sessions.len());
+        let message = format!("{failed} of {} sessions were not repaired; run `ailoop repair` again", sessions.len());
         return Err(Failure::new(ErrorCode::Unavailable, message));
     }
     Ok(Exit::Done)

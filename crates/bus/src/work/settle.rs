@@ -45,7 +45,11 @@ pub(super) async fn deal(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, deli
     };
     // An ack names a sequence. Over another connection the server may have an older store, and another item of that sequence.
     if bus.transport().generation() != generation && !is_still_there(&bus, queue, &delivery).await {
-        tracing::warn!(queue = queue.durable(), subject = delivery.subject, "the server does not have the item any more");
+        tracing::warn!(
+            queue = queue.durable(),
+            subject = delivery.subject,
+            "the server does not have the item any more"
+        );
     } else if let Err(error) = tell(&bus, queue, &delivery, settle).await {
         tracing::warn!(queue = queue.durable(), subject = delivery.subject, %error, "item not settled");
     }

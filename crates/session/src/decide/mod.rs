@@ -92,8 +92,7 @@ impl Draft<'_> {
         let Ignored { refusal, spent, late, parent } = ignored;
         let input = self.input.reference.clone();
         let Input { control_seq, control_at, told, .. } = *self.input;
-        let ignored =
-            InputIgnored { input, control_seq, control_at, told, refusal, usage: spent, late, parent };
+        let ignored = InputIgnored { input, control_seq, control_at, told, refusal, usage: spent, late, parent };
         self.emit(Event::InputIgnored(ignored));
         self.keep_timer();
     }

@@ -26,7 +26,8 @@ fn value(levels: usize) -> Value {
 
 fn start(parameters: usize, replayed: usize) -> Start {
     let Value::Object(parameters) = value(parameters) else { panic!("no object") };
-    let replay = Replay { family: "f".to_owned(), model: "m".to_owned(), parts: vec![value(replayed)], positions: Vec::new() };
+    let replay =
+        Replay { family: "f".to_owned(), model: "m".to_owned(), parts: vec![value(replayed)], positions: Vec::new() };
     let said = Message::Assistant {
         content: "Hello.".to_owned(),
         reasoning: String::new(),
@@ -79,7 +80,12 @@ fn json_nested_as_deep_as_allowed_everywhere_is_read_back() {
     let mut talk = begin(start(ALLOWED, ALLOWED));
     assert_eq!(talk.refused(), None);
     read_back(&talk);
-    talk.replay = Some(Replay { family: "f".to_owned(), model: "m".to_owned(), parts: vec![value(ALLOWED)], positions: Vec::new() });
+    talk.replay = Some(Replay {
+        family: "f".to_owned(),
+        model: "m".to_owned(),
+        parts: vec![value(ALLOWED)],
+        positions: Vec::new(),
+    });
     talk.reply("", &[&nested(ALLOWED)]);
     read_back(&talk);
     talk.answer_with(AnswerDecision::Approve, |answer| answer.arguments = Some(Json::parse(&nested(ALLOWED)).unwrap()));
@@ -134,7 +140,8 @@ fn answer_with_deeper_arguments_is_refused_and_the_gate_stays_open() {
 #[test]
 fn what_a_provider_wants_again_is_left_out_when_it_is_deeper() {
     let mut talk = begin(start(1, 1));
-    talk.replay = Some(Replay { family: "f".to_owned(), model: "m".to_owned(), parts: vec![value(120)], positions: Vec::new() });
+    talk.replay =
+        Some(Replay { family: "f".to_owned(), model: "m".to_owned(), parts: vec![value(120)], positions: Vec::new() });
     talk.reply("", &["{}"]);
     talk.results("fine");
     read_back(&talk);

@@ -1,11 +1,11 @@
 //! The mark of handled client commands: what it covers, and what it does not cover in a stream that was put back.
 
+use contract::Timestamp;
 use contract::command::Verb;
 use contract::event::{Event, InputHandled, InputKind, InputRef};
 use contract::ids::{CommandId, SessionId, TenantId};
 use contract::limits::HANDLED_IDS_MAX;
 use contract::subject::SessionKey;
-use contract::Timestamp;
 use session::Session;
 
 fn input(n: u64) -> InputRef {

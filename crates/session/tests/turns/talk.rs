@@ -492,15 +492,7 @@ impl Talk {
         self.finish_run(call, "", text, calls, usage, cost_usd);
     }
 
-    fn finish_run(
-        &mut self,
-        call: &CallAttempt,
-        run: &str,
-        text: &str,
-        calls: &[&str],
-        usage: Usage,
-        cost_usd: f64,
-    ) {
+    fn finish_run(&mut self, call: &CallAttempt, run: &str, text: &str, calls: &[&str], usage: Usage, cost_usd: f64) {
         let finished = ModelFinished {
             meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
             text: text.to_owned(),

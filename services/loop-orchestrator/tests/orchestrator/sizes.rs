@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bus::memory::{Action, Fault, Op};
+use contract::ErrorCode;
 use contract::command::{Because, Mode, SendUserMessage, Verb};
 use contract::commit::Phase;
 use contract::event::{Event, InputIgnored};
 use contract::limits::{INLINE_BYTES_MAX, MESSAGE_BYTES_MAX, QUEUED_BYTES_MAX};
 use contract::model::Content;
 use contract::streams::{Objects, Stream};
-use contract::ErrorCode;
 use contract::subject::{self, DeadKind};
 
 use crate::world::{World, end, key, model_call, next_code};
