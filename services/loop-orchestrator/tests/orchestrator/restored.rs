@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bus::BusError;
 use contract::command::Verb;
 use contract::event::Event;
 use contract::repair::RepairReply;
@@ -114,7 +115,14 @@ async fn repair_on_request_publishes_again_what_is_owed() {
     end(orchestrator).await;
     world.server.restore(&empty);
     let _orchestrator = world.orchestrator().await;
-    let RepairReply::Repaired(lines) = world.bus.repair_session(&key()).await.unwrap() else { panic!("refused") };
+    let reply = loop {
+        // It takes a moment until the replica listens.
+        match world.bus.repair_session(&key()).await {
+            Err(BusError::NoResponders { .. }) => tokio::time::sleep(Duration::from_millis(50)).await,
+            reply => break reply.unwrap(),
+        }
+    };
+    let RepairReply::Repaired(lines) = reply else { panic!("refused") };
     assert!(lines.iter().any(|line| line == "model call m1-1.1"), "{lines:?}");
     world.holds(Stream::Model, &model_call()).await;
 }
