@@ -1,6 +1,7 @@
 //! Bodies over [`limits::INLINE_BYTES_MAX`] go to an object store and travel as a reference.
 
 use bytes::Bytes;
+use contract::Timestamp;
 use contract::limits;
 use contract::streams::Objects;
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,18 @@ impl Bus {
     /// [`BusError::BodyMissing`]: try again, for a while.
     pub async fn open(&self, store: Objects, body: Bytes) -> Result<Bytes, BusError> {
         self.open_in(&[store], body).await
+    }
+
+    /// As [`Bus::open`], for a message that the server stored at `stored_at`: a blob that has been missing for too long is gone, which is
+    /// [`BusError::Malformed`].
+    pub async fn open_stored(&self, store: Objects, body: Bytes, stored_at: Timestamp) -> Result<Bytes, BusError> {
+        match self.open(store, body).await {
+            Err(error @ BusError::BodyMissing { .. }) => {
+                let now = self.transport().server_time().await?;
+                Err(error.final_after(stored_at, now))
+            }
+            opened => opened,
+        }
     }
 
     /// As [`Bus::open`], for a body that may have moved from one store to the next one.

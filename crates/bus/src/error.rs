@@ -69,12 +69,12 @@ impl BusError {
     /// before `now` for a replica that is behind. Both are times of the server.
     #[must_use]
     pub fn final_after(self, stored_at: Timestamp, now: Timestamp) -> Self {
-        match self {
-            Self::BodyMissing { blob } if now.since(stored_at) > BODY_LATE_MAX => {
-                Self::Malformed(format!("its body {blob} is gone from the object store; send it again"))
-            }
-            other => other,
+        if let Self::BodyMissing { blob } = &self
+            && now.since(stored_at) > BODY_LATE_MAX
+        {
+            return Self::Malformed(format!("its body {blob} is gone from the object store; send it again"));
         }
+        self
     }
 
     /// Whether the server is away, and may be back without anybody changing a setting.

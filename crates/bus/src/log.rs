@@ -17,6 +17,9 @@ use crate::tails::{Source, Tail};
 use crate::transport::{Appended, EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl};
 use crate::{Bus, BusError, Read, Stored, body, retry};
 
+/// Rounds of removing a commit that was written behind another history: about half a minute.
+const TAKE_BACK_ROUNDS_MAX: u32 = 64;
+
 /// The last commit of a session, as far as workers and viewers need it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
@@ -271,17 +274,35 @@ impl Bus {
         seq: u64,
     ) -> Result<Committed, BusError> {
         let generation = self.transport().generation();
-        if generation != after.generation
-            && let Some(before) = offer.slot.checked_sub(1)
-            && !offer.prev.is_empty()
-            && self.seq_of(key, before, offer.prev).await?.is_none()
-        {
+        if generation != after.generation && self.follows_another(key, offer).await? {
             tracing::warn!(session = %key, slot = offer.slot, "the server has another history; the commit is taken back");
-            self.transport().delete(Stream::Log, seq).await?;
-            return Ok(Committed::Theirs);
+            return self.take_back(seq, offer).await;
         }
         self.note(key, offer.slot, seq, offer.commit, generation, Source::Leader);
         Ok(Committed::Ours)
+    }
+
+    /// Whether another commit stands in the slot before than the one that this one was decided on. That the slot is empty proves
+    /// nothing: it left the log for the archive.
+    async fn follows_another(&self, key: &SessionKey, offer: &Offer<'_>) -> Result<bool, BusError> {
+        let Some(before) = offer.slot.checked_sub(1).filter(|_| !offer.prev.is_empty()) else { return Ok(false) };
+        let found = self.transport().last(Stream::Log, &subject::log_slot(key, before), Read::Leader).await?;
+        let Some(stored) = found else { return Ok(false) };
+        let head: CommitHead = parse(&stored.payload)?;
+        Ok(head.meta.commit != offer.prev)
+    }
+
+    /// Removes our commit from a log that it does not belong to: as long as it stands there, nobody can read that log.
+    async fn take_back(&self, seq: u64, offer: &Offer<'_>) -> Result<Committed, BusError> {
+        let mut round = 1;
+        loop {
+            match self.transport().delete(Stream::Log, seq).await {
+                Ok(()) => return Ok(Committed::Theirs),
+                Err(error) if error.is_final() || round >= TAKE_BACK_ROUNDS_MAX => return Err(error),
+                Err(_) => retry::wait(round, offer.commit).await,
+            }
+            round += 1;
+        }
     }
 
     /// Whose commit a slot holds, as the leader knows it; `None` while it is empty and may be ours still.

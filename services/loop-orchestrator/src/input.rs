@@ -77,9 +77,10 @@ impl Sent {
         let traceparent = bus::transport::header(&message.headers, contract::tool::header::TRACEPARENT);
         let traceparent = traceparent.map(str::to_owned);
         let (seq, stored_at) = (message.seq, message.stored_at);
-        let body = match bus.open(Objects::Work, message.payload).await {
+        let body = match bus.open_stored(Objects::Work, message.payload, stored_at).await {
             Ok(body) => body,
-            Err(error) => return Err(unreadable(bus, error, stored_at).await),
+            Err(BusError::Malformed(why)) => return Err(Unreadable::Malformed(why)),
+            Err(error) => return Err(Unreadable::Later(error)),
         };
         let ControlSubject { key, verb, id } = subject;
         if verb.is_client() {
@@ -224,21 +225,6 @@ impl Sent {
             archive_after,
             body,
         })
-    }
-}
-
-/// Why a body that could not be had now makes its message unreadable: for good, where it has been gone for too long.
-async fn unreadable(bus: &Bus, error: BusError, stored_at: Timestamp) -> Unreadable {
-    let error = match error {
-        missing @ BusError::BodyMissing { .. } => match bus.transport().server_time().await {
-            Ok(now) => missing.final_after(stored_at, now),
-            Err(error) => error,
-        },
-        other => other,
-    };
-    match error {
-        BusError::Malformed(why) => Unreadable::Malformed(why),
-        error => Unreadable::Later(error),
     }
 }
 

@@ -11,12 +11,15 @@ use contract::repair::RepairReply;
 use contract::subject::SessionKey;
 use futures::{FutureExt, StreamExt};
 use session::Effect;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::shell::{Shell, Trouble};
 
 /// How often it is looked whether the connection is still the one that it was.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often streams are looked at while the connection stands.
+const LOOK_ANYWAY: Duration = Duration::from_mins(1);
 /// Sessions that are repaired at the same time.
 const AT_ONCE: usize = 16;
 
@@ -42,29 +45,42 @@ pub(crate) async fn serve(shell: Arc<Shell>, ending: CancellationToken) {
     drop(serving);
 }
 
-/// Repairs every session after each reconnect that finds the server with an older store.
+/// Repairs every session when a stream is found to end before where it was seen to end. That is looked for after each reconnect, and
+/// every minute: a stream may have been made anew under a connection that stands.
 pub(crate) async fn watch(shell: Arc<Shell>, ending: CancellationToken) {
+    let _ended = ending.run_until_cancelled(look_out(&shell)).await;
+}
+
+async fn look_out(shell: &Arc<Shell>) {
     let transport = shell.bus.transport();
     let mut generation = transport.generation();
-    while ending.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+    let mut looked_at = Instant::now();
+    // Those that could not be repaired yet.
+    let mut failed = BTreeSet::new();
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
         let now = transport.generation();
-        if now == generation {
+        if now == generation && failed.is_empty() && looked_at.elapsed() < LOOK_ANYWAY {
             continue;
         }
         match transport.rewound().await {
             Ok(rewound) => {
-                generation = now;
-                if !rewound.is_empty() && ending.run_until_cancelled(repair_all(&shell, &rewound)).await.is_none() {
-                    return;
+                (generation, looked_at) = (now, Instant::now());
+                if !rewound.is_empty() {
+                    failed.extend(sessions_after(shell, &rewound).await);
                 }
             }
             // It is looked again.
             Err(error) => tracing::debug!(%error, "nobody knows yet whether the server has an older store"),
         }
+        if !failed.is_empty() {
+            failed = repair_all(shell, failed).await;
+        }
     }
 }
 
-async fn repair_all(shell: &Arc<Shell>, rewound: &[Rewound]) {
+/// The sessions to be repaired: what the index knows, and what this replica worked on, since the index may be older than both.
+async fn sessions_after(shell: &Shell, rewound: &[Rewound]) -> BTreeSet<SessionKey> {
     for Rewound { stream, seen, last } in rewound {
         tracing::error!(
             stream = stream.name(),
@@ -73,7 +89,6 @@ async fn repair_all(shell: &Arc<Shell>, rewound: &[Rewound]) {
             "the stream was put back to an older state, or made anew: what came after is lost; sessions are repaired"
         );
     }
-    // What the index knows, and what this replica worked on: the index may be older than both.
     let mut keys: BTreeSet<SessionKey> = shell.cache.keys().into_iter().collect();
     match shell.bus.indexed_sessions().await {
         Ok(summaries) => keys.extend(
@@ -86,21 +101,32 @@ async fn repair_all(shell: &Arc<Shell>, rewound: &[Rewound]) {
             tracing::error!(%error, "the index cannot be read: run `ailoop repair` when the server is well again");
         }
     }
+    keys
+}
+
+/// Repairs sessions; returns those of which the bus did not let it, to be tried again.
+async fn repair_all(shell: &Arc<Shell>, keys: BTreeSet<SessionKey>) -> BTreeSet<SessionKey> {
     let sessions = keys.len();
-    let failed = futures::stream::iter(keys)
+    let failed: BTreeSet<SessionKey> = futures::stream::iter(keys)
         .map(|key| async move {
             match shell.repair(&key).await {
-                Ok(_) => 0,
-                Err(error) => {
-                    tracing::error!(session = %key, ?error, "not repaired: `ailoop repair` tries again");
-                    1
+                Ok(_) => None,
+                Err(Trouble::Bus(error)) if !error.is_final() => {
+                    tracing::warn!(session = %key, %error, "not repaired yet");
+                    Some(key)
+                }
+                Err(trouble) => {
+                    tracing::error!(session = %key, ?trouble, "not repaired");
+                    None
                 }
             }
         })
         .buffer_unordered(AT_ONCE)
-        .fold(0_usize, |sum, failed| std::future::ready(sum + failed))
+        .filter_map(std::future::ready)
+        .collect()
         .await;
-    tracing::warn!(sessions, failed, "what the sessions are owed was performed again");
+    tracing::warn!(sessions, failed = failed.len(), "what the sessions are owed was performed again");
+    failed
 }
 
 fn reply(key: &SessionKey, repaired: Result<Vec<Effect>, Trouble>) -> RepairReply {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bus::log::Committed;
@@ -37,6 +37,27 @@ pub(crate) struct Shell {
     pub(crate) failures: Failures,
     pub(crate) archive_after: Duration,
     skew: SkewCheck,
+    owed: OwedSessions,
+}
+
+/// Sessions whose state was not kept and that are owed something. With more than [`OWED_MAX`] the rest waits until it was quiet.
+#[derive(Debug, Default)]
+struct OwedSessions(Mutex<BTreeSet<SessionKey>>);
+
+/// Sessions that are remembered as owed something.
+const OWED_MAX: usize = 10_000;
+
+impl OwedSessions {
+    fn put(&self, key: &SessionKey) {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() < OWED_MAX {
+            keys.insert(key.clone());
+        }
+    }
+
+    fn take(&self, key: &SessionKey) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
+    }
 }
 
 /// A session's state that this version may decide on: the log that it was read from was written by no newer version. Only this
@@ -106,6 +127,7 @@ impl Shell {
             failures: Failures::default(),
             archive_after,
             skew: SkewCheck::default(),
+            owed: OwedSessions::default(),
         }
     }
 
@@ -126,9 +148,28 @@ impl Shell {
         place: &mut Option<Loaded>,
         inputs: &[Sent],
     ) -> Result<(), Trouble> {
+        let mut is_owed = self.owed.take(key);
+        let result = self.handle_owed(key, place, inputs, &mut is_owed).await;
+        if is_owed && place.is_none() {
+            self.owed.put(key);
+        }
+        result
+    }
+
+    /// As [`Shell::handle`]. `is_owed` says whether something that the session is owed may still have to be performed, also where this
+    /// ends early and the state is not kept.
+    async fn handle_owed(
+        &self,
+        key: &SessionKey,
+        place: &mut Option<Loaded>,
+        inputs: &[Sent],
+        is_owed: &mut bool,
+    ) -> Result<(), Trouble> {
         let mut at_least = inputs.iter().filter_map(|sent| sent.hint).max();
         for round in 0..ROUNDS_MAX {
-            let Loaded { session, generation, is_owed } = self.take(key, place, at_least.unwrap_or(0)).await?;
+            let loaded = self.take(key, place, at_least.unwrap_or(0)).await?;
+            *is_owed |= loaded.is_owed;
+            let Loaded { session, generation, .. } = loaded;
             let mut seen = BTreeSet::new();
             let new: Vec<&Sent> =
                 inputs.iter().filter(|sent| !folded(&session, sent) && seen.insert(&sent.reference)).collect();
@@ -147,7 +188,8 @@ impl Shell {
                 }
                 let again = inputs.first().map_or_else(tracing::Span::none, |first| span(&session, first));
                 let result = self.perform_again(key, &session, inputs).instrument(again).await;
-                *place = Some(Loaded { session, generation, is_owed: result.is_err() });
+                *is_owed = result.is_err();
+                *place = Some(Loaded { session, generation, is_owed: *is_owed });
                 return result;
             }
             // Only the state says under which trace an input stands: what came with it may be of another one, or nothing.
@@ -161,21 +203,22 @@ impl Shell {
             let decided = span.in_scope(|| self.decide(&session, &complete));
             let poisoned = decided.is_none();
             if poisoned && complete.len() > 1 {
-                *place = Some(Loaded { session, generation, is_owed });
+                *place = Some(Loaded { session, generation, is_owed: *is_owed });
                 return Err(Trouble::Split);
             }
             let decision = decided.unwrap_or_else(|| self.poison(&complete));
-            let is_owed = is_owed || self.lost_its_timer(&session);
+            *is_owed |= self.lost_its_timer(&session);
             let prepared = prepare(session, &decision).map_err(|error| Trouble::Internal(error.to_string()))?;
             match self.commit(key, &prepared).instrument(span.clone()).await? {
                 Committed::Ours => {
                     turn_span(key, turn.as_ref(), &decision);
                     let Prepared { slot, meta, after, .. } = prepared;
-                    let performed = self.perform(key, &after, slot, &meta, &decision, inputs, is_owed);
+                    let performed = self.perform(key, &after, slot, &meta, &decision, inputs, *is_owed);
                     let result = performed.instrument(span).await;
                     // Little comes after the end; whatever does reads the log.
-                    let is_owed = result.is_err();
-                    *place = (after.phase() != Phase::Ended).then_some(Loaded { session: after, generation, is_owed });
+                    *is_owed = result.is_err();
+                    let loaded = Loaded { session: after, generation, is_owed: *is_owed };
+                    *place = (loaded.session.phase() != Phase::Ended).then_some(loaded);
                     result?;
                     return if poisoned { Err(Trouble::Poison) } else { Ok(()) };
                 }

@@ -34,17 +34,15 @@ impl SkewCheck {
     /// The skew that forbids to decide now; `stored_at` is when the server took the input.
     ///
     /// An input was stored before it came, so one that was stored at most [`CLOCK_SKEW_MAX`] ago by this clock shows that the clock is
-    /// not far ahead. Only an input that waited for longer needs the server's own time.
+    /// not far ahead. Any other one is a suspicion only: it may have waited, or the server's clock may have been wrong when it came.
+    /// Then the server is asked what time it is.
     pub(crate) async fn check(
         &self,
         bus: &Bus,
         now: Timestamp,
         stored_at: Timestamp,
     ) -> Result<Option<Skew>, BusError> {
-        if let Some(skew) = skew(now, stored_at).filter(|skew| !skew.is_ahead) {
-            return Ok(Some(skew));
-        }
-        if now.since(stored_at) <= CLOCK_SKEW_MAX {
+        if skew(now, stored_at).is_none() {
             return Ok(None);
         }
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,6 +81,7 @@ mod tests {
             (true_now, early, None),
             (true_now.after(hours(12)), true_now, Some((12 * 3_600, true))),
             (early, true_now, Some((3_600, false))),
+            (true_now, true_now.after(hours(1)), None),
             (true_now.after(Duration::from_secs(59)), true_now, None),
         ] {
             let skew = SkewCheck::default().check(&bus, now, stored_at).await.unwrap();

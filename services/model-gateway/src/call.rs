@@ -175,7 +175,7 @@ impl<'a> Call<'a> {
                 }
             }
             let failure = match self.leave(route).await {
-                Err(error) if !so_far.asked => return End::NoBudgets(error),
+                Err(error) if so_far.tries == 0 => return End::NoBudgets(error),
                 Err(error) => {
                     let message = format!("the limits that gateways share cannot be read: {error}");
                     Failure::new(FailureKind::Unreachable, message)

@@ -57,6 +57,9 @@ impl Handler for Calls {
         };
         self.deal(delivery, subject).await.unwrap_or_else(|error| {
             tracing::warn!(subject = delivery.subject, %error, "model call handed back");
+            if error.is_final() {
+                return Settle::Reject { code: error.code(), reason: error.to_string() };
+            }
             // The bus is away, or a bucket of it: the call is none the worse for it, however long that takes.
             Settle::Postpone(gate::pause(delivery.delivered))
         })
@@ -65,7 +68,7 @@ impl Handler for Calls {
 
 impl Calls {
     async fn deal(&self, delivery: &Delivery, subject: ItemSubject) -> Result<Settle, BusError> {
-        let body = self.bus.open(Objects::Work, delivery.payload.clone()).await?;
+        let body = self.bus.open_stored(Objects::Work, delivery.payload.clone(), delivery.stored_at).await?;
         let item: ModelItem = match serde_json::from_slice(&body) {
             Ok(item) => item,
             Err(error) => return self.unreadable(&subject, &body, &error).await,

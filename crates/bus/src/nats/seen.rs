@@ -1,6 +1,7 @@
 //! How far each stream was seen to reach, so that one that was put back to an older state is noticed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use contract::Timestamp;
 use contract::streams::Stream;
@@ -10,6 +11,9 @@ use super::Nats;
 use super::api::Refusal;
 use crate::BusError;
 use crate::transport::Rewound;
+
+/// Pause before a stream that seems to end too early is looked at again.
+const SECOND_LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// The highest sequence that was seen in each stream, in the order of [`Stream::ALL`]; 0: none.
 #[derive(Debug)]
@@ -64,16 +68,21 @@ impl Nats {
     pub(super) async fn rewound_streams(&self) -> Result<Vec<Rewound>, BusError> {
         let mut rewound = Vec::new();
         for stream in Stream::ALL {
-            let Some(seen) = self.seen.of(*stream) else { continue };
-            let highest = seen.load(Ordering::Relaxed);
-            if highest == 0 {
+            let highest = self.seen.of(*stream).map_or(0, |seen| seen.load(Ordering::Relaxed));
+            if highest == 0 || self.info(*stream).await?.state.last_seq >= highest {
                 continue;
             }
+            // A new leader may answer before it has applied everything.
+            tokio::time::sleep(SECOND_LOOK_AFTER).await;
             let last = self.info(*stream).await?.state.last_seq;
             if last < highest {
-                // What comes now counts from there.
-                seen.store(last, Ordering::Relaxed);
                 rewound.push(Rewound { stream: *stream, seen: highest, last });
+            }
+        }
+        // Only now, when every stream has answered: what comes from here on counts from there.
+        for Rewound { stream, last, .. } in &rewound {
+            if let Some(seen) = self.seen.of(*stream) {
+                seen.store(*last, Ordering::Relaxed);
             }
         }
         Ok(rewound)

@@ -19,6 +19,8 @@ use crate::{Bus, BusError, Delivery, Read, retry};
 const PANICS_MAX: u64 = 3;
 /// How many times more deliveries than [`limits::DELIVERIES_MAX`] an item may have of which no handler said that it failed.
 const UNTOLD_FACTOR: u64 = 4;
+/// Looks for an item over a new connection, while it is held: about twenty seconds.
+const STILL_THERE_ROUNDS: u32 = 48;
 /// Tries to settle one item; later its ack wait brings it back.
 const SETTLE_ROUNDS: u32 = 4;
 /// Pause before an item whose dead letter could not be written comes again.
@@ -40,7 +42,7 @@ pub(super) async fn deal(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, deli
         match outcome.unwrap_or_else(|_| after_panic(&delivery)) {
             // What is postponed did not fail, however often it was delivered: the bus may have been away.
             Settle::Retry(_) if too_often(limits::DELIVERIES_MAX) => give_up(),
-            settle => settle,
+            settle @ (Settle::Done | Settle::Retry(_) | Settle::Postpone(_) | Settle::Reject { .. }) => settle,
         }
     };
     // An ack names a sequence. Over another connection the server may have an older store, and another item of that sequence.
@@ -59,7 +61,7 @@ pub(super) async fn deal(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, deli
 /// Whether the server has this very item still. Where nobody can be asked, it is left to come again.
 async fn is_still_there(bus: &Bus, queue: Queue, delivery: &Delivery) -> bool {
     let Some(at) = subject_of(delivery) else { return true };
-    for round in 1..=SETTLE_ROUNDS {
+    for round in 1..=STILL_THERE_ROUNDS {
         if let Ok(found) = bus.transport().last(queue.stream(), &at, Read::Leader).await {
             return found.is_some_and(|found| (found.seq, found.stored_at) == (delivery.seq, delivery.stored_at));
         }

@@ -36,10 +36,13 @@ pub(crate) fn model_call() -> Subject {
 
 /// Faults that a test switches on and off.
 #[derive(Clone, Default)]
-pub(crate) struct Switch(Arc<Mutex<Option<fn(&Op<'_>) -> Fault>>>);
+pub(crate) struct Switch(Arc<Mutex<Option<Decide>>>);
+
+/// What happens to an operation.
+type Decide = fn(&Op<'_>) -> Fault;
 
 impl Switch {
-    pub(crate) fn set(&self, fault: Option<fn(&Op<'_>) -> Fault>) {
+    pub(crate) fn set(&self, fault: Option<Decide>) {
         *self.0.lock().unwrap() = fault;
     }
 }
@@ -76,8 +79,8 @@ impl World {
         let faults = Switch::default();
         let server = MemoryServer::with_faults(Arc::new(faults.clone()));
         let bus = server.client("test").0;
-        let composed = || std::future::ready(ComposeReply::Composed(Box::new(composed()))).boxed();
-        let composer = bus.serve_compose(move |_| composed()).await.unwrap();
+        let answer = || std::future::ready(ComposeReply::Composed(Box::new(composed()))).boxed();
+        let composer = bus.serve_compose(move |_| answer()).await.unwrap();
         Self { server, bus, faults, sent: 0, _composer: composer }
     }
 

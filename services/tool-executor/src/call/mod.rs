@@ -20,6 +20,7 @@ use contract::subject::{self, SessionKey};
 use contract::tool::{EffectClass, Outcome, ToolItem, ToolResult, Whole};
 use contract::{CommandId, ErrorCode, TenantId, ToolName, limits};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 pub(crate) use cancels::Cancels;
@@ -31,6 +32,8 @@ use crate::Clock;
 use crate::schema::{Refusal, Schemas};
 use crate::trouble::{BACK_WITHIN, Trouble};
 
+/// What was asked of the log longer ago than this is asked again before a call is sent.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// Pause before an item that the bus could not serve comes again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Pause before an item that somebody else runs comes again, times its deliveries.
@@ -73,7 +76,7 @@ impl Calls {
         let bad = |reason: &str| Settle::Reject { code: ErrorCode::BadRequest, reason: reason.to_owned() };
         let Some(subject) = subject::parse_item(&delivery.subject) else { return Ok(bad("not a tool call's subject")) };
         let (key, call) = (&subject.key, &subject.call);
-        let body = self.bus.open(Objects::Work, delivery.payload.clone()).await?;
+        let body = self.bus.open_stored(Objects::Work, delivery.payload.clone(), delivery.stored_at).await?;
         let item: ToolItem = match serde_json::from_slice(&body) {
             Ok(item) => item,
             Err(error) => return Ok(bad(&format!("not a tool call: {error}"))),
@@ -125,11 +128,7 @@ impl Calls {
         })
     }
 
-    async fn execute(
-        &self,
-        work: &Work<'_>,
-        cancelled: &tokio_util::sync::CancellationToken,
-    ) -> Result<Settle, BusError> {
+    async fn execute(&self, work: &Work<'_>, cancelled: &CancellationToken) -> Result<Settle, BusError> {
         let began = Instant::now();
         let Some(answer) = self.answer(work, cancelled).await? else {
             tracing::info!(session = %work.key, call = %work.call, "no longer wanted");
@@ -167,10 +166,44 @@ impl Calls {
         // would not do, since an item that is published again counts from 1 again.
         let owner = uuid::Uuid::now_v7().simple().to_string();
         let origin = work.item.origin();
-        Ok(match self.bus.claim_part(work.key, &work.call.call, &[&origin], &owner).await? {
-            Claim::Mine => false,
-            Claim::Theirs => true,
-        })
+        // Executors of an older version know the second name only. Of a call that comes for the first time it may be an earlier session's.
+        let parts = [origin.as_str()];
+        let (claimed, by_older) = futures::try_join!(self.claim(work, &parts, &owner), self.claim(work, &[], &owner))?;
+        Ok(claimed == Claim::Theirs || work.again && by_older == Claim::Theirs)
+    }
+
+    /// Asks the log again where it took long since it was asked: `false` when nobody wants the call any more. In a pause it is waited
+    /// here, since the call is claimed: to its next delivery it would count as sent.
+    async fn may_begin(&self, work: &Work<'_>, asked: Instant, cancelled: &CancellationToken) -> bool {
+        if asked.elapsed() < ASKED_AGAIN_AFTER {
+            return true;
+        }
+        loop {
+            match self.bus.standing(work.key, work.call, work.item.meta.slot).await {
+                Ok(Standing::Open) => return true,
+                Ok(Standing::Closed) => return false,
+                Ok(Standing::Paused | Standing::Unseen) => {}
+                Err(error) => tracing::debug!(session = %work.key, call = %work.call, %error, "the log is not there"),
+            }
+            tokio::select! {
+                () = cancelled.cancelled() => return true,
+                () = tokio::time::sleep(AGAIN_AFTER) => {}
+            }
+        }
+    }
+
+    /// Claims for one owner, however long the bus is away: to an owner of its own, the next delivery's, a claim that this one may have
+    /// made would be another one's, and the call would count as sent.
+    async fn claim(&self, work: &Work<'_>, parts: &[&str], owner: &str) -> Result<Claim, BusError> {
+        loop {
+            match self.bus.claim_part(work.key, &work.call.call, parts, owner).await {
+                Err(error) if !error.is_final() => {
+                    tracing::warn!(session = %work.key, call = %work.call, %error, "call not claimed yet");
+                    tokio::time::sleep(AGAIN_AFTER).await;
+                }
+                claimed => return claimed,
+            }
+        }
     }
 
     /// Everything from the arguments to the answer; `None` when nobody wants one any more.
@@ -179,7 +212,7 @@ impl Calls {
         work: &Work<'_>,
         cancelled: &tokio_util::sync::CancellationToken,
     ) -> Result<Option<Answer>, BusError> {
-        let item = work.item;
+        let (item, asked) = (work.item, Instant::now());
         let tool = (work.key.tenant.clone(), item.tool.clone());
         // Of what comes again it must be known first whether it was sent before: nothing is said of that otherwise.
         let mut sent_before = work.again && self.was_claimed(work).await?;
@@ -210,6 +243,9 @@ impl Calls {
         }
         if !work.again {
             sent_before = self.was_claimed(work).await?;
+        }
+        if !self.may_begin(work, asked, cancelled).await {
+            return Ok(None);
         }
         if sent_before && item.effect == EffectClass::AtMostOnce {
             return Ok(Some(unknown(LOST)));
@@ -245,11 +281,11 @@ impl Calls {
         let (origin, attempt) = (item.origin(), format!("check-{}", call.attempt));
         let parts = [origin.as_str(), attempt.as_str()];
         let owner = uuid::Uuid::now_v7().simple().to_string();
-        let mut claim = self.bus.claim_part(key, &call.call, &parts, &owner).await?;
+        let mut claim = self.claim(work, &parts, &owner).await?;
         if claim == Claim::Theirs {
             // The item may have come twice, and another executor be at it: by then it has an end.
             tokio::time::sleep(limits::VALIDATION_MAX + AGAIN_AFTER).await;
-            claim = self.bus.claim_part(key, &call.call, &parts, &owner).await?;
+            claim = self.claim(work, &parts, &owner).await?;
         }
         match claim {
             Claim::Mine => {}
@@ -260,8 +296,12 @@ impl Calls {
             }
         }
         let checked = self.schemas.check(tool, &item.arguments).await;
-        if let Err(error) = self.bus.release_part(key, &call.call, &parts).await {
-            tracing::warn!(session = %key, %call, %error, "the mark of a check is not taken away");
+        while let Err(error) = self.bus.release_part(key, &call.call, &parts).await {
+            tracing::warn!(session = %key, %call, %error, "the mark of a check is not taken away yet");
+            if error.is_final() {
+                break;
+            }
+            tokio::time::sleep(AGAIN_AFTER).await;
         }
         Ok(checked)
     }
