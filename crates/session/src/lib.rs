@@ -200,12 +200,6 @@ impl Session {
         &self.core.commit
     }
 
-    /// The id of the first commit: names this session apart from an earlier one of the same id. Empty where an older
-    /// version wrote the log.
-    pub fn origin(&self) -> &str {
-        &self.core.origin
-    }
-
     /// The session's timer as it was set last; none where it fired or none is needed.
     pub fn timer(&self) -> Option<Timestamp> {
         self.core.timer.as_ref().map(|timer| timer.at)

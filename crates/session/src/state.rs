@@ -38,9 +38,6 @@ pub(crate) struct Core {
     /// The id of the commit that was folded last; empty before the first.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) commit: String,
-    /// The id of the commit in slot 0: tells sessions apart that had the same id one after the other.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) origin: String,
     pub(crate) life: Life,
     pub(crate) paused: bool,
     pub(crate) setup: Option<Arc<Setup>>,
@@ -391,7 +388,6 @@ impl Core {
             control_seq: 0,
             control_at: None,
             commit: String::new(),
-            origin: String::new(),
             life: Life::Unborn,
             paused: false,
             setup: None,
@@ -422,9 +418,6 @@ impl Core {
     /// Notes the id of the commit that was just folded: in calls that it opened, too.
     pub(crate) fn link(&mut self, slot: u64, commit: &str) {
         commit.clone_into(&mut self.commit);
-        if slot == 0 {
-            commit.clone_into(&mut self.origin);
-        }
         for state in self.turn.iter_mut().flat_map(Turn::calls_mut) {
             if matches!(state.stage, Stage::Open { slot: opened, .. } if opened == slot) && state.opened_by.is_empty() {
                 commit.clone_into(&mut state.opened_by);

@@ -105,31 +105,27 @@ impl Dispatch<'_> {
                 Waited::Lost if self.repeatable() && resends < RESENDS_MAX => {
                     resends += 1;
                     // In a pause nothing is sent, also not again.
-                    match self.may_still_begin(life.deadline()).await {
-                        Some(true) => {}
-                        Some(false) => return Some(self.late(&life)),
-                        None => return None,
+                    if let Some(ended) = self.ends_before_resend(&life).await {
+                        return ended;
                     }
                 }
                 Waited::Lost => return Some(self.lost()),
                 Waited::Gone if self.repeatable() && resends < RESENDS_MAX => {
                     tracing::info!(session = %self.key, call = %self.call, "the tool's replica is gone; sent again");
                     resends += 1;
-                    match self.may_still_begin(life.deadline()).await {
-                        Some(true) => life.begins_anew(),
-                        Some(false) => return Some(self.late(&life)),
-                        None => return None,
+                    if let Some(ended) = self.ends_before_resend(&life).await {
+                        return ended;
                     }
+                    life.begins_anew();
                 }
                 Waited::Gone => return Some(self.gone(resends)),
                 Waited::Unread if self.repeatable() && resends < RESENDS_MAX => {
                     tracing::info!(session = %self.key, call = %self.call, "no replica has the call; sent again");
                     resends += 1;
-                    match self.may_still_begin(life.deadline()).await {
-                        Some(true) => life.begins_anew(),
-                        Some(false) => return Some(self.late(&life)),
-                        None => return None,
+                    if let Some(ended) = self.ends_before_resend(&life).await {
+                        return ended;
                     }
+                    life.begins_anew();
                 }
                 Waited::Unread => return Some(self.unread()),
                 Waited::Late => {
@@ -152,6 +148,15 @@ impl Dispatch<'_> {
         let until = self.trouble.map_or(missed, |trouble| trouble.back_until(missed));
         let until = self.expected_until.map_or(until, |expected| until.max(expected));
         !self.cancelled.is_cancelled() && now < until.min(deadline)
+    }
+
+    /// How the call ends where it must not be sent again: the inner value is `None` when nobody wants an answer any more.
+    async fn ends_before_resend(&self, life: &Life<'_>) -> Option<Option<Answer>> {
+        match self.may_still_begin(life.deadline()).await {
+            Some(true) => None,
+            Some(false) => Some(Some(self.late(life))),
+            None => Some(None),
+        }
     }
 
     /// Rests, and asks the log before a call begins after that: a stop or a pause may have come, and its word may be lost.
