@@ -96,7 +96,7 @@ impl Book {
         let cells = (0..STEPS.len()).flat_map(|step| (0..FAULTS.len()).map(move |fault| (nodes, step, fault)));
         let cells = cells.filter(|(_, step, fault)| {
             let (step, (target, fault)) = (&STEPS[*step], FAULTS[*fault]);
-            format!("{}: {}, {target}: {fault}", step.service, step.name).contains(&self.plan.only)
+            fault.fits(nodes) && format!("{}: {}, {target}: {fault}", step.service, step.name).contains(&self.plan.only)
         });
         let cells: Vec<_> = cells.map(|cell| (pages.begun.get(&cell).copied().unwrap_or(0), cell)).collect();
         let least = cells.iter().map(|(count, _)| *count).min()?;

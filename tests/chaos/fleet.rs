@@ -1,10 +1,12 @@
 //! One fleet under load, struck again and again.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use ailoop_tests::effects::Effects;
 use ailoop_tests::workshop::EFFECTS;
 use ailoop_tests::{fleet as tests, judge};
 use ailoop_tool::Effect;
@@ -16,11 +18,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::book::{Book, Cell, Row};
 use crate::life::{Trouble, User};
+use crate::older_store;
 use crate::oracle::{Witnesses, gap, resumed};
 use crate::proxy::Aim;
 use crate::stage::Stage;
 use crate::step::{Fault, Target};
-use crate::witness::{Effects, Model};
+use crate::witness::Model;
 
 /// Sessions that run beside the one that is struck.
 const OTHERS: usize = 3;
@@ -58,7 +61,9 @@ pub(crate) async fn run(book: &Book, nodes: usize, failures: &Path) -> anyhow::R
                 keep(&fleet, failures)?;
             }
             tell(book.write(row.clone())?, &row);
-            next = if wrong || struck == STRIKES_MAX { None } else { book.next(nodes) };
+            // What the fleet's recorders know is not what an older store knows.
+            let ended = wrong || struck == STRIKES_MAX || cell.fault == Fault::OlderStore;
+            next = if ended { None } else { book.next(nodes) };
         }
         fleet.end();
     }
@@ -76,13 +81,15 @@ fn tell((done, all): (usize, usize), row: &Row) {
     eprintln!("{done}/{all} on {nodes}: {service}, {step}; {fault} {target}: {came}, {resumed_ms} ms");
 }
 
-struct Fleet {
-    stage: Stage,
-    model: Arc<Model>,
-    effects: Arc<Effects>,
+pub(crate) struct Fleet {
+    pub(crate) stage: Stage,
+    pub(crate) model: Arc<Model>,
+    pub(crate) effects: Arc<Effects>,
     troubles: Arc<Mutex<Vec<Trouble>>>,
     stop: Arc<AtomicBool>,
     others: JoinSet<anyhow::Result<Vec<String>>>,
+    /// Sessions that have ended and were judged.
+    judged: BTreeSet<String>,
     _scratch: tempfile::TempDir,
 }
 
@@ -99,7 +106,7 @@ impl Fleet {
             others.spawn(keep_busy(stage_user(&stage), stop.clone()));
         }
         let (effects, troubles) = (Arc::new(effects), Arc::default());
-        Ok(Self { stage, model, effects, troubles, stop, others, _scratch: scratch })
+        Ok(Self { stage, model, effects, troubles, stop, others, judged: BTreeSet::new(), _scratch: scratch })
     }
 
     fn end(self) {
@@ -141,6 +148,10 @@ impl Fleet {
             let session = session.clone();
             async move { user.two_turns(&session).await }
         });
+        if cell.fault == Fault::OlderStore {
+            let deadline = Instant::now() + REACHED_MAX;
+            return older_store::strike(self, cell.step, &session, life, fired, deadline, row).await;
+        }
         let fired = timeout(REACHED_MAX, fired)
             .await
             .context("the step was not reached")?
@@ -162,8 +173,15 @@ impl Fleet {
         // One who was late had asked whether the call was open before the reply was stored.
         let late = matches!(cell.fault, Fault::Freeze | Fault::Silence | Fault::Slow);
         ensure!(late || row.paid_again == 0, "{session}: a reply that was stored was asked for again");
+        self.judged.insert(session);
         judge::requests(&self.model.server.asked())?;
         self.judge_others(cell, &trouble, row).await
+    }
+
+    /// Leaves the others where they are; returns the sessions that were begun since the last strike.
+    pub(crate) async fn leave_others(&mut self) -> BTreeSet<String> {
+        self.others.shutdown().await;
+        self.stage.starts.all().into_keys().filter(|name| !self.judged.contains(name)).collect()
     }
 
     /// Lets the others end; returns the sessions that they had.
@@ -197,6 +215,7 @@ impl Fleet {
                 row.others_gap_ms = row.others_gap_ms.max(u64::try_from(longest.as_millis()).unwrap_or(u64::MAX));
                 ensure!(longest < OTHERS_GAP_MAX, "{session} stood still for {longest:?} and nobody held it");
             }
+            self.judged.insert(session);
         }
         Ok(())
     }
@@ -237,7 +256,7 @@ pub(crate) async fn kill_leaders(length: Duration, every: Duration) -> anyhow::R
 }
 
 fn stage_user(stage: &Stage) -> User {
-    User { doors: stage.doors.clone(), bus: stage.bus.clone() }
+    User { doors: stage.doors.clone(), starts: stage.starts.clone(), bus: stage.bus.clone() }
 }
 
 /// Whether an item is of this session.

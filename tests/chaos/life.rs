@@ -11,7 +11,7 @@ use contract::commit::Phase;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::stage::Doors;
+use crate::stage::{Doors, Starts};
 
 /// How long an answer of an edge is awaited before the next edge is asked.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -47,6 +47,7 @@ impl Word {
 #[derive(Clone)]
 pub(crate) struct User {
     pub(crate) doors: Doors,
+    pub(crate) starts: Starts,
     pub(crate) bus: Bus,
 }
 
@@ -82,15 +83,22 @@ impl User {
         }
     }
 
+    async fn start(&self, session: &str, interactive: bool) -> anyhow::Result<()> {
+        self.starts.sent(session);
+        self.insist(session, Word::Start { interactive }).await?;
+        self.starts.accepted(session);
+        Ok(())
+    }
+
     /// A session of one turn.
     pub(crate) async fn one_turn(&self, session: &str) -> anyhow::Result<()> {
-        self.insist(session, Word::Start { interactive: false }).await?;
+        self.start(session, false).await?;
         self.until(session, Phase::Ended).await
     }
 
     /// A session of two turns that is stopped in the end.
     pub(crate) async fn two_turns(&self, session: &str) -> anyhow::Result<()> {
-        self.insist(session, Word::Start { interactive: true }).await?;
+        self.start(session, true).await?;
         self.until(session, Phase::Idle).await?;
         self.insist(session, Word::Send).await?;
         // Its turn may not have begun when this is heard: what it made of the message tells.

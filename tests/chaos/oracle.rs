@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
+use ailoop_tests::effects::Effects;
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
 use ailoop_tests::workshop::EFFECTS;
@@ -18,7 +19,7 @@ use contract::tool::Outcome;
 use tokio::time::{Instant, sleep};
 
 use crate::proxy::Wires;
-use crate::witness::{Effects, Model, Served};
+use crate::witness::{Model, Served};
 
 /// Steps that a turn may have.
 const STEPS_MAX: u32 = 10;

@@ -1,12 +1,15 @@
 //! A fleet of processes, two of each service, each behind a proxy of its own; and what a fault does to it.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ailoop_tests::crowd::{EdgeReplica, Replica, Site};
+use ailoop_tests::fleet as tests;
 use ailoop_tests::model::ModelServer;
 use ailoop_tests::nats::{NatsCluster, NatsServer};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bus::{Bus, NatsConfig};
 use contract::streams::Stream;
 use tokio::time::sleep;
@@ -71,6 +74,14 @@ impl Servers {
         }
     }
 
+    /// The only server there is.
+    pub(crate) fn one(&self) -> anyhow::Result<&NatsServer> {
+        match self {
+            Self::One(server) => Ok(server),
+            Self::Three(_) => anyhow::bail!("there are three servers"),
+        }
+    }
+
     fn node(&mut self, n: usize) -> &mut NatsServer {
         match self {
             Self::One(server) => server,
@@ -108,11 +119,33 @@ impl Doors {
     }
 }
 
+/// The sessions that were begun, with the time at which their start was accepted.
+#[derive(Clone, Default)]
+pub(crate) struct Starts(Arc<Mutex<BTreeMap<String, Option<SystemTime>>>>);
+
+impl Starts {
+    /// Records that a session is to begin.
+    pub(crate) fn sent(&self, session: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session.to_owned(), None);
+    }
+
+    /// Records that its start was accepted.
+    pub(crate) fn accepted(&self, session: &str) {
+        let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        starts.insert(session.to_owned(), Some(SystemTime::now()));
+    }
+
+    pub(crate) fn all(&self) -> BTreeMap<String, Option<SystemTime>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// The fleet.
 pub(crate) struct Stage {
     pub(crate) servers: Servers,
     pub(crate) bus: Bus,
     pub(crate) doors: Doors,
+    pub(crate) starts: Starts,
     pub(crate) wires: Arc<Wires>,
     pub(crate) site: Site,
     members: Vec<Member>,
@@ -123,7 +156,7 @@ impl Stage {
         let (servers, bus) = Servers::start(nodes).await?;
         let site = Site::new(&[("test", &model.base_url())], &[("AILOOP__TELEMETRY__FILTER", FILTER)])?;
         let (doors, wires) = (Doors::default(), Arc::default());
-        let mut stage = Self { servers, bus, doors, wires, site, members: Vec::new() };
+        let mut stage = Self { servers, bus, doors, starts: Starts::default(), wires, site, members: Vec::new() };
         for service in SERVICES {
             for number in 0..2 {
                 let proxy = Proxy::start(service, number, &stage.servers.urls(), &stage.wires).await?;
@@ -175,6 +208,18 @@ impl Stage {
         }
     }
 
+    /// Kills the only server, puts a copy in the place of its store, and starts it again. The replica that took the step is
+    /// silent since.
+    pub(crate) async fn put_store_back(&mut self, copy: &Path, service: &str, number: usize) -> anyhow::Result<()> {
+        let place = self.place(service, number)?;
+        self.servers.node(0).kill();
+        self.members[place].proxy.set(Mode::Open);
+        self.servers.one()?.put_store_back(copy, None)?;
+        sleep(AWAY).await;
+        self.servers.node(0).resume().await?;
+        tests::eventually("the server answers", async || self.bus.ping().await.is_ok()).await
+    }
+
     /// Kills the server that leads a stream, and starts it again when another one leads.
     pub(crate) async fn kill_leader(&mut self, stream: Stream) -> anyhow::Result<()> {
         let leader = self.servers.leader(stream).await;
@@ -209,6 +254,7 @@ impl Stage {
                 member.proxy.set(Mode::Slow(LATE));
                 sleep(SLOW).await;
             }
+            Fault::OlderStore => bail!("a service has no store"),
         }
         self.members[place].proxy.set(Mode::Open);
         if matches!(fault, Fault::Kill | Fault::Restart) {
@@ -240,6 +286,7 @@ impl Stage {
                 sleep(SERVER_FROZEN).await;
                 self.servers.node(leader).thaw()?;
             }
+            Fault::OlderStore => bail!("another function puts an older store back"),
             Fault::Cut | Fault::Silence | Fault::Slow => {
                 for member in &self.members {
                     member.proxy.set_link(leader, Mode::Closed);

@@ -123,6 +123,8 @@ pub(crate) enum Fault {
     Silence,
     /// Its connections carry one message after the other, each late.
     Slow,
+    /// SIGKILL, and a new process whose store is a copy of some time before.
+    OlderStore,
 }
 
 /// Whom it strikes.
@@ -146,7 +148,15 @@ pub(crate) const FAULTS: &[(Target, Fault)] = &[
     (Target::Server, Fault::Freeze),
     (Target::Server, Fault::Restart),
     (Target::Server, Fault::Cut),
+    (Target::Server, Fault::OlderStore),
 ];
+
+impl Fault {
+    /// Whether it is tried on so many nodes. Of three servers, two still have what the third one lost.
+    pub(crate) fn fits(self, nodes: usize) -> bool {
+        self != Self::OlderStore || nodes == 1
+    }
+}
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -157,6 +167,7 @@ impl fmt::Display for Fault {
             Self::Cut => "cut",
             Self::Silence => "silence",
             Self::Slow => "slow",
+            Self::OlderStore => "older store",
         })
     }
 }

@@ -11,12 +11,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-mod oracle;
-mod sessions;
 mod trial;
-#[path = "../chaos/witness.rs"]
-#[allow(dead_code, reason = "the crash matrix uses all of it")]
-mod witness;
 
 use std::io::Write as _;
 use std::path::PathBuf;

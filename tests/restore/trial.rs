@@ -5,18 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use ailoop_tests::commands::{CommandOutcome, Sessions};
 use ailoop_tests::crowd::{Crowd, EdgeReplica, Replica};
+use ailoop_tests::effects::Effects;
 use ailoop_tests::fleet::eventually;
 use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::restored::{self, Restore};
 use ailoop_tests::workshop::EFFECTS;
 use ailoop_tool::Effect;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-use crate::oracle::{self, Restore};
-use crate::sessions::{CommandOutcome, Sessions};
-use crate::witness::Effects;
 
 /// What processes log, for whoever has to find out why something stands still.
 const FILTER: &str = "info,bus=debug,loop_orchestrator=debug,model_gateway=debug,tool_executor=debug";
@@ -137,11 +136,13 @@ impl Trial {
         let old = ["idle1", "idle2", "busy1", "busy2", "late1", "late2", "open1", "open2", "hangs", "held1", "held2"];
         let after = join_all(old.map(|session| sessions.send(session, "after", "work"))).await;
         let new = join_all(["new1", "new2"].map(|session| sessions.start(session, "work"))).await;
-        let restore = Restore { variant, copied, restored };
+        let begun_after_copy = ["late1", "late2", "open1", "open2", "held2"].map(str::to_owned).into();
+        let (loses_log, loses_claims) = (variant.loses_log(), variant.loses_claims());
+        let restore = Restore { loses_log, loses_claims, begun_after_copy, copied, restored };
         let all: Vec<&str> = old.into_iter().chain(["new1", "new2"]).collect();
         let sent_after: Vec<CommandOutcome> = after.into_iter().chain(new).collect();
         let judged =
-            oracle::judge(&restore, &sessions, &fleet.effects, &all, &sent_before, &sent_after, &fleet.crowd.bus)
+            restored::judge(&restore, &sessions, &fleet.effects, &all, &sent_before, &sent_after, &fleet.crowd.bus)
                 .await?;
         Ok(Self { findings: judged.findings, notes: judged.notes, fleet })
     }

@@ -2,8 +2,10 @@
 
 pub mod cli;
 pub mod client;
+pub mod commands;
 pub mod crowd;
 pub mod disk;
+pub mod effects;
 pub mod examples;
 pub mod fleet;
 pub mod install;
@@ -12,5 +14,6 @@ pub mod model;
 pub mod nats;
 pub mod otlp;
 pub mod python;
+pub mod restored;
 pub mod seed;
 pub mod workshop;

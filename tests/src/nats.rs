@@ -254,8 +254,13 @@ impl NatsServer {
 
 /// Copies a directory whose files may change or go meanwhile.
 fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let entries = match std::fs::read_dir(from) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| from.display().to_string()),
+    };
     std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
+    for entry in entries {
         let path = entry?.path();
         let target = to.join(path.file_name().context("a name")?);
         if path.is_dir() {

@@ -2,21 +2,22 @@
 
 use std::time::Duration;
 
-use ailoop_tests::client::Client;
-use ailoop_tests::fleet::key;
 use anyhow::ensure;
 use bus::{Bus, Read};
 use contract::commit::Phase;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::client::Client;
+use crate::fleet::key;
+
 /// How long one try may take: longer than an edge waits for the commit of a command that it has stored. A command that was
 /// stored is not sent again, since a second copy would hide that the first one was swallowed.
 const TRY_MAX: Duration = Duration::from_secs(40);
 /// How long a command is repeated that was not stored.
-const RETRY_MAX: Duration = Duration::from_secs(60);
+const RETRY_MAX: Duration = Duration::from_mins(1);
 /// How long a turn may take.
-const REST_MAX: Duration = Duration::from_secs(60);
+const REST_MAX: Duration = Duration::from_mins(1);
 /// How long one look may take.
 const LOOK_MAX: Duration = Duration::from_secs(8);
 /// Between two looks.
@@ -35,15 +36,19 @@ const FINAL: [&str; 8] = [
 
 /// What came of a command.
 #[derive(Debug, Clone)]
-pub(crate) struct CommandOutcome {
-    pub(crate) session: String,
-    pub(crate) id: String,
-    pub(crate) response: Response,
+pub struct CommandOutcome {
+    /// The session's id.
+    pub session: String,
+    /// The command's id.
+    pub id: String,
+    /// What it was answered.
+    pub response: Response,
 }
 
 /// What a client was answered.
 #[derive(Debug, Clone)]
-pub(crate) enum Response {
+pub enum Response {
+    /// Its commit or its place in the stream was confirmed.
     Accepted,
     /// A refusal, beginning with its code.
     Refused(String),
@@ -52,23 +57,24 @@ pub(crate) enum Response {
 }
 
 /// The sessions of a fleet.
-pub(crate) struct Sessions {
+pub struct Sessions {
     edge: String,
     bus: Bus,
 }
 
 impl Sessions {
-    pub(crate) fn new(edge: String, bus: Bus) -> Self {
+    /// Those that are reached at an edge; `bus` reads their logs.
+    pub fn new(edge: String, bus: Bus) -> Self {
         Self { edge, bus }
     }
 
     /// Begins an interactive session.
-    pub(crate) async fn start(&self, session: &str, kind: &str) -> CommandOutcome {
+    pub async fn start(&self, session: &str, kind: &str) -> CommandOutcome {
         self.start_with(session, kind, &json!({})).await
     }
 
     /// As [`Sessions::start`], with further fields of `session.start`.
-    pub(crate) async fn start_with(&self, session: &str, kind: &str, options: &Value) -> CommandOutcome {
+    pub async fn start_with(&self, session: &str, kind: &str, options: &Value) -> CommandOutcome {
         let mut options = options.clone();
         options["interactive"] = true.into();
         let text = format!("{kind} {session}-begin");
@@ -79,7 +85,7 @@ impl Sessions {
     }
 
     /// Sends a message.
-    pub(crate) async fn send(&self, session: &str, id: &str, kind: &str) -> CommandOutcome {
+    pub async fn send(&self, session: &str, id: &str, kind: &str) -> CommandOutcome {
         let text = format!("{kind} {session}-{id}");
         self.send_until_answered(session, id, async |client: Client| {
             client.send_as(session, id, &text, "queue").await.map(drop)
@@ -113,7 +119,7 @@ impl Sessions {
     }
 
     /// Returns when a session is in no turn.
-    pub(crate) async fn wait_for_rest(&self, session: &str) -> anyhow::Result<()> {
+    pub async fn wait_for_rest(&self, session: &str) -> anyhow::Result<()> {
         let (key, deadline) = (key(session)?, Instant::now() + REST_MAX);
         loop {
             let head = timeout(LOOK_MAX, self.bus.head(&key, Read::Leader)).await;

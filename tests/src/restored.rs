@@ -1,23 +1,22 @@
-//! What must be true of sessions after a restore.
+//! What must be true of sessions after a nats-server came back with an older store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ailoop_tests::fleet::key;
-use ailoop_tests::judge;
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use bus::{Bus, BusError};
-use contract::commit::Commit;
+use contract::commit::{Commit, Phase};
 use contract::event::Event;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::sessions::{CommandOutcome, Response, Sessions};
-use crate::trial::Variant;
-use crate::witness::Effects;
+use crate::commands::{CommandOutcome, Response, Sessions};
+use crate::effects::Effects;
+use crate::fleet::key;
+use crate::judge;
 
 /// How long a command that was accepted may take into the log.
 const HANDLED_MAX: Duration = Duration::from_secs(20);
@@ -26,22 +25,32 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Steps that a turn may have.
 const STEPS_MAX: u32 = 10;
 
-/// A restore.
-pub(crate) struct Restore {
-    pub(crate) variant: Variant,
-    pub(crate) copied: SystemTime,
-    pub(crate) restored: SystemTime,
+/// An older store that was put back, and what may follow from it.
+#[derive(Debug)]
+pub struct Restore {
+    /// Commits of the log are lost.
+    pub loses_log: bool,
+    /// A call may be dispatched again that was dispatched after the copy: its claim or its commit is lost.
+    pub loses_claims: bool,
+    /// Sessions of which the copy may know nothing.
+    pub begun_after_copy: BTreeSet<String>,
+    /// When the copy was taken: what was stored before is in it.
+    pub copied: SystemTime,
+    /// When the server with the older store answered.
+    pub restored: SystemTime,
 }
 
 /// The verdict.
 #[derive(Default)]
-pub(crate) struct Verdict {
-    pub(crate) findings: Vec<String>,
-    pub(crate) notes: Vec<String>,
+pub struct Verdict {
+    /// What is wrong.
+    pub findings: Vec<String>,
+    /// What is unusual and may be so.
+    pub notes: Vec<String>,
 }
 
 /// Judges sessions; `sent_before` and `sent_after` the restore.
-pub(crate) async fn judge(
+pub async fn judge(
     restore: &Restore,
     sessions: &Sessions,
     effects: &Effects,
@@ -96,13 +105,20 @@ async fn command(restore: &Restore, bus: &Bus, outcome: &CommandOutcome, verdict
             Err(error) => verdict.findings.push(format!("{session}: command {id} was swallowed: {error:#}")),
         },
         Response::Refused(why) => {
-            let begun_after_copy = ["late", "open", "held2"].iter().any(|name| session.starts_with(name));
-            let lost = restore.variant.loses_log() && begun_after_copy && why.starts_with("unknown_session");
-            let list = if lost { &mut verdict.notes } else { &mut verdict.findings };
-            list.push(format!("{session}: command {id} was refused: {why}"));
+            let lost =
+                restore.loses_log && restore.begun_after_copy.contains(session) && why.starts_with("unknown_session");
+            let ended = why.starts_with("session_ended") && has_ended(bus, session).await;
+            let target = if lost || ended { &mut verdict.notes } else { &mut verdict.findings };
+            target.push(format!("{session}: command {id} was refused: {why}"));
         }
         Response::None(why) => verdict.findings.push(format!("{session}: command {id} is not answered: {why}")),
     }
+}
+
+/// Whether the log says that a session has ended.
+async fn has_ended(bus: &Bus, session: &str) -> bool {
+    let Ok(key) = key(session) else { return false };
+    matches!(bus.head(&key, bus::Read::Leader).await, Ok(Some(head)) if head.meta.phase == Phase::Ended)
 }
 
 /// Waits until the log holds a command; what is to be said about it.
@@ -185,7 +201,7 @@ fn runs(restore: &Restore, effects: &Effects, session: &str, notes: &mut Vec<Str
         runs.sort();
         let first = runs[0].0;
         let line = format!("{call} may run once and ran {} times: {runs:?}", runs.len());
-        let excused = restore.variant.loses_claims() && (copied..=restored).contains(&first);
+        let excused = restore.loses_claims && (copied..=restored).contains(&first);
         ensure!(excused, "{line}; the copy was taken at {copied}");
         notes.push(format!("{session}: {line}, first after the copy"));
     }
