@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use contract::text::is_hidden;
+
 /// Takes out control characters other than newline and tab: they could move the cursor, write into the title of the window,
 /// or send keys.
 pub fn without_control(text: &str) -> String {
@@ -17,8 +19,7 @@ pub fn for_screen(text: &str) -> String {
 pub fn reveal_invisible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        let hidden = c.is_control() && !matches!(c, '\n' | '\t');
-        if hidden || is_directional(c) || is_zero_width(c) {
+        if is_hidden(c) {
             let _ = write!(shown, "<U+{:04X}>", u32::from(c));
         } else {
             shown.push(c);
@@ -34,7 +35,7 @@ pub fn escape_json(text: &str) -> String {
 
 /// As [`escape_json`], also the characters that cannot be seen.
 pub fn escape_invisible_json(text: &str) -> String {
-    escape(text, |c| (c.is_control() && c != '\n') || is_directional(c) || is_zero_width(c))
+    escape(text, |c| is_hidden(c) || c == '\t')
 }
 
 fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
@@ -56,15 +57,6 @@ const fn is_directional(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Characters without a width, and those of the tag block, which no font shows.
-const fn is_zero_width(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +70,8 @@ mod tests {
     #[test]
     fn invisible_characters_are_revealed() {
         assert_eq!(reveal_invisible("a\u{202e}b\u{200b}c\x1bd\ne"), "a<U+202E>b<U+200B>c<U+001B>d\ne");
+        // Fillers have a width, and nothing is seen of them.
+        assert_eq!(reveal_invisible("rm\u{3164}\u{115f}x"), "rm<U+3164><U+115F>x");
     }
 
     #[test]
