@@ -46,11 +46,11 @@ impl Handler for Due {
         };
         let key = sent.key.clone();
         if let Err(trouble) = self.0.check_clock(delivery.stored_at).await {
-            return settle(&self.0.failures, &key, delivery.delivered, Err(trouble));
+            return settle(&self.0.failures, Taken::new(&key, delivery), Err(trouble));
         }
         let mut place = self.0.cache.lock(&key).await;
         let result = self.0.handle(&key, &mut place, &[sent]).await;
-        settle(&self.0.failures, &key, delivery.delivered, result)
+        settle(&self.0.failures, Taken::new(&key, delivery), result)
     }
 }
 
@@ -62,7 +62,7 @@ impl Handler for Drive {
         };
         let key = subject.key.clone();
         if let Err(trouble) = self.shell.check_clock(delivery.stored_at).await {
-            return settle(&self.shell.failures, &key, delivery.delivered, Err(trouble));
+            return settle(&self.shell.failures, Taken::new(&key, delivery), Err(trouble));
         }
         let message = Stored {
             subject: delivery.subject.clone(),
@@ -75,11 +75,11 @@ impl Handler for Drive {
             Ok(sent) => sent,
             Err(Unreadable::Malformed(why)) => return self.malformed(delivery, &why).await,
             Err(Unreadable::Later(error)) => {
-                return settle(&self.shell.failures, &key, delivery.delivered, Err(Trouble::Bus(error)));
+                return settle(&self.shell.failures, Taken::new(&key, delivery), Err(Trouble::Bus(error)));
             }
         };
         if sent.may_share() {
-            return self.shared.handle(&self.shell, sent, delivery.delivered).await;
+            return self.shared.handle(&self.shell, sent, delivery).await;
         }
         let mut place = self.shell.cache.lock(&key).await;
         let result = if sent.is_client() {
@@ -87,7 +87,7 @@ impl Handler for Drive {
         } else {
             self.shell.handle(&key, &mut place, &[sent]).await
         };
-        settle(&self.shell.failures, &key, delivery.delivered, result)
+        settle(&self.shell.failures, Taken::new(&key, delivery), result)
     }
 }
 
@@ -143,7 +143,7 @@ impl Drive {
         if let Some(key) = subject::parse_control_key(&delivery.subject) {
             let told = self.tell(&key, delivery, why).await;
             if let Err(error) = told {
-                return settle(&self.shell.failures, &key, delivery.delivered, Err(error.into()));
+                return settle(&self.shell.failures, Taken::new(&key, delivery), Err(error.into()));
             }
         }
         Settle::Reject { code: ErrorCode::BadRequest, reason: why.to_owned() }
@@ -178,20 +178,37 @@ pub(crate) fn span(session: &Session, sent: &Sent) -> tracing::Span {
     span
 }
 
-/// What becomes of an input after its `delivered`th delivery. Trouble of the bus is waited out however long it takes;
+/// An input that was delivered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Taken<'a> {
+    pub(crate) key: &'a SessionKey,
+    /// Its name, as far as failures go: no other input has it.
+    pub(crate) subject: &'a str,
+    /// Index of this delivery among those of the input, from 1.
+    pub(crate) delivered: u64,
+}
+
+impl<'a> Taken<'a> {
+    fn new(key: &'a SessionKey, delivery: &'a Delivery) -> Self {
+        Self { key, subject: &delivery.subject, delivered: delivery.delivered }
+    }
+}
+
+/// What becomes of an input after a delivery. Trouble of the bus is waited out however long it takes;
 /// what is wrong with the session itself is given up in the end, so that it does not come again for ever.
-pub(crate) fn settle(failures: &Failures, key: &SessionKey, delivered: u64, result: Result<(), Trouble>) -> Settle {
+pub(crate) fn settle(failures: &Failures, taken: Taken<'_>, result: Result<(), Trouble>) -> Settle {
+    let Taken { key, subject, delivered } = taken;
     let doublings = u32::try_from(delivered.saturating_sub(1).min(8)).unwrap_or(8);
     let pause = RETRY.saturating_mul(1 << doublings).min(RETRY_MAX);
     match result {
         Ok(()) => {
-            failures.forget(key);
+            failures.forget(subject);
             Settle::Done
         }
         Err(Trouble::Bus(BusError::Malformed(why)) | Trouble::Internal(why)) => {
             tracing::error!(session = %key, why, delivered, "an input cannot be handled");
             // Counted in any case.
-            let often = failures.count(key);
+            let often = failures.count(subject);
             if !often || delivered < DELIVERIES_MAX {
                 return Settle::Retry(pause);
             }

@@ -57,8 +57,9 @@ impl Shell {
         key: &SessionKey,
         session: &Session,
         inputs: &[Sent],
-    ) -> Result<(), Trouble> {
-        let owed = session.outstanding().into_iter().map(|effect| (effect, Publication::Again)).collect();
+    ) -> Result<Vec<Effect>, Trouble> {
+        let effects = session.outstanding();
+        let owed = effects.iter().cloned().map(|effect| (effect, Publication::Again)).collect();
         perform_all(&self.bus, key, session, owed).await?;
         for sent in inputs {
             let Some(slot) = session.handled(&sent.reference) else { continue };
@@ -66,7 +67,7 @@ impl Shell {
             publish_events(&self.bus, key, commit.envelopes(key, slot)).await?;
             self.tell(key, sent, session, slot, &commit.events).await?;
         }
-        Ok(())
+        Ok(effects)
     }
 
     /// Tells the edge that waits for this command how it came out.

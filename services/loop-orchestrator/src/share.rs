@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use bus::work::Settle;
+use bus::{BusError, Delivery};
 use contract::subject::SessionKey;
 use tokio::sync::oneshot;
 
-use crate::drive::settle;
+use crate::drive::{Taken, settle};
 use crate::input::Sent;
 use crate::shell::{Shell, Trouble};
 
@@ -21,30 +22,44 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Waiting {
     sent: Sent,
+    subject: String,
+    delivered: u64,
     answer: oneshot::Sender<Settle>,
 }
 
 impl Shared {
     /// Handles an input together with those of its session that wait at the same time. Whoever gets the session
     /// first handles them all; the others take their answer.
-    pub(crate) async fn handle(&self, shell: &Shell, sent: Sent, delivered: u64) -> Settle {
+    pub(crate) async fn handle(&self, shell: &Shell, sent: Sent, delivery: &Delivery) -> Settle {
         let key = sent.key.clone();
         let (answer, mut answered) = oneshot::channel();
-        self.waiting().entry(key.clone()).or_default().push(Waiting { sent, answer });
+        let (subject, delivered) = (delivery.subject.clone(), delivery.delivered);
+        self.waiting().entry(key.clone()).or_default().push(Waiting { sent, subject, delivered, answer });
         let mut place = shell.cache.lock(&key).await;
         let batch = self.waiting().remove(&key).unwrap_or_default();
-        let (inputs, answers): (Vec<Sent>, Vec<_>) = batch.into_iter().map(|w| (w.sent, w.answer)).unzip();
+        let (mut inputs, mut names, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        for Waiting { sent, subject, delivered, answer } in batch {
+            inputs.push(sent);
+            names.push((subject, delivered));
+            answers.push(answer);
+        }
+        let settle_one = |(subject, delivered): &(String, u64), result| {
+            settle(&shell.failures, Taken { key: &key, subject, delivered: *delivered }, result)
+        };
         if !inputs.is_empty() {
             let settled = match shell.handle(&key, &mut place, &inputs).await {
-                Err(Trouble::Split) => {
+                // One of them may be what is wrong: it must not cost the others their tries.
+                Err(Trouble::Split | Trouble::Internal(_) | Trouble::Bus(BusError::Malformed(_)))
+                    if inputs.len() > 1 =>
+                {
                     let mut settled = Vec::with_capacity(inputs.len());
-                    for input in &inputs {
+                    for (input, name) in inputs.iter().zip(&names) {
                         let one = shell.handle(&key, &mut place, std::slice::from_ref(input)).await;
-                        settled.push(settle(&shell.failures, &key, delivered, one));
+                        settled.push(settle_one(name, one));
                     }
                     settled
                 }
-                result => vec![settle(&shell.failures, &key, delivered, result); inputs.len()],
+                result => names.iter().map(|name| settle_one(name, result.clone())).collect(),
             };
             for (answer, settled) in answers.into_iter().zip(settled) {
                 // Gone is who no longer waits; its input is in the log all the same and comes again.

@@ -84,7 +84,7 @@ impl Loaded {
 }
 
 /// Why an input is not done.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Trouble {
     /// The bus; try again.
     Bus(BusError),
@@ -187,7 +187,7 @@ impl Shell {
                     continue;
                 }
                 let again = inputs.first().map_or_else(tracing::Span::none, |first| span(&session, first));
-                let result = self.perform_again(key, &session, inputs).instrument(again).await;
+                let result = self.perform_again(key, &session, inputs).instrument(again).await.map(drop);
                 *is_owed = result.is_err();
                 *place = Some(Loaded { session, generation, is_owed: *is_owed });
                 return result;
@@ -319,13 +319,13 @@ impl Shell {
     /// Performs again what a session is owed, whoever lost it. Returns what was performed.
     pub(crate) async fn repair(&self, key: &SessionKey) -> Result<Vec<Effect>, Trouble> {
         let mut place = self.cache.lock(key).await;
-        let before = place.take();
+        // The cached state stays until its loss was reported: it is all that knows what the log had.
         let Loaded { session, generation, .. } = self.load_latest(key).await?;
-        if let Some(before) = before {
+        if let Some(before) = place.as_ref() {
             self.report_rewound(key, &before.session, &session).await?;
         }
-        self.perform_again(key, &session, &[]).await?;
-        let effects = session.outstanding();
+        *place = None;
+        let effects = self.perform_again(key, &session, &[]).await?;
         *place = (session.phase() != Phase::Ended).then_some(Loaded { session, generation, is_owed: false });
         Ok(effects)
     }
