@@ -163,7 +163,7 @@ impl Calls {
     /// What is left to do about a call that must not start now. One that ran at a gateway that died is not made again: what
     /// that one had reserved is booked.
     async fn leave(&self, delivery: &Delivery, job: &Job, settle: Settle) -> Result<Settle, BusError> {
-        if delivery.delivered > 1 && matches!(settle, Settle::Done) {
+        if delivery.may_have_been_held() && matches!(settle, Settle::Done) {
             let providers = self.providers.get();
             self.limits.forfeit(job, &providers.budgets(&job.key.tenant, &job.meta().agent)).await?;
         }
