@@ -137,27 +137,34 @@ async fn of_a_broken_list_the_good_tools_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_of_its_tools_is_followed() {
-    for role in [MODERN, LEGACY] {
-        let world = World::new().await;
-        let executor = world.serve(json!({"toy": world.toy(role, &json!({}))})).await;
-        assert_eq!(world.call_when_up("mcp__toy__old", &json!({"text": "a"})).await.good(), "a");
-        // A call that runs outlives the change, also of its own tool.
-        let mut call = world.begin("mcp__toy__work", json!({})).await;
-        call.progress().await;
-        world.call("mcp__toy__change", json!({})).await.good();
-        let says = async |tool: &str, text: &str| {
-            until(async || world.spec(tool).await.filter(|spec| spec.description == text).map(|_| ())).await;
-        };
-        says("mcp__toy__new", "Comes or goes.").await;
-        says("mcp__toy__echo", toy::AFTER).await;
-        assert_eq!(world.call("mcp__toy__new", json!({"text": "b"})).await.good(), "b");
-        until(async || world.spec("mcp__toy__old").await.is_none().then_some(())).await;
-        call.progress().await;
-        call.cancel().await;
-        assert_eq!(call.answer().await.doubtful(), "cancelled");
-        executor.drain(world::LONG).await;
-    }
+async fn modern_server_changes_its_tools_catalogue_follows() {
+    change_of_tools_is_followed(MODERN).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn legacy_server_changes_its_tools_catalogue_follows() {
+    change_of_tools_is_followed(LEGACY).await;
+}
+
+async fn change_of_tools_is_followed(role: &str) {
+    let world = World::new().await;
+    let executor = world.serve(json!({"toy": world.toy(role, &json!({}))})).await;
+    assert_eq!(world.call_when_up("mcp__toy__old", &json!({"text": "a"})).await.good(), "a");
+    // A call that runs outlives the change, also of its own tool.
+    let mut call = world.begin("mcp__toy__work", json!({})).await;
+    call.progress().await;
+    world.call("mcp__toy__change", json!({})).await.good();
+    let says = async |tool: &str, text: &str| {
+        until(async || world.spec(tool).await.filter(|spec| spec.description == text).map(|_| ())).await;
+    };
+    says("mcp__toy__new", "Comes or goes.").await;
+    says("mcp__toy__echo", toy::AFTER).await;
+    assert_eq!(world.call("mcp__toy__new", json!({"text": "b"})).await.good(), "b");
+    until(async || world.spec("mcp__toy__old").await.is_none().then_some(())).await;
+    call.progress().await;
+    call.cancel().await;
+    assert_eq!(call.answer().await.doubtful(), "cancelled");
+    executor.drain(world::LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
