@@ -22,7 +22,7 @@ use crate::commands::{CommandReply, Pending};
 use crate::failure::Failure;
 use crate::fair_queue::Flow;
 use crate::guard::{Caller, Guard, Header, Knock};
-use crate::params::{self, Given, List, Watch};
+use crate::params::{self, Given, List, Unchecked, Watch};
 use crate::queue::{ClientQueue, End, Item};
 use crate::sessions::{Sessions, Waiting};
 use crate::watch::notice::Notice;
@@ -106,7 +106,8 @@ impl Service for Door {
     async fn start(&self, request: Request<proto::StartRequest>) -> Result<Response<proto::CommandReply>, Status> {
         let given = request.get_ref();
         self.call("session.start", &given.session_id, &request, async |sessions, caller| {
-            let given = Given::new(&given.session_id, &given.command_id, !given.no_wait, start(given)?)?;
+            let given = Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, start(given)?)?;
+            let given = sessions.check(caller, given).await?;
             reply(sessions.start(caller, given).await?).await
         })
         .await
@@ -117,7 +118,8 @@ impl Service for Door {
         self.call("session.send", &given.session_id, &request, async |sessions, caller| {
             let mode = if given.mode.is_empty() { Mode::default() } else { params::word("mode", &given.mode)? };
             let body = SendUserMessage { content: Content::from(given.text.as_str()), mode };
-            let given = Given::new(&given.session_id, &given.command_id, !given.no_wait, body)?;
+            let given = Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, body)?;
+            let given = sessions.check(caller, given).await?;
             reply(sessions.send(caller, given).await?).await
         })
         .await
@@ -159,7 +161,8 @@ impl Service for Door {
         self.call("session.configure", &given.session_id, &request, async |sessions, caller| {
             let mut configure: Configure = params::from_object(fields(&given.options_json)?)?;
             configure.model = Some(given.model.clone()).filter(|model| !model.is_empty()).or(configure.model);
-            let given = Given::new(&given.session_id, &given.command_id, !given.no_wait, configure)?;
+            let given = Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, configure)?;
+            let given = sessions.check(caller, given).await?;
             reply(sessions.configure(caller, given).await?).await
         })
         .await
@@ -177,7 +180,8 @@ impl Service for Door {
                 content: given.content.clone(),
                 note: Some(given.note.clone()).filter(|note| !note.is_empty()),
             };
-            let given = Given::new(&given.session_id, &given.command_id, !given.no_wait, body)?;
+            let given = Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, body)?;
+            let given = sessions.check(caller, given).await?;
             reply(sessions.answer(caller, given).await?).await
         })
         .await
@@ -501,7 +505,7 @@ fn fields(options_json: &str) -> Result<Map<String, Value>, Failure> {
 
 fn because(given: &proto::ControlRequest) -> Result<Given<Because>, Failure> {
     let reason = Some(given.reason.clone()).filter(|reason| !reason.is_empty());
-    Given::new(&given.session_id, &given.command_id, !given.no_wait, Because { reason })
+    Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, Because { reason })?.check()
 }
 
 async fn reply(pending: Pending) -> Result<proto::CommandReply, Failure> {

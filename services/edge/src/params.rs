@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use contract::command::{Answer, Because, Configure, SendUserMessage, Start};
+use contract::command::{Answer, Because, Configure, ContinuationOverride, SendUserMessage, Start};
 use contract::commit::Phase;
 use contract::json::Size;
 use contract::limits::{JSON_DEPTH_MAX, JSON_VALUES_MAX};
@@ -37,17 +37,31 @@ pub struct Given<T> {
     pub body: T,
 }
 
-impl<T: Checked> Given<T> {
-    /// Parses an address and checks a body. Empty ids mean none.
+/// A command whose body is not checked yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unchecked<T>(Given<T>);
+
+impl<T: Checked> Unchecked<T> {
+    /// Parses an address. Empty ids mean none.
     pub fn new(session: &str, id: &str, wait: bool, body: T) -> Result<Self, Failure> {
-        body.check()?;
         let session = if session.is_empty() && T::MAKES_SESSION { fresh()? } else { session_id(session)? };
         let id = if id.is_empty() { fresh()? } else { parse("command_id", id)? };
-        Ok(Self { session, id, wait, body })
+        Ok(Self(Given { session, id, wait, body }))
+    }
+
+    /// Whether the check takes milliseconds.
+    pub fn is_costly(&self) -> bool {
+        self.0.body.is_costly()
+    }
+
+    /// Checks the body.
+    pub fn check(self) -> Result<Given<T>, Failure> {
+        self.0.body.check()?;
+        Ok(self.0)
     }
 }
 
-impl<T: Checked + DeserializeOwned> Given<T> {
+impl<T: Checked + DeserializeOwned> Unchecked<T> {
     /// Parses a command from its JSON object; an unknown field is refused by its name.
     pub fn from_json(mut params: Map<String, Value>) -> Result<Self, Failure> {
         let session = text(&mut params, "session_id")?;
@@ -65,6 +79,11 @@ pub trait Checked {
 
     /// Refuses what the loop could not use.
     fn check(&self) -> Result<(), Failure>;
+
+    /// Whether the check takes milliseconds: it compiles patterns.
+    fn is_costly(&self) -> bool {
+        false
+    }
 
     /// Maps the client's names to those of the contract.
     fn rename(_params: &mut Map<String, Value>) -> Result<(), Failure> {
@@ -87,12 +106,25 @@ impl Checked for Start {
         }
         Ok(check::start(self)?)
     }
+
+    fn is_costly(&self) -> bool {
+        self.continuation.as_ref().is_some_and(has_patterns)
+    }
 }
 
 impl Checked for Configure {
     fn check(&self) -> Result<(), Failure> {
         Ok(check::configure(self)?)
     }
+
+    fn is_costly(&self) -> bool {
+        self.continuation.as_ref().is_some_and(has_patterns)
+    }
+}
+
+fn has_patterns(over: &ContinuationOverride) -> bool {
+    let lists = [&over.continuation_patterns, &over.termination_patterns];
+    lists.into_iter().flatten().any(|list| !list.is_empty())
 }
 
 impl Checked for SendUserMessage {
@@ -324,8 +356,12 @@ mod tests {
         map
     }
 
+    fn taken<T: Checked + DeserializeOwned>(value: Value) -> Given<T> {
+        Unchecked::from_json(object(value)).and_then(Unchecked::check).unwrap()
+    }
+
     fn refused<T: Checked + DeserializeOwned>(value: Value) -> (ErrorCode, String) {
-        match Given::<T>::from_json(object(value)) {
+        match Unchecked::<T>::from_json(object(value)).and_then(Unchecked::check) {
             Ok(given) => panic!("taken: {}", given.session),
             Err(failure) => (failure.code, failure.message),
         }
@@ -333,13 +369,10 @@ mod tests {
 
     #[test]
     fn a_start_makes_the_ids_that_are_missing() {
-        let given = Given::<Start>::from_json(object(json!({"prompt": "hi", "agent": "e"}))).unwrap();
+        let given = taken::<Start>(json!({"prompt": "hi", "agent": "e"}));
         assert_eq!(given.session.as_str().len(), 36);
         assert!(given.wait);
-        let given = Given::<Start>::from_json(object(
-            json!({"session_id": "s", "command_id": "c", "prompt": "hi", "no_wait": true}),
-        ));
-        let given = given.unwrap();
+        let given = taken::<Start>(json!({"session_id": "s", "command_id": "c", "prompt": "hi", "no_wait": true}));
         assert_eq!((given.session.as_str(), given.id.as_str(), given.wait), ("s", "c", false));
     }
 
@@ -578,7 +611,7 @@ mod tests {
             "streaming": {"enabled": true, "chunk_ms": 10_000, "chunk_bytes": 1 << 20, "connect": 1, "idle": 3_600},
         });
         check_size("the frame", &params.to_string()).unwrap();
-        Given::<Start>::from_json(object(params)).unwrap();
+        taken::<Start>(params);
     }
 
     #[test]
@@ -596,12 +629,10 @@ mod tests {
 
     #[test]
     fn text_and_content_are_one_field() {
-        let given =
-            Given::<SendUserMessage>::from_json(object(json!({"session_id": "s", "text": "hi", "mode": "queue"})));
-        let given = given.unwrap();
+        let given = taken::<SendUserMessage>(json!({"session_id": "s", "text": "hi", "mode": "queue"}));
         assert_eq!((given.body.content, given.body.mode), (Content::from("hi"), Mode::Queue));
         let parts = json!({"session_id": "s", "content": [{"type": "text", "text": "hi"}]});
-        assert!(Given::<SendUserMessage>::from_json(object(parts)).is_ok());
+        taken::<SendUserMessage>(parts);
         assert_eq!(word::<AnswerDecision>("decision", "deny").unwrap(), AnswerDecision::Deny);
     }
 }

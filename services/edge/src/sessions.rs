@@ -26,7 +26,7 @@ use crate::config::{Config, StartError};
 use crate::failure::Failure;
 use crate::fair_queue::{Cost, FairQueue, Permit};
 use crate::guard::Caller;
-use crate::params::{self, List};
+use crate::params::{self, Checked, Given, List, Unchecked};
 use crate::queue::{CLIENT_BYTES_MAX, ClientQueue};
 use crate::session_index::SessionIndex;
 use crate::stats::{self, Stats};
@@ -63,6 +63,7 @@ struct Inner {
     admission: Admission,
     budget: ByteBudget,
     turns: FairQueue,
+    checks: FairQueue,
     index: SessionIndex,
 }
 
@@ -178,6 +179,7 @@ impl Sessions {
                 admission: Admission::new(config.admission()),
                 budget,
                 turns: FairQueue::default(),
+                checks: FairQueue::new(Cost::Light.units()),
                 index,
             }),
         })
@@ -378,6 +380,23 @@ impl Sessions {
     /// Waits for the turn of a call of this caller.
     pub(crate) async fn turn(&self, caller: &Caller, cost: Cost) -> Result<Permit, Failure> {
         self.inner.turns.acquire(caller.flow, cost).await
+    }
+
+    /// Checks a command. One whose check is costly waits for its turn: they run one at a time, and not on a thread that
+    /// serves clients.
+    pub(crate) async fn check<T>(&self, caller: &Caller, given: Unchecked<T>) -> Result<Given<T>, Failure>
+    where
+        T: Checked + Send + 'static,
+    {
+        if !given.is_costly() {
+            return given.check();
+        }
+        let turn = self.inner.checks.acquire(caller.flow, Cost::Light).await?;
+        let checked = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            given.check()
+        });
+        checked.await.unwrap_or_else(|_| Err(Failure::new(ErrorCode::Internal, "the check of the command failed")))
     }
 
     pub(crate) fn index(&self) -> &SessionIndex {

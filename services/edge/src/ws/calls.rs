@@ -18,7 +18,7 @@ use crate::commands::Pending;
 use crate::failure::Failure;
 use crate::guard::Caller;
 use crate::jsonrpc::Request;
-use crate::params::{self, Checked, Given};
+use crate::params::{self, Checked, Given, Unchecked};
 use crate::sessions::Sessions;
 use crate::watch::viewer::{Viewer, Watching};
 
@@ -133,14 +133,18 @@ async fn route(
 ) -> Result<Rest, Failure> {
     let (sessions, caller) = (sessions.clone(), caller.clone());
     let rest = match method {
-        "session.start" => done(sessions.start(&caller, given::<Start>(params)?).await?),
-        "session.send" => done(sessions.send(&caller, given::<SendUserMessage>(params)?).await?),
-        "session.pause" => done(sessions.pause(&caller, given::<Because>(params)?).await?),
-        "session.resume" => done(sessions.resume(&caller, given::<Because>(params)?).await?),
-        "session.stop" => done(sessions.stop(&caller, given::<Because>(params)?).await?),
-        "session.answer" => done(sessions.answer(&caller, given::<Answer>(params)?).await?),
-        "session.configure" => done(sessions.configure(&caller, given::<Configure>(params)?).await?),
-        "session.clear" => done(sessions.clear(&caller, given::<Because>(params)?).await?),
+        "session.start" => done(sessions.start(&caller, given::<Start>(&sessions, &caller, params).await?).await?),
+        "session.send" => {
+            done(sessions.send(&caller, given::<SendUserMessage>(&sessions, &caller, params).await?).await?)
+        }
+        "session.pause" => done(sessions.pause(&caller, given::<Because>(&sessions, &caller, params).await?).await?),
+        "session.resume" => done(sessions.resume(&caller, given::<Because>(&sessions, &caller, params).await?).await?),
+        "session.stop" => done(sessions.stop(&caller, given::<Because>(&sessions, &caller, params).await?).await?),
+        "session.answer" => done(sessions.answer(&caller, given::<Answer>(&sessions, &caller, params).await?).await?),
+        "session.configure" => {
+            done(sessions.configure(&caller, given::<Configure>(&sessions, &caller, params).await?).await?)
+        }
+        "session.clear" => done(sessions.clear(&caller, given::<Because>(&sessions, &caller, params).await?).await?),
         "session.watch" => {
             let wanted: params::Watch = params::from_object(params)?;
             match sessions.watch(&caller, &wanted).await {
@@ -246,8 +250,11 @@ struct Tools {
     tools: Vec<contract::tool::ToolSpec>,
 }
 
-fn given<T: Checked + DeserializeOwned>(params: Map<String, Value>) -> Result<Given<T>, Failure> {
-    Given::from_json(params)
+async fn given<T>(sessions: &Sessions, caller: &Caller, params: Map<String, Value>) -> Result<Given<T>, Failure>
+where
+    T: Checked + DeserializeOwned + Send + 'static,
+{
+    sessions.check(caller, Unchecked::from_json(params)?).await
 }
 
 fn done(pending: Pending) -> Rest {

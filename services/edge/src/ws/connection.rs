@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{self, Then, WaitingWatches};
+use super::pace::Pace;
 use crate::failure::Failure;
 use crate::guard::Caller;
 use crate::jsonrpc::{self, Frame};
@@ -80,10 +81,14 @@ async fn read(
     budgets: &[ByteBudget],
     queue: &ClientQueue,
 ) {
-    while let Ok(Some(message)) = tokio::time::timeout(SILENCE_MAX, stream.next()).await {
+    let mut pace = Pace::new();
+    loop {
+        pace.keep().await;
+        let Ok(Some(message)) = tokio::time::timeout(SILENCE_MAX, stream.next()).await else { return };
         match message {
             Ok(Message::Text(text)) => {
                 let frame = jsonrpc::read(&text);
+                pace.count(frame.parts.len(), text.len());
                 let booked: Option<Vec<_>> = budgets.iter().map(|budget| budget.book(text.len())).collect();
                 let Some(booked) = booked else {
                     refuse_all(frame, "requests that wait already take all the bytes there are for them", queue);
@@ -94,11 +99,12 @@ async fn read(
                     refuse_all(refused.into_inner().frame, &why, queue);
                 }
             }
-            Ok(Message::Binary(_)) => {
+            Ok(Message::Binary(bytes)) => {
+                pace.count(1, bytes.len());
                 let message = "binary frames are not understood: send JSON-RPC 2.0 as text";
                 queue.push(Item::Text(jsonrpc::protocol_error(&Value::Null, -32600, message)));
             }
-            Ok(Message::Ping(_) | Message::Pong(_)) => {}
+            Ok(Message::Ping(_) | Message::Pong(_)) => pace.count(1, 0),
             Ok(Message::Close(_)) => return,
             Err(error) => {
                 // Only an oversized frame leaves a connection that can still be told something.

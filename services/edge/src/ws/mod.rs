@@ -2,6 +2,7 @@
 
 mod calls;
 mod connection;
+mod pace;
 
 use std::sync::Arc;
 
