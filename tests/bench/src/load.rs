@@ -10,7 +10,7 @@ use proto::sessions_client::SessionsClient;
 use proto::{StartRequest, WatchRequest};
 use serde::Deserialize;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tonic::transport::Channel;
 
 use crate::model::STEPS;
@@ -142,6 +142,32 @@ pub(crate) async fn run(
         used,
         traffic,
     })
+}
+
+/// Begins so many sessions a second, whatever becomes of those before; milliseconds of each one, sorted.
+pub(crate) async fn at_rate(stage: &Stage, rate: u32, window: Duration) -> anyhow::Result<Vec<f64>> {
+    let client = SessionsClient::connect(stage.edges[0].clone()).await?;
+    let mut ticks = interval(Duration::from_secs(1) / rate.max(1));
+    // A late one is made up for.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let (end, mut sessions) = (Instant::now() + window, JoinSet::new());
+    loop {
+        let due = ticks.tick().await;
+        if due >= end {
+            break;
+        }
+        let client = client.clone();
+        sessions.spawn(async move {
+            let record = Record::default();
+            timeout(SESSION_MAX, session(&client, &record)).await.context("a session does not end")??;
+            anyhow::Ok(due.elapsed())
+        });
+    }
+    let mut took = Vec::new();
+    while let Some(one) = sessions.join_next().await {
+        took.push(one??);
+    }
+    Ok(sorted_ms(took.into_iter()))
 }
 
 /// So many sessions, one after the other.

@@ -11,6 +11,7 @@ mod load;
 mod memory;
 mod model;
 mod nats;
+mod neighbours;
 mod pace;
 mod process;
 mod pure;
@@ -66,6 +67,8 @@ enum Part {
     Gateway(gateway::Plan),
     /// What a tool call costs beside its tool: prints `tools.*`
     Tools(tools::Plan),
+    /// How much slower a tenant's sessions are beside another tenant that asks for too much: prints `neighbours.*`
+    Neighbours(neighbours::Plan),
     /// The model server.
     #[command(hide = true)]
     Model,
@@ -109,6 +112,7 @@ async fn play(part: Option<Part>, plan: &run::Plan) -> anyhow::Result<()> {
         Some(Part::Memory { bytes }) => memory::say(bytes),
         Some(Part::Gateway(plan)) => gateway::run(&plan).await,
         Some(Part::Tools(plan)) => tools::run(&plan).await,
+        Some(Part::Neighbours(plan)) => neighbours::run(&plan).await,
         Some(Part::Pace) => pace::serve().await,
         Some(Part::Model) => model::serve().await,
         Some(Part::Collector) => collector::serve().await,

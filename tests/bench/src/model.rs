@@ -15,6 +15,17 @@ use crate::tool::TOOL;
 /// Steps of a session whose user names no other number: each but the last one calls the tool once.
 pub(crate) const STEPS: usize = 5;
 
+/// What a user says for a call of [`SILENT`].
+pub(crate) const CALL_SILENT: &str = "Call the silent tool.";
+/// What a user says for a call of [`STRICT`].
+pub(crate) const CALL_STRICT: &str = "Call the strict tool.";
+/// What a user says for a reply of 64 KiB.
+pub(crate) const SAY_MUCH: &str = "Say much.";
+/// A tool that never answers.
+pub(crate) const SILENT: &str = "silent";
+/// A tool whose schema costs as much as a schema may.
+pub(crate) const STRICT: &str = "strict";
+
 #[derive(Deserialize)]
 struct Asked {
     messages: Vec<Message>,
@@ -40,8 +51,27 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
 }
 
 async fn answer(body: Bytes) -> impl IntoResponse {
-    let (done, steps) = serde_json::from_slice::<Asked>(&body).map_or((0, STEPS), |asked| turn(&asked.messages));
-    ([(CONTENT_TYPE, "text/event-stream")], if done + 1 < steps { call(done) } else { end() })
+    let asked = serde_json::from_slice::<Asked>(&body).map_or(Vec::new(), |asked| asked.messages);
+    let (done, steps) = turn(&asked);
+    let reply = costly(&asked, done).unwrap_or_else(|| if done + 1 < steps { call(done) } else { end() });
+    ([(CONTENT_TYPE, "text/event-stream")], reply)
+}
+
+/// The reply to a user who wants something that costs much: a tool that never answers, arguments that are long to check, or
+/// a text that patterns are long to search in.
+fn costly(messages: &[Message], done: usize) -> Option<String> {
+    let user = messages.iter().rfind(|message| message.role == "user")?;
+    let wanted = user.content.as_str()?;
+    let arguments = match wanted {
+        CALL_SILENT => json!({}),
+        CALL_STRICT => json!({"values": vec!["not a number"; 4_000]}),
+        SAY_MUCH => return Some(stream(&[json!({"content": "word after word ".repeat(4_096)})], "stop")),
+        _ => return None,
+    };
+    let tool = if wanted == CALL_SILENT { SILENT } else { STRICT };
+    let call = json!({"index": 0, "id": "call", "type": "function",
+                      "function": {"name": tool, "arguments": arguments.to_string()}});
+    Some(if done == 0 { stream(&[json!({"tool_calls": [call]})], "tool_calls") } else { end() })
 }
 
 /// Replies since the user said something last, and the first number in that.

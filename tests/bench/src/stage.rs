@@ -27,6 +27,11 @@ agents:
     prompt_file: eamonn_executioner.md
     tools: {allow: [word_count]}
     continuation_config: {require_explicit_signal: true, max_iterations: 10, timeout: 120}
+  guest:
+    name: Guest
+    prompt_file: eamonn_executioner.md
+    tools: {allow: [silent, strict]}
+    continuation_config: {require_explicit_signal: true, max_iterations: 10, timeout: 600}
   long:
     name: Long
     prompt_file: eamonn_executioner.md
@@ -64,7 +69,7 @@ pub(crate) struct Stage {
     /// Where clients find the edges.
     pub(crate) edges: Vec<String>,
     /// Files of all of them.
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// What each part has used.
@@ -85,6 +90,11 @@ pub(crate) struct Used {
 impl Stage {
     /// Starts everything and returns when sessions can begin.
     pub(crate) async fn start(shape: Shape) -> anyhow::Result<Self> {
+        Self::start_with(shape, &[]).await
+    }
+
+    /// As [`Stage::start`], with further models, each at an address of its own.
+    pub(crate) async fn start_with(shape: Shape, more: &[(&str, &str)]) -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("ailoop-bench-")?;
         let nats = Nats::start(dir.path(), shape.keeping).await?;
         let replicas = shape.keeping.replicas();
@@ -102,11 +112,15 @@ impl Stage {
             collector = Some(process);
         }
 
-        let config = json!({
+        let mut config = json!({
             "default": "bench",
             "providers": {"bench": {"kind": "openai_chat", "base_url": models}},
             "models": {"bench": {"provider": "bench", "multi_tool": true, "max_parallel_tools": 8}},
         });
+        for (name, url) in more {
+            config["providers"][name] = json!({"kind": "openai_chat", "base_url": url});
+            config["models"][name] = json!({"provider": name});
+        }
         std::fs::write(dir.path().join("models.yaml"), config.to_string())?;
         std::fs::write(dir.path().join("agents.yaml"), AGENTS)?;
         let (mut services, mut edges) = (Vec::new(), Vec::new());
@@ -136,7 +150,19 @@ impl Stage {
         knows_tool(&bus).await?;
         bus.close().await;
         anyhow::ensure!(!edges.is_empty(), "there is no edge");
-        Ok(Self { services, model, tool, collector, nats, edges, _dir: dir })
+        Ok(Self { services, model, tool, collector, nats, edges, dir })
+    }
+
+    /// Starts an edge for another tenant; returns where its clients find it.
+    pub(crate) async fn add_edge(&mut self, tenant: &str) -> anyhow::Result<String> {
+        let mut command = service("edge", &self.nats, 1, &self.dir)?;
+        command.env("AILOOP__EDGE__TENANT", tenant);
+        let home = self.dir.path().join(format!("edge-{tenant}"));
+        std::fs::create_dir(&home)?;
+        let mut process = Process::start("edge", command, &home)?;
+        let url = process.says(grpc).await?;
+        self.services.push(process);
+        Ok(url)
     }
 
     /// What each part has used so far. Replicas of a service are one.
