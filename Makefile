@@ -85,7 +85,8 @@ upgrade: setup ## An older version beside this one, every replica replaced in tu
 	@OLD="$(OLD)" OLD_REV="$(OLD_REV)" CARGO="$(CARGO)" scripts/upgrade.sh
 
 hostile: setup ## Hostile clients, tools and model servers beside sessions of others, and a table; ONLY=silent names trials
-	AILOOP_HOSTILE_SEED=$(SEED) AILOOP_HOSTILE_ONLY="$(ONLY)" AILOOP_HOSTILE_FILE=$(CURDIR)/target/hostile.md \
+	$(CARGO) build --quiet --release --locked --bin ailoop
+	AILOOP_UNDER_TEST=$(CURDIR)/target/release/ailoop AILOOP_HOSTILE_SEED=$(SEED) AILOOP_HOSTILE_ONLY="$(ONLY)" AILOOP_HOSTILE_FILE=$(CURDIR)/target/hostile.md \
 	$(CARGO) test --quiet --locked --package ailoop-tests --test hostile -- --nocapture
 
 drain: setup ## Restart every replica in turn under load: 100 sessions, one replica every 20 s

@@ -9,12 +9,14 @@ use ailoop_tests::crowd::EdgeReplica;
 use anyhow::ensure;
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Sessions at the same time.
 const AT_ONCE: usize = 4;
+/// Pause of a client between two sessions: clients that ask as fast as they can would wait for each other.
+const PAUSE: Duration = Duration::from_millis(200);
 /// How long one session may take before it counts as failed.
-pub(crate) const SESSION_MAX: Duration = Duration::from_secs(20);
+const SESSION_MAX: Duration = Duration::from_secs(20);
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
@@ -57,6 +59,7 @@ pub(crate) async fn run(edge: &EdgeReplica, least: usize, stop: &Arc<AtomicBool>
                     Ok(Err(error)) => sessions.failed.push(format!("{name}: {error:#}")),
                     Err(_) => sessions.failed.push(format!("{name}: not over after {SESSION_MAX:?}")),
                 }
+                sleep(PAUSE).await;
             }
             sessions
         });

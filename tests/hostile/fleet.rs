@@ -1,9 +1,11 @@
 //! One trial: a fleet, sessions of others alone, the hostile party beside them, and what the processes hold afterwards.
 
+use std::fs::Permissions;
 use std::net::SocketAddr;
-use std::process::Command;
-use std::sync::Arc;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ailoop_tests::crowd::{Crowd, EdgeReplica, Replica};
@@ -12,13 +14,20 @@ use ailoop_tests::workshop::{Answer, Plan, Workshop};
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use serde_json::json;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
-use crate::bystanders::{self, SESSION_MAX};
+use crate::bystanders;
+use crate::models::{EVIL, SECRET};
 use crate::table::Row;
+use crate::tools::SERVER;
 use crate::trials::Trial;
 
 /// Sessions of others that run alone, and at least beside the hostile party.
-const SESSIONS: usize = 12;
+const SESSIONS: usize = 100;
+/// How much longer sessions of others may take beside a hostile party, at p99.
+const SLOWER_MAX: u32 = 2;
 /// Resident bytes that a process may hold: the limits of the shipped manifests.
 const BUDGETS: [(&str, u64); 5] = [
     ("edge", 512 << 20),
@@ -45,6 +54,7 @@ pub(crate) struct Target {
     pub(crate) seed: u64,
     pub(crate) inputs: Arc<AtomicU64>,
     pub(crate) accepted: Arc<AtomicU64>,
+    broken_in: Arc<Mutex<Option<String>>>,
 }
 
 impl Target {
@@ -56,6 +66,11 @@ impl Target {
     /// Counts hostile inputs that were not refused.
     pub(crate) fn accept(&self, inputs: u64) {
         self.accepted.fetch_add(inputs, Ordering::Relaxed);
+    }
+
+    /// Reports something that a hostile party was given and may not have.
+    pub(crate) fn break_in(&self, what: &str) {
+        self.broken_in.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| what.to_owned());
     }
 
     /// The address of its gRPC port as a URL.
@@ -70,6 +85,7 @@ struct Fleet {
     edge: EdgeReplica,
     _model: ModelServer,
     _workshop: Workshop,
+    _dir: TempDir,
 }
 
 /// Runs a trial; what cannot be run counts as failed.
@@ -86,14 +102,25 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
     let (ws, grpc) = fleet.edge.addresses()?;
     let (inputs, accepted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (nats, health) = (fleet.crowd.nats.url(), health_of(&fleet.edge.replica)?);
-    let target = Target { ws, grpc, health, nats, length, seed, inputs: inputs.clone(), accepted: accepted.clone() };
+    let target = Target {
+        ws,
+        grpc,
+        health,
+        nats,
+        length,
+        seed,
+        inputs: inputs.clone(),
+        accepted: accepted.clone(),
+        broken_in: Arc::default(),
+    };
+    let broken_in = target.broken_in.clone();
     let stop = Arc::new(AtomicBool::new(true));
     let alone = bystanders::run(&fleet.edge, SESSIONS, &stop).await?;
     row.p99_alone = alone.p99();
 
     stop.store(false, Ordering::Relaxed);
     let hostile = async {
-        let ended = tokio::time::timeout(length + OVERTIME, (trial.attack)(target)).await;
+        let ended = attack(trial, target, length + OVERTIME).await;
         stop.store(true, Ordering::Relaxed);
         ended
     };
@@ -104,16 +131,39 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
     let mut wrong: Vec<String> = Vec::new();
     wrong.extend(alone.failed.first().map(|first| format!("failed without any hostile party: {first}")));
     wrong.extend(beside.failed.first().map(|first| format!("{} others failed: {first}", beside.failed.len())));
-    if let Ok(Err(error)) = ended {
+    if let Err(error) = ended {
         // The fleet may refuse a hostile party at any moment: that is no failure.
         crate::show(&format!("{}: the hostile party ended early: {error:#}", trial.name));
     }
+    let broken_in = broken_in.lock().unwrap_or_else(PoisonError::into_inner).take();
+    wrong.extend(broken_in.map(|what| format!("it was given what it may not have: {what}")));
     fleet.memory(row, &mut wrong)?;
-    if row.p99_beside > SESSION_MAX / 2 {
-        wrong.push(format!("others waited {:?}", row.p99_beside));
+    if row.p99_beside > row.p99_alone * SLOWER_MAX {
+        wrong.push(format!("others waited {:.1?} instead of {:.1?}", row.p99_beside, row.p99_alone));
     }
     row.wrong = (!wrong.is_empty()).then(|| wrong.join("; "));
     Ok(())
+}
+
+/// Runs a hostile party on a thread of its own with the lowest priority: on its own machine it would take no CPU from the
+/// fleet.
+async fn attack(trial: &Trial, target: Target, max: Duration) -> anyhow::Result<()> {
+    let attack = trial.attack;
+    let (done, ended) = oneshot::channel();
+    std::thread::spawn(move || {
+        let run = || {
+            let thread = std::fs::read_link("/proc/thread-self")?;
+            let thread = thread.file_name().context("the thread's id")?;
+            let status = Command::new("renice").args(["-n", "19", "-p"]).arg(thread).stdout(Stdio::null()).status()?;
+            ensure!(status.success(), "renice failed");
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            // A party that goes on for too long is left alone.
+            runtime.block_on(async { timeout(max, attack(target)).await.unwrap_or(Ok(())) })
+        };
+        // The trial may have failed meanwhile.
+        let _ = done.send(run());
+    });
+    ended.await.context("the hostile party's thread ended")?
 }
 
 impl Fleet {
@@ -124,18 +174,25 @@ impl Fleet {
             hostile_reply.filter(|_| is_hostile).map_or_else(|| reply(asked), |reply| reply(asked))
         })
         .await?;
-        let health = ("AILOOP__HEALTH__LISTEN", "127.0.0.1:0");
-        let crowd = Crowd::with(&[("test", &model.base_url())], &[health]).await?;
+        let dir = directory()?;
+        let (root, server) = (dir.path().join("root"), dir.path().join("server"));
+        let environment = [
+            ("AILOOP__HEALTH__LISTEN", "127.0.0.1:0"),
+            ("AILOOP__EXECUTOR__SERVE__FILES__ROOT", root.to_str().context("a path")?),
+            ("AILOOP__EXECUTOR__SERVE__FETCH__TIMEOUT", "5"),
+            ("AILOOP__EXECUTOR__SERVE__MCP__EVIL__COMMAND", server.to_str().context("a path")?),
+        ];
+        let crowd = Crowd::with(&[("test", &model.base_url()), (EVIL, &model.base_url())], &environment).await?;
         let same = |call: &ailoop_tests::workshop::Witnessed| Answer::Json(call.arguments.clone());
         let workshop = Plan::at(&crowd.nats.url()).await?.tool("echo", Effect::Pure, same).open().await?;
         let mut services = Vec::new();
         for service in ["orchestrator", "gateway", "executor"] {
             services.push(crowd.spawn(service).await?);
         }
-        crowd.knows(&["echo"]).await?;
+        crowd.knows(&["echo", "read_file", "http_fetch", "mcp__evil__flood"]).await?;
         let edge = crowd.edge().await?;
         limit_descriptors(edge.replica.id())?;
-        Ok(Self { crowd, services, edge, _model: model, _workshop: workshop })
+        Ok(Self { crowd, services, edge, _model: model, _workshop: workshop, _dir: dir })
     }
 
     /// Reads what each process holds.
@@ -150,6 +207,21 @@ impl Fleet {
         }
         measure(self.crowd.composer()?, row, wrong)
     }
+}
+
+/// The directory that may be read, a secret beside it, ways that lead there, and the program that is the MCP server.
+fn directory() -> anyhow::Result<TempDir> {
+    let dir = TempDir::with_prefix("ailoop-hostile-")?;
+    let (root, secret, server) = (dir.path().join("root"), dir.path().join("secret.txt"), dir.path().join("server"));
+    std::fs::create_dir_all(root.join("a"))?;
+    std::fs::write(&secret, SECRET)?;
+    symlink(&secret, root.join("link.txt"))?;
+    symlink(dir.path(), root.join("linked"))?;
+    std::fs::hard_link(&secret, root.join("hard.txt"))?;
+    ensure!(Command::new("mkfifo").arg(root.join("pipe")).status()?.success(), "mkfifo failed");
+    std::fs::write(&server, SERVER)?;
+    std::fs::set_permissions(&server, Permissions::from_mode(0o755))?;
+    Ok(dir)
 }
 
 fn measure(replica: &Replica, row: &mut Row, wrong: &mut Vec<String>) -> anyhow::Result<()> {

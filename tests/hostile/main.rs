@@ -2,8 +2,8 @@
 //!
 //! Each trial has a fleet of its own. Sessions of others run alone first, then beside the hostile party; afterwards the
 //! memory of every process is read. The run prints a table and fails where a session of others failed, a process ended or
-//! holds more memory than its budget, or others waited longer than a session may. A trial that fails is reported with
-//! the others, not left out.
+//! holds more memory than its budget, sessions of others took more than twice as long at p99, or a hostile party was given
+//! what it may not have. A trial that fails is reported with the others, not left out.
 //!
 //! `make hostile` runs every trial; `AILOOP_HOSTILE_ONLY` names what is to be tried, `AILOOP_HOSTILE_SECONDS` is how long
 //! each hostile party goes on, `AILOOP_HOSTILE_FILE` gets the table, and `AILOOP_HOSTILE_SEED` chooses damaged bytes.
@@ -11,8 +11,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 mod bystanders;
+mod clients;
 mod fleet;
+mod models;
 mod table;
+mod tools;
 mod trials;
 
 use std::path::PathBuf;

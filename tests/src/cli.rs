@@ -15,8 +15,11 @@ use crate::nats;
 /// How long a command may take, whatever it does.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Where the binary is: cargo puts it beside the directory of the test executables.
+/// Where the binary is: `AILOOP_UNDER_TEST`, else what cargo puts beside the directory of the test executables.
 pub fn binary() -> anyhow::Result<PathBuf> {
+    if let Some(path) = service::config::env("AILOOP_UNDER_TEST").filter(|path| !path.is_empty()) {
+        return Ok(std::path::absolute(path)?);
+    }
     let test = std::env::current_exe()?;
     let dir = test.parent().and_then(Path::parent).context("a test executable stands in target/<profile>/deps")?;
     let path = dir.join(format!("ailoop-under-test{}", std::env::consts::EXE_SUFFIX));

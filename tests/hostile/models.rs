@@ -1,0 +1,120 @@
+//! Model servers, and models that were taken over.
+
+use std::time::Duration;
+
+use ailoop_tests::client::Client;
+use ailoop_tests::model::{Asked, Reply};
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+
+use crate::clients::{call, start};
+use crate::fleet::Target;
+
+/// The model of a hostile server, in `models.yaml`.
+pub(crate) const EVIL: &str = "evil";
+
+/// What the files that may be read are beside: whoever reads it got out.
+pub(crate) const SECRET: &str = "the word that nobody may read";
+
+/// Sessions of a model that streams what no model should.
+pub(crate) async fn streams(target: Target) -> anyhow::Result<()> {
+    let end = Instant::now() + target.length;
+    for number in 0.. {
+        if Instant::now() > end {
+            break;
+        }
+        // The fleet may refuse it.
+        let _ = call(&target, start(&format!("stream{number}"), &json!({"model": EVIL}))).await;
+        sleep_until(Instant::now() + Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
+
+pub(crate) fn hostile_stream(asked: &Asked) -> Reply {
+    let delta = |text: &str| format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
+    match asked.number % 10 {
+        // One line without an end.
+        0 => Reply::raw(&format!("data: {}", "x".repeat(20 << 20))),
+        1 => Reply::raw(&delta(&"y".repeat(9 << 20))),
+        2 => Reply::raw(&delta("a").repeat(100_000)),
+        3 => Reply::raw("data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":4294967295}]}}]}\n\n")
+            .and_hang(),
+        4 => Reply::raw(&format!("data: {}\n\n", "[".repeat(1 << 20))),
+        5 => Reply::raw("data: \u{0}\u{1}\n\nevent: error\ndata: {}\n\n").and_break(),
+        6 => Reply::text("Fine.").usage(u64::MAX, u64::MAX),
+        7 => Reply::status(200, &"<html>".repeat(1 << 20)),
+        8 => Reply::status(429, "slow down").header("retry-after", "99999999999999999999"),
+        _ => Reply::hang(),
+    }
+}
+
+/// A model that says nothing.
+pub(crate) fn silent(_: &Asked) -> Reply {
+    Reply::hang()
+}
+
+/// Sessions whose model asks the built-in tools for what they may not give. Reports each that was given.
+pub(crate) async fn readers(target: Target) -> anyhow::Result<()> {
+    let (end, client) = (Instant::now() + target.length, Client::connect(&target.url()).await?);
+    for number in 0.. {
+        if Instant::now() > end {
+            break;
+        }
+        let session = format!("reader{number}");
+        client.start(&session, "hostile").await?;
+        for seen in client.watch(&session).await?.to_end().await? {
+            if seen.topic == "tool_call.result_processed" {
+                target.count(1);
+                if seen.data["outcome"] == "ok" || seen.data.to_string().contains(SECRET) {
+                    target.break_in(&seen.data.to_string());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Names of files that are outside of the directory that may be read, or no files.
+const FILES: [&str; 12] = [
+    "../secret.txt",
+    "/etc/passwd",
+    "a/../../secret.txt",
+    "link.txt",
+    "hard.txt",
+    "linked/secret.txt",
+    "/proc/self/environ",
+    "/dev/zero",
+    "pipe",
+    "./././../secret.txt",
+    "..\\secret.txt",
+    "secret.txt\u{0}",
+];
+
+/// Addresses that are private, however they are written, and what is no address.
+const ADDRESSES: [&str; 16] = [
+    "http://127.0.0.1/",
+    "http://localhost/",
+    "http://[::1]/",
+    "http://[::ffff:127.0.0.1]/",
+    "http://2130706433/",
+    "http://0x7f000001/",
+    "http://0177.0.0.1/",
+    "http://127.1/",
+    "http://0/",
+    "http://169.254.169.254/latest/meta-data/",
+    "http://[fd00:ec2::254]/",
+    "http://10.0.0.1/",
+    "http://user:password@127.0.0.1/",
+    "http://127.0.0.1:4222/",
+    "file:///etc/passwd",
+    "gopher://127.0.0.1/",
+];
+
+/// One file and one address a reply.
+pub(crate) fn read_secrets(asked: &Asked) -> Reply {
+    if asked.messages().iter().any(|message| message["role"] == "tool") {
+        return Reply::text("That is all.");
+    }
+    let (file, address) = (FILES[asked.number % FILES.len()], ADDRESSES[asked.number % ADDRESSES.len()]);
+    Reply::calls(&[("read_file", json!({"path": file})), ("http_fetch", json!({"url": address}))])
+}

@@ -1,0 +1,110 @@
+//! Tools, and servers of tools.
+
+use std::time::Duration;
+
+use ailoop_tests::client::Client;
+use ailoop_tests::model::{Asked, Reply};
+use ailoop_tool::{Effect, Tool, Tools};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use crate::fleet::Target;
+
+/// A schema whose references double at each level.
+fn doubling(levels: usize) -> Value {
+    let mut defs = serde_json::Map::new();
+    for level in 0..levels {
+        let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+        defs.insert(format!("d{level}"), json!({"anyOf": [{"allOf": [next, next]}, {"allOf": [next, next]}]}));
+    }
+    defs.insert(format!("d{levels}"), json!({"type": "integer", "minimum": 1}));
+    json!({"type": "object", "properties": {"value": {"$ref": "#/$defs/d0"}}, "$defs": defs})
+}
+
+/// A tool whose schema costs whoever checks arguments more than any other.
+pub(crate) async fn schema(target: Target) -> anyhow::Result<()> {
+    let tool = Tool::new("evil").effect(Effect::Pure).parameters(doubling(24));
+    let tool = tool.handler(|_| async { Ok("never".to_owned()) });
+    let _serving = Tools::connect(&target.nats).await?.tool(tool).serve().await?;
+    calls_of_evil(&target).await
+}
+
+/// Sessions whose model calls the tool `evil`.
+async fn calls_of_evil(target: &Target) -> anyhow::Result<()> {
+    let (end, client) = (Instant::now() + target.length, Client::connect(&target.url()).await?);
+    // The catalogue knows it within seconds; a session that comes earlier has nothing to call.
+    for number in 0.. {
+        if Instant::now() > end {
+            break;
+        }
+        target.count(1);
+        // The fleet may refuse it.
+        let _ = client.start(&format!("evil{number}"), "hostile").await;
+        sleep_until(Instant::now() + Duration::from_millis(250)).await;
+    }
+    Ok(())
+}
+
+pub(crate) fn call_evil(asked: &Asked) -> Reply {
+    if asked.messages().iter().any(|message| message["role"] == "tool") {
+        return Reply::text("That is all.");
+    }
+    Reply::calls(&[("evil", json!({"value": "not a number"}))])
+}
+
+/// A tool that shows progress as fast as it can, and whose result is long.
+pub(crate) async fn flooding_tool(target: Target) -> anyhow::Result<()> {
+    let end = Instant::now() + target.length;
+    let tool = Tool::new("evil").effect(Effect::Pure).timeout(Duration::from_secs(30));
+    let tool = tool.handler(move |call: ailoop_tool::Call| async move {
+        while Instant::now() < end {
+            call.progress("p".repeat(64 << 10)).await;
+        }
+        Ok("z".repeat(700 << 10))
+    });
+    let _serving = Tools::connect(&target.nats).await?.tool(tool).serve().await?;
+    calls_of_evil(&target).await
+}
+
+/// A server over standard input and output that answers what it must, and each call with notifications for ever. It gives
+/// way to every other process: on its own machine it would take no CPU from them.
+pub(crate) const SERVER: &str = r#"#!/usr/bin/env python3
+import json, os, sys
+
+os.nice(19)
+
+def say(message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    method = asked.get("method")
+    if method == "initialize":
+        version = asked["params"]["protocolVersion"]
+        server = {"name": "evil", "version": "1"}
+        say({"id": asked["id"], "result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}})
+    elif method == "tools/list":
+        tool = {"name": "flood", "description": "Floods.", "inputSchema": {"type": "object"}}
+        say({"id": asked["id"], "result": {"tools": [tool]}})
+    elif method == "tools/call":
+        while True:
+            say({"method": "notifications/message", "params": {"level": "info", "data": "x" * 60000}})
+            say({"method": "notifications/tools/list_changed"})
+            say({"id": 4711, "result": {}})
+            print("y" * 1000, file=sys.stderr)
+    elif "id" in asked:
+        say({"id": asked["id"], "error": {"code": -32601, "message": "unknown"}})
+"#;
+
+/// Sessions whose model calls the tool of [`SERVER`].
+pub(crate) async fn flooding_server(target: Target) -> anyhow::Result<()> {
+    calls_of_evil(&target).await
+}
+
+pub(crate) fn call_server(asked: &Asked) -> Reply {
+    if asked.messages().iter().any(|message| message["role"] == "tool") {
+        return Reply::text("That is all.");
+    }
+    Reply::calls(&[("mcp__evil__flood", json!({}))])
+}
