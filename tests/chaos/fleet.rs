@@ -14,7 +14,7 @@ use anyhow::{Context, ensure};
 use contract::streams::Stream;
 use contract::subject;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::book::{Book, Cell, Row};
 use crate::life::{Trouble, User};
@@ -27,6 +27,8 @@ use crate::witness::Model;
 
 /// Sessions that run beside the one that is struck.
 const OTHERS: usize = 3;
+/// Pause between two of them: each is judged, and without one a fleet would spend its time on sessions that nobody struck.
+const BETWEEN: Duration = Duration::from_millis(250);
 /// How often one fleet is struck: all that its witnesses noted down is read again each time.
 const STRIKES_MAX: usize = 25;
 /// How long the step may take to come.
@@ -274,6 +276,7 @@ async fn keep_busy(user: User, stop: Arc<AtomicBool>) -> anyhow::Result<Vec<Stri
         let session = format!("other{:06}", NUMBER.fetch_add(1, Ordering::Relaxed));
         user.one_turn(&session).await?;
         lived.push(session);
+        sleep(BETWEEN).await;
     }
     Ok(lived)
 }

@@ -9,7 +9,7 @@ use ailoop_tests::judge;
 use ailoop_tests::workshop::EFFECTS;
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
-use bus::Bus;
+use bus::{Bus, BusError};
 use contract::Timestamp;
 use contract::command::Verb;
 use contract::commit::Commit;
@@ -39,8 +39,19 @@ pub(crate) struct Witnesses<'a> {
 }
 
 impl Witnesses<'_> {
-    /// Judges a session of so many turns that has ended; returns its commits.
+    /// Judges a session of so many turns that has ended; returns its commits. A server that was struck may still be
+    /// busy with its peers: it is asked again.
     pub(crate) async fn judge(&self, session: &str, turns: usize) -> anyhow::Result<Vec<Commit>> {
+        let deadline = Instant::now() + HANDLED_MAX;
+        loop {
+            match self.judge_once(session, turns).await {
+                Err(error) if is_away(&error) && Instant::now() < deadline => sleep(LOOK_EVERY).await,
+                judged => return judged,
+            }
+        }
+    }
+
+    async fn judge_once(&self, session: &str, turns: usize) -> anyhow::Result<Vec<Commit>> {
         let key = key(session)?;
         no_input_is_lost(self.bus, &key, &self.stored_inputs(session)?).await?;
         let commits = judge::log(self.bus, &key, STEPS_MAX).await?;
@@ -99,6 +110,10 @@ impl Witnesses<'_> {
         }
         Ok(())
     }
+}
+
+fn is_away(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<BusError>().is_some_and(BusError::is_away))
 }
 
 /// Returns when the log holds each of these inputs: "0 inputs lost".

@@ -25,7 +25,7 @@ use crate::tools::SERVER;
 use crate::trials::Trial;
 
 /// Sessions of others that run alone, and at least beside the hostile party.
-const SESSIONS: usize = 100;
+const SESSIONS: usize = 300;
 /// How much longer sessions of others may take beside a hostile party, at p99.
 const SLOWER_MAX: u32 = 2;
 /// Resident bytes that a process may hold: the limits of the shipped manifests.

@@ -107,18 +107,31 @@ async fn command(restore: &Restore, bus: &Bus, outcome: &CommandOutcome, verdict
         Response::Refused(why) => {
             let lost =
                 restore.loses_log && restore.begun_after_copy.contains(session) && why.starts_with("unknown_session");
-            let ended = why.starts_with("session_ended") && has_ended(bus, session).await;
+            let (ended, head) =
+                if why.starts_with("session_ended") { has_ended(bus, session).await } else { (false, String::new()) };
             let target = if lost || ended { &mut verdict.notes } else { &mut verdict.findings };
-            target.push(format!("{session}: command {id} was refused: {why}"));
+            target.push(format!("{session}: command {id} was refused: {why} {head}"));
         }
         Response::None(why) => verdict.findings.push(format!("{session}: command {id} is not answered: {why}")),
     }
 }
 
-/// Whether the log says that a session has ended.
-async fn has_ended(bus: &Bus, session: &str) -> bool {
-    let Ok(key) = key(session) else { return false };
-    matches!(bus.head(&key, bus::Read::Leader).await, Ok(Some(head)) if head.meta.phase == Phase::Ended)
+/// Whether the log says that a session has ended, and what it says.
+async fn has_ended(bus: &Bus, session: &str) -> (bool, String) {
+    let (Ok(key), deadline) = (key(session), Instant::now() + HANDLED_MAX) else { return (false, String::new()) };
+    loop {
+        let head = bus.head(&key, bus::Read::Leader).await;
+        if let Ok(Some(head)) = &head
+            && head.meta.phase == Phase::Ended
+        {
+            return (true, String::new());
+        }
+        // The server may be busy just now.
+        if head.is_ok() || Instant::now() > deadline {
+            return (false, format!("; the end of its log is {head:?}; {}", last_commits(bus, &key).await));
+        }
+        sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Waits until the log holds a command; what is to be said about it.
