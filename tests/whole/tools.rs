@@ -102,7 +102,7 @@ async fn keep_the_protocol(language: Language) -> anyhow::Result<()> {
     assert!(examples.notes()?.keys().eq(calls.iter()), "{effects:?}");
 
     // It says how far it is, from where, and stops when it is told to: of four calls two ring.
-    let verdict = world.verify(bell, &["--args", r#"{"seconds": 1}"#]).await?;
+    let verdict = world.verify(bell, &["--args", r#"{"seconds": 3}"#]).await?;
     assert!(verdict.with("fail").is_empty(), "{verdict:?}");
     assert!(verdict.with("pass").is_superset(&BTreeSet::from(["cancel", "deadline", "one reply"])), "{verdict:?}");
     assert!(verdict.told("deadline").contains("nobody waits"), "{verdict:?}");
