@@ -111,6 +111,8 @@ pub const PENDING_CONNECTIONS_MAX: usize = 256;
 pub const PENDING_CONNECTIONS_PER_ADDRESS_MAX: usize = 64;
 /// Time until a connection must have shown valid credentials, where the configuration says nothing else.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// Requests of one connection that an edge reads each second in the long run, where the configuration says nothing else.
+pub const CONNECTION_REQUESTS_PER_S: u32 = 200;
 /// Attempts for an empty reply, within a step.
 pub const EMPTY_REPLIES_MAX: u32 = 3;
 /// Steps of a turn that no configuration can exceed.

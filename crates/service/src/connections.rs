@@ -10,12 +10,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::limits::{
-    CONNECTION_BYTES_MAX, CONNECTIONS_MAX, HANDSHAKE_MAX, PENDING_CONNECTIONS_MAX, PENDING_CONNECTIONS_PER_ADDRESS_MAX,
+    CONNECTION_BYTES_MAX, CONNECTION_REQUESTS_PER_S, CONNECTIONS_MAX, HANDSHAKE_MAX, PENDING_CONNECTIONS_MAX,
+    PENDING_CONNECTIONS_PER_ADDRESS_MAX,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+use crate::pace::{Pace, Rate};
+
+/// How far a client may be ahead of its pace, in time: half as many requests at once as it may send in a second.
+const BURST: Duration = Duration::from_millis(500);
+/// Bytes of a request that count as one request more.
+const BYTES_PER_REQUEST: u32 = 64 << 10;
 
 /// Limits of the connections of one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -32,6 +40,9 @@ pub struct ConnectionLimits {
     pub pending_per_address_max: usize,
     /// Milliseconds until a connection must have shown valid credentials; 10 000.
     pub handshake_ms: u64,
+    /// Requests of one connection that are read each second in the long run, half as many of them at once; 200. Each 64 KiB
+    /// count as one more. A client that asks faster is read more slowly; nothing is refused for it.
+    pub requests_per_s: u32,
 }
 
 impl Default for ConnectionLimits {
@@ -42,6 +53,7 @@ impl Default for ConnectionLimits {
             pending_max: PENDING_CONNECTIONS_MAX,
             pending_per_address_max: PENDING_CONNECTIONS_PER_ADDRESS_MAX,
             handshake_ms: u64::try_from(HANDSHAKE_MAX.as_millis()).unwrap_or(u64::MAX),
+            requests_per_s: CONNECTION_REQUESTS_PER_S,
         }
     }
 }
@@ -52,15 +64,23 @@ impl ConnectionLimits {
         Duration::from_millis(self.handshake_ms)
     }
 
+    /// How fast the requests of one connection are read.
+    fn rate(&self) -> Rate {
+        let per_message = Duration::from_secs(1) / self.requests_per_s.max(1);
+        Rate { per_message, per_byte: per_message / BYTES_PER_REQUEST, burst: BURST }
+    }
+
     /// Refuses a limit of zero: nobody could connect. `section` is where the limits stand in the configuration.
     pub fn check(&self, section: &str) -> Result<(), String> {
-        let Self { max, bytes_max, pending_max, pending_per_address_max, handshake_ms } = *self;
+        let Self { max, bytes_max, pending_max, pending_per_address_max, handshake_ms, requests_per_s } = *self;
+        let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let fields = [
             ("max", max),
             ("bytes_max", bytes_max),
             ("pending_max", pending_max),
             ("pending_per_address_max", pending_per_address_max),
-            ("handshake_ms", usize::try_from(handshake_ms).unwrap_or(usize::MAX)),
+            ("handshake_ms", whole(handshake_ms)),
+            ("requests_per_s", whole(u64::from(requests_per_s))),
         ];
         match fields.iter().find(|(_, value)| *value == 0) {
             Some((field, _)) => Err(format!("{section}.{field} is 0, so that nobody could connect: give it a value")),
@@ -195,6 +215,7 @@ pub struct Connection {
     evicted: CancellationToken,
     /// Bytes that it took from the budget; 0 while it is pending.
     bytes: AtomicUsize,
+    pace: Pace,
 }
 
 impl Connections {
@@ -254,8 +275,8 @@ impl Connections {
         state.pending.insert(id, Pending { address, evicted: evicted.clone() });
         state.by_address.entry(address).or_default().push_back(id);
         drop(state);
-        let registry = self.inner.clone();
-        Arc::new(Connection { registry, id, address, protocol, evicted, bytes: AtomicUsize::new(0) })
+        let (registry, pace) = (self.inner.clone(), Pace::new(limits.rate()));
+        Arc::new(Connection { registry, id, address, protocol, evicted, bytes: AtomicUsize::new(0), pace })
     }
 
     /// Closes the oldest pending connection of the address that has most: the process has no descriptor left.
@@ -278,6 +299,11 @@ impl Connection {
     /// The protocol of its listener, as metrics name it.
     pub fn protocol(&self) -> &'static str {
         self.protocol
+    }
+
+    /// How fast its requests are read, those of all of its streams together.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// Whether no request on it has shown valid credentials.

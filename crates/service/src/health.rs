@@ -21,8 +21,14 @@ use crate::tasks::Tasks;
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// Limits of its connections: nobody shows credentials here, so each connection is pending and ends with its time.
-const CONNECTIONS: ConnectionLimits =
-    ConnectionLimits { max: 1, bytes_max: 1 << 20, pending_max: 64, pending_per_address_max: 32, handshake_ms: 10_000 };
+const CONNECTIONS: ConnectionLimits = ConnectionLimits {
+    max: 1,
+    bytes_max: 1 << 20,
+    pending_max: 64,
+    pending_per_address_max: 32,
+    handshake_ms: 10_000,
+    requests_per_s: 20,
+};
 
 /// The `health` section of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default, JsonSchema)]

@@ -1,4 +1,5 @@
-//! Serves HTTP to anybody: bounded connections, time limits before credentials, and a pause when accepting fails.
+//! Serves HTTP to anybody: bounded connections, time limits before credentials, a pace for the requests of each
+//! connection, and a pause when accepting fails.
 
 use std::io;
 use std::net::SocketAddr;
@@ -207,8 +208,13 @@ fn call(
     mut request: Request<Incoming>,
 ) -> impl Future<Output = Result<axum::response::Response, std::convert::Infallible>> + Send + use<> {
     request.extensions_mut().insert(connection.clone());
-    let mut router = router.clone();
-    router.call(request.map(Body::new))
+    let (mut router, pause) = (router.clone(), connection.pace().count(1, 0));
+    async move {
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+        router.call(request.map(Body::new)).await
+    }
 }
 
 /// Serves a connection to its end, which comes by itself, or for a reason of ours.

@@ -9,6 +9,7 @@ pub mod health;
 pub mod http;
 pub mod models;
 pub mod network;
+pub mod pace;
 pub mod paths;
 pub mod process;
 pub mod reload;

@@ -1,14 +1,16 @@
-//! The body of a gRPC request: bounded in time, and its bytes taken from the budget until the message is whole.
+//! The body of a gRPC request: bounded in time, its bytes taken from the budget until the message is whole, and counted for
+//! the pace of its connection.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use contract::ErrorCode;
 use hyper::body::Frame;
-use service::connections::ByteBudget;
+use service::connections::{ByteBudget, Connection};
 use tokio::time::Sleep;
 
 use crate::failure::Failure;
@@ -24,22 +26,27 @@ const SESSIONS_PATH: &str = "/ailoop.v1.Sessions/";
 /// A body that is bounded.
 struct BoundedBody {
     inner: Body,
+    connection: Arc<Connection>,
     budget: ByteBudget,
     booked: usize,
     deadline: Pin<Box<Sleep>>,
 }
 
 /// Bounds the body of a request.
-pub(crate) async fn bound(State(budget): State<ByteBudget>, request: Request) -> Request {
+pub(crate) async fn bound(
+    State(budget): State<ByteBudget>,
+    Extension(connection): Extension<Arc<Connection>>,
+    request: Request,
+) -> Request {
     if !request.uri().path().starts_with(SESSIONS_PATH) {
         return request;
     }
-    request.map(|inner| Body::new(BoundedBody::new(inner, budget)))
+    request.map(|inner| Body::new(BoundedBody::new(inner, connection, budget)))
 }
 
 impl BoundedBody {
-    fn new(inner: Body, budget: ByteBudget) -> Self {
-        Self { inner, budget, booked: 0, deadline: Box::pin(tokio::time::sleep(REQUEST_MAX)) }
+    fn new(inner: Body, connection: Arc<Connection>, budget: ByteBudget) -> Self {
+        Self { inner, connection, budget, booked: 0, deadline: Box::pin(tokio::time::sleep(REQUEST_MAX)) }
     }
 }
 
@@ -55,6 +62,8 @@ impl hyper::body::Body for BoundedBody {
         let failure = match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
+                // The next request waits for it: this one is under way, and the budget bounds what it takes.
+                let _ = self.connection.pace().count(0, bytes);
                 if self.budget.take(bytes) {
                     self.booked += bytes;
                     return polled;
@@ -83,13 +92,18 @@ impl Drop for BoundedBody {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use futures::{StreamExt, stream};
+    use service::connections::{ConnectionLimits, Connections};
 
     use super::*;
 
     fn body(chunks: Vec<Bytes>, budget: &ByteBudget) -> Body {
         let chunks = stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)).chain(stream::pending());
-        Body::new(BoundedBody::new(Body::from_stream(chunks), budget.clone()))
+        let connections = Connections::new(ConnectionLimits::default());
+        let connection = connections.open("grpc", Ipv4Addr::LOCALHOST.into());
+        Body::new(BoundedBody::new(Body::from_stream(chunks), connection, budget.clone()))
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,13 +12,12 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, SplitSink, SplitStream};
 use futures::{FutureExt, SinkExt, StreamExt};
 use serde_json::Value;
-use service::connections::{BookedBytes, ByteBudget};
+use service::connections::{BookedBytes, ByteBudget, Connection};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{self, Then, WaitingWatches};
-use super::pace::Pace;
 use crate::failure::Failure;
 use crate::guard::Caller;
 use crate::jsonrpc::{self, Frame};
@@ -47,7 +46,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 const CLOSE_REASON_MAX: usize = 123;
 
 /// Serves a connection to its end.
-pub(super) async fn serve(socket: WebSocket, sessions: Sessions, caller: Caller) {
+pub(super) async fn serve(socket: WebSocket, sessions: Sessions, caller: Caller, connection: &Connection) {
     let (sink, stream) = socket.split();
     let queue = Arc::new(sessions.client_queue());
     let (frames, waiting) = mpsc::channel(FRAMES_MAX);
@@ -56,7 +55,7 @@ pub(super) async fn serve(socket: WebSocket, sessions: Sessions, caller: Caller)
         Work { sessions, caller, queue: queue.clone(), watches: HashMap::new(), waiting: WaitingWatches::default() };
     let inward = async {
         tokio::select! {
-            () = read(stream, &frames, &budgets, &queue) => queue.end(End::Gone),
+            () = read(stream, connection, &frames, &budgets, &queue) => queue.end(End::Gone),
             () = work.run(waiting) => {}
             _ = queue.until_end() => {}
         }
@@ -77,18 +76,21 @@ struct Received {
 /// Reads frames until the client is gone or silent for too long.
 async fn read(
     mut stream: SplitStream<WebSocket>,
+    connection: &Connection,
     frames: &mpsc::Sender<Received>,
     budgets: &[ByteBudget],
     queue: &ClientQueue,
 ) {
-    let mut pace = Pace::new();
+    let mut pause = Duration::ZERO;
     loop {
-        pace.keep().await;
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
         let Ok(Some(message)) = tokio::time::timeout(SILENCE_MAX, stream.next()).await else { return };
         match message {
             Ok(Message::Text(text)) => {
                 let frame = jsonrpc::read(&text);
-                pace.count(frame.parts.len(), text.len());
+                pause = connection.pace().count(frame.parts.len().max(1), text.len());
                 let booked: Option<Vec<_>> = budgets.iter().map(|budget| budget.book(text.len())).collect();
                 let Some(booked) = booked else {
                     refuse_all(frame, "requests that wait already take all the bytes there are for them", queue);
@@ -100,11 +102,11 @@ async fn read(
                 }
             }
             Ok(Message::Binary(bytes)) => {
-                pace.count(1, bytes.len());
+                pause = connection.pace().count(1, bytes.len());
                 let message = "binary frames are not understood: send JSON-RPC 2.0 as text";
                 queue.push(Item::Text(jsonrpc::protocol_error(&Value::Null, -32600, message)));
             }
-            Ok(Message::Ping(_) | Message::Pong(_)) => pace.count(1, 0),
+            Ok(Message::Ping(_) | Message::Pong(_)) => pause = connection.pace().count(1, 0),
             Ok(Message::Close(_)) => return,
             Err(error) => {
                 // Only an oversized frame leaves a connection that can still be told something.

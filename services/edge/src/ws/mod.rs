@@ -2,7 +2,6 @@
 
 mod calls;
 mod connection;
-mod pace;
 
 use std::sync::Arc;
 
@@ -85,7 +84,7 @@ async fn upgrade(
     socket.on_upgrade(async move |socket| {
         let tasks = sessions.tasks().clone();
         tasks.spawn("connection", async move {
-            connection::serve(socket, sessions, caller).await;
+            connection::serve(socket, sessions, caller, &connection).await;
             // It counts for as long as its socket is open.
             drop(connection);
         });

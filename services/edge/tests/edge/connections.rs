@@ -11,6 +11,7 @@ use service::Secret;
 use service::connections::ConnectionLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_tungstenite::tungstenite;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
@@ -139,6 +140,45 @@ async fn grpc_connection_counts_as_much_as_a_websocket() {
     let url = format!("ws://{}/ws", world.edge.addresses().ws);
     let refused = tokio_tungstenite::connect_async(&url).await;
     assert!(matches!(refused, Err(tungstenite::Error::Http(refused)) if refused.status() == 503));
+}
+
+#[tokio::test]
+async fn connection_that_asks_too_fast_is_read_more_slowly_and_no_other_one_is() {
+    // 10 at once, then one every 50 ms.
+    let limits = ConnectionLimits { requests_per_s: 20, ..ConnectionLimits::default() };
+    let world = World::with(Config { token: None, ..limited(limits) }).await;
+    let (mut ws, grpc) = (world.ws().await, world.grpc().await.0);
+    let (mut other_ws, mut other_grpc) = (world.ws().await, world.grpc().await.0);
+    let over_ws = async {
+        let from = Instant::now();
+        let mut asked = Vec::new();
+        for _ in 0..40 {
+            asked.push(ws.ask("session.list", json!({})).await);
+        }
+        for id in asked {
+            assert!(ws.answer(id).await.get("result").is_some(), "nothing is refused for it");
+        }
+        from.elapsed()
+    };
+    let over_grpc = async {
+        let from = Instant::now();
+        let answers = join_all((0..40).map(|_| {
+            let mut grpc = grpc.clone();
+            async move { grpc.list(proto::ListRequest::default()).await }
+        }));
+        assert!(answers.await.iter().all(Result::is_ok), "nothing is refused for it");
+        from.elapsed()
+    };
+    let others = async {
+        other_ws.ok("session.list", json!({})).await;
+        other_grpc.list(proto::ListRequest::default()).await.unwrap();
+        Instant::now()
+    };
+    let from = Instant::now();
+    let (by_ws, by_grpc, others) = tokio::join!(over_ws, over_grpc, others);
+    let least = Duration::from_millis(1_400);
+    assert!(by_ws >= least && by_grpc >= least, "30 requests beyond the burst take 1.5 s: {by_ws:?}, {by_grpc:?}");
+    assert!(others - from < by_ws.min(by_grpc), "another connection waited for them");
 }
 
 #[tokio::test]
