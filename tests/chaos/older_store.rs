@@ -98,7 +98,7 @@ pub(crate) async fn strike(
     let restored = SystemTime::now();
 
     let starts = fleet.stage.starts.all();
-    let mut all: Vec<&str> = starts.keys().map(|name| name.as_str()).collect();
+    let mut all: Vec<&str> = starts.keys().map(String::as_str).collect();
     // Older ones are in every copy, and were judged before.
     all.retain(|name| *name == session || others.contains(*name));
     let begun_after_copy: BTreeSet<String> = starts

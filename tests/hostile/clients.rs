@@ -145,7 +145,7 @@ pub(crate) async fn waiting_turns(target: Target) -> anyhow::Result<()> {
         let session = format!("waiting{session}");
         target.count(1);
         // The fleet may refuse it, and each of its messages.
-        let _ = client.start_interactive(&session, "hostile").await;
+        let _ = target.begin(&client, &session, true).await;
         let sending = (0..TURNS).map(|_| client.send(&session, "hostile", "queue"));
         target.count(TURNS as u64);
         let sent = join_all(sending).await.into_iter().filter(Result::is_ok).count();
@@ -158,7 +158,7 @@ pub(crate) async fn waiting_turns(target: Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Frames that cost whoever reads them more than whoever sends them.
+/// Frames that cost more to read than to send.
 pub(crate) async fn frames(target: Target) -> anyhow::Result<()> {
     let end = Instant::now() + target.length;
     for kind in (0..6_u8).cycle() {

@@ -3,23 +3,24 @@
 use std::fs::Permissions;
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ailoop_tests::client::Client;
 use ailoop_tests::crowd::{Crowd, EdgeReplica, Replica};
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::model::{Asked, ModelServer};
 use ailoop_tests::workshop::{Answer, Plan, Workshop};
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::bystanders;
-use crate::models::{EVIL, SECRET};
+use crate::idle;
+use crate::models::{EVIL, HostileModel, SECRET, call_once};
 use crate::table::Row;
 use crate::tools::SERVER;
 use crate::trials::Trial;
@@ -73,6 +74,18 @@ impl Target {
         self.broken_in.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| what.to_owned());
     }
 
+    /// 0, 1, 2, … until it should end.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> + use<> {
+        let end = Instant::now() + self.length;
+        (0..).take_while(move |_| Instant::now() <= end)
+    }
+
+    /// Begins a session of the hostile model.
+    pub(crate) async fn begin(&self, client: &Client, session: &str, interactive: bool) -> anyhow::Result<()> {
+        client.begin(session, "hostile", &json!({"model": EVIL, "interactive": interactive})).await?;
+        Ok(())
+    }
+
     /// The address of its gRPC port as a URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.grpc)
@@ -84,6 +97,7 @@ struct Fleet {
     services: Vec<Replica>,
     edge: EdgeReplica,
     _model: ModelServer,
+    _hostile: Option<HostileModel>,
     _workshop: Workshop,
     _dir: TempDir,
 }
@@ -120,7 +134,9 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
 
     stop.store(false, Ordering::Relaxed);
     let hostile = async {
-        let ended = attack(trial, target, length + OVERTIME).await;
+        let (attack, max) = (trial.attack, length + OVERTIME);
+        // A party that goes on for too long is left alone.
+        let ended = idle::run(move || async move { timeout(max, attack(target)).await.unwrap_or(Ok(())) }).await;
         stop.store(true, Ordering::Relaxed);
         ended
     };
@@ -145,35 +161,15 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
     Ok(())
 }
 
-/// Runs a hostile party on a thread of its own with the lowest priority: on its own machine it would take no CPU from the
-/// fleet.
-async fn attack(trial: &Trial, target: Target, max: Duration) -> anyhow::Result<()> {
-    let attack = trial.attack;
-    let (done, ended) = oneshot::channel();
-    std::thread::spawn(move || {
-        let run = || {
-            let thread = std::fs::read_link("/proc/thread-self")?;
-            let thread = thread.file_name().context("the thread's id")?;
-            let status = Command::new("renice").args(["-n", "19", "-p"]).arg(thread).stdout(Stdio::null()).status()?;
-            ensure!(status.success(), "renice failed");
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            // A party that goes on for too long is left alone.
-            runtime.block_on(async { timeout(max, attack(target)).await.unwrap_or(Ok(())) })
-        };
-        // The trial may have failed meanwhile.
-        let _ = done.send(run());
-    });
-    ended.await.context("the hostile party's thread ended")?
-}
-
 impl Fleet {
     async fn start(trial: &Trial) -> anyhow::Result<Self> {
-        let hostile_reply = trial.reply;
-        let model = ModelServer::start(move |asked| {
-            let is_hostile = asked.messages().iter().any(|message| message.to_string().contains("hostile"));
-            hostile_reply.filter(|_| is_hostile).map_or_else(|| reply(asked), |reply| reply(asked))
-        })
-        .await?;
+        let reply = |asked: &Asked| call_once(asked, &[("echo", json!({"number": asked.number}))]);
+        let model = ModelServer::start(reply).await?;
+        let hostile = match trial.reply {
+            Some(reply) => Some(HostileModel::start(reply).await?),
+            None => None,
+        };
+        let evil = hostile.as_ref().map_or_else(|| model.base_url(), |hostile| hostile.base_url.clone());
         let dir = directory()?;
         let (root, server) = (dir.path().join("root"), dir.path().join("server"));
         let environment = [
@@ -182,7 +178,7 @@ impl Fleet {
             ("AILOOP__EXECUTOR__SERVE__FETCH__TIMEOUT", "5"),
             ("AILOOP__EXECUTOR__SERVE__MCP__EVIL__COMMAND", server.to_str().context("a path")?),
         ];
-        let crowd = Crowd::with(&[("test", &model.base_url()), (EVIL, &model.base_url())], &environment).await?;
+        let crowd = Crowd::with(&[("test", &model.base_url()), (EVIL, &evil)], &environment).await?;
         let same = |call: &ailoop_tests::workshop::Witnessed| Answer::Json(call.arguments.clone());
         let workshop = Plan::at(&crowd.nats.url()).await?.tool("echo", Effect::Pure, same).open().await?;
         let mut services = Vec::new();
@@ -192,7 +188,7 @@ impl Fleet {
         crowd.knows(&["echo", "read_file", "http_fetch", "mcp__evil__flood"]).await?;
         let edge = crowd.edge().await?;
         limit_descriptors(edge.replica.id())?;
-        Ok(Self { crowd, services, edge, _model: model, _workshop: workshop, _dir: dir })
+        Ok(Self { crowd, services, edge, _model: model, _hostile: hostile, _workshop: workshop, _dir: dir })
     }
 
     /// Reads what each process holds.
@@ -257,12 +253,4 @@ fn health_of(replica: &Replica) -> anyhow::Result<SocketAddr> {
     let line = log.lines().find(|line| line.contains("health server listens")).context("where health listens")?;
     let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).context("address")?;
     Ok(address.parse()?)
-}
-
-/// The replies to sessions of others: one call, then an answer.
-fn reply(asked: &Asked) -> Reply {
-    if asked.messages().iter().any(|message| message["role"] == "tool") {
-        return Reply::text("That is all.");
-    }
-    Reply::text("I look. ").and_calls(&[("echo", json!({"number": asked.number}))])
 }

@@ -13,6 +13,7 @@
 mod bystanders;
 mod clients;
 mod fleet;
+mod idle;
 mod models;
 mod table;
 mod tools;

@@ -3,31 +3,63 @@
 use std::time::Duration;
 
 use ailoop_tests::client::Client;
-use ailoop_tests::model::{Asked, Reply};
-use serde_json::json;
-use tokio::time::{Instant, sleep_until};
+use ailoop_tests::model::{Asked, ModelServer, Reply};
+use anyhow::Context;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 use crate::clients::{call, start};
 use crate::fleet::Target;
+use crate::idle;
 
 /// The model of a hostile server, in `models.yaml`.
 pub(crate) const EVIL: &str = "evil";
 
-/// What the files that may be read are beside: whoever reads it got out.
+/// Text of a file beside the directory that may be read: a reply that has it shows a way out.
 pub(crate) const SECRET: &str = "the word that nobody may read";
+
+/// A server of hostile replies, on a thread of its own.
+pub(crate) struct HostileModel {
+    pub(crate) base_url: String,
+    /// It ends when this is dropped.
+    _end: oneshot::Sender<()>,
+}
+
+impl HostileModel {
+    pub(crate) async fn start(reply: fn(&Asked) -> Reply) -> anyhow::Result<Self> {
+        let (tell, told) = oneshot::channel();
+        let (_end, end) = oneshot::channel();
+        let serving = idle::run(move || async move {
+            let server = ModelServer::start(reply).await?;
+            // The trial may have failed meanwhile.
+            let _ = tell.send(server.base_url());
+            let _ = end.await;
+            Ok(())
+        });
+        match told.await {
+            Ok(base_url) => Ok(Self { base_url, _end }),
+            Err(_) => Err(serving.await.err().context("the hostile model server did not start")?),
+        }
+    }
+}
 
 /// Sessions of a model that streams what no model should.
 pub(crate) async fn streams(target: Target) -> anyhow::Result<()> {
-    let end = Instant::now() + target.length;
-    for number in 0.. {
-        if Instant::now() > end {
-            break;
-        }
+    for number in target.numbers() {
         // The fleet may refuse it.
         let _ = call(&target, start(&format!("stream{number}"), &json!({"model": EVIL}))).await;
-        sleep_until(Instant::now() + Duration::from_millis(100)).await;
+        sleep(Duration::from_millis(100)).await;
     }
     Ok(())
+}
+
+/// Replies with calls as long as no call of the session has a result, then with its answer.
+pub(crate) fn call_once(asked: &Asked, calls: &[(&str, Value)]) -> Reply {
+    if asked.messages().iter().any(|message| message["role"] == "tool") {
+        return Reply::text("That is all.");
+    }
+    Reply::text("I look. ").and_calls(calls)
 }
 
 pub(crate) fn hostile_stream(asked: &Asked) -> Reply {
@@ -55,13 +87,10 @@ pub(crate) fn silent(_: &Asked) -> Reply {
 
 /// Sessions whose model asks the built-in tools for what they may not give. Reports each that was given.
 pub(crate) async fn readers(target: Target) -> anyhow::Result<()> {
-    let (end, client) = (Instant::now() + target.length, Client::connect(&target.url()).await?);
-    for number in 0.. {
-        if Instant::now() > end {
-            break;
-        }
+    let client = Client::connect(&target.url()).await?;
+    for number in target.numbers() {
         let session = format!("reader{number}");
-        client.start(&session, "hostile").await?;
+        target.begin(&client, &session, false).await?;
         for seen in client.watch(&session).await?.to_end().await? {
             if seen.topic == "tool_call.result_processed" {
                 target.count(1);
@@ -112,9 +141,6 @@ const ADDRESSES: [&str; 16] = [
 
 /// One file and one address a reply.
 pub(crate) fn read_secrets(asked: &Asked) -> Reply {
-    if asked.messages().iter().any(|message| message["role"] == "tool") {
-        return Reply::text("That is all.");
-    }
     let (file, address) = (FILES[asked.number % FILES.len()], ADDRESSES[asked.number % ADDRESSES.len()]);
-    Reply::calls(&[("read_file", json!({"path": file})), ("http_fetch", json!({"url": address}))])
+    call_once(asked, &[("read_file", json!({"path": file})), ("http_fetch", json!({"url": address}))])
 }

@@ -6,9 +6,10 @@ use ailoop_tests::client::Client;
 use ailoop_tests::model::{Asked, Reply};
 use ailoop_tool::{Effect, Tool, Tools};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use crate::fleet::Target;
+use crate::models::call_once;
 
 /// A schema whose references double at each level.
 fn doubling(levels: usize) -> Value {
@@ -21,35 +22,29 @@ fn doubling(levels: usize) -> Value {
     json!({"type": "object", "properties": {"value": {"$ref": "#/$defs/d0"}}, "$defs": defs})
 }
 
-/// A tool whose schema costs whoever checks arguments more than any other.
+/// A tool whose schema costs more to check arguments against than any other.
 pub(crate) async fn schema(target: Target) -> anyhow::Result<()> {
     let tool = Tool::new("evil").effect(Effect::Pure).parameters(doubling(24));
     let tool = tool.handler(|_| async { Ok("never".to_owned()) });
     let _serving = Tools::connect(&target.nats).await?.tool(tool).serve().await?;
-    calls_of_evil(&target).await
+    sessions(&target).await
 }
 
-/// Sessions whose model calls the tool `evil`.
-async fn calls_of_evil(target: &Target) -> anyhow::Result<()> {
-    let (end, client) = (Instant::now() + target.length, Client::connect(&target.url()).await?);
+/// Sessions whose model calls a hostile tool.
+pub(crate) async fn sessions(target: &Target) -> anyhow::Result<()> {
+    let client = Client::connect(&target.url()).await?;
     // The catalogue knows it within seconds; a session that comes earlier has nothing to call.
-    for number in 0.. {
-        if Instant::now() > end {
-            break;
-        }
+    for number in target.numbers() {
         target.count(1);
         // The fleet may refuse it.
-        let _ = client.start(&format!("evil{number}"), "hostile").await;
-        sleep_until(Instant::now() + Duration::from_millis(250)).await;
+        let _ = target.begin(&client, &format!("evil{number}"), false).await;
+        sleep(Duration::from_millis(250)).await;
     }
     Ok(())
 }
 
 pub(crate) fn call_evil(asked: &Asked) -> Reply {
-    if asked.messages().iter().any(|message| message["role"] == "tool") {
-        return Reply::text("That is all.");
-    }
-    Reply::calls(&[("evil", json!({"value": "not a number"}))])
+    call_once(asked, &[("evil", json!({"value": "not a number"}))])
 }
 
 /// A tool that shows progress as fast as it can, and whose result is long.
@@ -63,7 +58,7 @@ pub(crate) async fn flooding_tool(target: Target) -> anyhow::Result<()> {
         Ok("z".repeat(700 << 10))
     });
     let _serving = Tools::connect(&target.nats).await?.tool(tool).serve().await?;
-    calls_of_evil(&target).await
+    sessions(&target).await
 }
 
 /// A server over standard input and output that answers what it must, and each call with notifications for ever. It gives
@@ -97,14 +92,6 @@ for line in sys.stdin:
         say({"id": asked["id"], "error": {"code": -32601, "message": "unknown"}})
 "#;
 
-/// Sessions whose model calls the tool of [`SERVER`].
-pub(crate) async fn flooding_server(target: Target) -> anyhow::Result<()> {
-    calls_of_evil(&target).await
-}
-
 pub(crate) fn call_server(asked: &Asked) -> Reply {
-    if asked.messages().iter().any(|message| message["role"] == "tool") {
-        return Reply::text("That is all.");
-    }
-    Reply::calls(&[("mcp__evil__flood", json!({}))])
+    call_once(asked, &[("mcp__evil__flood", json!({}))])
 }

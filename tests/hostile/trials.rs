@@ -12,7 +12,7 @@ use crate::{clients, models, tools};
 pub(crate) struct Trial {
     pub(crate) name: &'static str,
     pub(crate) attack: fn(Target) -> BoxFuture<'static, anyhow::Result<()>>,
-    /// What the model answers to sessions whose messages say `hostile`.
+    /// What the hostile model answers; where it is absent, hostile sessions have the model of the others.
     pub(crate) reply: Option<fn(&Asked) -> Reply>,
 }
 
@@ -41,7 +41,10 @@ pub(crate) const TRIALS: &[Trial] = &[
     trial("damaged JSON", |target| clients::damaged(target).boxed()),
     with_reply(trial("tool schema with doubling references", |target| tools::schema(target).boxed()), tools::call_evil),
     with_reply(trial("tool that floods", |target| tools::flooding_tool(target).boxed()), tools::call_evil),
-    with_reply(trial("MCP server that floods", |target| tools::flooding_server(target).boxed()), tools::call_server),
+    with_reply(
+        trial("MCP server that floods", |target| async move { tools::sessions(&target).await }.boxed()),
+        tools::call_server,
+    ),
     with_reply(trial("hostile model streams", |target| models::streams(target).boxed()), models::hostile_stream),
     with_reply(trial("calls for what may not be read", |target| models::readers(target).boxed()), models::read_secrets),
 ];

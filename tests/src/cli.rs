@@ -23,7 +23,7 @@ pub fn binary() -> anyhow::Result<PathBuf> {
     let test = std::env::current_exe()?;
     let dir = test.parent().and_then(Path::parent).context("a test executable stands in target/<profile>/deps")?;
     let path = dir.join(format!("ailoop-under-test{}", std::env::consts::EXE_SUFFIX));
-    ensure!(path.is_file(), "{} is missing: run `cargo build -p ailoop-tests`", path.display());
+    ensure!(path.is_file(), "{} is missing: run `cargo build --workspace --all-targets`", path.display());
     Ok(path)
 }
 

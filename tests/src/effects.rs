@@ -53,33 +53,33 @@ impl Effects {
 
     /// Each time that a call of a session took effect.
     pub fn runs(&self, effect: Effect, session: &str) -> anyhow::Result<Vec<Run>> {
-        let mut runs = Vec::new();
-        for line in std::fs::read_to_string(file(&self.dir, effect))?.lines() {
-            let line: Value = serde_json::from_str(line)?;
-            if line["session"] == session {
-                let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
-                let at_ms = line["at_ms"].as_u64().context("when it ran")?;
-                runs.push(Run { call: text("call"), mark: text("mark"), at_ms });
-            }
-        }
-        Ok(runs)
+        let run = |line: Value| {
+            let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+            let at_ms = line["at_ms"].as_u64().context("when it ran")?;
+            Ok(Run { call: text("call"), mark: text("mark"), at_ms })
+        };
+        self.lines(effect, session)?.into_iter().map(run).collect()
     }
 
     /// How often each call of a session took effect, by its id, and with which mark.
     pub fn of(&self, effect: Effect, session: &str) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
         let mut took: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for line in std::fs::read_to_string(file(&self.dir, effect))?.lines() {
-            let line: Value = serde_json::from_str(line)?;
-            if line["session"] == session {
-                // Tools know a call by an id that is unique among all sessions.
-                let call = line["call"].as_str().and_then(|call| call.strip_prefix(&format!("{session}-")));
-                // Behind it are digits that stand for tenant and session.
-                let call = call.and_then(|call| Some(call.rsplit_once('-')?.0));
-                let call = call.with_context(|| format!("{line}: the id of a call of {session}"))?;
-                took.entry(call.to_owned()).or_default().push(line["mark"].to_string());
-            }
+        for line in self.lines(effect, session)? {
+            // Tools know a call by an id that is unique among all sessions.
+            let call = line["call"].as_str().and_then(|call| call.strip_prefix(&format!("{session}-")));
+            // Behind it are digits that stand for tenant and session.
+            let call = call.and_then(|call| Some(call.rsplit_once('-')?.0));
+            let call = call.with_context(|| format!("{line}: the id of a call of {session}"))?;
+            took.entry(call.to_owned()).or_default().push(line["mark"].to_string());
         }
         Ok(took)
+    }
+
+    /// What the tool of this effect class wrote for a session.
+    fn lines(&self, effect: Effect, session: &str) -> anyhow::Result<Vec<Value>> {
+        let text = std::fs::read_to_string(file(&self.dir, effect))?;
+        let lines = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+        Ok(lines.into_iter().filter(|line| line["session"] == session).collect())
     }
 }
 

@@ -49,12 +49,6 @@ pub(crate) struct Plan {
     seconds: u64,
 }
 
-impl Default for Plan {
-    fn default() -> Self {
-        Self { rate: 15, seconds: 20 }
-    }
-}
-
 /// What the second tenant does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
@@ -64,7 +58,7 @@ enum Load {
     SlowStreams,
     /// Calls whose arguments are long to check.
     CostlySchema,
-    /// Replies of 64 KiB, searched with 32 patterns that are large when compiled, other ones in each session.
+    /// Replies of 64 KiB, searched with 64 patterns that are large when compiled, other ones in each session.
     CostlyPatterns,
 }
 
@@ -95,8 +89,7 @@ pub(crate) async fn figures(plan: &Plan) -> anyhow::Result<Vec<Figure>> {
         let url = slow.says(|log| Some(log.lines().next()?.to_owned())).await?;
         let shape = Shape { apart: Some(1), ..Shape::PLAIN };
         let mut stage = Stage::start_with(shape, &[("slow", &url)]).await?;
-        let measured = beside(&mut stage, plan, loads).await.with_context(|| stage.warnings())?;
-        let (alone, beside) = measured;
+        let (alone, beside) = beside(&mut stage, plan, loads).await.with_context(|| stage.warnings())?;
         for p in [50, 99] {
             let figure = Figure::new(format!("neighbours.{name}.session_ms_p{p}"), percentile(&beside, p), "ms");
             figures.push(figure.over(percentile(&alone, p)));
@@ -164,7 +157,7 @@ fn schema() -> Value {
 /// Begins the sessions of a load; ends only when something went wrong.
 async fn keep_up(load: Load, client: SessionsClient<Channel>, all_begun: oneshot::Sender<()>) -> anyhow::Result<()> {
     let mut all_begun = Some(all_begun);
-    // Whoever waits for it may have given up.
+    // The receiver may have given up.
     let mut report = || {
         let _ = all_begun.take().map(|begun| begun.send(()));
     };
