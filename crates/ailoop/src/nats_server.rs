@@ -140,14 +140,11 @@ impl NatsServer {
                     return Some(Failure::new(failure.code().clone(), message).at(self.log.display()));
                 };
                 tracing::error!(log = %self.log.display(), "{}: starting it again", failure.message());
-                let again = async {
-                    sleep(pause).await;
-                    self.restart().await
-                };
-                match ending.run_until_cancelled(again).await {
-                    None => return None,
-                    Some(Ok(())) => break,
-                    Some(Err(refusal)) => failure = refusal,
+                ending.run_until_cancelled(sleep(pause)).await?;
+                // A start goes on to its end, so that the process that it began is waited for.
+                match self.restart().await {
+                    Ok(()) => break,
+                    Err(refusal) => failure = refusal,
                 }
             }
             tracing::warn!(url = self.url, "the private nats-server runs again");
