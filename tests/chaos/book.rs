@@ -39,7 +39,7 @@ pub(crate) struct Row {
     pub(crate) others: usize,
     pub(crate) others_waited: usize,
     pub(crate) others_gap_ms: u64,
-    /// Replies that were asked for again although they were stored: only one who was late may do this.
+    /// Replies that were asked for again after they had been stored: only a gateway may do this that had asked before.
     pub(crate) paid_again: usize,
 }
 

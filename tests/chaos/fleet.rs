@@ -171,10 +171,13 @@ impl Fleet {
         if cell.fault == Fault::Kill {
             ensure!(time < RESUME_MAX, "{session} went on after {time:?}");
         }
-        row.paid_again = self.witnesses(cell.target, cell.fault).paid_again(&session);
-        // One who was late had asked whether the call was open before the reply was stored.
-        let late = matches!(cell.fault, Fault::Freeze | Fault::Silence | Fault::Slow);
-        ensure!(late || row.paid_again == 0, "{session}: a reply that was stored was asked for again");
+        let (again, unasked) = self.witnesses(cell.target, cell.fault).paid_again(&session);
+        row.paid_again = again;
+        // A gateway may have asked before the reply was stored, and its request may have come to the model after that.
+        ensure!(
+            unasked == 0,
+            "{session}: a reply that was stored was asked for again without a question whether it is"
+        );
         self.judged.insert(session);
         judge::requests(&self.model.server.asked())?;
         self.judge_others(cell, &trouble, row).await

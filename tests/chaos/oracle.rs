@@ -70,14 +70,23 @@ impl Witnesses<'_> {
         stored.collect()
     }
 
-    /// Replies that were asked for again when they were paid for and stored.
-    pub(crate) fn paid_again(&self, session: &str) -> usize {
+    /// Replies that were asked for again when they were paid for and stored; and how many of them by a gateway that had
+    /// not asked before whether they are stored.
+    pub(crate) fn paid_again(&self, session: &str) -> (usize, usize) {
         let stored = self.wires.stored(session);
-        let again = |served: &Served| {
+        let all = self.model.served(session);
+        let of = |served: &Served| {
             let name = format!("ai_loop.control.model_finished.default.{session}.{}-", served.call);
-            stored.iter().any(|(sent, at)| sent.starts_with(&name) && *at < served.at)
+            stored.iter().find(|(sent, at)| sent.starts_with(&name) && *at < served.at)
         };
-        self.model.served(session).iter().filter(|served| again(served)).count()
+        let again: Vec<(&Served, &(String, SystemTime))> =
+            all.iter().filter_map(|served| Some((served, of(served)?))).collect();
+        let unasked = again.iter().filter(|(served, (subject, stored))| {
+            let requests: Vec<SystemTime> =
+                all.iter().filter(|one| one.call == served.call).map(|one| one.at).collect();
+            is_unasked(&requests, served.at, &self.wires.asked(subject), *stored)
+        });
+        (again.len(), unasked.count())
     }
 
     /// What tools did is what the log says of them.
@@ -121,6 +130,14 @@ fn is_away(error: &anyhow::Error) -> bool {
 /// An input may come after the end of its session, from an executor that was cut off: it is committed as ignored, in a
 /// commit of its own and at its own time. So one that still waits in its stream is waited for. It is lost when it has left
 /// the stream and is not in the log: an input is acknowledged after its commit, so the stream is read before the log.
+/// Whether a request to the model was made after its reply was stored, without a question before that. The first request
+/// of a call needs no question; each further one needs one of its own.
+fn is_unasked(requests: &[SystemTime], request: SystemTime, asked: &[SystemTime], stored: SystemTime) -> bool {
+    let requests = requests.iter().filter(|at| **at <= request).count();
+    let asked = asked.iter().filter(|at| **at <= stored).count();
+    request > stored && asked + 1 < requests
+}
+
 async fn no_input_is_lost(bus: &Bus, key: &SessionKey, stored: &BTreeSet<InputRef>) -> anyhow::Result<()> {
     let deadline = Instant::now() + HANDLED_MAX;
     loop {
@@ -234,6 +251,25 @@ mod tests {
         let commit = Commit { meta, snapshot: None, events: vec![Event::InputHandled(handled)] };
         bus.commit(key, slot, &format!("c{slot}"), serde_json::to_vec(&commit)?.into()).await?;
         Ok(())
+    }
+
+    #[test]
+    fn request_after_its_reply_was_stored_needs_an_earlier_question() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        // Requests of the call, when its reply was stored, questions, and whether the last request was made without one.
+        for (requests, stored, asked, expected) in [
+            (vec![1], 2, vec![], false),
+            (vec![1, 3], 2, vec![], true),
+            (vec![1, 4], 3, vec![2], false),
+            (vec![1, 4], 2, vec![3], true),
+            (vec![1, 4, 5], 3, vec![2], true),
+            (vec![1, 2], 3, vec![], false),
+        ] {
+            let times = |seconds: &[u64]| -> Vec<SystemTime> { seconds.iter().map(|s| at(*s)).collect() };
+            let all = times(&requests);
+            let is_unasked = is_unasked(&all, all[all.len() - 1], &times(&asked), at(stored));
+            assert_eq!(is_unasked, expected, "{requests:?}, {asked:?}");
+        }
     }
 
     /// A session that has ended, and an input that came after that.

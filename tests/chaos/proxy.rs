@@ -47,6 +47,8 @@ pub(crate) struct Fired {
 pub(crate) struct Wires {
     armed: Mutex<Option<Armed>>,
     stored: Mutex<BTreeMap<String, SystemTime>>,
+    /// When gateways asked whether a reply is stored already, by its subject.
+    asked: Mutex<BTreeMap<String, Vec<SystemTime>>>,
 }
 
 struct Armed {
@@ -99,6 +101,11 @@ impl Wires {
         let within = format!(".default.{session}.");
         let stored = lock(&self.stored);
         stored.iter().filter(|(subject, _)| subject.contains(&within)).map(|(s, at)| (s.clone(), *at)).collect()
+    }
+
+    /// When gateways asked whether the reply of this subject is stored.
+    pub(crate) fn asked(&self, subject: &str) -> Vec<SystemTime> {
+        lock(&self.asked).get(subject).cloned().unwrap_or_default()
     }
 
     fn aimed(&self, who: &Shared, way: Way, name: &str, frame: &Frame) -> Option<(Moment, oneshot::Sender<Fired>)> {
@@ -196,6 +203,9 @@ impl Shared {
                 if done { format!("ack {item}") } else { String::new() }
             }
             Way::Out => {
+                if let Some(subject) = asked_for(frame) {
+                    lock(&self.wires.asked).entry(subject).or_default().push(SystemTime::now());
+                }
                 if let Some(reply) = &frame.reply
                     && frame.subject.starts_with("ai_loop.control.")
                 {
@@ -220,6 +230,16 @@ impl Shared {
             }
         }
     }
+}
+
+/// The reply that a gateway asks for: whether it is stored.
+fn asked_for(frame: &Frame) -> Option<String> {
+    if !frame.subject.starts_with("$JS.API.STREAM.MSG.GET.") {
+        return None;
+    }
+    let body = String::from_utf8_lossy(frame.payload());
+    let subject = &body[body.find("ai_loop.control.model_finished.")?..];
+    Some(subject.split('"').next().unwrap_or_default().to_owned())
 }
 
 async fn serve(shared: Arc<Shared>, server: usize, listener: TcpListener, upstream: String) {

@@ -35,7 +35,7 @@ impl Effects {
                     let at = u64::try_from(at).unwrap_or(u64::MAX);
                     let mark = &arguments["mark"];
                     let line = json!({"session": call.session(), "call": call.id(), "mark": mark, "at_ms": at});
-                    // At once, so that nobody reads half a line.
+                    // At once, and before it is answered.
                     marks
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
@@ -78,7 +78,9 @@ impl Effects {
     /// What the tool of this effect class wrote for a session.
     fn lines(&self, effect: Effect, session: &str) -> anyhow::Result<Vec<Value>> {
         let text = std::fs::read_to_string(file(&self.dir, effect))?;
-        let lines = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+        // The last line may be half written: its call has not been answered yet.
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let lines = whole.map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
         Ok(lines.into_iter().filter(|line| line["session"] == session).collect())
     }
 }
