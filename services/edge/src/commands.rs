@@ -211,10 +211,14 @@ impl Sessions {
         if let Some(handled) = find(self.bus(), key, verb, id).await? {
             return Ok(Standing::Handled(handled));
         }
-        // Before its start a session counts as ended too.
-        let commits = self.bus().load(key).await?.unwrap_or_default();
-        if replay(key, &commits)?.seq() == 0 {
+        // The head may be old: the session may have started since. Before its start it counts as ended too.
+        let commits = self.bus().load_latest(key).await?.unwrap_or_default();
+        let session = replay(key, &commits)?;
+        if session.seq() == 0 {
             return Ok(Standing::New);
+        }
+        if session.phase() != Phase::Ended {
+            return Ok(Standing::Alive);
         }
         Err(Failure::new(ErrorCode::SessionEnded, format!("session {} has ended", key.session)))
     }

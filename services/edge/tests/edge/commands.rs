@@ -1,10 +1,10 @@
 //! Commands and reads: the same answers through both doors.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use bus::MemoryServer;
 use bus::memory::{Action, Fault, Faults, Op};
+use bus::{MemoryServer, Read};
 use contract::command::Verb;
 use contract::limits::{MESSAGE_BYTES_MAX, WAITING_COMMANDS_MAX};
 use contract::tool::{Approval, EffectClass, ToolSpec};
@@ -12,6 +12,7 @@ use contract::{CommandId, ErrorCode, Json, TenantId, ToolName};
 use serde_json::{Value, json};
 use tonic::Code;
 
+use crate::support::fake::{refused, started};
 use crate::support::{World, code_of, config, eventually, key};
 
 fn start(session: &str) -> proto::StartRequest {
@@ -233,6 +234,29 @@ async fn the_tool_catalogue() {
     assert_eq!(*read, serde_json::to_value(&spec).unwrap());
     let listed = world.grpc().await.0.list_tools(proto::ListToolsRequest {}).await.unwrap().into_inner();
     assert_eq!((listed.tools[2].effect.as_str(), listed.tools[2].timeout_ms), ("pure", 500));
+}
+
+/// Shows heads of logs as they were one commit ago, once it is told to.
+#[derive(Default)]
+struct StaleHead(AtomicBool);
+
+impl Faults for StaleHead {
+    fn on(&self, op: Op<'_>) -> Fault {
+        let is_head = op.action == Action::Last(Read::Any) && op.subject.starts_with("ai_loop.log.");
+        if is_head && self.0.swap(false, Ordering::SeqCst) { Fault::Stale(1) } else { Fault::None }
+    }
+}
+
+#[tokio::test]
+async fn session_started_after_its_head_was_read_takes_commands() {
+    let stale = Arc::new(StaleHead::default());
+    let world = World::on(MemoryServer::with_faults(stale.clone()), config()).await;
+    world.control.commit(&key("s"), vec![refused("c1-1-1")]).await;
+    world.control.commit(&key("s"), vec![started("a")]).await;
+    stale.0.store(true, Ordering::SeqCst);
+    let sent = world.ws().await.ok("session.send", json!({"session_id": "s", "text": "hello"})).await;
+    assert_eq!(sent["done"], true);
+    assert!(!stale.0.load(Ordering::SeqCst), "the stale head was read");
 }
 
 /// Counts the reads of whole buckets.

@@ -121,6 +121,20 @@ pub(crate) fn started(agent: &str) -> Event {
     }))
 }
 
+/// A result that came before its session started, and was refused.
+pub(crate) fn refused(id: &str) -> Event {
+    Event::InputIgnored(InputIgnored {
+        parent: None,
+        told: None,
+        input: InputRef { kind: InputKind::Control(Verb::ProvideToolResult), id: CommandId::new(id).unwrap() },
+        control_seq: None,
+        control_at: None,
+        refusal: Refusal { code: ErrorCode::UnknownSession, message: "no such session".to_owned() },
+        usage: None,
+        late: None,
+    })
+}
+
 /// `message.user_processed`
 pub(crate) fn said(id: &str, text: &str) -> Event {
     Event::UserProcessed(UserProcessed {

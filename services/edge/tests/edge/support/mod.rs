@@ -4,7 +4,7 @@ mod clients;
 mod fake_loop;
 
 pub(crate) mod fake {
-    pub(crate) use super::fake_loop::{ended, said};
+    pub(crate) use super::fake_loop::{ended, refused, said, started};
 }
 
 use std::time::Duration;
