@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bus::{Bus, BusError};
-use contract::commit::Commit;
+use contract::commit::{Commit, Phase};
 use contract::subject::SessionKey;
 
 use super::notice::{self, Notice};
@@ -17,6 +17,8 @@ pub(super) struct Stretch {
     pub last_slot: Option<u64>,
     /// The last `seq` after it.
     pub last_seq: u64,
+    /// What its last commit says of the session; none when it is empty.
+    pub phase: Option<Phase>,
 }
 
 impl Stretch {
@@ -27,6 +29,7 @@ impl Stretch {
             notices,
             last_slot: last.map(|(slot, _)| *slot),
             last_seq: last.map_or(0, |(_, commit)| crate::commands::last_seq(commit)),
+            phase: last.map(|(_, commit)| commit.meta.phase),
         }
     }
 }

@@ -83,16 +83,18 @@ impl Sessions {
         let _permit = self.turn(caller, Cost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: watch.session_id.clone() };
         let head = self.head(&key).await?.ok_or_else(|| Self::unknown(&key))?;
-        let ended = head.meta.phase == Phase::Ended;
-        let joined = if ended { None } else { Some(self.feeds().join(&key).await?) };
-        let (feed, page) = joined.map(|joined| (joined.feed, joined.page)).unzip();
-        let page = match page.flatten() {
-            Some(page) => page,
-            None => pages::head_page(self.bus(), &key).await?,
+        let read = async || pages::head_page(self.bus(), &key).await;
+        let ended = if head.meta.phase == Phase::Ended { Some(read().await?) } else { None };
+        // The head may be old. Before its start a session counts as ended too, and it may have started since.
+        let (feed, page) = match ended.filter(|page| page.phase == Some(Phase::Ended)) {
+            Some(page) if page.last_seq == 0 => return Err(Self::unknown(&key)),
+            Some(page) => (None, page),
+            None => {
+                let joined = self.feeds().join(&key).await?;
+                let page = if let Some(page) = joined.page { page } else { read().await? };
+                (Some(joined.feed), page)
+            }
         };
-        if ended && page.last_seq == 0 {
-            return Err(Self::unknown(&key));
-        }
         let from = watch.from_seq.max(1);
         if from > page.last_seq + 1 {
             let message = format!(
@@ -105,7 +107,11 @@ impl Sessions {
         }
         let last_page = page.last_slot.unwrap_or(0) / SLOTS_PER_PAGE;
         let first_page = pages::page_of(self.bus(), &key, from, last_page).await?;
-        let watching = Watching { session_id: key.session.clone(), seq: page.last_seq, phase: head.meta.phase };
+        let watching = Watching {
+            session_id: key.session.clone(),
+            seq: page.last_seq,
+            phase: page.phase.unwrap_or(head.meta.phase),
+        };
         let slot = first_page * SLOTS_PER_PAGE;
         let viewer = Viewer {
             sessions: self.clone(),

@@ -12,7 +12,7 @@ use contract::{CommandId, ErrorCode, Json, TenantId, ToolName};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::support::fake::{refused, started};
+use crate::support::fake::{refused, said, started};
 use crate::support::{World, code_of, config, eventually, key};
 
 fn start(session: &str) -> proto::StartRequest {
@@ -257,6 +257,21 @@ async fn session_started_after_its_head_was_read_takes_commands() {
     let sent = world.ws().await.ok("session.send", json!({"session_id": "s", "text": "hello"})).await;
     assert_eq!(sent["done"], true);
     assert!(!stale.0.load(Ordering::SeqCst), "the stale head was read");
+}
+
+#[tokio::test]
+async fn session_started_after_its_head_was_read_is_watched_live() {
+    let stale = Arc::new(StaleHead::default());
+    let world = World::on(MemoryServer::with_faults(stale.clone()), config()).await;
+    world.control.commit(&key("s"), vec![refused("c1-1-1")]).await;
+    world.control.commit(&key("s"), vec![started("a")]).await;
+    stale.0.store(true, Ordering::SeqCst);
+    let mut ws = world.ws().await;
+    let watching = ws.ok("session.watch", json!({"session_id": "s"})).await;
+    assert_eq!((&watching["seq"], stale.0.load(Ordering::SeqCst)), (&json!(1), false));
+    assert_eq!(ws.notification().await["method"], "session_started");
+    world.control.commit(&key("s"), vec![said("m", "hello")]).await;
+    assert_eq!(ws.notification().await["method"], "message.user_processed");
 }
 
 /// Counts the reads of whole buckets.
