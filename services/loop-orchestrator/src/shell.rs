@@ -29,6 +29,9 @@ const ROUNDS_MAX: u32 = 32;
 /// Slots that are read one by one to bring a cached state up to date; with more, the page is read.
 const CATCH_UP_MAX: u64 = 8;
 
+/// How far the clocks of replicas are apart as a rule: so much later than its connection a commit counts as older than it.
+const CLOCKS_APART: Duration = Duration::from_secs(5);
+
 /// What all inputs of a replica share.
 pub(crate) struct Shell {
     pub(crate) bus: Bus,
@@ -38,6 +41,26 @@ pub(crate) struct Shell {
     pub(crate) archive_after: Duration,
     skew: SkewCheck,
     owed: OwedSessions,
+    connection: Connection,
+}
+
+/// The connection that the bus has, and when this replica first saw it.
+#[derive(Debug)]
+struct Connection(Mutex<(u64, Timestamp)>);
+
+impl Connection {
+    fn new(generation: u64, now: Timestamp) -> Self {
+        Self(Mutex::new((generation, now)))
+    }
+
+    /// When the connection of this generation was seen first.
+    fn since(&self, generation: u64, now: Timestamp) -> Timestamp {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.0 != generation {
+            *seen = (generation, now);
+        }
+        seen.1
+    }
 }
 
 /// Sessions whose state was not kept and that are owed something. With more than [`OWED_MAX`] the rest waits until it was quiet.
@@ -120,7 +143,9 @@ impl From<BusError> for Trouble {
 impl Shell {
     pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, config: &Config) -> Self {
         let archive_after = Duration::from_secs(config.archive_after);
+        let connection = Connection::new(bus.transport().generation(), clock.now());
         Self {
+            connection,
             bus,
             clock,
             cache: Cache::new(config.cached_sessions, config.cache_bytes),
@@ -300,11 +325,15 @@ impl Shell {
         let generation = self.bus.transport().generation();
         let commits = self.bus.load_from(key, at_least).await?.unwrap_or_default();
         let session = Session::restore(key.clone(), &commits)?;
-        // A session that was quiet may wait for something that got lost. One whose log ends before the slot that a worker was
-        // given its call in has lost commits.
-        let quiet_since = commits.last().map(|(_, commit)| commit.meta.time);
-        let is_quiet = quiet_since.is_some_and(|since| self.clock.now().since(since) > QUIET_MAX);
-        let is_owed = is_quiet || session.next_slot() <= at_least;
+        // A session that was quiet may wait for something that got lost. So may one whose last commit is older than the
+        // connection: the server may have come back with an older store, whose log ends where the session's does, and which
+        // does not have the work that followed. One whose log ends before the slot that a worker was given its call in has
+        // lost commits.
+        let now = self.clock.now();
+        let connected = self.connection.since(generation, now);
+        let may_miss = |last: Timestamp| now.since(last) > QUIET_MAX || last.since(connected) < CLOCKS_APART;
+        let is_owed =
+            commits.last().is_some_and(|(_, commit)| may_miss(commit.meta.time)) || session.next_slot() <= at_least;
         Ok(Loaded { session, generation, is_owed })
     }
 

@@ -106,6 +106,24 @@ async fn work_lost_while_no_replica_ran_is_published_again_when_an_input_comes()
 }
 
 #[tokio::test(start_paused = true)]
+async fn work_lost_with_the_connection_is_published_again_by_a_replica_that_never_had_the_session() {
+    let mut world = World::new().await;
+    let empty = world.server.backup(&[Stream::Model, Stream::Timer]);
+    let orchestrator = world.orchestrator().await;
+    world.start().await;
+    world.say("Hello").await;
+    world.holds(Stream::Model, &model_call()).await;
+    end(orchestrator).await;
+    world.server.restore(&empty);
+
+    // The session was not quiet: its last commit is some milliseconds old.
+    let _orchestrator = world.orchestrator().await;
+    world.say("Are you there?").await;
+    world.holds(Stream::Model, &model_call()).await;
+    world.holds(Stream::Timer, &subject::timer_set(&key())).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn repair_on_request_publishes_again_what_is_owed() {
     let mut world = World::new().await;
     let empty = world.server.backup(&[Stream::Model, Stream::Timer]);
