@@ -5,6 +5,7 @@
 //! later; both use the one [`Splitter`], so that what was streamed is what was said, however the reply was cut.
 
 mod cache;
+mod intent;
 mod json;
 mod matcher;
 mod needs;
@@ -25,6 +26,7 @@ mod suggest;
 mod templates;
 mod windows;
 
+pub use intent::{Intent, intent};
 pub use nudge::is_nudge;
 pub use pattern::TextPattern;
 pub use patterns::{

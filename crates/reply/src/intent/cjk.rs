@@ -1,0 +1,148 @@
+//! What a sentence in Japanese or Chinese says about going on. The words are in `words/ja.txt` and `words/zh.txt`.
+
+use std::sync::LazyLock;
+
+use super::Stance;
+use super::lexicon;
+use super::sentence::{End, Place, Sentence};
+
+/// The sections of `words/ja.txt`.
+struct Japanese {
+    asks: Vec<&'static str>,
+    next: Vec<&'static str>,
+    acts: Vec<&'static str>,
+    tries: Vec<&'static str>,
+    stays: Vec<&'static str>,
+    done: Vec<&'static str>,
+}
+
+static JAPANESE: LazyLock<Japanese> = LazyLock::new(|| {
+    let section = |name| lexicon::section(include_str!("words/ja.txt"), name);
+    Japanese {
+        asks: section("asks"),
+        next: section("next"),
+        acts: section("acts"),
+        tries: section("tries"),
+        stays: section("stays"),
+        done: section("done"),
+    }
+});
+
+/// The sections of `words/zh.txt`.
+struct Chinese {
+    asks: Vec<&'static str>,
+    begins: Vec<&'static str>,
+    idle: Vec<&'static str>,
+    not: Vec<&'static str>,
+    states: Vec<&'static str>,
+    done: Vec<&'static str>,
+}
+
+static CHINESE: LazyLock<Chinese> = LazyLock::new(|| {
+    let section = |name| lexicon::section(include_str!("words/zh.txt"), name);
+    Chinese {
+        asks: section("asks"),
+        begins: section("begins"),
+        idle: section("idle"),
+        not: section("not"),
+        states: section("states"),
+        done: section("done"),
+    }
+});
+
+/// What the sentence says; none where it is in another script.
+pub(super) fn stance(sentence: &Sentence, text: &str) -> Option<Stance> {
+    let kana = text.chars().any(|c| matches!(c, '\u{3040}'..='\u{30FF}'));
+    let han = text.chars().any(|c| matches!(c, '\u{4E00}'..='\u{9FFF}'));
+    match (kana, han) {
+        (true, _) => Some(japanese(sentence, text)),
+        (false, true) => Some(chinese(sentence, text)),
+        (false, false) => None,
+    }
+}
+
+/// Whether a sentence goes on with what comes after something else.
+pub(super) fn is_afterwards(text: &str) -> bool {
+    ["それから", "その後", "そして", "そのあと", "然后", "之后", "随后"].iter().any(|word| text.starts_with(word))
+}
+
+fn japanese(sentence: &Sentence, text: &str) -> Stance {
+    let ja = &*JAPANESE;
+    if text.ends_with("よね") || text.ends_with("ですね") {
+        return Stance::Neutral;
+    }
+    let text = text.trim_end_matches(['ね', 'よ']);
+    if sentence.end == End::Colon && text.starts_with("次") {
+        return Stance::Announces;
+    }
+    let has = |list: &[&str]| list.iter().any(|word| text.contains(word));
+    let ends = |list: &[&str]| list.iter().any(|word| text.ends_with(word));
+    if text.contains("お待ちください") {
+        return Stance::Announces;
+    }
+    // A condition: "if you send it".
+    let depends =
+        ["ければ", "たら", "であれば", "次第", "際は", "場合は", "なら"].iter().any(|word| text.contains(word))
+            && ["ご", "お", "いただ", "くだ", "必要", "よければ", "よろし"].iter().any(|word| text.contains(word));
+    if sentence.end == End::Question || depends || has(&ja.asks) {
+        return Stance::Asks;
+    }
+    if text.contains("残って") && ends(&["ます", "いる"]) {
+        return Stance::Unfinished;
+    }
+    let last = text.rsplit('\u{3001}').next().unwrap_or(text);
+    // "The server checks" is about the server; "first, I" is about the model.
+    let others = |clause: &str| {
+        clause.match_indices('は').any(|(at, _)| {
+            !["私", "で", "次", "ここ", "まず", "今回", "今", "今度", "に", "を", "と", "から"]
+                .iter()
+                .any(|own| clause[..at].ends_with(own))
+        })
+    };
+    let names =
+        ["次は", "次、", "続いて", "では", "それでは", "次に", "あとは"].iter().any(|word| text.starts_with(word))
+            && (!ends(&["ます", "です", "ません", "い"]) || ends(&["予定です"]));
+    let works = ends(&ja.acts) && (!ends(&ja.stays) || text.ends_with("検索しています"));
+    let acts = last.contains('が') && !["ところ", "ないか", "あるか"].iter().any(|own| last.contains(own));
+    let alone = !acts && !others(text);
+    let is_own = alone || !others(last) && (ends(&ja.tries) || ja.next.iter().any(|word| last.contains(word)));
+    let goes = has(&ja.next) || ends(&["ます", "ましょう", "みる", "みよう", "中です", "中", "しよう"]);
+    if works && is_own && goes || names && !ends(&ja.done) {
+        return Stance::Announces;
+    }
+    if has(&ja.done) { Stance::Done } else { Stance::Neutral }
+}
+
+fn chinese(sentence: &Sentence, text: &str) -> Stance {
+    let zh = &*CHINESE;
+    let requests = text
+        .match_indices('请')
+        .any(|(at, _)| !text[at..].starts_with("请求") && !text[..at].ends_with(['申', '邀', '敬']));
+    if sentence.end == End::Question
+        || requests
+        || zh.asks.iter().any(|word| text.contains(word)) && !text.contains("我现在")
+    {
+        return Stance::Asks;
+    }
+    for clause in text.rsplit(['，', ',', '、']).map(str::trim) {
+        let has = |list: &[&str]| list.iter().any(|word| clause.contains(word));
+        let led = ["所以", "那么", "因此", "于是", "不过", "既然", "好的", "好", "嗯", "那"];
+        let clause = led.iter().find_map(|lead| clause.strip_prefix(lead)).unwrap_or(clause);
+        // "I have changed it": the particle tells that it is over.
+        let is_past = clause.starts_with('我') && clause.contains('了') && !clause.contains(['再', '要']);
+        let begins = zh.begins.iter().any(|word| clause.starts_with(word))
+            && !zh.not.iter().any(|word| clause.starts_with(word));
+        // "I add a check": the model acts now, unless it has, knows or thinks something.
+        let acts =
+            clause.starts_with('我') && !zh.states.iter().any(|word| clause['我'.len_utf8()..].starts_with(word));
+        let begins = begins || acts;
+        let is_item = sentence.place == Place::Item && !clause.contains('我') && !clause.starts_with("正在");
+        if begins && !is_item && !is_past && !has(&zh.idle) {
+            return Stance::Announces;
+        }
+        if has(&zh.done) {
+            return Stance::Done;
+        }
+    }
+    Stance::Neutral
+}

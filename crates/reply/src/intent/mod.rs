@@ -1,0 +1,121 @@
+//! What a reply in everyday words says about going on.
+//!
+//! A reply is read as sentences, from its end. Each sentence either says nothing about going on, or takes a stance: it
+//! announces work, asks the reader, or says that all is done. The last stance counts. A sentence takes its stance by who
+//! acts in it (the model, the reader, a thing), and by when: now, under a condition, or in the past.
+
+mod cjk;
+mod english;
+mod european;
+mod lexicon;
+mod sentence;
+
+use lexicon::Words;
+use sentence::{End, Place, Sentences};
+
+/// Sentences without a stance that may follow an announcement. Behind more of them the reply itself was what was announced.
+const BEHIND_MAX: usize = 4;
+
+/// What a reply says about going on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intent {
+    /// Whether it announces another step.
+    pub continues: bool,
+    /// What decided, for people: `announces`, `unfinished`, `asks`, `done`.
+    pub rule: &'static str,
+    /// The sentence that decided, in lower case.
+    pub sentence: String,
+}
+
+/// What a sentence says about going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stance {
+    /// The model names work that it does next.
+    Announces,
+    /// Something is left to do.
+    Unfinished,
+    /// The model says what its text is about to tell.
+    Tells,
+    /// The reader is to decide or to answer, or the model waits.
+    Asks,
+    /// The reader is asked to act.
+    Requests,
+    /// All is done.
+    Done,
+    /// Nothing about going on.
+    Neutral,
+}
+
+/// What a reply says about going on; none where it says nothing.
+pub fn intent(reply: &str) -> Option<Intent> {
+    let sentences = Sentences::of(reply);
+    let all = sentences.all();
+    let mut words = Words::default();
+    let (mut behind, mut items) = (0, 0);
+    for (at, sentence) in all.iter().enumerate().rev() {
+        let text = sentences.text(sentence);
+        let stance = stance(&sentences, at, &mut words);
+        let follows = behind + items > 0 || sentences.is_followed;
+        let (continues, rule) = match stance {
+            Stance::Announces if depends(&sentences, at, &mut words) => (false, "asks"),
+            Stance::Tells if follows => return None,
+            Stance::Announces | Stance::Tells => (true, "announces"),
+            Stance::Unfinished if behind <= 1 => (true, "unfinished"),
+            Stance::Asks | Stance::Requests => (false, "asks"),
+            Stance::Done => (false, "done"),
+            Stance::Neutral | Stance::Unfinished => {
+                let is_item = sentence.place == Place::Item;
+                items += usize::from(is_item);
+                behind += usize::from(!is_item);
+                if behind > BEHIND_MAX {
+                    return None;
+                }
+                continue;
+            }
+        };
+        return Some(Intent { continues, rule, sentence: text.to_owned() });
+    }
+    None
+}
+
+fn stance<'a>(sentences: &'a Sentences, at: usize, words: &mut Words<'a>) -> Stance {
+    let sentence = &sentences.all()[at];
+    let text = sentences.text(sentence);
+    if at > 0 && is_speech(sentences, at - 1) {
+        return Stance::Neutral;
+    }
+    if let Some(stance) = cjk::stance(sentence, text) {
+        return stance;
+    }
+    words.read(text);
+    let is_under_way = || {
+        let before = &sentences.all()[..at];
+        before.iter().rev().take(3).any(|sentence| says_done(sentences.text(sentence)))
+    };
+    let english = english::stance(sentence, text, words, sentence.end == End::Colon && is_under_way());
+    if english == Stance::Neutral { european::stance(sentence, words) } else { english }
+}
+
+/// Whether a sentence announces what somebody said: "He answered:".
+fn is_speech(sentences: &Sentences, at: usize) -> bool {
+    const SPEECH: &[&str] =
+        &["said", "says", "asked", "asks", "replied", "answered", "wrote", "writes", "told", "reads"];
+    let sentence = &sentences.all()[at];
+    let text = sentences.text(sentence);
+    sentence.end == End::Colon && SPEECH.iter().any(|verb| text.ends_with(verb))
+}
+
+fn says_done(text: &str) -> bool {
+    ["done", "complete", "finished", "erledigt", "fertig", "termin", "complet"].iter().any(|word| text.contains(word))
+}
+
+/// Whether an announcement is about what comes after the reader has done something.
+fn depends<'a>(sentences: &'a Sentences, at: usize, words: &mut Words<'a>) -> bool {
+    let Some(before) = at.checked_sub(1) else { return false };
+    if !matches!(stance(sentences, before, words), Stance::Requests | Stance::Asks) {
+        return false;
+    }
+    let text = sentences.text(&sentences.all()[at]);
+    words.read(text);
+    words.has(english::AFTERWARDS) || cjk::is_afterwards(text)
+}

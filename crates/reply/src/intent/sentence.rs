@@ -1,0 +1,365 @@
+//! The end of a reply as sentences: what the model itself says to its reader, without code, quotations and thinking.
+
+use std::ops::Range;
+
+use crate::prose::plain;
+
+/// Bytes of a reply that are read, from its end.
+const TEXT_BYTES_MAX: usize = 4 << 10;
+/// Sentences that are read, from the end.
+const SENTENCES_MAX: usize = 80;
+/// Stands for a span of code or a quotation: a noun that says nothing.
+pub(super) const SPAN: char = '\u{1}';
+/// Tags around a thought; what stands between them is not meant for the reader.
+const THOUGHTS: &[&str] = &["think", "thinking", "thought", "reasoning"];
+
+/// Lines with which a letter begins, and with which it ends: what stands between is not said to the reader.
+const SALUTATIONS: &[&str] = &[
+    "dear ",
+    "hi ",
+    "hello ",
+    "sehr geehrte",
+    "liebe ",
+    "lieber ",
+    "hallo ",
+    "guten tag",
+    "bonjour",
+    "cher ",
+    "chère ",
+    "madame",
+    "monsieur",
+    "estimad",
+    "querid",
+    "hola ",
+    "buenos días",
+    "subject:",
+    "betreff:",
+    "objet :",
+    "asunto:",
+    "件名",
+    "主题：",
+    "尊敬的",
+];
+const CLOSINGS: &[&str] = &[
+    "best regards",
+    "kind regards",
+    "sincerely",
+    "yours",
+    "best,",
+    "thanks,",
+    "mit freundlichen",
+    "viele grüße",
+    "beste grüße",
+    "liebe grüße",
+    "cordialement",
+    "bien à vous",
+    "bien cordialement",
+    "saludos",
+    "un saludo",
+    "atentamente",
+    "敬具",
+    "此致",
+    "よろしくお願い",
+    "何とぞ",
+    "祝好",
+    "cheers,",
+    "regards,",
+    "warm regards",
+    "un cordial saludo",
+];
+
+/// What a sentence ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Full,
+    Question,
+    Colon,
+    /// Three dots.
+    Dots,
+    /// The end of its line.
+    Line,
+}
+
+/// Where a sentence stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Text,
+    Heading,
+    /// An item of a list.
+    Item,
+}
+
+/// A sentence in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sentence {
+    range: Range<usize>,
+    pub(super) end: End,
+    pub(super) place: Place,
+    /// Counts paragraphs.
+    pub(super) paragraph: usize,
+}
+
+/// The sentences of a reply's end.
+#[derive(Debug, Default)]
+pub(super) struct Sentences {
+    text: String,
+    all: Vec<Sentence>,
+    /// Whether code or a quotation follows the last sentence.
+    pub(super) is_followed: bool,
+}
+
+impl Sentences {
+    pub(super) fn of(reply: &str) -> Self {
+        let from = reply.ceil_char_boundary(reply.len().saturating_sub(TEXT_BYTES_MAX));
+        let (mut from, mut reply) = (from, reply);
+        if reply[from..].contains('<') {
+            let thoughts = thoughts_end(&reply[from..]);
+            reply = without_open_thought(reply, from);
+            from = (from + thoughts).min(reply.len());
+        }
+        let begin = reply[..from].rfind('\n').map_or(0, |end| end + 1);
+        let mut fenced = reply[..begin].lines().filter(|line| is_fence(line)).count() % 2 == 1;
+        let mut this = Self::default();
+        let said = staged(&reply[begin..]);
+        let (mut paragraph, mut skipped, mut is_letter) = (0, from - begin, false);
+        for (number, whole) in reply[begin..].lines().enumerate() {
+            let line = whole.get(std::mem::take(&mut skipped)..).unwrap_or_default();
+            if is_fence(whole) {
+                fenced = !fenced;
+                this.is_followed = true;
+            } else if fenced || is_quoted(whole) || said.contains(&number) {
+                this.is_followed = true;
+            } else if line.trim().is_empty() {
+                paragraph += 1;
+            } else if is_letter || begins_letter(line) {
+                is_letter = !ends_letter(line);
+                this.is_followed = true;
+            } else {
+                let before = this.all.len();
+                this.line(line, paragraph);
+                if this.all.len() > before {
+                    this.is_followed = false;
+                }
+            }
+        }
+        let spare = this.all.len().saturating_sub(SENTENCES_MAX);
+        this.all.drain(..spare);
+        this
+    }
+
+    pub(super) fn all(&self) -> &[Sentence] {
+        &self.all
+    }
+
+    pub(super) fn text(&self, sentence: &Sentence) -> &str {
+        &self.text[sentence.range.clone()]
+    }
+
+    fn line(&mut self, line: &str, paragraph: usize) {
+        let (place, line) = marks(line);
+        let mut begin = self.text.len();
+        let mut rest = line;
+        while let Some(c) = rest.chars().next() {
+            let length = c.len_utf8();
+            let next = rest[length..].chars().next();
+            if let Some(skip) = span(rest, c) {
+                self.text.push(SPAN);
+                rest = &rest[skip..];
+                continue;
+            }
+            rest = &rest[length..];
+            let end = match c {
+                '.' if next == Some('.') => continue,
+                '.' if line[..line.len() - rest.len()].ends_with("...") => Some(End::Dots),
+                '\u{2026}' => Some(End::Dots),
+                '.' | '!' | ';' if next.is_none_or(|next| !next.is_alphanumeric() && next != '/') => Some(End::Full),
+                '?' if next.is_none_or(|next| !next.is_alphanumeric()) => Some(End::Question),
+                ':' if next.is_none_or(|next| next.is_whitespace() || matches!(next, '*' | '_')) => Some(End::Colon),
+                '\u{3002}' | '\u{FF01}' | '\u{FF1B}' => Some(End::Full),
+                '\u{FF1F}' => Some(End::Question),
+                '\u{FF1A}' => Some(End::Colon),
+                _ => None,
+            };
+            if let Some(end) = end {
+                // "1." and "e.g." end no sentence.
+                if end == End::Full && c == '.' && is_abbreviation(&self.text[begin..]) {
+                    self.text.push(c);
+                    continue;
+                }
+                self.push(begin, end, place, paragraph);
+                begin = self.text.len();
+            } else if matches!(c, '*' | '_' | '~') && (c != '_' || !is_within_word(&self.text, next)) {
+                // Emphasis.
+            } else {
+                match plain(c) {
+                    c if c.is_ascii() => self.text.push(c.to_ascii_lowercase()),
+                    c => self.text.extend(c.to_lowercase()),
+                }
+            }
+        }
+        self.push(begin, End::Line, place, paragraph);
+    }
+
+    fn push(&mut self, begin: usize, end: End, place: Place, paragraph: usize) {
+        let text = &self.text[begin..];
+        let from = begin + text.len() - text.trim_start_matches(is_decoration).len();
+        let to = begin + text.trim_end_matches(is_decoration).len();
+        if from < to {
+            self.all.push(Sentence { range: from..to, end, place, paragraph });
+        } else if end == End::Question
+            && let Some(last) = self.all.last_mut()
+        {
+            // "?!" and "??".
+            last.end = End::Question;
+        }
+    }
+}
+
+/// Where the text begins behind the last thought, also behind one that began earlier.
+fn thoughts_end(end: &str) -> usize {
+    let close = |tag: &&'static str| Some(end.rfind(&format!("</{tag}>"))? + tag.len() + 3);
+    THOUGHTS.iter().filter_map(close).max().unwrap_or(0)
+}
+
+/// The reply without a thought at its end that was cut off.
+fn without_open_thought(reply: &str, from: usize) -> &str {
+    let open = |tag: &&'static str| {
+        let at = from + reply[from..].rfind(&format!("<{tag}>"))?;
+        (!reply[at..].contains(&format!("</{tag}>"))).then_some(at)
+    };
+    &reply[..THOUGHTS.iter().filter_map(open).min().unwrap_or(reply.len())]
+}
+
+/// The lines of dialogues and poems: nobody says them to the reader.
+fn staged(text: &str) -> Vec<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut staged = Vec::new();
+    // A dialogue: speakers before colons, each again and again.
+    let names: Vec<Option<&str>> = lines.iter().map(|line| speaker(line)).collect();
+    for (at, name) in names.iter().enumerate().filter(|(_, name)| name.is_some()) {
+        if names.iter().filter(|other| *other == name).count() > 1 {
+            staged.push(at);
+        }
+    }
+    // A poem: four short lines or more, most of which end without a full stop.
+    let mut from = 0;
+    for at in 0..=lines.len() {
+        if at < lines.len() && !lines[at].trim().is_empty() {
+            continue;
+        }
+        if is_verse(&lines[from..at]) {
+            staged.extend(from..at);
+        }
+        from = at + 1;
+    }
+    staged
+}
+
+/// Who speaks in a line of a dialogue.
+fn speaker(line: &str) -> Option<&str> {
+    let (name, _) = line.split_once(':')?;
+    let name = name.trim_matches(['*', ' ']);
+    (name.starts_with(char::is_uppercase) && name.len() <= 20 && name.split(' ').count() <= 3).then_some(name)
+}
+
+fn is_verse(lines: &[&str]) -> bool {
+    let fits = |line: &&&str| {
+        let line = line.trim();
+        (12..=70).contains(&line.len())
+            && line.starts_with(char::is_alphabetic)
+            && !line.contains(['`', '|', '=', '{', '/'])
+    };
+    let open = lines
+        .iter()
+        .filter(|line| line.trim_end().ends_with([',', ';', '\u{2014}', 'y', 'e', 'n', 't', 'd', 's', 'r']))
+        .count();
+    lines.len() >= 4
+        && lines.iter().all(|line| fits(&line))
+        && open * 2 >= lines.len()
+        && !lines.iter().any(|line| line.contains(':'))
+}
+
+/// Whether a line is the salutation of a letter: short, and with a comma or nothing at its end.
+fn begins_letter(line: &str) -> bool {
+    let line = line.trim().trim_matches('*');
+    let lower: String = line.chars().take(24).flat_map(char::to_lowercase).collect();
+    let is_heading =
+        ["subject:", "betreff:", "objet :", "asunto:", "件名", "主题："].iter().any(|head| lower.starts_with(head));
+    let salutes =
+        SALUTATIONS.iter().any(|word| lower.starts_with(word)) || line.ends_with('様') && line.chars().count() < 12;
+    is_heading
+        || salutes
+            && line.len() <= 80
+            && (line.ends_with([',', ':', '：', '，', '様'])
+                || !line.ends_with(['.', '!', '?', ';']) && line.split(' ').count() <= 5)
+}
+
+fn ends_letter(line: &str) -> bool {
+    let lower: String = line.trim().chars().take(24).flat_map(char::to_lowercase).collect();
+    CLOSINGS.iter().any(|word| lower.starts_with(word))
+}
+
+fn is_fence(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("```") || line.starts_with("~~~")
+}
+
+/// A quotation, or a row of a table.
+fn is_quoted(line: &str) -> bool {
+    line.trim_start().starts_with(['>', '|'])
+}
+
+/// Where a line stands, and what of it is text.
+fn marks(line: &str) -> (Place, &str) {
+    let line = line.trim();
+    if let Some(rest) = line.strip_prefix('#') {
+        return (Place::Heading, rest.trim_start_matches('#').trim_start());
+    }
+    let item = line.strip_prefix(['-', '*', '+', '\u{2022}']).filter(|rest| rest.starts_with(' ')).or_else(|| {
+        let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        (digits.len() < line.len()).then(|| digits.strip_prefix(['.', ')']))?.filter(|rest| rest.starts_with(' '))
+    });
+    match item {
+        Some(rest) => {
+            let rest = rest.trim_start();
+            let boxed = ["[x]", "[X]", "[ ]"].iter().find_map(|mark| rest.strip_prefix(mark));
+            (Place::Item, boxed.unwrap_or(rest).trim_start())
+        }
+        None => (Place::Text, line),
+    }
+}
+
+/// How long a span of code or a quotation is that begins here.
+fn span(rest: &str, c: char) -> Option<usize> {
+    let close: &[char] = match c {
+        '`' => &['`'],
+        '"' => &['"'],
+        '\u{201C}' => &['\u{201D}'],
+        '\u{201E}' => &['\u{201C}', '\u{201D}'],
+        '\u{AB}' => &['\u{BB}'],
+        '\u{300C}' => &['\u{300D}'],
+        '\u{300E}' => &['\u{300F}'],
+        _ => return None,
+    };
+    let inner = &rest[c.len_utf8()..];
+    let at = inner.find(close)?;
+    let end = inner[at..].chars().next().map_or(0, char::len_utf8);
+    Some(c.len_utf8() + at + end)
+}
+
+/// Whether what a dot follows is shortened by it: one letter, or a number at the beginning.
+fn is_abbreviation(sentence: &str) -> bool {
+    let word = sentence.rsplit(|c: char| c.is_whitespace()).next().unwrap_or_default();
+    let is_number = !word.is_empty() && word.chars().all(|c| c.is_ascii_digit());
+    (is_number && word.len() == sentence.trim_start().len())
+        || matches!(word, "e.g" | "i.e" | "etc" | "z.b" | "vs" | "approx")
+}
+
+fn is_within_word(before: &str, next: Option<char>) -> bool {
+    before.chars().next_back().is_some_and(char::is_alphanumeric) && next.is_some_and(char::is_alphanumeric)
+}
+
+/// White space, dashes, emoji and other signs around a sentence.
+fn is_decoration(c: char) -> bool {
+    !c.is_alphanumeric() && !matches!(c, SPAN | '\'' | ')' | '(' | '\u{BF}' | '\u{A1}' | '%' | '/' | '$' | '#')
+}
