@@ -86,10 +86,14 @@ impl Sessions {
         let read = async || pages::head_page(self.bus(), &key).await;
         let ended = if head.meta.phase == Phase::Ended { Some(read().await?) } else { None };
         // The head may be old. Before its start a session counts as ended too, and it may have started since.
-        let (feed, page) = match ended.filter(|page| page.phase == Some(Phase::Ended)) {
-            Some(page) if page.last_seq == 0 => return Err(Self::unknown(&key)),
-            Some(page) => (None, page),
-            None => {
+        let (feed, page) = match ended {
+            Some(page) if page.phase.is_none_or(|phase| phase == Phase::Ended) => {
+                if page.last_seq == 0 {
+                    return Err(Self::unknown(&key));
+                }
+                (None, page)
+            }
+            Some(_) | None => {
                 let joined = self.feeds().join(&key).await?;
                 let page = if let Some(page) = joined.page { page } else { read().await? };
                 (Some(joined.feed), page)
