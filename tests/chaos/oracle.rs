@@ -125,11 +125,6 @@ fn is_away(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<BusError>().is_some_and(BusError::is_away))
 }
 
-/// Returns when the log holds each of these inputs: "0 inputs lost".
-///
-/// An input may come after the end of its session, from an executor that was cut off: it is committed as ignored, in a
-/// commit of its own and at its own time. So one that still waits in its stream is waited for. It is lost when it has left
-/// the stream and is not in the log: an input is acknowledged after its commit, so the stream is read before the log.
 /// Whether a request to the model was made after its reply was stored, without a question before that. The first request
 /// of a call needs no question; each further one needs one of its own.
 fn is_unasked(requests: &[SystemTime], request: SystemTime, asked: &[SystemTime], stored: SystemTime) -> bool {
@@ -138,6 +133,11 @@ fn is_unasked(requests: &[SystemTime], request: SystemTime, asked: &[SystemTime]
     request > stored && asked + 1 < requests
 }
 
+/// Returns when the log holds each of these inputs: "0 inputs lost".
+///
+/// An input may come after the end of its session, from an executor that was cut off: it is committed as ignored, in a
+/// commit of its own and at its own time. So one that still waits in its stream is waited for. It is lost when it has left
+/// the stream and is not in the log: an input is acknowledged after its commit, so the stream is read before the log.
 async fn no_input_is_lost(bus: &Bus, key: &SessionKey, stored: &BTreeSet<InputRef>) -> anyhow::Result<()> {
     let deadline = Instant::now() + HANDLED_MAX;
     loop {
