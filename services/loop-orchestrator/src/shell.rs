@@ -9,7 +9,7 @@ use bus::log::Committed;
 use bus::{Bus, BusError, Offer, Read};
 use contract::commit::Phase;
 use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, Topic};
-use contract::limits::{QUIET_MAX, TIMER_LATE_MAX};
+use contract::limits::{CLOCK_SKEW_MAX, QUIET_MAX, TIMER_LATE_MAX};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Json, Timestamp, command::Refusal};
 use session::{Decision, Effect, Input, RestoreError, RunningTurn, Session};
@@ -29,8 +29,9 @@ const ROUNDS_MAX: u32 = 32;
 /// Slots that are read one by one to bring a cached state up to date; with more, the page is read.
 const CATCH_UP_MAX: u64 = 8;
 
-/// How far the clocks of replicas are apart as a rule: so much later than its connection a commit counts as older than it.
-const CLOCKS_APART: Duration = Duration::from_secs(5);
+/// How far apart the clocks of two replicas that decide may be. A commit that is at most this much younger than the connection
+/// counts as older than it.
+const CLOCKS_APART: Duration = Duration::from_secs(2 * CLOCK_SKEW_MAX.as_secs());
 
 /// What all inputs of a replica share.
 pub(crate) struct Shell {
@@ -41,22 +42,23 @@ pub(crate) struct Shell {
     pub(crate) archive_after: Duration,
     skew: SkewCheck,
     owed: OwedSessions,
-    connection: Connection,
+    connected_since: ConnectedSince,
 }
 
-/// The connection that the bus has, and when this replica first saw it.
+/// The generation of the connection that the bus has, and when this replica first saw it.
 #[derive(Debug)]
-struct Connection(Mutex<(u64, Timestamp)>);
+struct ConnectedSince(Mutex<(u64, Timestamp)>);
 
-impl Connection {
+impl ConnectedSince {
     fn new(generation: u64, now: Timestamp) -> Self {
         Self(Mutex::new((generation, now)))
     }
 
-    /// When the connection of this generation was seen first.
-    fn since(&self, generation: u64, now: Timestamp) -> Timestamp {
+    /// When the connection of this generation was seen first. For an earlier generation it says when the latest one was,
+    /// which is later.
+    fn of(&self, generation: u64, now: Timestamp) -> Timestamp {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.0 != generation {
+        if seen.0 < generation {
             *seen = (generation, now);
         }
         seen.1
@@ -143,9 +145,9 @@ impl From<BusError> for Trouble {
 impl Shell {
     pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, config: &Config) -> Self {
         let archive_after = Duration::from_secs(config.archive_after);
-        let connection = Connection::new(bus.transport().generation(), clock.now());
+        let connected_since = ConnectedSince::new(bus.transport().generation(), clock.now());
         Self {
-            connection,
+            connected_since,
             bus,
             clock,
             cache: Cache::new(config.cached_sessions, config.cache_bytes),
@@ -330,7 +332,7 @@ impl Shell {
         // does not have the work that followed. One whose log ends before the slot that a worker was given its call in has
         // lost commits.
         let now = self.clock.now();
-        let connected = self.connection.since(generation, now);
+        let connected = self.connected_since.of(generation, now);
         let may_miss = |last: Timestamp| now.since(last) > QUIET_MAX || last.since(connected) < CLOCKS_APART;
         let is_owed =
             commits.last().is_some_and(|(_, commit)| may_miss(commit.meta.time)) || session.next_slot() <= at_least;
