@@ -23,7 +23,7 @@ use tool_executor::Executor;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::instance::{Lock, RunFile};
-use crate::nats_server::NatsServer;
+use crate::nats_server::{NatsServer, SUPERVISED_END_MAX};
 pub(crate) use plan::is_set;
 pub use plan::{Listen, Nats, Plan};
 
@@ -31,8 +31,6 @@ pub use plan::{Listen, Nats, Plan};
 const READY_MAX: Duration = Duration::from_secs(20);
 /// How long our own tasks may take to end.
 const TASKS_MAX: Duration = Duration::from_secs(1);
-/// How long the private nats-server may take to end.
-const NATS_END_MAX: Duration = Duration::from_secs(11);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A running fleet.
@@ -185,7 +183,7 @@ impl Fleet {
         self.health.end().await;
         self.bus.close().await;
         if let Some(nats) = self.nats {
-            nats.tasks.end(NATS_END_MAX).await;
+            nats.tasks.end(SUPERVISED_END_MAX).await;
         }
         self.telemetry.shutdown().await;
     }

@@ -16,6 +16,9 @@ use crate::failure::Failure;
 
 const START_MAX: Duration = Duration::from_secs(15);
 const END_MAX: Duration = Duration::from_secs(10);
+/// How long [`NatsServer::supervise`] may take to end: a start that is under way goes on to its end, after the server that
+/// was left behind has ended, and what it started is ended then.
+pub(crate) const SUPERVISED_END_MAX: Duration = Duration::from_secs(36);
 /// Starts of a server that ended by itself, within [`RESTARTS_WINDOW`].
 const RESTARTS_MAX: usize = 5;
 const RESTARTS_WINDOW: Duration = Duration::from_mins(5);
