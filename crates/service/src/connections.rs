@@ -67,7 +67,7 @@ impl ConnectionLimits {
     /// How fast the requests of one connection are read.
     fn rate(&self) -> Rate {
         let per_message = Duration::from_secs(1) / self.requests_per_s.max(1);
-        Rate { per_message, per_byte: per_message / BYTES_PER_REQUEST, burst: BURST }
+        Rate { per_message, bytes_per_message: BYTES_PER_REQUEST, burst: BURST.max(per_message) }
     }
 
     /// Refuses a limit of zero: nobody could connect. `section` is where the limits stand in the configuration.

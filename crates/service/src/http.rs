@@ -208,11 +208,9 @@ fn call(
     mut request: Request<Incoming>,
 ) -> impl Future<Output = Result<axum::response::Response, std::convert::Infallible>> + Send + use<> {
     request.extensions_mut().insert(connection.clone());
-    let (mut router, pause) = (router.clone(), connection.pace().count(1, 0));
+    let (mut router, connection) = (router.clone(), connection.clone());
     async move {
-        if !pause.is_zero() {
-            tokio::time::sleep(pause).await;
-        }
+        connection.pace().turn().await;
         router.call(request.map(Body::new)).await
     }
 }

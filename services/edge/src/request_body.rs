@@ -99,11 +99,30 @@ mod tests {
 
     use super::*;
 
+    fn connection() -> Arc<Connection> {
+        Connections::new(ConnectionLimits::default()).open("grpc", Ipv4Addr::LOCALHOST.into())
+    }
+
     fn body(chunks: Vec<Bytes>, budget: &ByteBudget) -> Body {
+        body_of(chunks, budget, connection())
+    }
+
+    fn body_of(chunks: Vec<Bytes>, budget: &ByteBudget, connection: Arc<Connection>) -> Body {
         let chunks = stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)).chain(stream::pending());
-        let connections = Connections::new(ConnectionLimits::default());
-        let connection = connections.open("grpc", Ipv4Addr::LOCALHOST.into());
         Body::new(BoundedBody::new(Body::from_stream(chunks), connection, budget.clone()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_of_messages_delay_the_next_request_of_the_connection() {
+        let connection = connection();
+        assert_eq!(connection.pace().count(0, 0), Duration::ZERO);
+        let chunks = vec![Bytes::from(vec![b'x'; 1 << 20]); 16];
+        let mut read = body_of(chunks, &ByteBudget::new(64 << 20), connection.clone()).into_data_stream();
+        for _ in 0..16 {
+            read.next().await.unwrap().unwrap();
+        }
+        // 16 MiB count as 256 requests, of which 100 are read at once and the others at 200 a second.
+        assert_eq!(connection.pace().count(0, 0), Duration::from_millis(780));
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use super::name::ServerName;
 
 /// In the long run 500 messages or 33 MB a second, at once 1,000 messages or 66 MB.
 const RATE: Rate =
-    Rate { per_message: Duration::from_millis(2), per_byte: Duration::from_nanos(30), burst: Duration::from_secs(2) };
+    Rate { per_message: Duration::from_millis(2), bytes_per_message: 64 << 10, burst: Duration::from_secs(2) };
 /// A shorter pause is not worth a line in the log.
 const LOGGED_PAUSE: Duration = Duration::from_millis(200);
 
