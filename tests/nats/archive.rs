@@ -85,7 +85,11 @@ pub(crate) async fn what_is_left_of_a_session_fades(world: &mut World) -> anyhow
     let offer = Offer { slot: 20, prev: "", commit: "c20", body: last, life };
     assert_eq!(bus.commit_for(&key, offer).await?, Committed::Ours);
     bus.archive(&key, 20).await?;
-    assert_eq!(in_log(&bus, &key).await?, [20]);
+    // Any node may answer, also one that has not taken part yet; and the last commit may have faded by then.
+    eventually("the page has left the log", async || {
+        in_log(&bus, &key).await.is_ok_and(|slots| slots.iter().all(|slot| *slot == 20))
+    })
+    .await?;
     assert_eq!(bus.commit_at(&key, 3).await?.map(|commit| commit.meta.commit), Some("c3".to_owned()));
     eventually("it is forgotten", async || matches!(bus.head(&key, Read::Leader).await, Ok(None))).await?;
     write(&bus, &key, 0..1).await
@@ -110,7 +114,8 @@ pub(crate) async fn a_state_of_fifty_megabytes_goes_along(world: &mut World) -> 
     let large = commit("c0", 50 << 20)?;
     assert_eq!(bus.commit(&key, 0, "c0", large.clone()).await?, Committed::Ours);
     bus.archive(&key, 1).await?;
-    assert_eq!(in_log(&bus, &key).await?, Vec::<u64>::new());
+    eventually("the state has left the log", async || in_log(&bus, &key).await.is_ok_and(|slots| slots.is_empty()))
+        .await?;
     let there = bus.transport().get_object(Objects::Archive, &sha256_hex(&large)).await?;
     assert!(there.is_some_and(|there| there == large));
     let offer = Offer { slot: 1, prev: "", commit: "c1", body: commit("c1", 65 << 20)?, life: None };

@@ -159,7 +159,9 @@ pub(crate) fn table(figures: &[Figure]) -> String {
     let mut text = format!("\n{:<36} {:>10} {:>6} {:>10} {:>7}\n", "figure", "value", "unit", "floor", "ratio");
     for Figure { name, value, unit, floor } in figures {
         let (floor, ratio) = floor.map_or(("-".to_owned(), "-".to_owned()), |floor| {
-            (short(floor), format!("{:.1}x", (value / floor).max(floor / value)))
+            // More is better of what is done in a second, and less of everything else.
+            let ratio = if *unit == "1/s" { floor / value } else { value / floor };
+            (short(floor), format!("{ratio:.1}x"))
         });
         let _ = writeln!(text, "{name:<36} {:>10} {unit:>6} {floor:>10} {ratio:>7}", short(*value));
     }
