@@ -19,6 +19,8 @@ pub(super) const MARK: &str = "AILOOP_COMMAND";
 /// Looks at the processes of one command in which new ones are still found and killed. A killed process starts no other
 /// one, so that few are needed.
 const ROUNDS_MAX: usize = 100;
+/// The priority at which the processes of a command are killed, as `nice` counts.
+const PRIORITY_HIGHEST: i32 = -20;
 /// How old a list of processes may be, so that several commands share one look.
 const LOOK_AGE_MAX: Duration = Duration::from_millis(20);
 /// Bytes of an environment that are searched for the mark.
@@ -120,10 +122,10 @@ impl Family {
     /// Kills every process, and returns what is left: the kernel takes a moment to end one.
     pub(super) fn kill(&self) -> io::Result<Left> {
         let mut families = lock();
-        let (mut killed, mut restless) = (BTreeSet::new(), false);
+        let _raised = Raised::now();
+        let mut killed = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
             let (living, reaped) = families.mine(self.id, None)?;
-            restless |= reaped > 0;
             // A group dies at once, without a moment in which one of it could start another one.
             if living
                 .iter()
@@ -137,11 +139,34 @@ impl Family {
                     end(process.pid, kill_process);
                 }
             }
-            if killed.len() == before {
-                return Ok(Left { processes: living.len(), restless });
+            // Another look follows at once while anything ends: in a pause, a process that this look missed would multiply.
+            if killed.len() == before && reaped == 0 {
+                return Ok(Left { processes: living.len(), restless: false });
             }
         }
         Ok(Left { processes: killed.len(), restless: true })
+    }
+}
+
+/// Gives this thread the highest priority for as long as it lives, where the system permits it. A fork bomb that shares
+/// the processors evenly starts processes faster than they are found and killed. Where the system does not permit it, it
+/// also enforces the limit on processes, which it does not for a superuser.
+struct Raised(Option<i32>);
+
+impl Raised {
+    fn now() -> Self {
+        let usual = rustix::process::getpriority_process(None).ok();
+        Self(usual.filter(|_| rustix::process::setpriority_process(None, PRIORITY_HIGHEST).is_ok()))
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        if let Some(usual) = self.0
+            && let Err(error) = rustix::process::setpriority_process(None, usual)
+        {
+            tracing::warn!(%error, "a thread keeps the priority at which it ended a command");
+        }
     }
 }
 
@@ -203,8 +228,11 @@ fn sort(
             |kin: &Kin| kin.sessions.contains(&process.session) || kin.seen.contains(&(process.pid, process.began));
         let orphan = process.parent == me && process.session != session;
         let owner = kin.iter().find(|(_, kin)| known(kin)).or_else(|| {
-            let mark = orphan.then(|| mark_of(process.pid)).flatten()?;
-            kin.iter().find(|(_, kin)| kin.mark == mark)
+            // A mark is only read where it decides: the kernel lets its reader wait until the process has begun its
+            // program, which is long enough for a fork bomb to get away.
+            let only = kin.iter().next().filter(|_| kin.len() == 1);
+            let marked = || mark_of(process.pid).and_then(|mark| kin.iter().find(|(_, kin)| kin.mark == mark));
+            orphan.then(|| only.or_else(marked)).flatten()
         });
         owners.extend(owner.map(|(id, _)| (process.pid, *id)));
     }
