@@ -106,6 +106,7 @@ start gateway gateway gateway "${keys[@]}"
 start executor executor executor \
     AILOOP__EXECUTOR__SERVE__FILES__ROOT="$ROOT" AILOOP__EXECUTOR__SERVE__FILES__OUT="$here/out" \
     AILOOP__EXECUTOR__SERVE__FILES__LOGIN__USER=files AILOOP__EXECUTOR__SERVE__FILES__LOGIN__PASSWORD="$(password_of files)" \
+    AILOOP__EXECUTOR__SERVE__PLANS__LOGIN__USER=plans AILOOP__EXECUTOR__SERVE__PLANS__LOGIN__PASSWORD="$(password_of plans)" \
     AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__USER=mail AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__PASSWORD="$(password_of mail)" \
     AILOOP__EXECUTOR__SERVE__RESULTS__LOGIN__USER=results AILOOP__EXECUTOR__SERVE__RESULTS__LOGIN__PASSWORD="$(password_of results)" \
     AILOOP__EXECUTOR__SERVE__FETCH__LOGIN__USER=fetch AILOOP__EXECUTOR__SERVE__FETCH__LOGIN__PASSWORD="$(password_of fetch)"

@@ -175,7 +175,8 @@ impl Services {
         let gateway = model_gateway::Config { config_dir, ..Default::default() };
         let files = files.map(|(root, out)| FilesConfig { root, out: Some(out), login: None });
         let results = Some(tool_executor::ResultsConfig::default());
-        let serve = ServeConfig { files, results, ..Default::default() };
+        let plans = files.is_some().then(tool_executor::PlansConfig::default);
+        let serve = ServeConfig { files, plans, results, ..Default::default() };
         let executor = tool_executor::Config { serve, nats: nats.config(), ..Default::default() };
         let free = edge::config::Listen { listen: ([127, 0, 0, 1], 0).into() };
         let edge = edge::Config { ws: free, grpc: free, ..Default::default() };

@@ -82,10 +82,12 @@ fn shipped_agents_are_as_designed() {
         let (files, mail) =
             (["list_files", "read_file", "search_text", "write_file"], ["check_mail", "reply_mail", "send_mail"]);
         let mut tools: Vec<&str> = files.into_iter().chain(mail).chain(["delegate", "read_result"]).collect();
+        let plans = ["analyze_dependencies", "decompose_plan", "list_plans", "mark_step_done", "read_plan"];
         // Who assists and who plans may ask people; only who assists reads what strangers wrote.
         match agent.id.as_str() {
             "a" => tools.extend(["ask_user", "http_fetch"]),
-            "p" => tools.push("ask_user"),
+            "p" => tools.extend(plans.into_iter().chain(["ask_user"])),
+            "e" => tools.extend(plans),
             _ => {}
         }
         tools.sort_unstable();

@@ -21,8 +21,8 @@ use schema::Schemas;
 use serve::Served;
 use serve::mail::PostOffice;
 pub use serve::{
-    FilesConfig, Login, MailConfig, McpConfig, ResultsConfig, ServeConfig, ServeError, ServerName, command, fetch,
-    mail, webhook,
+    FilesConfig, Login, MailConfig, McpConfig, PlansConfig, ResultsConfig, ServeConfig, ServeError, ServerName,
+    command, fetch, mail, webhook,
 };
 pub use service::clock::{Clock, SystemClock};
 use trouble::Trouble;

@@ -114,6 +114,7 @@ impl Plan {
         listen.apply(&mut edge);
         let serve = &mut executor.serve;
         serve.tenant = edge.tenant.clone();
+        serve.plans.get_or_insert_default();
         serve.mail.get_or_insert_default();
         serve.results.get_or_insert_default();
         serve.fetch.get_or_insert_default();

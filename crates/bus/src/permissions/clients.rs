@@ -32,6 +32,12 @@ const KINDS: &[Kind] = &[
         timeout: TOOL_TIMEOUT_DEFAULT,
     },
     Kind {
+        user: "plans",
+        about: "Serves the plan tools of the tool-executor, over the directories of its file tools.",
+        tools: &["analyze_dependencies", "decompose_plan", "list_plans", "mark_step_done", "read_plan"],
+        timeout: TOOL_TIMEOUT_DEFAULT,
+    },
+    Kind {
         user: "mail",
         about: "Serves the mail tools of the tool-executor, which keeps the mailboxes itself.",
         tools: &["check_mail", "reply_mail", "send_mail"],

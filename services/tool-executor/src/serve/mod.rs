@@ -10,11 +10,13 @@ mod http;
 mod kept;
 pub mod mail;
 mod mcp;
+mod plans;
 mod results;
 pub mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ailoop_tool::{Serving, Tool, Tools};
@@ -28,9 +30,11 @@ use command::CommandConfig;
 pub use connect::Login;
 use fetch::FetchConfig;
 pub use files::FilesConfig;
+use files::Workspace;
 pub use mail::MailConfig;
 use mail::PostOffice;
 pub use mcp::{McpConfig, ServerName};
+pub use plans::PlansConfig;
 pub(crate) use results::READ_RESULT;
 pub use results::ResultsConfig;
 use service::tasks::Tasks;
@@ -51,6 +55,8 @@ pub struct ServeConfig {
     pub tenant: TenantId,
     /// `list_files`, `read_file`, `search_text`, `write_file`.
     pub files: Option<FilesConfig>,
+    /// `list_plans`, `read_plan`, `decompose_plan`, `analyze_dependencies`, `mark_step_done`; needs `files`.
+    pub plans: Option<PlansConfig>,
     /// `send_mail`, `check_mail`, `reply_mail`.
     pub mail: Option<MailConfig>,
     /// `read_result`.
@@ -73,10 +79,17 @@ impl ServeConfig {
         if let Some(files) = &self.files {
             found.extend(files::mistakes(files));
         }
+        found.extend(self.plans_without_files());
         found.extend(self.fetch.as_ref().and_then(|fetch| fetch::tools(fetch).err()));
         found.extend(self.command.as_ref().and_then(|command| command::tools(command, &Tasks::new()).err()));
         found.extend(webhook::tools(&self.webhooks).err());
         found
+    }
+
+    fn plans_without_files(&self) -> Option<ServeError> {
+        let message = "plans are files: set executor.serve.files too, or leave plans out".to_owned();
+        let is_alone = self.plans.is_some() && self.files.is_none();
+        is_alone.then(|| ServeError::Setting { field: "plans".to_owned(), message })
     }
 }
 
@@ -142,12 +155,19 @@ impl Served {
         office: PostOffice,
         schemas: &Schemas,
     ) -> Result<Self, ServeError> {
+        if let Some(mistake) = config.plans_without_files() {
+            return Err(mistake);
+        }
         let mcp = mcp::Servers::start(&config.mcp, &config.tenant, nats, schemas).await?;
         let names = mcp.names().map(|tool| (config.tenant.clone(), tool)).collect();
         let mut served = Self { kinds: Vec::new(), mcp, names, tasks: Tasks::new() };
         let kinds = Kinds { tenant: &config.tenant, nats };
-        if let Some(files) = &config.files {
-            served.add(&kinds, "file tools", files.login.as_ref(), files::tools(files)?).await?;
+        let workspace = config.files.as_ref().map(Workspace::open).transpose()?.map(Arc::new);
+        if let (Some(files), Some(workspace)) = (&config.files, &workspace) {
+            served.add(&kinds, "file tools", files.login.as_ref(), files::tools(workspace)).await?;
+        }
+        if let (Some(plans), Some(workspace)) = (&config.plans, &workspace) {
+            served.add(&kinds, "plan tools", plans.login.as_ref(), plans::tools(workspace)).await?;
         }
         if let Some(mail) = &config.mail {
             served.add(&kinds, "mail tools", mail.login.as_ref(), mail::tools(&office)).await?;

@@ -8,8 +8,9 @@ use ailoop_tool::ToolError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::root::Root;
-use super::walk;
+use super::root::failed;
+use super::walk::{self, File};
+use super::workspace::Workspace;
 use crate::serve::fit::fitting;
 
 /// Files that are listed where nothing is said.
@@ -25,13 +26,14 @@ pub(super) struct Arguments {
 }
 
 /// Totals count everything; the list is capped.
-pub(super) fn list(root: &Root, arguments: &Arguments) -> Result<Value, ToolError> {
+pub(super) fn list(workspace: &Workspace, arguments: &Arguments) -> Result<Value, ToolError> {
     let text = arguments.path.as_deref().unwrap_or_default();
-    let (prefix, is_dir) = walk::check(root, text)?;
-    if !is_dir {
+    let found = workspace.find(text)?;
+    if !found.is_dir {
         return Err(ToolError::new(format!("{text:?} is a file: read it with read_file")));
     }
-    let (files, missing) = walk::files(root, &prefix, Instant::now() + walk::TIME_MAX);
+    let files = workspace.files(&found.path, Instant::now() + walk::TIME_MAX);
+    let (files, missing) = files.map_err(|error| failed(text, &error))?;
     let mut by_extension: BTreeMap<&str, usize> = BTreeMap::new();
     for file in &files {
         let extension = Path::new(&file.path).extension().and_then(|text| text.to_str()).unwrap_or("(none)");
@@ -39,13 +41,21 @@ pub(super) fn list(root: &Root, arguments: &Arguments) -> Result<Value, ToolErro
     }
     let total_bytes: u64 = files.iter().map(|file| file.bytes).sum();
     let max = arguments.max.unwrap_or(FILES_DEFAULT);
-    let listed = fitting(files.iter().take(max).map(|file| json!({"path": file.path, "bytes": file.bytes})));
+    let listed = fitting(files.iter().take(max).map(entry));
     Ok(json!({
-        "root": root.name,
+        "root": workspace.project.name,
         "truncated": missing || listed.len() < files.len(),
         "files": listed,
         "total": files.len(),
         "total_bytes": total_bytes,
         "by_extension": by_extension,
     }))
+}
+
+fn entry(file: &File) -> Value {
+    let mut entry = json!({"path": file.path, "bytes": file.bytes});
+    if file.is_written {
+        entry["written"] = json!(true);
+    }
+    entry
 }

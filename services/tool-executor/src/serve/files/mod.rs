@@ -6,7 +6,8 @@ mod root;
 mod search;
 #[cfg(test)]
 mod tests;
-mod walk;
+pub(in crate::serve) mod walk;
+mod workspace;
 mod write;
 
 use std::path::PathBuf;
@@ -21,10 +22,10 @@ use serde_json::{Value, json};
 
 use super::ServeError;
 use super::connect::Login;
-use root::Root;
 #[cfg(target_os = "linux")]
 pub(super) use root::{failed, relative};
-use write::Out;
+pub(super) use workspace::Workspace;
+pub(super) use write::Writing;
 
 /// How long one call of a file tool may take; the work itself stops at [`walk::TIME_MAX`].
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,7 +37,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct FilesConfig {
     /// The directory that may be read.
     pub root: PathBuf,
-    /// The directory that may be written, made where it is missing; without one nothing is written.
+    /// The directory that files are written to, made where it is missing; without one nothing is written. What was
+    /// written is read in place of the project's file of the same path; nothing else in there is read.
     #[serde(default)]
     pub out: Option<PathBuf>,
     /// The NATS user of these tools, where users have permissions.
@@ -44,17 +46,11 @@ pub struct FilesConfig {
     pub login: Option<Login>,
 }
 
-/// Opens the directories: `list_files`, `read_file`, `search_text` and, with an `out`, `write_file`.
-pub(super) fn tools(config: &FilesConfig) -> Result<Vec<Tool>, ServeError> {
-    let directory = |field, path: &PathBuf| {
-        let path = path.clone();
-        move |source| ServeError::Directory { field, path, source }
-    };
-    let root = Arc::new(Root::open(&config.root).map_err(directory("files.root", &config.root))?);
-    let out = config.out.as_ref().map(|path| Out::open(path).map_err(directory("files.out", path))).transpose()?;
-    let mut tools = vec![list_files(&root), read_file(&root), search_text(&root)];
-    tools.extend(out.map(|out| write_file(&Arc::new(out))));
-    Ok(tools)
+/// `list_files`, `read_file`, `search_text` and, with an `out`, `write_file`.
+pub(super) fn tools(workspace: &Arc<Workspace>) -> Vec<Tool> {
+    let mut tools = vec![list_files(workspace), read_file(workspace), search_text(workspace)];
+    tools.extend(workspace.is_writable().then(|| write_file(workspace)));
+    tools
 }
 
 /// What is wrong with the directories; none is made.
@@ -67,7 +63,12 @@ pub(super) fn mistakes(config: &FilesConfig) -> Vec<ServeError> {
 }
 
 /// A tool whose work is done by a blocking function.
-fn tool<A, S>(name: &str, effect: Effect, state: &Arc<S>, work: fn(&S, &A) -> Result<Value, ToolError>) -> Tool
+pub(super) fn tool<A, S>(
+    name: &str,
+    effect: Effect,
+    state: &Arc<S>,
+    work: fn(&S, &A) -> Result<Value, ToolError>,
+) -> Tool
 where
     A: DeserializeOwned + Send + 'static,
     S: Send + Sync + 'static,
@@ -82,11 +83,12 @@ where
     })
 }
 
-fn list_files(root: &Arc<Root>) -> Tool {
-    tool("list_files", Effect::Pure, root, list::list)
+fn list_files(workspace: &Arc<Workspace>) -> Tool {
+    tool("list_files", Effect::Pure, workspace, list::list)
         .description(
             "Lists the files below a directory of the project, with their sizes and the number of files by extension. \
-             Hidden and ignored files and build output are left out.",
+             Hidden and ignored files and build output are left out. Files that write_file wrote are listed too, with \
+             written=true.",
         )
         .parameters(json!({"type": "object", "additionalProperties": false, "properties": {
             "path": {"type": "string", "description": "A directory, relative to the project. Default: all of it."},
@@ -94,11 +96,11 @@ fn list_files(root: &Arc<Root>) -> Tool {
         }}))
 }
 
-fn read_file(root: &Arc<Root>) -> Tool {
-    tool("read_file", Effect::Pure, root, read::read)
+fn read_file(workspace: &Arc<Workspace>) -> Tool {
+    tool("read_file", Effect::Pure, workspace, read::read)
         .description(
-            "Reads a text file of the project, whole or a range of its lines. A result with truncated=true goes on \
-             with offset=next_offset.",
+            "Reads a text file of the project, or one that write_file wrote, whole or a range of its lines. A result with \
+             truncated=true goes on with offset=next_offset.",
         )
         .parameters(json!({"type": "object", "additionalProperties": false, "properties": {
             "path": {"type": "string", "description": "The file, relative to the project."},
@@ -107,9 +109,12 @@ fn read_file(root: &Arc<Root>) -> Tool {
         }, "required": ["path"]}))
 }
 
-fn search_text(root: &Arc<Root>) -> Tool {
-    tool("search_text", Effect::Pure, root, search::search)
-        .description("Finds the lines of the project's text files that match a regular expression.")
+fn search_text(workspace: &Arc<Workspace>) -> Tool {
+    tool("search_text", Effect::Pure, workspace, search::search)
+        .description(
+            "Finds the lines that match a regular expression, in the project's text files and in those that write_file \
+             wrote.",
+        )
         .parameters(json!({"type": "object", "additionalProperties": false, "properties": {
             "pattern": {"type": "string", "description": "A regular expression (Rust regex syntax); (?i) ignores case."},
             "path": {"type": "string", "description": "A directory or file, relative to the project. Default: all of it."},
@@ -117,14 +122,15 @@ fn search_text(root: &Arc<Root>) -> Tool {
         }, "required": ["pattern"]}))
 }
 
-fn write_file(out: &Arc<Out>) -> Tool {
-    tool("write_file", Effect::Idempotent, out, write::write)
+fn write_file(workspace: &Arc<Workspace>) -> Tool {
+    tool("write_file", Effect::Idempotent, workspace, write::write)
         .description(
-            "Writes a text file into the output directory, which is not the project. Files that were not written by \
-             this tool are never overwritten.",
+            "Writes a text file. The project itself is never changed: the file is kept beside it, and read_file, list_files \
+             and search_text find it by the path in the result, in every session and before a file of the project of the \
+             same path. Files that were not written by this tool are never overwritten.",
         )
         .parameters(json!({"type": "object", "additionalProperties": false, "properties": {
-            "path": {"type": "string", "description": "The file, relative to the output directory."},
+            "path": {"type": "string", "description": "The file, relative to the project."},
             "content": {"type": "string", "description": "The whole text."},
         }, "required": ["path", "content"]}))
 }

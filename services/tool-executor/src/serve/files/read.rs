@@ -6,8 +6,9 @@ use ailoop_tool::ToolError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::root::{Root, failed};
+use super::root::failed;
 use super::walk;
+use super::workspace::{Found, Workspace};
 use crate::serve::fit::{ROOM, escaped_len};
 
 /// Bytes of a file that can be read at all, since its lines must be counted.
@@ -24,13 +25,13 @@ pub(super) struct Arguments {
 }
 
 /// A file that is not text is told by its size; content that does not fit goes on at `next_offset`.
-pub(super) fn read(root: &Root, arguments: &Arguments) -> Result<Value, ToolError> {
-    let (path, is_dir) = walk::check(root, &arguments.path)?;
-    if is_dir {
+pub(super) fn read(workspace: &Workspace, arguments: &Arguments) -> Result<Value, ToolError> {
+    let found = workspace.find(&arguments.path)?;
+    if found.is_dir {
         return Err(ToolError::new(format!("{:?} is a directory: use list_files", arguments.path)));
     }
-    let shown = walk::shown(&path);
-    let Some(bytes) = bytes(root, &path, &arguments.path)? else {
+    let shown = walk::shown(&found.path);
+    let Some(bytes) = bytes(workspace, &found, &arguments.path)? else {
         return Err(ToolError::new(format!("{shown:?} has over {FILE_BYTES_MAX} bytes: find lines with search_text")));
     };
     let size = bytes.len();
@@ -58,6 +59,9 @@ pub(super) fn read(root: &Root, arguments: &Arguments) -> Result<Value, ToolErro
     }
     let mut result = json!({"path": shown, "lines": text.lines().count(), "bytes": size, "content": content,
         "truncated": truncated});
+    if found.is_written {
+        result["written"] = json!(true);
+    }
     if truncated {
         result["next_offset"] = json!(next);
     }
@@ -65,9 +69,9 @@ pub(super) fn read(root: &Root, arguments: &Arguments) -> Result<Value, ToolErro
 }
 
 /// A file's content; none where it is too large.
-fn bytes(root: &Root, path: &std::path::Path, given: &str) -> Result<Option<Vec<u8>>, ToolError> {
+fn bytes(workspace: &Workspace, found: &Found, given: &str) -> Result<Option<Vec<u8>>, ToolError> {
     let failed = |error: std::io::Error| failed(given, &error);
-    let Some(file) = root.open_file(path).map_err(failed)? else {
+    let Some(file) = workspace.open_file(&found.path, found.is_written).map_err(failed)? else {
         return Err(ToolError::new(format!("{given:?} is not a regular file")));
     };
     let mut bytes = Vec::new();

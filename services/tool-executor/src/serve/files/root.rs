@@ -31,6 +31,13 @@ impl Root {
 }
 
 impl Root {
+    /// Resolves links, and refuses those that lead out; whether it is a directory comes with it.
+    pub(super) fn resolve(&self, path: &Path) -> io::Result<(PathBuf, bool)> {
+        let real = self.dir.canonicalize(path)?;
+        let is_dir = self.dir.metadata(&real)?.is_dir();
+        Ok((real, is_dir))
+    }
+
     /// Opens a regular file; none where the path leads to something else. Pipes and devices would block or never end. A
     /// file with several names is refused: the other one may be outside, and nothing tells which was there first.
     pub(super) fn open_file(&self, path: &Path) -> io::Result<Option<File>> {

@@ -10,8 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::read::text;
-use super::root::Root;
+use super::root::failed;
 use super::walk::{self, File};
+use super::workspace::Workspace;
 use crate::serve::fit::fitting;
 
 /// Matches that are shown where nothing is said.
@@ -38,14 +39,15 @@ pub(super) struct Arguments {
 }
 
 /// Totals count everything that could be searched in time; the matches are capped.
-pub(super) fn search(root: &Root, arguments: &Arguments) -> Result<Value, ToolError> {
+pub(super) fn search(workspace: &Workspace, arguments: &Arguments) -> Result<Value, ToolError> {
     let pattern = compile(&arguments.pattern)?;
-    let (prefix, is_dir) = walk::check(root, arguments.path.as_deref().unwrap_or_default())?;
+    let given = arguments.path.as_deref().unwrap_or_default();
+    let found = workspace.find(given)?;
     let end = Instant::now() + walk::TIME_MAX;
-    let (files, mut missing) = if is_dir {
-        walk::files(root, &prefix, end)
+    let (files, mut missing) = if found.is_dir {
+        workspace.files(&found.path, end).map_err(|error| failed(given, &error))?
     } else {
-        (vec![File { path: walk::shown(&prefix), bytes: 0 }], false)
+        (vec![File { path: walk::shown(&found.path), bytes: 0, is_written: found.is_written }], false)
     };
     let max = arguments.max.unwrap_or(MATCHES_DEFAULT).min(MATCHES_MAX);
     let (mut matches, mut total, mut files_hit) = (Vec::new(), 0_usize, 0_usize);
@@ -54,7 +56,7 @@ pub(super) fn search(root: &Root, arguments: &Arguments) -> Result<Value, ToolEr
             missing = true;
             break;
         }
-        let Some(text) = content(root, file) else { continue };
+        let Some(text) = content(workspace, file) else { continue };
         let before = total;
         for (index, line) in text.lines().enumerate().filter(|(_, line)| pattern.is_match(line)) {
             total += 1;
@@ -84,8 +86,8 @@ fn compile(pattern: &str) -> Result<Regex, ToolError> {
 }
 
 /// A file's text; none where it is too large, not text, gone, or may not be read.
-fn content(root: &Root, file: &File) -> Option<String> {
-    let opened = root.open_file(Path::new(&file.path)).ok()??;
+fn content(workspace: &Workspace, file: &File) -> Option<String> {
+    let opened = workspace.open_file(Path::new(&file.path), file.is_written).ok()??;
     if opened.metadata().ok()?.len() > FILE_BYTES_MAX {
         return None;
     }

@@ -6,15 +6,13 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::root::Root;
-use super::write::Out;
-use super::{FilesConfig, ServeError, list, read, search, tools, write};
+use super::{FilesConfig, ServeError, Workspace, list, read, search, write};
 use crate::serve::fit;
 
 /// A project with what is listed, what is left out, and links that lead out.
 struct Project {
     dir: tempfile::TempDir,
-    root: Root,
+    files: Workspace,
 }
 
 fn project() -> Project {
@@ -43,7 +41,12 @@ fn project() -> Project {
     symlink(dir.path().join("secret.txt"), at.join("link.txt")).unwrap();
     symlink("../..", at.join("src/up")).unwrap();
     symlink("src/lib.rs", at.join("inside.rs")).unwrap();
-    Project { root: Root::open(&at).unwrap(), dir }
+    Project { files: workspace(&at, None), dir }
+}
+
+fn workspace(root: &Path, out: Option<&Path>) -> Workspace {
+    let config = FilesConfig { root: root.to_owned(), out: out.map(Path::to_owned), login: None };
+    Workspace::open(&config).unwrap()
 }
 
 fn args<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -52,15 +55,15 @@ fn args<T: serde::de::DeserializeOwned>(value: Value) -> T {
 
 impl Project {
     fn list(&self, value: Value) -> Value {
-        list::list(&self.root, &args(value)).unwrap()
+        list::list(&self.files, &args(value)).unwrap()
     }
 
     fn read(&self, value: Value) -> Result<Value, String> {
-        read::read(&self.root, &args(value)).map_err(|error| error.message().to_owned())
+        read::read(&self.files, &args(value)).map_err(|error| error.message().to_owned())
     }
 
     fn search(&self, value: Value) -> Result<Value, String> {
-        search::search(&self.root, &args(value)).map_err(|error| error.message().to_owned())
+        search::search(&self.files, &args(value)).map_err(|error| error.message().to_owned())
     }
 }
 
@@ -106,7 +109,7 @@ fn reading_whole_and_in_parts() {
 fn a_long_file_is_read_in_pieces_that_fit() {
     let project = project();
     let text = "\"quoted\"\tä\n".repeat(20_000);
-    fs::write(project.root.path.join("long.txt"), &text).unwrap();
+    fs::write(project.files.project.path.join("long.txt"), &text).unwrap();
     let (mut all, mut offset) = (String::new(), json!(1));
     loop {
         let piece = project.read(json!({"path": "long.txt", "offset": offset})).unwrap();
@@ -118,7 +121,7 @@ fn a_long_file_is_read_in_pieces_that_fit() {
         offset = piece["next_offset"].clone();
     }
     assert_eq!(all, text);
-    fs::write(project.root.path.join("line.txt"), "\u{1}".repeat(fit::ROOM * 2)).unwrap();
+    fs::write(project.files.project.path.join("line.txt"), "\u{1}".repeat(fit::ROOM * 2)).unwrap();
     let piece = project.read(json!({"path": "line.txt"})).unwrap();
     assert_eq!((&piece["truncated"], &piece["next_offset"]), (&json!(true), &json!(2)));
     assert!(piece.to_string().len() <= contract::limits::TOOL_OUTPUT_BYTES_MAX);
@@ -145,7 +148,7 @@ fn searching_lines() {
     assert_eq!((&one["total"], &one["files"]), (&json!(1), &json!(1)));
     assert!(project.search(json!({"pattern": "("})).unwrap_err().contains("cannot be used"));
     assert!(project.search(json!({"pattern": "(x{1000}){1000}"})).unwrap_err().contains("cannot be used"));
-    fs::write(project.root.path.join("big.txt"), "hello\n".repeat(400_000)).unwrap();
+    fs::write(project.files.project.path.join("big.txt"), "hello\n".repeat(400_000)).unwrap();
     assert_eq!(project.search(json!({"pattern": "hello", "path": "big.txt"})).unwrap()["total"], 0);
 }
 
@@ -172,26 +175,28 @@ fn nothing_outside_is_reached() {
     assert!(project.read(json!({"path": "../x"})).unwrap_err().contains("without .."));
     for path in ["..", "src/up", "link.txt", "/"] {
         assert!(project.search(json!({"pattern": "secret", "path": path})).is_err(), "{path}");
-        assert!(list::list(&project.root, &args(json!({"path": path}))).is_err(), "{path}");
+        assert!(list::list(&project.files, &args(json!({"path": path}))).is_err(), "{path}");
     }
     assert_eq!(project.search(json!({"pattern": "secret"})).unwrap()["total"], 0);
 }
 
-fn write_to(out: &Out, path: &str, content: &str) -> Result<Value, String> {
+fn write_to(files: &Workspace, path: &str, content: &str) -> Result<Value, String> {
     let arguments = args(json!({"path": path, "content": content}));
-    write::write(out, &arguments).map_err(|error| error.message().to_owned())
+    write::write(files, &arguments).map_err(|error| error.message().to_owned())
 }
 
 #[test]
 fn writing_below_out_and_never_over_what_is_not_ours() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("made/out");
-    let out = Out::open(&at).unwrap();
+    let root = dir.path().join("project");
+    fs::create_dir(&root).unwrap();
+    let out = workspace(&root, Some(&at));
     assert_eq!(write_to(&out, "./plans/a.md", "one").unwrap(), json!({"path": "plans/a.md", "bytes": 3}));
     assert_eq!(fs::read_to_string(at.join("plans/a.md")).unwrap(), "one");
     write_to(&out, "plans/a.md", "two").unwrap();
     // The list outlives the process.
-    let out = Out::open(&at).unwrap();
+    let out = workspace(&root, Some(&at));
     write_to(&out, "plans/a.md", "three").unwrap();
     assert_eq!(fs::read_to_string(at.join("plans/a.md")).unwrap(), "three");
 
@@ -209,9 +214,10 @@ fn writing_below_out_and_never_over_what_is_not_ours() {
 #[test]
 fn writing_follows_no_link_out() {
     let dir = tempfile::tempdir().unwrap();
-    let (at, outside) = (dir.path().join("out"), dir.path().join("outside"));
+    let (at, outside, root) = (dir.path().join("out"), dir.path().join("outside"), dir.path().join("project"));
     fs::create_dir(&outside).unwrap();
-    let out = Out::open(&at).unwrap();
+    fs::create_dir(&root).unwrap();
+    let out = workspace(&root, Some(&at));
     symlink(&outside, at.join("way")).unwrap();
     symlink(outside.join("file"), at.join("file")).unwrap();
     for path in ["way/x", "way/deep/x", "file"] {
@@ -223,7 +229,7 @@ fn writing_follows_no_link_out() {
 #[test]
 fn a_missing_root_is_said() {
     let config = FilesConfig { root: Path::new("/no/such/place").to_owned(), out: None, login: None };
-    match tools(&config) {
+    match Workspace::open(&config) {
         Err(error @ ServeError::Directory { .. }) => {
             let told = error.to_string();
             assert!(told.starts_with("executor.serve.files.root \"/no/such/place\" cannot be used"), "{told}");
@@ -240,7 +246,136 @@ fn hard_link_below_the_root_is_neither_read_nor_searched() {
     fs::hard_link(at.join("secret.txt"), at.join("project/hard.txt")).unwrap();
     let error = project.read(json!({"path": "hard.txt"})).unwrap_err();
     assert!(error.contains("hard link"), "{error}");
-    let found = search::search(&project.root, &args(json!({"pattern": "secret"}))).unwrap();
+    let found = search::search(&project.files, &args(json!({"pattern": "secret"}))).unwrap();
     assert_eq!(found["total"], 0, "{found}");
     assert!(project.read(json!({"path": "docs/a.md"})).is_ok());
+}
+
+/// A project, an output directory, and the tools over both.
+struct Both {
+    project: Project,
+    out: std::path::PathBuf,
+}
+
+fn both() -> Both {
+    let project = project();
+    let out = project.dir.path().join("out");
+    let files = workspace(&project.dir.path().join("project"), Some(&out));
+    Both { project: Project { files, ..project }, out }
+}
+
+#[test]
+fn written_file_is_read_listed_and_found_by_the_path_of_the_result() {
+    let Both { project, out } = both();
+    let written = write_to(&project.files, "./plans/a.md", "# Hello, plan\n").unwrap();
+    let path = written["path"].as_str().unwrap();
+    let read = project.read(json!({"path": path})).unwrap();
+    let expected = json!({"path": "plans/a.md", "lines": 1, "bytes": 14, "content": "# Hello, plan\n", "truncated": false,
+        "written": true});
+    assert_eq!(read, expected);
+    let all = project.list(json!({}));
+    let paths: Vec<&str> = all["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["Makefile", "docs/a.md", "image.png", "plans/a.md", "src/lib.rs", "src/main.rs"]);
+    assert_eq!(all["files"][3], json!({"path": "plans/a.md", "bytes": 14, "written": true}));
+    assert_eq!((&all["total"], &all["total_bytes"], &all["by_extension"]["md"]), (&json!(6), &json!(83), &json!(2)));
+    // A directory that only the written files have.
+    let part = project.list(json!({"path": "plans"}));
+    assert_eq!((&part["total"], &part["files"][0]["path"]), (&json!(1), &json!("plans/a.md")));
+    for path in [json!(null), json!("plans"), json!("plans/a.md")] {
+        let found = project.search(json!({"pattern": "Hello, plan", "path": path})).unwrap();
+        let expected = json!([{"path": "plans/a.md", "line": 1, "text": "# Hello, plan"}]);
+        assert_eq!((&found["matches"], &found["files"]), (&expected, &json!(1)), "{path}");
+    }
+    // Another process, another session.
+    let other = workspace(&project.files.project.path, Some(&out));
+    let again = read::read(&other, &args(json!({"path": path}))).unwrap();
+    assert_eq!(again["content"], "# Hello, plan\n");
+}
+
+#[test]
+fn written_file_stands_in_for_the_one_of_the_project() {
+    let Both { project, out } = both();
+    write_to(&project.files, "src/lib.rs", "// written\n").unwrap();
+    assert_eq!(project.read(json!({"path": "src/lib.rs"})).unwrap()["content"], "// written\n");
+    assert_eq!(project.read(json!({"path": "inside.rs"})).unwrap()["content"], "// written\n", "through a link");
+    assert_eq!(fs::read_to_string(project.files.project.path.join("src/lib.rs")).unwrap(), "// hello\n");
+    let listed = project.list(json!({"path": "src"}));
+    assert_eq!(listed["files"][0], json!({"path": "src/lib.rs", "bytes": 11, "written": true}));
+    assert_eq!(listed["total"], 2);
+    assert_eq!(project.search(json!({"pattern": "// (hello|written)"})).unwrap()["total"], 1);
+    // When it is removed, the project's file is there again.
+    fs::remove_file(out.join("src/lib.rs")).unwrap();
+    assert_eq!(project.read(json!({"path": "src/lib.rs"})).unwrap()["content"], "// hello\n");
+    // A name that is a directory here and a file there would have two meanings.
+    for path in ["src", "Makefile/x"] {
+        assert!(write_to(&project.files, path, "x").unwrap_err().contains("of the project"), "{path}");
+    }
+}
+
+#[test]
+fn read_tools_see_nothing_of_the_output_directory_but_what_was_written() {
+    let Both { project, out } = both();
+    write_to(&project.files, "mine.md", "hello\n").unwrap();
+    let secret = project.dir.path().join("secret.txt");
+    fs::write(out.join("theirs.md"), "hello secret\n").unwrap();
+    fs::create_dir(out.join("deep")).unwrap();
+    symlink(&secret, out.join("link.md")).unwrap();
+    symlink("/etc", out.join("etc")).unwrap();
+    fs::hard_link(&secret, out.join("hard.md")).unwrap();
+    // Lines that no write has made lead nowhere either.
+    let lines = "mine.md\nlink.md\nhard.md\netc/passwd\n../secret.txt\n/etc/passwd\n.\n./mine.md\n\ndeep\n";
+    fs::write(out.join(".ailoop-written"), lines).unwrap();
+    for path in ["theirs.md", "link.md", "hard.md", "etc/passwd", "../out/mine.md", "../secret.txt", ".ailoop-written"]
+    {
+        let refused = project.read(json!({"path": path}));
+        assert!(refused.is_err(), "{path}: {refused:?}");
+    }
+    let listed = project.list(json!({}));
+    let written = listed["files"].as_array().unwrap().iter().filter(|file| file["written"] == true);
+    let written: Vec<&str> = written.map(|file| file["path"].as_str().unwrap()).collect();
+    assert_eq!(written, ["hard.md", "mine.md"]);
+    assert_eq!(project.search(json!({"pattern": "secret"})).unwrap()["total"], 0);
+}
+
+#[test]
+fn output_directory_within_the_project_lists_each_file_once() {
+    let project = project();
+    let root = project.files.project.path.clone();
+    for out in ["results/out", ""] {
+        let files = workspace(&root, Some(&root.join(out)));
+        let name = format!("new{}.md", out.len());
+        write_to(&files, &name, "x").unwrap();
+        let all = list::list(&files, &args(json!({}))).unwrap();
+        let paths: Vec<&str> =
+            all["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
+        assert_eq!(paths.iter().filter(|path| path.ends_with(&name)).collect::<Vec<_>>(), [&name], "{paths:?}");
+    }
+    // Above the project: what else is there stays out of sight.
+    let above = workspace(&root, Some(project.dir.path()));
+    write_to(&above, "note.md", "x").unwrap();
+    assert_eq!(read::read(&above, &args(json!({"path": "note.md"}))).unwrap()["content"], "x");
+    assert!(read::read(&above, &args(json!({"path": "secret.txt"}))).is_err());
+}
+
+#[test]
+fn executors_that_share_a_directory_lose_no_file() {
+    let Both { project, out } = both();
+    let root = &project.files.project.path;
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let out = &out;
+            scope.spawn(move || {
+                let files = workspace(root, Some(out));
+                for n in 0..25 {
+                    write_to(&files, &format!("notes/{writer}-{n}.md"), &format!("{writer} {n}")).unwrap();
+                }
+            });
+        }
+    });
+    let listed = project.list(json!({"path": "notes"}));
+    assert_eq!(listed["total"], 100);
+    for writer in 0..4 {
+        let read = project.read(json!({"path": format!("notes/{writer}-24.md")})).unwrap();
+        assert_eq!(read["content"], format!("{writer} 24"));
+    }
 }

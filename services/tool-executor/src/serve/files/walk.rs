@@ -1,6 +1,6 @@
 //! Walking the files of the project: sorted, without hidden and ignored ones and build output.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ignore::{DirEntry, WalkBuilder};
@@ -8,18 +8,20 @@ use ignore::{DirEntry, WalkBuilder};
 use super::root::Root;
 
 /// How long one call may walk and read.
-pub(super) const TIME_MAX: Duration = Duration::from_secs(20);
+pub(in crate::serve) const TIME_MAX: Duration = Duration::from_secs(20);
 /// Files that one call looks at.
 const FILES_MAX: usize = 200_000;
 /// Directories that are never entered.
 const SKIPPED: &[&str] = &[".git", "target", "node_modules"];
 
-/// A file of the project.
+/// A file of the project, or one that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct File {
-    /// Relative to the root, with `/`.
-    pub(super) path: String,
-    pub(super) bytes: u64,
+pub(in crate::serve) struct File {
+    /// Relative to the project, with `/`.
+    pub(in crate::serve) path: String,
+    pub(in crate::serve) bytes: u64,
+    /// Whether an agent wrote it.
+    pub(in crate::serve) is_written: bool,
 }
 
 /// The files below `prefix`, until `end`; the second value says whether some are missing.
@@ -47,13 +49,14 @@ pub(super) fn files(root: &Root, prefix: &Path, end: Instant) -> (Vec<File>, boo
             continue;
         }
         let Some(path) = entry.path().strip_prefix(&root.path).ok().and_then(slashed) else { continue };
-        files.push(File { path, bytes: entry.metadata().map_or(0, |metadata| metadata.len()) });
+        let bytes = entry.metadata().map_or(0, |metadata| metadata.len());
+        files.push(File { path, bytes, is_written: false });
     }
     (files, false)
 }
 
 /// A path with `/`; none where it is not UTF-8, since no model could name it.
-fn slashed(path: &Path) -> Option<String> {
+pub(super) fn slashed(path: &Path) -> Option<String> {
     let parts: Option<Vec<&str>> = path.components().map(|part| part.as_os_str().to_str()).collect();
     parts.map(|parts| parts.join("/"))
 }
@@ -62,16 +65,4 @@ fn slashed(path: &Path) -> Option<String> {
 pub(super) fn shown(path: &Path) -> String {
     let text = slashed(path).unwrap_or_default();
     if text.is_empty() { ".".to_owned() } else { text }
-}
-
-/// Checks that a directory or file is there, within the root.
-pub(super) fn check(root: &Root, text: &str) -> Result<(PathBuf, bool), ailoop_tool::ToolError> {
-    let path = super::root::relative(text)?;
-    if path.as_os_str().is_empty() {
-        return Ok((path, true));
-    }
-    // Resolves links, and refuses those that lead out.
-    let real = root.dir.canonicalize(&path).map_err(|error| super::root::failed(text, &error))?;
-    let metadata = root.dir.metadata(&real).map_err(|error| super::root::failed(text, &error))?;
-    Ok((real, metadata.is_dir()))
 }
