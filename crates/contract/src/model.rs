@@ -273,6 +273,32 @@ pub struct ModelItem {
     /// How to stream.
     #[serde(default)]
     pub streaming: Streaming,
+    /// The form in which the model was asked to signal; only such a signal is taken out of its text.
+    #[serde(default, skip_serializing_if = "SignalForm::is_text")]
+    pub signal: SignalForm,
+}
+
+/// The form in which a session asks a model to say whether it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum SignalForm {
+    /// It does not ask: the text is shown as it stands.
+    Off,
+    /// As an object in the text.
+    #[default]
+    Text,
+    /// By the pseudo-call `continuation`; an object in the text is understood too.
+    Call,
+    /// The whole reply is one object, with what people read in it.
+    Envelope,
+}
+
+impl SignalForm {
+    /// Whether it is the default.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+    pub const fn is_text(&self) -> bool {
+        matches!(self, Self::Text)
+    }
 }
 
 /// Tokens of one or several replies.

@@ -1,20 +1,21 @@
 //! What a model's reply says: the text that people read, and what it tells the loop besides.
 //!
-//! A model signals whether it goes on by a pseudo-call, or by an envelope: a JSON object that is the whole reply, or stands
-//! in a code fence or at the end of its text. The gateway streams the text while it comes and the loop reads the whole of it
-//! later; both use the one [`Splitter`], so that what was streamed is what was said, however the reply was cut.
+//! A model signals whether it goes on in the form that its session asked for: by a pseudo-call, by an object in its text,
+//! or by an envelope that is the whole reply. The gateway streams the text while it comes and the loop reads the whole of it
+//! later; both use the one [`Splitter`], so the streamed text is the committed text, however the reply was cut.
 
 mod cache;
+mod envelope;
 mod intent;
-mod json;
+mod lead;
 mod matcher;
 mod needs;
 mod nudge;
-mod object;
 mod pattern;
 mod patterns;
 #[cfg(test)]
 mod plain;
+mod progress;
 mod prose;
 mod read;
 mod response;
@@ -24,7 +25,9 @@ mod sieve;
 mod split;
 mod suggest;
 mod templates;
+mod tolerant;
 mod windows;
+mod written;
 
 pub use intent::{Intent, intent};
 pub use nudge::is_nudge;
@@ -34,6 +37,7 @@ pub use patterns::{
 };
 pub use read::{NextAction, Reading, Signal, Status, is_signal, read};
 pub use schema::{definition, envelope, response_format};
-pub use split::{Found, Splitter};
+pub use split::{Rest, Splitter};
 pub use suggest::{Suggestion, suggest};
 pub use templates::{TEMPLATES, Template, template};
+pub use written::Written;

@@ -1,12 +1,14 @@
-//! A whole reply, read.
+//! A whole reply, read as the session asked for it.
 
 use contract::event::Progress;
-use contract::model::ToolCall;
+use contract::model::{SignalForm, ToolCall};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::json;
-use crate::split::{Found, Splitter};
+use crate::progress::progress;
+use crate::split::Splitter;
+use crate::tolerant::{self, End};
+use crate::written::Written;
 
 /// The name of the pseudo-tool by which a model signals.
 pub(crate) const NAME: &str = "continuation";
@@ -29,6 +31,8 @@ pub struct Signal {
     pub word: String,
     /// Why.
     pub reason: String,
+    /// How sure the model is, 0 to 1.
+    pub confidence: Option<f64>,
     /// What comes next.
     pub next_action: Option<NextAction>,
     /// How far the work is.
@@ -54,9 +58,9 @@ impl Signal {
         self.status == Status::Continue || self.word.eq_ignore_ascii_case("TERMINATE")
     }
 
-    /// What the loop says at the start of the step that follows.
+    /// The loop's message at the start of the step that follows.
     pub fn nudge(&self) -> String {
-        let said = match self.reason.trim_end_matches('.') {
+        let reason = match self.reason.trim_end_matches('.') {
             "" => String::new(),
             reason => format!(" You said: {reason}."),
         };
@@ -65,7 +69,7 @@ impl Signal {
             Some(NextAction { kind, tool: None, .. }) if !kind.is_empty() => format!(" Next: {kind}."),
             Some(_) | None => String::new(),
         };
-        format!("Go on.{said}{next}")
+        format!("Go on.{reason}{next}")
     }
 }
 
@@ -74,11 +78,22 @@ impl Signal {
 pub struct Reading {
     /// What the user reads.
     pub visible: String,
+    /// Where in it the model speaks after its last thought, in bytes.
+    pub spoken_from: usize,
+    /// What the model thought within its text, between tags.
+    pub thought: String,
     /// The signal.
     pub signal: Option<Signal>,
-    /// Calls that the reply asks for without a native one: those of the envelope, else the next action. Never any of what
-    /// had been broken off.
+    /// Calls that the reply asks for without a native one: those of the envelope, else the next action. Never any of a
+    /// signal that is damaged.
     pub calls: Vec<ToolCall>,
+}
+
+impl Reading {
+    /// What the model says, without a thought that came before it.
+    pub fn spoken(&self) -> &str {
+        self.visible.get(self.spoken_from..).unwrap_or(&self.visible)
+    }
 }
 
 /// Whether a call is the pseudo-call that only signals.
@@ -86,56 +101,75 @@ pub fn is_signal(call: &ToolCall) -> bool {
     call.function.name == NAME
 }
 
-/// Reads a reply. The first that speaks is believed: the pseudo-call, then the envelope, whole or broken off.
-pub fn read(text: &str, calls: &[ToolCall]) -> Reading {
-    let mut splitter = Splitter::default();
+/// Reads a reply of a session that asked for signals in this form. The first that speaks is believed: the pseudo-call,
+/// then what stands in the text.
+pub fn read(text: &str, calls: &[ToolCall], form: SignalForm) -> Reading {
+    let mut splitter = Splitter::new(form);
     let mut visible = splitter.push(text);
-    let (rest, envelope) = splitter.finish();
-    visible.push_str(&rest);
+    let rest = splitter.finish();
+    visible.push_str(&rest.text);
 
-    let pseudo = calls.iter().filter(|call| is_signal(call)).find_map(pseudo);
-    let enveloped = || {
-        let Found { value, repaired } = envelope.as_ref()?;
-        Some((signal_of(&value["continuation"], &value["completion_percentage"])?, *repaired))
+    let written = rest.signal.as_ref();
+    let pseudo = || calls.iter().filter(|call| is_signal(call)).find_map(pseudo);
+    let in_text = || {
+        let Written { value, is_damaged } = written?;
+        Some((signal_of(&value["continuation"], value)?, *is_damaged))
     };
-    let signal = pseudo.or_else(enveloped);
-    let native = calls.iter().any(|call| !is_signal(call));
+    let signal = if form == SignalForm::Off { None } else { pseudo().or_else(in_text) };
     let mut asked = Vec::new();
-    if !native {
-        if let Some(Found { value, repaired: false }) = &envelope {
-            asked = value["tool_calls"].as_array().into_iter().flatten().map(call_of).collect();
+    if !calls.iter().any(|call| !is_signal(call)) {
+        if let Some(Written { value, is_damaged: false }) = written {
+            let enveloped = value["tool_calls"].as_array().into_iter().flatten().map(call_of);
+            asked.extend(enveloped.filter(|call| !is_signal(call)));
         }
         if let (true, Some((signal, false))) = (asked.is_empty(), &signal) {
-            asked.extend(signal.next_action.as_ref().and_then(next_call));
+            asked.extend(next_call(signal));
         }
     }
-    Reading { visible, signal: signal.map(|(signal, _)| signal), calls: asked }
+    let signal = signal.map(|(signal, _)| signal);
+    Reading { visible, spoken_from: rest.spoken_from, thought: rest.thought, signal, calls: asked }
 }
 
-/// The signal of a pseudo-call, and whether its arguments had been broken off.
+/// The signal of a pseudo-call, and whether its arguments are damaged.
 fn pseudo(call: &ToolCall) -> Option<(Signal, bool)> {
-    let arguments = &call.function.arguments;
-    let (value, repaired) = match json::parse(arguments) {
-        Some(value) => (value, false),
-        None => (json::repair(arguments)?, true),
-    };
-    Some((signal_of(&value, &Value::Null)?, repaired))
+    let arguments = tolerant::read(call.function.arguments.trim_start());
+    // Some models repeat the envelope's key in the arguments.
+    let value =
+        if arguments.value["continuation"].is_object() { &arguments.value["continuation"] } else { &arguments.value };
+    let is_damaged = !arguments.is_valid || arguments.end != End::Closed;
+    Some((signal_of(value, &Value::Null)?, is_damaged))
 }
 
-fn signal_of(value: &Value, percentage: &Value) -> Option<Signal> {
+fn signal_of(value: &Value, envelope: &Value) -> Option<Signal> {
     let word = value["status"].as_str()?.trim();
-    let status = if word.eq_ignore_ascii_case("CONTINUE") { Status::Continue } else { Status::Terminate };
-    let mut progress: Option<Progress> = serde_json::from_value(value["progress"].clone()).ok();
-    if let (Some(percentage), None) = (percentage.as_f64(), progress.as_ref().and_then(|p| p.completion_percentage)) {
-        progress.get_or_insert_default().completion_percentage = Some(percentage);
+    if word.is_empty() {
+        return None;
     }
+    let status = if word.eq_ignore_ascii_case("CONTINUE") { Status::Continue } else { Status::Terminate };
     Some(Signal {
         status,
         word: word.to_owned(),
         reason: value["reason"].as_str().unwrap_or_default().to_owned(),
+        confidence: confidence(&value["confidence"]),
         next_action: serde_json::from_value(value["next_action"].clone()).ok(),
-        progress,
+        progress: progress(value, envelope),
     })
+}
+
+/// How sure a model is: a part of one, or of a hundred.
+fn confidence(value: &Value) -> Option<f64> {
+    if let Some(word) = value.as_str() {
+        match word.trim().to_ascii_lowercase().as_str() {
+            "high" => return Some(0.9),
+            "medium" => return Some(0.6),
+            "low" => return Some(0.3),
+            _ => {}
+        }
+    }
+    let is_percent = value.as_str().is_some_and(|text| text.trim_end().ends_with('%'));
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().trim_end_matches('%').trim_end().parse().ok())?;
+    let part = if is_percent || number > 1.0 { number / 100.0 } else { number };
+    (0.0..=1.0).contains(&part).then_some(part)
 }
 
 /// A call of an envelope. What is missing stays empty: the loop answers it with an error that the model reads.
@@ -145,10 +179,11 @@ fn call_of(call: &Value) -> ToolCall {
     ToolCall::new("", name, &arguments(&function["arguments"]))
 }
 
-/// The next action as a call, where it says with what: a name alone announces a call of the next step.
-fn next_call(next: &NextAction) -> Option<ToolCall> {
-    let runs = next.kind == "tool_call" && next.parameters.is_object();
-    let name = next.tool.as_deref().filter(|name| runs && !name.is_empty())?;
+/// The next action as a call, where the model goes on with one. A model that is done runs nothing more.
+fn next_call(signal: &Signal) -> Option<ToolCall> {
+    let next = signal.next_action.as_ref().filter(|_| signal.status == Status::Continue)?;
+    let runs = next.kind == "tool_call" && (next.parameters.is_object() || next.parameters.is_null());
+    let name = next.tool.as_deref().filter(|name| runs && !name.is_empty() && *name != NAME)?;
     Some(ToolCall::new("", name, &arguments(&next.parameters)))
 }
 

@@ -1,28 +1,46 @@
 //! However a reply is cut, the same text is shown and the same signal read.
 
-use contract::model::ToolCall;
-use proptest::prelude::*;
-use reply::{Found, Splitter, Status, read};
+#![allow(clippy::unwrap_used, reason = "tests may")]
 
-fn split(pieces: &[&str]) -> (String, Option<Found>) {
-    let mut splitter = Splitter::default();
-    let mut shown: String = pieces.iter().map(|piece| splitter.push(piece)).collect();
-    let (rest, found) = splitter.finish();
-    shown.push_str(&rest);
-    (shown, found)
+use contract::model::{SignalForm, ToolCall};
+use proptest::prelude::*;
+use reply::{Splitter, Status, Written, read};
+
+const FORMS: [SignalForm; 4] = [SignalForm::Off, SignalForm::Text, SignalForm::Call, SignalForm::Envelope];
+
+#[derive(Debug, PartialEq)]
+struct Split {
+    text: String,
+    thought: String,
+    signal: Option<Written>,
+    spoken_from: usize,
 }
 
-/// The same however the text is cut in two, and by character.
-fn check(text: &str, shown: &str, found: bool) {
-    let whole = split(&[text]);
-    assert_eq!((whole.0.as_str(), whole.1.is_some()), (shown, found), "{text}");
+fn split(pieces: &[&str], form: SignalForm) -> Split {
+    let mut splitter = Splitter::new(form);
+    let (mut text, mut thought) = (String::new(), String::new());
+    for piece in pieces {
+        text.push_str(&splitter.push(piece));
+        thought.push_str(&splitter.take_thought());
+    }
+    let rest = splitter.finish();
+    text.push_str(&rest.text);
+    thought.push_str(&rest.thought);
+    Split { text, thought, signal: rest.signal, spoken_from: rest.spoken_from }
+}
+
+/// The same wherever the text is cut in two; what is shown, and the status.
+fn check(form: SignalForm, text: &str, shown: &str, status: Option<&str>) {
+    let whole = split(&[text], form);
+    let found = whole.signal.as_ref().and_then(|signal| signal.value["continuation"]["status"].as_str());
+    assert_eq!((whole.text.as_str(), found), (shown, status), "{text}");
     for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
-        assert_eq!(split(&[&text[..cut], &text[cut..]]), whole, "cut at {cut}: {text}");
+        assert_eq!(split(&[&text[..cut], &text[cut..]], form), whole, "cut at {cut}: {text}");
     }
 }
 
 #[test]
-fn text_passes() {
+fn text_without_a_signal_passes_in_every_form() {
     for text in [
         "",
         " \n",
@@ -32,107 +50,166 @@ fn text_passes() {
         "{ not json",
         "{\"a\": 1}",
         "{}",
-        "{\"a\": {\"response\": \"x\"}} \n",
         "`code` and ```\nblock\n``` and ````",
-        "```rust\nfn main() { {\"response\": \"no\"} }\n```",
         "```json\n{\"name\": \"x\"}\n```",
         "```json5\n{\"continuation\": 1}\n```",
         "ends with {",
         "ends with ```",
-        "ends with ```json\n{\"cont",
-        "{\"response\": 42}",
-        "{\"tool_calls\": [], \"x\": \"y\"}",
-        "{\"completion_percentage\": 5",
-        "Say `{\"continuation\":{\"status\":\"CONTINUE\"}}` to go on.",
-        "The envelope {\"continuation\":{\"status\":\"CONTINUE\"}} goes last.",
-        "Like so:\n```json\n{\"response\":\"x\",\"continuation\":{\"status\":\"CONTINUE\"}}\n```\nand so on.",
+        "{\"items\": [], \"continuation\": \"token\"}",
         "```\n```\n{\"a\":1}",
         "{\"a\":\"unclosed",
+        "continuation of the story",
+        "Status:\n- all is well",
+        "I \"continue\" with it.",
+        "if a < b { \"x\" } else { 'y' }",
     ] {
-        check(text, text, false);
+        for form in FORMS {
+            check(form, text, text, None);
+        }
     }
 }
 
 #[test]
-fn an_envelope_is_not_shown() {
-    check(r#"{"continuation":{"status":"CONTINUE"}}"#, "", true);
-    check("Done.\n```json\n{\"continuation\":{\"status\":\"Continue\"}}\n```\n", "Done.", true);
-    check(r#"So {a} it is. {"continuation":{"status":"later"}}"#, "So {a} it is.", true);
-    check("Cut off. {\"continuation\": {\"status\": \"CONTINUE\", \"reason\": \"no", "Cut off.", true);
-    check("```\n{ \"continuation\": {\"status\":\"TERMINATE\"} }\n```", "", true);
-    check("```rust\nfn x() {}\n```\n{\"continuation\":{\"status\":\"CONTINUE\"}}", "```rust\nfn x() {}\n```", true);
-    check(r#"{"thought":"hm","continuation":{"status":"CONTINUE"}}"#, "", true);
+fn json_that_the_session_did_not_ask_for_is_text() {
+    let calls = "```json\n{\"tool_calls\": [{\"function\": {\"name\": \"rm\", \"arguments\": {}}}]}\n```";
+    for text in [r#"{"response": "ok", "code": 200}"#, calls, r#"Example: {"status": "ok", "reason": "x"}"#] {
+        for form in [SignalForm::Off, SignalForm::Text, SignalForm::Call] {
+            check(form, text, text, None);
+            assert!(read(text, &[], form).calls.is_empty());
+        }
+    }
+    let signal = r#"Text. {"continuation": {"status": "CONTINUE"}}"#;
+    check(SignalForm::Off, signal, signal, None);
 }
 
 #[test]
-fn only_the_response_of_an_envelope_is_shown() {
-    check(r#"{"response":"Hi","continuation":{"status":"TERMINATE"}}"#, "Hi", true);
-    check(
-        r#"{"continuation":{"status":"CONTINUE","response":"no"},"response":"a \"b\"\\ \n c"}"#,
-        "a \"b\"\\ \n c",
-        true,
-    );
-    check(r#"{"tool_calls":[{"response":"no"}],"response":"\u00e4 \ud83e\udd80 {x}"}"#, "\u{e4} \u{1f980} {x}", true);
-    check("\n```json\n{\"response\": \"two\nlines\", \"continuation\": {}}\n```", "two\nlines", true);
-    check("{\"response\": \"cut of", "cut of", true);
-    check("Before. {\"response\": \"after\"}", "Before.\n\nafter", true);
-    check("{\"response\": \"before\"} After.", "before\n\nAfter.", true);
-    check(r#"{"continuation":{"status":"x"},"other":"response","response":"y"}"#, "y", true);
+fn signal_in_text_is_read_and_not_shown() {
+    let form = SignalForm::Text;
+    for (text, shown, status) in [
+        (r#"{"continuation":{"status":"CONTINUE"}}"#, "", "CONTINUE"),
+        ("Done.\n```json\n{\"continuation\":{\"status\":\"TERMINATE\"}}\n```\n", "Done.", "TERMINATE"),
+        (r#"So {a} it is. {"continuation":{"status":"later"}}"#, "So {a} it is.", "later"),
+        ("Cut. {\"continuation\": {\"status\": \"CONTINUE\", \"reason\": \"no", "Cut.", "CONTINUE"),
+        (
+            "```rust\nfn x() {}\n```\n{\"continuation\":{\"status\":\"CONTINUE\"}}",
+            "```rust\nfn x() {}\n```",
+            "CONTINUE",
+        ),
+        ("Text.\n\n{\"status\": \"CONTINUE\", \"reason\": \"more\"}", "Text.", "CONTINUE"),
+        ("Text.\n\ncontinuation: {\"status\": \"CONTINUE\"}", "Text.", "CONTINUE"),
+        (
+            "Text.\n\n**Continuation signal:**\n```json\n{\"continuation\": {\"status\": \"CONTINUE\"}}\n```",
+            "Text.",
+            "CONTINUE",
+        ),
+        ("Text.\n```jsonc\n{\"continuation\": {\"status\": \"CONTINUE\",} // go\n}\n```", "Text.", "CONTINUE"),
+        ("Text. {'continuation': {'status': 'CONTINUE', 'reason': None}}", "Text.", "CONTINUE"),
+        (
+            "Text.\n```json\n{\"continuation\":{\"status\":\"CONTINUE\"}}\n```\nTell me if you mind.",
+            "Text.\n\nTell me if you mind.",
+            "CONTINUE",
+        ),
+        (
+            "{\"continuation\":{\"status\":\"CONTINUE\"}}\n{\"continuation\":{\"status\":\"TERMINATE\"}}",
+            "",
+            "TERMINATE",
+        ),
+        (
+            "Text.\n<tool_call>\n{\"name\": \"continuation\", \"arguments\": {\"status\": \"CONTINUE\"}}\n</tool_call>",
+            "Text.",
+            "CONTINUE",
+        ),
+        (r#"{"response":"Hi","continuation":{"status":"TERMINATE"}}"#, "Hi", "TERMINATE"),
+    ] {
+        check(form, text, shown, Some(status));
+    }
+    for (text, shown) in [
+        ("Text. {\"continuation\": {\"sta", "Text."),
+        ("Text. {\"continu", "Text."),
+        ("Text.\n```json\n{\"continuation\": {\"progress\": {\"current_step\": 1", "Text."),
+    ] {
+        check(form, text, shown, None);
+    }
 }
 
 #[test]
-fn nothing_is_lost_of_what_cannot_be_read() {
-    check(r#"{"response":"The "new" one"}"#, r#"The "new" one"}"#, false);
-    check(r#"Text. {"response":"a" "b"}"#, r#"Text. {"response":"a" "b"}"#, false);
-    check("{'response': 'x'}", "{'response': 'x'}", false);
-    check(r#"{"response":"x","continuation":{"status":"CONTINUE","reason":"#, "x", false);
-    check(r#"{"response":"x","contin"#, "x", false);
-    check(r#"{"response":"x","#, "x", false);
+fn signal_quoted_in_code_is_text() {
+    for text in [
+        "Say `{\"continuation\":{\"status\":\"CONTINUE\"}}` to go on.",
+        "```python\nx = 1\n{\"continuation\": {\"status\": \"CONTINUE\"}}\nprint(x)\n```",
+    ] {
+        check(SignalForm::Text, text, text, None);
+    }
 }
 
 #[test]
-fn the_response_is_shown_while_it_grows() {
-    let mut splitter = Splitter::default();
+fn envelope_shows_its_response_alone() {
+    let form = SignalForm::Envelope;
+    for (text, shown, status) in [
+        (r#"{"response":"Hi","continuation":{"status":"TERMINATE"}}"#, "Hi", Some("TERMINATE")),
+        (r#"{"response": "ok", "code": 200}"#, "ok", None),
+        ("\n```json\n{\"response\": \"two\nlines\"}\n```", "two\nlines", None),
+        ("{\"response\": \"cut of", "cut of", None),
+        (r#"{"response":"The "new" one", "continuation":{"status":"CONTINUE"}}"#, r#"The "new" one"#, Some("CONTINUE")),
+        ("Before. {\"response\": \"after\"}", "Before.\n\nafter", None),
+        ("{\"response\": \"before\"} After.", "before\n\nAfter.", None),
+    ] {
+        check(form, text, shown, status);
+    }
+    let mut splitter = Splitter::new(form);
     assert_eq!(splitter.push("{\"response\": \"one "), "one ");
     assert_eq!(splitter.push("two\\"), "two");
     assert_eq!(splitter.push("n\\ud83e"), "\n");
     assert_eq!(splitter.push("\\udd80."), "\u{1f980}.");
     assert_eq!(splitter.push("\", \"continuation\": {\"status\":"), "");
-    assert_eq!(splitter.finish().0, "");
+    assert_eq!(splitter.finish().text, "");
 }
 
 #[test]
-fn the_pseudo_call_speaks_first() {
+fn thoughts_are_not_shown() {
+    for form in FORMS {
+        let whole = split(&["<think>\nNow I'll look.\n</think>\n\nHello."], form);
+        assert_eq!((whole.text.as_str(), whole.thought.as_str()), ("Hello.", "\nNow I'll look.\n"));
+        check(form, "<think>All done.</think>\nNow I'll read it.", "Now I'll read it.", None);
+        let lone = read("I'll think.\n</think>\n\nHello.", &[], form);
+        assert_eq!((lone.visible.as_str(), lone.spoken().trim()), ("I'll think.\n\nHello.", "Hello."));
+    }
+}
+
+#[test]
+fn pseudo_call_is_believed_before_text() {
+    let form = SignalForm::Call;
     let pseudo = |arguments: &str| [ToolCall::new("x", "continuation", arguments)];
     let text = r#"Working. {"continuation":{"status":"TERMINATE"}}"#;
-    let reading = read(text, &pseudo(r#"{"status":"continue","reason":"more"}"#));
+    let reading = read(text, &pseudo(r#"{"status":"continue","reason":"more","confidence":"80%"}"#), form);
     let signal = reading.signal.unwrap();
-    assert_eq!(
-        (reading.visible.as_str(), signal.status, signal.reason.as_str()),
-        ("Working.", Status::Continue, "more")
-    );
-    let broken = read("", &pseudo(r#"{"status":"CONTINUE","next_action":{"type":"tool_call","tool":"x"#));
+    assert_eq!((reading.visible.as_str(), signal.status, signal.confidence), ("Working.", Status::Continue, Some(0.8)));
+    let broken = read("", &pseudo(r#"{"status":"CONTINUE","next_action":{"type":"tool_call","tool":"x"#), form);
     assert_eq!((broken.signal.unwrap().status, broken.calls.len()), (Status::Continue, 0));
-    let silent = read(text, &pseudo("{}"));
+    let silent = read(text, &pseudo("{}"), form);
     assert_eq!(silent.signal.unwrap().status, Status::Terminate, "a call without a status says nothing");
+    assert_eq!(read("", &pseudo(r#"{"status":"CONTINUE"}"#), SignalForm::Off).signal, None);
 }
 
 #[test]
-fn calls_of_a_whole_envelope_are_run_and_of_a_broken_one_not() {
+fn calls_run_only_where_they_are_whole_and_were_asked_for() {
     let envelope = r#"{"response":"x","tool_calls":[{"id":"1","type":"function","function":{"name":"a","arguments":{"b":1}}}],"continuation":{"status":"CONTINUE"}}"#;
-    let reading = read(envelope, &[]);
-    assert_eq!(reading.calls, [ToolCall::new("", "a", r#"{"b":1}"#)]);
-    assert!(read(&envelope[..envelope.len() - 1], &[]).calls.is_empty());
-    assert!(read(envelope, &[ToolCall::new("n", "native", "{}")]).calls.is_empty(), "native calls are there");
-    let next =
-        r#"{"continuation":{"status":"CONTINUE","next_action":{"type":"tool_call","tool":"a","parameters":{"b":1}}}}"#;
-    assert_eq!(read(next, &[]).calls, [ToolCall::new("", "a", r#"{"b":1}"#)]);
-    assert!(read(&next[..next.len() - 1], &[]).calls.is_empty());
-    let announced = r#"{"continuation":{"status":"CONTINUE","next_action":{"type":"tool_call","tool":"a"}}}"#;
-    assert!(read(announced, &[]).calls.is_empty(), "it does not say with what");
+    let form = SignalForm::Envelope;
+    assert_eq!(read(envelope, &[], form).calls, [ToolCall::new("", "a", r#"{"b":1}"#)]);
+    assert!(read(&envelope[..envelope.len() - 1], &[], form).calls.is_empty());
+    assert!(read(envelope, &[ToolCall::new("n", "native", "{}")], form).calls.is_empty(), "native calls are there");
+    let next = |status: &str, more: &str| {
+        format!(r#"{{"continuation":{{"status":"{status}","next_action":{{"type":"tool_call","tool":"a"{more}}}}}}}"#)
+    };
+    let form = SignalForm::Text;
+    let whole = next("CONTINUE", r#","parameters":{"b":1}"#);
+    assert_eq!(read(&whole, &[], form).calls, [ToolCall::new("", "a", r#"{"b":1}"#)]);
+    assert!(read(&whole[..whole.len() - 1], &[], form).calls.is_empty());
+    assert_eq!(read(&next("CONTINUE", ""), &[], form).calls, [ToolCall::new("", "a", "{}")]);
+    assert!(read(&next("TERMINATE", ""), &[], form).calls.is_empty(), "a model that is done runs nothing more");
 }
 
-/// Pieces that texts with envelopes are made of, in any order.
+/// Pieces that texts with signals are made of, in any order.
 fn texts() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "{",
@@ -140,6 +217,7 @@ fn texts() -> impl Strategy<Value = String> {
         "[",
         "]",
         "\"",
+        "'",
         "\\",
         ":",
         ",",
@@ -154,6 +232,7 @@ fn texts() -> impl Strategy<Value = String> {
         "response",
         "\"response\":\"",
         "continuation",
+        "continuation: {",
         "\"continuation\":{\"status\":\"CONTINUE\"}",
         "{\"response\":\"Hi",
         "\\u00e4",
@@ -162,7 +241,10 @@ fn texts() -> impl Strategy<Value = String> {
         "tool_calls",
         "{\"a\":1}",
         "Done.",
+        "<think>",
+        "</think>",
         "{\"continuation\":{\"status\":\"TERMINATE\"}}",
+        "{'status': 'CONTINUE'}",
     ]);
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
@@ -171,20 +253,47 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_cut_says_the_same(text in texts(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
-        let whole = split(&[&text]);
+    fn any_cut_gives_the_same(
+        text in texts(),
+        form in prop::sample::select(FORMS.to_vec()),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let whole = split(&[&text], form);
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len() + 1))).collect();
         cuts.extend([0, text.len()]);
         cuts.sort_unstable();
         let pieces: Vec<&str> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
-        prop_assert_eq!(split(&pieces), whole);
+        prop_assert_eq!(split(&pieces, form), whole);
     }
 
     #[test]
-    fn without_an_envelope_the_text_is_shown_as_it_is(text in texts()) {
-        let (shown, found) = split(&[&text]);
-        if found.is_none() && !text.contains("response") {
-            prop_assert_eq!(shown, text);
+    fn text_that_names_no_signal_is_shown_as_it_is(text in texts(), form in prop::sample::select(FORMS.to_vec())) {
+        let names = ["continuation", "status", "response", "think"];
+        let is_cut = text.contains("{\"") || text.contains("{'") || text.contains('{');
+        if !is_cut && names.iter().all(|name| !text.contains(name)) {
+            prop_assert_eq!(split(&[&text], form).text, text);
+        }
+    }
+}
+
+/// Texts that make each beginning of a signal a vain one, as large as a reply can be.
+#[test]
+fn text_made_to_be_expensive_is_read_in_linear_work() {
+    let all = 8 << 20;
+    for piece in [
+        "{\"a",
+        "{\"continuation\":",
+        "```json\n{\"",
+        "continuation: ",
+        "{\"a\":{}",
+        "\n\"",
+        "<think",
+        "{\"status\":\"}",
+    ] {
+        let text = piece.repeat(all / piece.len());
+        for form in [SignalForm::Text, SignalForm::Envelope] {
+            let whole = split(&[&text], form);
+            assert!(whole.text.len() <= text.len() + 2 && whole.signal.is_none(), "{piece}");
         }
     }
 }

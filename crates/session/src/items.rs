@@ -3,7 +3,7 @@
 use contract::Json;
 use contract::commit::VERSION;
 use contract::ids::CallAttempt;
-use contract::model::{ItemMeta, ModelItem, Streaming, ToolDefinition};
+use contract::model::{ItemMeta, ModelItem, SignalForm, Streaming, ToolDefinition};
 use contract::tool::ToolItem;
 
 use crate::state::{Activity, Core, Stage};
@@ -27,11 +27,10 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
     let mut response_format = None;
     if summarised.is_none() && !core.tools.resolved.tools.is_empty() {
         tools.extend_from_slice(core.tools.definitions());
-        // Without tools no signal is needed: a reply ends the turn.
-        match setup.agent.continuation.enabled.then_some((model.structured_output, model.multi_tool)) {
-            Some((true, _)) => response_format = Some(reply::response_format()),
-            Some((false, true)) => tools.push(reply::definition()),
-            Some((false, false)) | None => {}
+        match core.signal_form() {
+            SignalForm::Envelope => response_format = Some(reply::response_format()),
+            SignalForm::Call => tools.push(reply::definition()),
+            SignalForm::Text | SignalForm::Off => {}
         }
     }
     // The tools stay on offer: some providers refuse a transcript with calls otherwise, and what is cached stays so.
@@ -65,6 +64,7 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
         parameters,
         response_format,
         streaming,
+        signal: core.signal_form(),
     })
 }
 

@@ -8,7 +8,7 @@ use contract::commit::{OpenGate, Phase, SessionSummary, Tally};
 use contract::event::{CallCancelled, Child, GateKind, Spent, StopReason, TimerSet, ToolsResolved};
 use contract::ids::{CallAttempt, CallId, CommandId, ToolName};
 use contract::limits::{GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
-use contract::model::{FailureKind, Streaming};
+use contract::model::{FailureKind, SignalForm, Streaming};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, OnExpiry};
 use contract::subject::SessionKey;
 use contract::text::{show, show_json};
@@ -474,6 +474,20 @@ impl Core {
         let number = self.turn.as_ref().map_or(0, |turn| turn.fallback);
         let fallback = usize::try_from(number).ok().and_then(|number| setup.fallbacks.get(number.checked_sub(1)?));
         Some(fallback.unwrap_or(&setup.model))
+    }
+
+    /// The form in which the model is asked to signal, and in which its reply is read.
+    pub(crate) fn signal_form(&self) -> SignalForm {
+        let (Some(setup), Some(model)) = (&self.setup, self.model()) else { return SignalForm::Text };
+        if !setup.agent.continuation.enabled {
+            return SignalForm::Off;
+        }
+        // Without tools neither the pseudo-call nor the envelope is asked for.
+        match (self.tools.resolved.tools.is_empty(), model.structured_output, model.multi_tool) {
+            (false, true, _) => SignalForm::Envelope,
+            (false, false, true) => SignalForm::Call,
+            (false, false, false) | (true, _, _) => SignalForm::Text,
+        }
     }
 
     /// Whether it was archived: what others may still ask of it is all that is left.

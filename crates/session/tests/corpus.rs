@@ -4,7 +4,7 @@
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::panic, reason = "tests may; the accuracy is told")]
 
 use contract::event::StopReason;
-use contract::model::{FinishReason, ToolCall};
+use contract::model::{FinishReason, SignalForm, ToolCall};
 use contract::settings::ContinuationSettings;
 use reply::Patterns;
 use serde::Deserialize;
@@ -25,6 +25,8 @@ struct Row {
     calls: Vec<Call>,
     #[serde(default)]
     finish: Option<FinishReason>,
+    #[serde(default)]
+    signal: SignalForm,
     #[serde(default)]
     unseen: bool,
     #[serde(default = "yes")]
@@ -78,14 +80,14 @@ fn differs_in(order: &[Rule], row: &Row) -> Option<String> {
     };
     let settings = ContinuationSettings { max_iterations: row.max_iterations, enabled: row.enabled, ..base };
     let calls: Vec<ToolCall> = row.calls.iter().map(|call| ToolCall::new("", &call.name, &call.arguments)).collect();
-    let reading = reply::read(&row.text, &calls);
+    let reading = reply::read(&row.text, &calls, row.signal);
     let runs = calls.iter().filter(|call| !reply::is_signal(call)).count() + reading.calls.len();
     let verdict = decide_in(
         order,
         &settings,
         &Patterns::compile(&settings).unwrap(),
         Facts {
-            text: &reading.visible,
+            text: reading.spoken(),
             signal: reading.signal.as_ref(),
             has_calls: runs > 0,
             finish: row.finish.unwrap_or(FinishReason::Stop),

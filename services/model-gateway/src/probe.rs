@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use contract::model::{FailureKind, ItemMeta, ModelItem, Streaming};
+use contract::model::{FailureKind, ItemMeta, ModelItem, SignalForm, Streaming};
 use contract::{CallId, Json};
 use serde_json::{Map, Value, json};
 use service::clock::{Clock as _, SystemClock};
@@ -198,6 +198,7 @@ async fn ask(
         parallel_tool_calls: true,
         parameters,
         response_format: format.map(|format| Json::of(&format)),
+        signal: SignalForm::Off,
         streaming: Streaming { first_byte: 60, idle: 60, ..Streaming::default() },
     };
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);

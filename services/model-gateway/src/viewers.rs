@@ -62,7 +62,17 @@ impl<'a> Viewers<'a> {
     /// The viewers of one call.
     pub fn new(bus: &'a Bus, clock: &'a dyn Clock, job: &'a Job, view: Shared) -> Self {
         let chunker = Chunker::new(&job.item.streaming);
-        Self { bus, clock, job, chunker, shown: Splitter::default(), calls: Vec::new(), unnamed: None, view, sent: 0 }
+        Self {
+            bus,
+            clock,
+            job,
+            chunker,
+            shown: Splitter::new(job.item.signal),
+            calls: Vec::new(),
+            unnamed: None,
+            view,
+            sent: 0,
+        }
     }
 
     /// When gathered pieces go out at the latest.
@@ -91,7 +101,11 @@ impl<'a> Viewers<'a> {
 
     fn gather(&mut self, delta: &Delta, out: &mut Vec<(Lane, String)>) {
         match delta {
-            Delta::Text(text) => self.chunker.add(Lane::Text, &self.shown.push(text), out),
+            Delta::Text(text) => {
+                let text = self.shown.push(text);
+                self.chunker.add(Lane::Reasoning, &self.shown.take_thought(), out);
+                self.chunker.add(Lane::Text, &text, out);
+            }
             Delta::Reasoning(text) => self.chunker.add(Lane::Reasoning, text, out),
             Delta::Call(call) => {
                 let slot = call.slot as usize;
@@ -133,7 +147,10 @@ impl<'a> Viewers<'a> {
     /// Sends the rest and the final marker, which is never left out.
     pub async fn end(&mut self) {
         let mut out = Vec::new();
-        self.chunker.add(Lane::Text, &std::mem::take(&mut self.shown).finish().0, &mut out);
+        let form = self.job.item.signal;
+        let rest = std::mem::replace(&mut self.shown, Splitter::new(form)).finish();
+        self.chunker.add(Lane::Reasoning, &rest.thought, &mut out);
+        self.chunker.add(Lane::Text, &rest.text, &mut out);
         self.chunker.flush(&mut out);
         let rest = match out.pop() {
             Some((Lane::Text, rest)) => rest,

@@ -34,6 +34,7 @@ fn item(streamed: bool) -> ModelItem {
         agent: "a".to_owned(),
     };
     ModelItem {
+        signal: contract::model::SignalForm::Text,
         response_format: None,
         meta,
         model: "m/up-1".to_owned(),

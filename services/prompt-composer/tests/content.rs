@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use contract::compose::{ComposeReply, ComposeRequest};
-use contract::model::ToolCall;
+use contract::model::{SignalForm, ToolCall};
 use prompt_composer::{Book, Config};
 use reply::{Patterns, Reading, Status};
 use serde_json::Value;
@@ -122,17 +122,19 @@ fn the_examples_are_understood() {
     let before = "There are two plans.";
     check(
         "shared/continuation_protocol.md",
-        &|fence| reply::read(&format!("{before}\n\n```json\n{fence}\n```"), &[]),
+        &|fence| reply::read(&format!("{before}\n\n```json\n{fence}\n```"), &[], SignalForm::Text),
         &|_| before.to_owned(),
     );
     check(
         "shared/continuation_protocol.multi.md",
-        &|fence| reply::read(before, &[ToolCall::new("c", "continuation", fence)]),
+        &|fence| reply::read(before, &[ToolCall::new("c", "continuation", fence)], SignalForm::Call),
         &|_| before.to_owned(),
     );
-    check("shared/continuation_protocol.structured.md", &|fence| reply::read(fence, &[]), &|value| {
-        value["response"].as_str().unwrap().to_owned()
-    });
+    check(
+        "shared/continuation_protocol.structured.md",
+        &|fence| reply::read(fence, &[], SignalForm::Envelope),
+        &|value| value["response"].as_str().unwrap().to_owned(),
+    );
     let schema = jsonschema::validator_for(&reply::envelope()).unwrap();
     for fence in fences(&shipped("shared/continuation_protocol.structured.md")) {
         let value: Value = serde_json::from_str(fence).unwrap();

@@ -173,6 +173,7 @@ impl Around {
             parameters: Map::new(),
             response_format: None,
             streaming: streaming.clone(),
+            signal: contract::model::SignalForm::Text,
         };
         self.bus.publish_model_item(&key, &item, bus::work::Publication::First).await?;
         Ok(())

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use contract::command::Features;
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::StopReason;
-use contract::model::FinishReason;
+use contract::model::{FinishReason, SignalForm};
 use contract::{AgentId, TenantId};
 use prompt_composer::Book;
 use reply::Patterns;
@@ -87,7 +87,7 @@ fn reading() -> anyhow::Result<Vec<Timed>> {
     ] {
         let mut continues = true;
         let (p50, p99) = time(|| {
-            let reading = reply::read(black_box(text), &[]);
+            let reading = reply::read(black_box(text), &[], SignalForm::Text);
             let facts = Facts {
                 text: &reading.visible,
                 signal: reading.signal.as_ref(),

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use contract::model::ToolCall;
+use contract::model::{SignalForm, ToolCall};
 use contract::settings::ContinuationSettings;
-use reply::{Found, Patterns, Reading, Splitter, Status, TEMPLATES, read, template};
+use reply::{Patterns, Reading, Splitter, Status, TEMPLATES, Written, read, template};
 
 /// Ways in which a text is cut, beside character by character.
 const CUTS: u64 = 4;
+
+const FORMS: [SignalForm; 4] = [SignalForm::Off, SignalForm::Text, SignalForm::Call, SignalForm::Envelope];
 
 /// Every template, and what it compiles to.
 static PATTERNS: LazyLock<Vec<(ContinuationSettings, Arc<Patterns>)>> = LazyLock::new(|| {
@@ -19,18 +21,21 @@ static PATTERNS: LazyLock<Vec<(ContinuationSettings, Arc<Patterns>)>> = LazyLock
 /// However a text is cut, the same is shown and the same envelope found; and next to nothing is shown that was not there.
 pub fn splitter(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let whole = split([&*text]);
-    assert!(whole.0.len() <= text.len() + 2, "{} bytes of {}", whole.0.len(), text.len());
-    let mut buffer = [0; 4];
-    let (mut shown, mut splitter) = (String::new(), Splitter::default());
-    text.chars().for_each(|c| shown.push_str(&splitter.push(c.encode_utf8(&mut buffer))));
-    let (rest, found) = splitter.finish();
-    assert_eq!((shown + &rest, found), whole, "character by character");
-    for seed in 1..=CUTS {
-        let pieces = cut(&text, seed);
-        assert_eq!(split(pieces.iter().copied()), whole, "{pieces:?}");
+    for form in FORMS {
+        let whole = split([&*text], form);
+        // Between texts a signal may take less room than the empty line that stands for it.
+        assert!(whole.0.len() <= text.len() * 2 + 2, "{} bytes of {}", whole.0.len(), text.len());
+        let mut buffer = [0; 4];
+        let (mut shown, mut splitter) = (String::new(), Splitter::new(form));
+        text.chars().for_each(|c| shown.push_str(&splitter.push(c.encode_utf8(&mut buffer))));
+        let rest = splitter.finish();
+        assert_eq!((shown + &rest.text, rest.signal), whole, "character by character");
+        for seed in 1..=CUTS {
+            let pieces = cut(&text, seed);
+            assert_eq!(split(pieces.iter().copied(), form), whole, "{pieces:?}");
+        }
+        assert_eq!(read(&text, &[], form).visible, whole.0);
     }
-    assert_eq!(read(&text, &[]).visible, whole.0);
 }
 
 /// Reading and hearing is total, and nothing that was broken off is ever run. What follows a zero is what the pseudo-call
@@ -38,23 +43,23 @@ pub fn splitter(data: &[u8]) {
 pub fn signal(data: &[u8]) {
     let both = String::from_utf8_lossy(data);
     let (text, arguments) = both.split_once('\0').unwrap_or((&both, &both));
-    let (visible, found) = split([text]);
-    let reading = read(text, &[]);
+    let form = SignalForm::Envelope;
+    let (visible, found) = split([text], form);
+    let reading = read(text, &[], form);
     check(&reading);
     assert_eq!(reading.visible, visible);
-    if found.as_ref().is_none_or(|found| found.repaired) {
+    if found.as_ref().is_none_or(|found| found.is_damaged) {
         assert!(reading.calls.is_empty(), "{:?}", reading.calls);
     }
     let pseudo = ToolCall::new("1", "continuation", arguments);
     assert!(reply::is_signal(&pseudo));
-    let signalled = read("", std::slice::from_ref(&pseudo));
+    let signalled = read("", std::slice::from_ref(&pseudo), SignalForm::Call);
     check(&signalled);
-    // Ends of lines within strings are taken as they are.
-    let plain = arguments.replace(['\n', '\r', '\t'], " ");
-    let broken = serde_json::from_str::<serde_json::Value>(&plain).is_err();
+    let broken = serde_json::Deserializer::from_str(arguments).into_iter::<serde_json::Value>().next();
+    let broken = broken.is_none_or(|first| first.is_err());
     assert!(!broken || signalled.calls.is_empty(), "{:?}", signalled.calls);
     let native = ToolCall::new("2", "look", arguments);
-    let beside = read(text, &[pseudo, native]);
+    let beside = read(text, &[pseudo, native], form);
     check(&beside);
     assert!(beside.calls.is_empty(), "there is a native one");
     hear(text);
@@ -77,12 +82,12 @@ fn hear(text: &str) {
     }
 }
 
-fn split<'a>(pieces: impl IntoIterator<Item = &'a str>) -> (String, Option<Found>) {
-    let mut splitter = Splitter::default();
+fn split<'a>(pieces: impl IntoIterator<Item = &'a str>, form: SignalForm) -> (String, Option<Written>) {
+    let mut splitter = Splitter::new(form);
     let mut shown: String = pieces.into_iter().map(|piece| splitter.push(piece)).collect();
-    let (rest, found) = splitter.finish();
-    shown.push_str(&rest);
-    (shown, found)
+    let rest = splitter.finish();
+    shown.push_str(&rest.text);
+    (shown, rest.signal)
 }
 
 /// Cuts a text in a few places, always the same for the same text.

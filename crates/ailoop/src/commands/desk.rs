@@ -7,7 +7,7 @@ use contract::command::Features;
 use contract::compose::{ComposeReply, Composed};
 use contract::event::StopReason;
 use contract::ids::AgentId;
-use contract::model::{FinishReason, ToolCall};
+use contract::model::{FinishReason, SignalForm, ToolCall};
 use contract::settings::ContinuationSettings;
 use prompt_composer::Book;
 use reply::Patterns;
@@ -160,6 +160,8 @@ struct Sample {
     calls: Vec<SampleCall>,
     finish: Option<FinishReason>,
     step: Option<u32>,
+    /// The form in which the session asked for signals.
+    signal: SignalForm,
     /// The decision that is wanted; another one fails the test.
     continues: Option<bool>,
 }
@@ -225,9 +227,9 @@ fn samples(file: &Path) -> Result<Vec<Sample>, Failure> {
 
 fn decided(settings: &ContinuationSettings, patterns: &Patterns, sample: &Sample) -> (Verdict, String) {
     let calls: Vec<ToolCall> = sample.calls.iter().map(|call| ToolCall::new("", &call.name, &call.arguments)).collect();
-    let reading = reply::read(&sample.text, &calls);
+    let reading = reply::read(&sample.text, &calls, sample.signal);
     let facts = Facts {
-        text: &reading.visible,
+        text: reading.spoken(),
         signal: reading.signal.as_ref(),
         has_calls: !reading.calls.is_empty() || calls.iter().any(|call| !reply::is_signal(call)),
         finish: sample.finish.unwrap_or(FinishReason::Stop),

@@ -185,6 +185,7 @@ fn model_item() -> ModelItem {
         result,
     ];
     ModelItem {
+        signal: contract::model::SignalForm::Text,
         response_format: None,
         meta: ItemMeta { slot: 2, step: 2, ..item_meta(CallId::model(1, 2)) },
         model: "gpt-4o-mini".to_owned(),

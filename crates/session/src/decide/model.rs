@@ -75,8 +75,10 @@ impl Draft<'_> {
             return Err(self.late(ErrorCode::NotNow, "the call was answered, cancelled or superseded"));
         };
         let cancelled = finished.finish_reason == FinishReason::Cancelled;
+        let reading = reply::read(&finished.text, &finished.tool_calls, self.core.signal_form());
         // Reasoning alone is no answer, and providers refuse a transcript that holds it.
-        let empty = finished.text.trim().is_empty() && finished.tool_calls.is_empty();
+        let says = !reading.visible.trim().is_empty() || reading.signal.is_some() || !reading.calls.is_empty();
+        let empty = !says && finished.tool_calls.is_empty();
         // Of an older attempt only what it says is taken; that it says nothing fails no attempt that runs, or is to run.
         if (empty || cancelled) && !awaited.interrupted && awaited.attempt != Some(finished.meta.attempt) {
             return Err(self.late(ErrorCode::NotNow, "that attempt was superseded, and its reply is empty"));
@@ -90,16 +92,16 @@ impl Draft<'_> {
         } else if empty {
             self.empty(finished, &awaited);
         } else if let Some(limit) = awaited.last {
-            self.last_word(finished, &awaited, limit);
+            self.last_word(finished, &reading, &awaited, limit);
         } else {
-            self.reply(finished, &awaited);
+            self.reply(finished, &reading, &awaited);
         }
         Ok(())
     }
 
     /// What had come when the user took the floor; its calls are not run.
     fn partial(&mut self, finished: &ModelFinished, awaited: &Awaited) {
-        let reading = reply::read(&finished.text, &[]);
+        let reading = reply::read(&finished.text, &[], self.core.signal_form());
         let mut event = full(finished, awaited, &reading, Vec::new());
         event.finish_reason = FinishReason::Cancelled;
         self.emit(Event::AiFullReceived(Box::new(event)));
@@ -130,12 +132,11 @@ impl Draft<'_> {
 
     /// The reply to a turn's last step. Calls that it makes all the same are not run, and nothing of them stays in the
     /// transcript: no result would follow.
-    fn last_word(&mut self, finished: &ModelFinished, awaited: &Awaited, limit: StopReason) {
-        let reading = reply::read(&finished.text, &finished.tool_calls);
+    fn last_word(&mut self, finished: &ModelFinished, reading: &Reading, awaited: &Awaited, limit: StopReason) {
         if reading.visible.trim().is_empty() {
             return self.no_last_word(finished, FailureKind::Empty, "the last step has no text", limit);
         }
-        let mut event = full(finished, awaited, &reading, Vec::new());
+        let mut event = full(finished, awaited, reading, Vec::new());
         if !finished.tool_calls.is_empty() || !reading.calls.is_empty() {
             (event.raw, event.replay) = (None, None);
         }
@@ -166,13 +167,12 @@ impl Draft<'_> {
         }));
     }
 
-    fn reply(&mut self, finished: &ModelFinished, awaited: &Awaited) {
+    fn reply(&mut self, finished: &ModelFinished, reading: &Reading, awaited: &Awaited) {
         if let Some(attempt) = awaited.attempt
             && attempt != finished.meta.attempt
         {
             self.cancel(&finished.meta.call, attempt, None);
         }
-        let reading = reply::read(&finished.text, &finished.tool_calls);
         let native = finished.tool_calls.iter().chain(&reading.calls);
         let calls: Vec<ToolCall> = (1..)
             .zip(native)
@@ -181,9 +181,9 @@ impl Draft<'_> {
                 ..call.clone()
             })
             .collect();
-        self.emit(Event::AiFullReceived(Box::new(full(finished, awaited, &reading, calls.clone()))));
+        self.emit(Event::AiFullReceived(Box::new(full(finished, awaited, reading, calls.clone()))));
         self.identify(&calls);
-        self.decide_reply(&reading, &calls, finished.finish_reason, awaited);
+        self.decide_reply(reading, &calls, finished.finish_reason, awaited);
     }
 
     fn decide_reply(&mut self, reading: &Reading, calls: &[ToolCall], finish: FinishReason, awaited: &Awaited) {
@@ -195,7 +195,7 @@ impl Draft<'_> {
             settings,
             &setup.patterns(),
             Facts {
-                text: &reading.visible,
+                text: reading.spoken(),
                 signal: reading.signal.as_ref(),
                 has_calls: !real.is_empty(),
                 finish,

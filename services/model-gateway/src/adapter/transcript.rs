@@ -210,6 +210,7 @@ pub(super) mod tests {
             parameters: Map::new(),
             response_format: None,
             streaming: Streaming::default(),
+            signal: contract::model::SignalForm::Text,
         }
     }
 

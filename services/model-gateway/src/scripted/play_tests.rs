@@ -42,6 +42,7 @@ impl Session {
             parallel_tool_calls: true,
             parameters: Map::new(),
             streaming: Streaming::default(),
+            signal: contract::model::SignalForm::Text,
         };
         Self { item }
     }

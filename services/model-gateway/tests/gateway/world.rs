@@ -112,6 +112,7 @@ impl World {
             parallel_tool_calls: true,
             parameters: Map::new(),
             streaming: Streaming::default(),
+            signal: contract::model::SignalForm::Text,
         }
     }
 

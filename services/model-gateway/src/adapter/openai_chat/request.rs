@@ -188,6 +188,7 @@ mod tests {
 
     fn item() -> ModelItem {
         ModelItem {
+            signal: contract::model::SignalForm::Text,
             response_format: None,
             meta: ItemMeta {
                 v: 1,

@@ -1,0 +1,171 @@
+//! What may stand before a signal's object, and the tags around thoughts; recognised byte by byte.
+//!
+//! A dense automaton tells after each byte whether what has come can still become one of them. So no text is held back
+//! longer than it may be part of a signal, and it cannot matter how a reply was cut.
+
+use std::sync::LazyLock;
+
+use regex_automata::dfa::{Automaton, StartKind, dense};
+use regex_automata::util::primitives::StateID;
+use regex_automata::util::start;
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, MatchKind};
+
+/// Bytes that may stand before an object.
+pub(crate) const LEAD_BYTES_MAX: usize = 256;
+
+/// A label: `Continuation signal:`, `**Status**:`, `"continuation": `.
+const LABEL: &str = r#"(?:[#>*_"'` \t-]{0,8}(?:continuation|signal|status|envelope|json)(?:[ _-](?:signal|status|envelope|block|json|decision))?["'*_` ]{0,4}[:=(]?["'*_` \t]{0,6}\n{0,2})"#;
+/// The same within a line: only the key itself, since prose has the other words.
+const KEY: &str = r#"(?:(?:["'*_`]{1,3}|“)?continuation(?:["'*_`]{1,3}|”)?[ \t]{0,2}[:=(][ \t]{0,4})"#;
+const FENCE: &str = r"(?:(?:```|~~~)[a-zA-Z0-9_+-]{0,16}[ \t]{0,8}\r?\n?[ \t\r\n]{0,64})";
+const TICK: &str = "`";
+const TAG: &str = r"(?:<\|?[a-z_]{3,24}\|?>[ \t\r\n]{0,16})";
+/// A brace, and the beginning of a key.
+const OBJECT: &str = r#"\{[ \t\r\n]{0,64}(?:["'`]|“|”|„|‘|’|continuation\b|status\b|\})"#;
+/// The same, where only what is surely an envelope counts.
+const KNOWN: &str = r#"\{[ \t\r\n]{0,64}(?:["'`]|“|”|„|‘|’)?(?:continuation|status)\b"#;
+const THINK: &str = r"<(?:think|thinking|thought|thoughts|reasoning)>";
+const THOUGHT: &str = r"</(?:think|thinking|thought|thoughts|reasoning)>";
+
+/// What a lead turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lead {
+    /// An object may be a signal: its brace and the beginning of its first key have come.
+    Object,
+    /// A thought begins.
+    ThoughtBegins,
+    /// A thought ends.
+    ThoughtEnds,
+}
+
+/// Where a lead may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At the beginning of a line.
+    Line,
+    /// Within a line.
+    Within,
+    /// In a block of code.
+    Code,
+    /// Where no signal is read: only thoughts count.
+    Off,
+}
+
+static AUTOMATA: LazyLock<Option<[dense::DFA<Vec<u32>>; 4]>> = LazyLock::new(|| {
+    let line = format!("(?:{LABEL})?(?:{FENCE}|{TICK})?(?:{TAG})?(?:{KEY})?{OBJECT}");
+    let within = format!("(?:{FENCE}|{TICK})?(?:{TAG})?(?:{KEY})?{OBJECT}");
+    Some([
+        automaton(&[&line, THINK, THOUGHT])?,
+        automaton(&[&within, r"\z\A[a&&b]", THOUGHT])?,
+        automaton(&[KNOWN])?,
+        automaton(&[r"\z\A[a&&b]", THINK, THOUGHT])?,
+    ])
+});
+
+fn automaton(patterns: &[&str]) -> Option<dense::DFA<Vec<u32>>> {
+    let config = dense::Config::new().start_kind(StartKind::Anchored).match_kind(MatchKind::All);
+    let syntax = syntax::Config::new().case_insensitive(true).unicode(false).utf8(false);
+    dense::Builder::new().configure(config).syntax(syntax).build_many(patterns).ok()
+}
+
+/// A lead that is being recognised.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recogniser {
+    place: Place,
+    state: StateID,
+}
+
+/// What a character made of a lead.
+pub(crate) enum Step {
+    /// It can still become one.
+    Open,
+    Found(Lead),
+    /// It is none.
+    Dead,
+}
+
+impl Recogniser {
+    pub(crate) fn new(place: Place) -> Option<Self> {
+        let config = start::Config::new().anchored(Anchored::Yes);
+        let state = automata(place)?.start_state(&config).ok()?;
+        Some(Self { place, state })
+    }
+
+    pub(crate) fn push(&mut self, c: char) -> Step {
+        let Some(automaton) = automata(self.place) else { return Step::Dead };
+        let mut buffer = [0; 4];
+        for byte in c.encode_utf8(&mut buffer).bytes() {
+            self.state = automaton.next_state(self.state, byte);
+        }
+        if automaton.is_dead_state(self.state) || automaton.is_quit_state(self.state) {
+            return Step::Dead;
+        }
+        // A match shows one byte later, so it is asked for as if the text ended here.
+        let end = automaton.next_eoi_state(self.state);
+        if !automaton.is_match_state(end) {
+            return Step::Open;
+        }
+        Step::Found(match automaton.match_pattern(end, 0).as_usize() {
+            0 => Lead::Object,
+            1 => Lead::ThoughtBegins,
+            _ => Lead::ThoughtEnds,
+        })
+    }
+}
+
+fn automata(place: Place) -> Option<&'static dense::DFA<Vec<u32>>> {
+    let [line, within, code, off] = AUTOMATA.as_ref()?;
+    Some(match place {
+        Place::Line => line,
+        Place::Within => within,
+        Place::Code => code,
+        Place::Off => off,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recognise(place: Place, text: &str) -> Option<Lead> {
+        let mut recogniser = Recogniser::new(place).unwrap();
+        for (at, c) in text.char_indices() {
+            match recogniser.push(c) {
+                Step::Open => {}
+                Step::Dead => return None,
+                Step::Found(lead) => {
+                    assert_eq!(at + c.len_utf8(), text.len(), "{text}");
+                    return Some(lead);
+                }
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn leads_are_recognised_with_their_last_byte() {
+        for (place, text, lead) in [
+            (Place::Line, "{\"", Some(Lead::Object)),
+            (Place::Line, "{ '", Some(Lead::Object)),
+            (Place::Line, "{continuation", Some(Lead::Object)),
+            (Place::Line, "{x", None),
+            (Place::Line, "```json\n{\n  \"", Some(Lead::Object)),
+            (Place::Line, "```jsonc\n{\"", Some(Lead::Object)),
+            (Place::Line, "**Continuation signal:**\n```json\n{\"", Some(Lead::Object)),
+            (Place::Line, "\"continuation\": {\"", Some(Lead::Object)),
+            (Place::Line, "<tool_call>\n{\"", Some(Lead::Object)),
+            (Place::Line, "Status: all is well", None),
+            (Place::Line, "<think>", Some(Lead::ThoughtBegins)),
+            (Place::Line, "</think>", Some(Lead::ThoughtEnds)),
+            (Place::Within, "<think>", None),
+            (Place::Within, "continuation: {\"", Some(Lead::Object)),
+            (Place::Within, "status: {\"", None),
+            (Place::Code, "{\"a\"", None),
+            (Place::Off, "{\"", None),
+            (Place::Off, "<think>", Some(Lead::ThoughtBegins)),
+        ] {
+            assert_eq!(recognise(place, text), lead, "{place:?} {text}");
+        }
+    }
+}
