@@ -42,12 +42,8 @@ impl World {
         let (server, dir) = (Server::start(), tempfile::tempdir().unwrap());
         fs::create_dir_all(dir.path().join("project/plans")).unwrap();
         fs::write(dir.path().join("project/plans/house.md"), HOUSE).unwrap();
-        let mut world = Self {
-            client: async_nats::connect(&server.url).await.unwrap(),
-            executors: Vec::new(),
-            dir,
-            server: server,
-        };
+        let mut world =
+            Self { client: async_nats::connect(&server.url).await.unwrap(), executors: Vec::new(), dir, server };
         for _ in 0..executors {
             let files = FilesConfig { root: world.path("project"), out: Some(world.path("out")), login: None };
             let serve = ServeConfig { files: Some(files), plans: Some(PlansConfig::default()), ..Default::default() };
