@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use world::{World, resident};
+use world::{World, namespaces_are_there, resident};
 
 #[tokio::test]
 async fn a_command_runs_and_tells() {
@@ -180,32 +180,98 @@ async fn what_goes_into_the_background_ends_with_its_command() {
     }
 }
 
-/// A bomb of one process group, one whose parts start sessions, and one that also clears its environment.
+/// A bomb of one process group, one whose parts start sessions, and those that also clear their environment.
+const FORK_BOMBS: [&str; 5] = [
+    "\"$0\" & \"$0\" & wait",
+    "\"$0\" & \"$0\" &",
+    "setsid \"$0\" & setsid \"$0\" &",
+    "env -i setsid \"$0\" & env -i setsid \"$0\" & sleep 1",
+    "env -i setsid -f \"$0\"; env -i setsid -f \"$0\"; env -i setsid -f \"$0\"; exit 0",
+];
+
+async fn assert_fork_bomb_ends(world: &World, bomb: &str) {
+    // The root stays, so that the command does not end before its bomb is counted.
+    let script = world.script(bomb);
+    let ended =
+        world.run(json!({"command": ["sh", "-c", format!("{script} & sleep 300")], "timeout": 5})).await.unwrap();
+    // Where the kernel is quicker than the watch, nothing more can be started, and the bomb goes out.
+    let (watched, refused) =
+        (ended["killed"] == "it had over 16 processes", ended["stderr"].to_string().contains("fork"));
+    assert!((watched || refused) && ended["signal"] == 9, "{bomb}: {ended}");
+    assert_eq!(ended.get("note"), None, "{bomb}");
+    world.assert_nothing_is_left();
+    // A root that ends at once leaves its bomb behind.
+    let left = world.sh(&format!("{script} >/dev/null 2>&1 & exit 0")).await;
+    assert_eq!(left.get("note"), None, "{bomb}: {left}");
+    world.assert_nothing_is_left();
+}
+
+/// In a PID namespace, where this machine lets the test make one.
 #[tokio::test]
-async fn a_fork_bomb_ends_at_its_limit_and_nothing_is_left() {
+async fn fork_bomb_any_kind_ends_at_its_limit_and_nothing_is_left() {
     let world = World::new(json!({"processes_max": 16})).await;
-    for bomb in [
-        "\"$0\" & \"$0\" & wait",
-        "\"$0\" & \"$0\" &",
-        "setsid \"$0\" & setsid \"$0\" &",
-        "env -i setsid \"$0\" & env -i setsid \"$0\" & sleep 1",
-        "env -i setsid -f \"$0\"; env -i setsid -f \"$0\"; env -i setsid -f \"$0\"; exit 0",
-    ] {
-        // The root stays, so that the command does not end before its bomb is counted.
-        let script = world.script(bomb);
-        let ended =
-            world.run(json!({"command": ["sh", "-c", format!("{script} & sleep 300")], "timeout": 5})).await.unwrap();
-        // Where the kernel is quicker than the watch, nothing more can be started, and the bomb goes out.
-        let (watched, refused) =
-            (ended["killed"] == "it had over 16 processes", ended["stderr"].to_string().contains("fork"));
-        assert!((watched || refused) && ended["signal"] == 9, "{bomb}: {ended}");
-        assert_eq!(ended.get("note"), None, "{bomb}");
-        world.assert_nothing_is_left();
-        // A root that ends at once leaves its bomb behind.
-        let left = world.sh(&format!("{script} >/dev/null 2>&1 & exit 0")).await;
-        assert_eq!(left.get("note"), None, "{bomb}: {left}");
-        world.assert_nothing_is_left();
+    let bombs = if namespaces_are_there() { &FORK_BOMBS[..] } else { &FORK_BOMBS[..3] };
+    for bomb in bombs {
+        assert_fork_bomb_ends(&world, bomb).await;
     }
+}
+
+/// Without a PID namespace its processes are found one by one. Those whose parts clear their environment and start
+/// sessions may outrun that, as docs/tools.md says.
+#[tokio::test]
+async fn fork_bomb_without_namespace_ends_at_its_limit_and_nothing_is_left() {
+    let world = World::new(json!({"processes_max": 16, "pid_namespace": false})).await;
+    for bomb in &FORK_BOMBS[..3] {
+        assert_fork_bomb_ends(&world, bomb).await;
+    }
+}
+
+#[tokio::test]
+async fn command_in_namespace_sees_its_own_processes_alone() {
+    if !namespaces_are_there() {
+        return;
+    }
+    let world = World::new(json!({"pid_namespace": true})).await;
+    let seen = world.sh("cat /proc/$$/comm; echo /proc/[0-9]*; kill -TERM $$").await;
+    assert_eq!(seen["signal"], 15, "how a command ends is told as without a namespace: {seen}");
+    let seen = seen["stdout"].as_str().unwrap();
+    let (comm, processes) = seen.trim().split_once('\n').unwrap();
+    // The first process of the namespace, and the shell.
+    assert_eq!((comm, processes.split(' ').count()), ("sh", 2), "{seen}");
+    assert!(processes.starts_with("/proc/1 "), "{seen}");
+    world.assert_nothing_is_left();
+}
+
+/// The environment of the process that [`executor_in_namespace_killed_nothing_of_its_command_is_left`] kills.
+const KILLED: &str = "AILOOP_TEST_KILLED";
+
+#[tokio::test]
+async fn executor_in_namespace_killed_nothing_of_its_command_is_left() {
+    if !namespaces_are_there() {
+        return;
+    }
+    if std::env::var_os(KILLED).is_some() {
+        let world = World::new(json!({"timeout": 600})).await;
+        std::io::Write::write_all(&mut std::io::stdout(), format!("{}\n", world.work().display()).as_bytes()).unwrap();
+        world.sh("env -i setsid -f /bin/sleep 300; touch there; sleep 300").await;
+        return;
+    }
+    let mut killed = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "executor_in_namespace_killed_nothing_of_its_command_is_left", "--nocapture"])
+        .env(KILLED, "1")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(killed.stdout.take().unwrap()));
+    let work = lines.map(Result::unwrap).find(|line| line.ends_with("/work")).unwrap();
+    let work = std::path::PathBuf::from(work).canonicalize().unwrap();
+    let running = || world::running_in(&work).len();
+    world::until(|| work.join("there").exists()).await;
+    assert!(running() >= 2, "{:?}", world::running_in(&work));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    world::until(|| running() == 0).await;
+    fs::remove_dir_all(work.parent().unwrap()).unwrap();
 }
 
 #[tokio::test]

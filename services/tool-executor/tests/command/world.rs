@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -112,12 +112,33 @@ impl World {
 
     /// Waits for a file below the working directory.
     pub(crate) async fn until_there(&self, name: &str) {
-        let end = Instant::now() + LONG;
-        while !self.work().join(name).exists() {
-            assert!(Instant::now() < end, "{name} does not come");
+        until(|| self.work().join(name).exists()).await;
+    }
+}
+
+/// Waits until a condition holds.
+#[track_caller]
+pub(crate) fn until(holds: impl Fn() -> bool) -> impl Future<Output = ()> {
+    let (caller, end) = (std::panic::Location::caller(), Instant::now() + LONG);
+    async move {
+        while !holds() {
+            assert!(Instant::now() < end, "what {caller} waits for does not come");
             sleep(Duration::from_millis(10)).await;
         }
     }
+}
+
+/// Whether commands get a PID namespace on this machine where the configuration does not say.
+pub(crate) fn namespaces_are_there() -> bool {
+    let made = std::process::Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
+    fs::metadata("/proc/self").unwrap().uid() == 0 && made.is_ok_and(|made| made.status.success())
+}
+
+/// The processes whose working directory is there or below.
+pub(crate) fn running_in(dir: &Path) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let there = processes.filter(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir)));
+    there.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
 fn session(pid: &str) -> Option<String> {

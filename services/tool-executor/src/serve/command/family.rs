@@ -4,6 +4,9 @@
 //! been seen before, or by a mark in its environment; whoever's parents are gone becomes a child of this process, which is
 //! a subreaper. A child in a foreign session that nothing of this accounts for escaped from some command, since nobody else
 //! here starts sessions: it ends with the next command that ends.
+//!
+//! A command in a PID namespace cannot leave it. Killing the first process of the namespace ends all others, and the
+//! kernel keeps that process in the list until they are gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -40,9 +43,26 @@ struct Families {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Kin {
     root: i32,
+    /// The process that holds the PID namespace of the command; its only child is the first process in there.
+    holder: Option<i32>,
     mark: String,
     sessions: BTreeSet<i32>,
     seen: BTreeSet<(i32, u64)>,
+}
+
+impl Kin {
+    /// Whether a process is not the command's, but one with which a PID namespace is held and entered.
+    fn is_ours(&self, process: &Process) -> bool {
+        self.holder.is_some_and(|holder| [holder, self.root].contains(&process.pid) || process.parent == holder)
+    }
+}
+
+/// What was started for a command.
+pub(super) trait Rooted {
+    /// The process from which all of the command descend.
+    fn root(&self) -> i32;
+    /// The process that holds the command's PID namespace.
+    fn holder(&self) -> Option<i32>;
 }
 
 /// Whose is whose.
@@ -84,22 +104,32 @@ impl Family {
         Ok(rustix::process::set_child_subreaper(Some(getpid()))?)
     }
 
-    /// The family of a process that was just started and does nothing yet.
-    pub(super) fn of(root: i32, mark: String) -> Self {
+    /// Starts a command, and the family of its processes. No other command is killed meanwhile: it would take the new
+    /// processes, which nothing accounts for yet, for its own.
+    pub(super) fn start<T: Rooted>(mark: String, start: impl FnOnce(&str) -> io::Result<T>) -> io::Result<(Self, T)> {
         let mut families = lock();
+        let started = start(&mark)?;
+        let (root, holder) = (started.root(), started.holder());
         families.last += 1;
         let id = families.last;
-        let began = census::below(me()).ok().and_then(|all| all.iter().find(|process| process.pid == root).copied());
-        let seen = began.map(|process| (process.pid, process.began)).into_iter().collect();
-        families.kin.insert(id, Kin { root, mark, sessions: BTreeSet::from([root]), seen });
+        let all = census::below(me()).unwrap_or_default();
+        let began = all.iter().filter(|process| process.pid == root || Some(process.pid) == holder);
+        let seen = began.map(|process| (process.pid, process.began)).collect();
+        let sessions = holder.into_iter().chain([root]).collect();
+        families.kin.insert(id, Kin { root, holder, mark, sessions, seen });
         families.look = None;
-        Self { id, root, over: OnceLock::new() }
+        Ok((Self { id, root, over: OnceLock::new() }, started))
     }
 
     /// Kills the command if it takes more than it may, those that escaped from any command included; returns whether it did.
     pub(super) fn check(&self, most: Most) -> io::Result<bool> {
-        let (mut living, _) = lock().mine(self.id, Some(LOOK_AGE_MAX))?;
-        living.retain(|process| !process.ended);
+        let living = {
+            let mut families = lock();
+            let (mut living, _) = families.mine(self.id, Some(LOOK_AGE_MAX))?;
+            let kin = families.kin.get(&self.id);
+            living.retain(|process| !process.ended && !kin.is_some_and(|kin| kin.is_ours(process)));
+            living
+        };
         let pages: u64 = living.iter().map(|process| process.resident_pages).sum();
         let over = if living.len() > most.processes {
             format!("it had over {} processes", most.processes)
@@ -186,12 +216,12 @@ impl Families {
         let all = self.look(age)?;
         let session = census::session_of(me()).unwrap_or_default();
         let mut sorted = sort(&mut self.kin, &all, me(), session, &mark_of);
-        let roots: BTreeSet<i32> = self.kin.values().map(|kin| kin.root).collect();
+        let roots: BTreeSet<i32> = self.kin.values().flat_map(|kin| kin.holder.into_iter().chain([kin.root])).collect();
         let over = |process: &Process| process.ended && process.parent == me();
         let mut reaped = 0;
         let members = sorted.members.iter().flat_map(|(of, all)| all.iter().map(move |process| (*of == id, process)));
         for (ours, process) in members.chain(sorted.strays.iter().map(|process| (true, process))) {
-            // Orphans come to us to be reaped; the root of a command is reaped by whoever started it.
+            // Orphans come to us to be reaped; the root of a command and its holder are reaped by whoever started them.
             if over(process) && !roots.contains(&process.pid) && reap(process.pid) && ours {
                 reaped += 1;
             }
@@ -267,7 +297,7 @@ fn sort(
         let members = sorted.members.get(id).map(Vec::as_slice).unwrap_or_default();
         kin.seen = members.iter().map(|process| (process.pid, process.began)).collect();
         kin.sessions = members.iter().map(|process| process.session).filter(|at| *at != session).collect();
-        kin.sessions.insert(kin.root);
+        kin.sessions.extend(kin.holder.into_iter().chain([kin.root]));
     }
     sorted
 }
@@ -324,7 +354,13 @@ mod tests {
     }
 
     fn kin(root: i32) -> Kin {
-        Kin { root, mark: format!("m{root}"), sessions: BTreeSet::from([root]), seen: BTreeSet::from([(root, 7)]) }
+        Kin {
+            root,
+            holder: None,
+            mark: format!("m{root}"),
+            sessions: BTreeSet::from([root]),
+            seen: BTreeSet::from([(root, 7)]),
+        }
     }
 
     fn pids(processes: &[Process]) -> Vec<i32> {

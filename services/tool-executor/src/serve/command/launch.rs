@@ -11,14 +11,15 @@ use rustix::process::{Pid, Resource, Rlimit, getpriority_process, getrlimit, get
 use tokio::process::{Child, Command};
 
 use super::census;
-use super::family::MARK;
+use super::family::{MARK, Rooted};
+use super::namespace::{Holder, Namespaces, pid_of};
 use super::{CommandConfig, CommandUser, setting};
 use crate::serve::{CONCURRENCY, ServeError};
 
 /// What runs first: it waits for a line, and becomes the program. Nothing of a model's is in it, and the program's own
 /// words are its arguments, which no shell reads.
 const SCRIPT: &str = r#"read -r go && exec "$@""#;
-const SHELL: &str = "/bin/sh";
+pub(super) const SHELL: &str = "/bin/sh";
 /// Where the programs of util-linux are.
 const TOOLS: [&str; 2] = ["/usr/bin", "/bin"];
 /// What opens the gate: the line for which the script waits.
@@ -28,6 +29,26 @@ const NICER: i32 = 10;
 /// The greatest value of that.
 const NICEST: i32 = 19;
 
+/// A program that waits for [`GO`].
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) child: Child,
+    /// Of the PID namespace in which it will run.
+    pub(super) holder: Option<Holder>,
+    /// The process from which all others of the command descend.
+    pub(super) root: i32,
+}
+
+impl Rooted for Started {
+    fn root(&self) -> i32 {
+        self.root
+    }
+
+    fn holder(&self) -> Option<i32> {
+        self.holder.as_ref().and_then(|holder| holder.pid().ok())
+    }
+}
+
 /// How programs are started here.
 #[derive(Debug)]
 pub(super) struct Launcher {
@@ -35,6 +56,8 @@ pub(super) struct Launcher {
     setpriv: PathBuf,
     environment: Vec<(OsString, OsString)>,
     user: Option<CommandUser>,
+    /// None where commands run beside all other processes.
+    namespaces: Option<Namespaces>,
     memory_bytes_max: u64,
     processes_max: usize,
     cpu_seconds_max: u64,
@@ -56,6 +79,18 @@ impl Launcher {
             (false, Some(_)) => return Err(setting("user", "only root can run commands as somebody else")),
             (true, user @ Some(_)) | (false, user @ None) => user,
         };
+        let namespaces = match (config.pid_namespace, getuid().is_root()) {
+            (Some(false), _) | (None, false) => None,
+            (Some(true), false) => {
+                return Err(setting("pid_namespace", "only root can give commands PID namespaces: leave it out"));
+            }
+            (Some(true), true) => Some(Namespaces::new(&tool).map_err(|why| {
+                setting("pid_namespace", format!("this process may not make one: {why}. It needs CAP_SYS_ADMIN"))
+            })?),
+            (None, true) => Namespaces::new(&tool)
+                .inspect_err(|why| tracing::info!(%why, "commands have no PID namespace, and are found one by one"))
+                .ok(),
+        };
         let path = std::env::join_paths(&config.path).map_err(|error| setting("path", error.to_string()))?;
         let mut environment = vec![(OsString::from("PATH"), path)];
         for name in &config.env_from {
@@ -72,6 +107,7 @@ impl Launcher {
             setpriv,
             environment,
             user,
+            namespaces,
             memory_bytes_max: config.memory_bytes_max,
             processes_max: config.processes_max,
             cpu_seconds_max: config.cpu_seconds_max,
@@ -80,7 +116,7 @@ impl Launcher {
     }
 
     /// Starts a program that waits for [`GO`] on its standard input.
-    pub(super) fn start(&self, program: &Path, arguments: &[String], dir: &Dir, mark: &str) -> io::Result<Child> {
+    pub(super) fn start(&self, program: &Path, arguments: &[String], dir: &Dir, mark: &str) -> io::Result<Started> {
         // By the open directory and not by its name, which might lead elsewhere by now.
         let cwd = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
         // Whoever could become somebody else could not be killed by us any more.
@@ -89,8 +125,17 @@ impl Launcher {
             become_user.push("--clear-groups".to_owned());
             become_user.extend([format!("--reuid={}", user.uid), format!("--regid={}", user.gid)]);
         }
-        Command::new(&self.setsid)
+        let (holder, enter) = match &self.namespaces {
+            Some(namespaces) => {
+                let holder = namespaces.hold()?;
+                let enter = namespaces.enter(holder.pid()?);
+                (Some(holder), enter)
+            }
+            None => (None, Vec::new()),
+        };
+        let child = Command::new(&self.setsid)
             .args([SHELL, "-c", SCRIPT, "sh"])
+            .args(enter)
             .arg(&self.setpriv)
             .args(become_user)
             .arg(program)
@@ -103,11 +148,14 @@ impl Launcher {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
-            .spawn()
+            .spawn()?;
+        let root = pid_of(&child)?;
+        Ok(Started { child, holder, root })
     }
 
     /// Sets the limits of a program that waits, and so of all that it will start.
-    pub(super) fn bind(&self, pid: Pid) -> io::Result<()> {
+    pub(super) fn bind(&self, root: i32) -> io::Result<()> {
+        let pid = Pid::from_raw(root).ok_or_else(|| io::Error::other("no process has the number 0"))?;
         let niceness = getpriority_process(None)?.saturating_add(NICER).min(NICEST);
         setpriority_process(Some(pid), niceness)?;
         let mut limits = vec![

@@ -11,6 +11,8 @@ mod family;
 #[cfg(target_os = "linux")]
 mod launch;
 #[cfg(target_os = "linux")]
+mod namespace;
+#[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]
 mod runner;
@@ -57,6 +59,10 @@ pub struct CommandConfig {
     /// As whom commands run, where this process is root: then it must be said.
     #[serde(default)]
     pub user: Option<CommandUser>,
+    /// Whether each command has a PID namespace, so that the kernel ends all that it started at once. Default: where this
+    /// process is root and the system permits it.
+    #[serde(default)]
+    pub pid_namespace: Option<bool>,
     /// Whether a person is asked before each command.
     #[serde(default)]
     #[schemars(schema_with = "schema::words_or_none::<Approval>")]

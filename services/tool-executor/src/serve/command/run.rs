@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use ailoop_tool::ToolError;
 use cap_std::fs::Dir;
-use rustix::process::Pid;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::family::{Family, Left, Most};
-use super::launch::{GO, Launcher};
+use super::launch::{GO, Launcher, Started};
 use crate::serve::fit::ROOM;
 use crate::serve::kept::Kept;
 
@@ -60,26 +59,35 @@ enum End {
 
 /// Runs a command; when it ends, or `unwanted` is cancelled, nothing of it is left.
 pub(super) async fn run(
-    launcher: &Launcher,
+    launcher: &Arc<Launcher>,
     limits: Limits,
     job: Job,
     unwanted: CancellationToken,
 ) -> Result<Value, ToolError> {
     let began = Instant::now();
-    let failed =
-        |error: std::io::Error| ToolError::new(format!("{} cannot be started: {error}", job.program.display()));
-    let mark = uuid::Uuid::now_v7().simple().to_string();
-    let mut child = launcher.start(&job.program, &job.arguments, &job.dir, &mark).map_err(failed)?;
-    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-    let Some(pid) = pid else { return Err(ToolError::new("the command was over before it began")) };
-    let family = Arc::new(Family::of(pid.as_raw_nonzero().get(), mark));
-    launcher.bind(pid).map_err(failed)?;
+    let Job { program, arguments, dir, stdin, timeout: allowed } = job;
+    let name = program.display().to_string();
+    let failed = |error: std::io::Error| ToolError::new(format!("{name} cannot be started: {error}"));
+    let starting = launcher.clone();
+    // It may wait for the end of another command.
+    let started = tokio::task::spawn_blocking(move || {
+        Family::start(uuid::Uuid::now_v7().simple().to_string(), |mark| {
+            starting.start(&program, &arguments, &dir, mark)
+        })
+    });
+    let started = started.await.map_err(std::io::Error::other).map_err(failed)?;
+    let (family, Started { mut child, mut holder, root }) = started.map_err(failed)?;
+    let family = Arc::new(family);
+    launcher.bind(root).map_err(failed)?;
+    if let Some(holder) = &mut holder {
+        holder.begun().await.map_err(failed)?;
+    }
 
     let (mut out, mut err) = (Kept::new(limits.output_bytes), Kept::new(limits.output_bytes));
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (end, status, left) = {
         let talk = async {
-            tokio::join!(feed(pipes.0, &job.stdin), drain(pipes.1, &mut out), drain(pipes.2, &mut err));
+            tokio::join!(feed(pipes.0, &stdin), drain(pipes.1, &mut out), drain(pipes.2, &mut err));
         };
         tokio::pin!(talk);
         let mut talked = false;
@@ -87,7 +95,7 @@ pub(super) async fn run(
             tokio::select! {
                 // Waiting again is as good as having waited on.
                 _ = child.wait() => break End::Itself,
-                () = sleep_until(began + job.timeout) => break End::Late,
+                () = sleep_until(began + allowed) => break End::Late,
                 () = unwanted.cancelled() => break End::Unwanted,
                 end = watch(&family, limits.most) => break end,
                 () = &mut talk, if !talked => talked = true,
@@ -98,6 +106,9 @@ pub(super) async fn run(
         if !talked {
             // Who holds the pipes still is left to himself.
             let _late = timeout(DRAIN_MAX, &mut talk).await.is_err();
+        }
+        if let Some(holder) = &mut holder {
+            holder.over(DRAIN_MAX).await;
         }
         (end, status, left)
     };

@@ -52,7 +52,7 @@ pub struct Commands(Arc<Inner>);
 struct Inner {
     allow: Allow,
     root: Dir,
-    launcher: Launcher,
+    launcher: Arc<Launcher>,
     limits: Limits,
     timeout: Duration,
     tasks: Tasks,
@@ -83,7 +83,7 @@ impl Commands {
         Ok(Self(Arc::new(Inner {
             allow: Allow::new(config)?,
             root,
-            launcher: Launcher::new(config)?,
+            launcher: Arc::new(Launcher::new(config)?),
             limits: Limits {
                 most: Most { processes: config.processes_max, memory_bytes: config.memory_bytes_max },
                 output_bytes: config.output_bytes_max,
