@@ -207,6 +207,11 @@ impl Exchange {
         Self { replies: replies.fuse().boxed(), began: Instant::now(), seen: Seen::default() }
     }
 
+    /// The time since the call was sent, from which that of each reply is counted.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// Waits for the next reply, until `end` at the latest; `None` when there was none.
     pub async fn next(&mut self, end: Instant) -> Option<Reply> {
         let next = timeout_at(end, self.replies.next()).await;

@@ -185,10 +185,9 @@ impl Exam<'_> {
 
     /// Cancels a call that runs; the first is when that was, where it ran long enough.
     async fn cancelled(&mut self, call: &Call) -> Result<(Option<Duration>, Seen), BusError> {
-        let began = Instant::now();
         let mut exchange = self.asker.call(call).await?;
         exchange.answered(CANCEL_AFTER).await;
-        let at = exchange.seen.answers.is_empty().then(|| began.elapsed());
+        let at = exchange.seen.answers.is_empty().then(|| exchange.elapsed());
         if let Some(at) = at {
             self.asker.cancel(call.cancel()).await?;
             exchange.answered(at + SOON.min(self.within)).await;
