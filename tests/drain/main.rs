@@ -18,6 +18,7 @@ use ailoop_tests::model::{Asked, ModelServer, Reply};
 use ailoop_tests::workshop::{EFFECTS, Workshop};
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
+use contract::commit::Commit;
 use contract::event::{Event, StopReason};
 use contract::tool::Outcome;
 use serde_json::json;
@@ -160,14 +161,22 @@ async fn a_rolling_restart_is_not_noticed() -> anyhow::Result<()> {
         names.extend(user??);
     }
 
-    let mut longest = Duration::ZERO;
+    let mut longest = Gap::default();
     for name in &names {
-        longest = longest.max(looks_undisturbed(&crowd, name).await.with_context(|| name.clone())?);
+        let gap = looks_undisturbed(&crowd, name).await.with_context(|| name.clone())?;
+        if gap.time > longest.time {
+            longest = gap;
+        }
     }
     workshop.ran_once()?;
     judge::requests(&model.asked())?;
-    tell(names.len(), moved.load(Ordering::Relaxed), longest, &ended);
-    ensure!(longest < THINKS + HAND_OVER_MAX, "a call waited for {longest:?}, of which the model thinks {THINKS:?}");
+    tell(names.len(), moved.load(Ordering::Relaxed), longest.time, &ended);
+    ensure!(
+        longest.time < THINKS + HAND_OVER_MAX,
+        "a call waited for {:?}, of which the model thinks {THINKS:?}: {}",
+        longest.time,
+        longest.between
+    );
     Ok(())
 }
 
@@ -180,8 +189,16 @@ fn tell(sessions: usize, moved: u64, longest: Duration, ended: &[(&str, Duration
     }
 }
 
+/// The time between two commits of a session.
+#[derive(Default)]
+struct Gap {
+    time: Duration,
+    /// Which ones.
+    between: String,
+}
+
 /// Whether a session went as if nothing had happened; the longest time between two of its commits.
-async fn looks_undisturbed(crowd: &Crowd, session: &str) -> anyhow::Result<Duration> {
+async fn looks_undisturbed(crowd: &Crowd, session: &str) -> anyhow::Result<Gap> {
     let commits = judge::log(&crowd.bus, &key(session)?, 10).await?;
     for event in commits.iter().flat_map(|commit| &commit.events) {
         if let Event::ToolCallResult(result) = event {
@@ -192,6 +209,15 @@ async fn looks_undisturbed(crowd: &Crowd, session: &str) -> anyhow::Result<Durat
             anyhow::bail!("a model call failed: {}", failed.message);
         }
     }
-    let times: Vec<_> = commits.iter().map(|commit| commit.meta.time).collect();
-    Ok(times.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap_or_default())
+    let tell = |commit: &Commit| {
+        // The name of each event, without what is in it.
+        let name = |event: &Event| format!("{event:?}").split(['(', ' ']).next().unwrap_or_default().to_owned();
+        let events: Vec<String> = commit.events.iter().map(name).collect();
+        format!("{} {}", commit.meta.time, events.join(" "))
+    };
+    let gaps = commits.windows(2).map(|pair| Gap {
+        time: pair[1].meta.time.since(pair[0].meta.time),
+        between: format!("session {session}, from {} to {}", tell(&pair[0]), tell(&pair[1])),
+    });
+    Ok(gaps.max_by_key(|gap| gap.time).unwrap_or_default())
 }

@@ -31,6 +31,19 @@ pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Re
     eventually("the holder answers", || async { matches!(bus.call_is_held(&session, &call).await, Ok(true)) }).await?;
     drop(held);
     eventually("the holder is gone", || async { matches!(bus.call_is_held(&session, &call).await, Ok(false)) }).await?;
+    // One that ends while it is asked does not answer, and is no holder any more. A frozen one holds the call still.
+    let holder = subject::call_holder(&session, &call);
+    let mut ending = other.listen(&holder, None).await?;
+    let ends = async {
+        let asked = ending.next().await;
+        drop(ending);
+        asked
+    };
+    let (asked, held) = tokio::join!(ends, bus.call_is_held(&session, &call));
+    assert!(matches!(asked, Some(Heard::Message(_))) && !held?, "a holder that has ended");
+    let frozen = other.listen(&holder, None).await?;
+    assert!(bus.call_is_held(&session, &call).await?, "a frozen holder");
+    drop(frozen);
 
     // Replicas of a group share; every answer of a scattered request arrives.
     let tool = subject::tool(&session.tenant, &ToolName::new("shared")?);

@@ -21,6 +21,9 @@ use crate::{Bus, BusError, Heard, Message, Subscription, retry};
 
 /// How long a worker's or gateway's answer is awaited.
 const ASK_MAX: Duration = Duration::from_secs(1);
+/// How long the holder of a call may take to answer before it is asked once more. A worker that was just told to end hands
+/// its items back a moment before the server knows that it no longer answers for them.
+const HOLDER_ANSWERS_MAX: Duration = Duration::from_millis(300);
 /// When a worker says of a call that it holds it: long before its item can come again.
 const HOLD_AFTER: Duration = Duration::from_millis(500);
 /// How long the composer's answer is awaited.
@@ -81,14 +84,18 @@ impl Bus {
         Serving { _task: task }
     }
 
-    /// Whether some worker runs this call now. Silence of one that subscribes counts as yes.
+    /// Whether some worker runs this call now. Silence counts as yes where somebody subscribes still when asked again.
     pub async fn call_is_held(&self, key: &SessionKey, call: &CallId) -> Result<bool, BusError> {
-        let asked = self.transport().request(&subject::call_holder(key, call), Vec::new(), Bytes::new(), ASK_MAX).await;
-        match asked {
-            Ok(_) | Err(BusError::Timeout { .. }) => Ok(true),
-            Err(BusError::NoResponders { .. }) => Ok(false),
-            Err(error) => Err(error),
+        let holder = subject::call_holder(key, call);
+        for wait in [HOLDER_ANSWERS_MAX, ASK_MAX] {
+            match self.transport().request(&holder, Vec::new(), Bytes::new(), wait).await {
+                Ok(_) => return Ok(true),
+                Err(BusError::NoResponders { .. }) => return Ok(false),
+                Err(BusError::Timeout { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(true)
     }
 
     /// Answers late viewers of a session's reply, until the guard is dropped. The server hears of it before any chunk
