@@ -194,7 +194,7 @@ async fn progress_has_its_documented_form() -> anyhow::Result<()> {
         notification,
         json!({"jsonrpc": "2.0", "method": "continuation.progress", "params": {
             "sessionId": "s", "session_id": "s", "agent_id": "e", "iteration": 1, "max_iterations": 10,
-            "progress": {"current_step": 2, "total_steps": 4, "completion_percentage": 50.0,
+            "progress": {"current_step": 2, "total_steps": 4, "completion_percentage": 50,
                 "steps_completed": ["Listed plans", "Read plan"],
                 "steps_remaining": ["Decompose plan", "Analyze dependencies"]},
             "current_tools": [], "timestamp": null, "seq": 4,

@@ -288,6 +288,12 @@ pub struct ContinuationOverride {
     /// Patterns that mean "done".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_patterns: Option<Vec<String>>,
+    /// Whether the words of a reply decide where no pattern matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detect_intent: Option<bool>,
+    /// How sure a model has to be of its signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence_min: Option<f64>,
     /// What a turn may use besides, each limit by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<crate::settings::LimitsOverride>,
@@ -314,6 +320,8 @@ impl ContinuationOverride {
             continue_on_length,
             continuation_patterns,
             termination_patterns,
+            detect_intent,
+            confidence_min,
             limits,
             on_limit,
             on_error,
@@ -327,6 +335,8 @@ impl ContinuationOverride {
             continue_on_length: continue_on_length.unwrap_or(base.continue_on_length),
             continuation_patterns: continuation_patterns.unwrap_or_else(|| base.continuation_patterns.clone()),
             termination_patterns: termination_patterns.unwrap_or_else(|| base.termination_patterns.clone()),
+            detect_intent: detect_intent.unwrap_or(base.detect_intent),
+            confidence_min: confidence_min.or(base.confidence_min),
             limits: limits.unwrap_or_default().over(base.limits),
             on_limit: on_limit.unwrap_or(base.on_limit),
             on_error: on_error.unwrap_or(base.on_error),
@@ -345,6 +355,8 @@ impl ContinuationOverride {
             continue_on_length: later.continue_on_length.or(self.continue_on_length),
             continuation_patterns: later.continuation_patterns.or(self.continuation_patterns),
             termination_patterns: later.termination_patterns.or(self.termination_patterns),
+            detect_intent: later.detect_intent.or(self.detect_intent),
+            confidence_min: later.confidence_min.or(self.confidence_min),
             limits: match (self.limits, later.limits) {
                 (Some(limits), Some(later)) => Some(limits.and(later)),
                 (limits, later) => later.or(limits),

@@ -866,12 +866,16 @@ pub enum DecisionSource {
     Explicit,
     /// A pattern: `continuation:<pattern>` or `termination:<pattern>`.
     Pattern(String),
+    /// What the words of the reply say: `announces`, `unfinished`, `asks` or `done`.
+    Intent(String),
     /// The reply holds tool calls.
     ToolCalls,
     /// The reply was cut at the output limit.
     Length,
     /// A user message that the model has not seen.
     Message,
+    /// The model's own signal, of which it is less sure than its agent has to be.
+    Confidence,
     /// A limit, by its name.
     Limit(String),
     /// Nothing spoke.
@@ -883,9 +887,11 @@ impl fmt::Display for DecisionSource {
         match self {
             Self::Explicit => f.write_str("explicit"),
             Self::Pattern(which) => write!(f, "pattern:{which}"),
+            Self::Intent(rule) => write!(f, "intent:{rule}"),
             Self::ToolCalls => f.write_str("tool_calls"),
             Self::Length => f.write_str("length"),
             Self::Message => f.write_str("message"),
+            Self::Confidence => f.write_str("confidence"),
             Self::Limit(which) => write!(f, "limit:{which}"),
             Self::Default => f.write_str("default"),
         }
@@ -902,12 +908,14 @@ impl From<String> for DecisionSource {
     fn from(text: String) -> Self {
         match text.split_once(':') {
             Some(("pattern", which)) => Self::Pattern(which.to_owned()),
+            Some(("intent", rule)) => Self::Intent(rule.to_owned()),
             Some(("limit", which)) => Self::Limit(which.to_owned()),
             _ => match text.as_str() {
                 "explicit" => Self::Explicit,
                 "tool_calls" => Self::ToolCalls,
                 "length" => Self::Length,
                 "message" => Self::Message,
+                "confidence" => Self::Confidence,
                 _ => Self::Default,
             },
         }
@@ -922,12 +930,30 @@ pub struct Progress {
     pub current_step: Option<u32>,
     /// Of how many; unknown is null.
     pub total_steps: Option<u32>,
-    /// 0 to 100; unknown is null.
+    /// 0 to 100; unknown is null. Written without a fraction where it has none.
+    #[serde(serialize_with = "without_empty_fraction")]
     pub completion_percentage: Option<f64>,
     /// What is done.
     pub steps_completed: Vec<String>,
     /// What is left.
     pub steps_remaining: Vec<String>,
+}
+
+impl Progress {
+    /// Whether it says more than which step is at hand.
+    pub fn is_told(&self) -> bool {
+        *self != Self { current_step: self.current_step, ..Self::default() }
+    }
+}
+
+/// Writes 50 for 50.0.
+#[allow(clippy::ref_option, clippy::cast_possible_truncation, reason = "as serde asks; the bounds are checked")]
+fn without_empty_fraction<S: serde::Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        None => serializer.serialize_none(),
+        Some(number) if number.fract() == 0.0 && number.abs() < 1e15 => serializer.serialize_i64(*number as i64),
+        Some(number) => serializer.serialize_f64(*number),
+    }
 }
 
 /// A decision and the progress that goes with it.
@@ -953,6 +979,9 @@ pub struct ContinuationProgress {
     pub reason: String,
     /// The signal's status, or `UNKNOWN`.
     pub status: String,
+    /// How sure the model says it is, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
     /// The reply's first 200 characters.
     pub excerpt: String,
     /// Its tool calls.

@@ -72,6 +72,7 @@ mod tests {
             source: DecisionSource::ToolCalls,
             reason: String::new(),
             status: "UNKNOWN".into(),
+            confidence: None,
             excerpt: String::new(),
             call_ids: vec![],
             nudge: None,
@@ -84,7 +85,7 @@ mod tests {
             serde_json::json!({
                 "sessionId": "s", "session_id": "s", "agent_id": "e", "iteration": 2, "max_iterations": 10,
                 "progress": {
-                    "current_step": 2, "total_steps": 4, "completion_percentage": 50.0,
+                    "current_step": 2, "total_steps": 4, "completion_percentage": 50,
                     "steps_completed": ["Listed plans", "Read plan"],
                     "steps_remaining": ["Decompose plan", "Analyze dependencies"]
                 },

@@ -12,6 +12,7 @@ use crate::tool::Approval;
 /// How the loop decides whether to go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[allow(clippy::struct_excessive_bools, reason = "switches that people set one by one")]
 pub struct ContinuationSettings {
     /// Whether the loop goes on by itself at all; otherwise a reply without tool calls ends its turn.
     pub enabled: bool,
@@ -27,6 +28,12 @@ pub struct ContinuationSettings {
     pub continuation_patterns: Vec<String>,
     /// Patterns that mean "done"; of all matches the one that ends last counts.
     pub termination_patterns: Vec<String>,
+    /// Whether the words of a reply decide where no pattern matches: an announcement of work goes on, a question to the
+    /// user or a "done" ends the turn.
+    pub detect_intent: bool,
+    /// How sure, 0 to 1, a model has to be of its signal where it says so. A less sure TERMINATE takes one more step, in
+    /// which the model checks its work; with a less sure CONTINUE it is told to find out or to ask. None: the signal counts.
+    pub confidence_min: Option<f64>,
     /// What a turn may use besides steps and time.
     pub limits: Limits,
     /// What happens at a limit.
@@ -222,6 +229,8 @@ impl Default for ContinuationSettings {
                 "task.*completed",
                 "finished.*successfully",
             ]),
+            detect_intent: true,
+            confidence_min: None,
             limits: Limits::default(),
             on_limit: OnLimit::default(),
             on_error: OnError::default(),

@@ -6,6 +6,7 @@
 
 mod cache;
 mod envelope;
+mod evidence;
 mod intent;
 mod lead;
 mod matcher;
@@ -29,6 +30,7 @@ mod tolerant;
 mod windows;
 mod written;
 
+pub use evidence::{Evidence, evidence};
 pub use intent::{Intent, intent};
 pub use nudge::is_nudge;
 pub use pattern::TextPattern;

@@ -141,10 +141,11 @@ impl Patterns {
     /// announces a next step after that. So it is the match that ends last; of those that end at the same place it is the
     /// one whose pattern comes first.
     pub fn hear(&self, text: &str) -> Option<Heard<'_>> {
-        self.hear_in(&Prose::of(text))
+        self.hear_in(&Prose::of(text)).map(|(heard, _)| heard)
     }
 
-    fn hear_in(&self, prose: &Prose) -> Option<Heard<'_>> {
+    /// The same, and where the match ends.
+    pub(crate) fn hear_in(&self, prose: &Prose) -> Option<(Heard<'_>, usize)> {
         let places = self.sieve.sift(&prose.text);
         let mut order: Vec<usize> = (0..self.all.len()).filter(|at| places[*at] != Where::Nowhere).collect();
         // Those first that can match late: behind the best match there is little left to search for the others.
@@ -159,7 +160,7 @@ impl Patterns {
             let end = self.all[at].last(prose, &places[at], least, counts);
             best = end.map(|end| (end, at)).or(best);
         }
-        best.map(|(_, at)| Heard { continues: at >= self.done, pattern: self.all[at].as_str() })
+        best.map(|(end, at)| (Heard { continues: at >= self.done, pattern: self.all[at].as_str() }, end))
     }
 }
 

@@ -193,6 +193,22 @@ impl Prose {
         from.is_some()
     }
 
+    /// The sentence in which a match ends.
+    pub(crate) fn sentence_around(&self, end: usize) -> Range<usize> {
+        let begin = self.sentence_of(end);
+        // A match may end with the sign that ends its sentence.
+        let is_over =
+            self.text[..end].chars().next_back().is_some_and(|c| ends_sentence(c, self.text[end..].chars().next()));
+        begin..if is_over { end } else { self.sentence_end(end).map_or(self.text.len(), |(end, _)| end) }
+    }
+
+    /// Where the sentence ends that goes on at a place, and with which character; none where the text ends before.
+    fn sentence_end(&self, place: usize) -> Option<(usize, char)> {
+        let rest = &self.text[place..];
+        let ends = |(at, c): &(usize, char)| ends_sentence(*c, rest[at + c.len_utf8()..].chars().next());
+        rest.char_indices().find(ends).map(|(at, c)| (place + at + c.len_utf8(), c))
+    }
+
     /// Whether it is a question, an offer, or waits for the user.
     pub(crate) fn is_asked(&self, found: &Range<usize>) -> bool {
         let (known, asked) = self.asked.take();
@@ -208,8 +224,8 @@ impl Prose {
     fn asked(&self, place: usize) -> (Range<usize>, bool) {
         let begin = self.sentence_of(place);
         let rest = &self.text[place..];
-        let end = rest.char_indices().find(|(at, c)| ends_sentence(*c, rest[at + c.len_utf8()..].chars().next()));
-        let after = end.map_or(self.text.len(), |(at, c)| place + at + c.len_utf8());
+        let end = self.sentence_end(place);
+        let after = end.map_or(self.text.len(), |(end, _)| end);
         let asked = end.is_some_and(|(_, c)| c == '?') || {
             let lower = self.text[begin..after].to_lowercase();
             CONDITIONS.iter().any(|condition| lower.contains(condition))

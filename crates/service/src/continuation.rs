@@ -48,6 +48,13 @@ pub struct ContinuationEntry {
     /// Regular expressions, case-insensitive, that mean "done"; of all matches the one that ends last counts, and [] means none.
     #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     termination_patterns: Option<Spanned<Vec<Spanned<String>>>>,
+    /// Whether the words of a reply decide where no pattern matches: an announcement of work goes on, a question to the
+    /// user or a "done" ends the turn. Only where no explicit signal is required.
+    detect_intent: Option<bool>,
+    /// How sure, 0 to 1, the model has to be of its signal where it says so. A less sure TERMINATE takes one more step, in
+    /// which the model checks its work; with a less sure CONTINUE it is told to find out or to ask.
+    #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
+    confidence_min: Option<Spanned<f64>>,
     /// What a turn may use besides, each limit by itself: an agent that changes one does not take off those of its model.
     limits: Option<LimitsOverride>,
     /// What happens at a limit: the turn ends, or a person is asked.
@@ -86,6 +93,8 @@ pub struct Layer {
     continue_on_length: Option<bool>,
     continuation_patterns: Option<Vec<String>>,
     termination_patterns: Option<Vec<String>>,
+    detect_intent: Option<bool>,
+    confidence_min: Option<f64>,
     limits: LimitsOverride,
     on_limit: Option<OnLimit>,
     on_error: Option<OnError>,
@@ -115,6 +124,8 @@ impl Layer {
             continue_on_length: self.continue_on_length.unwrap_or(below.continue_on_length),
             continuation_patterns: list(&self.continuation_patterns, below.continuation_patterns),
             termination_patterns: list(&self.termination_patterns, below.termination_patterns),
+            detect_intent: self.detect_intent.unwrap_or(below.detect_intent),
+            confidence_min: self.confidence_min.or(below.confidence_min),
             limits: self.limits.over(below.limits),
             on_limit: self.on_limit.unwrap_or(below.on_limit),
             on_error: self.on_error.unwrap_or(below.on_error),
@@ -146,6 +157,11 @@ impl ContinuationEntry {
                 warnings.push(yaml::at(file, *place, odd).to_string());
             }
         }
+        if let Some(Spanned { value, referenced: place, .. }) = &self.confidence_min
+            && !(0.0..=1.0).contains(value)
+        {
+            return refuse(*place, format!("confidence_min must be 0 to 1, got {value}"));
+        }
         let lists = self.continuation_patterns.as_ref().or(self.termination_patterns.as_ref());
         let place = lists.map(|list| list.referenced);
         let layer = Layer {
@@ -157,6 +173,8 @@ impl ContinuationEntry {
             continue_on_length: self.continue_on_length,
             continuation_patterns: self.continuation_patterns.map(|list| patterns(file, list)).transpose()?,
             termination_patterns: self.termination_patterns.map(|list| patterns(file, list)).transpose()?,
+            detect_intent: self.detect_intent,
+            confidence_min: self.confidence_min.map(|confidence| confidence.value),
             limits: self.limits.unwrap_or_default(),
             on_limit: self.on_limit,
             on_error: self.on_error,

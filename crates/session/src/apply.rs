@@ -5,7 +5,8 @@ use std::sync::Arc;
 use contract::Timestamp;
 use contract::command::{AnswerDecision, Mode};
 use contract::event::{
-    AiFullReceived, Event, GateClosed, GateKind, GateOpened, InputKind, ModelCallFailed, ModelCallOpened, StopReason,
+    AiFullReceived, DecisionSource, Event, GateClosed, GateKind, GateOpened, InputKind, ModelCallFailed,
+    ModelCallOpened, StopReason,
 };
 use contract::model::{FailureKind, FinishReason};
 use contract::settings::OnExpiry;
@@ -123,6 +124,8 @@ impl Core {
                     summarised: 0,
                     squeezed: 0,
                     started: at,
+                    progress: None,
+                    is_doubted: false,
                     last_step: None,
                 });
             }
@@ -211,11 +214,14 @@ impl Core {
                 let source = progress.source.to_string();
                 let source = source.split_once(':').map_or(source.as_str(), |(kind, _)| kind).to_owned();
                 *self.tally.decisions.entry(source).or_default() += 1;
-                if let Some(turn) = &mut self.turn
-                    && matches!(turn.activity, Activity::Deciding)
-                    && progress.continues
-                {
-                    turn.activity = Activity::Ready;
+                if let Some(turn) = &mut self.turn {
+                    if progress.progress.is_told() {
+                        turn.progress = Some(progress.progress.clone());
+                    }
+                    turn.is_doubted = progress.source == DecisionSource::Confidence;
+                    if matches!(turn.activity, Activity::Deciding) && progress.continues {
+                        turn.activity = Activity::Ready;
+                    }
                 }
             }
             Event::TurnCompleted(completed) => {

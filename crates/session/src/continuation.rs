@@ -3,7 +3,10 @@
 use contract::event::{DecisionSource, StopReason};
 use contract::model::FinishReason;
 use contract::settings::{ContinuationSettings, Limits};
-use reply::{Heard, Patterns, Signal, Status};
+use reply::{Evidence, Heard, Intent, Patterns, Signal, Status};
+
+/// Characters of the sentence that decided, in a reason.
+const SENTENCE_CHARS_MAX: usize = 120;
 
 /// What is known of a reply when it is decided about.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +21,8 @@ pub struct Facts<'a> {
     pub finish: FinishReason,
     /// Whether a user message waits that the model has not seen.
     pub unseen: bool,
+    /// Whether the step before was decided on since the model was not sure: that happens once in a row.
+    pub doubted: bool,
     /// The limit that keeps the turn from another step.
     pub limit: Option<StopReason>,
 }
@@ -50,14 +55,14 @@ pub enum Rule {
     Length,
     /// Without a signal there is no other step, where the agent requires one.
     Required,
-    /// What the text says.
-    Patterns,
+    /// What the text says, by patterns or in its own words.
+    Text,
 }
 
 impl Rule {
     /// The order of precedence: the first that knows, decides.
     pub const ORDER: &'static [Self] =
-        &[Self::ToolCalls, Self::Message, Self::Switch, Self::Signal, Self::Length, Self::Required, Self::Patterns];
+        &[Self::ToolCalls, Self::Message, Self::Switch, Self::Signal, Self::Length, Self::Required, Self::Text];
 }
 
 /// Decides.
@@ -114,7 +119,7 @@ impl Rule {
             Self::Switch => {
                 (!settings.enabled).then(|| verdict(false, DecisionSource::Default, "continuation is switched off"))
             }
-            Self::Signal => facts.signal.map(signalled),
+            Self::Signal => facts.signal.map(|signal| signalled(signal, settings.confidence_min, facts.doubted)),
             Self::Length => (facts.finish == FinishReason::Length && settings.continue_on_length).then(|| {
                 let nudge = "Your reply was cut at the output limit. Go on exactly where it broke off.".to_owned();
                 let cut = verdict(true, DecisionSource::Length, "the reply was cut at the output limit");
@@ -123,18 +128,44 @@ impl Rule {
             Self::Required => settings
                 .require_explicit_signal
                 .then(|| verdict(false, DecisionSource::Default, "no signal, and this agent requires one to go on")),
-            Self::Patterns => patterns.hear(facts.text).map(heard),
+            Self::Text => {
+                reply::evidence(patterns, facts.text, settings.detect_intent).map(|evidence| match evidence {
+                    Evidence::Pattern(found) => heard(found),
+                    Evidence::Intent(intent) => intended(&intent),
+                })
+            }
         }
     }
 }
 
-fn signalled(signal: &Signal) -> Verdict {
-    match signal.status {
-        Status::Continue => {
+fn signalled(signal: &Signal, confidence_min: Option<f64>, doubted: bool) -> Verdict {
+    let unsure = signal.confidence.zip(confidence_min).filter(|(is, min)| is < min);
+    // Whole percents are enough for people and for models.
+    let percent = |part: f64| (part * 100.0).round();
+    match (signal.status, unsure) {
+        (Status::Continue, Some((is, min))) => {
+            let nudge = format!(
+                "{} You said that you are {} % sure; {} % is wanted. Find out what you do not know first, or ask the user.",
+                signal.nudge(),
+                percent(is),
+                percent(min)
+            );
+            Verdict { nudge: Some(nudge), ..verdict(true, DecisionSource::Explicit, &signal.reason) }
+        }
+        (Status::Continue, None) => {
             Verdict { nudge: Some(signal.nudge()), ..verdict(true, DecisionSource::Explicit, &signal.reason) }
         }
-        Status::Terminate if signal.is_known() => verdict(false, DecisionSource::Explicit, &signal.reason),
-        Status::Terminate => {
+        (Status::Terminate, Some((is, min))) if signal.is_known() && !doubted => {
+            let (is, min) = (percent(is), percent(min));
+            let nudge = format!(
+                "You said that you are done and {is} % sure; {min} % is wanted. Check what you are not sure of, with tools \
+                 where you have them. Then answer the user: what is certain, and what is not."
+            );
+            let reason = format!("the model is {is} % sure that it is done; {min} % is wanted");
+            Verdict { nudge: Some(nudge), ..verdict(true, DecisionSource::Confidence, &reason) }
+        }
+        (Status::Terminate, _) if signal.is_known() => verdict(false, DecisionSource::Explicit, &signal.reason),
+        (Status::Terminate, _) => {
             let word: String = signal.word.chars().take(40).collect();
             let reason = format!("the status {word:?} is neither CONTINUE nor TERMINATE, and ends the turn");
             verdict(false, DecisionSource::Explicit, &reason)
@@ -150,4 +181,17 @@ fn heard(heard: Heard<'_>) -> Verdict {
         return Verdict { nudge: Some("Go on.".to_owned()), ..announced };
     }
     verdict(false, DecisionSource::Pattern(format!("termination:{pattern}")), "the text says that it is done")
+}
+
+fn intended(intent: &Intent) -> Verdict {
+    let reason = match (intent.continues, intent.rule) {
+        (true, "unfinished") => "the text says that something is left to do",
+        (true, _) => "the text announces a next step",
+        (false, "asks") => "the text asks the user, or waits",
+        (false, _) => "the text says that it is done",
+    };
+    let sentence: String = intent.sentence.chars().take(SENTENCE_CHARS_MAX).collect();
+    let source = DecisionSource::Intent(intent.rule.to_owned());
+    let decided = verdict(intent.continues, source, &format!("{reason}: {sentence:?}"));
+    Verdict { nudge: intent.continues.then(|| "Go on.".to_owned()), ..decided }
 }

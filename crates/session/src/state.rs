@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use contract::command::{ContinuationOverride, Features, Parent, Verb};
 use contract::commit::{OpenGate, Phase, SessionSummary, Tally};
-use contract::event::{CallCancelled, Child, GateKind, Spent, StopReason, TimerSet, ToolsResolved};
+use contract::event::{CallCancelled, Child, GateKind, Progress, Spent, StopReason, TimerSet, ToolsResolved};
 use contract::ids::{CallAttempt, CallId, CommandId, ToolName};
 use contract::limits::{GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
 use contract::model::{FailureKind, SignalForm, Streaming};
@@ -212,6 +212,12 @@ pub(crate) struct Turn {
     /// When it began; 1970 where an older fold did not say.
     #[serde(default)]
     pub(crate) started: Timestamp,
+    /// How far the model said last that the work is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) progress: Option<Progress>,
+    /// Whether the running step is there since the model was not sure that it is done.
+    #[serde(default)]
+    pub(crate) is_doubted: bool,
     /// Set when the turn is at a limit and ends with its next step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_step: Option<LastStep>,

@@ -92,6 +92,7 @@ fn differs_in(order: &[Rule], row: &Row) -> Option<String> {
             has_calls: runs > 0,
             finish: row.finish.unwrap_or(FinishReason::Stop),
             unseen: row.unseen,
+            doubted: false,
             limit: (row.step >= row.max_iterations).then_some(StopReason::MaxIterations),
         },
     );

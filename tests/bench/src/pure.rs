@@ -94,6 +94,7 @@ fn reading() -> anyhow::Result<Vec<Timed>> {
                 has_calls: false,
                 finish: FinishReason::Stop,
                 unseen: false,
+                doubted: false,
                 limit: None::<StopReason>,
             };
             continues &= decide(&settings, &patterns, facts).continues;

@@ -234,6 +234,7 @@ fn decided(settings: &ContinuationSettings, patterns: &Patterns, sample: &Sample
         has_calls: !reading.calls.is_empty() || calls.iter().any(|call| !reply::is_signal(call)),
         finish: sample.finish.unwrap_or(FinishReason::Stop),
         unseen: false,
+        doubted: false,
         limit: (sample.step.unwrap_or(1) >= settings.max_iterations).then_some(StopReason::MaxIterations),
     };
     (decide(settings, patterns, facts), reading.visible)

@@ -98,7 +98,10 @@ pub(super) async fn decisions(args: &DecisionsArgs, terminal: &Terminal) -> Resu
             place,
             decided.to_owned(),
             progress.source.to_string(),
-            progress.status.clone(),
+            match progress.confidence {
+                Some(confidence) => format!("{} {:.0} %", progress.status, confidence * 100.0),
+                None => progress.status.clone(),
+            },
             calls.join(" "),
             progress.reason.clone(),
             progress.excerpt.split_whitespace().collect::<Vec<_>>().join(" "),

@@ -63,12 +63,18 @@ pub(super) fn stance(sentence: &Sentence, text: &str) -> Option<Stance> {
 
 /// Whether a sentence goes on with what comes after something else.
 pub(super) fn is_afterwards(text: &str) -> bool {
-    ["それから", "その後", "そして", "そのあと", "然后", "之后", "随后"].iter().any(|word| text.starts_with(word))
+    ["それに合わせ", "それをもと", "それに基づ", "それから", "その後", "そして", "そのあと", "然后", "之后", "随后"]
+        .iter()
+        .any(|word| text.starts_with(word))
 }
 
 fn japanese(sentence: &Sentence, text: &str) -> Stance {
     let ja = &*JAPANESE;
     if text.ends_with("よね") || text.ends_with("ですね") {
+        return Stance::Neutral;
+    }
+    // A step of a recipe or of a plan. What is left alone, the water boils.
+    if sentence.place == Place::Item && !text.contains("これから") || is_law(text) {
         return Stance::Neutral;
     }
     let text = text.trim_end_matches(['ね', 'よ']);
@@ -102,15 +108,40 @@ fn japanese(sentence: &Sentence, text: &str) -> Stance {
     let names =
         ["次は", "次、", "続いて", "では", "それでは", "次に", "あとは"].iter().any(|word| text.starts_with(word))
             && (!ends(&["ます", "です", "ません", "い"]) || ends(&["予定です"]));
-    let works = ends(&ja.acts) && (!ends(&ja.stays) || text.ends_with("検索しています"));
-    let acts = last.contains('が') && !["ところ", "ないか", "あるか"].iter().any(|own| last.contains(own));
+    let works = ends(&ja.acts) && (!ends(&ja.stays) || ends(RUNNING));
+    let acts = last.contains('が')
+        && !["ところ", "ないか", "あるか", "のか", "かを", "かどうか"].iter().any(|own| last.contains(own));
     let alone = !acts && !others(text);
-    let is_own = alone || !others(last) && (ends(&ja.tries) || ja.next.iter().any(|word| last.contains(word)));
-    let goes = has(&ja.next) || ends(&["ます", "ましょう", "みる", "みよう", "中です", "中", "しよう"]);
+    let follows =
+        last.len() < text.len() && text[..text.len() - last.len()].trim_end_matches('\u{3001}').ends_with("ので");
+    let is_own = alone
+        || !others(last) && follows
+        || !others(last) && (ends(&ja.tries) || ja.next.iter().any(|word| last.contains(word)));
+    let goes = has(&ja.next) || ends(&["ます", "ましょう", "みる", "みよう", "中です", "中", "しよう", "ところです"]);
     if works && is_own && goes || names && !ends(&ja.done) {
         return Stance::Announces;
     }
     if has(&ja.done) { Stance::Done } else { Stance::Neutral }
+}
+
+/// What ends like a state and is work that runs.
+const RUNNING: &[&str] = &[
+    "検索しています",
+    "ところです",
+    "実行しています",
+    "確認しています",
+    "処理しています",
+    "修正しています",
+    "調べています",
+];
+
+/// Whether a sentence says what happens whenever something else does: a verb before its particle.
+fn is_law(text: &str) -> bool {
+    text.match_indices('と').any(|(at, particle)| {
+        let (before, behind) = (&text[..at], &text[at + particle.len()..]);
+        before.ends_with(['く', 'る', 'す', 'む', 'ぶ', 'つ', 'ぐ'])
+            && !behind.starts_with(['い', '思', '言', '考', 'こ', 'し', 'の', 'き', 'も', 'は', '、'])
+    })
 }
 
 fn chinese(sentence: &Sentence, text: &str) -> Stance {
@@ -124,23 +155,45 @@ fn chinese(sentence: &Sentence, text: &str) -> Stance {
     {
         return Stance::Asks;
     }
+    // "If another floor is needed later, first\u{2026}" tells the reader what to do.
+    if ["以后", "今后", "下次", "如果", "若", "要是", "万一"].iter().any(|word| text.starts_with(word))
+        || text.contains("的话") && !text.contains('我')
+    {
+        return Stance::Neutral;
+    }
     for clause in text.rsplit(['，', ',', '、']).map(str::trim) {
         let has = |list: &[&str]| list.iter().any(|word| clause.contains(word));
         let led = ["所以", "那么", "因此", "于是", "不过", "既然", "好的", "好", "嗯", "那"];
         let clause = led.iter().find_map(|lead| clause.strip_prefix(lead)).unwrap_or(clause);
         // "I have changed it": the particle tells that it is over.
-        let is_past = clause.starts_with('我') && clause.contains('了') && !clause.contains(['再', '要']);
+        let is_past = (clause.starts_with('我') || clause.starts_with("最后") || clause.starts_with("随后"))
+            && clause.contains('了')
+            && !clause.contains(['再', '要']);
         let begins = zh.begins.iter().any(|word| clause.starts_with(word))
             && !zh.not.iter().any(|word| clause.starts_with(word));
         // "I add a check": the model acts now, unless it has, knows or thinks something.
         let acts =
             clause.starts_with('我') && !zh.states.iter().any(|word| clause['我'.len_utf8()..].starts_with(word));
-        let begins = begins || acts;
+        // "The beginning, I rewrite it a bit."
+        let a_bit = clause.contains("一下")
+            && !clause.contains(['你', '您', '了'])
+            && (clause.contains('我') || clause == text);
+        let inner = ["我去", "我来", "我再", "我就"].iter().any(|word| clause.contains(word)) && !clause.contains('了');
+        // "I add checks, then a test."
+        let then = ["然后", "再", "接着"].iter().any(|word| clause.starts_with(word))
+            && text.split(['，', ',']).any(|other| other.trim().starts_with('我') && !other.contains('了'));
+        let begins = begins || acts || a_bit || then || inner;
         let is_item = sentence.place == Place::Item && !clause.contains('我') && !clause.starts_with("正在");
         if begins && !is_item && !is_past && !has(&zh.idle) {
             return Stance::Announces;
         }
-        if has(&zh.done) {
+        let is_over = |word: &&'static str| {
+            let mut places = clause.match_indices(word);
+            places.any(|(at, word)| {
+                !["后", "之后", "以后"].iter().any(|after| clause[at + word.len()..].starts_with(after))
+            })
+        };
+        if zh.done.iter().any(is_over) {
             return Stance::Done;
         }
     }

@@ -69,7 +69,9 @@ pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_unde
     let lead = (0..all.len() - 1).take_while(|at| words.alone(*at, INTERJECTIONS)).count();
     let asks_for_a_moment = all[0] == "please" && words.has(AT_ONCE);
     let at_once = words.places(AT_ONCE).any(|at| at <= lead || matches!(all[at - 1], "so" | "and" | "then" | "now"));
-    if at_once || asks_for_a_moment {
+    // "One sec while I open it."
+    let while_i = words.places(AT_ONCE).any(|at| words.all[at..].windows(2).any(|pair| pair == ["while", "i"]));
+    if at_once || asks_for_a_moment || while_i {
         return Stance::Announces;
     }
     if is_up_to_the_reader(words) || waits(words) {
@@ -98,16 +100,28 @@ pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_unde
         || is_label(sentence, words, lead)
         || sentence.place != Place::Item && is_named_work(words, lead);
     if names_work
-        || is_gerund(words, lead) && !is_name
+        || is_gerund(words, lead) && !is_name && !sentence.is_ticked
+        || [["starting", "now"], ["come", "now"], ["comes", "now"]].iter().any(|end| all.ends_with(end))
         || sentence.end == End::Colon && is_under_way && is_step(words, lead)
     {
         return Stance::Announces;
     }
-    let denies = all.iter().any(|word| matches!(*word, "nothing" | "no" | "none" | "didn't"));
-    if words.has(UNFINISHED) && !denies && sentence.place != Place::Heading && sentence.end != End::Colon {
+    if is_unfinished(words) && sentence.place != Place::Heading && sentence.end != End::Colon {
         return Stance::Unfinished;
     }
     if words.has(DONE) { Stance::Done } else { Stance::Neutral }
+}
+
+/// Whether something of the work at hand is left to do. "A job that is not finished after ten minutes is killed" is about
+/// any job, and "the cycle, which comes next" about the order of things.
+fn is_unfinished(words: &Words<'_>) -> bool {
+    let Some((at, _)) = words.first(UNFINISHED) else { return false };
+    let before = &words.all[..at];
+    let denies = words.all.iter().any(|word| matches!(*word, "nothing" | "no" | "none" | "didn't"));
+    let relates =
+        matches!(before.last(), Some(&("which" | "what"))) || words.all.windows(2).any(|pair| pair == ["next", "to"]);
+    let any = matches!(before, ["a" | "an", ..] | ["in" | "for" | "with", _, "a" | "an", ..]);
+    !denies && !relates && !any
 }
 
 /// Whether it is up to the reader what happens.
@@ -123,14 +137,46 @@ fn is_up_to_the_reader(words: &Words<'_>) -> bool {
         let end = (at + length + 3).min(words.all.len());
         !is_about && !looks && words.has_word(at + length..end, DECIDES)
     });
-    words.has(ASKS) || offers || decides
+    // "Just drop it in the folder, and I'll take care of it."
+    let begins = &words.all[usize::from(words.all[0] == "just")..];
+    let gives = matches!(
+        begins.first(),
+        Some(
+            &("drop"
+                | "send"
+                | "put"
+                | "give"
+                | "paste"
+                | "upload"
+                | "tell"
+                | "forward"
+                | "share"
+                | "leave"
+                | "attach"
+                | "reply"
+                | "say"
+                | "type"
+                | "answer"
+                | "confirm"
+                | "press"
+                | "click"
+                | "pick")
+        )
+    ) && words.all.windows(2).any(|pair| matches!(pair, ["and", "i'll" | "i"] | ["then", "i'll"]));
+    // "No input is needed from you."
+    let needs_nobody = words.all.windows(2).any(|pair| pair == ["from", "you"]) && words.all.contains(&"no");
+    words.has(ASKS) && !needs_nobody || offers || decides || gives
 }
 
-/// Whether the model waits for somebody or needs something. "I need the rate, so let me look it up" does not wait.
+/// Whether the model waits for somebody or needs something. "I need the rate, so let me look it up" does not wait, nor
+/// does "I won't delete anything while doing so".
 fn waits(words: &Words<'_>) -> bool {
     let Some((at, length)) = words.first(WAITS) else { return false };
+    if words.all[at + length - 1] == "won't" && words.all.contains(&"while") {
+        return false;
+    }
     let follows = (at + length + 1..words.all.len())
-        .any(|next| words.has_at(next, FUTURE) && matches!(words.all[next - 1], "so" | "but" | "and"));
+        .any(|next| words.has_at(next, FUTURE | DOING) && matches!(words.all[next - 1], "so" | "but" | "and"));
     !follows && !waits_a_moment(words)
 }
 
@@ -172,13 +218,20 @@ fn future(words: &Words<'_>, at: usize, length: usize) -> Stance {
             .is_some_and(|word| matches!(*word, "started" | "going" | "what" | "if" | "how" | "whether"));
     let together = (all[at].starts_with("we") || all[at] == "let's") && !goes;
     let is_doing = *first == "be" && all.get(verb + 1).is_some_and(|word| word.ends_with("ing"));
-    if words.has_at(verb, IDLE) && !is_doing || together && words.alone(verb, IDLE_TOGETHER) {
+    // "I'll have `main()` take arguments" gives work to a thing.
+    let has_done = *first == "have" && all.get(verb + 1).is_some_and(|word| word.contains(SPAN));
+    let calls_again = *first == "call" && all[verb..].contains(&"again");
+    if words.has_at(verb, IDLE) && !is_doing && !has_done && !calls_again
+        || together && words.alone(verb, IDLE_TOGETHER)
+    {
         let goes_on = all[verb + 1..].iter().any(|word| matches!(*word, "and" | "then"));
         let to_reader = all.iter().any(|word| matches!(*word, "you" | "your" | "you're" | "you've"));
         let moves = goes_on && !to_reader && matches!(*first, "wait" | "stop" | "assume");
         return if moves { Stance::Announces } else { Stance::Neutral };
     }
-    let depends = all[..at].iter().any(|word| matches!(*word, "if" | "unless" | "once" | "when"));
+    // "Once all tests pass it is complete, so I'll continue" depends on nothing.
+    let clause = all[..at].iter().rposition(|word| *word == "so").unwrap_or_default();
+    let depends = all[clause..at].iter().any(|word| matches!(*word, "if" | "unless" | "once" | "when"));
     if depends || is_condition(&all[verb..]) {
         return Stance::Neutral;
     }
@@ -196,7 +249,11 @@ fn is_condition(behind: &[&str]) -> bool {
 
 /// "I'm updating the components now."
 fn is_doing(words: &Words<'_>) -> bool {
-    let Some((at, length)) = words.first(DOING) else { return false };
+    let places = (0..words.all.len()).filter_map(|at| Some((at, words.longest_at(at, DOING)?)));
+    places.into_iter().any(|(at, length)| does(words, at, length))
+}
+
+fn does(words: &Words<'_>, at: usize, length: usize) -> bool {
     let skipped = ["now", "also", "currently", "next", "then", "still", "just", "already"];
     let Some(verb) = words.all[at + length..].iter().find(|word| !skipped.contains(word)) else { return false };
     let is_fine = words.all.iter().any(|word| matches!(*word, "well" | "fine" | "great" | "good" | "okay"));
@@ -236,7 +293,12 @@ fn is_doing(words: &Words<'_>) -> bool {
 
 /// "Index 5 will be rebuilt now."
 fn is_done_to(words: &Words<'_>) -> bool {
-    let will = words.all.windows(3).any(|three| three[0] == "will" && (three[1] == "be" || three[2] == "be"));
+    let is_state =
+        |word: &str| matches!(word, "right" | "fine" | "good" | "ready" | "there" | "here" | "better" | "correct");
+    let will = words
+        .all
+        .windows(3)
+        .any(|three| three[0] == "will" && (three[1] == "be" && !is_state(three[2]) || three[2] == "be"));
     let being = words.all.windows(2).any(|pair| {
         matches!(pair[0], "is" | "are" | "gets" | "get") && (pair[1] == "being" || pair[1].ends_with("ed"))
     });
@@ -252,7 +314,9 @@ fn is_label(sentence: &Sentence, words: &Words<'_>, lead: usize) -> bool {
     let is_last = |at: usize| lead + at == words.all.len();
     let named = words.longest_at(lead, LABELS).is_some_and(is_last) || words.all.last() == Some(&"next");
     let other = rest[0] == "next" && rest.len() <= 3 && rest.last() != Some(&"steps");
-    sentence.end == End::Colon && (named || other)
+    // "## Next", and below it what the model does.
+    let is_heading = sentence.place == Place::Heading && rest == ["next"];
+    sentence.end == End::Colon && (named || other) || is_heading
 }
 
 /// "Step 2", "now phase two".
@@ -276,6 +340,13 @@ fn is_named_work(words: &Words<'_>, lead: usize) -> bool {
             .iter()
             .any(|word| matches!(*word, "time" | "week" | "month" | "year" | "steps" | "day" | "question" | "you"));
     }
+    // "Now 2017.", "Now chapter 4."
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    match rest {
+        ["now" | "next", number] if is_number(number) => return true,
+        ["now" | "next", _, number] if is_number(number) && words.alone(lead + 1, STEPS) => return true,
+        _ => {}
+    }
     let named = matches!(words.all[lead], "now" | "next" | "first")
         && words.all.get(lead + 1).is_some_and(|word| words.alone(lead + 1, NAMES_WORK) || word.contains(SPAN))
         && (words.all.len() <= lead + 6 || words.all.len() <= lead + 9 && words.all.contains(&"look"));
@@ -286,10 +357,32 @@ fn is_named_work(words: &Words<'_>, lead: usize) -> bool {
 
 /// "Retrying with the local directory.", but not "Running it twice is safe."
 fn is_gerund(words: &Words<'_>, lead: usize) -> bool {
-    let lead = lead + usize::from(matches!(words.all[lead], "now" | "next") && words.all.len() > lead + 1);
+    let is_now = matches!(words.all[lead], "now" | "next") && words.all.len() > lead + 1;
+    let lead = lead + usize::from(is_now);
     let first = words.all[lead].rsplit('-').next().unwrap_or_default();
+    // "Waiting ten seconds and then retrying."
+    let waits_a_moment = first == "waiting"
+        && words.all.windows(2).any(|pair| matches!(pair[0], "and" | "then") && pair[1].ends_with("ing"));
+    if waits_a_moment {
+        return true;
+    }
     if !first.ends_with("ing") || first.len() < 5 || words.alone(lead, NO_GERUND) {
         return false;
+    }
+    // "Processing complete.", "Writing it resolves it."
+    let rest = &words.all[lead + 1..];
+    let is_name = matches!(rest.first(), Some(&("complete" | "completed" | "done" | "finished")));
+    let acts = rest.len() > 1
+        && rest.windows(2).any(|pair| {
+            pair[0].ends_with('s')
+                && pair[0].len() > 4
+                && matches!(pair[1], "it" | "this" | "that" | "them" | "you" | "the")
+        });
+    if is_name || acts {
+        return false;
+    }
+    if is_now || words.all.last() == Some(&"now") {
+        return !words.all.contains(&"you");
     }
     let end = (lead + 1..words.all.len()).find(|at| words.alone(*at, SUBORDINATE)).unwrap_or(words.all.len());
     !words.has_word(lead + 1..end, FINITE) && !words.all[..end].contains(&"you")
@@ -299,7 +392,10 @@ fn is_gerund(words: &Words<'_>, lead: usize) -> bool {
 fn acts_now(words: &Words<'_>) -> bool {
     let places = words.all.iter().enumerate().filter(|(_, word)| **word == "i").map(|(at, _)| at);
     let is_when = |word: &str| matches!(word, "now" | "next" | "first" | "then" | "again");
-    let tells_when = words.all.iter().any(|word| is_when(word)) && !words.all.iter().any(|word| word.ends_with("ed"));
+    // "Here I check each file.", but "here I use a map" explains code.
+    let here = matches!(words.all.as_slice(), ["here", "i", "check" | "test" | "verify" | "compare" | "inspect", ..]);
+    let tells_when =
+        (here || words.all.iter().any(|word| is_when(word))) && !words.all.iter().any(|word| word.ends_with("ed"));
     let mut acts = places.filter(|at| {
         let next = words.all.get(at + 1).copied().unwrap_or_default();
         words.alone(at + 1, WORKS) || is_when(next) && words.alone(at + 2, WORKS)
@@ -324,7 +420,7 @@ fn puts_first(words: &Words<'_>) -> bool {
 const GERUNDS: &[&str] = &[
     "fetch", "try", "retry", "check", "look", "search", "pull", "read", "runn", "open", "switch", "mov", "query",
     "scann", "pars", "download", "add", "fix", "updat", "writ", "rewrit", "test", "rerunn", "restart", "reload",
-    "compar", "verify", "apply", "load", "install", "continu", "proceed", "resum",
+    "work", "compar", "verify", "apply", "load", "install", "continu", "proceed", "resum",
 ];
 /// First words of sentences about things and other people, which may act as well.
 const OTHERS: &[&str] = &[
@@ -336,16 +432,29 @@ const OVER: &[&str] = &["done", "complete", "empty", "down", "out", "ready", "th
 
 /// "Chapter 1 summarized, moving to chapter 2.", "The abstract isn't enough, fetching the PDF."
 fn moves_on(text: &str, words: &Words<'_>) -> bool {
-    let Some((before, behind)) = text.rsplit_once(", ") else { return false };
-    let behind = behind.strip_prefix("then ").unwrap_or(behind);
-    let first = behind.split(' ').next().unwrap_or_default();
+    let dash = ["\u{2014} ", "\u{2013} ", "\u{2192} ", " - "].iter().find_map(|dash| text.rsplit_once(dash));
+    let Some((before, behind)) = dash.or_else(|| text.rsplit_once(", ")) else { return false };
+    let (before, behind) = (before.trim_end(), behind.strip_prefix("then ").unwrap_or(behind));
+    if ["on to ", "onto ", "time to "].iter().any(|start| behind.starts_with(start)) {
+        return !words.all.contains(&"you");
+    }
+    let is_now = behind.starts_with("now ");
+    let first = behind.strip_prefix("now ").unwrap_or(behind).split(' ').next().unwrap_or_default();
     let is_work = first.strip_suffix("ing").is_some_and(|stem| GERUNDS.contains(&stem));
+    if is_now && is_work {
+        return !words.all.contains(&"you");
+    }
     let length = before.split(' ').count();
+    // Behind a dash another clause begins.
+    if dash.is_some() && (is_work || first == "starting") {
+        return !words.all.contains(&"you");
+    }
     if is_work && length <= 8 && !OTHERS.contains(&words.all[0]) && !words.all.contains(&"you") {
         return true;
     }
     let last = before.rsplit(' ').next().unwrap_or_default();
     let is_over = last.ends_with("ed") || OVER.contains(&last);
-    let goes_on = matches!(first, "starting" | "beginning" | "turning" | "trying" | "now" | "next");
-    is_over && (is_work || goes_on) && length <= 6 && !words.has(FINITE)
+    let goes_on = is_now || matches!(first, "starting" | "beginning" | "turning" | "trying" | "next");
+    let is_amiss = matches!(last, "missing" | "wrong" | "broken" | "off");
+    is_over && (is_work || goes_on) && length <= 6 && !words.has(FINITE) || is_amiss && is_work
 }

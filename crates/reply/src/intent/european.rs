@@ -2,7 +2,7 @@
 
 use super::Stance;
 use super::lexicon::{Section, Tags, Words};
-use super::sentence::{End, Sentence};
+use super::sentence::{End, Place, Sentence};
 
 const MARKS: Tags = 1 << 24;
 const ASKS: Tags = 1 << 25;
@@ -64,7 +64,7 @@ fn stance_in(language: u32, sentence: &Sentence, words: &Words<'_>) -> Option<St
     if language == GERMAN && is_imperative {
         return Some(Stance::Requests);
     }
-    if announces(language, words) {
+    if begins_work(sentence, words) || announces(language, words) && !is_told(language, words) {
         return Some(Stance::Announces);
     }
     if has(REQUESTS) {
@@ -76,13 +76,85 @@ fn stance_in(language: u32, sentence: &Sentence, words: &Words<'_>) -> Option<St
     has(DONE).then_some(Stance::Done)
 }
 
+/// Nouns of work, and verbs without a subject, with which short lines about what happens now begin.
+const FRAGMENTS: &[&str] = &[
+    "lecture",
+    "recherche",
+    "analyse",
+    "v\u{e9}rification",
+    "chargement",
+    "ouverture",
+    "comparaison",
+    "calcul",
+    "g\u{e9}n\u{e9}ration",
+    "t\u{e9}l\u{e9}chargement",
+    "extraction",
+    "correction",
+    "cr\u{e9}ation",
+    "b\u{fa}squeda",
+    "lectura",
+    "an\u{e1}lisis",
+    "verificaci\u{f3}n",
+    "descarga",
+    "carga",
+    "comparaci\u{f3}n",
+    "c\u{e1}lculo",
+    "generaci\u{f3}n",
+    "suche",
+    "lade",
+    "pr\u{fc}fe",
+    "lese",
+    "analysiere",
+    "vergleiche",
+    "erstelle",
+    "\u{f6}ffne",
+    "starte",
+    "schreibe",
+];
+
+/// "Lecture des capteurs\u{2026}", "Primero, localizar la cita."
+fn begins_work(sentence: &Sentence, words: &Words<'_>) -> bool {
+    let all = &words.all;
+    let short = sentence.end == End::Dots && all.len() <= 10 && FRAGMENTS.contains(&all[0]);
+    let is_infinitive = |word: &&str| word.len() > 4 && ["ar", "er", "ir", "re"].iter().any(|end| word.ends_with(end));
+    let first = matches!(all[0], "primero" | "d'abord") && all.get(1).is_some_and(is_infinitive);
+    short || first && sentence.place != Place::Item
+}
+
+/// Whether the reader acts: "Als N\u{e4}chstes tr\u{e4}gst du", "ensuite, vous ouvrez".
+fn is_told(language: u32, words: &Words<'_>) -> bool {
+    let has = |wanted: &[&str]| words.all.iter().any(|word| wanted.contains(word));
+    match language {
+        GERMAN => {
+            // "Als N\u{e4}chstes ziehen Sie die Welle heraus."
+            let sie = words.all.windows(2).any(|pair| pair[1] == "sie" && pair[0].ends_with("en"));
+            (has(&["du", "ihr"]) || sie) && !has(&["ich", "mich", "wir", "uns", "lassen"])
+        }
+        FRENCH => {
+            has(&["tu", "vous"])
+                && !has(&["je", "nous", "laissez-moi", "laisse-moi"])
+                && !words.all.iter().any(|word| word.starts_with("j'"))
+        }
+        _ => false,
+    }
+}
+
 fn announces(language: u32, words: &Words<'_>) -> bool {
     let has = |tags: Tags| words.has(tags << language);
     // "J'analyse": the pronoun is part of the word.
-    let elided = || words.all.iter().filter_map(|word| word.strip_prefix("j'")).any(|verb| verb.ends_with('e'));
+    let elided = || {
+        words
+            .all
+            .iter()
+            .filter_map(|word| word.strip_prefix("j'"))
+            .any(|verb| verb.ends_with('e') || verb.ends_with("is") && !verb.ends_with("ais"))
+    };
     // "Leer\u{e9}": the future of the first person.
-    let future =
-        || words.all.iter().any(|word| ["ar\u{e9}", "er\u{e9}", "ir\u{e9}"].iter().any(|end| word.ends_with(end)));
+    let is_future = |word: &str| ["ar\u{e9}", "er\u{e9}", "ir\u{e9}"].iter().any(|end| word.ends_with(end));
+    let future = || {
+        let mut places = words.all.iter().enumerate().filter(|(_, word)| is_future(word)).map(|(at, _)| at);
+        places.any(|at| at == 0 || words.all[at - 1] != "no")
+    };
     // "Reintentando": a form that names work at the beginning of a sentence.
     let gerund = || {
         let first = words.all.first().copied().unwrap_or_default();
@@ -121,7 +193,9 @@ fn acts_now(words: &Words<'_>) -> bool {
                     | "primero"
             )
     };
-    words.all.windows(2).any(|pair| is_when(pair[0]) && acts(pair[1]) || acts(pair[0]) && is_when(pair[1]))
+    // "Ahora yo hago el gr\u{e1}fico."
+    let says_i = words.all.windows(3).any(|three| is_when(three[0]) && three[1] == "yo" && three[2].ends_with('o'));
+    says_i || words.all.windows(2).any(|pair| is_when(pair[0]) && acts(pair[1]) || acts(pair[0]) && is_when(pair[1]))
 }
 
 /// Words before the sentence proper.
@@ -138,6 +212,9 @@ fn acts_at(language: u32, words: &Words<'_>, at: usize) -> bool {
     let tagged = |place: usize, tags: Tags| words.has_at(place, tags << language);
     let before = at.checked_sub(1);
     let is_idle = tagged(at, IDLE) || tagged(at + 1, IDLE) || before.is_some_and(|before| tagged(before, IDLE));
-    let is_subordinate = before.is_some_and(|before| tagged(before, SUBORDINATE));
+    // "As\u{ed} que busco" is a clause of its own.
+    let is_own =
+        before.is_some_and(|before| words.all[before] == "que" && before > 0 && words.all[before - 1] == "as\u{ed}");
+    let is_subordinate = !is_own && before.is_some_and(|before| tagged(before, SUBORDINATE));
     !is_idle && !is_subordinate && at + usize::from(language != GERMAN && language != SPANISH) < words.all.len()
 }

@@ -27,6 +27,20 @@ pub struct Intent {
     pub sentence: String,
 }
 
+impl Intent {
+    /// Whether what a pattern takes from its sentence cannot be meant: an announcement is not done, a question announces
+    /// nothing.
+    pub(crate) fn contradicts(&self, continues: bool) -> bool {
+        self.rule == if continues { ASKS } else { ANNOUNCES }
+    }
+}
+
+/// The names of rules.
+const ANNOUNCES: &str = "announces";
+const UNFINISHED: &str = "unfinished";
+const ASKS: &str = "asks";
+const DONE: &str = "done";
+
 /// What a sentence says about going on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stance {
@@ -57,12 +71,12 @@ pub fn intent(reply: &str) -> Option<Intent> {
         let stance = stance(&sentences, at, &mut words);
         let follows = behind + items > 0 || sentences.is_followed;
         let (continues, rule) = match stance {
-            Stance::Announces if depends(&sentences, at, &mut words) => (false, "asks"),
+            Stance::Announces if depends(&sentences, at, &mut words) => (false, ASKS),
             Stance::Tells if follows => return None,
-            Stance::Announces | Stance::Tells => (true, "announces"),
-            Stance::Unfinished if behind <= 1 => (true, "unfinished"),
-            Stance::Asks | Stance::Requests => (false, "asks"),
-            Stance::Done => (false, "done"),
+            Stance::Announces | Stance::Tells => (true, ANNOUNCES),
+            Stance::Unfinished if behind <= 1 => (true, UNFINISHED),
+            Stance::Asks | Stance::Requests => (false, ASKS),
+            Stance::Done => (false, DONE),
             Stance::Neutral | Stance::Unfinished => {
                 let is_item = sentence.place == Place::Item;
                 items += usize::from(is_item);

@@ -95,6 +95,8 @@ pub(super) struct Sentence {
     range: Range<usize>,
     pub(super) end: End,
     pub(super) place: Place,
+    /// An item that is marked as done.
+    pub(super) is_ticked: bool,
     /// Counts paragraphs.
     pub(super) paragraph: usize,
 }
@@ -157,6 +159,8 @@ impl Sentences {
 
     fn line(&mut self, line: &str, paragraph: usize) {
         let (place, line) = marks(line);
+        let is_ticked = place == Place::Item && is_ticked(line);
+        let line = if place == Place::Item { without_box(line) } else { line };
         let mut begin = self.text.len();
         let mut rest = line;
         while let Some(c) = rest.chars().next() {
@@ -170,11 +174,22 @@ impl Sentences {
             rest = &rest[length..];
             let end = match c {
                 '.' if next == Some('.') => continue,
-                '.' if line[..line.len() - rest.len()].ends_with("...") => Some(End::Dots),
+                '.' if line[..line.len() - rest.len()].ends_with("...") && !next.is_some_and(char::is_alphanumeric) => {
+                    Some(End::Dots)
+                }
                 '\u{2026}' => Some(End::Dots),
                 '.' | '!' | ';' if next.is_none_or(|next| !next.is_alphanumeric() && next != '/') => Some(End::Full),
-                '?' if next.is_none_or(|next| !next.is_alphanumeric()) => Some(End::Question),
+                '?' if next.is_none_or(|next| !next.is_alphanumeric() || is_cjk(next)) => Some(End::Question),
+                '!' if next.is_some_and(is_cjk) => Some(End::Full),
                 ':' if next.is_none_or(|next| next.is_whitespace() || matches!(next, '*' | '_')) => Some(End::Colon),
+                // "Built fine \u{2705} Now on to the next one."
+                '\u{2705}' | '\u{2714}' | '\u{2611}' | '\u{274C}' | '\u{1F300}'..='\u{1FAFF}'
+                    if rest
+                        .trim_start_matches(|c: char| !c.is_alphanumeric())
+                        .starts_with(|c: char| c.is_uppercase() || is_cjk(c)) =>
+                {
+                    Some(End::Full)
+                }
                 '\u{3002}' | '\u{FF01}' | '\u{FF1B}' => Some(End::Full),
                 '\u{FF1F}' => Some(End::Question),
                 '\u{FF1A}' => Some(End::Colon),
@@ -186,7 +201,7 @@ impl Sentences {
                     self.text.push(c);
                     continue;
                 }
-                self.push(begin, end, place, paragraph);
+                self.push(begin, end, place, is_ticked, paragraph);
                 begin = self.text.len();
             } else if matches!(c, '*' | '_' | '~') && (c != '_' || !is_within_word(&self.text, next)) {
                 // Emphasis.
@@ -197,15 +212,15 @@ impl Sentences {
                 }
             }
         }
-        self.push(begin, End::Line, place, paragraph);
+        self.push(begin, End::Line, place, is_ticked, paragraph);
     }
 
-    fn push(&mut self, begin: usize, end: End, place: Place, paragraph: usize) {
+    fn push(&mut self, begin: usize, end: End, place: Place, is_ticked: bool, paragraph: usize) {
         let text = &self.text[begin..];
         let from = begin + text.len() - text.trim_start_matches(is_decoration).len();
         let to = begin + text.trim_end_matches(is_decoration).len();
         if from < to {
-            self.all.push(Sentence { range: from..to, end, place, paragraph });
+            self.all.push(Sentence { range: from..to, end, place, is_ticked, paragraph });
         } else if end == End::Question
             && let Some(last) = self.all.last_mut()
         {
@@ -247,7 +262,12 @@ fn staged(text: &str) -> Vec<usize> {
         if at < lines.len() && !lines[at].trim().is_empty() {
             continue;
         }
-        if is_verse(&lines[from..at]) {
+        // "*Verse 2*" stands over a verse.
+        let is_title = |line: &&str| {
+            line.trim().len() <= 24 && line.trim().starts_with(['*', '[']) && line.trim().ends_with(['*', ']', ':'])
+        };
+        let begin = from + usize::from(lines[from..at].first().is_some_and(is_title));
+        if is_verse(&lines[begin..at]) {
             staged.extend(from..at);
         }
         from = at + 1;
@@ -255,8 +275,11 @@ fn staged(text: &str) -> Vec<usize> {
     staged
 }
 
-/// Who speaks in a line of a dialogue.
+/// Who speaks in a line of a dialogue: "ANNA: ...", "[HOST] ...".
 fn speaker(line: &str) -> Option<&str> {
+    if let Some((name, said)) = line.trim().strip_prefix('[').and_then(|line| line.split_once(']')) {
+        return (name.len() <= 20 && name.starts_with(char::is_uppercase) && said.starts_with(' ')).then_some("[]");
+    }
     let (name, _) = line.split_once(':')?;
     let name = name.trim_matches(['*', ' ']);
     (name.starts_with(char::is_uppercase) && name.len() <= 20 && name.split(' ').count() <= 3).then_some(name)
@@ -304,9 +327,12 @@ fn is_fence(line: &str) -> bool {
     line.starts_with("```") || line.starts_with("~~~")
 }
 
-/// A quotation, or a row of a table.
+/// A quotation, a row of a table, or what somebody says in a story.
 fn is_quoted(line: &str) -> bool {
-    line.trim_start().starts_with(['>', '|'])
+    let line = line.trim_start();
+    let is_said =
+        || line.strip_prefix(['\u{2014}', '\u{2013}']).is_some_and(|said| said.starts_with(char::is_alphabetic));
+    line.starts_with(['>', '|']) || is_said()
 }
 
 /// Where a line stands, and what of it is text.
@@ -320,13 +346,26 @@ fn marks(line: &str) -> (Place, &str) {
         (digits.len() < line.len()).then(|| digits.strip_prefix(['.', ')']))?.filter(|rest| rest.starts_with(' '))
     });
     match item {
-        Some(rest) => {
-            let rest = rest.trim_start();
-            let boxed = ["[x]", "[X]", "[ ]"].iter().find_map(|mark| rest.strip_prefix(mark));
-            (Place::Item, boxed.unwrap_or(rest).trim_start())
-        }
+        Some(rest) => (Place::Item, rest.trim_start()),
         None => (Place::Text, line),
     }
+}
+
+/// Whether an item is marked as done.
+fn is_ticked(item: &str) -> bool {
+    item.starts_with(['\u{2705}', '\u{2714}', '\u{2611}', '\u{2713}'])
+        || item.starts_with("[x]")
+        || item.starts_with("[X]")
+}
+
+/// An item without the box before it.
+fn without_box(item: &str) -> &str {
+    ["[x]", "[X]", "[ ]"].iter().find_map(|mark| item.strip_prefix(mark)).unwrap_or(item).trim_start()
+}
+
+/// Whether a character is of a script without blanks between words.
+fn is_cjk(c: char) -> bool {
+    matches!(c, '\u{3040}'..='\u{30FF}' | '\u{4E00}'..='\u{9FFF}')
 }
 
 /// How long a span of code or a quotation is that begins here.

@@ -200,13 +200,16 @@ impl Draft<'_> {
                 has_calls: !real.is_empty(),
                 finish,
                 unseen: self.core.waiting.iter().any(|waiting| waiting.steers),
+                doubted: self.core.turn.as_ref().is_some_and(|turn| turn.is_doubted),
                 limit,
             },
         );
         let Verdict { continues, source, reason, nudge } = verdict;
         let limit = limit.filter(|_| matches!(source, DecisionSource::Limit(_)));
         let told = reading.signal.as_ref().and_then(|signal| signal.progress.clone());
-        let progress = told.unwrap_or_else(|| Progress { current_step: Some(awaited.step), ..Progress::default() });
+        let last = || self.core.turn.as_ref().and_then(|turn| turn.progress.clone());
+        let steps = || Progress { current_step: Some(awaited.step), ..Progress::default() };
+        let progress = told.or_else(last).unwrap_or_else(steps);
         self.emit(Event::ContinuationProgress(Box::new(ContinuationProgress {
             agent_id: setup.agent.id.to_string(),
             turn: awaited.turn,
@@ -218,6 +221,7 @@ impl Draft<'_> {
             source,
             reason,
             status: reading.signal.as_ref().map_or_else(|| "UNKNOWN".to_owned(), |signal| signal.word.clone()),
+            confidence: reading.signal.as_ref().and_then(|signal| signal.confidence),
             excerpt: reading.visible.chars().take(200).collect(),
             call_ids: real.iter().filter_map(|call| CallId::new(&call.id).ok()).collect(),
             nudge,

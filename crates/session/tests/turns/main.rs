@@ -23,6 +23,7 @@ mod marks;
 mod model_errors;
 mod old_log;
 mod pauses;
+mod signals;
 mod stories;
 mod talk;
 mod telling;

@@ -1,0 +1,93 @@
+//! What a model says beside CONTINUE and TERMINATE: how sure it is, and how far the work is.
+
+use contract::event::{ContinuationProgress, Event, StopReason};
+use contract::settings::ContinuationSettings;
+use serde_json::json;
+
+use crate::talk::Talk;
+
+fn sure_enough() -> ContinuationSettings {
+    ContinuationSettings { confidence_min: Some(0.7), max_iterations: 9, ..ContinuationSettings::default() }
+}
+
+fn signal(status: &str, confidence: f64) -> String {
+    json!({"response": "Well.", "continuation": {"status": status, "confidence": confidence}}).to_string()
+}
+
+fn decision(talk: &Talk) -> &ContinuationProgress {
+    let found = talk.events.iter().rev().find_map(|event| match event {
+        Event::ContinuationProgress(progress) => Some(progress),
+        _ => None,
+    });
+    found.unwrap()
+}
+
+/// The last message that the open model call begins with.
+fn asked(talk: &Talk) -> String {
+    talk.item().messages.last().unwrap().get().to_owned()
+}
+
+#[test]
+fn terminate_less_sure_than_wanted_takes_one_more_step_and_no_second_one() {
+    let mut talk = Talk::begin(sure_enough());
+    talk.reply(&signal("TERMINATE", 0.4), &[]);
+    assert_eq!((talk.source().as_str(), decision(&talk).confidence), ("confidence", Some(0.4)));
+    assert!(asked(&talk).contains("40 % sure; 70 % is wanted"), "{}", asked(&talk));
+    talk.reply(&signal("TERMINATE", 0.4), &[]);
+    assert_eq!((talk.source().as_str(), talk.stop_reason()), ("explicit", Some(StopReason::Completed.as_str())));
+}
+
+#[test]
+fn terminate_doubted_again_after_work_takes_another_step() {
+    let mut talk = Talk::begin(sure_enough());
+    talk.reply(&signal("TERMINATE", 0.4), &[]);
+    talk.reply("", &["{}"]);
+    talk.results("found");
+    talk.reply(&signal("TERMINATE", 0.5), &[]);
+    assert_eq!((talk.source().as_str(), talk.stop_reason()), ("confidence", None));
+}
+
+#[test]
+fn terminate_sure_enough_or_without_confidence_ends_the_turn() {
+    for reply in [signal("TERMINATE", 0.7), json!({"continuation": {"status": "TERMINATE"}}).to_string()] {
+        let mut talk = Talk::begin(sure_enough());
+        talk.reply(&format!("Well. {reply}"), &[]);
+        assert_eq!(talk.stop_reason(), Some(StopReason::Completed.as_str()), "{reply}");
+    }
+}
+
+#[test]
+fn terminate_unsure_at_the_last_step_ends_the_turn() {
+    let mut talk = Talk::begin(ContinuationSettings { max_iterations: 1, ..sure_enough() });
+    talk.reply(&signal("TERMINATE", 0.1), &[]);
+    assert_eq!(talk.source(), "limit:max_iterations");
+}
+
+#[test]
+fn continue_less_sure_than_wanted_model_is_told_to_find_out_or_to_ask() {
+    let mut talk = Talk::begin(sure_enough());
+    talk.reply(&signal("CONTINUE", 0.2), &[]);
+    assert_eq!(talk.source(), "explicit");
+    assert!(asked(&talk).contains("or ask the user"), "{}", asked(&talk));
+    let mut talk = Talk::begin(sure_enough());
+    talk.reply(&signal("CONTINUE", 0.9), &[]);
+    assert!(!asked(&talk).contains("sure"), "{}", asked(&talk));
+}
+
+#[test]
+fn progress_told_once_is_kept_across_steps_that_call_tools() {
+    let mut talk = Talk::begin(ContinuationSettings { max_iterations: 9, ..ContinuationSettings::default() });
+    let told = json!({"response": "Half.", "continuation": {"status": "CONTINUE",
+        "progress": {"current_step": 2, "total_steps": 4, "steps_completed": ["a"]}}});
+    talk.reply(&told.to_string(), &[]);
+    let first = decision(&talk).progress.clone();
+    assert_eq!((first.total_steps, first.completion_percentage), (Some(4), Some(25.0)));
+    talk.reply("", &["{}"]);
+    assert_eq!((talk.source().as_str(), &decision(&talk).progress), ("tool_calls", &first));
+    talk.results("found");
+    let later =
+        json!({"response": "", "continuation": {"status": "CONTINUE", "progress": {"completion_percentage": 75}}});
+    talk.reply(&format!("More. {later}"), &[]);
+    assert_eq!(decision(&talk).progress.completion_percentage, Some(75.0));
+    assert!(serde_json::to_string(&decision(&talk).progress).unwrap().contains(r#""completion_percentage":75,"#));
+}
