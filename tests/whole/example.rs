@@ -1,5 +1,7 @@
 //! The example of the original design: an agent that works in announced steps, without a signal and without a tool.
 
+use anyhow::Context;
+
 use ailoop_tests::fleet::{Fleet, key};
 use ailoop_tests::judge;
 use ailoop_tests::model::{ModelServer, Reply};
@@ -9,14 +11,12 @@ use crate::events::of;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eamonn_executes_the_plan_by_patterns_alone() -> anyhow::Result<()> {
-    let steps = [
-        "I'll execute the python-ast-json plan. Now I'll read the plan and set up the module.",
-        "The module is there. Next, I'll write the visitor that turns nodes into dictionaries.",
-        "The visitor handles expressions. Moving on to statements and their line numbers.",
-        "Statements are in. Let me write the tests next, then the command line.",
-        "All five steps have been carried out and the tests pass. Task complete.",
-    ];
-    let model = ModelServer::with_replies(steps.map(Reply::text).to_vec()).await?;
+    let example: Vec<(&str, &str)> = include_str!("../../examples/plans/worked-example.txt")
+        .lines()
+        .map(|line| line.split_once(' ').context("a decision and a reply"))
+        .collect::<anyhow::Result<_>>()?;
+    let steps: Vec<&str> = example.iter().map(|(_, reply)| *reply).collect();
+    let model = ModelServer::with_replies(steps.iter().map(|reply| Reply::text(reply)).collect()).await?;
     let fleet = Fleet::as_shipped(&[("test", &model.base_url())]).await?;
     let client = fleet.client().await?;
     client.begin_as("s", "begin", "Execute the python-ast-json plan", &json!({"agent": "e"})).await?;
@@ -29,13 +29,16 @@ async fn eamonn_executes_the_plan_by_patterns_alone() -> anyhow::Result<()> {
     assert_eq!(
         sources,
         [
+            "intent:announces",
             "pattern:continuation:now I'll",
             "pattern:continuation:next, I",
-            "pattern:continuation:moving on to",
-            "pattern:continuation:let me.*next",
-            "pattern:termination:task (is )?complete",
+            "intent:announces",
+            "intent:done",
         ]
     );
+    let decided: Vec<&str> =
+        decisions.iter().map(|decision| if decision["continues"] == true { "CONTINUE" } else { "TERMINATE" }).collect();
+    assert_eq!(decided, example.iter().map(|(decision, _)| *decision).collect::<Vec<_>>());
     let told = |n: usize| &decisions[n];
     for n in 0..5 {
         assert_eq!((&told(n)["iteration"], &told(n)["max_iterations"]), (&json!(n + 1), &json!(10)));

@@ -4,6 +4,7 @@ mod asked;
 mod breaks;
 mod desk;
 mod mistakes;
+mod plans;
 mod world;
 
 use std::fs;

@@ -34,6 +34,29 @@ fn replies_are_tried_without_a_fleet() {
     assert!(text(&bad.stderr).contains("rows.jsonl:1: "), "{}", text(&bad.stderr));
 }
 
+/// The blocks of a language in a page, in order.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    let begins = page.split(fence.as_str()).skip(1);
+    begins.map(|rest| rest.split("```").next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn use_cases_of_the_page_about_continuation_are_decided_as_it_says() {
+    let page = include_str!("../../../../docs/continuation.md");
+    let (settings, replies) = (blocks(page, "yaml"), blocks(page, "jsonl"));
+    assert_eq!((settings.len(), replies.len()), (5, 5));
+    for (settings, replies) in settings.iter().zip(&replies) {
+        let world = World::new();
+        let settings = settings.replace('\n', "\n    ");
+        let agents = "default_agent: u\nagents:\n  u:\n    name: Una\n    prompt_file: alice_assistant.md\n";
+        world.configure("agents.yaml", &format!("{agents}    {}\n", settings.trim_end()));
+        fs::write(world.path("rows.jsonl"), replies).unwrap();
+        let tried = world.output(&["patterns", "test", "--agent", "u", "--file", "rows.jsonl"]);
+        assert_eq!(code(&tried), 0, "{settings}{}{}", text(&tried.stdout), text(&tried.stderr));
+    }
+}
+
 #[test]
 fn the_configuration_is_checked_and_explained() {
     let world = World::new();
