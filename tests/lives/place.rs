@@ -163,6 +163,7 @@ fn composed() -> ComposeReply {
             approvals: Vec::new(),
         },
         model: ModelSettings::default(),
+        ai_config: None,
         fallbacks: Vec::new(),
     }))
 }

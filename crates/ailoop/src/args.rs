@@ -178,15 +178,9 @@ pub struct ConfigureArgs {
     /// Time of a turn, such as 90, 90s or 5m
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// Switch a feature on; may be repeated
-    #[arg(long, value_name = "FEATURE")]
-    pub feature: Vec<String>,
-    /// Switch a feature off; may be repeated
-    #[arg(long, value_name = "FEATURE")]
-    pub without: Vec<String>,
-    /// Further continuation settings as a JSON object, such as {"limits": {"tokens": 50000}}
-    #[arg(long, value_name = "JSON")]
-    pub set: Option<String>,
+    /// What it says of itself from now on.
+    #[command(flatten)]
+    pub settings: SessionSettings,
     /// Where the fleet is.
     #[command(flatten)]
     pub target: Target,
@@ -473,12 +467,49 @@ pub struct RunArgs {
     /// Most steps for the answer
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub max_iterations: Option<u32>,
+    /// What a new session says of itself.
+    #[command(flatten)]
+    pub settings: SessionSettings,
     /// Print every event as a line of JSON
     #[arg(long)]
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
     pub target: Target,
+}
+
+/// Settings of one session, over those of its agent and model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct SessionSettings {
+    /// A parameter of requests to the model, such as temperature=0.2; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub param: Vec<(String, String)>,
+    /// A value for {{{NAME}}} in prompts; may be repeated
+    #[arg(long, value_name = "NAME=TEXT", value_parser = parse_pair)]
+    pub prompt_param: Vec<(String, String)>,
+    /// The prompt in the place of the agent's own
+    #[arg(long, value_name = "TEXT")]
+    pub system_prompt: Option<String>,
+    /// What tools the model may call: auto, none, required or a tool's name; once for each step of a turn, from the first
+    #[arg(long, value_name = "CHOICE")]
+    pub tool_choice: Vec<String>,
+    /// Switch a prompt feature on; may be repeated
+    #[arg(long, value_name = "FEATURE")]
+    pub feature: Vec<String>,
+    /// Switch a prompt feature off; may be repeated
+    #[arg(long, value_name = "FEATURE")]
+    pub without: Vec<String>,
+    /// Further continuation settings as a JSON object, such as {"limits": {"tokens": 50000}}
+    #[arg(long, value_name = "JSON")]
+    pub set: Option<String>,
+}
+
+/// A name and a value.
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
+        Some(_) | None => Err("write it as NAME=VALUE".to_owned()),
+    }
 }
 
 /// Who answers what a session asks.
@@ -608,7 +639,7 @@ pub struct ForkArgs {
     /// The last slot of its log that counts [default: its end]
     #[arg(long, value_name = "SLOT")]
     pub at: Option<u64>,
-    /// The new session's agent, by key or first name [default: the default agent]
+    /// The new session's agent, by key or first name [default: that of the older session]
     #[arg(long, short)]
     pub agent: Option<String>,
     /// Its model, as in models.yaml, or provider/model

@@ -13,6 +13,7 @@ mod models;
 mod repair;
 mod run;
 mod serve;
+mod settings;
 mod stats;
 mod tools;
 mod up;
@@ -177,6 +178,8 @@ pub(crate) fn compose_request(agent: Option<AgentId>, model: Option<String>, fea
         include_shared: true,
         tools: Vec::new(),
         parameters: std::collections::BTreeMap::new(),
+        ai_config: contract::AiConfig::default(),
+        only_tools: None,
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ai_config::AiConfig;
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
 use crate::model::{Content, Message, Streaming};
 use crate::settings::ContinuationSettings;
@@ -152,9 +153,12 @@ pub struct Start {
     /// The model; the agent's where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Parameters for the provider.
+    /// Parameters for the provider; they go over those of `ai_config`.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// The prompt and the requests to the model, where they differ from what agent and model say.
+    #[serde(skip_serializing_if = "AiConfig::is_empty")]
+    pub ai_config: AiConfig,
     /// Continuation settings that replace the agent's, one by one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continuation: Option<ContinuationOverride>,
@@ -219,6 +223,16 @@ pub struct Configure {
     /// The model of the calls that open from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The prompt and the requests to the model, over what the session says of them already. The prompt is composed anew.
+    #[serde(skip_serializing_if = "AiConfig::is_empty")]
+    pub ai_config: AiConfig,
+}
+
+impl Start {
+    /// What the session says of prompt and requests, its parameters included.
+    pub fn own_ai_config(&self) -> AiConfig {
+        AiConfig { parameters: self.parameters.clone(), ..AiConfig::default() }.over(self.ai_config.clone())
+    }
 }
 
 /// An older session, as far as it is taken over. It goes on by itself, unchanged; nothing that it did is done again.
@@ -303,6 +317,9 @@ pub struct ContinuationOverride {
     /// What happens when a model call has failed for good.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<crate::settings::OnError>,
+    /// How often in a row a failed model call is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
     /// What happens when the transcript outgrows the model's window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prune: Option<crate::settings::Prune>,
@@ -325,6 +342,7 @@ impl ContinuationOverride {
             limits,
             on_limit,
             on_error,
+            retries,
             prune,
         } = self.clone();
         ContinuationSettings {
@@ -340,6 +358,7 @@ impl ContinuationOverride {
             limits: limits.unwrap_or_default().over(base.limits),
             on_limit: on_limit.unwrap_or(base.on_limit),
             on_error: on_error.unwrap_or(base.on_error),
+            retries: retries.unwrap_or(base.retries),
             prune: prune.unwrap_or(base.prune),
         }
     }
@@ -363,6 +382,7 @@ impl ContinuationOverride {
             },
             on_limit: later.on_limit.or(self.on_limit),
             on_error: later.on_error.or(self.on_error),
+            retries: later.retries.or(self.retries),
             prune: later.prune.or(self.prune),
         }
     }

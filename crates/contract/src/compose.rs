@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ErrorCode;
+use crate::ai_config::AiConfig;
 use crate::command::Features;
 use crate::ids::{AgentId, TenantId};
 use crate::settings::{AgentSettings, ModelSettings, ToolFilter};
@@ -36,9 +37,15 @@ pub struct ComposeRequest {
     /// Every tool of the tenant; the agent's filter is applied by the composer.
     #[serde(default)]
     pub tools: Vec<ToolSpec>,
-    /// Values for `{{{name}}}`.
+    /// Values for `{{{name}}}`, over those of `ai_config`.
     #[serde(default)]
     pub parameters: std::collections::BTreeMap<String, String>,
+    /// What the session says of its prompt and requests; the composer lays it over agent and model.
+    #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
+    pub ai_config: AiConfig,
+    /// The tools that the session may use, of those that the agent may; all of them where none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_tools: Option<Vec<String>>,
 }
 
 fn yes() -> bool {
@@ -76,6 +83,9 @@ pub struct Composed {
     pub agent: AgentSettings,
     /// The model's settings.
     pub model: ModelSettings,
+    /// What holds of prompt and requests, of all layers together; none where an older composer answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ai_config: Option<AiConfig>,
     /// Who takes the model's place when it fails, in order; the fallbacks of these are not followed. At most
     /// [`crate::limits::FALLBACKS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ai_config::AiConfig;
 use crate::command::{AnswerDecision, ContinuationOverride, Features, Mode, Parent, Refusal, Share, Verb};
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId, ToolName};
 use crate::model::{Content, FailureKind, FinishReason, Message, Replay, Streaming, ToolCall, Usage};
@@ -449,6 +450,12 @@ pub struct SessionStarted {
     /// Parameters for the provider.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Which tools may be called, by the step of a turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_choice: Vec<serde_json::Value>,
+    /// What this session says itself of its prompt and requests; it stays when agent or model are looked up again.
+    #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
+    pub ai_config: AiConfig,
     /// How replies are streamed.
     pub streaming: Streaming,
     /// Models that may take the model's place, in order.
@@ -487,6 +494,23 @@ pub struct Configured {
     /// All continuation settings that this session replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overrides: Option<ContinuationOverride>,
+    /// Requests to the model from now on; none: as they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Requests>,
+}
+
+/// How requests to the model are made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Requests {
+    /// Parameters for the provider.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Which tools may be called, by the step of a turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_choice: Vec<serde_json::Value>,
+    /// All that this session says itself of its prompt and requests.
+    #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
+    pub ai_config: AiConfig,
 }
 
 /// A composed prompt.

@@ -3,6 +3,7 @@
 //! Nothing here does IO, knows the time or rolls dice (I1). A subject is built only by [`subject`], from ids that
 //! cannot hold `.`, `*`, `>` or white space (I6).
 
+pub mod ai_config;
 pub mod command;
 pub mod commit;
 pub mod compose;
@@ -22,6 +23,7 @@ pub mod text;
 pub mod timestamp;
 pub mod tool;
 
+pub use ai_config::AiConfig;
 pub use error::ErrorCode;
 pub use ids::{AgentId, CallId, CommandId, MailId, SessionId, TenantId, ToolName};
 pub use json::Json;

@@ -19,6 +19,18 @@ pub const MESSAGE_PARTS_MAX: usize = 64;
 pub const PARAMETERS_BYTES_MAX: usize = 16 << 10;
 /// Values and names of a session's parameters for the provider.
 pub const PARAMETER_VALUES_MAX: usize = 1_024;
+/// Bytes of an `ai_config.system_prompt`.
+pub const SYSTEM_PROMPT_BYTES_MAX: usize = 64 << 10;
+/// Bytes of an `ai_config.tool_preamble`.
+pub const TOOL_PREAMBLE_BYTES_MAX: usize = 16 << 10;
+/// Values for `{{{name}}}` of one `ai_config`.
+pub const PROMPT_PARAMETERS_MAX: usize = 64;
+/// Bytes of one of them.
+pub const PROMPT_PARAMETER_BYTES_MAX: usize = 16 << 10;
+/// Steps of a turn for which `ai_config.tool_choice` says something.
+pub const TOOL_CHOICES_MAX: usize = 20;
+/// Greatest `retries` of a session.
+pub const MODEL_RETRIES_LIMIT: u32 = 10;
 /// Features that one command switches on, and that it switches off.
 pub const FEATURES_MAX: usize = 64;
 /// Tools that a `start` names.

@@ -40,6 +40,8 @@ pub struct ContinuationSettings {
     pub on_limit: OnLimit,
     /// What happens when a model call has failed for good.
     pub on_error: OnError,
+    /// How often in a row a model call is tried again that failed in a way that may pass, before that counts.
+    pub retries: u32,
     /// What happens to the oldest turns when the transcript outgrows the model's window.
     pub prune: Prune,
 }
@@ -234,6 +236,7 @@ impl Default for ContinuationSettings {
             limits: Limits::default(),
             on_limit: OnLimit::default(),
             on_error: OnError::default(),
+            retries: crate::limits::MODEL_RETRIES_MAX,
             prune: Prune::default(),
         }
     }

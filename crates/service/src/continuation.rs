@@ -1,6 +1,7 @@
 //! `continuation_config`, as an agent and a model may have it: one layer each, and what the layers come to.
 
-use contract::limits::{ITERATIONS_MAX, TURN_MAX};
+use contract::AiConfig;
+use contract::limits::{ITERATIONS_MAX, MODEL_RETRIES_LIMIT, TURN_MAX};
 use contract::settings::{ContinuationSettings, LimitsOverride, OnError, OnLimit, Prune};
 use reply::Patterns;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -63,6 +64,9 @@ pub struct ContinuationEntry {
     /// What happens when a model call has failed for good.
     #[schemars(schema_with = "schema::words_or_none::<OnError>")]
     on_error: Option<OnError>,
+    /// How often in a row a model call is tried again that failed in a way that may pass.
+    #[schemars(with = "Option<u32>", range(max = MODEL_RETRIES_LIMIT))]
+    retries: Option<Spanned<u32>>,
     /// What happens to the oldest turns when the transcript outgrows the model's window.
     #[schemars(schema_with = "schema::words_or_none::<Prune>")]
     prune: Option<Prune>,
@@ -98,6 +102,7 @@ pub struct Layer {
     limits: LimitsOverride,
     on_limit: Option<OnLimit>,
     on_error: Option<OnError>,
+    retries: Option<u32>,
     prune: Option<Prune>,
 }
 
@@ -129,6 +134,7 @@ impl Layer {
             limits: self.limits.over(below.limits),
             on_limit: self.on_limit.unwrap_or(below.on_limit),
             on_error: self.on_error.unwrap_or(below.on_error),
+            retries: self.retries.unwrap_or(below.retries),
             prune: self.prune.unwrap_or(below.prune),
         }
     }
@@ -162,6 +168,11 @@ impl ContinuationEntry {
         {
             return refuse(*place, format!("confidence_min must be 0 to 1, got {value}"));
         }
+        if let Some(Spanned { value, referenced: place, .. }) = &self.retries
+            && *value > MODEL_RETRIES_LIMIT
+        {
+            return refuse(*place, format!("retries must be 0 to {MODEL_RETRIES_LIMIT}, got {value}"));
+        }
         let lists = self.continuation_patterns.as_ref().or(self.termination_patterns.as_ref());
         let place = lists.map(|list| list.referenced);
         let layer = Layer {
@@ -178,6 +189,7 @@ impl ContinuationEntry {
             limits: self.limits.unwrap_or_default(),
             on_limit: self.on_limit,
             on_error: self.on_error,
+            retries: self.retries.map(|retries| retries.value),
             prune: self.prune,
         };
         // Each pattern can be used by itself; together they may be too large.
@@ -191,6 +203,13 @@ impl ContinuationEntry {
             (Err(_) | Ok(_), _) => Ok(layer),
         }
     }
+}
+
+/// Checks an `ai_config` of a file.
+pub fn ai_config(file: &TextFile, entry: Option<Spanned<AiConfig>>) -> Result<AiConfig, ConfigError> {
+    let Some(Spanned { value, referenced: place, .. }) = entry else { return Ok(AiConfig::default()) };
+    value.check().map_err(|why| yaml::at(file, place, format!("ai_config.{why}")))?;
+    Ok(value)
 }
 
 fn template(file: &TextFile, name: &Spanned<String>) -> Result<ContinuationSettings, ConfigError> {

@@ -125,6 +125,8 @@ pub struct ProviderEntry {
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// Parameters that sessions may set beside those that the protocol is known to take.
     pub allow_parameters: Vec<String>,
+    /// Whether parameters that the protocol does not know are left out, instead of failing the request.
+    pub drop_unknown_parameters: bool,
     /// How much may be asked of it with its key.
     pub limits: Rates,
     /// Where what is asked and answered is written down, without secrets.
@@ -177,6 +179,8 @@ pub struct ModelEntry {
     pub fallbacks: Vec<String>,
     /// How agents go on with it, where they do not say so themselves.
     pub continuation: Layer,
+    /// Prompts and requests with it, where agent and session do not say so themselves.
+    pub ai_config: contract::AiConfig,
 }
 
 /// The same model at another provider.

@@ -76,6 +76,8 @@ impl Core {
                     model: started.model.clone(),
                     interactive: started.interactive,
                     parameters: started.parameters.clone(),
+                    tool_choice: started.tool_choice.clone(),
+                    ai_config: started.ai_config.clone(),
                     streaming: started.streaming.clone(),
                     fallbacks: started.fallbacks.clone(),
                     features: started.features.clone(),

@@ -6,13 +6,13 @@ use contract::command::{Answer, Because, Configure, ContinuationOverride, Featur
 use contract::json::{Size, depth};
 use contract::limits::{
     CHUNK_BYTES_MAX, CHUNK_TIME_MAX, FEATURES_MAX, ITERATIONS_MAX, JSON_DEPTH_MAX, JSON_VALUES_MAX, LIMIT_COUNT_MAX,
-    LIMIT_TOKENS_MAX, LIMIT_USD_MAX, MESSAGE_BYTES_MAX, MESSAGE_PARTS_MAX, NAME_BYTES_MAX, PARAMETER_VALUES_MAX,
-    PARAMETERS_BYTES_MAX, REASON_BYTES_MAX, SESSION_TOOLS_MAX, START_MESSAGES_MAX, STREAM_TIMEOUT_MAX,
-    TOOL_OUTPUT_BYTES_MAX, TURN_MAX,
+    LIMIT_TOKENS_MAX, LIMIT_USD_MAX, MESSAGE_BYTES_MAX, MESSAGE_PARTS_MAX, MODEL_RETRIES_LIMIT, NAME_BYTES_MAX,
+    PARAMETER_VALUES_MAX, PARAMETERS_BYTES_MAX, REASON_BYTES_MAX, SESSION_TOOLS_MAX, START_MESSAGES_MAX,
+    STREAM_TIMEOUT_MAX, TOOL_OUTPUT_BYTES_MAX, TURN_MAX,
 };
 use contract::model::{Content, Message, Part, Replay, Streaming};
 use contract::settings::{Cap, ContinuationSettings, LimitsOverride};
-use contract::{Json, ToolName};
+use contract::{AiConfig, Json, ToolName};
 use reply::Patterns;
 use serde_json::Value;
 
@@ -26,6 +26,7 @@ pub fn start(start: &Start) -> Result<(), Refusal> {
         resume_from: _,
         model,
         parameters: given,
+        ai_config: own,
         continuation: over,
         features: switched,
         tools,
@@ -41,6 +42,7 @@ pub fn start(start: &Start) -> Result<(), Refusal> {
     }
     name(model.as_deref(), "model")?;
     parameters(given)?;
+    ai_config(own)?;
     continuation(over.as_ref())?;
     features(switched)?;
     if let Some(tools) = tools {
@@ -54,10 +56,11 @@ pub fn start(start: &Start) -> Result<(), Refusal> {
 
 /// Checks a `configure`.
 pub fn configure(configure: &Configure) -> Result<(), Refusal> {
-    let Configure { continuation: over, features: switched, model } = configure;
-    if !over.as_ref().is_some_and(sets_anything) && switched.is_empty() && model.is_none() {
-        return Err(bad("nothing to change: give a setting in `continuation`, `features` or `model`"));
+    let Configure { continuation: over, features: switched, model, ai_config: own } = configure;
+    if !over.as_ref().is_some_and(sets_anything) && switched.is_empty() && model.is_none() && own.is_empty() {
+        return Err(bad("nothing to change: give a setting in `continuation`, `ai_config`, `features` or `model`"));
     }
+    ai_config(own)?;
     name(model.as_deref(), "model")?;
     continuation(over.as_ref())?;
     features(switched)
@@ -164,6 +167,11 @@ fn parameters(given: &serde_json::Map<String, Value>) -> Result<(), Refusal> {
     at_most(size.values, PARAMETER_VALUES_MAX, "`parameters`", "values and names", "send less")
 }
 
+fn ai_config(own: &AiConfig) -> Result<(), Refusal> {
+    own.check().map_err(|why| bad(format!("ai_config.{why}")))?;
+    parameters(&own.parameters)
+}
+
 /// Checks features of one command, or all that a session has switched.
 pub(crate) fn features(Features { enable, disable }: &Features) -> Result<(), Refusal> {
     for (field, names) in [("enable", enable), ("disable", disable)] {
@@ -195,6 +203,8 @@ pub(crate) fn settings(settings: &ContinuationSettings) -> Result<(), Refusal> {
     let steps = settings.max_iterations;
     between(steps, 1, ITERATIONS_MAX, "continuation.max_iterations", "")?;
     between(settings.timeout, 1, TURN_MAX.as_secs(), "continuation.timeout", " seconds")?;
+    between(settings.confidence_min.unwrap_or_default(), 0.0, 1.0, "continuation.confidence_min", "")?;
+    between(settings.retries, 0, MODEL_RETRIES_LIMIT, "continuation.retries", "")?;
     match Patterns::compile(settings) {
         Ok(_) => Ok(()),
         Err(error) => Err(bad(format!("continuation.{error}"))),

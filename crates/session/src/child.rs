@@ -9,7 +9,7 @@ use std::time::Duration;
 use contract::Timestamp;
 use contract::command::{Because, Command, CommandMeta, Parent, Start, Verb};
 use contract::commit::VERSION;
-use contract::event::{Child, Configured, EndReason, InputKind, InputRef, SessionEnded, StopReason};
+use contract::event::{Child, Configured, EndReason, InputKind, InputRef, Requests, SessionEnded, StopReason};
 use contract::ids::{AgentId, CallAttempt, CallId, CommandId, SessionId};
 use contract::limits::{MODEL_CALL_MAX, PAUSE_SEEN_MAX, SUMMARY_MAX};
 use contract::model::{Content, ResultMeta};
@@ -108,6 +108,12 @@ impl Core {
                 turn.fallback = 0;
             }
         }
+        let kept = || Requests {
+            parameters: setup.parameters.clone(),
+            tool_choice: setup.tool_choice.clone(),
+            ai_config: setup.ai_config.clone(),
+        };
+        let Requests { parameters, tool_choice, ai_config } = configured.requests.clone().unwrap_or_else(kept);
         self.setup = Some(Arc::new(Setup {
             agent: configured.agent.clone(),
             model: configured.model.clone(),
@@ -115,7 +121,9 @@ impl Core {
             features: configured.features.clone(),
             overrides: configured.overrides.clone(),
             interactive: setup.interactive,
-            parameters: setup.parameters.clone(),
+            parameters,
+            tool_choice,
+            ai_config,
             streaming: setup.streaming.clone(),
             parent: setup.parent.clone(),
         }));

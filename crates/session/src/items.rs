@@ -1,10 +1,10 @@
 //! Work items, rendered from the state once the call is in the log.
 
-use contract::Json;
 use contract::commit::VERSION;
 use contract::ids::CallAttempt;
 use contract::model::{ItemMeta, ModelItem, SignalForm, Streaming, ToolDefinition};
 use contract::tool::ToolItem;
+use contract::{AiConfig, Json};
 
 use crate::state::{Activity, Core, Stage};
 use crate::transcript::Transcript;
@@ -36,6 +36,12 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
     // The tools stay on offer: some providers refuse a transcript with calls otherwise, and what is cached stays so.
     let is_last_step = summarised.is_none() && turn.last_step.is_some();
     let mut parameters = setup.parameters.clone();
+    if let Some(choice) = AiConfig::tool_choice_in(&setup.tool_choice, turn.step)
+        && summarised.is_none()
+        && !tools.is_empty()
+    {
+        parameters.insert("tool_choice".to_owned(), choice.clone());
+    }
     if is_last_step && !tools.is_empty() {
         parameters.insert("tool_choice".to_owned(), "none".into());
         response_format = None;

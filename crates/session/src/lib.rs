@@ -75,6 +75,10 @@ pub struct Recompose {
     pub model: String,
     /// All features that the session switched.
     pub features: contract::command::Features,
+    /// All that the session says of its prompt and requests.
+    pub ai_config: contract::AiConfig,
+    /// What it may use.
+    pub tools: Vec<String>,
 }
 
 /// A turn that runs, as its spans tell of it.
@@ -284,12 +288,34 @@ impl Session {
     /// What must be composed before this is decided; none when it changes neither model nor prompt.
     pub fn recomposes(&self, configure: &contract::command::Configure) -> Option<Recompose> {
         let setup = self.core.setup.as_ref()?;
-        let asked = configure.model.is_some() || !configure.features.is_empty();
+        let asked = configure.model.is_some() || !configure.features.is_empty() || !configure.ai_config.is_empty();
         asked.then(|| Recompose {
             agent: setup.agent.id.clone(),
             model: configure.model.clone().unwrap_or_else(|| setup.model.id.clone()),
             features: setup.features.clone().and(&configure.features),
+            ai_config: configure.ai_config.over(setup.ai_config.clone()),
+            tools: setup.agent.tools.allow.clone(),
         })
+    }
+
+    /// A `start` that resumes from this session: what it does not say is as this session has it. With another agent the
+    /// model is that agent's.
+    #[must_use]
+    pub fn continued_by(&self, start: contract::command::Start) -> contract::command::Start {
+        let Some(setup) = &self.core.setup else { return start };
+        let is_same = start.agent.as_ref().is_none_or(|agent| *agent == setup.agent.id);
+        contract::command::Start {
+            agent: start.agent.clone().or_else(|| Some(setup.agent.id.clone())),
+            model: start.model.clone().or_else(|| is_same.then(|| setup.model.id.clone())),
+            features: setup.features.clone().and(&start.features),
+            continuation: match (setup.overrides.clone(), start.continuation.clone()) {
+                (Some(before), Some(now)) => Some(before.and(now)),
+                (before, now) => now.or(before),
+            },
+            ai_config: start.own_ai_config().over(setup.ai_config.clone()),
+            parameters: serde_json::Map::new(),
+            ..start
+        }
     }
 
     /// The `start` of the child that performs an open call; `None` when no child does.

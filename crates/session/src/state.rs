@@ -13,7 +13,7 @@ use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, OnE
 use contract::subject::SessionKey;
 use contract::text::{show, show_json};
 use contract::tool::{ASK_USER, EffectClass, Outcome, arguments_sha256, sha256_hex};
-use contract::{Json, Timestamp};
+use contract::{AiConfig, Json, Timestamp};
 use reply::Patterns;
 use serde::{Deserialize, Serialize};
 
@@ -141,6 +141,11 @@ pub(crate) struct Setup {
     pub(crate) model: ModelSettings,
     pub(crate) interactive: bool,
     pub(crate) parameters: serde_json::Map<String, serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tool_choice: Vec<serde_json::Value>,
+    /// What the session itself says of its prompt and requests.
+    #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
+    pub(crate) ai_config: AiConfig,
     pub(crate) streaming: Streaming,
     #[serde(default)]
     pub(crate) fallbacks: Vec<ModelSettings>,
@@ -517,12 +522,12 @@ impl Core {
         const TOOL_BYTES: usize = 512;
         let texts = |list: &[String]| list.iter().map(|text| text.len() + 24).sum::<usize>();
         let setup = self.setup.as_deref().map_or(0, |setup| {
-            let Setup { agent, parameters, features, overrides, .. } = setup;
+            let Setup { agent, parameters, features, overrides, ai_config, .. } = setup;
             let over = overrides.as_ref().map_or(0, |over| {
                 let lists = [&over.continuation_patterns, &over.termination_patterns];
                 lists.into_iter().flatten().map(|list| texts(list)).sum()
             });
-            let parameters = Json::of(parameters);
+            let parameters = Json::of(&(parameters, ai_config));
             let settings = &agent.continuation;
             let lists = [&settings.continuation_patterns, &settings.termination_patterns, &agent.tools.allow];
             let names = texts(&features.enable) + texts(&features.disable);

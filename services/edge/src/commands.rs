@@ -89,6 +89,8 @@ impl Sessions {
             include_shared: false,
             tools: Vec::new(),
             parameters: std::collections::BTreeMap::new(),
+            ai_config: given.body.own_ai_config(),
+            only_tools: None,
         };
         self.submit(caller, Verb::Start, given, Some(check)).await
     }

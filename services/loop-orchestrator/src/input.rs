@@ -184,21 +184,28 @@ impl Sent {
             SentBody::Start(start) => {
                 let tools = tools(bus, tenant).await?;
                 // What will be refused is not composed.
-                let (history, composed) = match check::start(start) {
-                    Err(refusal) => (Vec::new(), Err(refusal)),
+                let refused = |refusal| (Vec::new(), (**start).clone(), Err(refusal));
+                let (history, start, composed) = match check::start(start) {
+                    Err(refusal) => refused(refusal),
                     Ok(()) => match history(bus, tenant, start).await? {
-                        Ok(history) => (history, compose(bus, request(tenant, start, &tools)).await?),
-                        Err(refusal) => (Vec::new(), Err(refusal)),
+                        Ok((history, whole)) => {
+                            let named_features = start.features.clone();
+                            let request = ComposeRequest { named_features, ..request(tenant, &whole, &tools) };
+                            let composed = compose(bus, request).await?;
+                            (history, whole, composed)
+                        }
+                        Err(refusal) => refused(refusal),
                     },
                 };
-                (Body::Start(Box::new(StartInput { start: (**start).clone(), history, composed })), Some(tools))
+                (Body::Start(Box::new(StartInput { start, history, composed })), Some(tools))
             }
             SentBody::Configure(configure) => {
                 let wanted = check::configure(configure).ok().and_then(|()| session.recomposes(configure));
                 let composed = match wanted {
-                    Some(Recompose { agent, model, features }) => {
+                    Some(Recompose { agent, model, features, ai_config, tools: only }) => {
                         let tools = tools(bus, tenant).await?;
-                        let start = Start { agent: Some(agent), model: Some(model), features, ..Start::default() };
+                        let (agent, model, only) = (Some(agent), Some(model), Some(only));
+                        let start = Start { agent, model, features, ai_config, tools: only, ..Start::default() };
                         let named_features = configure.features.clone();
                         let request = ComposeRequest { named_features, ..request(tenant, &start, &tools) };
                         Some(compose(bus, request).await?)
@@ -237,9 +244,13 @@ fn id_of_run(id: CommandId, run: &str) -> CommandId {
     CommandId::new(&format!("{id}-{run}")).unwrap_or(id)
 }
 
-/// The transcript of the session that a start resumes from.
-async fn history(bus: &Bus, tenant: &TenantId, start: &Start) -> Result<Result<Vec<Message>, Refusal>, BusError> {
-    let Some(from) = &start.resume_from else { return Ok(Ok(Vec::new())) };
+/// The transcript of the session that a start resumes from, and the start with what it takes over from there.
+async fn history(
+    bus: &Bus,
+    tenant: &TenantId,
+    start: &Start,
+) -> Result<Result<(Vec<Message>, Start), Refusal>, BusError> {
+    let Some(from) = &start.resume_from else { return Ok(Ok((Vec::new(), start.clone()))) };
     let key = SessionKey { tenant: tenant.clone(), session: from.session_id.clone() };
     let refuse = |code, message| Ok(Err(Refusal { code, message }));
     if let Some(at) = from.at
@@ -271,7 +282,7 @@ async fn history(bus: &Bus, tenant: &TenantId, start: &Start) -> Result<Result<V
         let message = format!("the transcript has {bytes} bytes; at most {RESUME_BYTES_MAX} are taken over");
         return refuse(ErrorCode::TooLarge, message);
     }
-    Ok(Ok(messages))
+    Ok(Ok((messages, older.continued_by(start.clone()))))
 }
 
 /// Every tool of the tenant, with those that the loop performs itself: nobody else serves them.
@@ -293,6 +304,8 @@ fn request(tenant: &TenantId, start: &Start, tools: &[ToolSpec]) -> ComposeReque
         include_shared: true,
         tools: tools.to_vec(),
         parameters: std::collections::BTreeMap::new(),
+        ai_config: start.own_ai_config(),
+        only_tools: start.tools.clone(),
     }
 }
 

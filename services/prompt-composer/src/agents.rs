@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use contract::AiConfig;
 use contract::command::Features;
 use contract::compose::KnownAgent;
 use contract::ids::{AgentId, ToolName};
@@ -50,9 +51,10 @@ struct AgentEntry {
     /// As people read it.
     #[schemars(with = "String")]
     name: Spanned<String>,
-    /// Its prompt, below prompts/agents.
-    #[schemars(with = "String", regex(pattern = r"^[A-Za-z0-9_-]{1,64}\.md$"))]
-    prompt_file: Spanned<String>,
+    /// Its prompt, below prompts/agents; a file of its key's name where none is given.
+    #[serde(default)]
+    #[schemars(with = "Option<String>", regex(pattern = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}\.md$"))]
+    prompt_file: Option<Spanned<String>>,
     /// A model id of models.yaml, or provider/name; the default model where none is given.
     #[serde(default)]
     model: Option<String>,
@@ -66,6 +68,10 @@ struct AgentEntry {
     /// How it goes on, where it differs from what its model, or a template, or ailoop says.
     #[serde(default)]
     continuation_config: ContinuationEntry,
+    /// Its prompt and the requests to its model, where they differ from what the model says.
+    #[serde(default)]
+    #[schemars(with = "AiConfig")]
+    ai_config: Option<Spanned<AiConfig>>,
 }
 
 /// Which tools.
@@ -244,6 +250,8 @@ pub struct Agent {
     pub features: Features,
     /// How it goes on, where it says so itself.
     pub continuation: Layer,
+    /// What it says of its prompt and requests.
+    pub ai_config: AiConfig,
 }
 
 impl Agent {
@@ -372,9 +380,12 @@ impl Agents {
         id: AgentId,
         entry: AgentEntry,
     ) -> Result<Agent, ConfigError> {
-        let prompt = prompt_name(&entry.prompt_file.value).ok_or_else(|| {
-            refuse(file, &entry.prompt_file, "a prompt_file is the name of a file below agents/, ending in .md")
-        })?;
+        let prompt = match &entry.prompt_file {
+            None => id.to_string(),
+            Some(named) => prompt_name(&named.value).ok_or_else(|| {
+                refuse(file, named, "a prompt_file is the name of a file below agents/, ending in .md")
+            })?,
+        };
         Ok(Agent {
             id,
             name: entry.name.value,
@@ -384,6 +395,7 @@ impl Agents {
             tools: filter(file, sets, entry.tools)?,
             features: entry.features,
             continuation: entry.continuation_config.check(file, &mut self.warnings)?,
+            ai_config: continuation::ai_config(file, entry.ai_config)?,
         })
     }
 
@@ -476,7 +488,8 @@ fn check_tool(file: &TextFile, tool: &Spanned<String>) -> Result<(), ConfigError
 /// The name of a prompt without `.md`; none where it could lead out of its directory.
 fn prompt_name(file: &str) -> Option<String> {
     let stem = file.strip_suffix(".md")?;
-    crate::library::is_name(stem).then(|| stem.to_owned())
+    // "agent_patricia.prompt.md" has a dot within its name.
+    (stem.len() <= 64 && stem.split('.').all(crate::library::is_name)).then(|| stem.to_owned())
 }
 
 fn refuse<T>(file: &TextFile, place: &Spanned<T>, message: impl std::fmt::Display) -> ConfigError {

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use contract::AiConfig;
 use contract::compose::{Component, ComposeRequest};
-use contract::settings::{AgentSettings, ModelSettings};
+use contract::settings::{AgentSettings, ModelSettings, names_tool};
 use contract::tool::ToolSpec;
 use sha2::{Digest, Sha256};
 
@@ -17,6 +18,8 @@ use crate::substitute::substitute;
 const DEFAULT: &str = "default";
 /// Names the list of tools among the components.
 const TOOLS: &str = "tools";
+/// Names a prompt among the components that stands in the place of the agent's own.
+const SYSTEM_PROMPT: &str = "system_prompt";
 
 /// A composed prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,13 +50,29 @@ pub struct Order<'a> {
     pub features: &'a [String],
     /// What is asked.
     pub request: &'a ComposeRequest,
+    /// What holds of the prompt, of all layers together.
+    pub ai_config: &'a AiConfig,
+}
+
+impl Order<'_> {
+    /// Whether the session may use a tool: its agent may, and it does not leave it out itself.
+    fn permits(&self, tool: &ToolSpec) -> bool {
+        let only = self.request.only_tools.as_deref();
+        let named = |only: &[String]| only.iter().any(|name| names_tool(name, tool.name.as_str()));
+        self.agent.tools.permits(&tool.name) && only.is_none_or(named)
+    }
+
+    /// Whether the session may use any tool that there may be.
+    fn permits_any(&self) -> bool {
+        self.agent.tools.permits_any() && self.request.only_tools.as_ref().is_none_or(|only| !only.is_empty())
+    }
 }
 
 /// Puts a prompt together. The same order over the same library gives the same text.
 pub fn compose(library: &Library, order: &Order<'_>) -> Prompt {
     let mut parts = Parts::new(library, order);
     parts.agent();
-    if order.request.include_shared {
+    if order.request.include_shared && order.ai_config.include_shared.unwrap_or(true) {
         let switches = [&order.agent.features, &order.request.features];
         let mut on = features::switched(library, order.features, &switches, &mut parts.warnings);
         // Where the loop does not go on by itself, nobody is told how to signal.
@@ -84,7 +103,7 @@ impl Flavours {
     /// would be heard too, but a signal beside it speaks first.
     fn of(order: &Order<'_>, continues: bool) -> Self {
         let tools = if order.model.multi_tool { "multi" } else { "single" };
-        let asked = continues && order.agent.tools.permits_any();
+        let asked = continues && order.permits_any();
         if asked && order.model.structured_output {
             return Self { tools, signal: "structured", output: "structured" };
         }
@@ -111,7 +130,8 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn new(library: &'a Library, order: &'a Order<'a>) -> Self {
         let agent = order.agent;
-        let mut values = order.request.parameters.clone();
+        let mut values = order.ai_config.prompt_parameters.clone();
+        values.extend(order.request.parameters.clone());
         values.entry("agent_id".to_owned()).or_insert_with(|| agent.id.to_string());
         values.entry("agent_name".to_owned()).or_insert_with(|| agent.name.clone());
         let (unknown, text, components, warnings) = (BTreeSet::new(), String::new(), Vec::new(), Vec::new());
@@ -119,6 +139,10 @@ impl<'a> Parts<'a> {
     }
 
     fn agent(&mut self) {
+        if let Some(own) = &self.order.ai_config.system_prompt {
+            let text = self.fill(own);
+            return self.add(None, SYSTEM_PROMPT.to_owned(), &text);
+        }
         let variant = Variant { flavour: None, family: self.order.family };
         let name = &self.order.agent.prompt;
         let found = self.library.find("agents/", name, variant);
@@ -162,18 +186,20 @@ impl<'a> Parts<'a> {
 
     /// The tools that the agent may use, and how to use tools, where shared parts are wanted.
     fn tools(&mut self, guidelines: Option<(&BTreeSet<String>, &str)>) {
-        let filter = &self.order.agent.tools;
-        let mut tools: Vec<&ToolSpec> = self.order.request.tools.iter().filter(|t| filter.permits(&t.name)).collect();
+        let mut tools: Vec<&ToolSpec> = self.order.request.tools.iter().filter(|t| self.order.permits(t)).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         tools.dedup_by(|a, b| a.name == b.name);
-        if tools.is_empty() || !self.order.request.include_tools {
+        let wanted = self.order.request.include_tools && self.order.ai_config.include_tools.unwrap_or(true);
+        if tools.is_empty() || !wanted {
             return;
         }
         if let Some((on, flavour)) = guidelines {
             self.part(on, TOOL_GUIDELINES, "TOOL GUIDELINES INSTRUCTIONS", flavour);
         }
         // Tools speak for themselves: no placeholder is replaced in what they say.
-        self.add(Some("AVAILABLE TOOLS"), TOOLS.to_owned(), &describe(&tools));
+        let preamble = self.order.ai_config.tool_preamble.as_deref().map(|text| self.fill(text));
+        let preamble = preamble.map_or_else(String::new, |text| format!("{}\n\n", text.trim()));
+        self.add(Some("AVAILABLE TOOLS"), TOOLS.to_owned(), &format!("{preamble}{}", describe(&tools)));
     }
 
     fn fill(&mut self, text: &str) -> String {

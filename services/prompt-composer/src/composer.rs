@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use contract::ErrorCode;
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed};
+use contract::{AiConfig, ErrorCode};
 use service::config::ConfigError;
 use service::files::Pass;
 use service::health::Readiness;
@@ -146,7 +146,11 @@ impl Book {
         features::check(&self.library, &request.named_features).map_err(|why| (ErrorCode::UnknownFeature, why))?;
         let (settings, of_model) = (agent.settings(&model.entry.continuation), model.settings());
         let family = model.entry.prompt_variant.as_deref();
-        let order = Order { agent, settings: &settings, model: &of_model, family, features: &self.features, request };
+        let ai_config = request.ai_config.over(agent.ai_config.over(model.entry.ai_config.clone()));
+        ai_config.check().map_err(|why| (ErrorCode::BadRequest, format!("ai_config.{why}")))?;
+        let features = &self.features;
+        let order =
+            Order { agent, settings: &settings, model: &of_model, family, features, request, ai_config: &ai_config };
         let prompt = compose(&self.library, &order);
         if prompt.text.len() > PROMPT_BYTES_MAX {
             let why = format!("the prompt has {} bytes, {PROMPT_BYTES_MAX} are allowed", prompt.text.len());
@@ -162,6 +166,12 @@ impl Book {
             warnings: prompt.warnings,
             agent: settings,
             model: of_model,
+            // The prompt is made; what it was made of need not go along.
+            ai_config: Some(AiConfig {
+                parameters: ai_config.parameters,
+                tool_choice: ai_config.tool_choice,
+                ..AiConfig::default()
+            }),
             fallbacks: self.models.fallbacks(&model),
         })
     }

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+use std::sync::Arc;
+
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::model::{SignalForm, ToolCall};
 use prompt_composer::{Book, Config};
-use reply::{Patterns, Reading, Status};
+use reply::{Evidence, Patterns, Reading, Status};
 use serde_json::Value;
 
 const GO_ON: &[&str] = &[
@@ -142,7 +144,7 @@ fn the_examples_are_understood() {
     }
 }
 
-/// What agents are told to say is what their own patterns hear.
+/// What agents are told to say is what the loop reads with their own settings.
 #[test]
 fn the_words_are_heard_by_the_agents_that_are_told_to_say_them() {
     let config = Config { default_model: Some("rehearsal".to_owned()), ..Config::default() };
@@ -153,18 +155,24 @@ fn the_words_are_heard_by_the_agents_that_are_told_to_say_them() {
         let ComposeReply::Composed(composed) = book.answer(&request) else { panic!("{agent}") };
         assert!(!composed.agent.continuation.require_explicit_signal);
         assert!(composed.prompt.contains("announce the next step in words"), "{agent}");
-        Patterns::compile(&composed.agent.continuation).unwrap()
+        let detects_intent = composed.agent.continuation.detect_intent;
+        (Patterns::compile(&composed.agent.continuation).unwrap(), detects_intent)
+    };
+    let decided = |(patterns, detects_intent): &(Arc<Patterns>, bool), text: &str| {
+        reply::evidence(patterns, text, *detects_intent).map(|evidence| match evidence {
+            Evidence::Pattern(heard) => heard.continues,
+            Evidence::Intent(intent) => intent.continues,
+        })
     };
     let text = shipped("shared/continuation_protocol.patterns.md");
     let example = |kind: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("Example, {kind}: \""))).unwrap();
         line.trim_end_matches('"').to_owned()
     };
-    let continues = |patterns: &Patterns, text: &str| patterns.hear(text).is_some_and(|heard| heard.continues);
     for agent in ["patricia", "eamonn"] {
         let patterns = patterns(agent);
-        assert!(continues(&patterns, &example("going on")), "{agent}");
-        assert!(!continues(&patterns, &example("ending")), "{agent}");
+        assert_eq!(decided(&patterns, &example("going on")), Some(true), "{agent}");
+        assert_eq!(decided(&patterns, &example("ending")), Some(false), "{agent}");
     }
     let (patricia, eamonn) = (patterns("patricia"), patterns("eamonn"));
     let own = shipped("agents/patricia_planner.md");
@@ -181,6 +189,6 @@ fn the_words_are_heard_by_the_agents_that_are_told_to_say_them() {
         let words: String = said.split(' ').take(2).collect::<Vec<_>>().join(" ");
         let (first, _) = words.split_once(' ').unwrap();
         assert!(told.contains(first), "{said}");
-        assert_eq!(patterns.hear(said).map(|heard| heard.continues), Some(goes_on), "{said}");
+        assert_eq!(decided(patterns, said), Some(goes_on), "{said}");
     }
 }

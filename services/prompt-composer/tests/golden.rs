@@ -45,6 +45,8 @@ fn request(agent: &str, model: &str) -> ComposeRequest {
         include_shared: true,
         tools: tools(),
         parameters: std::collections::BTreeMap::new(),
+        ai_config: contract::AiConfig::default(),
+        only_tools: None,
     }
 }
 

@@ -130,6 +130,8 @@ fn composing() -> anyhow::Result<Vec<Timed>> {
         include_shared: true,
         tools: (0..TOOLS).map(|n| spec(&format!("look_{n}"))).collect::<Result<_, _>>()?,
         parameters: BTreeMap::new(),
+        ai_config: contract::AiConfig::default(),
+        only_tools: None,
     };
     let whole = |reply: &ComposeReply| matches!(reply, ComposeReply::Composed(of) if of.components.len() == 8);
     ensure!(whole(&book.answer(&request)), "the prompt has not its eight parts");

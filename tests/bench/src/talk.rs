@@ -47,6 +47,7 @@ impl Talk {
         let limits = Limits { repetition: 0, no_progress: 0, ..Limits::default() };
         let continuation = ContinuationSettings { max_iterations: 200, limits, ..ContinuationSettings::default() };
         let composed = Composed {
+            ai_config: None,
             fallbacks: Vec::new(),
             prompt: "You are measured.".to_owned(),
             fingerprint: String::new(),

@@ -365,6 +365,7 @@ impl World {
         let agent = AgentId::new("e").unwrap_or_else(|_| unreachable!("a valid id"));
         let parallel = 1 + u32::try_from(self.rng.below(4)).unwrap_or(0);
         let composed = Composed {
+            ai_config: None,
             fallbacks,
             prompt: "You are a simulation.".to_owned(),
             fingerprint: "f".to_owned(),

@@ -3,7 +3,7 @@
 use contract::ErrorCode;
 use proto::{CommandReply, ConfigureRequest, ControlRequest, SendRequest, StartRequest};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs, SwitchArg};
 use crate::client::{self, bounded, command_id};
@@ -73,10 +73,7 @@ pub(super) async fn fork(args: &ForkArgs, terminal: &Terminal) -> Result<Exit, F
 pub(super) async fn configure(args: &ConfigureArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let session_id = client::session_id(&args.session)?;
     let wrong = |why: String| Failure::usage(ErrorCode::BadRequest, why);
-    let mut continuation: Map<String, Value> = match &args.set {
-        Some(text) => serde_json::from_str(text).map_err(|error| wrong(format!("--set is no JSON object: {error}")))?,
-        None => Map::new(),
-    };
+    let mut continuation = Map::new();
     if let Some(switch) = args.continuation {
         continuation.insert("enabled".to_owned(), Value::Bool(switch == SwitchArg::On));
     }
@@ -86,13 +83,7 @@ pub(super) async fn configure(args: &ConfigureArgs, terminal: &Terminal) -> Resu
     if let Some(timeout) = args.timeout {
         continuation.insert("timeout".to_owned(), timeout.as_secs().into());
     }
-    let mut options = Map::new();
-    if !continuation.is_empty() {
-        options.insert("continuation".to_owned(), Value::Object(continuation));
-    }
-    if !args.feature.is_empty() || !args.without.is_empty() {
-        options.insert("features".to_owned(), json!({"enable": args.feature, "disable": args.without}));
-    }
+    let options = super::settings::options(&args.settings, continuation)?;
     if options.is_empty() && args.model.is_none() {
         return Err(wrong("nothing to change: give --model, --max-iterations, --timeout or another option".to_owned()));
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::args::{ApproveArg, RunArgs};
+use crate::args::{ApproveArg, RunArgs, SessionSettings};
 use crate::asking::{self, Asking, Line, Said};
 use crate::client::{self, Client, bounded, command_id};
 use crate::failure::{Exit, Failure};
@@ -139,7 +139,7 @@ impl Conversation<'_> {
             model: self.args.model.clone().unwrap_or_default(),
             prompt: self.prompt.clone(),
             interactive,
-            options_json: options(self.args),
+            options_json: options(self.args)?,
             no_wait: false,
         };
         let report = |reason: &str| report_outage(self.terminal, reason, &session);
@@ -154,10 +154,12 @@ impl Conversation<'_> {
             return Err(Failure::new(ErrorCode::SessionEnded, format!("the session {session} has ended")));
         }
         let args = self.args;
-        if args.agent.is_some() || args.model.is_some() || args.max_iterations.is_some() {
+        let sets = args.settings != SessionSettings::default();
+        if args.agent.is_some() || args.model.is_some() || args.max_iterations.is_some() || sets {
             let message = format!("the session {session} runs already, with its own agent, model and limits");
-            return Err(Failure::usage(ErrorCode::BadRequest, message)
-                .help("leave --agent, --model and --max-iterations out, or begin another session"));
+            return Err(Failure::usage(ErrorCode::BadRequest, message).help(
+                "leave --agent, --model and settings out, change it by `ailoop configure`, or begin another session",
+            ));
         }
         let is_paused = info.phase == "paused";
         // In a fleet of our own nobody else paused it: it was interrupted here, and this prompt takes the turn over.
@@ -446,8 +448,8 @@ async fn at(latest: Option<Instant>) {
     }
 }
 
-/// The limits of a new session, as fields of `session.start`.
-fn options(args: &RunArgs) -> String {
+/// The settings of a new session, as fields of `session.start`.
+fn options(args: &RunArgs) -> Result<String, Failure> {
     let mut continuation = Map::new();
     if let Some(most) = args.max_iterations {
         continuation.insert("max_iterations".to_owned(), Value::from(most));
@@ -455,11 +457,8 @@ fn options(args: &RunArgs) -> String {
     if let Some(timeout) = args.timeout {
         continuation.insert("timeout".to_owned(), Value::from(timeout.as_secs()));
     }
-    if continuation.is_empty() {
-        String::new()
-    } else {
-        serde_json::json!({ "continuation": continuation }).to_string()
-    }
+    let options = super::settings::options(&args.settings, continuation)?;
+    Ok(if options.is_empty() { String::new() } else { Value::Object(options).to_string() })
 }
 
 #[cfg(test)]
@@ -472,7 +471,7 @@ mod tests {
     fn check(line: &[&str], expect: &str) {
         let cli = Cli::parse_from(["ailoop", "run", "x"].iter().chain(line));
         let Command::Run(args) = cli.command else { panic!("not run") };
-        assert_eq!(options(&args), expect);
+        assert_eq!(options(&args).unwrap(), expect);
     }
 
     #[test]

@@ -277,6 +277,8 @@ fn compose() -> ComposeRequest {
         include_shared: true,
         tools: Vec::new(),
         parameters: std::collections::BTreeMap::new(),
+        ai_config: contract::AiConfig::default(),
+        only_tools: None,
     }
 }
 

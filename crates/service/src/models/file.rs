@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use contract::AiConfig;
 use contract::limits::{ALLOWED_PARAMETERS_MAX, ALTERNATIVES_MAX, BUDGETS_MAX, FALLBACKS_MAX};
 use contract::settings::ModelSettings;
 use schemars::JsonSchema;
@@ -76,6 +77,10 @@ struct ProviderShape {
     #[serde(default)]
     #[schemars(with = "Vec<String>", length(max = ALLOWED_PARAMETERS_MAX), extend("items" = allowed_name()))]
     allow_parameters: Vec<Spanned<String>>,
+    /// Whether parameters of sessions, agents and models that its protocol does not know are left out, instead of failing the
+    /// request.
+    #[serde(default)]
+    drop_unknown_parameters: bool,
     /// How much may be asked of it with its key, all gateways together.
     #[serde(default)]
     limits: Rates,
@@ -146,6 +151,10 @@ struct ModelShape {
     /// How agents go on with it, where they do not say so themselves.
     #[serde(default)]
     continuation_config: ContinuationEntry,
+    /// Prompts and requests with it, where agent and session do not say so themselves.
+    #[serde(default)]
+    #[schemars(with = "AiConfig")]
+    ai_config: Option<Spanned<AiConfig>>,
 }
 
 /// The same model at another provider.
@@ -313,6 +322,7 @@ fn provider(file: &TextFile, name: &str, entry: ProviderShape) -> Result<Provide
         quirks: entry.quirks.into_iter().collect(),
         parameters: entry.parameters.map(|parameters| parameters.value).unwrap_or_default(),
         allow_parameters: entry.allow_parameters.into_iter().map(|allowed| allowed.value).collect(),
+        drop_unknown_parameters: entry.drop_unknown_parameters,
         limits: entry.limits,
         record: entry.record,
         replay: entry.replay,
@@ -345,6 +355,7 @@ fn model(file: &TextFile, id: &str, entry: ModelShape, warnings: &mut Vec<String
         context_fallback: entry.context_fallback.map(|id| id.value),
         fallbacks: entry.fallbacks.into_iter().map(|fallback| fallback.value).collect(),
         continuation: entry.continuation_config.check(file, warnings)?,
+        ai_config: crate::continuation::ai_config(file, entry.ai_config)?,
     })
 }
 

@@ -1,7 +1,8 @@
 //! `configure`: settings of a session that runs.
 
+use contract::AiConfig;
 use contract::command::{Configure, ContinuationOverride};
-use contract::event::{Configured, Event, Prompt};
+use contract::event::{Configured, Event, Prompt, Requests};
 use contract::settings::{AgentSettings, ContinuationSettings};
 
 use super::{Draft, Ignored};
@@ -9,7 +10,7 @@ use crate::{ConfigureInput, check};
 
 impl Draft<'_> {
     pub(super) fn configure(&mut self, input: &ConfigureInput) -> Result<(), Ignored> {
-        let Configure { continuation, features, model: _ } = &input.configure;
+        let Configure { continuation, features, model: _, ai_config } = &input.configure;
         let Some(setup) = self.core.setup.clone() else { return Ok(()) };
         let overrides = match (setup.overrides.clone(), continuation.clone()) {
             (Some(before), Some(now)) => Some(before.and(now)),
@@ -28,6 +29,12 @@ impl Draft<'_> {
         let features = setup.features.clone().and(features);
         check::features(&features)?;
         self.handled();
+        let own = ai_config.over(setup.ai_config.clone());
+        let requests = composed.map(|composed| {
+            // An older composer lays nothing over anything.
+            let AiConfig { parameters, tool_choice, .. } = composed.ai_config.clone().unwrap_or_else(|| own.clone());
+            Requests { parameters, tool_choice, ai_config: own.clone() }
+        });
         let agent = composed.map_or(&setup.agent, |composed| &composed.agent);
         let prompt = composed
             .map(|composed| Prompt { text: composed.prompt.clone(), fingerprint: composed.fingerprint.clone() });
@@ -46,6 +53,7 @@ impl Draft<'_> {
             prompt,
             features,
             overrides,
+            requests,
         })));
         Ok(())
     }

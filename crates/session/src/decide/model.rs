@@ -9,7 +9,7 @@ use contract::event::{
     StopReason,
 };
 use contract::ids::CallId;
-use contract::limits::{EMPTY_REPLIES_MAX, MODEL_RETRIES_MAX};
+use contract::limits::EMPTY_REPLIES_MAX;
 use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, ToolCall, Usage};
 use contract::settings::OnError;
 use contract::tool::sha256_hex;
@@ -261,7 +261,8 @@ impl Draft<'_> {
         if let Some(last) = turn.last_step {
             return self.no_last_word(report, kind, message, last.limit);
         }
-        let retry_at = (kind.passes() && turn.retries < MODEL_RETRIES_MAX).then(|| {
+        let retries = self.core.setup.as_ref().map_or(0, |setup| setup.agent.continuation.retries);
+        let retry_at = (kind.passes() && turn.retries < retries).then(|| {
             let backoff = backoff(turn.retries, &report.meta.call, report.meta.attempt);
             self.at.after(backoff.max(retry_after.unwrap_or_default()))
         });

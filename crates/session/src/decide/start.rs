@@ -33,6 +33,9 @@ impl Draft<'_> {
         }
         let agent =
             AgentSettings { continuation, tools: tools(&composed.agent.tools, start), ..composed.agent.clone() };
+        let own = start.own_ai_config();
+        // An older composer lays nothing over anything.
+        let requests = composed.ai_config.as_ref().unwrap_or(&own).clone();
         self.handled();
         self.emit(Event::SessionStarted(Box::new(SessionStarted {
             agent,
@@ -41,7 +44,9 @@ impl Draft<'_> {
             prompt: composed.prompt.clone(),
             fingerprint: composed.fingerprint.clone(),
             messages: input.history.iter().chain(&start.messages).cloned().collect(),
-            parameters: start.parameters.clone(),
+            parameters: requests.parameters.clone(),
+            tool_choice: requests.tool_choice.clone(),
+            ai_config: own,
             streaming: start.streaming.clone().unwrap_or_default(),
             fallbacks: composed.fallbacks.clone(),
             features: start.features.clone(),

@@ -5,6 +5,7 @@ use contract::event::Event;
 use contract::model::FailureKind;
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, OnError};
 use contract::tool::Approval;
+use serde_json::json;
 
 use crate::talk::{Cast, Talk, rule};
 
@@ -164,4 +165,104 @@ fn what_needs_approval_is_settled_at_the_beginning() {
     talk.configure(model, Some(Cast { approvals: vec![rule("look", Approval::Never)], ..Cast::default() }));
     talk.reply("", &[r#"{"path":"a"}"#]);
     assert_eq!(talk.session.gates().len(), 1);
+}
+
+/// What the open model call is asked with.
+fn parameters(talk: &Talk) -> serde_json::Value {
+    serde_json::Value::Object(talk.item().parameters)
+}
+
+fn ai_config(value: serde_json::Value) -> contract::AiConfig {
+    serde_json::from_value(value).unwrap()
+}
+
+/// A session that says so much of its prompt and requests, with a composer of an older version.
+fn with_ai_config(value: serde_json::Value) -> Talk {
+    let start = contract::command::Start {
+        prompt: Some(contract::model::Content::Text("Do it.".to_owned())),
+        interactive: true,
+        ai_config: ai_config(value),
+        ..contract::command::Start::default()
+    };
+    let mut talk = Talk::unborn("s");
+    talk.start("start", start, Ok(Cast::default()));
+    talk
+}
+
+#[test]
+fn tool_choice_of_a_session_counts_for_each_step_of_each_turn() {
+    let mut talk = with_ai_config(json!({"parameters": {"seed": 7}, "tool_choice": ["required", "none"]}));
+    assert_eq!(parameters(&talk), json!({"seed": 7, "tool_choice": "required"}));
+    talk.reply("", &["{}"]);
+    talk.results("found");
+    assert_eq!(parameters(&talk), json!({"seed": 7, "tool_choice": "none"}));
+    talk.reply(GO_ON, &[]);
+    assert_eq!(parameters(&talk), json!({"seed": 7}));
+    talk.reply("Done.", &[]);
+    talk.say("Again.", Mode::Steer);
+    assert_eq!(parameters(&talk), json!({"seed": 7, "tool_choice": "required"}));
+}
+
+#[test]
+fn parameters_that_are_configured_go_over_those_of_the_start_and_leave_the_others() {
+    let mut talk = with_ai_config(json!({"parameters": {"seed": 7, "temperature": 1}}));
+    let change = json!({"parameters": {"temperature": 0}});
+    talk.configure(Configure { ai_config: ai_config(change), ..Configure::default() }, Some(Cast::default()));
+    talk.reply(GO_ON, &[]);
+    assert_eq!(parameters(&talk), json!({"seed": 7, "temperature": 0}));
+    // What is configured later without a word on requests leaves them.
+    talk.configure(settings(ContinuationOverride { timeout: Some(60), ..ContinuationOverride::default() }), None);
+    talk.reply(GO_ON, &[]);
+    assert_eq!(parameters(&talk), json!({"seed": 7, "temperature": 0}));
+}
+
+#[test]
+fn ai_config_that_cannot_be_used_is_refused_and_changes_nothing() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    let deep = json!({"parameters": {"a": "x".repeat(20_000)}});
+    for (value, expected) in
+        [(json!({"tool_choice": ["any"]}), "ai_config.tool_choice[0] must be"), (deep, "`parameters`")]
+    {
+        let configure = Configure { ai_config: ai_config(value), ..Configure::default() };
+        talk.configure(configure, None);
+        let why = refused(&talk).unwrap();
+        assert!(why.contains(expected), "{why}");
+    }
+}
+
+#[test]
+fn session_that_goes_on_with_another_ones_transcript_is_as_that_one_was() {
+    use contract::command::Start;
+    let mut talk = with_ai_config(json!({"parameters": {"seed": 7}}));
+    talk.configure(settings(ContinuationOverride { timeout: Some(60), ..ContinuationOverride::default() }), None);
+    let same = talk.session.continued_by(Start::default());
+    assert_eq!(same.agent.as_ref().map(contract::AgentId::as_str), Some("e"));
+    assert_eq!(same.model.as_deref(), Some(""), "the model of the test has no name");
+    assert_eq!(same.continuation.as_ref().and_then(|over| over.timeout), Some(60));
+    assert_eq!(same.ai_config, ai_config(json!({"parameters": {"seed": 7}})));
+    // What the new one says itself goes over that. The model of another agent is that agent's.
+    let start = Start {
+        agent: Some(contract::AgentId::new("p").unwrap()),
+        parameters: json!({"seed": 8}).as_object().unwrap().clone(),
+        continuation: Some(ContinuationOverride { timeout: Some(90), ..ContinuationOverride::default() }),
+        ..Start::default()
+    };
+    let other = talk.session.continued_by(start);
+    assert_eq!((other.agent.as_ref().map(contract::AgentId::as_str), &other.model), (Some("p"), &None));
+    assert_eq!(other.continuation.as_ref().and_then(|over| over.timeout), Some(90));
+    assert_eq!(other.own_ai_config(), ai_config(json!({"parameters": {"seed": 8}})));
+}
+
+#[test]
+fn retries_of_a_session_are_as_many_as_it_says() {
+    for retries in [0, 2] {
+        let mut talk = Talk::begin(ContinuationSettings { retries, ..ContinuationSettings::default() });
+        for _ in 0..retries {
+            talk.fail(FailureKind::Overloaded);
+            assert_eq!(talk.stop_reason(), None);
+            talk.wait(std::time::Duration::from_mins(1));
+        }
+        talk.fail(FailureKind::Overloaded);
+        assert_eq!(talk.stop_reason(), Some("error"), "{retries} retries");
+    }
 }

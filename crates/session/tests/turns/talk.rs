@@ -86,6 +86,7 @@ impl Cast {
                 approvals: self.approvals,
             },
             model: self.model,
+            ai_config: None,
             fallbacks: self.fallbacks,
         }
     }

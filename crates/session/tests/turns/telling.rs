@@ -72,6 +72,7 @@ fn the_composer_is_asked_for_another_model_or_other_features_only() {
         model: model.map(str::to_owned),
         features: Features { enable: enable.iter().map(ToString::to_string).collect(), disable: Vec::new() },
         continuation: Some(contract::command::ContinuationOverride::default()),
+        ai_config: contract::AiConfig::default(),
     };
     assert_eq!(talk.session.recomposes(&configure(None, &[])), None);
     let asked = |configure| talk.session.recomposes(&configure).map(|asked| (asked.model, asked.features.enable));

@@ -192,6 +192,7 @@ pub(crate) async fn end(orchestrator: Orchestrator) {
 
 fn composed() -> Composed {
     Composed {
+        ai_config: None,
         fallbacks: Vec::new(),
         prompt: "You are a test.".to_owned(),
         fingerprint: "f".to_owned(),

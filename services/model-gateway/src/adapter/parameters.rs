@@ -154,7 +154,8 @@ fn rules(family: Family) -> &'static [Rule] {
 }
 
 /// What is sent: the operator's parameters, and over them those of the session that the protocol or the operator allows. A
-/// `null` stands for a parameter that is not given. Any other one fails the request: nothing is left out silently.
+/// `null` stands for a parameter that is not given. Any other one fails the request: nothing is left out silently, unless
+/// the operator wants it so.
 pub fn checked(
     family: Family,
     entry: &ProviderEntry,
@@ -168,6 +169,10 @@ pub fn checked(
         let known = rules(family).iter().find(|rule| rule.name == name);
         let allowed = entry.allow_parameters.iter().any(|allowed| allowed == name);
         match known {
+            None if !allowed && entry.drop_unknown_parameters => {
+                tracing::debug!(parameter = name, "left out: the protocol does not know it");
+                continue;
+            }
             None if !allowed => return Err(unknown(family, name)),
             _ if value.is_null() => continue,
             Some(rule) => rule.shape.check(value).map_err(|why| refused(name, &why))?,
@@ -193,7 +198,7 @@ fn refused(name: &str, why: &str) -> Failure {
 
 fn unknown(family: Family, name: &str) -> Failure {
     let why = format!(
-        "is refused: {} takes {}; an operator lets more through with allow_parameters of the provider in models.yaml",
+        "is refused: {} takes {}; an operator lets more through with allow_parameters, or drops others with drop_unknown_parameters, of the provider in models.yaml",
         family.kind(),
         names(rules(family))
     );
@@ -306,6 +311,16 @@ mod tests {
         let refusal = check(entry, &json!({"service_tier": "priority"})).unwrap_err();
         assert!(refusal.starts_with("parameter \"service_tier\" is refused"), "{refusal}");
         assert_eq!(check(entry, &json!({"temperature": null})).unwrap()["temperature"], 1.0);
+    }
+
+    #[test]
+    fn parameter_that_is_not_known_is_left_out_where_the_operator_wants_it() {
+        let sent = check(", drop_unknown_parameters: true", &json!({"temperature": 0.5, "foo": 1})).unwrap();
+        assert_eq!(sent, json!({"temperature": 0.5}));
+        // One that is known and wrong, or that ailoop writes itself, is refused all the same.
+        for wrong in [json!({"temperature": "hot"}), json!({"messages": []})] {
+            assert!(check(", drop_unknown_parameters: true", &wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

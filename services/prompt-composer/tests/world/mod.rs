@@ -94,6 +94,8 @@ pub(crate) fn request(agent: Option<&str>, model: Option<&str>) -> ComposeReques
         include_shared: true,
         tools: Vec::new(),
         parameters: BTreeMap::from([("what".to_owned(), "{{{agent_id}}}".to_owned())]),
+        ai_config: contract::AiConfig::default(),
+        only_tools: None,
     }
 }
 

@@ -171,6 +171,7 @@ fn compose(agent: &str) -> ComposeReply {
 fn composed(agent: AgentId) -> Composed {
     let continuation = ContinuationSettings { max_iterations: 6, timeout: 300, ..ContinuationSettings::default() };
     Composed {
+        ai_config: None,
         fallbacks: Vec::new(),
         prompt: "You are a simulation.".to_owned(),
         fingerprint: "f".to_owned(),

@@ -117,6 +117,8 @@ pub(crate) fn started(agent: &str) -> Event {
         fingerprint: "0".repeat(64),
         messages: Vec::new(),
         parameters: serde_json::Map::new(),
+        tool_choice: Vec::new(),
+        ai_config: contract::AiConfig::default(),
         streaming: Streaming::default(),
     }))
 }
@@ -301,6 +303,7 @@ fn compose(request: &ComposeRequest) -> ComposeReply {
     }
     let Event::SessionStarted(started) = started("a") else { unreachable!() };
     ComposeReply::Composed(Box::new(Composed {
+        ai_config: None,
         fallbacks: Vec::new(),
         prompt: started.prompt,
         fingerprint: started.fingerprint,

@@ -1,0 +1,93 @@
+//! Settings of one session, as fields of `session.start` and `session.configure`.
+
+use contract::ErrorCode;
+use serde_json::{Map, Value, json};
+
+use crate::args::SessionSettings;
+use crate::failure::Failure;
+
+/// The fields that the command line says something of. `continuation` is what other options say of it.
+pub(super) fn options(
+    settings: &SessionSettings,
+    continuation: Map<String, Value>,
+) -> Result<Map<String, Value>, Failure> {
+    let wrong = |why: String| Failure::usage(ErrorCode::BadRequest, why);
+    let mut set: Map<String, Value> = match &settings.set {
+        Some(text) => serde_json::from_str(text).map_err(|error| wrong(format!("--set is no JSON object: {error}")))?,
+        None => Map::new(),
+    };
+    set.extend(continuation);
+    let mut options = Map::new();
+    if !set.is_empty() {
+        options.insert("continuation".to_owned(), Value::Object(set));
+    }
+    if !settings.feature.is_empty() || !settings.without.is_empty() {
+        options.insert("features".to_owned(), json!({"enable": settings.feature, "disable": settings.without}));
+    }
+    let ai_config = ai_config(settings);
+    if !ai_config.is_empty() {
+        options.insert("ai_config".to_owned(), Value::Object(ai_config));
+    }
+    Ok(options)
+}
+
+fn ai_config(settings: &SessionSettings) -> Map<String, Value> {
+    let mut config = Map::new();
+    // "0.2" and "true" are what they look like; what is no JSON is a text.
+    let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()));
+    if !settings.param.is_empty() {
+        let parameters = settings.param.iter().map(|(name, text)| (name.clone(), value(text)));
+        config.insert("parameters".to_owned(), Value::Object(parameters.collect()));
+    }
+    if !settings.prompt_param.is_empty() {
+        let texts = settings.prompt_param.iter().map(|(name, text)| (name.clone(), Value::String(text.clone())));
+        config.insert("prompt_parameters".to_owned(), Value::Object(texts.collect()));
+    }
+    if let Some(prompt) = &settings.system_prompt {
+        config.insert("system_prompt".to_owned(), Value::String(prompt.clone()));
+    }
+    if !settings.tool_choice.is_empty() {
+        let choices = settings.tool_choice.iter().map(|choice| match choice.as_str() {
+            "auto" | "none" | "required" => Value::String(choice.clone()),
+            name => json!({"type": "function", "function": {"name": name}}),
+        });
+        config.insert("tool_choice".to_owned(), Value::Array(choices.collect()));
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn settings_of_the_command_line_are_fields_of_a_start() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let settings = SessionSettings {
+            param: vec![pair("temperature", "0.2"), pair("user", "me")],
+            prompt_param: vec![pair("city", "7")],
+            system_prompt: Some("Be brief.".to_owned()),
+            tool_choice: vec!["required".to_owned(), "look".to_owned()],
+            feature: vec!["mailbox".to_owned()],
+            without: Vec::new(),
+            set: Some(r#"{"retries": 1}"#.to_owned()),
+        };
+        let continuation = Map::from_iter([("timeout".to_owned(), json!(9))]);
+        let expected = json!({
+            "continuation": {"retries": 1, "timeout": 9},
+            "features": {"enable": ["mailbox"], "disable": []},
+            "ai_config": {
+                "parameters": {"temperature": 0.2, "user": "me"},
+                "prompt_parameters": {"city": "7"},
+                "system_prompt": "Be brief.",
+                "tool_choice": ["required", {"type": "function", "function": {"name": "look"}}],
+            },
+        });
+        assert_eq!(Value::Object(options(&settings, continuation).unwrap()), expected);
+        assert_eq!(options(&SessionSettings::default(), Map::new()).unwrap(), Map::new());
+        let bad = SessionSettings { set: Some("{".to_owned()), ..SessionSettings::default() };
+        assert!(options(&bad, Map::new()).is_err());
+    }
+}
