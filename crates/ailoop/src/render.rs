@@ -125,7 +125,8 @@ impl Render {
                 self.note(Style::Plain, &format!("  {}  {}  {by}{changed}", gate.gate, decision(gate.decision)))
             }
             Event::ContextCleared(cleared) => {
-                self.note(Style::Plain, &format!("{} forgotten", figures::plural(cleared.turns.into(), "turn")))
+                let forgotten = format!("{} forgotten", figures::plural(cleared.turns.into(), "turn"));
+                self.note(Style::Plain, &with_reason(&forgotten, cleared.reason.as_deref()))
             }
             Event::ContextPruned(pruned) => {
                 let how = if pruned.summary.is_some() { "summed up" } else { "left out" };
@@ -245,7 +246,12 @@ fn session_ended(ended: &SessionEnded) -> Vec<Output> {
         EndReason::Error => (Style::Bad, "session ended with an error"),
         EndReason::Expired => (Style::Warn, "session expired: nobody wanted anything of it"),
     };
-    vec![Output::Note(style, text.to_owned())]
+    vec![Output::Note(style, with_reason(text, ended.note.as_deref()))]
+}
+
+/// What happened, and why, in the words of whoever asked for it.
+fn with_reason(text: &str, reason: Option<&str>) -> String {
+    reason.map_or_else(|| text.to_owned(), |reason| format!("{text}: {reason}"))
 }
 
 fn tool(result: &ToolCallResult) -> Output {

@@ -637,6 +637,12 @@ pub struct SessionEnded {
     /// What the whole session used.
     #[serde(default)]
     pub spent: Spent,
+    /// Who stopped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why, in the words of whoever stopped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A user message.
@@ -1153,6 +1159,12 @@ pub struct GateClosed {
 pub struct ContextCleared {
     /// Turns whose messages went.
     pub turns: u32,
+    /// Who asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why, in the words of whoever asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The session's one timer.

@@ -87,6 +87,7 @@ impl Core {
             }
             Event::SessionEnded(ended) => {
                 self.report = self.reported(at, ended);
+                self.last_stop = ended.stop_reason;
                 self.life = Life::Ended;
                 self.turn = None;
                 self.timer = None;
@@ -126,6 +127,7 @@ impl Core {
                     summarised: 0,
                     squeezed: 0,
                     started: at,
+                    form: None,
                     progress: None,
                     is_doubted: false,
                     last_step: None,
@@ -375,8 +377,9 @@ impl Core {
     }
 
     fn model_call_opened(&mut self, opened: &ModelCallOpened) {
-        let slot = self.slot();
+        let (slot, form) = (self.slot(), self.next_signal_form());
         let Some(turn) = &mut self.turn else { return };
+        turn.form = Some(form);
         let empties = match &turn.activity {
             Activity::Backoff { empties, .. } => *empties,
             Activity::Ready

@@ -217,6 +217,9 @@ pub(crate) struct Turn {
     /// When it began; 1970 where an older fold did not say.
     #[serde(default)]
     pub(crate) started: Timestamp,
+    /// The form in which the last model call asked for a signal; none where an older fold did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) form: Option<SignalForm>,
     /// How far the model said last that the work is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) progress: Option<Progress>,
@@ -489,6 +492,11 @@ impl Core {
 
     /// The form in which the model is asked to signal, and in which its reply is read.
     pub(crate) fn signal_form(&self) -> SignalForm {
+        self.turn.as_ref().and_then(|turn| turn.form).unwrap_or_else(|| self.next_signal_form())
+    }
+
+    /// The form in which a model call that opens now asks for a signal.
+    pub(crate) fn next_signal_form(&self) -> SignalForm {
         let (Some(setup), Some(model)) = (&self.setup, self.model()) else { return SignalForm::Text };
         if !setup.agent.continuation.enabled {
             return SignalForm::Off;

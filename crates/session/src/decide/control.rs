@@ -33,21 +33,23 @@ impl Draft<'_> {
         Ok(())
     }
 
-    pub(super) fn stop(&mut self) {
+    pub(super) fn stop(&mut self, because: &Because) {
         self.handled();
         if self.core.turn.is_some() {
             self.end_turn(StopReason::Stopped);
         }
-        self.end_session(EndReason::Stopped, None);
+        let status = self.status(because);
+        self.end_session_because(EndReason::Stopped, None, Some(status));
     }
 
-    pub(super) fn clear(&mut self) -> Result<(), Ignored> {
+    pub(super) fn clear(&mut self, because: &Because) -> Result<(), Ignored> {
         if self.core.turn.is_some() {
             let message = "a turn is running; stop it or wait for its end, then clear";
             return Err(Ignored::because(ErrorCode::NotNow, message));
         }
         self.handled();
-        self.emit(Event::ContextCleared(ContextCleared { turns: self.core.turns }));
+        let StatusChanged { by, reason } = self.status(because);
+        self.emit(Event::ContextCleared(ContextCleared { turns: self.core.turns, by, reason }));
         Ok(())
     }
 }

@@ -114,12 +114,12 @@ impl Draft<'_> {
             Body::Send(message) => self.send(message),
             Body::Pause(because) => self.pause(because),
             Body::Resume(because) => self.resume(because),
-            Body::Stop(_) => {
-                self.stop();
+            Body::Stop(because) => {
+                self.stop(because);
                 Ok(())
             }
             Body::Answer(answer) => self.answer(answer),
-            Body::Clear(_) => self.clear(),
+            Body::Clear(because) => self.clear(because),
             Body::Configure(configure) => self.configure(configure),
             Body::ToolResult(result) => self.tool_result(result),
             Body::Extend(extension) => self.extend(extension),

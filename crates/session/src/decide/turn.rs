@@ -3,7 +3,7 @@
 use contract::command::AnswerDecision;
 use contract::event::{
     CallCancelled, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, LimitReached, SessionEnded,
-    StopReason, TimerSet, ToolCallResult, TurnCompleted,
+    StatusChanged, StopReason, TimerSet, ToolCallResult, TurnCompleted,
 };
 use contract::ids::ToolName;
 use contract::limits::{GATE_MAX, LAST_WORD_TOKENS};
@@ -131,7 +131,19 @@ impl Draft<'_> {
 
     /// Ends the session. `last` is its last turn's reason, steps and answer, where that ends it.
     pub(super) fn end_session(&mut self, reason: EndReason, last: Option<(StopReason, u32, String)>) {
-        let stop_reason = last.as_ref().map(|(reason, ..)| *reason).or(self.core.last_stop);
+        self.end_session_because(reason, last, None);
+    }
+
+    /// The same; `status` says who stopped it and why.
+    pub(super) fn end_session_because(
+        &mut self,
+        reason: EndReason,
+        last: Option<(StopReason, u32, String)>,
+        status: Option<StatusChanged>,
+    ) {
+        let (by, note) = status.map_or((None, None), |status| (status.by, status.reason));
+        let stopped = (reason == EndReason::Stopped).then_some(StopReason::Stopped);
+        let stop_reason = last.as_ref().map(|(reason, ..)| *reason).or(stopped).or(self.core.last_stop);
         let (iterations, final_response) = last.map(|(_, step, text)| (step, text)).unwrap_or_default();
         self.emit(Event::SessionEnded(SessionEnded {
             reason,
@@ -140,6 +152,8 @@ impl Draft<'_> {
             final_response,
             iterations,
             spent: self.core.spent,
+            by,
+            note,
         }));
         // It stays as it is for a while, for those who are late; then it leaves the log.
         let (number, at) = (self.core.timers + 1, self.at.after(self.input.archive_after));

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use contract::CallId;
-use contract::command::{Configure, Mode, Start};
+use contract::command::{Because, Configure, Mode, Start, Verb};
 use contract::commit::Phase;
-use contract::event::Event;
+use contract::event::{Event, StopReason};
 use contract::limits::{MESSAGE_BYTES_MAX, TOOL_TIMEOUT_MAX};
 use contract::model::{Content, FailureKind};
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, Prune};
 use contract::tool::Outcome;
+
+use session::Body;
 
 use crate::talk::{Cast, Talk};
 
@@ -255,4 +257,25 @@ fn a_timer_that_was_set_for_something_else_ends_nothing() {
     assert!(summary.call.as_str().starts_with('s'), "{summary}");
     talk.wait(Duration::from_secs(50));
     assert_eq!(talk.model_call(), summary);
+}
+
+#[test]
+fn session_that_is_stopped_while_idle_says_so_with_who_and_why() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.reply("Done.", &[]);
+    assert_eq!(talk.session.summary().stop_reason, Some(StopReason::Completed));
+    let because = || Because { reason: Some("wrong file".to_owned()) };
+    talk.command(Verb::ClearHistory, Body::Clear(because()));
+    talk.command(Verb::Stop, Body::Stop(because()));
+    let reasons: Vec<Option<&str>> = talk
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::ContextCleared(cleared) => Some(cleared.reason.as_deref()),
+            Event::SessionEnded(ended) => Some(ended.note.as_deref()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reasons, [Some("wrong file"), Some("wrong file")]);
+    assert_eq!(talk.session.summary().stop_reason, Some(StopReason::Stopped));
 }

@@ -89,6 +89,9 @@ fn continuation_is_switched_off_and_on() {
     talk.results("found");
     talk.configure(switch(true), None);
     talk.reply(GO_ON, &[]);
+    assert_eq!(talk.source(), "default", "the call that was under way had asked for no signal");
+    talk.say("more", Mode::Steer);
+    talk.reply(GO_ON, &[]);
     assert_eq!(talk.source(), "explicit");
     assert!(talk.item().tools.iter().any(|tool| tool.get().contains("\"continuation\"")));
 }
@@ -265,4 +268,25 @@ fn retries_of_a_session_are_as_many_as_it_says() {
         talk.fail(FailureKind::Overloaded);
         assert_eq!(talk.stop_reason(), Some("error"), "{retries} retries");
     }
+}
+
+#[test]
+fn reply_to_a_call_that_opened_before_the_model_changed_is_read_as_that_call_asked() {
+    let structured =
+        || Cast { model: ModelSettings { structured_output: true, ..ModelSettings::default() }, ..Cast::default() };
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.configure(Configure { model: Some("other".to_owned()), ..Configure::default() }, Some(structured()));
+    let shown = |talk: &Talk| {
+        let found = talk.events.iter().rev().find_map(|event| match event {
+            Event::AiFullReceived(reply) => Some(reply.text.clone()),
+            _ => None,
+        });
+        found.unwrap()
+    };
+    let envelope = r#"{"response": "ok", "continuation": {"status": "CONTINUE"}}"#;
+    let json = r#"{"response": "ok", "tool_calls": []}"#;
+    talk.reply(&format!("{json}\n{GO_ON}"), &[]);
+    assert!(shown(&talk).starts_with(json), "the call asked for a pseudo-call, not for an envelope: {}", shown(&talk));
+    talk.reply(envelope, &[]);
+    assert_eq!(shown(&talk), "ok");
 }

@@ -155,6 +155,8 @@ pub(crate) fn ended() -> Event {
         final_response: String::new(),
         iterations: 0,
         spent: Spent::default(),
+        by: None,
+        note: None,
     })
 }
 
