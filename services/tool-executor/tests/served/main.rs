@@ -165,17 +165,28 @@ async fn they_are_found_called_and_cancelled_as_any_tool_is() {
     // A cancel ends a command with all that it started.
     let (there, inbox) = (world.dir.path().join("there"), world.client.new_inbox());
     let mut replies = world.client.subscribe(inbox.clone()).await.unwrap();
-    let body = json!({"command": ["sh", "-c", "setsid sleep 4711 & echo $! > there; wait"]}).to_string();
+    // A time that no other process of this machine sleeps: a command may not know its processes' numbers outside.
+    let time = format!("4711.{}", std::process::id());
+    let sleeps = || running().any(|line| line == format!("sleep\0{time}\0"));
+    let script = format!("setsid sleep {time} & touch there; wait");
+    let body = json!({"command": ["sh", "-c", script]}).to_string();
     let mut headers = HeaderMap::new();
     headers.insert(header::CALL, "s1-c2");
     let subject = "ai_tool.default.run_command";
     world.client.publish_with_reply_and_headers(subject, inbox, headers.clone(), body.into()).await.unwrap();
-    let pid: u32 = until(|| std::fs::read_to_string(&there).ok()?.trim().parse().ok()).await;
+    until(|| (there.exists() && sleeps()).then_some(())).await;
     world.client.publish_with_headers("ai_tool_cancel.default.run_command", headers, "".into()).await.unwrap();
     assert_eq!(said(&replies.next().await.unwrap(), header::ERROR).as_deref(), Some("cancelled"));
-    until(|| (!std::path::Path::new(&format!("/proc/{pid}")).exists()).then_some(())).await;
+    until(|| (!sleeps()).then_some(())).await;
 
     world.executor.drain(LONG).await;
+}
+
+/// The command lines of all processes of this machine.
+fn running() -> impl Iterator<Item = String> {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.map(|line| String::from_utf8_lossy(&line).into_owned())
 }
 
 async fn until<T>(ask: impl Fn() -> Option<T>) -> T {
