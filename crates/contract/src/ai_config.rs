@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::limits::{
-    PROMPT_PARAMETER_BYTES_MAX, PROMPT_PARAMETERS_MAX, SYSTEM_PROMPT_BYTES_MAX, TOOL_CHOICES_MAX,
+    PROMPT_PARAMETERS_BYTES_MAX, PROMPT_PARAMETERS_MAX, SYSTEM_PROMPT_BYTES_MAX, TOOL_CHOICES_MAX,
     TOOL_PREAMBLE_BYTES_MAX,
 };
 
@@ -88,18 +88,18 @@ impl AiConfig {
             let count = self.prompt_parameters.len();
             return Err(format!("prompt_parameters has {count} values, at most {PROMPT_PARAMETERS_MAX} are taken"));
         }
-        for (name, value) in &self.prompt_parameters {
+        for name in self.prompt_parameters.keys() {
             let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
             if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
                 let why = "a name has 1 to 64 letters, digits, `_`, `-` and `.`";
                 return Err(format!("prompt_parameters: {name:?} is no name; {why}"));
             }
-            if value.len() > PROMPT_PARAMETER_BYTES_MAX {
-                let bytes = value.len();
-                return Err(format!(
-                    "prompt_parameters.{name} has {bytes} bytes, at most {PROMPT_PARAMETER_BYTES_MAX} are taken"
-                ));
-            }
+        }
+        let bytes: usize = self.prompt_parameters.values().map(String::len).sum();
+        if bytes > PROMPT_PARAMETERS_BYTES_MAX {
+            return Err(format!(
+                "prompt_parameters has {bytes} bytes, at most {PROMPT_PARAMETERS_BYTES_MAX} are taken; shorten them"
+            ));
         }
         if self.tool_choice.len() > TOOL_CHOICES_MAX {
             let count = self.tool_choice.len();
@@ -155,6 +155,7 @@ mod tests {
         for (value, expected) in [
             (json!({"system_prompt": long}), "system_prompt has 65537 bytes"),
             (json!({"prompt_parameters": {"a b": "x"}}), "prompt_parameters: \"a b\" is no name"),
+            (json!({"prompt_parameters": {"a": &long[..40_000], "b": &long[..40_000]}}), "prompt_parameters has 80000 bytes"),
             (json!({"tool_choice": ["auto", "any"]}), "tool_choice[1] must be"),
             (json!({"tool_choice": [{"type": "function"}]}), "tool_choice[0] must be"),
         ] {

@@ -25,8 +25,8 @@ pub const SYSTEM_PROMPT_BYTES_MAX: usize = 64 << 10;
 pub const TOOL_PREAMBLE_BYTES_MAX: usize = 16 << 10;
 /// Values for `{{{name}}}` of one `ai_config`.
 pub const PROMPT_PARAMETERS_MAX: usize = 64;
-/// Bytes of one of them.
-pub const PROMPT_PARAMETER_BYTES_MAX: usize = 16 << 10;
+/// Bytes of all of them together.
+pub const PROMPT_PARAMETERS_BYTES_MAX: usize = 64 << 10;
 /// Steps of a turn for which `ai_config.tool_choice` says something.
 pub const TOOL_CHOICES_MAX: usize = 20;
 /// Greatest `retries` of a session.
