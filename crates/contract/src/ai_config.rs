@@ -155,7 +155,10 @@ mod tests {
         for (value, expected) in [
             (json!({"system_prompt": long}), "system_prompt has 65537 bytes"),
             (json!({"prompt_parameters": {"a b": "x"}}), "prompt_parameters: \"a b\" is no name"),
-            (json!({"prompt_parameters": {"a": &long[..40_000], "b": &long[..40_000]}}), "prompt_parameters has 80000 bytes"),
+            (
+                json!({"prompt_parameters": {"a": &long[..40_000], "b": &long[..40_000]}}),
+                "prompt_parameters has 80000 bytes",
+            ),
             (json!({"tool_choice": ["auto", "any"]}), "tool_choice[1] must be"),
             (json!({"tool_choice": [{"type": "function"}]}), "tool_choice[0] must be"),
         ] {
