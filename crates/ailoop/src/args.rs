@@ -623,7 +623,7 @@ impl ModeArg {
 pub struct ControlArgs {
     /// The session
     pub session: String,
-    /// Why, for whoever watches the session; of `stop` it is not kept
+    /// Why, for whoever watches the session; it stays in its log
     #[arg(long, default_value = "")]
     pub reason: String,
     /// Where the fleet is.

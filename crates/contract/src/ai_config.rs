@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::ids::ToolName;
 use crate::limits::{
     PROMPT_PARAMETERS_BYTES_MAX, PROMPT_PARAMETERS_MAX, SYSTEM_PROMPT_BYTES_MAX, TOOL_CHOICES_MAX,
     TOOL_PREAMBLE_BYTES_MAX,
@@ -48,6 +49,11 @@ impl AiConfig {
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether it says something that only a composer can do, of this version or a later one.
+    pub fn needs_composer(&self) -> bool {
+        *self != Self { parameters: self.parameters.clone(), ..Self::default() }
     }
 
     /// This layer over the one below it.
@@ -120,8 +126,9 @@ fn is_tool_choice(choice: &Value) -> bool {
     match choice {
         Value::String(word) => matches!(word.as_str(), "auto" | "none" | "required"),
         Value::Object(fields) => {
-            let name = choice["function"]["name"].as_str();
-            fields.len() == 2 && choice["type"] == "function" && name.is_some_and(|name| !name.is_empty())
+            let function = choice["function"].as_object().filter(|function| function.len() == 1);
+            let name = function.and_then(|function| function.get("name")?.as_str());
+            fields.len() == 2 && choice["type"] == "function" && name.is_some_and(|name| ToolName::new(name).is_ok())
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => false,
     }

@@ -29,7 +29,8 @@ pub struct ContinuationSettings {
     /// Patterns that mean "done"; of all matches the one that ends last counts.
     pub termination_patterns: Vec<String>,
     /// Whether the words of a reply decide where no pattern matches: an announcement of work goes on, a question to the
-    /// user or a "done" ends the turn.
+    /// user or a "done" ends the turn. Sessions of older versions do not say so, and go on without it.
+    #[serde(default)]
     pub detect_intent: bool,
     /// How sure, 0 to 1, a model has to be of its signal where it says so. A less sure TERMINATE takes one more step, in
     /// which the model checks its work; with a less sure CONTINUE it is told to find out or to ask. None: the signal counts.

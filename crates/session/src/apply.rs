@@ -222,7 +222,7 @@ impl Core {
                     if progress.progress.is_told() {
                         turn.progress = Some(progress.progress.clone());
                     }
-                    turn.is_doubted = progress.source == DecisionSource::Confidence;
+                    turn.is_doubted |= progress.source == DecisionSource::Confidence;
                     if matches!(turn.activity, Activity::Deciding) && progress.continues {
                         turn.activity = Activity::Ready;
                     }

@@ -167,7 +167,7 @@ fn parameters(given: &serde_json::Map<String, Value>) -> Result<(), Refusal> {
     at_most(size.values, PARAMETER_VALUES_MAX, "`parameters`", "values and names", "send less")
 }
 
-fn ai_config(own: &AiConfig) -> Result<(), Refusal> {
+pub(crate) fn ai_config(own: &AiConfig) -> Result<(), Refusal> {
     own.check().map_err(|why| bad(format!("ai_config.{why}")))?;
     parameters(&own.parameters)
 }

@@ -21,7 +21,7 @@ pub struct Facts<'a> {
     pub finish: FinishReason,
     /// Whether a user message waits that the model has not seen.
     pub unseen: bool,
-    /// Whether the step before was decided on since the model was not sure: that happens once in a row.
+    /// Whether the turn was given another step already since the model was not sure: that happens once in a turn.
     pub doubted: bool,
     /// The limit that keeps the turn from another step.
     pub limit: Option<StopReason>,
@@ -119,7 +119,9 @@ impl Rule {
             Self::Switch => {
                 (!settings.enabled).then(|| verdict(false, DecisionSource::Default, "continuation is switched off"))
             }
-            Self::Signal => facts.signal.map(|signal| signalled(signal, settings.confidence_min, facts.doubted)),
+            Self::Signal => facts
+                .signal
+                .map(|signal| signalled(signal, settings.confidence_min, facts.doubted || facts.limit.is_some())),
             Self::Length => (facts.finish == FinishReason::Length && settings.continue_on_length).then(|| {
                 let nudge = "Your reply was cut at the output limit. Go on exactly where it broke off.".to_owned();
                 let cut = verdict(true, DecisionSource::Length, "the reply was cut at the output limit");

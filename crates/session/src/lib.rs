@@ -298,12 +298,12 @@ impl Session {
         })
     }
 
-    /// A `start` that resumes from this session: what it does not say is as this session has it. With another agent the
+    /// A `start` that resumes from this session: what it does not say is as this session has it. Where it names an agent, the
     /// model is that agent's.
     #[must_use]
     pub fn continued_by(&self, start: contract::command::Start) -> contract::command::Start {
         let Some(setup) = &self.core.setup else { return start };
-        let is_same = start.agent.as_ref().is_none_or(|agent| *agent == setup.agent.id);
+        let is_same = start.agent.is_none();
         contract::command::Start {
             agent: start.agent.clone().or_else(|| Some(setup.agent.id.clone())),
             model: start.model.clone().or_else(|| is_same.then(|| setup.model.id.clone())),

@@ -223,7 +223,7 @@ pub(crate) struct Turn {
     /// How far the model said last that the work is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) progress: Option<Progress>,
-    /// Whether the running step is there since the model was not sure that it is done.
+    /// Whether a step was taken since the model was not sure that it is done.
     #[serde(default)]
     pub(crate) is_doubted: bool,
     /// Set when the turn is at a limit and ends with its next step.

@@ -92,7 +92,9 @@ impl Sessions {
             ai_config: given.body.own_ai_config(),
             only_tools: None,
         };
-        self.submit(caller, Verb::Start, given, Some(check)).await
+        // One that resumes from another session has that one's agent and model, which only the loop reads.
+        let check = given.body.resume_from.is_none().then_some(check);
+        self.submit(caller, Verb::Start, given, check).await
     }
 
     /// Sends a user message.

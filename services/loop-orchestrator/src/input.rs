@@ -314,6 +314,10 @@ async fn compose(
     request: ComposeRequest,
 ) -> Result<Result<Box<contract::compose::Composed>, Refusal>, BusError> {
     Ok(match bus.compose(&request).await? {
+        ComposeReply::Composed(composed) if composed.ai_config.is_none() && request.ai_config.needs_composer() => {
+            let why = "a prompt-composer of an older version answers, which does not know ai_config";
+            return Err(BusError::Unavailable(why.to_owned()));
+        }
         ComposeReply::Composed(composed) => Ok(composed),
         ComposeReply::Refused { code, message } => Err(Refusal { code, message }),
     })

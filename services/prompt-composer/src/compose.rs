@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use contract::AiConfig;
 use contract::compose::{Component, ComposeRequest};
 use contract::settings::{AgentSettings, ModelSettings, names_tool};
 use contract::tool::ToolSpec;
+use contract::{AiConfig, ToolName};
 use sha2::{Digest, Sha256};
 
 use crate::agents::Agent;
@@ -64,7 +64,10 @@ impl Order<'_> {
 
     /// Whether the session may use any tool that there may be.
     fn permits_any(&self) -> bool {
-        self.agent.tools.permits_any() && self.request.only_tools.as_ref().is_none_or(|only| !only.is_empty())
+        let usable = |name: &String| {
+            name.ends_with('*') || ToolName::new(name).is_ok_and(|tool| self.agent.tools.permits(&tool))
+        };
+        self.agent.tools.permits_any() && self.request.only_tools.as_ref().is_none_or(|only| only.iter().any(usable))
     }
 }
 

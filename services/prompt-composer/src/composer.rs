@@ -20,7 +20,10 @@ use crate::features;
 use crate::library::Library;
 
 /// Bytes of a composed prompt: an answer must fit into one message of a server with its usual limits.
-const PROMPT_BYTES_MAX: usize = 512 << 10;
+pub(crate) const PROMPT_BYTES_MAX: usize = 512 << 10;
+/// Bytes of an answer, below what nats-server takes where nobody configured it otherwise: control characters take six bytes
+/// each. Whoever asks would wait for one that cannot be sent, and with it all commands of the session.
+const ANSWER_BYTES_MAX: usize = 960 << 10;
 
 /// Agents, models and prompts, read as one set.
 #[derive(Debug)]
@@ -97,6 +100,14 @@ impl Book {
         };
         let reply = self.answer_under(&parsed, traceparent);
         let body = Bytes::from(serde_json::to_vec(&reply).ok()?);
+        if body.len() > ANSWER_BYTES_MAX {
+            let message = format!(
+                "the composed prompt has {} bytes as JSON, {ANSWER_BYTES_MAX} are allowed; shorten it",
+                body.len()
+            );
+            let refused = ComposeReply::Refused { code: ErrorCode::TooLarge, message };
+            return serde_json::to_vec(&refused).ok().map(Bytes::from);
+        }
         if let ComposeReply::Composed(composed) = reply {
             let answer = Answer {
                 body: body.clone(),

@@ -2,12 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::composer::PROMPT_BYTES_MAX;
+
 const OPEN: &str = "{{{";
 const CLOSE: &str = "}}}";
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 64;
+/// Unknown names that are remembered.
+const UNKNOWN_MAX: usize = 32;
 
-/// Replaces each `{{{name}}}` by its value. An unknown one stays, and its name is added to `unknown`.
+/// Replaces each `{{{name}}}` by its value. An unknown one stays, and its name is added to `unknown`. It ends as soon as the
+/// text is too long for a prompt: a few bytes can stand for very many.
 pub(crate) fn substitute(text: &str, values: &BTreeMap<String, String>, unknown: &mut BTreeSet<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -24,7 +29,12 @@ pub(crate) fn substitute(text: &str, values: &BTreeMap<String, String>, unknown:
             out.push_str(value);
         } else {
             out.extend([OPEN, name, CLOSE]);
-            unknown.insert(name.to_owned());
+            if unknown.len() < UNKNOWN_MAX {
+                unknown.insert(name.to_owned());
+            }
+        }
+        if out.len() > PROMPT_BYTES_MAX {
+            return out;
         }
         rest = after;
     }

@@ -135,3 +135,25 @@ fn agent_without_a_prompt_file_has_that_of_its_key_and_a_name_may_have_dots() {
         assert!(prompt.starts_with(begins), "{prompt}");
     }
 }
+
+#[test]
+fn prompt_that_a_few_bytes_stand_for_is_refused_before_it_is_written_out() {
+    let world = world("{}", "{}");
+    let session = json!({"system_prompt": "{{{a}}}".repeat(9_000), "prompt_parameters": {"a": "x".repeat(60_000)}});
+    let (code, why) = world.refused(&asked(session));
+    assert_eq!(code, ErrorCode::TooLarge);
+    // 540 MB, were it written out: it ends with the first value behind the limit.
+    let bytes: usize = why.split(' ').find_map(|word| word.parse().ok()).unwrap();
+    assert!(bytes < 700_000, "{why}");
+}
+
+#[test]
+fn answer_that_cannot_be_sent_is_a_refusal() {
+    let world = world("{}", "{}");
+    let session = json!({"system_prompt": "{{{a}}}".repeat(4), "prompt_parameters": {"a": "\u{1}".repeat(60_000)}});
+    let request = serde_json::to_vec(&asked(session)).unwrap();
+    let book = prompt_composer::Book::read(&world.config).unwrap();
+    let answer = book.answer_bytes(&request.into(), None).unwrap();
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!(answer["refused"]["code"], "too_large", "{}", answer.to_string().len());
+}

@@ -27,12 +27,17 @@ impl Draft<'_> {
             super::start::share(&mut settings, parent);
         }
         let features = setup.features.clone().and(features);
-        check::features(&features)?;
-        self.handled();
         let own = ai_config.over(setup.ai_config.clone());
+        check::features(&features)?;
+        check::ai_config(&own)?;
+        self.handled();
         let requests = composed.map(|composed| {
-            // An older composer lays nothing over anything.
-            let AiConfig { parameters, tool_choice, .. } = composed.ai_config.clone().unwrap_or_else(|| own.clone());
+            // An older composer lays nothing over anything: what held goes on.
+            let kept = || {
+                let (parameters, tool_choice) = (setup.parameters.clone(), setup.tool_choice.clone());
+                ai_config.over(AiConfig { parameters, tool_choice, ..AiConfig::default() })
+            };
+            let AiConfig { parameters, tool_choice, .. } = composed.ai_config.clone().unwrap_or_else(kept);
             Requests { parameters, tool_choice, ai_config: own.clone() }
         });
         let agent = composed.map_or(&setup.agent, |composed| &composed.agent);

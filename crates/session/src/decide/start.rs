@@ -34,6 +34,7 @@ impl Draft<'_> {
         let agent =
             AgentSettings { continuation, tools: tools(&composed.agent.tools, start), ..composed.agent.clone() };
         let own = start.own_ai_config();
+        crate::check::ai_config(&own)?;
         // An older composer lays nothing over anything.
         let requests = composed.ai_config.as_ref().unwrap_or(&own).clone();
         self.handled();

@@ -38,13 +38,13 @@ fn terminate_less_sure_than_wanted_takes_one_more_step_and_no_second_one() {
 }
 
 #[test]
-fn terminate_doubted_again_after_work_takes_another_step() {
+fn terminate_unsure_again_after_work_ends_the_turn() {
     let mut talk = Talk::begin(sure_enough());
     talk.reply(&signal("TERMINATE", 0.4), &[]);
     talk.reply("", &["{}"]);
     talk.results("found");
     talk.reply(&signal("TERMINATE", 0.5), &[]);
-    assert_eq!((talk.source().as_str(), talk.stop_reason()), ("confidence", None));
+    assert_eq!((talk.source().as_str(), talk.stop_reason()), ("explicit", Some(StopReason::Completed.as_str())));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn terminate_sure_enough_or_without_confidence_ends_the_turn() {
 fn terminate_unsure_at_the_last_step_ends_the_turn() {
     let mut talk = Talk::begin(ContinuationSettings { max_iterations: 1, ..sure_enough() });
     talk.reply(&signal("TERMINATE", 0.1), &[]);
-    assert_eq!(talk.source(), "limit:max_iterations");
+    assert_eq!((talk.source().as_str(), talk.stop_reason()), ("explicit", Some(StopReason::Completed.as_str())));
 }
 
 #[test]
