@@ -119,6 +119,10 @@ fn a_fleet_that_stays_serves_every_command() {
     let watched = ok(&["watch", "notes", "--json"]);
     assert!(watched.lines().last().unwrap().contains("session_ended"), "{watched}");
 
+    assert_eq!(ok(&["fork", "notes", "--as", "copy"]), "copy\n");
+    let third = ok(&["run", "--session", "copy", "third"]);
+    assert!(third.contains("The survey is done"), "a fork of a session that ended goes on: {third}");
+
     let used = world.ailoop(&["tools", "try", "delegate"]).output().unwrap();
     assert!(text(&used.stderr).contains("the loop performs it"), "{}", text(&used.stderr));
     let keyed = world.ailoop(&["run", "x"]).env("OPENAI_API_KEY", "x").output().unwrap();

@@ -154,7 +154,7 @@ impl Sessions {
         match (standing, check) {
             (Standing::New, Some(check)) => composable(&bus, &check).await?,
             // A start that waits is as good as a session.
-            (Standing::New, None) if !waiting.start => return Err(Sessions::unknown(&key)),
+            (Standing::New, None) if verb != Verb::Start && !waiting.start => return Err(Sessions::unknown(&key)),
             (Standing::New | Standing::Alive | Standing::Handled(_), _) => {}
         }
         if waiting.commands >= WAITING_COMMANDS_MAX && verb != Verb::Stop {
