@@ -5,14 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use bus::{BusError, Heard};
+use bus::{Bus, BusError, Heard};
 use bytes::Bytes;
 use contract::ids::{CallAttempt, CallId, ToolName};
-use contract::subject;
+use contract::subject::{self, Subject};
 use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
 use crate::world::{World, eventually, key};
+
+/// Waits until this connection's node knows of a subscription that was made at another one. Whoever subscribed is asked
+/// once, and does not answer.
+async fn is_known(bus: &Bus, subject: &Subject) -> anyhow::Result<()> {
+    let ask = || bus.transport().request(subject, Vec::new(), Bytes::new(), Duration::from_millis(500));
+    eventually("the subscription is known", || async { !matches!(ask().await, Err(BusError::NoResponders { .. })) })
+        .await
+}
 
 pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Result<()> {
     let (bus, other) = (world.bus.clone(), world.connect(1).await?);
@@ -34,6 +42,9 @@ pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Re
     // One that ends while it is asked does not answer, and is no holder any more. A frozen one holds the call still.
     let holder = subject::call_holder(&session, &call);
     let mut ending = other.listen(&holder, None).await?;
+    is_known(&bus, &holder).await?;
+    let probe = ending.next().await;
+    assert!(matches!(probe, Some(Heard::Message(_))));
     let ends = async {
         let asked = ending.next().await;
         drop(ending);
@@ -42,6 +53,7 @@ pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Re
     let (asked, held) = tokio::join!(ends, bus.call_is_held(&session, &call));
     assert!(matches!(asked, Some(Heard::Message(_))) && !held?, "a holder that has ended");
     let frozen = other.listen(&holder, None).await?;
+    is_known(&bus, &holder).await?;
     assert!(bus.call_is_held(&session, &call).await?, "a frozen holder");
     drop(frozen);
 
