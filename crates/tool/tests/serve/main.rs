@@ -48,19 +48,8 @@ fn deadline_in(seconds: i64) -> HeaderMap {
 
 impl World {
     async fn ask(&self, tool: &str, headers: HeaderMap, body: &str) -> Message {
-        // The tool's subscription and this connection are not ordered: until it is known, nobody responds.
-        let subject = format!("ai_tool.default.{tool}");
-        for _ in 0..1_000 {
-            let request = Request::new().headers(headers.clone()).payload(body.to_owned().into()).timeout(Some(SOON));
-            match self.client.send_request(subject.clone(), request).await {
-                Ok(reply) => return reply,
-                Err(error) if error.kind() == async_nats::RequestErrorKind::NoResponders => {
-                    tokio::task::yield_now().await;
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-        panic!("nobody serves {subject}");
+        let request = || Request::new().headers(headers.clone()).payload(body.to_owned().into()).timeout(Some(SOON));
+        server::ask(&self.client, &format!("ai_tool.default.{tool}"), request).await
     }
 }
 

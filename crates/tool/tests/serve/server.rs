@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ailoop_tool::async_nats::{Client, Message, Request, RequestErrorKind};
+
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
@@ -44,4 +46,18 @@ fn binary() -> PathBuf {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/nats-server");
     let named = std::env::var_os("AILOOP_NATS_SERVER").map(PathBuf::from);
     named.or_else(|| tools.exists().then_some(tools)).unwrap_or_else(|| "nats-server".into())
+}
+
+/// Asks until somebody listens: the server hears of a tool over another connection than this question.
+pub(crate) async fn ask(client: &Client, subject: &str, request: impl Fn() -> Request) -> Message {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        match client.send_request(subject.to_owned(), request()).await {
+            Ok(reply) => return reply,
+            Err(error) if error.kind() == RequestErrorKind::NoResponders && Instant::now() < end => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Err(error) => panic!("{subject}: {error}"),
+        }
+    }
 }

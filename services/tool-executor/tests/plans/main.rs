@@ -64,8 +64,9 @@ impl World {
         headers.insert(header::CALL, "s1-c1-1-1");
         headers.insert(header::SESSION, "s1");
         headers.insert(header::DEADLINE, "2126-01-15T10:30:45.123Z");
-        let request = Request::new().headers(headers).payload(arguments.to_string().into()).timeout(Some(LONG));
-        let reply = self.client.send_request(format!("ai_tool.default.{tool}"), request).await.unwrap();
+        let request =
+            || Request::new().headers(headers.clone()).payload(arguments.to_string().into()).timeout(Some(LONG));
+        let reply = server::ask(&self.client, &format!("ai_tool.default.{tool}"), request).await;
         match reply.headers.as_ref().and_then(|headers| headers.get(header::ERROR)) {
             Some(error) => Err(error.to_string()),
             None => Ok(serde_json::from_slice(&reply.payload).unwrap()),
@@ -82,7 +83,7 @@ impl World {
     }
 
     async fn metadata(&self, tool: &str) -> Value {
-        let info = self.client.request(format!("$SRV.INFO.{tool}"), "".into()).await.unwrap();
+        let info = server::ask(&self.client, &format!("$SRV.INFO.{tool}"), Request::new).await;
         serde_json::from_slice::<Value>(&info.payload).unwrap()["endpoints"][0]["metadata"].clone()
     }
 

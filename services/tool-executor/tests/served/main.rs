@@ -99,8 +99,9 @@ impl World {
         headers.insert(header::CALL, "s1-c1-1-1");
         headers.insert(header::SESSION, "s1");
         headers.insert(header::DEADLINE, "2126-01-15T10:30:45.123Z");
-        let request = Request::new().headers(headers).payload(arguments.to_string().into()).timeout(Some(LONG));
-        self.client.send_request(format!("ai_tool.default.{tool}"), request).await.unwrap()
+        let request =
+            || Request::new().headers(headers.clone()).payload(arguments.to_string().into()).timeout(Some(LONG));
+        server::ask(&self.client, &format!("ai_tool.default.{tool}"), request).await
     }
 
     async fn answer(&self, tool: &str, arguments: Value) -> Value {
@@ -109,7 +110,7 @@ impl World {
 
     /// The metadata by which a tool is found.
     async fn metadata(&self, tool: &str) -> Value {
-        let info = self.client.request(format!("$SRV.INFO.{tool}"), "".into()).await.unwrap();
+        let info = server::ask(&self.client, &format!("$SRV.INFO.{tool}"), Request::new).await;
         serde_json::from_slice::<Value>(&info.payload).unwrap()["endpoints"][0]["metadata"].clone()
     }
 }
