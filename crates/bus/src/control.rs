@@ -5,9 +5,10 @@ use contract::CommandId;
 use contract::command::Verb;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
+use contract::tool::header::AGAIN;
 
 use crate::log::{refused, trace_headers};
-use crate::transport::{Appended, ReadMany};
+use crate::transport::{Appended, ReadMany, header};
 use crate::{Bus, BusError, Headers, Read, Stored, retry};
 
 /// How a message came into a stream that holds one per subject.
@@ -63,7 +64,8 @@ impl Bus {
 
     /// Appends to a stream that holds one message per subject. A refusal is believed only after the leader showed the
     /// message; a refusal without one is tried again, since it may have been taken meanwhile; in
-    /// the end it is [`BusError::Full`] where the stream has no room.
+    /// the end it is [`BusError::Full`] where the stream has no room. What is offered again says so: the first one may have
+    /// been stored, taken and dealt with before anybody heard of it.
     pub(crate) async fn send_once(
         &self,
         stream: Stream,
@@ -73,7 +75,11 @@ impl Bus {
     ) -> Result<Sent, BusError> {
         let mut doubt = BusError::Timeout { what: subject.to_string() };
         for round in 1..=retry::ROUNDS_MAX {
-            match self.transport().append(subject, false, headers.clone(), body.clone()).await {
+            let mut headers = headers.clone();
+            if round > 1 && header(&headers, AGAIN).is_none() {
+                headers.push((AGAIN.to_owned(), "1".to_owned()));
+            }
+            match self.transport().append(subject, false, headers, body.clone()).await {
                 Ok(Appended::Stored(seq)) => return Ok(Sent::Stored(seq)),
                 Ok(Appended::Doubtful(why)) => doubt = refused(why),
                 Err(error) if error.is_final() => return Err(error),

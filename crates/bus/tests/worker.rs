@@ -9,13 +9,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bus::dead::DeadLetter;
+use bus::memory::{Action, Fault, Faults, Op};
+use bus::work::Publication;
 use bus::{Bus, Delivery, Handler, MemoryServer, Read, Settle, Worker};
 use bytes::Bytes;
 use contract::command::Verb;
+use contract::commit::VERSION;
 use contract::ids::{CallAttempt, CallId, CommandId, SessionId, TenantId};
+use contract::model::{ItemMeta, ModelItem, SignalForm, Streaming};
 use contract::streams::{Queue, Stream};
 use contract::subject::{self, SessionKey};
-use contract::{ErrorCode, limits};
+use contract::{ErrorCode, Timestamp, limits};
 
 fn key() -> SessionKey {
     SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
@@ -226,4 +230,61 @@ async fn item_of_a_sequence_that_is_given_out_again_is_handled_and_kept() {
     until(&bus, 0).await;
     let handled = clerk.handled.lock().unwrap().clone();
     assert_eq!(handled, BTreeMap::from([("lost".to_owned(), 1), ("new".to_owned(), 1)]));
+}
+
+/// The first item is stored, and its publisher never hears of it.
+#[derive(Default)]
+struct Unanswered(AtomicUsize);
+
+impl Faults for Unanswered {
+    fn on(&self, op: Op<'_>) -> Fault {
+        let is_item = op.action == Action::Append && op.subject.starts_with("ai_loop.model.");
+        if is_item && self.0.fetch_add(1, Ordering::SeqCst) == 0 { Fault::AckLost } else { Fault::None }
+    }
+}
+
+/// Is done with each item at once, and keeps whether it may have been held before.
+#[derive(Default)]
+struct Quick(Mutex<Vec<bool>>);
+
+#[async_trait]
+impl Handler for Quick {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        self.0.lock().unwrap().push(delivery.may_have_been_held());
+        Settle::Done
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_published_again_because_nobody_answered_its_worker_knows_that_it_may_be_done() {
+    let server = MemoryServer::with_faults(Arc::new(Unanswered::default()));
+    let quick = Arc::new(Quick::default());
+    let worker = Worker::start(server.bus(), Queue::Model, 1, quick.clone());
+    let meta = ItemMeta {
+        v: VERSION,
+        slot: 1,
+        turn: 1,
+        step: 1,
+        call: CallId::model(1, 1),
+        attempt: 1,
+        deadline: Timestamp::from_millis(u64::MAX),
+        agent: "e".to_owned(),
+    };
+    let item = ModelItem {
+        meta,
+        model: "m".to_owned(),
+        messages: Vec::new(),
+        tools: Vec::new(),
+        parallel_tool_calls: false,
+        parameters: serde_json::Map::new(),
+        response_format: None,
+        streaming: Streaming::default(),
+        signal: SignalForm::Off,
+    };
+    server.bus().publish_model_item(&key(), &item, Publication::First).await.unwrap();
+    while quick.0.lock().unwrap().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(*quick.0.lock().unwrap(), [false, true], "the first one was done before the second one was stored");
+    worker.drain(Duration::ZERO).await;
 }
