@@ -6,7 +6,7 @@ use simulation::world::{Seen, live};
 
 #[test]
 fn no_life_breaks_a_rule() {
-    let lives = over_cores(0..4_000, || true, |seed| live(seed, Bug::None));
+    let lives = over_cores(0..2_500, || true, |seed| live(seed, Bug::None));
     if let Some((_, why)) = lives.bad {
         panic!("{why}");
     }
