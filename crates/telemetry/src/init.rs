@@ -216,7 +216,7 @@ mod tests {
         let traces = provider(collector.clone(), ratio, Resource::builder_empty().build());
         let quiet = tracing_subscriber::fmt::layer().with_writer(std::io::sink).with_filter(EnvFilter::new("info"));
         let subscriber = tracing_subscriber::registry().with(quiet).with(spans(&traces, "test"));
-        tracing::subscriber::with_default(subscriber, work);
+        listened_by(subscriber, work);
         traces.force_flush().unwrap();
         let spans = collector.spans.lock().unwrap();
         spans.clone()
@@ -224,6 +224,13 @@ mod tests {
 
     fn attribute(span: &SpanData, name: &str) -> Option<String> {
         span.attributes.iter().find(|have| have.key.as_str() == name).map(|have| have.value.to_string())
+    }
+
+    /// One test at a time: whether a span is wanted is remembered for the whole process, whoever wants it.
+    fn listened_by(subscriber: impl Into<tracing::Dispatch>, work: impl FnOnce()) {
+        static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tracing::dispatcher::with_default(&subscriber.into(), work);
     }
 
     #[test]
@@ -264,7 +271,7 @@ mod tests {
     #[test]
     fn nothing_is_made_where_nobody_listens() {
         let quiet = tracing_subscriber::fmt::layer().with_writer(std::io::sink).with_filter(EnvFilter::new("info"));
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(quiet), || {
+        listened_by(tracing_subscriber::registry().with(quiet), || {
             let span = span::step("s", 1, 1, "a");
             assert!(span.is_disabled());
             assert_eq!(span.in_scope(trace::current), None);
