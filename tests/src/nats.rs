@@ -4,9 +4,10 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use bus::{Bus, NatsConfig, permissions};
 use contract::streams::Stream;
 use tempfile::TempDir;
@@ -391,9 +392,23 @@ fn client_port(ports: &Path) -> Option<u16> {
     ports.get("nats")?.get(0)?.as_str()?.rsplit(':').next()?.parse().ok()
 }
 
-/// Ports that are free now. Routes have to be known before any node starts.
+/// Ports on which nobody listens, below those that the system gives to connections: one of these could take a port while
+/// its server is down.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
-    let listeners: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let mut listeners = Vec::new();
+    for _ in 0..COUNT {
+        if listeners.len() == count {
+            break;
+        }
+        // Processes that run at the same time begin at different ports.
+        let tried = std::process::id().wrapping_mul(101).wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(FIRST + tried % COUNT)?;
+        listeners.extend(TcpListener::bind(("127.0.0.1", port)));
+    }
+    ensure!(listeners.len() == count, "no port is free between {FIRST} and {}", FIRST + COUNT);
     listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
