@@ -9,6 +9,7 @@ mod events;
 mod example;
 mod failures;
 mod gates;
+mod judged;
 mod kills;
 mod mail;
 mod providers;

@@ -180,6 +180,7 @@ pub(crate) fn compose_request(agent: Option<AgentId>, model: Option<String>, fea
         parameters: std::collections::BTreeMap::new(),
         ai_config: contract::AiConfig::default(),
         only_tools: None,
+        judge: None,
     }
 }
 

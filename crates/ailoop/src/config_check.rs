@@ -385,7 +385,11 @@ impl Check<'_> {
             match book.answer(&request) {
                 ComposeReply::Composed(composed) => {
                     for warning in composed.warnings {
-                        let key = if warning.contains("there is no prompt") { "prompt_file" } else { "features" };
+                        let key = match warning.split_once('.') {
+                            Some(("continuation_config", _)) => "continuation_config",
+                            _ if warning.contains("there is no prompt") => "prompt_file",
+                            _ => "features",
+                        };
                         let message = format!("agent {}: {warning}", agent.id);
                         // A prompt or a feature that is named and not there was meant to be.
                         let is_missing = warning.starts_with("there is no ");
@@ -394,7 +398,9 @@ impl Check<'_> {
                     }
                 }
                 ComposeReply::Refused { message, .. } => {
-                    let mistake = place_at("model", format!("agent {}: {message}", agent.id));
+                    let is_judge = message.starts_with("continuation_config.");
+                    let key = if is_judge { "continuation_config" } else { "model" };
+                    let mistake = place_at(key, format!("agent {}: {message}", agent.id));
                     self.report.mistakes.push(mistake);
                 }
             }

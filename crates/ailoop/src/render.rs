@@ -158,6 +158,7 @@ impl Render {
             | Event::ModelFellBack(_)
             | Event::LimitReached(_)
             | Event::SummaryOpened(_)
+            | Event::JudgeOpened(_)
             | Event::ChildTold(_)
             | Event::TimerSet(_)
             | Event::SessionArchived(_)

@@ -233,6 +233,11 @@ impl Start {
     pub fn own_ai_config(&self) -> AiConfig {
         AiConfig { parameters: self.parameters.clone(), ..AiConfig::default() }.over(self.ai_config.clone())
     }
+
+    /// The judge that the session names itself.
+    pub fn own_judge(&self) -> Option<String> {
+        self.continuation.as_ref().and_then(|continuation| continuation.judge.clone())
+    }
 }
 
 /// An older session, as far as it is taken over. It goes on by itself, unchanged; nothing that it did is done again.
@@ -308,6 +313,9 @@ pub struct ContinuationOverride {
     /// How sure a model has to be of its signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence_min: Option<f64>,
+    /// The model that is asked where nothing else decides; empty: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<String>,
     /// What a turn may use besides, each limit by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<crate::settings::LimitsOverride>,
@@ -339,6 +347,7 @@ impl ContinuationOverride {
             termination_patterns,
             detect_intent,
             confidence_min,
+            judge,
             limits,
             on_limit,
             on_error,
@@ -355,6 +364,7 @@ impl ContinuationOverride {
             termination_patterns: termination_patterns.unwrap_or_else(|| base.termination_patterns.clone()),
             detect_intent: detect_intent.unwrap_or(base.detect_intent),
             confidence_min: confidence_min.or(base.confidence_min),
+            judge: judge.or_else(|| base.judge.clone()),
             limits: limits.unwrap_or_default().over(base.limits),
             on_limit: on_limit.unwrap_or(base.on_limit),
             on_error: on_error.unwrap_or(base.on_error),
@@ -376,6 +386,7 @@ impl ContinuationOverride {
             termination_patterns: later.termination_patterns.or(self.termination_patterns),
             detect_intent: later.detect_intent.or(self.detect_intent),
             confidence_min: later.confidence_min.or(self.confidence_min),
+            judge: later.judge.or(self.judge),
             limits: match (self.limits, later.limits) {
                 (Some(limits), Some(later)) => Some(limits.and(later)),
                 (limits, later) => later.or(limits),

@@ -8,7 +8,7 @@ use crate::subject::SessionKey;
 use crate::timestamp::Timestamp;
 
 /// Version of the fold. A replica that meets a greater one never decides nor snapshots: it hands back.
-pub const FOLD: u32 = 7;
+pub const FOLD: u32 = 8;
 /// Version of the contract.
 pub const VERSION: u32 = 1;
 

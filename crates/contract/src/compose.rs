@@ -46,6 +46,9 @@ pub struct ComposeRequest {
     /// The tools that the session may use, of those that the agent may; all of them where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_tools: Option<Vec<String>>,
+    /// The judge that the session names itself; the composer says whether there is such a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge: Option<String>,
 }
 
 fn yes() -> bool {

@@ -169,6 +169,9 @@ pub enum Event {
     /// The model is asked to sum the oldest turns up; the answer is `context.pruned`.
     #[serde(rename = "summary_opened")]
     SummaryOpened(SummaryOpened),
+    /// A judge is asked whether the turn goes on; its verdict is a `continuation.progress`.
+    #[serde(rename = "judge_opened")]
+    JudgeOpened(JudgeOpened),
     /// `context.pruned`
     #[serde(rename = "context.pruned")]
     ContextPruned(ContextPruned),
@@ -259,6 +262,7 @@ impl Event {
             Self::ModelFellBack(data) => Json::of(data),
             Self::LimitReached(data) => Json::of(data),
             Self::SummaryOpened(data) => Json::of(data),
+            Self::JudgeOpened(data) => Json::of(data),
             Self::ContextPruned(data) => Json::of(data),
             Self::ChildTold(data) => Json::of(data),
             Self::ContextCleared(data) => Json::of(data),
@@ -286,6 +290,7 @@ impl Event {
             | Self::ModelFellBack(_)
             | Self::LimitReached(_)
             | Self::SummaryOpened(_)
+            | Self::JudgeOpened(_)
             | Self::ChildTold(_)
             | Self::TimerSet(_)
             | Self::SessionArchived(_)
@@ -429,6 +434,11 @@ impl Spent {
     pub fn plus(self, other: Self) -> Self {
         Self { usage: self.usage.plus(other.usage), cost_usd: self.cost_usd + other.cost_usd }
     }
+
+    /// Whether it is nothing at all.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The session's beginning, with everything that it keeps to its end.
@@ -547,6 +557,17 @@ pub struct SummaryOpened {
     pub call: CallId,
     /// The first turn that stays as it is.
     pub before: u32,
+    /// When its watchdog bites.
+    pub deadline: Timestamp,
+}
+
+/// An open question to a judge about the running step's reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JudgeOpened {
+    /// Its id.
+    pub call: CallId,
+    /// The model that judges.
+    pub model: String,
     /// When its watchdog bites.
     pub deadline: Timestamp,
 }
@@ -906,6 +927,8 @@ pub enum DecisionSource {
     Message,
     /// The model's own signal, of which it is less sure than its agent has to be.
     Confidence,
+    /// Another model that was asked, by its id.
+    Judge(String),
     /// A limit, by its name.
     Limit(String),
     /// Nothing spoke.
@@ -922,6 +945,7 @@ impl fmt::Display for DecisionSource {
             Self::Length => f.write_str("length"),
             Self::Message => f.write_str("message"),
             Self::Confidence => f.write_str("confidence"),
+            Self::Judge(model) => write!(f, "judge:{model}"),
             Self::Limit(which) => write!(f, "limit:{which}"),
             Self::Default => f.write_str("default"),
         }
@@ -939,6 +963,7 @@ impl From<String> for DecisionSource {
         match text.split_once(':') {
             Some(("pattern", which)) => Self::Pattern(which.to_owned()),
             Some(("intent", rule)) => Self::Intent(rule.to_owned()),
+            Some(("judge", model)) => Self::Judge(model.to_owned()),
             Some(("limit", which)) => Self::Limit(which.to_owned()),
             _ => match text.as_str() {
                 "explicit" => Self::Explicit,
@@ -1019,6 +1044,9 @@ pub struct ContinuationProgress {
     /// What the loop says to the model at the start of the next step, as a user-role message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nudge: Option<String>,
+    /// What a judge used.
+    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+    pub spent: Spent,
 }
 
 /// Why a turn ended.

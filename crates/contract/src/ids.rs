@@ -129,6 +129,11 @@ impl CallId {
         Self(format!("s{turn}-{index}").into())
     }
 
+    /// The id of the question to a judge about the reply of a step.
+    pub fn judge(turn: u32, step: u32) -> Self {
+        Self(format!("j{turn}-{step}").into())
+    }
+
     /// The id of a step's tool call number `index`, counted from 1.
     pub fn tool(turn: u32, step: u32, index: u32) -> Self {
         Self(format!("c{turn}-{step}-{index}").into())

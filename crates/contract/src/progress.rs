@@ -51,7 +51,7 @@ impl ProgressParams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::DecisionSource;
+    use crate::event::{DecisionSource, Spent};
 
     #[test]
     fn the_documented_shape() {
@@ -76,6 +76,7 @@ mod tests {
             excerpt: String::new(),
             call_ids: vec![],
             nudge: None,
+            spent: Spent::default(),
         };
         let at = Timestamp::parse("2024-01-15T10:30:45.123Z").unwrap();
         let params = ProgressParams::new(SessionId::new("s").unwrap(), 7, at, &event);

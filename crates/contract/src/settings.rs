@@ -35,6 +35,10 @@ pub struct ContinuationSettings {
     /// How sure, 0 to 1, a model has to be of its signal where it says so. A less sure TERMINATE takes one more step, in
     /// which the model checks its work; with a less sure CONTINUE it is told to find out or to ask. None: the signal counts.
     pub confidence_min: Option<f64>,
+    /// The model that is asked where neither a signal nor a pattern nor the words of the reply decide; none: the turn ends
+    /// there. See [`Self::judge`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<String>,
     /// What a turn may use besides steps and time.
     pub limits: Limits,
     /// What happens at a limit.
@@ -209,6 +213,11 @@ impl ContinuationSettings {
     pub fn turn_timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }
+
+    /// The model that judges: an empty name takes off the one of a layer below.
+    pub fn judge(&self) -> Option<&str> {
+        self.judge.as_deref().filter(|model| !model.is_empty())
+    }
 }
 
 impl Default for ContinuationSettings {
@@ -234,6 +243,7 @@ impl Default for ContinuationSettings {
             ]),
             detect_intent: true,
             confidence_min: None,
+            judge: None,
             limits: Limits::default(),
             on_limit: OnLimit::default(),
             on_error: OnError::default(),

@@ -56,6 +56,10 @@ pub struct ContinuationEntry {
     /// which the model checks its work; with a less sure CONTINUE it is told to find out or to ask.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
     confidence_min: Option<Spanned<f64>>,
+    /// The model that is asked where neither a signal nor a pattern nor the words of a reply decide; empty: none. Only where
+    /// no explicit signal is required.
+    #[schemars(with = "Option<String>")]
+    judge: Option<Spanned<String>>,
     /// What a turn may use besides, each limit by itself: an agent that changes one does not take off those of its model.
     limits: Option<LimitsOverride>,
     /// What happens at a limit: the turn ends, or a person is asked.
@@ -99,6 +103,7 @@ pub struct Layer {
     termination_patterns: Option<Vec<String>>,
     detect_intent: Option<bool>,
     confidence_min: Option<f64>,
+    judge: Option<String>,
     limits: LimitsOverride,
     on_limit: Option<OnLimit>,
     on_error: Option<OnError>,
@@ -131,6 +136,7 @@ impl Layer {
             termination_patterns: list(&self.termination_patterns, below.termination_patterns),
             detect_intent: self.detect_intent.unwrap_or(below.detect_intent),
             confidence_min: self.confidence_min.or(below.confidence_min),
+            judge: self.judge.clone().or(below.judge),
             limits: self.limits.over(below.limits),
             on_limit: self.on_limit.unwrap_or(below.on_limit),
             on_error: self.on_error.unwrap_or(below.on_error),
@@ -186,6 +192,7 @@ impl ContinuationEntry {
             termination_patterns: self.termination_patterns.map(|list| patterns(file, list)).transpose()?,
             detect_intent: self.detect_intent,
             confidence_min: self.confidence_min.map(|confidence| confidence.value),
+            judge: self.judge.map(|model| model.value),
             limits: self.limits.unwrap_or_default(),
             on_limit: self.on_limit,
             on_error: self.on_error,

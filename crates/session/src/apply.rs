@@ -215,6 +215,7 @@ impl Core {
                 self.shift_deadlines(at, stood);
             }
             Event::ContinuationProgress(progress) => {
+                self.spend(progress.spent);
                 let source = progress.source.to_string();
                 let source = source.split_once(':').map_or(source.as_str(), |(kind, _)| kind).to_owned();
                 *self.tally.decisions.entry(source).or_default() += 1;
@@ -223,8 +224,8 @@ impl Core {
                         turn.progress = Some(progress.progress.clone());
                     }
                     turn.is_doubted |= progress.source == DecisionSource::Confidence;
-                    if matches!(turn.activity, Activity::Deciding) && progress.continues {
-                        turn.activity = Activity::Ready;
+                    if matches!(turn.activity, Activity::Deciding | Activity::Judging { .. }) {
+                        turn.activity = if progress.continues { Activity::Ready } else { Activity::Deciding };
                     }
                 }
             }
@@ -257,15 +258,15 @@ impl Core {
                 if let Some(turn) = &mut self.turn {
                     turn.summaries += 1;
                     turn.summarised = turn.step + 1;
-                    let model = ModelCall {
-                        call: opened.call.clone(),
-                        attempt: 1,
-                        slot,
-                        deadline: opened.deadline,
-                        empties: 0,
-                        interrupted: None,
-                    };
+                    let model = ModelCall::once(opened.call.clone(), slot, opened.deadline);
                     turn.activity = Activity::Summarising { model, before: opened.before };
+                }
+            }
+            Event::JudgeOpened(opened) => {
+                let slot = self.slot();
+                if let Some(turn) = &mut self.turn {
+                    let judge = ModelCall::once(opened.call.clone(), slot, opened.deadline);
+                    turn.activity = Activity::Judging { judge, model: opened.model.clone() };
                 }
             }
             Event::ContextPruned(pruned) => {
@@ -278,6 +279,7 @@ impl Core {
                         | Activity::Thinking(_)
                         | Activity::Deciding
                         | Activity::Acting(_)
+                        | Activity::Judging { .. }
                         | Activity::Asking { .. } => {}
                     }
                 }
@@ -387,6 +389,7 @@ impl Core {
             | Activity::Deciding
             | Activity::Acting(_)
             | Activity::Summarising { .. }
+            | Activity::Judging { .. }
             | Activity::Asking { .. } => 0,
         };
         turn.step = opened.step;
@@ -420,6 +423,7 @@ impl Core {
             | Activity::Deciding
             | Activity::Acting(_)
             | Activity::Summarising { .. }
+            | Activity::Judging { .. }
             | Activity::Asking { .. } => 0,
         };
         if !empty {

@@ -204,6 +204,9 @@ pub(crate) fn settings(settings: &ContinuationSettings) -> Result<(), Refusal> {
     between(steps, 1, ITERATIONS_MAX, "continuation.max_iterations", "")?;
     between(settings.timeout, 1, TURN_MAX.as_secs(), "continuation.timeout", " seconds")?;
     between(settings.confidence_min.unwrap_or_default(), 0.0, 1.0, "continuation.confidence_min", "")?;
+    if let Some(judge) = settings.judge() {
+        name(Some(judge), "continuation.judge")?;
+    }
     between(settings.retries, 0, MODEL_RETRIES_LIMIT, "continuation.retries", "")?;
     match Patterns::compile(settings) {
         Ok(_) => Ok(()),

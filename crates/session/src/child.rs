@@ -11,7 +11,7 @@ use contract::command::{Because, Command, CommandMeta, Parent, Start, Verb};
 use contract::commit::VERSION;
 use contract::event::{Child, Configured, EndReason, InputKind, InputRef, Requests, SessionEnded, StopReason};
 use contract::ids::{AgentId, CallAttempt, CallId, CommandId, SessionId};
-use contract::limits::{MODEL_CALL_MAX, PAUSE_SEEN_MAX, SUMMARY_MAX};
+use contract::limits::{JUDGE_MAX, MODEL_CALL_MAX, PAUSE_SEEN_MAX, SUMMARY_MAX};
 use contract::model::{Content, ResultMeta};
 use contract::subject::SessionKey;
 use contract::tool::{Outcome, ToolResult, Used};
@@ -83,6 +83,9 @@ impl Core {
             Activity::Thinking(model) => model.deadline = model.deadline.max(end.min(at.after(MODEL_CALL_MAX))),
             Activity::Summarising { model, .. } => {
                 model.deadline = model.deadline.max(end.min(at.after(SUMMARY_MAX)));
+            }
+            Activity::Judging { judge, .. } => {
+                judge.deadline = judge.deadline.max(end.min(at.after(JUDGE_MAX)));
             }
             Activity::Acting(calls) => {
                 for state in calls {

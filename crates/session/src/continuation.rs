@@ -1,6 +1,6 @@
 //! Whether a reply without tool calls leads to another step.
 
-use contract::event::{DecisionSource, StopReason};
+use contract::event::{DecisionSource, Spent, StopReason};
 use contract::model::FinishReason;
 use contract::settings::{ContinuationSettings, Limits};
 use reply::{Evidence, Heard, Intent, Patterns, Signal, Status};
@@ -28,7 +28,7 @@ pub struct Facts<'a> {
 }
 
 /// A decision and what made it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// Whether another step follows.
     pub continues: bool,
@@ -38,6 +38,33 @@ pub struct Verdict {
     pub reason: String,
     /// What the loop says to the model at the start of that step.
     pub nudge: Option<String>,
+    /// What was spent on it.
+    pub spent: Spent,
+    /// The limit that keeps the turn from the step that would follow.
+    pub limit: Option<StopReason>,
+    /// Whether nothing in the reply spoke for or against another step, so that a judge may be asked.
+    pub is_silent: bool,
+}
+
+impl Verdict {
+    /// The same, where a limit allows no other step.
+    pub(crate) fn within(self, settings: &ContinuationSettings, limit: Option<StopReason>) -> Self {
+        match limit {
+            Some(limit) if self.continues => Self {
+                continues: false,
+                source: DecisionSource::Limit(limit.as_str().to_owned()),
+                reason: used_up(settings, limit),
+                nudge: None,
+                limit: Some(limit),
+                ..self
+            },
+            Some(_) | None => self,
+        }
+    }
+
+    pub(crate) fn unseen_message() -> Self {
+        verdict(true, DecisionSource::Message, "the user said something that the model has not seen")
+    }
 }
 
 /// A question that may decide whether another step follows.
@@ -72,19 +99,14 @@ pub fn decide(settings: &ContinuationSettings, patterns: &Patterns, facts: Facts
 
 /// Decides in another order than [`Rule::ORDER`]: for tests, which prove that the order matters.
 pub fn decide_in(order: &[Rule], settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> Verdict {
-    let verdict = order
-        .iter()
-        .find_map(|rule| rule.ask(settings, patterns, facts))
-        .unwrap_or_else(|| verdict(false, DecisionSource::Default, "neither a signal nor a pattern"));
-    match facts.limit {
-        Some(limit) if verdict.continues => Verdict {
-            continues: false,
-            source: DecisionSource::Limit(limit.as_str().to_owned()),
-            reason: used_up(settings, limit),
-            nudge: None,
-        },
-        Some(_) | None => verdict,
-    }
+    let known = order.iter().find_map(|rule| rule.ask(settings, patterns, facts));
+    let verdict = known.unwrap_or_else(|| Verdict { is_silent: true, ..silent("") });
+    verdict.within(settings, facts.limit)
+}
+
+/// Nothing decides; `why` says so of a judge.
+pub(crate) fn silent(why: &str) -> Verdict {
+    verdict(false, DecisionSource::Default, &format!("neither a signal nor a pattern{why}"))
 }
 
 /// What is said of a limit, for people.
@@ -102,8 +124,9 @@ pub(crate) fn used_up(settings: &ContinuationSettings, limit: StopReason) -> Str
     }
 }
 
-fn verdict(continues: bool, source: DecisionSource, reason: &str) -> Verdict {
-    Verdict { continues, source, reason: reason.to_owned(), nudge: None }
+pub(crate) fn verdict(continues: bool, source: DecisionSource, reason: &str) -> Verdict {
+    let (reason, spent) = (reason.to_owned(), Spent::default());
+    Verdict { continues, source, reason, nudge: None, spent, limit: None, is_silent: false }
 }
 
 impl Rule {
@@ -113,9 +136,7 @@ impl Rule {
             Self::ToolCalls => {
                 facts.has_calls.then(|| verdict(true, DecisionSource::ToolCalls, "the model asks for tools"))
             }
-            Self::Message => facts
-                .unseen
-                .then(|| verdict(true, DecisionSource::Message, "the user said something that the model has not seen")),
+            Self::Message => facts.unseen.then(Verdict::unseen_message),
             Self::Switch => {
                 (!settings.enabled).then(|| verdict(false, DecisionSource::Default, "continuation is switched off"))
             }

@@ -1,7 +1,7 @@
 //! Effects follow from events: what is performed was committed before (I2), and a reload owes the same again.
 
 use contract::Timestamp;
-use contract::event::{CallCancelled, Event};
+use contract::event::{CallCancelled, Event, JudgeOpened, SummaryOpened};
 use contract::ids::{CallAttempt, CallId, ToolName};
 use contract::limits::{PAGES_BEHIND_MAX, SLOTS_PER_PAGE};
 
@@ -55,8 +55,8 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
             let call = CallAttempt { call: opened.call.clone(), attempt: opened.attempt };
             vec![if opened.child.is_some() { Effect::StartChild(call) } else { Effect::CallTool(call) }]
         }
-        Event::SummaryOpened(opened) => {
-            vec![Effect::CallModel(CallAttempt { call: opened.call.clone(), attempt: 1 })]
+        Event::SummaryOpened(SummaryOpened { call, .. }) | Event::JudgeOpened(JudgeOpened { call, .. }) => {
+            vec![Effect::CallModel(CallAttempt { call: call.clone(), attempt: 1 })]
         }
         Event::ChildTold(told) => vec![Effect::TellChild(told.call.clone())],
         Event::InputIgnored(ignored) if ignored.parent.is_some() => vec![Effect::TellParent],
@@ -157,7 +157,9 @@ pub(crate) fn outstanding(core: &Core) -> Vec<Effect> {
             Activity::Thinking(model) if model.interrupted.is_some() => {
                 effects.push(Effect::Cancel { call: model.id(), tool: None });
             }
-            Activity::Thinking(model) | Activity::Summarising { model, .. } => {
+            Activity::Thinking(model)
+            | Activity::Summarising { model, .. }
+            | Activity::Judging { judge: model, .. } => {
                 effects.push(Effect::CallModel(model.id()));
             }
             Activity::Acting(calls) => effects.extend(calls.iter().filter_map(|state| match &state.stage {

@@ -6,14 +6,29 @@ use contract::model::{ItemMeta, ModelItem, SignalForm, Streaming, ToolDefinition
 use contract::tool::ToolItem;
 use contract::{AiConfig, Json};
 
+use crate::judge;
 use crate::state::{Activity, Core, Stage};
 use crate::transcript::Transcript;
 
+/// What a model is called for.
+enum Purpose<'a> {
+    Step,
+    /// To sum up the turns before one.
+    Summary {
+        before: u32,
+    },
+    /// To say whether the turn goes on.
+    Judge {
+        model: &'a String,
+    },
+}
+
 pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) -> Option<ModelItem> {
     let (setup, turn, model) = (core.setup.as_ref()?, core.turn.as_ref()?, core.model()?);
-    let (open, summarised) = match &turn.activity {
-        Activity::Thinking(open) => (open, None),
-        Activity::Summarising { model, before } => (model, Some(*before)),
+    let (open, purpose) = match &turn.activity {
+        Activity::Thinking(open) => (open, Purpose::Step),
+        Activity::Summarising { model, before } => (model, Purpose::Summary { before: *before }),
+        Activity::Judging { judge, model } => (judge, Purpose::Judge { model }),
         Activity::Ready
         | Activity::Backoff { .. }
         | Activity::Deciding
@@ -25,7 +40,8 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
     }
     let mut tools: Vec<Json> = Vec::new();
     let mut response_format = None;
-    if summarised.is_none() && !core.tools.resolved.tools.is_empty() {
+    let is_step = matches!(purpose, Purpose::Step);
+    if is_step && !core.tools.resolved.tools.is_empty() {
         tools.extend_from_slice(core.tools.definitions());
         match core.signal_form() {
             SignalForm::Envelope => response_format = Some(reply::response_format()),
@@ -33,23 +49,27 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
             SignalForm::Text | SignalForm::Off => {}
         }
     }
-    // The tools stay on offer: some providers refuse a transcript with calls otherwise, and what is cached stays so.
-    let is_last_step = summarised.is_none() && turn.last_step.is_some();
-    let mut parameters = setup.parameters.clone();
+    // The session's parameters are those of its model.
+    let mut parameters = match purpose {
+        Purpose::Step | Purpose::Summary { .. } => setup.parameters.clone(),
+        Purpose::Judge { .. } => serde_json::Map::new(),
+    };
     if let Some(choice) = AiConfig::tool_choice_in(&setup.tool_choice, turn.step)
-        && summarised.is_none()
         && !tools.is_empty()
     {
         parameters.insert("tool_choice".to_owned(), choice.clone());
     }
-    if is_last_step && !tools.is_empty() {
+    // The tools stay on offer: some providers refuse a transcript with calls otherwise, and what is cached stays so.
+    if turn.last_step.is_some() && !tools.is_empty() {
         parameters.insert("tool_choice".to_owned(), "none".into());
         response_format = None;
     }
-    // Nobody watches a summary being written.
-    let streaming = match summarised {
-        Some(_) => Streaming { enabled: false, ..setup.streaming.clone() },
-        None => setup.streaming.clone(),
+    // Nobody watches a summary or a verdict being written.
+    let streaming = Streaming { enabled: setup.streaming.enabled && is_step, ..setup.streaming.clone() };
+    let (messages, model_id) = match purpose {
+        Purpose::Step => (transcript.messages(), &model.id),
+        Purpose::Summary { before } => (transcript.to_sum_up(before), &model.id),
+        Purpose::Judge { model } => (judge::messages(&transcript.asked_last(), &turn.text), model),
     };
     let meta = ItemMeta {
         v: VERSION,
@@ -63,14 +83,14 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
     };
     Some(ModelItem {
         meta,
-        model: model.id.clone(),
-        messages: summarised.map_or_else(|| transcript.messages(), |before| transcript.to_sum_up(before)),
+        model: model_id.clone(),
+        messages,
         tools,
         parallel_tool_calls: model.multi_tool,
         parameters,
         response_format,
         streaming,
-        signal: core.signal_form(),
+        signal: if matches!(purpose, Purpose::Judge { .. }) { SignalForm::Off } else { core.signal_form() },
     })
 }
 

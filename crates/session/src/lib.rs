@@ -18,6 +18,7 @@ mod handled;
 mod import;
 mod input;
 mod items;
+mod judge;
 mod prune;
 mod state;
 mod transcript;

@@ -249,7 +249,8 @@ pub(crate) enum Activity {
     Thinking(ModelCall),
     /// A failed model call waits for its next attempt.
     Backoff { call: CallId, attempt: u32, empties: u32, retry_at: Timestamp },
-    /// A reply without calls is being decided about; only between two events of one commit.
+    /// A reply without calls is being decided about: between two events of one commit, or until a pause is over in which
+    /// nobody can be asked.
     Deciding,
     /// The reply's calls run.
     Acting(Vec<ToolCallState>),
@@ -262,6 +263,8 @@ pub(crate) enum Activity {
     },
     /// The model sums up the turns before one, so that they can go.
     Summarising { model: ModelCall, before: u32 },
+    /// Another model is asked whether the turn goes on after its last reply.
+    Judging { judge: ModelCall, model: String },
 }
 
 /// Why a person is asked.
@@ -306,6 +309,11 @@ pub(crate) struct ModelCall {
 }
 
 impl ModelCall {
+    /// One that is made once, beside the turn's steps.
+    pub(crate) fn once(call: CallId, slot: u64, deadline: Timestamp) -> Self {
+        Self { call, attempt: 1, slot, deadline, empties: 0, interrupted: None }
+    }
+
     pub(crate) fn id(&self) -> CallAttempt {
         CallAttempt { call: self.call.clone(), attempt: self.attempt }
     }
@@ -473,7 +481,7 @@ impl Core {
                     Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_) => None,
                 })
                 .collect(),
-            Activity::Summarising { model, .. } => vec![model.id()],
+            Activity::Summarising { model, .. } | Activity::Judging { judge: model, .. } => vec![model.id()],
             Activity::Thinking(_)
             | Activity::Ready
             | Activity::Backoff { .. }
@@ -642,6 +650,7 @@ impl Turn {
             | Activity::Backoff { .. }
             | Activity::Acting(_)
             | Activity::Summarising { .. }
+            | Activity::Judging { .. }
             | Activity::Asking { .. } => false,
         }
     }
@@ -659,6 +668,7 @@ impl Turn {
             | Activity::Backoff { .. }
             | Activity::Deciding
             | Activity::Summarising { .. }
+            | Activity::Judging { .. }
             | Activity::Asking { .. } => &[],
         }
     }
@@ -671,6 +681,7 @@ impl Turn {
             | Activity::Backoff { .. }
             | Activity::Deciding
             | Activity::Summarising { .. }
+            | Activity::Judging { .. }
             | Activity::Asking { .. } => &mut [],
         }
     }

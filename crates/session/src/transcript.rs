@@ -143,6 +143,7 @@ impl Transcript {
             | Event::SessionEnded(_)
             | Event::ModelFellBack(_)
             | Event::SummaryOpened(_)
+            | Event::JudgeOpened(_)
             | Event::ChildTold(_)
             | Event::ModelCallFailed(_)
             | Event::CallCancelled(_)
@@ -169,6 +170,16 @@ impl Transcript {
             expected.content.as_ref().map(|content| tool_message(&expected.call, content.clone()))
         });
         self.system.iter().cloned().chain(self.messages.iter().cloned()).chain(known).collect()
+    }
+
+    /// What the user said last, as text.
+    pub(crate) fn asked_last(&self) -> String {
+        let said = self.placed().filter(|(_, place)| place.kind == Kind::Said).last();
+        let message = said.and_then(|(message, _)| serde_json::from_str::<Message>(message.get()).ok());
+        match message {
+            Some(Message::User { content }) => content.text(),
+            Some(Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. }) | None => String::new(),
+        }
     }
 
     /// The same for another session: each call has a result, messages without a place come last, and ids are told from

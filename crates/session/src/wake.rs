@@ -17,7 +17,9 @@ impl Core {
         match &turn.activity {
             // Deadlines of calls stand still in a pause: workers lay those aside that have not begun, and those that
             // have begun are answered by their workers.
-            Activity::Thinking(model) | Activity::Summarising { model, .. } => {
+            Activity::Thinking(model)
+            | Activity::Summarising { model, .. }
+            | Activity::Judging { judge: model, .. } => {
                 let deadline = (!self.paused).then_some(model.deadline);
                 at = model.interrupted.or(deadline).map_or(at, |due| at.min(due));
             }

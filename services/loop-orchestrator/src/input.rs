@@ -205,7 +205,9 @@ impl Sent {
                     Some(Recompose { agent, model, features, ai_config, tools: only }) => {
                         let tools = tools(bus, tenant).await?;
                         let (agent, model, only) = (Some(agent), Some(model), Some(only));
-                        let start = Start { agent, model, features, ai_config, tools: only, ..Start::default() };
+                        let continuation = configure.continuation.clone();
+                        let start =
+                            Start { agent, model, features, ai_config, tools: only, continuation, ..Start::default() };
                         let named_features = configure.features.clone();
                         let request = ComposeRequest { named_features, ..request(tenant, &start, &tools) };
                         Some(compose(bus, request).await?)
@@ -306,6 +308,7 @@ fn request(tenant: &TenantId, start: &Start, tools: &[ToolSpec]) -> ComposeReque
         parameters: std::collections::BTreeMap::new(),
         ai_config: start.own_ai_config(),
         only_tools: start.tools.clone(),
+        judge: start.own_judge(),
     }
 }
 

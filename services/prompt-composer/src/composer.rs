@@ -156,6 +156,11 @@ impl Book {
         let model = self.model(request, agent).map_err(|why| (ErrorCode::UnknownModel, why))?;
         features::check(&self.library, &request.named_features).map_err(|why| (ErrorCode::UnknownFeature, why))?;
         let (settings, of_model) = (agent.settings(&model.entry.continuation), model.settings());
+        let judge = request.judge.as_deref().or(settings.continuation.judge.as_deref());
+        if let Some(judge) = judge.filter(|judge| !judge.is_empty()) {
+            let unknown = |why| (ErrorCode::UnknownModel, format!("continuation_config.judge: {why}"));
+            self.models.resolve(judge).map_err(unknown)?;
+        }
         let family = model.entry.prompt_variant.as_deref();
         let ai_config = request.ai_config.over(agent.ai_config.over(model.entry.ai_config.clone()));
         ai_config.check().map_err(|why| (ErrorCode::BadRequest, format!("ai_config.{why}")))?;
@@ -167,6 +172,11 @@ impl Book {
             let why = format!("the prompt has {} bytes, {PROMPT_BYTES_MAX} are allowed", prompt.text.len());
             return Err((ErrorCode::TooLarge, why));
         }
+        let mut warnings = prompt.warnings;
+        if settings.continuation.judge().is_some() && settings.continuation.require_explicit_signal {
+            let why = "continuation_config.judge is never asked: require_explicit_signal ends what it would decide";
+            warnings.push(why.to_owned());
+        }
         // Whoever is not told how to go on does not go on by itself.
         let mut settings = settings;
         settings.continuation.enabled &= prompt.continues;
@@ -174,7 +184,7 @@ impl Book {
             prompt: prompt.text,
             fingerprint: prompt.fingerprint,
             components: prompt.components,
-            warnings: prompt.warnings,
+            warnings,
             agent: settings,
             model: of_model,
             // The prompt is made; what it was made of need not go along.

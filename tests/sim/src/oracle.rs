@@ -170,6 +170,14 @@ impl Oracle {
                 ensure!(self.finished.insert(opened.call.to_string()), "two summaries under one id");
                 self.open_model = Some((opened.call.to_string(), 1));
             }
+            Event::JudgeOpened(opened) => {
+                ensure!(!self.paused, "I5: a judge was asked in a pause");
+                ensure!(self.open_model.is_none() && self.open_tools.is_empty(), "a judge is asked while calls run");
+                let turn = self.turn.as_ref().ok_or("a judge outside a turn")?;
+                ensure!(turn.last.is_none(), "a judge is asked about the last step of a turn");
+                ensure!(self.finished.insert(opened.call.to_string()), "a judge is asked twice about one reply");
+                self.open_model = Some((opened.call.to_string(), 1));
+            }
             Event::ContextPruned(pruned) => {
                 self.spend(pruned.spent.cost_usd);
                 let turn = self.turn.as_ref().ok_or("pruned outside a turn")?;
@@ -321,6 +329,10 @@ impl Oracle {
                 let max = self.max_iterations * (1 + turn.granted);
                 let step = progress.iteration;
                 ensure!(!(progress.continues && step >= max), "I4: goes on after step {step} of at most {max}");
+                self.spend(progress.spent.cost_usd);
+                if self.open_model.as_ref().is_some_and(|(call, _)| call.starts_with('j')) {
+                    self.open_model = None;
+                }
             }
             Event::TurnCompleted(completed) => {
                 let turn = self.turn.take().ok_or("a turn ended that never began")?;
@@ -396,8 +408,8 @@ impl Oracle {
 
     /// A model is told to call no tool in a turn's last step, and only there.
     pub fn may_call_tools(&self, item: &ModelItem) -> Result<(), String> {
-        let summary = item.meta.call.as_str().starts_with('s');
-        let last = !summary && self.turn.as_ref().is_some_and(|turn| turn.last.is_some());
+        let beside = item.meta.call.as_str().starts_with(['s', 'j']);
+        let last = !beside && self.turn.as_ref().is_some_and(|turn| turn.last.is_some());
         let forbids = item.parameters.get("tool_choice").is_some_and(|choice| choice == "none");
         let asks = item.messages.iter().any(|message| message.get().contains("Call no tool"));
         ensure!(forbids == (last && !item.tools.is_empty()), "{}: tools are forbidden: {forbids}", item.meta.call);

@@ -53,6 +53,8 @@ pub enum Bug {
     ForgetLastStep,
     /// A turn that had its last word at a limit says that it is done.
     ForgetLimitAfterLastWord,
+    /// What a judge cost is forgotten.
+    ForgetJudgeCost,
 }
 
 impl Bug {
@@ -81,6 +83,7 @@ impl Bug {
         Self::ForgetChange,
         Self::ForgetLastStep,
         Self::ForgetLimitAfterLastWord,
+        Self::ForgetJudgeCost,
     ];
 
     /// Spoils what was decided, for bugs that lie in the decision.
@@ -119,6 +122,13 @@ impl Bug {
                 for event in events {
                     if let Event::ToolCallResult(result) = event {
                         result.used = None;
+                    }
+                }
+            }
+            Self::ForgetJudgeCost => {
+                for event in events {
+                    if let Event::ContinuationProgress(progress) = event {
+                        progress.spent = contract::event::Spent::default();
                     }
                 }
             }

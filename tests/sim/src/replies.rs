@@ -54,9 +54,20 @@ pub fn answer(rng: &mut Rng, meta: ResultMeta) -> Answer {
             "cut off".clone_into(&mut reply.text);
             reply.finish_reason = FinishReason::Length;
         }
+        // Neither a signal nor a pattern nor the words of it say whether work is left.
+        80..88 => "It is a matter of taste.".clone_into(&mut reply.text),
         _ => "All done.".clone_into(&mut reply.text),
     }
     Answer::Finished(Box::new(reply))
+}
+
+/// What a judge says: mostly one of the two words.
+pub fn judgement(rng: &mut Rng, meta: ResultMeta) -> Answer {
+    if rng.chance(10) {
+        return Answer::Failed(failure(rng, meta));
+    }
+    let said = rng.pick(&["CONTINUE: it is not done", "TERMINATE", "TERMINATE: it is done", "Who knows?"]);
+    Answer::Finished(Box::new(ModelFinished { text: (*said).to_owned(), ..blank(meta) }))
 }
 
 fn calls(rng: &mut Rng, reply: &mut ModelFinished) {

@@ -63,6 +63,8 @@ pub struct Seen {
     pub limits: u64,
     /// Turns at a limit that were given one last step.
     pub last_steps: u64,
+    /// Replies that a judge was asked about.
+    pub judged: u64,
 }
 
 impl Seen {
@@ -91,6 +93,8 @@ impl Seen {
             &mut self.limits
         } else if let Event::LimitReached(_) = event {
             &mut self.last_steps
+        } else if let Event::JudgeOpened(_) = event {
+            &mut self.judged
         } else {
             return;
         };
@@ -110,13 +114,15 @@ impl Seen {
             configured: self.configured + other.configured,
             limits: self.limits + other.limits,
             last_steps: self.last_steps + other.last_steps,
+            judged: self.judged + other.judged,
         }
     }
 
     /// The smallest count of all.
     pub fn least(self) -> u64 {
-        let Self { pruned, summaries, fallbacks, children, words, questions, configured, limits, last_steps } = self;
-        let all = [pruned, summaries, fallbacks, children, words, questions, configured, limits, last_steps];
+        let Self { pruned, summaries, fallbacks, children, words, questions, configured, limits, last_steps, judged } =
+            self;
+        let all = [pruned, summaries, fallbacks, children, words, questions, configured, limits, last_steps, judged];
         all.into_iter().min().unwrap_or(0)
     }
 }
@@ -359,6 +365,7 @@ impl World {
             on_limit: if self.asks { OnLimit::Ask } else { OnLimit::End },
             on_error: *self.rng.pick(&[OnError::End, OnError::Ask, OnError::Fallback]),
             prune: *self.rng.pick(&[Prune::Drop, Prune::Summarise]),
+            judge: self.rng.chance(50).then(|| "judge".to_owned()),
             ..ContinuationSettings::default()
         };
         let fallbacks = (0..self.rng.below(3)).map(|_| self.model()).collect();
@@ -806,7 +813,9 @@ impl World {
             partial.text = if self.rng.chance(70) { "So far".to_owned() } else { String::new() };
             (Verb::ModelFinished, Body::ModelFinished(Box::new(partial)))
         } else {
-            match replies::answer(&mut self.rng, meta) {
+            let is_judge = meta.call.as_str().starts_with('j');
+            let answer = if is_judge { replies::judgement } else { replies::answer };
+            match answer(&mut self.rng, meta) {
                 replies::Answer::Finished(finished) => (Verb::ModelFinished, Body::ModelFinished(finished)),
                 replies::Answer::Failed(failed) => (Verb::ModelFailed, Body::ModelFailed(failed)),
             }
@@ -856,7 +865,7 @@ impl World {
 
     /// What the user asked in this turn is never pruned away.
     fn reads_what_was_asked(&self, item: &ModelItem) -> Result<(), String> {
-        if item.meta.call.as_str().starts_with('s') {
+        if item.meta.call.as_str().starts_with(['s', 'j']) {
             return Ok(());
         }
         for asked in self.asked.get(&item.meta.turn).into_iter().flatten() {

@@ -237,7 +237,11 @@ fn decided(settings: &ContinuationSettings, patterns: &Patterns, sample: &Sample
         doubted: false,
         limit: (sample.step.unwrap_or(1) >= settings.max_iterations).then_some(StopReason::MaxIterations),
     };
-    (decide(settings, patterns, facts), reading.visible)
+    let mut verdict = decide(settings, patterns, facts);
+    if let Some(judge) = settings.judge().filter(|_| verdict.is_silent) {
+        verdict.reason = format!("{}; in a session the judge {judge} is asked", verdict.reason);
+    }
+    (verdict, reading.visible)
 }
 
 fn as_json(sample: &Sample, verdict: &Verdict, visible: &str, agrees: bool) -> String {

@@ -279,6 +279,7 @@ fn compose() -> ComposeRequest {
         parameters: std::collections::BTreeMap::new(),
         ai_config: contract::AiConfig::default(),
         only_tools: None,
+        judge: None,
     }
 }
 

@@ -34,10 +34,14 @@ impl Draft<'_> {
                 self.dispatch(&ready);
                 false
             }
+            Activity::Deciding => {
+                self.decide_after_pause();
+                true
+            }
             Activity::Thinking(_)
             | Activity::Backoff { .. }
-            | Activity::Deciding
             | Activity::Summarising { .. }
+            | Activity::Judging { .. }
             | Activity::Asking { .. } => false,
         }
     }

@@ -82,6 +82,7 @@ impl Draft<'_> {
             | Activity::Backoff { .. }
             | Activity::Deciding
             | Activity::Acting(_)
+            | Activity::Judging { .. }
             | Activity::Asking { .. } => None,
         }
     }

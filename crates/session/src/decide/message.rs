@@ -24,6 +24,7 @@ impl Draft<'_> {
         }
         self.handled();
         self.user_message(&message.content, message.mode);
+        self.overrule_judge();
         if message.mode == Mode::Interrupt {
             self.interrupt();
         }
@@ -52,6 +53,7 @@ impl Draft<'_> {
             | Activity::Acting(_)
             // The step that reads the message has not begun.
             | Activity::Summarising { .. }
+            | Activity::Judging { .. }
             | Activity::Asking { .. } => return,
         };
         self.emit(event);

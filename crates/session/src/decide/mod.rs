@@ -6,6 +6,7 @@ mod child;
 mod configure;
 mod context;
 mod control;
+mod judge;
 mod message;
 mod model;
 mod start;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::ErrorCode;
 use contract::commit::VERSION;
 use contract::event::{
-    AiFullReceived, ContinuationProgress, DecisionSource, Event, ModelCallFailed, ModelFellBack, Progress, Spent,
+    AiFullReceived, ContinuationProgress, Event, ModelCallFailed, ModelFellBack, Progress, Spent,
     StopReason,
 };
 use contract::ids::CallId;
@@ -15,7 +15,7 @@ use contract::settings::OnError;
 use contract::tool::sha256_hex;
 
 use super::{Draft, Ignored};
-use reply::Reading;
+use reply::{Reading, Signal};
 
 use crate::check;
 use crate::continuation::{self, Facts, Verdict};
@@ -31,6 +31,15 @@ struct Awaited {
     step: u32,
     /// The limit at which the turn ends with this call.
     last: Option<StopReason>,
+}
+
+/// A reply that is decided about.
+pub(super) struct Reply<'a> {
+    /// What the user reads of it.
+    pub(super) text: &'a str,
+    pub(super) signal: Option<&'a Signal>,
+    /// Its calls, without the one that only signals.
+    pub(super) calls: Vec<&'a ToolCall>,
 }
 
 impl Draft<'_> {
@@ -58,6 +67,7 @@ impl Draft<'_> {
             Activity::Thinking(_)
             | Activity::Backoff { .. }
             | Activity::Summarising { .. }
+            | Activity::Judging { .. }
             | Activity::Ready
             | Activity::Deciding
             | Activity::Acting(_)
@@ -69,6 +79,11 @@ impl Draft<'_> {
         if let Some(before) = self.summarises(&finished.meta) {
             self.handled();
             self.summary(finished, before);
+            return Ok(());
+        }
+        if let Some(model) = self.judges(&finished.meta) {
+            self.handled();
+            self.judged(finished, model);
             return Ok(());
         }
         let Some(awaited) = self.awaited(&finished.meta) else {
@@ -183,50 +198,64 @@ impl Draft<'_> {
             .collect();
         self.emit(Event::AiFullReceived(Box::new(full(finished, awaited, reading, calls.clone()))));
         self.identify(&calls);
-        self.decide_reply(reading, &calls, finished.finish_reason, awaited);
+        self.decide_reply(reading, &calls, finished.finish_reason);
     }
 
-    fn decide_reply(&mut self, reading: &Reading, calls: &[ToolCall], finish: FinishReason, awaited: &Awaited) {
+    fn decide_reply(&mut self, reading: &Reading, calls: &[ToolCall], finish: FinishReason) {
         let Some(setup) = self.core.setup.clone() else { return };
         let settings = &setup.agent.continuation;
         let limit = self.core.turn.as_ref().and_then(|turn| turn.limit(settings, self.at));
         let real: Vec<&ToolCall> = calls.iter().filter(|call| !reply::is_signal(call)).collect();
-        let verdict = continuation::decide(
-            settings,
-            &setup.patterns(),
-            Facts {
-                text: reading.spoken(),
-                signal: reading.signal.as_ref(),
-                has_calls: !real.is_empty(),
-                finish,
-                unseen: self.core.waiting.iter().any(|waiting| waiting.steers),
-                doubted: self.core.turn.as_ref().is_some_and(|turn| turn.is_doubted),
-                limit,
-            },
-        );
-        let Verdict { continues, source, reason, nudge } = verdict;
-        let limit = limit.filter(|_| matches!(source, DecisionSource::Limit(_)));
-        let told = reading.signal.as_ref().and_then(|signal| signal.progress.clone());
-        let last = || self.core.turn.as_ref().and_then(|turn| turn.progress.clone());
-        let steps = || Progress { current_step: Some(awaited.step), ..Progress::default() };
-        let progress = told.or_else(last).unwrap_or_else(steps);
+        let facts = Facts {
+            text: reading.spoken(),
+            signal: reading.signal.as_ref(),
+            has_calls: !real.is_empty(),
+            finish,
+            unseen: self.has_unseen_message(),
+            doubted: self.core.turn.as_ref().is_some_and(|turn| turn.is_doubted),
+            limit,
+        };
+        let verdict = continuation::decide(settings, &setup.patterns(), facts);
+        if limit.is_none() && verdict.is_silent && settings.judge().is_some() {
+            // No call opens in a pause: the judge is asked when it is over.
+            if self.core.paused || self.ask_judge() {
+                return;
+            }
+        }
+        self.conclude(verdict, &Reply { text: &reading.visible, signal: reading.signal.as_ref(), calls: real });
+    }
+
+    /// Whether the user said something that the model has not seen.
+    pub(super) fn has_unseen_message(&self) -> bool {
+        self.core.waiting.iter().any(|waiting| waiting.steers)
+    }
+
+    /// Puts a decision about the running step's reply into the log, and does what follows from it.
+    pub(super) fn conclude(&mut self, verdict: Verdict, reply: &Reply<'_>) {
+        let (Some(setup), Some(turn)) = (self.core.setup.clone(), &self.core.turn) else { return };
+        let settings = &setup.agent.continuation;
+        let Verdict { continues, source, reason, nudge, spent, limit, is_silent: _ } = verdict;
+        let told = reply.signal.and_then(|signal| signal.progress.clone());
+        let steps = || Progress { current_step: Some(turn.step), ..Progress::default() };
+        let progress = told.or_else(|| turn.progress.clone()).unwrap_or_else(steps);
         self.emit(Event::ContinuationProgress(Box::new(ContinuationProgress {
             agent_id: setup.agent.id.to_string(),
-            turn: awaited.turn,
-            iteration: awaited.step,
+            turn: turn.number,
+            iteration: turn.step,
             max_iterations: settings.max_iterations,
             progress,
-            current_tools: real.iter().map(|call| call.function.name.clone()).collect(),
+            current_tools: reply.calls.iter().map(|call| call.function.name.clone()).collect(),
             continues,
             source,
             reason,
-            status: reading.signal.as_ref().map_or_else(|| "UNKNOWN".to_owned(), |signal| signal.word.clone()),
-            confidence: reading.signal.as_ref().and_then(|signal| signal.confidence),
-            excerpt: reading.visible.chars().take(200).collect(),
-            call_ids: real.iter().filter_map(|call| CallId::new(&call.id).ok()).collect(),
+            status: reply.signal.map_or_else(|| "UNKNOWN".to_owned(), |signal| signal.word.clone()),
+            confidence: reply.signal.and_then(|signal| signal.confidence),
+            excerpt: reply.text.chars().take(200).collect(),
+            call_ids: reply.calls.iter().filter_map(|call| CallId::new(&call.id).ok()).collect(),
             nudge,
+            spent,
         })));
-        if real.is_empty() && !continues {
+        if reply.calls.is_empty() && !continues {
             match limit {
                 Some(limit) => self.at_limit(limit),
                 None => self.end_turn(StopReason::Completed),
@@ -238,6 +267,11 @@ impl Draft<'_> {
         if let Some(before) = self.summarises(&failed.meta) {
             self.handled();
             self.forget(before, Some(Spent { usage: failed.usage, cost_usd: failed.cost_usd }));
+            return Ok(());
+        }
+        if let Some(model) = self.judges(&failed.meta) {
+            self.handled();
+            self.not_judged(&model, &failed.message, Spent { usage: failed.usage, cost_usd: failed.cost_usd });
             return Ok(());
         }
         let awaited = self.awaited(&failed.meta).filter(|awaited| awaited.attempt == Some(failed.meta.attempt));

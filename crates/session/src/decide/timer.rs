@@ -1,7 +1,7 @@
 //! The session's timer: what is due is done, in the order of its weight.
 
 use contract::command::AnswerDecision;
-use contract::event::{EndReason, Event, SessionArchived, StopReason};
+use contract::event::{EndReason, Event, SessionArchived, Spent, StopReason};
 use contract::limits::TOOL_CALL_GRACE;
 use contract::settings::OnExpiry;
 use contract::tool::{EffectClass, Outcome};
@@ -61,6 +61,10 @@ impl Draft<'_> {
                 self.cancel(&model.call, model.attempt, None);
                 self.forget(*before, None);
             }
+            Activity::Judging { judge, model } if !self.core.paused && judge.deadline <= now => {
+                self.cancel(&judge.call, judge.attempt, None);
+                self.not_judged(model, "it did not answer in time", Spent::default());
+            }
             Activity::Asking { gate, question, expires } if *expires <= now => {
                 self.close_gate(gate, AnswerDecision::Deny, None, None);
                 self.end_turn(question.denied());
@@ -70,6 +74,7 @@ impl Draft<'_> {
             | Activity::Ready
             | Activity::Deciding
             | Activity::Summarising { .. }
+            | Activity::Judging { .. }
             | Activity::Asking { .. } => {}
         }
     }

@@ -24,7 +24,9 @@ impl Draft<'_> {
     pub(super) fn end_turn(&mut self, reason: StopReason) {
         let Some(turn) = self.core.turn.clone() else { return };
         match &turn.activity {
-            Activity::Thinking(model) | Activity::Summarising { model, .. } => {
+            Activity::Thinking(model)
+            | Activity::Summarising { model, .. }
+            | Activity::Judging { judge: model, .. } => {
                 self.cancel(&model.call, model.attempt, None);
             }
             Activity::Acting(calls) => {

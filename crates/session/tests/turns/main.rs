@@ -17,6 +17,7 @@ mod configure;
 mod context;
 mod depth;
 mod gates;
+mod judge;
 mod last_word;
 mod limits;
 mod marks;

@@ -206,9 +206,9 @@ impl Talk {
         self.input(InputKind::Control(Verb::ModelFailed), &id, Body::ModelFailed(failed));
     }
 
-    /// The open model call, a request for a summary included.
+    /// The open model call, a request for a summary and a question to a judge included.
     pub(crate) fn model_call(&self) -> CallAttempt {
-        let open = self.open().into_iter().find(|call| call.call.as_str().starts_with(['m', 's']));
+        let open = self.open().into_iter().find(|call| call.call.as_str().starts_with(['m', 's', 'j']));
         open.unwrap_or_else(|| panic!("no model call is open: {:#?}", self.events.last()))
     }
 

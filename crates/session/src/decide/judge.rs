@@ -1,0 +1,102 @@
+//! A reply of which neither a signal nor its text decides: the agent's judge is asked, once.
+
+use contract::event::{DecisionSource, Event, JudgeOpened, Spent};
+use contract::ids::CallId;
+use contract::limits::{JUDGE_MAX, JUDGE_TOKENS};
+use contract::model::{FinishReason, ModelFinished, ResultMeta};
+
+use super::Draft;
+use super::model::Reply;
+use crate::continuation::{self, Verdict};
+use crate::guard::Guard;
+use crate::judge::{self, Judgement};
+use crate::state::Activity;
+
+impl Draft<'_> {
+    /// Asks about the running step's reply. False where there is nobody to ask, or neither time nor money for it.
+    pub(super) fn ask_judge(&mut self) -> bool {
+        let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return false };
+        let settings = &setup.agent.continuation;
+        let Some(model) = settings.judge() else { return false };
+        let deadline = turn.clock.deadline_from(self.at).min(self.at.after(JUDGE_MAX));
+        if deadline <= self.at || !Guard::affords_last_step(settings, turn.spent, JUDGE_TOKENS) {
+            return false;
+        }
+        let (call, model) = (CallId::judge(turn.number, turn.step), model.to_owned());
+        self.emit(Event::JudgeOpened(JudgeOpened { call, model, deadline }));
+        true
+    }
+
+    /// A reply that came in a pause, and that the judge was to be asked about, is decided about now.
+    pub(super) fn decide_after_pause(&mut self) {
+        if self.has_unseen_message() {
+            self.conclude_judging(Verdict::unseen_message());
+        } else if !self.ask_judge() {
+            self.conclude_judging(continuation::silent(""));
+        }
+    }
+
+    /// The judge that a report is of, if it is asked now.
+    pub(super) fn judges(&self, report: &ResultMeta) -> Option<String> {
+        match &self.core.turn.as_ref()?.activity {
+            Activity::Judging { judge, model } if judge.call == report.call && judge.attempt == report.attempt => {
+                Some(model.clone())
+            }
+            Activity::Judging { .. }
+            | Activity::Ready
+            | Activity::Thinking(_)
+            | Activity::Backoff { .. }
+            | Activity::Deciding
+            | Activity::Acting(_)
+            | Activity::Asking { .. }
+            | Activity::Summarising { .. } => None,
+        }
+    }
+
+    pub(super) fn judged(&mut self, finished: &ModelFinished, model: String) {
+        let spent = Spent { usage: finished.usage, cost_usd: finished.cost_usd };
+        if finished.finish_reason == FinishReason::Cancelled {
+            return self.not_judged(&model, "the call was given up by its gateway", spent);
+        }
+        let Some(Judgement { continues, reason }) = judge::read(&finished.text) else {
+            return self.not_judged(&model, "its answer is neither CONTINUE nor TERMINATE", spent);
+        };
+        let reason = match (reason.is_empty(), continues) {
+            (false, _) => reason,
+            (true, true) => "the judge says that the turn goes on".to_owned(),
+            (true, false) => "the judge says that the turn ends".to_owned(),
+        };
+        let nudge = continues.then(|| "Go on.".to_owned());
+        let verdict = continuation::verdict(continues, DecisionSource::Judge(model), &reason);
+        self.conclude_judging(Verdict { nudge, spent, ..verdict });
+    }
+
+    /// The judge does not say: the reply is decided about without it.
+    pub(super) fn not_judged(&mut self, model: &str, why: &str, spent: Spent) {
+        let verdict = continuation::silent(&format!(", and the judge {model} did not decide: {why}"));
+        self.conclude_judging(Verdict { spent, ..verdict });
+    }
+
+    /// What the user says while a judge is asked decides: the turn goes on.
+    pub(super) fn overrule_judge(&mut self) {
+        let activity = self.core.turn.as_ref().map(|turn| &turn.activity);
+        if let Some(Activity::Judging { judge, .. }) = activity
+            && self.has_unseen_message()
+        {
+            let judge = judge.id();
+            self.cancel(&judge.call, judge.attempt, None);
+            self.conclude_judging(Verdict::unseen_message());
+        }
+    }
+
+    fn conclude_judging(&mut self, verdict: Verdict) {
+        let (Some(turn), Some(setup)) = (&self.core.turn, self.core.setup.clone()) else { return };
+        // What the judge used counts, too.
+        let settings = &setup.agent.continuation;
+        let mut after = turn.clone();
+        after.spent = after.spent.plus(verdict.spent);
+        let verdict = verdict.within(settings, after.limit(settings, self.at));
+        let text = turn.text.clone();
+        self.conclude(verdict, &Reply { text: &text, signal: None, calls: Vec::new() });
+    }
+}
