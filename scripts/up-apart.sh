@@ -109,6 +109,7 @@ start executor executor executor \
     AILOOP__EXECUTOR__SERVE__PLANS__LOGIN__USER=plans AILOOP__EXECUTOR__SERVE__PLANS__LOGIN__PASSWORD="$(password_of plans)" \
     AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__USER=mail AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__PASSWORD="$(password_of mail)" \
     AILOOP__EXECUTOR__SERVE__RESULTS__LOGIN__USER=results AILOOP__EXECUTOR__SERVE__RESULTS__LOGIN__PASSWORD="$(password_of results)" \
+    AILOOP__EXECUTOR__SERVE__SESSIONS__LOGIN__USER=sessions AILOOP__EXECUTOR__SERVE__SESSIONS__LOGIN__PASSWORD="$(password_of sessions)" \
     AILOOP__EXECUTOR__SERVE__FETCH__LOGIN__USER=fetch AILOOP__EXECUTOR__SERVE__FETCH__LOGIN__PASSWORD="$(password_of fetch)"
 for n in $(seq "$ORCHESTRATORS"); do start "orchestrator-$n" orchestrator orchestrator; done
 start edge edge edge \

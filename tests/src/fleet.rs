@@ -176,7 +176,9 @@ impl Services {
         let files = files.map(|(root, out)| FilesConfig { root, out: Some(out), login: None });
         let results = Some(tool_executor::ResultsConfig::default());
         let plans = files.is_some().then(tool_executor::PlansConfig::default);
-        let serve = ServeConfig { files, plans, results, ..Default::default() };
+        let reads_sessions = std::fs::read_to_string(config.join("agents.yaml"))?.contains("read_session");
+        let sessions = reads_sessions.then(tool_executor::SessionsConfig::default);
+        let serve = ServeConfig { files, plans, results, sessions, ..Default::default() };
         let executor = tool_executor::Config { serve, nats: nats.config(), ..Default::default() };
         let free = edge::config::Listen { listen: ([127, 0, 0, 1], 0).into() };
         let edge = edge::Config { ws: free, grpc: free, ..Default::default() };

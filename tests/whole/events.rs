@@ -1,6 +1,6 @@
 //! What viewers are told of a session: the order, the numbers, and that nothing is told twice or left out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ailoop_tests::cli::{Desk, Outcome};
 use ailoop_tests::client::{Control, Seen};
@@ -104,15 +104,18 @@ async fn the_chunks_are_the_text() -> anyhow::Result<()> {
     let seen = seen_from_the_beginning(&fleet, "do all of it").await?;
 
     let mut streamed: BTreeMap<u64, String> = BTreeMap::new();
-    let mut whole = BTreeSet::new();
+    let mut whole = BTreeMap::new();
     for chunk in of(&seen, "message.ai_chunk_received") {
         let step = chunk["step"].as_u64().unwrap();
-        assert!(!whole.contains(&step), "a chunk after the final one");
+        assert!(!whole.contains_key(&step), "a chunk after the final one");
         streamed.entry(step).or_default().push_str(chunk["delta"].as_str().unwrap());
         if chunk["final"] == true {
-            whole.insert(step);
+            whole.insert(step, chunk["finish_reason"].clone());
         }
     }
+    let replies = of(&seen, "message.ai_full_received");
+    let ended = replies.iter().map(|full| (full["step"].as_u64().unwrap(), full["finish_reason"].clone()));
+    assert_eq!(whole, ended.collect());
     let full: BTreeMap<u64, String> = of(&seen, "message.ai_full_received")
         .iter()
         .map(|full| (full["step"].as_u64().unwrap(), full["text"].as_str().unwrap().to_owned()))

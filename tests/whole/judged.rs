@@ -42,6 +42,6 @@ async fn judge_decides_on_a_reply_that_does_not_say_whether_work_is_left() -> an
     // One that does not exist is refused before anything begins.
     let options = json!({"continuation": {"judge": "smal"}});
     let refused = format!("{:#}", client.begin("t", "Set the port.", &options).await.unwrap_err());
-    assert!(refused.contains("unknown_model") && refused.contains("continuation_config.judge"), "{refused}");
+    assert!(refused.contains("unknown_model") && refused.contains("continuation.judge"), "{refused}");
     fleet.end().await
 }

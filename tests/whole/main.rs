@@ -11,6 +11,7 @@ mod failures;
 mod gates;
 mod judged;
 mod kills;
+mod look;
 mod mail;
 mod providers;
 mod python_tool;

@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("loop-orchestrator", &["bus", "contract", "service", "session", "telemetry"]),
     ("model-gateway", &["bus", "contract", "reply", "service", "telemetry"]),
     ("prompt-composer", &["bus", "contract", "reply", "service", "telemetry"]),
-    ("tool-executor", &["ailoop-tool", "bus", "contract", "service", "telemetry"]),
+    ("tool-executor", &["ailoop-tool", "bus", "contract", "service", "session", "telemetry"]),
     ("edge", &["bus", "contract", "proto", "service", "session", "telemetry"]),
 ];
 /// What stands above all of them and may know any: the command, and what measures and tests.

@@ -38,6 +38,8 @@ pub enum Command {
     Sessions(SessionsArgs),
     /// Show a session from its beginning, and follow it to its end
     Watch(WatchArgs),
+    /// Print what was said and done in a session
+    Transcript(TranscriptArgs),
     /// Send a message to a session
     Send(SendArgs),
     /// Open no new call in a session until it is resumed
@@ -166,6 +168,9 @@ pub struct PatternsSuggestArgs {
 pub struct ConfigureArgs {
     /// The session
     pub session: String,
+    /// The agent that goes on with the session: a key of agents.yaml, or the first word of its name
+    #[arg(long, short)]
+    pub agent: Option<String>,
     /// The model of the calls that open from now on
     #[arg(long, short)]
     pub model: Option<String>,
@@ -193,6 +198,22 @@ pub enum SwitchArg {
     On,
     /// Off
     Off,
+}
+
+/// `ailoop transcript`
+#[derive(Debug, Clone, Args)]
+pub struct TranscriptArgs {
+    /// The session
+    pub session: String,
+    /// Print results of tools, too
+    #[arg(long)]
+    pub results: bool,
+    /// Print one line of JSON for each turn
+    #[arg(long)]
+    pub json: bool,
+    /// Where the fleet is.
+    #[command(flatten)]
+    pub target: Target,
 }
 
 /// `ailoop replay`

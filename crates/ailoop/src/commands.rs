@@ -16,6 +16,7 @@ mod serve;
 mod settings;
 mod stats;
 mod tools;
+mod transcript;
 mod up;
 mod watch;
 
@@ -39,6 +40,7 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Run(args) => Box::pin(run::run(&args, terminal)).await,
         Command::Sessions(args) => lists::sessions(&args, terminal).await,
         Command::Watch(args) => watch::watch(&args, terminal).await,
+        Command::Transcript(args) => transcript::transcript(&args, terminal).await,
         Command::Send(args) => control::send(&args, terminal).await,
         Command::Pause(args) => control::control(control::Verb::Pause, &args, terminal).await,
         Command::Resume(args) => control::control(control::Verb::Resume, &args, terminal).await,
@@ -180,6 +182,7 @@ pub(crate) fn compose_request(agent: Option<AgentId>, model: Option<String>, fea
         parameters: std::collections::BTreeMap::new(),
         ai_config: contract::AiConfig::default(),
         only_tools: None,
+        template: None,
         judge: None,
     }
 }

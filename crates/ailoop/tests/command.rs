@@ -112,6 +112,11 @@ fn a_fleet_that_stays_serves_every_command() {
     assert_eq!(code(&unknown), 1, "{}", text(&unknown.stderr));
     let said = text(&unknown.stderr);
     assert!(said.contains("error[unknown_feature]") && said.contains("did you mean \"mailbox\"?"), "{said}");
+    let read = ok(&["transcript", "notes"]);
+    assert!(
+        read.contains("\n\nfirst\n") && read.contains("- `list_files`") && read.contains("Turn 2 ended: completed.")
+    );
+    assert!(!read.contains("system") && ok(&["transcript", "notes", "--json"]).lines().count() == 2, "{read}");
     ok(&["configure", "notes", "--feature", "mailbox"]);
     ok(&["pause", "notes"]);
     ok(&["resume", "notes"]);

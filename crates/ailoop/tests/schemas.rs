@@ -85,7 +85,9 @@ fn mistakes_are_refused() {
         (continuation("patterns: a"), false),
         (continuation("on_limit: stop"), false),
         (continuation("template: plain_words"), true),
-        (continuation("template: plain_word"), false),
+        (continuation("template: 1.5"), false),
+        (continuation("judge: small, confidence_min: 0.5"), true),
+        (continuation("confidence_min: 2"), false),
         (continuation("limits: {tokens: null, cost_usd: 0.5}"), true),
         (continuation("limits: {token: 1}"), false),
         ("default_agent: a".to_owned(), false),
@@ -180,6 +182,8 @@ fn schema_and_parser_agree_about_every_change() {
     let agents = r#"
 default_agent: x
 tool_sets: {files: [read_file]}
+continuation_templates: {calm: {template: plain_words, max_iterations: 3}}
+tenants: {acme: {continuation_config: {timeout: 9}, features: {enable: [mailbox]}, ai_config: {tool_preamble: t}}}
 agents:
   x:
     name: Xaver
@@ -197,8 +201,12 @@ agents:
       continuation_patterns: [a]
       termination_patterns: [b]
       limits: {tokens: 5, cost_usd: 0.5, tool_calls: 5, repetition: 5, no_progress: 5}
+      detect_intent: true
+      confidence_min: 0.5
+      judge: m
       on_limit: ask
       on_error: fallback
+      retries: 2
       prune: drop
 "#;
     let models = r#"

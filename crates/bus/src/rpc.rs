@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest, KnownAgent};
+use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest};
 use contract::ids::{CallAttempt, CallId};
 use contract::model::View;
 use contract::repair::{RepairReply, RepairRequest};
@@ -160,11 +160,11 @@ impl Bus {
         self.serve(&subject::compose(), Some(COMPOSERS), answer).await
     }
 
-    /// Asks the composer which agents there are.
-    pub async fn agents(&self, tenant: &TenantId) -> Result<Vec<KnownAgent>, BusError> {
+    /// Asks the composer which agents and models there are.
+    pub async fn agents(&self, tenant: &TenantId) -> Result<AgentsReply, BusError> {
         let body = encode(&AgentsRequest { tenant: tenant.clone() })?;
         let answer = self.transport().request(&subject::agents(), Vec::new(), body, COMPOSE_MAX).await?;
-        parse::<AgentsReply>(&answer.payload).map(|reply| reply.agents)
+        parse(&answer.payload)
     }
 
     /// Answers which agents there are, shared among all composers, until the guard is dropped. A request that is not

@@ -214,6 +214,9 @@ pub struct Share {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub struct Configure {
+    /// The agent that goes on with the session, with its prompt, tools and settings; its own model, where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
     /// Continuation settings and limits that are replaced, one by one. They hold at once, also for a turn that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continuation: Option<ContinuationOverride>,
@@ -232,6 +235,11 @@ impl Start {
     /// What the session says of prompt and requests, its parameters included.
     pub fn own_ai_config(&self) -> AiConfig {
         AiConfig { parameters: self.parameters.clone(), ..AiConfig::default() }.over(self.ai_config.clone())
+    }
+
+    /// The template that the session names itself.
+    pub fn own_template(&self) -> Option<String> {
+        self.continuation.as_ref().and_then(|continuation| continuation.template.clone())
     }
 
     /// The judge that the session names itself.
@@ -286,6 +294,9 @@ impl Features {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContinuationOverride {
+    /// A template that takes the place of the agent's and the model's; what they say of their own goes over it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// Whether the loop goes on by itself at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
@@ -321,7 +332,7 @@ pub struct ContinuationOverride {
     pub limits: Option<crate::settings::LimitsOverride>,
     /// What happens at a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_limit: Option<crate::settings::OnLimit>,
+    pub on_limit: Option<crate::settings::LimitAction>,
     /// What happens when a model call has failed for good.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<crate::settings::OnError>,
@@ -334,10 +345,11 @@ pub struct ContinuationOverride {
 }
 
 impl ContinuationOverride {
-    /// The settings with what this one replaces.
+    /// The settings with what this one replaces. The template is the composer's to look up: `base` begins with it.
     #[must_use]
     pub fn over(&self, base: &ContinuationSettings) -> ContinuationSettings {
         let Self {
+            template: _,
             enabled,
             require_explicit_signal,
             max_iterations,
@@ -354,7 +366,7 @@ impl ContinuationOverride {
             retries,
             prune,
         } = self.clone();
-        ContinuationSettings {
+        let mut settings = ContinuationSettings {
             enabled: enabled.unwrap_or(base.enabled),
             require_explicit_signal: require_explicit_signal.unwrap_or(base.require_explicit_signal),
             max_iterations: max_iterations.unwrap_or(base.max_iterations),
@@ -366,17 +378,23 @@ impl ContinuationOverride {
             confidence_min: confidence_min.or(base.confidence_min),
             judge: judge.or_else(|| base.judge.clone()),
             limits: limits.unwrap_or_default().over(base.limits),
-            on_limit: on_limit.unwrap_or(base.on_limit),
+            on_limit: base.on_limit,
+            ends_at_once: base.ends_at_once,
             on_error: on_error.unwrap_or(base.on_error),
             retries: retries.unwrap_or(base.retries),
             prune: prune.unwrap_or(base.prune),
+        };
+        if let Some(action) = on_limit {
+            action.set(&mut settings);
         }
+        settings
     }
 
     /// Both, where the later one wins.
     #[must_use]
     pub fn and(self, later: Self) -> Self {
         Self {
+            template: later.template.or(self.template),
             enabled: later.enabled.or(self.enabled),
             require_explicit_signal: later.require_explicit_signal.or(self.require_explicit_signal),
             max_iterations: later.max_iterations.or(self.max_iterations),

@@ -46,6 +46,9 @@ pub struct ComposeRequest {
     /// The tools that the session may use, of those that the agent may; all of them where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_tools: Option<Vec<String>>,
+    /// The template of continuation settings that the session names itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// The judge that the session names itself; the composer says whether there is such a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge: Option<String>,
@@ -114,10 +117,26 @@ pub struct AgentsRequest {
 }
 
 /// What is answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentsReply {
     /// Every agent, by key.
     pub agents: Vec<KnownAgent>,
+    /// The models that are described; others of their providers can be asked for too, as `<provider>/<name>`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<KnownModel>,
+}
+
+/// A model, as sessions ask for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KnownModel {
+    /// What is known of it.
+    #[serde(flatten)]
+    pub settings: ModelSettings,
+    /// Who serves it.
+    pub provider: String,
+    /// Whether sessions have it whose agent names none.
+    #[serde(default)]
+    pub is_default: bool,
 }
 
 /// An agent, as others address it.
@@ -133,4 +152,10 @@ pub struct KnownAgent {
     /// What it may use: whether it reads mail, for example.
     #[serde(default)]
     pub tools: ToolFilter,
+    /// Its model, where it names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Whether sessions have it that name none.
+    #[serde(default)]
+    pub is_default: bool,
 }

@@ -198,10 +198,14 @@ pub enum Event {
     Unknown,
 }
 
-/// Reads events one by one; those of a newer version become [`Event::Unknown`].
-pub(crate) fn read_all<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Event>, D::Error> {
-    let texts = Vec::<Json>::deserialize(deserializer)?;
-    texts.iter().map(read_one).collect::<Result<_, _>>().map_err(serde::de::Error::custom)
+/// Reads events one by one; those of a newer version become [`Event::Unknown`]. `is_newer`: a newer fold wrote them, and what
+/// cannot be read is news.
+pub(crate) fn read_all(texts: &[Json], is_newer: bool) -> Result<Vec<Event>, serde_json::Error> {
+    let read = |text: &Json| match read_one(text) {
+        Err(_) if is_newer => Ok(Event::Unknown),
+        read => read,
+    };
+    texts.iter().map(read).collect()
 }
 
 fn read_one(text: &Json) -> Result<Event, serde_json::Error> {
@@ -477,6 +481,9 @@ pub struct SessionStarted {
     /// Continuation settings that this session replaced; they stay when agent or model are looked up again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overrides: Option<ContinuationOverride>,
+    /// The tools to which the session limits itself, of those that its agent may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_tools: Option<Vec<String>>,
     /// The call of another session that this one performs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Box<Parent>>,

@@ -16,21 +16,34 @@ pub struct IdError {
     got: String,
 }
 
-fn check(kind: &'static str, max: usize, lower: bool, text: &str) -> Result<Arc<str>, IdError> {
+/// The characters of an id beside `a-z`, `0-9` and `-`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Also {
+    Nothing,
+    Underscore,
+    UpperAndUnderscore,
+}
+
+fn check(kind: &'static str, max: usize, also: Also, text: &str) -> Result<Arc<str>, IdError> {
     let fits = |b: u8| match b {
         b'a'..=b'z' | b'0'..=b'9' | b'-' => true,
-        b'A'..=b'Z' | b'_' => !lower,
+        b'_' => also != Also::Nothing,
+        b'A'..=b'Z' => also == Also::UpperAndUnderscore,
         _ => false,
     };
     if (1..=max).contains(&text.len()) && text.bytes().all(fits) {
         return Ok(text.into());
     }
-    let alphabet = if lower { "a-z 0-9 -" } else { "A-Z a-z 0-9 _ -" };
+    let alphabet = match also {
+        Also::Nothing => "a-z 0-9 -",
+        Also::Underscore => "a-z 0-9 _ -",
+        Also::UpperAndUnderscore => "A-Z a-z 0-9 _ -",
+    };
     Err(IdError { kind, max, alphabet, got: text.chars().take(80).collect() })
 }
 
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $max:expr, $lower:literal) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $max:expr, $also:ident) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -39,7 +52,7 @@ macro_rules! id {
         impl $name {
             /// Parses an id; the error says what is allowed.
             pub fn new(text: &str) -> Result<Self, IdError> {
-                check($kind, $max, $lower, text).map(Self)
+                check($kind, $max, Also::$also, text).map(Self)
             }
 
             /// The id as text.
@@ -84,32 +97,32 @@ macro_rules! id {
 
 id!(
     /// Who owns a session. `[a-z0-9-]{1,32}`.
-    TenantId, "tenant", 32, true
+    TenantId, "tenant", 32, Nothing
 );
 id!(
     /// One conversation. `[A-Za-z0-9_-]{1,64}`.
-    SessionId, "session id", 64, false
+    SessionId, "session id", 64, UpperAndUnderscore
 );
 id!(
     /// One command, chosen by its sender; the same id may be sent again. `[A-Za-z0-9_-]{1,64}`.
-    CommandId, "command id", 64, false
+    CommandId, "command id", 64, UpperAndUnderscore
 );
 id!(
     /// One model or tool call, unique within its session. `[A-Za-z0-9_-]{1,64}`.
-    CallId, "call id", 64, false
+    CallId, "call id", 64, UpperAndUnderscore
 );
 id!(
     /// A tool. `[A-Za-z0-9_-]{1,64}`.
-    ToolName, "tool name", 64, false
+    ToolName, "tool name", 64, UpperAndUnderscore
 );
 id!(
-    /// An agent: a key or an alias of `agents.yaml`. `[a-z0-9-]{1,32}`.
-    AgentId, "agent", 32, true
+    /// An agent: a key or an alias of `agents.yaml`. `[a-z0-9_-]{1,32}`.
+    AgentId, "agent", 32, Underscore
 );
 
 id!(
     /// A mail, unique within its mailbox. `[A-Za-z0-9_-]{1,64}`.
-    MailId, "mail id", 64, false
+    MailId, "mail id", 64, UpperAndUnderscore
 );
 
 impl Default for TenantId {
@@ -122,6 +135,11 @@ impl CallId {
     /// The id of a step's model call.
     pub fn model(turn: u32, step: u32) -> Self {
         Self(format!("m{turn}-{step}").into())
+    }
+
+    /// Whether people watch the reply grow: the model call of a step, not one for a summary or a verdict.
+    pub fn is_watched(&self) -> bool {
+        self.0.starts_with('m')
     }
 
     /// The id of the request for a summary, number `index` of a turn.
@@ -196,7 +214,8 @@ mod tests {
             assert!(SessionId::new(bad).is_err(), "{bad:?}");
             assert!(TenantId::new(bad).is_err(), "{bad:?}");
         }
-        assert!(TenantId::new("Upper").is_err());
+        assert!(TenantId::new("Upper").is_err() && TenantId::new("two_words").is_err());
+        assert!(AgentId::new("Upper").is_err() && AgentId::new("agent_patricia").is_ok());
         assert_eq!(SessionId::new("S_1-x").unwrap().as_str(), "S_1-x");
         assert!(serde_json::from_str::<ToolName>("\"a.b\"").is_err());
     }

@@ -190,12 +190,20 @@ pub const RESULT_KEEP_BYTES: usize = 2 << 10;
 pub const SUMMARY_BYTES_MAX: usize = 16 << 10;
 /// Longest time for the request of a summary; after that the turns are dropped without one.
 pub const SUMMARY_MAX: Duration = Duration::from_mins(1);
+/// Bytes of a message's text in a transcript for people; the middle of a longer one is left out.
+pub const READABLE_TEXT_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a tool result, and of a call's arguments, in a transcript for people; the middle of a longer one is left out.
+pub const READABLE_RESULT_BYTES_MAX: usize = 8 << 10;
+/// Bytes of the turns of one part of a transcript for people; one turn may have more.
+pub const TRANSCRIPT_BYTES_MAX: usize = 4 << 20;
 /// Longest time for a judge to say whether a turn goes on; after that the reply is decided about without it.
 pub const JUDGE_MAX: Duration = Duration::from_secs(30);
 /// Bytes of each text that a judge reads: of the user's message its beginning, of the reply its end.
 pub const JUDGE_BYTES_MAX: usize = 8 << 10;
 /// Tokens that a judge's request and answer are reckoned at before it is asked.
-pub const JUDGE_TOKENS: u64 = 5_000;
+pub const JUDGE_TOKENS: u64 = 7_500;
+/// Tokens of a judge's answer, which may reason before it says its word.
+pub const JUDGE_OUTPUT_TOKENS: u64 = 2_048;
 /// Characters of a judge's reason that are kept.
 pub const JUDGE_REASON_CHARS_MAX: usize = 200;
 /// Time-out of a tool that declares none.

@@ -102,6 +102,14 @@ impl Content {
         }
     }
 
+    /// How many images it holds.
+    pub fn images(&self) -> usize {
+        match self {
+            Self::Text(_) => 0,
+            Self::Parts(parts) => parts.iter().filter(|part| matches!(part, Part::ImageUrl { .. })).count(),
+        }
+    }
+
     /// Its text; parts are joined by line ends, images left out.
     pub fn text(&self) -> String {
         match self {
@@ -530,6 +538,9 @@ pub struct Chunk {
     /// The last one of this attempt; always sent, also for an empty reply.
     #[serde(rename = "final")]
     pub last: bool,
+    /// In the last one: why the reply ended. None where the attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<FinishReason>,
 }
 
 /// What a chunk belongs to.

@@ -41,8 +41,11 @@ pub struct ContinuationSettings {
     pub judge: Option<String>,
     /// What a turn may use besides steps and time.
     pub limits: Limits,
-    /// What happens at a limit.
+    /// Whether a person is asked at a limit.
     pub on_limit: OnLimit,
+    /// Whether a turn at a limit ends without a last step. Older versions know nothing of it, and give it one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ends_at_once: bool,
     /// What happens when a model call has failed for good.
     pub on_error: OnError,
     /// How often in a row a model call is tried again that failed in a way that may pass, before that counts.
@@ -173,7 +176,7 @@ impl LimitsOverride {
     }
 }
 
-/// What happens at a limit.
+/// What a session commits of [`LimitAction`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLimit {
@@ -182,6 +185,26 @@ pub enum OnLimit {
     End,
     /// A person is asked whether it may use as much again.
     Ask,
+}
+
+/// What happens at a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitAction {
+    /// The model answers the user in one last step without tools, then the turn ends.
+    Answer,
+    /// The turn ends at once.
+    End,
+    /// A person is asked whether it may use as much again. Where the answer is no, the model has one last step.
+    Ask,
+}
+
+impl LimitAction {
+    /// Sets what is committed of it.
+    pub fn set(self, settings: &mut ContinuationSettings) {
+        settings.on_limit = if self == Self::Ask { OnLimit::Ask } else { OnLimit::End };
+        settings.ends_at_once = self == Self::End;
+    }
 }
 
 /// What happens when a model call has failed for good.
@@ -246,6 +269,7 @@ impl Default for ContinuationSettings {
             judge: None,
             limits: Limits::default(),
             on_limit: OnLimit::default(),
+            ends_at_once: false,
             on_error: OnError::default(),
             retries: crate::limits::MODEL_RETRIES_MAX,
             prune: Prune::default(),
@@ -356,6 +380,20 @@ pub struct ModelSettings {
     pub context_window: Option<u64>,
     /// Tokens of one reply.
     pub max_output: Option<u64>,
+    /// How requests to it are made, where it takes the place of the session's model: that one's way may be in the words of
+    /// another provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Box<ModelRequests>>,
+}
+
+/// How requests to a model are made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct ModelRequests {
+    /// Parameters for the provider.
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Which tools may be called, by the step of a turn.
+    pub tool_choice: Vec<serde_json::Value>,
 }
 
 impl Default for ModelSettings {
@@ -369,6 +407,7 @@ impl Default for ModelSettings {
             reasoning: false,
             context_window: None,
             max_output: None,
+            requests: None,
         }
     }
 }

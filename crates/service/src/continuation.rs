@@ -1,17 +1,20 @@
 //! `continuation_config`, as an agent and a model may have it: one layer each, and what the layers come to.
 
+use std::collections::BTreeMap;
+
 use contract::AiConfig;
 use contract::limits::{ITERATIONS_MAX, MODEL_RETRIES_LIMIT, TURN_MAX};
-use contract::settings::{ContinuationSettings, LimitsOverride, OnError, OnLimit, Prune};
+use contract::settings::{ContinuationSettings, LimitAction, LimitsOverride, OnError, Prune};
 use reply::Patterns;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::Value;
-use serde_saphyr::Spanned;
+use serde_saphyr::{Location, Spanned};
 
 use crate::config::ConfigError;
+use crate::models::ModelsFile;
 use crate::paths::TextFile;
-use crate::{schema, yaml};
+use crate::{schema, suggest, yaml};
 
 /// Outside of these a number of steps is odd.
 const ITERATIONS_USUAL: std::ops::RangeInclusive<u32> = 1..=20;
@@ -27,8 +30,9 @@ const TIMEOUT_USUAL: std::ops::RangeInclusive<u64> = 60..=3_600;
     transform = with_alias
 )]
 pub struct ContinuationEntry {
-    /// A named bundle of settings, in place of what is built in.
-    #[schemars(schema_with = "templates")]
+    /// A named bundle of settings, in place of what is built in: one of `continuation_templates` of agents.yaml,
+    /// `multi_step_tool_work` or `plain_words`.
+    #[schemars(with = "Option<String>")]
     template: Option<Spanned<String>>,
     /// Whether the loop goes on by itself at all; otherwise a reply without tool calls ends its turn.
     enabled: Option<bool>,
@@ -62,9 +66,10 @@ pub struct ContinuationEntry {
     judge: Option<Spanned<String>>,
     /// What a turn may use besides, each limit by itself: an agent that changes one does not take off those of its model.
     limits: Option<LimitsOverride>,
-    /// What happens at a limit: the turn ends, or a person is asked.
-    #[schemars(schema_with = "schema::words_or_none::<OnLimit>")]
-    on_limit: Option<OnLimit>,
+    /// What happens at a limit: the model answers the user in one last step without tools, the turn ends at once, or a person
+    /// is asked.
+    #[schemars(schema_with = "schema::words_or_none::<LimitAction>")]
+    on_limit: Option<LimitAction>,
     /// What happens when a model call has failed for good.
     #[schemars(schema_with = "schema::words_or_none::<OnError>")]
     on_error: Option<OnError>,
@@ -74,11 +79,6 @@ pub struct ContinuationEntry {
     /// What happens to the oldest turns when the transcript outgrows the model's window.
     #[schemars(schema_with = "schema::words_or_none::<Prune>")]
     prune: Option<Prune>,
-}
-
-fn templates(_: &mut SchemaGenerator) -> Schema {
-    let names = reply::TEMPLATES.iter().map(|template| Value::from(template.name)).chain([Value::Null]);
-    json_schema!({"enum": names.collect::<Vec<_>>()})
 }
 
 /// What is read under another name too is not seen by the derived code.
@@ -93,7 +93,7 @@ fn with_alias(schema: &mut Schema) {
 /// What an agent or a model says of its own; what it does not say is left to the layers below.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Layer {
-    template: Option<ContinuationSettings>,
+    template: Option<Named>,
     enabled: Option<bool>,
     require_explicit_signal: Option<bool>,
     max_iterations: Option<u32>,
@@ -103,30 +103,145 @@ pub struct Layer {
     termination_patterns: Option<Vec<String>>,
     detect_intent: Option<bool>,
     confidence_min: Option<f64>,
-    judge: Option<String>,
+    judge: Option<Named>,
     limits: LimitsOverride,
-    on_limit: Option<OnLimit>,
+    on_limit: Option<LimitAction>,
     on_error: Option<OnError>,
     retries: Option<u32>,
     prune: Option<Prune>,
 }
 
-/// Lays what is said one over the other: built-in, template, model, agent. What a session says goes over all of them,
-/// where the session starts. A list replaces the one below it whole.
+/// What a layer names, and where.
+#[derive(Debug, Clone, PartialEq)]
+struct Named {
+    name: String,
+    place: Location,
+}
+
+impl From<Spanned<String>> for Named {
+    fn from(text: Spanned<String>) -> Self {
+        Self { name: text.value, place: text.referenced }
+    }
+}
+
+/// Bundles of settings by name: those that are built in, and those of `continuation_templates`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Templates {
+    settings: BTreeMap<String, ContinuationSettings>,
+    /// Those of the file, as it says them.
+    layers: Vec<Layer>,
+}
+
+impl Default for Templates {
+    fn default() -> Self {
+        let built_in = reply::TEMPLATES.iter().map(|template| template.name);
+        let settings = built_in.filter_map(|name| Some((name.to_owned(), reply::template(name)?))).collect();
+        Self { settings, layers: Vec::new() }
+    }
+}
+
+impl Templates {
+    /// Adds those of a file, which may begin with one that is built in. What is wrong with one is added to `mistakes`.
+    pub fn add(
+        &mut self,
+        file: &TextFile,
+        entries: BTreeMap<String, Spanned<ContinuationEntry>>,
+        warnings: &mut Vec<String>,
+        mistakes: &mut Vec<ConfigError>,
+    ) {
+        let built_in = Self::default();
+        for (name, entry) in entries {
+            match built_in.checked(file, &name, entry, warnings) {
+                Ok((layer, settings)) => {
+                    self.layers.push(layer);
+                    self.settings.insert(name, settings);
+                }
+                Err(mistake) => mistakes.push(mistake),
+            }
+        }
+    }
+
+    fn checked(
+        &self,
+        file: &TextFile,
+        name: &str,
+        entry: Spanned<ContinuationEntry>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(Layer, ContinuationSettings), ConfigError> {
+        let place = entry.referenced;
+        if !is_template_name(name) {
+            let message = format!("the name of a template is 1 to 64 of a-z, 0-9, - and _, not {name:?}");
+            return Err(yaml::at(file, place, message));
+        }
+        if self.settings.contains_key(name) {
+            return Err(yaml::at(file, place, format!("the template {name} is built in: choose another name")));
+        }
+        let layer = entry.value.check(file, warnings)?;
+        self.knows(file, &layer)?;
+        let settings = resolve(self, None, &[&layer]).map_err(|why| yaml::at(file, place, why))?;
+        Ok((layer, settings))
+    }
+
+    /// Refuses a layer that names a template which does not exist.
+    pub fn knows(&self, file: &TextFile, layer: &Layer) -> Result<(), ConfigError> {
+        let Some(Named { name, place }) = &layer.template else { return Ok(()) };
+        self.find(name).map(|_| ()).map_err(|why| yaml::at(file, *place, why))
+    }
+
+    /// Those of the file.
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    fn find(&self, name: &str) -> Result<&ContinuationSettings, String> {
+        self.settings.get(name).ok_or_else(|| {
+            let shown: String = name.chars().take(80).collect();
+            let suggestion = suggest::did_you_mean(&shown, self.settings.keys().map(String::as_str));
+            let known: Vec<&str> = self.settings.keys().map(String::as_str).collect();
+            format!("there is no template {shown:?}{suggestion}; there are {}", known.join(", "))
+        })
+    }
+}
+
+fn is_template_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte))
+}
+
+/// Lays what is said one over the other: what is built in, then the template, then `layers`, lowest first: model, agent,
+/// tenant. What a session says goes over all of them, where the session starts. A list replaces the one below it whole.
 ///
-/// There is one template, and it takes the place of what is built in. Where both name one it is the agent's: the agent
-/// stands over the model, and two templates laid over each other would be a bundle that nobody has written down. The
-/// fields that a model names of its own count against either template, since a field is more particular than a bundle.
-pub fn resolve(model: &Layer, agent: &Layer) -> ContinuationSettings {
-    let template = agent.template.as_ref().or(model.template.as_ref());
-    let settings = template.cloned().unwrap_or_default();
-    agent.over(model.over(settings))
+/// There is one template, and it takes the place of what is built in: the one that the session names, else that of the
+/// highest layer which names one, since two templates laid over each other would be a bundle that nobody has written down.
+/// The fields that a layer names of its own count against any template, since a field is more particular than a bundle.
+pub fn resolve(
+    templates: &Templates,
+    of_session: Option<&str>,
+    layers: &[&Layer],
+) -> Result<ContinuationSettings, String> {
+    let of_layers = layers.iter().rev().find_map(|layer| layer.template.as_ref().map(|named| named.name.as_str()));
+    let template = of_session.filter(|name| !name.is_empty()).or(of_layers);
+    let settings = template.map(|name| templates.find(name).cloned()).transpose()?.unwrap_or_default();
+    Ok(layers.iter().fold(settings, |settings, layer| layer.over(settings)))
 }
 
 impl Layer {
+    /// Refuses a judge that is no model.
+    pub fn judge_is_known(&self, file: &TextFile, models: &ModelsFile) -> Result<(), ConfigError> {
+        let Some(Named { name, place }) = self.judge.as_ref().filter(|judge| !judge.name.is_empty()) else {
+            return Ok(());
+        };
+        models.resolve(name).map(|_| ()).map_err(|unknown| yaml::at(file, *place, format!("judge: {unknown}")))
+    }
+
+    /// Whether it names a judge.
+    pub fn names_judge(&self) -> bool {
+        self.judge.as_ref().is_some_and(|judge| !judge.name.is_empty())
+    }
+
     fn over(&self, below: ContinuationSettings) -> ContinuationSettings {
         let list = |own: &Option<Vec<String>>, below| own.clone().unwrap_or(below);
-        ContinuationSettings {
+        let mut settings = ContinuationSettings {
             enabled: self.enabled.unwrap_or(below.enabled),
             require_explicit_signal: self.require_explicit_signal.unwrap_or(below.require_explicit_signal),
             max_iterations: self.max_iterations.unwrap_or(below.max_iterations),
@@ -136,13 +251,18 @@ impl Layer {
             termination_patterns: list(&self.termination_patterns, below.termination_patterns),
             detect_intent: self.detect_intent.unwrap_or(below.detect_intent),
             confidence_min: self.confidence_min.or(below.confidence_min),
-            judge: self.judge.clone().or(below.judge),
+            judge: self.judge.as_ref().map(|judge| judge.name.clone()).or(below.judge),
             limits: self.limits.over(below.limits),
-            on_limit: self.on_limit.unwrap_or(below.on_limit),
+            on_limit: below.on_limit,
+            ends_at_once: below.ends_at_once,
             on_error: self.on_error.unwrap_or(below.on_error),
             retries: self.retries.unwrap_or(below.retries),
             prune: self.prune.unwrap_or(below.prune),
+        };
+        if let Some(action) = self.on_limit {
+            action.set(&mut settings);
         }
+        settings
     }
 }
 
@@ -182,7 +302,7 @@ impl ContinuationEntry {
         let lists = self.continuation_patterns.as_ref().or(self.termination_patterns.as_ref());
         let place = lists.map(|list| list.referenced);
         let layer = Layer {
-            template: self.template.map(|name| template(file, &name)).transpose()?,
+            template: self.template.map(Named::from),
             enabled: self.enabled,
             require_explicit_signal: self.require_explicit_signal,
             max_iterations: self.max_iterations.map(|iterations| iterations.value),
@@ -192,7 +312,7 @@ impl ContinuationEntry {
             termination_patterns: self.termination_patterns.map(|list| patterns(file, list)).transpose()?,
             detect_intent: self.detect_intent,
             confidence_min: self.confidence_min.map(|confidence| confidence.value),
-            judge: self.judge.map(|model| model.value),
+            judge: self.judge.map(Named::from),
             limits: self.limits.unwrap_or_default(),
             on_limit: self.on_limit,
             on_error: self.on_error,
@@ -217,14 +337,6 @@ pub fn ai_config(file: &TextFile, entry: Option<Spanned<AiConfig>>) -> Result<Ai
     let Some(Spanned { value, referenced: place, .. }) = entry else { return Ok(AiConfig::default()) };
     value.check().map_err(|why| yaml::at(file, place, format!("ai_config.{why}")))?;
     Ok(value)
-}
-
-fn template(file: &TextFile, name: &Spanned<String>) -> Result<ContinuationSettings, ConfigError> {
-    reply::template(&name.value).ok_or_else(|| {
-        let known: Vec<&str> = reply::TEMPLATES.iter().map(|template| template.name).collect();
-        let message = format!("there is no template {:?}; there are {}", name.value, known.join(", "));
-        yaml::at(file, name.referenced, message)
-    })
 }
 
 fn patterns(file: &TextFile, list: Spanned<Vec<Spanned<String>>>) -> Result<Vec<String>, ConfigError> {

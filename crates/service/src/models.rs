@@ -273,9 +273,9 @@ impl ModelsFile {
 
     /// Who takes a model's place, in order. A key may stand for the id that was asked for and for a fallback: a model never
     /// takes its own place.
-    pub fn fallbacks(&self, model: &Resolved) -> Vec<ModelSettings> {
+    pub fn fallbacks(&self, model: &Resolved) -> Vec<Resolved> {
         let others = model.entry.fallbacks.iter().filter(|fallback| **fallback != model.id);
-        others.filter_map(|fallback| self.resolve(fallback).ok()).map(|found| found.settings()).collect()
+        others.filter_map(|fallback| self.resolve(fallback).ok()).collect()
     }
 
     fn unknown(&self, id: &str) -> UnknownModel {

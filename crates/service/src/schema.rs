@@ -97,11 +97,11 @@ impl<'de> Deserializer<'de> for Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::settings::{Limits, OnLimit};
+    use contract::settings::{LimitAction, Limits};
 
     #[test]
     fn names_come_from_the_derived_code() {
-        assert_eq!(names_of::<OnLimit>(), ["end", "ask"]);
+        assert_eq!(names_of::<LimitAction>(), ["answer", "end", "ask"]);
         assert_eq!(names_of::<Limits>(), ["tokens", "cost_usd", "tool_calls", "repetition", "no_progress"]);
         assert_eq!(names_of::<u8>(), [] as [&str; 0]);
     }

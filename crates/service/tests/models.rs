@@ -69,7 +69,6 @@ fn refused() {
     check(&model("continuation_config: {timeout: 0}"), "models.yaml:4:51: timeout must be 1 to 604800 seconds, got 0");
     let many = vec![r"'\w{1,9}'"; 32].join(", ");
     check(&model(&format!("continuation_config: {{patterns: [{many}]}}")), "models.yaml:4:52: continuation_patterns[");
-    check(&model("continuation_config: {template: t}"), "models.yaml:4:52: there is no template \"t\"");
     check(&model("continuation_config: {patterns: ['a(']}"), "models.yaml:4:53: pattern \"a(\" cannot be used");
     check("default: x\n", "models.yaml:1:10: there is no model \"x\"");
 }
@@ -86,7 +85,7 @@ fn fallbacks() {
         let found = models.fallbacks(&models.resolve(id).unwrap());
         let ids: Vec<&str> = found.iter().map(|model| model.id.as_str()).collect();
         assert_eq!(ids, expect, "{id}");
-        found
+        found.iter().map(service::models::Resolved::settings).collect::<Vec<_>>()
     };
     // Those of `small` are not followed.
     let found = check("gpt", &["small", "gpt-5", "p/direct"]);

@@ -82,6 +82,7 @@ impl Core {
                     fallbacks: started.fallbacks.clone(),
                     features: started.features.clone(),
                     overrides: started.overrides.clone(),
+                    only_tools: started.only_tools.clone(),
                     parent: started.parent.clone(),
                 }));
             }

@@ -56,9 +56,12 @@ pub fn start(start: &Start) -> Result<(), Refusal> {
 
 /// Checks a `configure`.
 pub fn configure(configure: &Configure) -> Result<(), Refusal> {
-    let Configure { continuation: over, features: switched, model, ai_config: own } = configure;
-    if !over.as_ref().is_some_and(sets_anything) && switched.is_empty() && model.is_none() && own.is_empty() {
-        return Err(bad("nothing to change: give a setting in `continuation`, `ai_config`, `features` or `model`"));
+    let Configure { agent, continuation: over, features: switched, model, ai_config: own } = configure;
+    let is_named = agent.is_some() || model.is_some();
+    if !over.as_ref().is_some_and(sets_anything) && switched.is_empty() && !is_named && own.is_empty() {
+        let why =
+            "nothing to change: give a setting in `continuation`, `ai_config` or `features`, an `agent` or a `model`";
+        return Err(bad(why));
     }
     ai_config(own)?;
     name(model.as_deref(), "model")?;
@@ -195,6 +198,7 @@ fn continuation(over: Option<&ContinuationOverride>) -> Result<(), Refusal> {
         ..ContinuationSettings::default()
     };
     limits(&over.limits.unwrap_or_default())?;
+    name(over.template.as_deref().filter(|name| !name.is_empty()), "continuation.template")?;
     settings(&over.over(&none))
 }
 

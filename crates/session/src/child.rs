@@ -123,6 +123,7 @@ impl Core {
             fallbacks: configured.fallbacks.clone(),
             features: configured.features.clone(),
             overrides: configured.overrides.clone(),
+            only_tools: setup.only_tools.clone(),
             interactive: setup.interactive,
             parameters,
             tool_choice,

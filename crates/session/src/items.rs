@@ -2,6 +2,7 @@
 
 use contract::commit::VERSION;
 use contract::ids::CallAttempt;
+use contract::limits::JUDGE_OUTPUT_TOKENS;
 use contract::model::{ItemMeta, ModelItem, SignalForm, Streaming, ToolDefinition};
 use contract::tool::ToolItem;
 use contract::{AiConfig, Json};
@@ -49,12 +50,16 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
             SignalForm::Text | SignalForm::Off => {}
         }
     }
-    // The session's parameters are those of its model.
-    let mut parameters = match purpose {
-        Purpose::Step | Purpose::Summary { .. } => setup.parameters.clone(),
-        Purpose::Judge { .. } => serde_json::Map::new(),
+    // The session's parameters are those of its model; one that takes its place brings its own.
+    let (parameters, tool_choice) = match &model.requests {
+        Some(own) => (&own.parameters, &own.tool_choice),
+        None => (&setup.parameters, &setup.tool_choice),
     };
-    if let Some(choice) = AiConfig::tool_choice_in(&setup.tool_choice, turn.step)
+    let mut parameters = match purpose {
+        Purpose::Step | Purpose::Summary { .. } => parameters.clone(),
+        Purpose::Judge { .. } => serde_json::Map::from_iter([("max_tokens".to_owned(), JUDGE_OUTPUT_TOKENS.into())]),
+    };
+    if let Some(choice) = AiConfig::tool_choice_in(tool_choice, turn.step)
         && !tools.is_empty()
     {
         parameters.insert("tool_choice".to_owned(), choice.clone());

@@ -20,6 +20,7 @@ mod input;
 mod items;
 mod judge;
 mod prune;
+pub mod readable;
 mod state;
 mod transcript;
 mod wake;
@@ -68,18 +69,20 @@ pub enum RestoreError {
 }
 
 /// What the composer is to be asked for a `configure`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Recompose {
     /// The agent.
     pub agent: contract::AgentId,
-    /// The model.
-    pub model: String,
+    /// The model; the agent's where none is given.
+    pub model: Option<String>,
     /// All features that the session switched.
     pub features: contract::command::Features,
+    /// All that the session says of how it goes on.
+    pub continuation: Option<contract::command::ContinuationOverride>,
     /// All that the session says of its prompt and requests.
     pub ai_config: contract::AiConfig,
-    /// What it may use.
-    pub tools: Vec<String>,
+    /// What it may use; all that the agent may where none is given.
+    pub tools: Option<Vec<String>>,
 }
 
 /// A turn that runs, as its spans tell of it.
@@ -289,13 +292,23 @@ impl Session {
     /// What must be composed before this is decided; none when it changes neither model nor prompt.
     pub fn recomposes(&self, configure: &contract::command::Configure) -> Option<Recompose> {
         let setup = self.core.setup.as_ref()?;
-        let asked = configure.model.is_some() || !configure.features.is_empty() || !configure.ai_config.is_empty();
+        let is_looked_up =
+            |over: &contract::command::ContinuationOverride| over.template.is_some() || over.judge.is_some();
+        let asked = configure.agent.is_some()
+            || configure.model.is_some()
+            || configure.continuation.as_ref().is_some_and(is_looked_up)
+            || !configure.features.is_empty()
+            || !configure.ai_config.is_empty();
         asked.then(|| Recompose {
-            agent: setup.agent.id.clone(),
-            model: configure.model.clone().unwrap_or_else(|| setup.model.id.clone()),
+            agent: configure.agent.clone().unwrap_or_else(|| setup.agent.id.clone()),
+            model: configure.model.clone().or_else(|| configure.agent.is_none().then(|| setup.model.id.clone())),
             features: setup.features.clone().and(&configure.features),
+            continuation: setup.overrides_with(configure.continuation.as_ref()),
             ai_config: configure.ai_config.over(setup.ai_config.clone()),
-            tools: setup.agent.tools.allow.clone(),
+            tools: match &configure.agent {
+                Some(_) => setup.only_tools.clone(),
+                None => Some(setup.agent.tools.allow.clone()),
+            },
         })
     }
 
@@ -309,10 +322,7 @@ impl Session {
             agent: start.agent.clone().or_else(|| Some(setup.agent.id.clone())),
             model: start.model.clone().or_else(|| is_same.then(|| setup.model.id.clone())),
             features: setup.features.clone().and(&start.features),
-            continuation: match (setup.overrides.clone(), start.continuation.clone()) {
-                (Some(before), Some(now)) => Some(before.and(now)),
-                (before, now) => now.or(before),
-            },
+            continuation: setup.overrides_with(start.continuation.as_ref()),
             ai_config: start.own_ai_config().over(setup.ai_config.clone()),
             parameters: serde_json::Map::new(),
             ..start

@@ -154,6 +154,9 @@ pub(crate) struct Setup {
     pub(crate) features: Features,
     #[serde(default)]
     pub(crate) overrides: Option<ContinuationOverride>,
+    /// The tools to which the session limits itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) only_tools: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) parent: Option<Box<Parent>>,
 }
@@ -163,6 +166,14 @@ impl Setup {
     /// limit for all sessions: a session that held its own would keep them as long as it is in memory.
     pub(crate) fn patterns(&self) -> Arc<Patterns> {
         Patterns::compile(&self.agent.continuation).unwrap_or_default()
+    }
+
+    /// What the session itself says of how it goes on, with what it says now.
+    pub(crate) fn overrides_with(&self, now: Option<&ContinuationOverride>) -> Option<ContinuationOverride> {
+        match (self.overrides.clone(), now.cloned()) {
+            (Some(before), Some(now)) => Some(before.and(now)),
+            (before, now) => now.or(before),
+        }
     }
 
     /// The same of its rules about asking a person.
@@ -538,15 +549,15 @@ impl Core {
         const TOOL_BYTES: usize = 512;
         let texts = |list: &[String]| list.iter().map(|text| text.len() + 24).sum::<usize>();
         let setup = self.setup.as_deref().map_or(0, |setup| {
-            let Setup { agent, parameters, features, overrides, ai_config, .. } = setup;
+            let Setup { agent, parameters, features, overrides, ai_config, fallbacks, only_tools, .. } = setup;
             let over = overrides.as_ref().map_or(0, |over| {
                 let lists = [&over.continuation_patterns, &over.termination_patterns];
                 lists.into_iter().flatten().map(|list| texts(list)).sum()
             });
-            let parameters = Json::of(&(parameters, ai_config));
+            let parameters = Json::of(&(parameters, ai_config, fallbacks));
             let settings = &agent.continuation;
             let lists = [&settings.continuation_patterns, &settings.termination_patterns, &agent.tools.allow];
-            let names = texts(&features.enable) + texts(&features.disable);
+            let names = texts(&features.enable) + texts(&features.disable) + only_tools.as_deref().map_or(0, texts);
             let lists: usize = lists.into_iter().map(|list| texts(list)).sum();
             parameters.get().len() + parameters.size().values * VALUE_BYTES + lists + over + names
         });

@@ -91,6 +91,7 @@ impl Sessions {
             parameters: std::collections::BTreeMap::new(),
             ai_config: given.body.own_ai_config(),
             only_tools: None,
+            template: given.body.own_template(),
             judge: given.body.own_judge(),
         };
         // One that resumes from another session has that one's agent and model, which only the loop reads.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bus::Depth;
 use contract::command::{Answer, AnswerDecision, Because, Configure, Mode, SendUserMessage, Start};
 use contract::commit::{Phase, SessionSummary};
+use contract::compose::KnownModel;
 use contract::event::GateKind;
 use contract::model::Content;
 use contract::tool::ToolSpec;
@@ -24,7 +25,7 @@ use crate::fair_queue::Flow;
 use crate::guard::{Caller, Guard, Header, Knock};
 use crate::params::{self, Given, List, Unchecked, Watch};
 use crate::queue::{ClientQueue, End, Item};
-use crate::sessions::{Sessions, Waiting};
+use crate::sessions::{Agent, SessionPage, Sessions, TranscriptPart, Waiting};
 use crate::watch::notice::Notice;
 
 /// The metadata key of the milliseconds after which the same may succeed.
@@ -197,6 +198,21 @@ impl Service for Door {
         .await
     }
 
+    async fn transcript(
+        &self,
+        request: Request<proto::TranscriptRequest>,
+    ) -> Result<Response<proto::TranscriptReply>, Status> {
+        let given = request.get_ref();
+        self.call("session.transcript", &given.session_id, &request, async |sessions, caller| {
+            let session_id = params::session_id(&given.session_id)?;
+            let limit = usize::try_from(given.limit).unwrap_or(usize::MAX);
+            let wanted = params::Transcript { session_id, after: given.after, limit };
+            let TranscriptPart { turns, next_after, .. } = sessions.transcript(caller, wanted).await?;
+            Ok(proto::TranscriptReply { turns_json: json(&turns)?, next_after })
+        })
+        .await
+    }
+
     async fn get(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::SessionInfo>, Status> {
         self.call("session.get", &request.get_ref().session_id, &request, async |sessions, caller| {
             Ok(info(sessions.get(caller, params::session_id(&request.get_ref().session_id)?).await?))
@@ -217,9 +233,11 @@ impl Service for Door {
         self.call("session.list", "", &request, async |sessions, caller| {
             let phase: Option<Phase> =
                 if given.phase.is_empty() { None } else { Some(params::word("phase", &given.phase)?) };
-            let list = List { phase, limit: usize::try_from(given.limit).unwrap_or(usize::MAX) };
-            let found = sessions.list(caller, &list).await?;
-            Ok(proto::ListReply { sessions: found.into_iter().map(info).collect() })
+            let limit = usize::try_from(given.limit).unwrap_or(usize::MAX);
+            let cursor = if given.cursor.is_empty() { None } else { Some(params::parse("cursor", &given.cursor)?) };
+            let SessionPage { sessions, next_cursor } = sessions.list(caller, &List { phase, limit, cursor }).await?;
+            let sessions = sessions.into_iter().map(info).collect();
+            Ok(proto::ListReply { sessions, next_cursor: next_cursor.unwrap_or_default() })
         })
         .await
     }
@@ -365,6 +383,28 @@ impl Service for Door {
                 filled.end(end);
             });
             Ok(notifications(queue))
+        })
+        .await
+    }
+
+    async fn list_agents(
+        &self,
+        request: Request<proto::ListAgentsRequest>,
+    ) -> Result<Response<proto::ListAgentsReply>, Status> {
+        self.call("agents.list", "", &request, async |sessions, caller| {
+            let agents = sessions.agents(caller).await?;
+            Ok(proto::ListAgentsReply { agents: agents.into_iter().map(agent).collect() })
+        })
+        .await
+    }
+
+    async fn list_models(
+        &self,
+        request: Request<proto::ListModelsRequest>,
+    ) -> Result<Response<proto::ListModelsReply>, Status> {
+        self.call("models.list", "", &request, async |sessions, caller| {
+            let models = sessions.models(caller).await?;
+            Ok(proto::ListModelsReply { models: models.into_iter().map(model).collect() })
         })
         .await
     }
@@ -566,6 +606,31 @@ fn optional_json(text: &str) -> Result<Option<Json>, Failure> {
     params::check_size("`arguments_json`", text)?;
     let wrong = |error| Failure::bad_request(format!("`arguments_json` is not JSON: {error}"));
     Json::parse(text).map(Some).map_err(wrong)
+}
+
+fn agent(agent: Agent) -> proto::AgentInfo {
+    proto::AgentInfo {
+        id: agent.id.into(),
+        name: agent.name,
+        aliases: agent.aliases.into_iter().map(String::from).collect(),
+        model: agent.model.unwrap_or_default(),
+        is_default: agent.is_default,
+    }
+}
+
+fn model(model: KnownModel) -> proto::ModelInfo {
+    let KnownModel { settings, provider, is_default } = model;
+    proto::ModelInfo {
+        id: settings.id,
+        provider,
+        multi_tool: settings.multi_tool,
+        max_parallel_tools: settings.max_parallel_tools,
+        structured_output: settings.structured_output,
+        reasoning: settings.reasoning,
+        context_window: settings.context_window,
+        max_output: settings.max_output,
+        is_default,
+    }
 }
 
 fn tool(spec: ToolSpec) -> proto::ToolInfo {

@@ -188,7 +188,7 @@ pub struct Gates {
 impl Gates {
     /// How many.
     pub fn count(&self) -> usize {
-        List { limit: self.limit, phase: None }.count()
+        List { limit: self.limit, ..List::default() }.count()
     }
 }
 
@@ -200,12 +200,70 @@ pub struct List {
     pub phase: Option<Phase>,
     /// At most this many; 100 where none or zero is given.
     pub limit: usize,
+    /// Only those behind this place, as an earlier list gave it.
+    pub cursor: Option<Cursor>,
 }
 
 impl List {
     /// How many to give.
     pub fn count(&self) -> usize {
         if self.limit == 0 { LIST_DEFAULT } else { self.limit.min(LIST_MAX) }
+    }
+}
+
+/// A place in the list of sessions: behind this one. It stays valid when sessions come and go.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Cursor {
+    /// When the session began.
+    pub started: Timestamp,
+    /// The session.
+    pub session: SessionId,
+}
+
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}~{}", self.started, self.session)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('~').and_then(|(started, session)| {
+            Some(Self { started: Timestamp::parse(started)?, session: SessionId::new(session).ok()? })
+        });
+        parts.ok_or_else(|| "it is no cursor of an earlier list: send `next_cursor` as it came".to_owned())
+    }
+}
+
+impl TryFrom<String> for Cursor {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// Which turns of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transcript {
+    /// The session.
+    pub session_id: SessionId,
+    /// Only turns after this one.
+    #[serde(default)]
+    pub after: u32,
+    /// At most this many; 100 where none or zero is given.
+    #[serde(default)]
+    pub limit: usize,
+}
+
+impl Transcript {
+    /// How many turns to give.
+    pub fn count(&self) -> usize {
+        List { limit: self.limit, ..List::default() }.count()
     }
 }
 
@@ -531,9 +589,9 @@ mod tests {
             // configure
             (refused::<Configure>(json!({"session_id": "s"})), BadRequest, vec!["nothing to change", "`model`"]),
             (
-                refused::<Configure>(json!({"session_id": "s", "agent": "e"})),
+                refused::<Configure>(json!({"session_id": "s", "prompt": "e"})),
                 BadRequest,
-                vec!["agent", "expected one of"],
+                vec!["prompt", "expected one of"],
             ),
             (refused::<Configure>(json!({"session_id": "s", "model": ""})), BadRequest, vec!["`model`"]),
             (refused::<Configure>(json!({"model": "m"})), BadRequest, vec!["`session_id`"]),

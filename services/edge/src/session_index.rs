@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use service::tasks::Tasks;
 use tokio::time::Instant;
+
+use crate::params::Cursor;
 
 /// Pause between reads of the whole index: a line that expires is not told, and one may be lost.
 const READ_EVERY: Duration = Duration::from_mins(1);
@@ -63,10 +66,19 @@ impl SessionIndex {
         index
     }
 
-    /// The newest sessions that pass, at most so many; nothing while the index is not in memory.
-    pub(crate) fn newest(&self, phase: Option<Phase>, count: usize) -> Option<Vec<SessionSummary>> {
+    /// The newest sessions behind a place that pass, at most so many; nothing while the index is not in memory.
+    pub(crate) fn newest(
+        &self,
+        behind: Option<&Cursor>,
+        phase: Option<Phase>,
+        count: usize,
+    ) -> Option<Vec<SessionSummary>> {
+        let from = behind.map_or(Bound::Unbounded, |place| {
+            Bound::Excluded((Reverse(place.started), Reverse(place.session.clone())))
+        });
         self.read(|lines| {
-            let all = lines.newest.iter().filter_map(|(_, Reverse(session))| lines.by_id.get(session));
+            let all = lines.newest.range((from, Bound::Unbounded));
+            let all = all.filter_map(|(_, Reverse(session))| lines.by_id.get(session));
             let passing = all.filter(|line| phase.is_none_or(|phase| line.summary.phase == phase));
             passing.take(count).map(|line| (*line.summary).clone()).collect()
         })

@@ -1,22 +1,25 @@
 //! The calls themselves, whatever protocol they came by.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bus::{Bus, BusError, Head, Read};
 use contract::Json;
 use contract::commit::{Commit, OpenGate, Phase, SessionSummary};
+use contract::compose::{KnownAgent, KnownModel};
 use contract::event::Event;
+use contract::limits::TRANSCRIPT_BYTES_MAX;
 use contract::repair::RepairReply;
 use contract::streams::Objects;
 use contract::subject::SessionKey;
 use contract::tool::{ToolSpec, Whole};
-use contract::{CallId, CommandId, ErrorCode, SessionId, Timestamp};
+use contract::{AgentId, CallId, CommandId, ErrorCode, SessionId, Timestamp};
 use serde::Serialize;
 use service::connections::ByteBudget;
 use service::tasks::Tasks;
-use session::Session;
 use session::audit::Difference;
+use session::{Session, readable};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
@@ -26,7 +29,7 @@ use crate::config::{Config, StartError};
 use crate::failure::Failure;
 use crate::fair_queue::{Cost, FairQueue, Permit};
 use crate::guard::Caller;
-use crate::params::{self, Checked, Given, List, Unchecked};
+use crate::params::{self, Checked, Cursor, Given, List, Unchecked};
 use crate::queue::{CLIENT_BYTES_MAX, ClientQueue};
 use crate::session_index::SessionIndex;
 use crate::stats::{self, Stats};
@@ -34,6 +37,32 @@ use crate::watch::feed::Feeds;
 
 /// When a client of a replica that goes down should connect again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+
+/// A part of the list of sessions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SessionPage {
+    /// Newest first.
+    pub sessions: Vec<SessionSummary>,
+    /// Where the next part begins; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// An agent in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Agent {
+    /// Its key.
+    pub id: AgentId,
+    /// Its name, as people read it.
+    pub name: String,
+    /// What it may be called beside its key.
+    pub aliases: Vec<AgentId>,
+    /// Its model, where it names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Whether sessions have it that name none.
+    pub is_default: bool,
+}
 
 /// What was performed again for a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -76,6 +105,18 @@ pub struct History {
     pub messages: Vec<Json>,
     /// The last `seq` that they include.
     pub seq: u64,
+}
+
+/// A part of a session as people read it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TranscriptPart {
+    /// The session.
+    pub session_id: SessionId,
+    /// In order.
+    pub turns: Vec<readable::ReadableTurn>,
+    /// What `after` of the next part is; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_after: Option<u32>,
 }
 
 /// A log, folded again.
@@ -199,6 +240,30 @@ impl Sessions {
         Ok(History { session_id: summary.session_id, messages: session.messages(), seq: session.seq() })
     }
 
+    /// What was said and done, as people read it.
+    pub async fn transcript(&self, caller: &Caller, wanted: params::Transcript) -> Result<TranscriptPart, Failure> {
+        let _permit = self.turn(caller, Cost::Scan).await?;
+        let count = wanted.count();
+        let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id };
+        let commits = self.bus().history(&key, 0).await?;
+        if commits.is_empty() {
+            return Err(Self::unknown(&key));
+        }
+        let all = readable::turns(commits.iter().map(|(_, commit)| commit));
+        let mut rest = all.into_iter().filter(|turn| turn.turn > wanted.after).peekable();
+        let (mut turns, mut bytes) = (Vec::new(), 0);
+        while turns.len() < count
+            && let Some(turn) = rest.next_if(|turn| {
+                bytes += Json::of(turn).get().len();
+                bytes <= TRANSCRIPT_BYTES_MAX || turns.is_empty()
+            })
+        {
+            turns.push(turn);
+        }
+        let next_after = rest.peek().and_then(|_| turns.last()).map(|turn| turn.turn);
+        Ok(TranscriptPart { session_id: key.session, turns, next_after })
+    }
+
     /// One session. The log tells: the index is written now and then only.
     pub async fn get(&self, caller: &Caller, session: SessionId) -> Result<SessionSummary, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
@@ -224,18 +289,30 @@ impl Sessions {
     }
 
     /// The sessions of the tenant, newest first, as the index has them.
-    pub async fn list(&self, caller: &Caller, list: &List) -> Result<Vec<SessionSummary>, Failure> {
-        {
+    pub async fn list(&self, caller: &Caller, list: &List) -> Result<SessionPage, Failure> {
+        // One more than is wanted tells whether there are more.
+        let (count, behind) = (list.count(), list.cursor.as_ref());
+        let in_memory = {
             let _permit = self.turn(caller, Cost::Light).await?;
-            if let Some(found) = self.index().newest(list.phase, list.count()) {
-                return Ok(found);
-            }
-        }
-        let mut summaries = self.read_index(caller).await?;
-        summaries.retain(|summary| list.phase.is_none_or(|phase| summary.phase == phase));
-        summaries.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| b.session_id.cmp(&a.session_id)));
-        summaries.truncate(list.count());
-        Ok(summaries.into_iter().map(Arc::unwrap_or_clone).collect())
+            self.index().newest(behind, list.phase, count + 1)
+        };
+        let mut sessions = if let Some(sessions) = in_memory {
+            sessions
+        } else {
+            let mut all = self.read_index(caller).await?;
+            all.retain(|summary| list.phase.is_none_or(|phase| summary.phase == phase));
+            let place = |summary: &SessionSummary| (Reverse(summary.started), Reverse(summary.session_id.clone()));
+            all.sort_by_cached_key(|summary| place(summary));
+            let behind = behind.map(|place| (Reverse(place.started), Reverse(place.session.clone())));
+            all.retain(|summary| behind.as_ref().is_none_or(|behind| place(summary) > *behind));
+            all.truncate(count + 1);
+            all.into_iter().map(Arc::unwrap_or_clone).collect()
+        };
+        let has_more = sessions.len() > count;
+        sessions.truncate(count);
+        let end = sessions.last().filter(|_| has_more);
+        let next_cursor = end.map(|end| Cursor { started: end.started, session: end.session_id.clone() }.to_string());
+        Ok(SessionPage { sessions, next_cursor })
     }
 
     /// The index from its bucket: where it is not in memory.
@@ -296,6 +373,26 @@ impl Sessions {
         tools.extend(own);
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(tools)
+    }
+
+    /// The agents that sessions may have, by key.
+    pub async fn agents(&self, caller: &Caller) -> Result<Vec<Agent>, Failure> {
+        let _permit = self.turn(caller, Cost::Read).await?;
+        let known = self.bus().agents(&caller.tenant).await?;
+        let agent = |KnownAgent { id, name, aliases, model, is_default, tools: _ }| Agent {
+            id,
+            name,
+            aliases,
+            model,
+            is_default,
+        };
+        Ok(known.agents.into_iter().map(agent).collect())
+    }
+
+    /// The models that are described, by id.
+    pub async fn models(&self, caller: &Caller) -> Result<Vec<KnownModel>, Failure> {
+        let _permit = self.turn(caller, Cost::Read).await?;
+        Ok(self.bus().agents(&caller.tenant).await?.models)
     }
 
     /// What waits for a person, the most urgent first: of one session as its log has it, of all as the index has them,

@@ -201,21 +201,20 @@ impl Sent {
             }
             SentBody::Configure(configure) => {
                 let wanted = check::configure(configure).ok().and_then(|()| session.recomposes(configure));
-                let composed = match wanted {
-                    Some(Recompose { agent, model, features, ai_config, tools: only }) => {
+                let (composed, known) = match wanted {
+                    Some(Recompose { agent, model, features, continuation, ai_config, tools: only }) => {
                         let tools = tools(bus, tenant).await?;
-                        let (agent, model, only) = (Some(agent), Some(model), Some(only));
-                        let continuation = configure.continuation.clone();
+                        let agent = Some(agent);
                         let start =
                             Start { agent, model, features, ai_config, tools: only, continuation, ..Start::default() };
                         let named_features = configure.features.clone();
                         let request = ComposeRequest { named_features, ..request(tenant, &start, &tools) };
-                        Some(compose(bus, request).await?)
+                        (Some(compose(bus, request).await?), Some(tools))
                     }
-                    None => None,
+                    None => (None, None),
                 };
                 let configure = (**configure).clone();
-                (Body::Configure(Box::new(ConfigureInput { configure, composed })), None)
+                (Body::Configure(Box::new(ConfigureInput { configure, composed })), known)
             }
             SentBody::Ready(body) => {
                 let tools = if session.wants_tools(body) { Some(tools(bus, tenant).await?) } else { None };
@@ -308,6 +307,7 @@ fn request(tenant: &TenantId, start: &Start, tools: &[ToolSpec]) -> ComposeReque
         parameters: std::collections::BTreeMap::new(),
         ai_config: start.own_ai_config(),
         only_tools: start.tools.clone(),
+        template: start.own_template(),
         judge: start.own_judge(),
     }
 }

@@ -123,7 +123,6 @@ pub async fn run(
             end = call.tries(&mut so_far, viewers) => end,
         }
     };
-    viewers.end().await;
     let took = began.elapsed();
     so_far.bound_usage(job);
     let usage = match (&end, so_far.asked) {
@@ -132,16 +131,18 @@ pub async fn run(
         (End::Complete | End::Cancelled, true) => so_far.reply.usage_or_estimate(job.bytes),
     };
     let usd = outcome::cost(usage, so_far.route.prices);
-    // Before anybody is told of the result: a gateway that dies in between makes the call again, and pays again.
-    so_far.charge.settle(around.limits, Amount::new(usd, usage.total())).await;
-    let Progress { route, reply, first, tries, before_usd, .. } = so_far;
+    let Progress { route, reply, first, tries, before_usd, charge, .. } = so_far;
     let paid = Paid { usage, usd: before_usd + usd };
     let outcome = match end {
-        End::Complete => outcome::finished(job, route, reply, paid, took),
-        End::Cancelled => outcome::cancelled(job, route, reply, paid, took),
-        End::Failed(failure) => outcome::failed(job, failure, paid),
-        End::NoBudgets(error) => return Err(error),
+        End::Complete => Ok(outcome::finished(job, route, reply, paid, took)),
+        End::Cancelled => Ok(outcome::cancelled(job, route, reply, paid, took)),
+        End::Failed(failure) => Ok(outcome::failed(job, failure, paid)),
+        End::NoBudgets(error) => Err(error),
     };
+    viewers.end(outcome.as_ref().ok().and_then(Outcome::finish_reason)).await;
+    // Before the session is told of the result: a gateway that dies in between makes the call again, and pays again.
+    charge.settle(around.limits, Amount::new(usd, usage.total())).await;
+    let outcome = outcome?;
     Ok(Some(Ran { outcome, route: route.clone(), first: first.map(|first| first - began), tries }))
 }
 

@@ -31,6 +31,14 @@ impl Outcome {
         }
     }
 
+    /// Why the reply ended; none where there is none.
+    pub fn finish_reason(&self) -> Option<FinishReason> {
+        match self {
+            Self::Finished(finished) => Some(finished.finish_reason),
+            Self::Failed(_) => None,
+        }
+    }
+
     /// Its body.
     pub fn encode(&self) -> Result<Bytes, serde_json::Error> {
         match self {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bus::Bus;
 use contract::Json;
 use contract::event::{Envelope, ErrorEvent, Topic};
-use contract::model::{Channel, Chunk, PartialCall, View};
+use contract::model::{Channel, Chunk, FinishReason, PartialCall, View};
 use reply::Splitter;
 use serde::Serialize;
 
@@ -144,8 +144,12 @@ impl<'a> Viewers<'a> {
         self.publish(out).await;
     }
 
-    /// Sends the rest and the final marker, which is never left out.
-    pub async fn end(&mut self) {
+    /// Sends the rest and the final marker, which is never left out where somebody watches; `finish` says why the reply
+    /// ended.
+    pub async fn end(&mut self, finish: Option<FinishReason>) {
+        if !self.job.meta().call.is_watched() {
+            return;
+        }
         let mut out = Vec::new();
         let form = self.job.item.signal;
         let rest = std::mem::replace(&mut self.shown, Splitter::new(form)).finish();
@@ -160,23 +164,24 @@ impl<'a> Viewers<'a> {
             }
         };
         self.publish(out).await;
-        self.chunk(Channel::Text, rest, true).await;
+        self.chunk(Channel::Text, rest, true, finish).await;
     }
 
     async fn publish(&mut self, out: Vec<(Lane, String)>) {
         for (lane, delta) in out {
             match lane {
-                Lane::Text => self.chunk(Channel::Text, delta, false).await,
-                Lane::Reasoning => self.chunk(Channel::Reasoning, delta, false).await,
+                Lane::Text => self.chunk(Channel::Text, delta, false, None).await,
+                Lane::Reasoning => self.chunk(Channel::Reasoning, delta, false, None).await,
                 Lane::Call(slot) => self.partial(slot, delta).await,
             }
         }
     }
 
-    async fn chunk(&mut self, channel: Channel, delta: String, last: bool) {
+    async fn chunk(&mut self, channel: Channel, delta: String, last: bool, finish_reason: Option<FinishReason>) {
         let index = self.view.advance(channel, &delta);
         let (turn, step, attempt) = self.place();
-        self.send(Topic::AiChunkReceived, &Chunk { turn, step, attempt, index, channel, delta, last }).await;
+        let chunk = Chunk { turn, step, attempt, index, channel, delta, last, finish_reason };
+        self.send(Topic::AiChunkReceived, &chunk).await;
     }
 
     async fn partial(&mut self, slot: u32, delta: String) {

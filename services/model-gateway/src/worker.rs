@@ -151,7 +151,7 @@ impl Calls {
         let ran = AssertUnwindSafe(run.instrument(span.clone())).catch_unwind().await;
         let Some(ran) = ran.unwrap_or(Ok(None))? else {
             tracing::error!(session = %job.key, call = %job.call, "the adapter panicked");
-            viewers.end().await;
+            viewers.end(None).await;
             charge.forfeit(&self.limits).await;
             return Ok(refused(FailureKind::BadRequest, "the adapter panicked: this is a bug of ailoop"));
         };

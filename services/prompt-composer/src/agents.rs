@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use contract::AiConfig;
 use contract::command::Features;
 use contract::compose::KnownAgent;
-use contract::ids::{AgentId, ToolName};
+use contract::ids::{AgentId, TenantId, ToolName};
 use contract::limits::{APPROVAL_RULES_MAX, GATE_MAX};
-use contract::settings::{AgentSettings, ApprovalRule, OnExpiry, ToolFilter};
+use contract::settings::{ApprovalRule, ContinuationSettings, OnExpiry, ToolFilter};
 use contract::tool::Approval;
 use reply::TextPattern;
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 use service::config::ConfigError;
-use service::continuation::{self, ContinuationEntry, Layer};
+use service::continuation::{self, ContinuationEntry, Layer, Templates};
 use service::paths::TextFile;
 use service::{suggest, yaml};
 
@@ -39,6 +39,15 @@ struct AgentsFile {
     /// When a person is asked before a call, for every agent; an agent's own rules come first.
     #[serde(default)]
     approvals: Vec<ApprovalEntry>,
+    /// Named settings, for `template` of a `continuation_config`, here and in models.yaml, and of a session. Each may begin
+    /// with `multi_step_tool_work` or `plain_words`.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, ContinuationEntry>")]
+    continuation_templates: BTreeMap<String, Spanned<ContinuationEntry>>,
+    /// What a tenant wants of every agent, by the tenant's id. It goes over what the agent says; a session goes over it.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, TenantEntry>")]
+    tenants: BTreeMap<String, Spanned<TenantEntry>>,
     /// By key, in lower case; the first word of a name is an alias.
     agents: BTreeMap<String, AgentEntry>,
 }
@@ -70,7 +79,22 @@ struct AgentEntry {
     continuation_config: ContinuationEntry,
     /// Its prompt and the requests to its model, where they differ from what the model says.
     #[serde(default)]
-    #[schemars(with = "AiConfig")]
+    #[schemars(with = "Option<AiConfig>")]
+    ai_config: Option<Spanned<AiConfig>>,
+}
+
+/// What a tenant wants of every agent.
+#[derive(Deserialize, Default, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "tenant")]
+struct TenantEntry {
+    /// Prompt features.
+    #[schemars(with = "FeaturesShape")]
+    features: Features,
+    /// How agents go on.
+    continuation_config: ContinuationEntry,
+    /// Prompts and requests to models.
+    #[schemars(with = "Option<AiConfig>")]
     ai_config: Option<Spanned<AiConfig>>,
 }
 
@@ -254,17 +278,15 @@ pub struct Agent {
     pub ai_config: AiConfig,
 }
 
-impl Agent {
-    /// What a session commits, with a model that has settings of its own.
-    pub fn settings(&self, model: &Layer) -> AgentSettings {
-        AgentSettings {
-            id: self.id.clone(),
-            name: self.name.clone(),
-            continuation: continuation::resolve(model, &self.continuation),
-            tools: self.tools.clone(),
-            approvals: self.approvals.clone(),
-        }
-    }
+/// What a tenant wants of every agent.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tenant {
+    /// What it switches on and off.
+    pub features: Features,
+    /// How agents go on.
+    pub continuation: Layer,
+    /// What it says of prompts and requests.
+    pub ai_config: AiConfig,
 }
 
 /// All agents.
@@ -273,6 +295,8 @@ pub struct Agents {
     by_id: BTreeMap<AgentId, Agent>,
     aliases: BTreeMap<AgentId, AgentId>,
     default: Option<AgentId>,
+    tenants: BTreeMap<TenantId, Tenant>,
+    templates: Templates,
     /// What is odd but not refused.
     pub warnings: Vec<String>,
 }
@@ -290,9 +314,22 @@ pub fn mistakes(file: &TextFile) -> Vec<ConfigError> {
 
 fn read(file: &TextFile) -> Result<(Agents, Vec<ConfigError>), ConfigError> {
     let read: AgentsFile = yaml::parse(file)?;
-    let mut checked = Agents { by_id: BTreeMap::new(), aliases: BTreeMap::new(), default: None, warnings: Vec::new() };
+    let mut checked = Agents {
+        by_id: BTreeMap::new(),
+        aliases: BTreeMap::new(),
+        default: None,
+        tenants: BTreeMap::new(),
+        templates: Templates::default(),
+        warnings: Vec::new(),
+    };
     let sets = Sets(&read.tool_sets);
     let mut mistakes: Vec<ConfigError> = sets.check(file).err().into_iter().collect();
+    checked.templates.add(file, read.continuation_templates, &mut checked.warnings, &mut mistakes);
+    for (id, entry) in read.tenants {
+        if let Err(error) = checked.add_tenant(file, &id, entry) {
+            mistakes.push(error);
+        }
+    }
     for (key, entry) in read.agents {
         if let Err(error) = checked.add(file, &sets, &read.approvals, &key, entry) {
             mistakes.push(error);
@@ -325,12 +362,39 @@ impl Agents {
         self.by_id.values()
     }
 
+    /// How an agent goes on with a model that says nothing, for a tenant that wants nothing.
+    pub fn continuation_of(&self, agent: &Agent) -> ContinuationSettings {
+        continuation::resolve(&self.templates, None, &[&agent.continuation]).unwrap_or_default()
+    }
+
+    /// What a tenant wants of every agent, where it wants something.
+    pub fn tenant(&self, id: &TenantId) -> Option<&Tenant> {
+        self.tenants.get(id)
+    }
+
+    /// How agents go on, as templates, tenants and agents say it.
+    pub fn layers(&self) -> impl Iterator<Item = &Layer> {
+        let tenants = self.tenants.values().map(|tenant| &tenant.continuation);
+        self.templates.layers().iter().chain(tenants).chain(self.all().map(|agent| &agent.continuation))
+    }
+
+    /// The templates of continuation settings.
+    pub fn templates(&self) -> &Templates {
+        &self.templates
+    }
+
     /// Every agent, as others address it.
     pub fn addresses(&self) -> Vec<KnownAgent> {
-        let known = |Agent { id, name, tools, .. }: &Agent| {
+        let known = |Agent { id, name, tools, model, .. }: &Agent| {
             let aliases = self.aliases.iter().filter(|(alias, of)| *of == id && *alias != id);
-            let aliases = aliases.map(|(alias, _)| alias.clone()).collect();
-            KnownAgent { id: id.clone(), name: name.clone(), aliases, tools: tools.clone() }
+            KnownAgent {
+                id: id.clone(),
+                name: name.clone(),
+                aliases: aliases.map(|(alias, _)| alias.clone()).collect(),
+                tools: tools.clone(),
+                model: model.clone(),
+                is_default: self.default.as_ref() == Some(id),
+            }
         };
         self.all().map(known).collect()
     }
@@ -372,6 +436,21 @@ impl Agents {
         Ok(())
     }
 
+    fn add_tenant(&mut self, file: &TextFile, id: &str, entry: Spanned<TenantEntry>) -> Result<(), ConfigError> {
+        let id = TenantId::new(id).map_err(|error| refuse(file, &entry, error))?;
+        let TenantEntry { features, continuation_config, ai_config } = entry.value;
+        let continuation = self.continuation(file, continuation_config)?;
+        let ai_config = continuation::ai_config(file, ai_config)?;
+        self.tenants.insert(id, Tenant { features, continuation, ai_config });
+        Ok(())
+    }
+
+    fn continuation(&mut self, file: &TextFile, entry: ContinuationEntry) -> Result<Layer, ConfigError> {
+        let layer = entry.check(file, &mut self.warnings)?;
+        self.templates.knows(file, &layer)?;
+        Ok(layer)
+    }
+
     fn agent(
         &mut self,
         file: &TextFile,
@@ -394,7 +473,7 @@ impl Agents {
             approvals: rules(file, &entry.tools.approvals, approvals)?,
             tools: filter(file, sets, entry.tools)?,
             features: entry.features,
-            continuation: entry.continuation_config.check(file, &mut self.warnings)?,
+            continuation: self.continuation(file, entry.continuation_config)?,
             ai_config: continuation::ai_config(file, entry.ai_config)?,
         })
     }

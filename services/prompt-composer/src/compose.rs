@@ -9,7 +9,7 @@ use contract::tool::ToolSpec;
 use contract::{AiConfig, ToolName};
 use sha2::{Digest, Sha256};
 
-use crate::agents::Agent;
+use crate::agents::{Agent, Tenant};
 use crate::features::{self, CONTINUATION, CORE, MAILBOX, OUTPUT_FORMAT, TOOL_GUIDELINES};
 use crate::library::{Library, Variant};
 use crate::substitute::substitute;
@@ -40,7 +40,9 @@ pub struct Prompt {
 pub struct Order<'a> {
     /// The agent.
     pub agent: &'a Agent,
-    /// What the session commits of it.
+    /// What the session's tenant wants of every agent.
+    pub tenant: &'a Tenant,
+    /// What the session commits of the agent.
     pub settings: &'a AgentSettings,
     /// The model.
     pub model: &'a ModelSettings,
@@ -76,7 +78,7 @@ pub fn compose(library: &Library, order: &Order<'_>) -> Prompt {
     let mut parts = Parts::new(library, order);
     parts.agent();
     if order.request.include_shared && order.ai_config.include_shared.unwrap_or(true) {
-        let switches = [&order.agent.features, &order.request.features];
+        let switches = [&order.agent.features, &order.tenant.features, &order.request.features];
         let mut on = features::switched(library, order.features, &switches, &mut parts.warnings);
         // Where the loop does not go on by itself, nobody is told how to signal.
         if !order.settings.continuation.enabled {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed};
+use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownModel};
+use contract::settings::{AgentSettings, ModelRequests, ModelSettings};
 use contract::{AiConfig, ErrorCode};
 use service::config::ConfigError;
+use service::continuation;
 use service::files::Pass;
 use service::health::Readiness;
 use service::models::{self, ModelsFile, Resolved};
@@ -13,7 +15,7 @@ use service::paths::Paths;
 use service::reload::Reload;
 
 use crate::Config;
-use crate::agents::{self, Agent, Agents};
+use crate::agents::{self, Agent, Agents, Tenant};
 use crate::answers::{Answer, Answers};
 use crate::compose::{Order, compose};
 use crate::features;
@@ -57,7 +59,15 @@ impl Book {
         let (agents, models) = (paths.read(agents::FILE)?, paths.read(models::FILE)?);
         let library = Library::read(&paths)?;
         let features = config.features_now(pass)?;
-        let (agents, models) = (agents::parse(&agents)?, models::parse(&models)?);
+        let (agents_file, models_file) = (agents, models);
+        let (agents, models) = (agents::parse(&agents_file)?, models::parse(&models_file)?);
+        for layer in agents.layers() {
+            layer.judge_is_known(&agents_file, &models)?;
+        }
+        for entry in models.models.values() {
+            agents.templates().knows(&models_file, &entry.continuation)?;
+            entry.continuation.judge_is_known(&models_file, &models)?;
+        }
         let default_model = config.default_model.clone().filter(|model| !model.is_empty());
         let default_model = default_model.or_else(|| models.default.clone());
         let book = Self { agents, models, library, features, default_model, answers: Answers::default() };
@@ -121,9 +131,14 @@ impl Book {
         Some(body)
     }
 
-    /// Every agent, as others address it.
+    /// Every agent, as others address it, and every model that is described.
     pub fn known(&self) -> AgentsReply {
-        AgentsReply { agents: self.agents.addresses() }
+        let known = |id: &String| {
+            let model = self.models.resolve(id).ok()?;
+            let is_default = self.default_model.as_ref() == Some(id);
+            Some(KnownModel { settings: model.settings(), provider: model.provider, is_default })
+        };
+        AgentsReply { agents: self.agents.addresses(), models: self.models.models.keys().filter_map(known).collect() }
     }
 
     /// Answers a request; a refusal says what to do.
@@ -155,25 +170,53 @@ impl Book {
         let agent = self.agents.find(request.agent.as_ref()).map_err(|why| (ErrorCode::UnknownAgent, why))?;
         let model = self.model(request, agent).map_err(|why| (ErrorCode::UnknownModel, why))?;
         features::check(&self.library, &request.named_features).map_err(|why| (ErrorCode::UnknownFeature, why))?;
-        let (settings, of_model) = (agent.settings(&model.entry.continuation), model.settings());
-        let judge = request.judge.as_deref().or(settings.continuation.judge.as_deref());
-        if let Some(judge) = judge.filter(|judge| !judge.is_empty()) {
-            let unknown = |why| (ErrorCode::UnknownModel, format!("continuation_config.judge: {why}"));
+        let of_model = model.settings();
+        let nothing = Tenant::default();
+        let tenant = self.agents.tenant(&request.tenant).unwrap_or(&nothing);
+        let layers = [&model.entry.continuation, &agent.continuation, &tenant.continuation];
+        let continuation = continuation::resolve(self.agents.templates(), request.template.as_deref(), &layers)
+            .map_err(|why| (ErrorCode::BadRequest, format!("continuation.template: {why}")))?;
+        let settings = AgentSettings {
+            id: agent.id.clone(),
+            name: agent.name.clone(),
+            continuation,
+            tools: agent.tools.clone(),
+            approvals: agent.approvals.clone(),
+        };
+        if let Some(judge) = request.judge.as_deref().filter(|judge| !judge.is_empty()) {
+            let unknown = |why| (ErrorCode::UnknownModel, format!("continuation.judge: {why}"));
             self.models.resolve(judge).map_err(unknown)?;
         }
         let family = model.entry.prompt_variant.as_deref();
-        let ai_config = request.ai_config.over(agent.ai_config.over(model.entry.ai_config.clone()));
+        let laid =
+            |of_model: &AiConfig| request.ai_config.over(tenant.ai_config.over(agent.ai_config.over(of_model.clone())));
+        let ai_config = laid(&model.entry.ai_config);
+        // Its own parameters in the place of the model's: they may be in the words of another provider.
+        let fallback = |fallback: &Resolved| {
+            let AiConfig { parameters, tool_choice, .. } = laid(&fallback.entry.ai_config);
+            let requests = Some(Box::new(ModelRequests { parameters, tool_choice }));
+            ModelSettings { requests, ..fallback.settings() }
+        };
         ai_config.check().map_err(|why| (ErrorCode::BadRequest, format!("ai_config.{why}")))?;
         let features = &self.features;
-        let order =
-            Order { agent, settings: &settings, model: &of_model, family, features, request, ai_config: &ai_config };
+        let order = Order {
+            agent,
+            tenant,
+            settings: &settings,
+            model: &of_model,
+            family,
+            features,
+            request,
+            ai_config: &ai_config,
+        };
         let prompt = compose(&self.library, &order);
         if prompt.text.len() > PROMPT_BYTES_MAX {
             let why = format!("the prompt has {} bytes, {PROMPT_BYTES_MAX} are allowed", prompt.text.len());
             return Err((ErrorCode::TooLarge, why));
         }
         let mut warnings = prompt.warnings;
-        if settings.continuation.judge().is_some() && settings.continuation.require_explicit_signal {
+        let names_judge = agent.continuation.names_judge() || tenant.continuation.names_judge();
+        if names_judge && settings.continuation.require_explicit_signal {
             let why = "continuation_config.judge is never asked: require_explicit_signal ends what it would decide";
             warnings.push(why.to_owned());
         }
@@ -193,7 +236,7 @@ impl Book {
                 tool_choice: ai_config.tool_choice,
                 ..AiConfig::default()
             }),
-            fallbacks: self.models.fallbacks(&model),
+            fallbacks: self.models.fallbacks(&model).iter().map(fallback).collect(),
         })
     }
 

@@ -1,4 +1,4 @@
-//! Which parts a prompt has: everybody's features, then the agent's switches, then the session's.
+//! Which parts a prompt has: everybody's features, then the switches of the agent, its tenant and the session.
 
 use std::collections::BTreeSet;
 

@@ -157,3 +157,25 @@ fn answer_that_cannot_be_sent_is_a_refusal() {
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!(answer["refused"]["code"], "too_large", "{}", answer.to_string().len());
 }
+
+#[test]
+fn fallback_has_its_own_parameters_in_the_place_of_the_models() {
+    let world = world("{}", "{parameters: {seed: 7}}");
+    let models = "
+providers:
+  p: {kind: scripted, script: s.yaml}
+models:
+  big: {provider: p, fallbacks: [small, p/other], ai_config: {parameters: {thinking: {type: enabled}}}}
+  small: {provider: p, ai_config: {parameters: {reasoning_effort: low}, tool_choice: [required]}}
+";
+    world.write("models.yaml", models);
+    let composed = world.composed(&asked(json!({"parameters": {"temperature": 0.5}})));
+    let of = |number: usize| composed.fallbacks[number].requests.as_deref().unwrap();
+    assert_eq!(
+        Value::Object(of(0).parameters.clone()),
+        json!({"reasoning_effort": "low", "seed": 7, "temperature": 0.5})
+    );
+    assert_eq!(of(0).tool_choice, [json!("required")]);
+    assert_eq!(Value::Object(of(1).parameters.clone()), json!({"seed": 7, "temperature": 0.5}));
+    assert_eq!(composed.model.requests, None, "those of the model are the session's");
+}

@@ -36,7 +36,7 @@ async fn answers_until_it_is_drained() {
     ));
 
     let known = asking.agents(&TenantId::default()).await.unwrap();
-    assert_eq!(known.iter().map(|agent| agent.id.as_str()).collect::<String>(), "adept");
+    assert_eq!(known.agents.iter().map(|agent| agent.id.as_str()).collect::<String>(), "adept");
 
     let readiness = first.readiness();
     first.drain(Duration::from_secs(1)).await;

@@ -47,6 +47,7 @@ fn request(agent: &str, model: &str) -> ComposeRequest {
         parameters: std::collections::BTreeMap::new(),
         ai_config: contract::AiConfig::default(),
         only_tools: None,
+        template: None,
         judge: None,
     }
 }

@@ -6,22 +6,26 @@ mod world;
 
 use contract::ErrorCode;
 use contract::compose::ComposeRequest;
+use prompt_composer::{Book, Config};
 use world::{World, request};
 
+const AGENTS: &str = "
+continuation_templates: {t: {TEMPLATE}}
+tenants: {acme: {continuation_config: {TENANT}}}
+agents: {x: {name: Xaver, prompt_file: x.md, continuation_config: {AGENT}}}
+";
 const MODELS: &str = "
-providers:
-  p: {kind: scripted, script: s.yaml}
-models:
-  big: {provider: p}
-  small: {provider: p}
+providers: {p: {kind: scripted, script: s.yaml}}
+models: {big: {provider: p, continuation_config: {MODEL}}, small: {provider: p}}
 ";
 
-fn world(continuation: &str) -> World {
-    let world = World::new();
-    let agents = "agents: {x: {name: Xaver, prompt_file: x.md, continuation_config: {CONTINUATION}}}";
-    world.write("agents.yaml", &agents.replace("CONTINUATION", continuation));
-    world.write("models.yaml", MODELS);
-    world
+fn files(place: &str, says: &str) -> (String, String) {
+    let fill = |text: &str| {
+        ["TEMPLATE", "TENANT", "AGENT", "MODEL"].iter().fold(text.to_owned(), |text, name| {
+            text.replace(&format!("{{{name}}}"), &format!("{{{}}}", if *name == place { says } else { "" }))
+        })
+    };
+    (fill(AGENTS), fill(MODELS))
 }
 
 fn asked(judge: Option<&str>) -> ComposeRequest {
@@ -29,21 +33,45 @@ fn asked(judge: Option<&str>) -> ComposeRequest {
 }
 
 #[test]
-fn judge_of_an_agent_or_a_session_that_is_no_model_is_refused() {
-    let world_of_agent = world("require_explicit_signal: false, judge: smal");
-    let (code, why) = world_of_agent.refused(&asked(None));
-    assert_eq!(code, ErrorCode::UnknownModel);
-    assert!(why.starts_with("continuation_config.judge: ") && why.contains("smal"), "{why}");
-    let (code, _) = world("require_explicit_signal: false").refused(&asked(Some("nobody")));
-    assert_eq!(code, ErrorCode::UnknownModel);
-    // What the session says goes over it; the empty name takes it off.
-    for judge in ["small", "p/anything", ""] {
-        assert_eq!(world_of_agent.composed(&asked(Some(judge))).warnings, Vec::<String>::new(), "{judge}");
+fn judge_of_a_file_that_is_no_model_is_refused_with_its_place() {
+    for (place, wanted) in [
+        ("TEMPLATE", "agents.yaml:2:"),
+        ("TENANT", "agents.yaml:3:"),
+        ("AGENT", "agents.yaml:4:"),
+        ("MODEL", "models.yaml:3:"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (agents, models) = files(place, "judge: smal");
+        std::fs::write(dir.path().join("agents.yaml"), agents).unwrap();
+        std::fs::write(dir.path().join("models.yaml"), models).unwrap();
+        let refused = Book::read(&Config { config_dir: Some(dir.path().to_owned()), ..Config::default() });
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains(wanted) && refused.contains("did you mean \"small\"?"), "{place}: {refused}");
+    }
+}
+
+#[test]
+fn judge_of_a_session_that_is_no_model_is_refused() {
+    let world = World::new();
+    let (agents, models) = files("AGENT", "require_explicit_signal: false, judge: small");
+    world.write("agents.yaml", &agents);
+    world.write("models.yaml", &models);
+    let (code, why) = world.refused(&asked(Some("nobody")));
+    assert_eq!((code, why.starts_with("continuation.judge: ")), (ErrorCode::UnknownModel, true), "{why}");
+    for judge in [None, Some("small"), Some("p/anything"), Some("")] {
+        assert_eq!(world.composed(&asked(judge)).warnings, Vec::<String>::new(), "{judge:?}");
     }
 }
 
 #[test]
 fn judge_that_nobody_asks_is_told() {
-    let warnings = world("judge: small").composed(&asked(None)).warnings;
-    assert!(warnings.iter().any(|why| why.starts_with("continuation_config.judge is never asked")), "{warnings:?}");
+    for (place, is_told) in [("AGENT", true), ("MODEL", false)] {
+        let world = World::new();
+        let (agents, models) = files(place, "judge: small");
+        world.write("agents.yaml", &agents);
+        world.write("models.yaml", &models);
+        let warnings = world.composed(&asked(None)).warnings;
+        let told = warnings.iter().any(|why| why.starts_with("continuation_config.judge is never asked"));
+        assert_eq!(told, is_told, "{place}: {warnings:?}");
+    }
 }

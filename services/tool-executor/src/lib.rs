@@ -22,7 +22,7 @@ use serve::Served;
 use serve::mail::PostOffice;
 pub use serve::{
     FilesConfig, Login, MailConfig, McpConfig, PlansConfig, ResultsConfig, ServeConfig, ServeError, ServerName,
-    command, fetch, mail, webhook,
+    SessionsConfig, command, fetch, mail, webhook,
 };
 pub use service::clock::{Clock, SystemClock};
 use trouble::Trouble;

@@ -132,6 +132,7 @@ fn composing() -> anyhow::Result<Vec<Timed>> {
         parameters: BTreeMap::new(),
         ai_config: contract::AiConfig::default(),
         only_tools: None,
+        template: None,
         judge: None,
     };
     let whole = |reply: &ComposeReply| matches!(reply, ComposeReply::Composed(of) if of.components.len() == 8);

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use contract::{AgentId, limits};
 use prompt_composer::agents;
-use service::continuation::Layer;
 use service::models;
 use service::paths::TextFile;
 
@@ -16,11 +15,11 @@ pub fn agents(data: &[u8]) {
     let file = file(data, agents::FILE);
     let Ok(read) = in_time(|| agents::parse(&file)) else { return };
     for agent in read.all() {
-        let settings = agent.settings(&Layer::default());
-        assert_eq!(read.find(Some(&settings.id)).ok(), Some(agent));
-        assert!((1..=limits::ITERATIONS_MAX).contains(&settings.continuation.max_iterations));
-        assert!(settings.continuation.timeout > 0);
-        let lists = [&settings.continuation.continuation_patterns, &settings.continuation.termination_patterns];
+        let settings = read.continuation_of(agent);
+        assert_eq!(read.find(Some(&agent.id)).ok(), Some(agent));
+        assert!((1..=limits::ITERATIONS_MAX).contains(&settings.max_iterations));
+        assert!(settings.timeout > 0);
+        let lists = [&settings.continuation_patterns, &settings.termination_patterns];
         assert!(lists.iter().all(|list| list.len() <= reply::PATTERNS_MAX), "{settings:?}");
         assert!(!agent.prompt.contains(['/', '\\']), "{:?}", agent.prompt);
     }

@@ -363,6 +363,7 @@ impl World {
                 ..Limits::default()
             },
             on_limit: if self.asks { OnLimit::Ask } else { OnLimit::End },
+            ends_at_once: self.rng.chance(20),
             on_error: *self.rng.pick(&[OnError::End, OnError::Ask, OnError::Fallback]),
             prune: *self.rng.pick(&[Prune::Drop, Prune::Summarise]),
             judge: self.rng.chance(50).then(|| "judge".to_owned()),

@@ -83,9 +83,14 @@ pub(super) async fn configure(args: &ConfigureArgs, terminal: &Terminal) -> Resu
     if let Some(timeout) = args.timeout {
         continuation.insert("timeout".to_owned(), timeout.as_secs().into());
     }
-    let options = super::settings::options(&args.settings, continuation)?;
+    let mut options = super::settings::options(&args.settings, continuation)?;
+    if let Some(agent) = &args.agent {
+        options.insert("agent".to_owned(), agent.to_lowercase().into());
+    }
     if options.is_empty() && args.model.is_none() {
-        return Err(wrong("nothing to change: give --model, --max-iterations, --timeout or another option".to_owned()));
+        return Err(wrong(
+            "nothing to change: give --agent, --model, --max-iterations, --timeout or another option".to_owned(),
+        ));
     }
     let client = super::connect(&args.target).await?;
     let request = bounded(ConfigureRequest {

@@ -238,7 +238,7 @@ fn decided(settings: &ContinuationSettings, patterns: &Patterns, sample: &Sample
         limit: (sample.step.unwrap_or(1) >= settings.max_iterations).then_some(StopReason::MaxIterations),
     };
     let mut verdict = decide(settings, patterns, facts);
-    if let Some(judge) = settings.judge().filter(|_| verdict.is_silent) {
+    if let Some(judge) = settings.judge().filter(|_| verdict.is_silent && facts.limit.is_none()) {
         verdict.reason = format!("{}; in a session the judge {judge} is asked", verdict.reason);
     }
     (verdict, reading.visible)

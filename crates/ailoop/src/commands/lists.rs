@@ -16,7 +16,7 @@ const TEXT_MAX: usize = 60;
 pub(super) async fn sessions(args: &SessionsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let client = super::connect(&args.target).await?;
     let phase = args.phase.map_or("", PhaseArg::as_str).to_owned();
-    let request = bounded(ListRequest { phase, limit: args.limit });
+    let request = bounded(ListRequest { phase, limit: args.limit, ..ListRequest::default() });
     let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?;
     let sessions = reply.into_inner().sessions;
     if args.json {

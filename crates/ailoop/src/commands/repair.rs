@@ -14,8 +14,7 @@ const LIST_MAX: u32 = 1_000;
 
 pub(super) async fn repair(args: &RepairArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let client = super::connect(&args.target).await?;
-    let sessions =
-        if args.sessions.is_empty() { open_sessions(&client, terminal).await? } else { args.sessions.clone() };
+    let sessions = if args.sessions.is_empty() { open_sessions(&client).await? } else { args.sessions.clone() };
     if sessions.is_empty() {
         terminal.note(Style::Plain, "no session is open: nothing is owed");
         return Ok(Exit::Done);
@@ -50,17 +49,19 @@ pub(super) async fn repair(args: &RepairArgs, terminal: &Terminal) -> Result<Exi
 }
 
 /// Every session that has not ended, as the index has it.
-async fn open_sessions(client: &Client, terminal: &Terminal) -> Result<Vec<String>, Failure> {
+async fn open_sessions(client: &Client) -> Result<Vec<String>, Failure> {
     let mut sessions = Vec::new();
     for phase in ["running", "paused", "idle"] {
-        let request = bounded(ListRequest { phase: phase.to_owned(), limit: LIST_MAX });
-        let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?;
-        let found = reply.into_inner().sessions;
-        if found.len() >= LIST_MAX as usize {
-            let note = format!("only the newest {LIST_MAX} sessions that are {phase} are repaired; name the others");
-            terminal.note(Style::Plain, &note);
+        let mut cursor = String::new();
+        loop {
+            let request = bounded(ListRequest { phase: phase.to_owned(), limit: LIST_MAX, cursor });
+            let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?.into_inner();
+            sessions.extend(reply.sessions.into_iter().map(|session| session.session_id));
+            if reply.next_cursor.is_empty() {
+                break;
+            }
+            cursor = reply.next_cursor;
         }
-        sessions.extend(found.into_iter().map(|session| session.session_id));
     }
     Ok(sessions)
 }

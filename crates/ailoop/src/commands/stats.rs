@@ -138,7 +138,7 @@ pub(super) async fn suggest(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let client = super::connect(&args.target).await?;
-    let request = bounded(ListRequest { phase: String::new(), limit: SESSIONS_MAX });
+    let request = bounded(ListRequest { limit: SESSIONS_MAX, ..ListRequest::default() });
     let list = client.sessions().list(request).await.map_err(|status| client.failure(&status))?.into_inner();
     let mut replies = Replies::default();
     let sessions: Vec<_> = list.sessions.into_iter().filter(|session| session.agent == agent).collect();

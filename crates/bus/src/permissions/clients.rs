@@ -50,6 +50,12 @@ const KINDS: &[Kind] = &[
         timeout: TOOL_TIMEOUT_DEFAULT,
     },
     Kind {
+        user: "sessions",
+        about: "Serves the tools of the tool-executor that read sessions, which it reads itself.",
+        tools: &["list_sessions", "read_decisions", "read_session"],
+        timeout: TOOL_TIMEOUT_DEFAULT,
+    },
+    Kind {
         user: "fetch",
         about: "Serves http_fetch of the tool-executor.",
         tools: &["http_fetch"],

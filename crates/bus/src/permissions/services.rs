@@ -121,6 +121,10 @@ fn executor() -> User {
         .publish([keys_get(Bucket::Claims), keys_put(Bucket::Claims)])
         // Mailboxes: only this user writes and reads them. Nothing is purged: marks take the place of mails.
         .publish([text(&every::mail()), read_any(Stream::Mail), read_leader(Stream::Mail), text(&subject::agents())])
+        // Tools that read sessions: their index, their logs, and what of these is elsewhere.
+        .publish([keys_list(Bucket::Sessions), read_any(Stream::Archive), read_leader(Stream::Archive)])
+        .publish(objects_get(Objects::Blobs))
+        .publish(objects_get(Objects::Archive))
         .subscribe([text(&subject::tool_announce())])
         .answers()
         .user("executor", "Runs tool calls, keeps the catalogue and the mailboxes.")
@@ -160,7 +164,7 @@ fn edge() -> User {
         // Dead letters: operators look at them, throw them away, and have commands sent again.
         .publish([read_any(Stream::Dead), read_leader(Stream::Dead), purge(Stream::Dead)])
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])
-        .publish([text(&every::view()), text(&subject::compose()), text(&subject::repair())])
+        .publish([text(&every::view()), text(&subject::compose()), text(&subject::agents()), text(&subject::repair())])
         // Wide, since viewers come and go: see `clients::viewer` for what nats-server makes of it.
         .subscribe(every::events().map(|subject| text(&subject)))
         // The session index, as orchestrators write it.

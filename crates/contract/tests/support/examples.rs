@@ -2,14 +2,14 @@
 
 use contract::command::{Command, CommandMeta, Done, Features, Mode, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, CommitMeta, FOLD, Phase, VERSION};
-use contract::compose::{AgentsReply, ComposeRequest, KnownAgent};
+use contract::compose::{AgentsReply, ComposeRequest, KnownAgent, KnownModel};
 use contract::event::{Event, InputHandled, InputKind, InputRef, ModelCallOpened, Topic, TurnStarted, UserProcessed};
 use contract::mail::{Answered, ClosedMail, Mail, MailEntry};
 use contract::model::{
     Channel, Chunk, Content, FailureKind, FinishReason, ItemMeta, Message, ModelFailed, ModelFinished, ModelItem,
     ResultMeta, Streaming, ToolCall, ToolDefinition, Usage, View,
 };
-use contract::settings::ToolFilter;
+use contract::settings::{ModelSettings, ToolFilter};
 use contract::subject::SessionKey;
 use contract::tool::{Approval, EffectClass, Outcome, ToolItem, ToolResult, ToolSpec};
 use contract::{AgentId, CallId, CommandId, Json, MailId, SessionId, TenantId, Timestamp, ToolName};
@@ -140,6 +140,7 @@ fn chunk() -> contract::event::Envelope {
         channel: Channel::Text,
         delta: "There are ".to_owned(),
         last: false,
+        finish_reason: None,
     };
     assert_eq!(Topic::AiChunkReceived.as_str(), "message.ai_chunk_received");
     let mut envelope = commit().envelopes(&key(), 0)[0].1.clone();
@@ -279,6 +280,7 @@ fn compose() -> ComposeRequest {
         parameters: std::collections::BTreeMap::new(),
         ai_config: contract::AiConfig::default(),
         only_tools: None,
+        template: None,
         judge: None,
     }
 }
@@ -309,5 +311,10 @@ fn closed_mail() -> ClosedMail {
 fn agents() -> AgentsReply {
     let tools = ToolFilter { allow: vec!["check_mail".to_owned(), "send_mail".to_owned()], deny: Vec::new() };
     let name = "Eamonn the Executioner".to_owned();
-    AgentsReply { agents: vec![KnownAgent { id: agent("e"), name, aliases: vec![agent("eamonn")], tools }] }
+    let aliases = vec![agent("eamonn")];
+    let agent =
+        KnownAgent { id: agent("e"), name, aliases, tools, model: Some("rehearsal".to_owned()), is_default: true };
+    let settings = ModelSettings { id: "rehearsal".to_owned(), multi_tool: true, ..ModelSettings::default() };
+    let model = KnownModel { settings, provider: "rehearsal".to_owned(), is_default: true };
+    AgentsReply { agents: vec![agent], models: vec![model] }
 }

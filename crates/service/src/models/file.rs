@@ -344,6 +344,7 @@ fn model(file: &TextFile, id: &str, entry: ModelShape, warnings: &mut Vec<String
         reasoning: entry.reasoning,
         context_window: entry.context_window,
         max_output: entry.max_output,
+        requests: None,
     };
     Ok(ModelEntry {
         provider: entry.provider.value,

@@ -64,7 +64,7 @@ impl Draft<'_> {
         true
     }
 
-    fn resolve_tools(&mut self) {
+    pub(super) fn resolve_tools(&mut self) {
         let (Some(catalogue), Some(setup)) = (&self.input.tools, &self.core.setup) else { return };
         let mut seen = BTreeSet::new();
         let mut tools: Vec<ToolSpec> = catalogue

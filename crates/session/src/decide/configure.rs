@@ -1,26 +1,28 @@
 //! `configure`: settings of a session that runs.
 
-use contract::AiConfig;
 use contract::command::{Configure, ContinuationOverride};
 use contract::event::{Configured, Event, Prompt, Requests};
 use contract::settings::{AgentSettings, ContinuationSettings};
+use contract::{AiConfig, ErrorCode};
 
 use super::{Draft, Ignored};
 use crate::{ConfigureInput, check};
 
 impl Draft<'_> {
     pub(super) fn configure(&mut self, input: &ConfigureInput) -> Result<(), Ignored> {
-        let Configure { continuation, features, model: _, ai_config } = &input.configure;
+        let Configure { agent: to, continuation, features, model: _, ai_config } = &input.configure;
         let Some(setup) = self.core.setup.clone() else { return Ok(()) };
-        let overrides = match (setup.overrides.clone(), continuation.clone()) {
-            (Some(before), Some(now)) => Some(before.and(now)),
-            (before, now) => now.or(before),
-        };
+        let overrides = setup.overrides_with(continuation.as_ref());
         let composed = match &input.composed {
             Some(Ok(composed)) => Some(composed),
             Some(Err(refusal)) => return Err(Ignored::because(refusal.code.clone(), refusal.message.clone())),
             None => None,
         };
+        if let (Some(_), Some(parent), Some(composed)) = (to, &setup.parent, composed)
+            && let Some(message) = super::child::circles(&parent.agents, &composed.agent.id)
+        {
+            return Err(Ignored::because(ErrorCode::DelegationRefused, message));
+        }
         let base = composed.map_or(&setup.agent.continuation, |composed| &composed.agent.continuation);
         let mut settings = checked(overrides.as_ref(), base)?;
         if let Some(parent) = &setup.parent {
@@ -41,18 +43,16 @@ impl Draft<'_> {
             Requests { parameters, tool_choice, ai_config: own.clone() }
         });
         let agent = composed.map_or(&setup.agent, |composed| &composed.agent);
+        // What the session may use was settled when it began, and is another agent's where one takes over.
+        let (tools, approvals) = match to {
+            Some(_) => (super::start::narrowed(&agent.tools, setup.only_tools.as_deref()), agent.approvals.clone()),
+            None => (setup.agent.tools.clone(), setup.agent.approvals.clone()),
+        };
         let prompt = composed
             .map(|composed| Prompt { text: composed.prompt.clone(), fingerprint: composed.fingerprint.clone() });
         self.emit(Event::Configured(Box::new(Configured {
             by: self.input.by.clone(),
-            // What the session may use was settled when it began.
-            agent: AgentSettings {
-                continuation: settings,
-                // What it may do stays as it was when it began.
-                tools: setup.agent.tools.clone(),
-                approvals: setup.agent.approvals.clone(),
-                ..agent.clone()
-            },
+            agent: AgentSettings { continuation: settings, tools, approvals, ..agent.clone() },
             model: composed.map_or_else(|| setup.model.clone(), |composed| composed.model.clone()),
             fallbacks: composed.map_or_else(|| setup.fallbacks.clone(), |composed| composed.fallbacks.clone()),
             prompt,
@@ -60,6 +60,10 @@ impl Draft<'_> {
             overrides,
             requests,
         })));
+        if to.is_some() {
+            // Nothing of the other agent's stays on offer, in a running turn either.
+            self.resolve_tools();
+        }
         Ok(())
     }
 }

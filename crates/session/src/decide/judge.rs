@@ -29,9 +29,11 @@ impl Draft<'_> {
 
     /// A reply that came in a pause, and that the judge was to be asked about, is decided about now.
     pub(super) fn decide_after_pause(&mut self) {
+        let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return };
+        let is_at_limit = turn.limit(&setup.agent.continuation, self.at).is_some();
         if self.has_unseen_message() {
             self.conclude_judging(Verdict::unseen_message());
-        } else if !self.ask_judge() {
+        } else if is_at_limit || !self.ask_judge() {
             self.conclude_judging(continuation::silent(""));
         }
     }

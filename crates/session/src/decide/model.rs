@@ -5,8 +5,7 @@ use std::time::Duration;
 use contract::ErrorCode;
 use contract::commit::VERSION;
 use contract::event::{
-    AiFullReceived, ContinuationProgress, Event, ModelCallFailed, ModelFellBack, Progress, Spent,
-    StopReason,
+    AiFullReceived, ContinuationProgress, Event, ModelCallFailed, ModelFellBack, Progress, Spent, StopReason,
 };
 use contract::ids::CallId;
 use contract::limits::EMPTY_REPLIES_MAX;

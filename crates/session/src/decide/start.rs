@@ -1,7 +1,7 @@
 //! `start`: the session's beginning.
 
 use contract::ErrorCode;
-use contract::command::{Mode, Parent, Share, Start, Verb};
+use contract::command::{Mode, Parent, Share, Verb};
 use contract::event::{Event, SessionStarted, StatusChanged};
 use contract::settings::{AgentSettings, ContinuationSettings, ToolFilter};
 
@@ -31,8 +31,8 @@ impl Draft<'_> {
             }
             share(&mut continuation, parent);
         }
-        let agent =
-            AgentSettings { continuation, tools: tools(&composed.agent.tools, start), ..composed.agent.clone() };
+        let tools = narrowed(&composed.agent.tools, start.tools.as_deref());
+        let agent = AgentSettings { continuation, tools, ..composed.agent.clone() };
         let own = start.own_ai_config();
         crate::check::ai_config(&own)?;
         // An older composer lays nothing over anything.
@@ -52,6 +52,7 @@ impl Draft<'_> {
             fallbacks: composed.fallbacks.clone(),
             features: start.features.clone(),
             overrides: start.continuation.clone(),
+            only_tools: start.tools.clone(),
             parent: start.parent.clone().map(Box::new),
         })));
         if let Some(prompt) = &start.prompt {
@@ -82,8 +83,8 @@ fn least<T>(own: Option<T>, reserved: Option<T>, min: impl Fn(T, T) -> T) -> Opt
 }
 
 /// A session narrows what its agent may use; it never widens it.
-fn tools(base: &ToolFilter, start: &Start) -> ToolFilter {
-    let Some(wanted) = &start.tools else { return base.clone() };
+pub(super) fn narrowed(base: &ToolFilter, wanted: Option<&[String]>) -> ToolFilter {
+    let Some(wanted) = wanted else { return base.clone() };
     let permitted = |name: &&String| contract::ToolName::new(name).is_ok_and(|tool| base.permits(&tool));
     ToolFilter { allow: wanted.iter().filter(permitted).cloned().collect(), deny: base.deny.clone() }
 }

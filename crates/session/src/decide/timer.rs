@@ -41,6 +41,15 @@ impl Draft<'_> {
             self.end_session(EndReason::Expired, None);
             return;
         }
+        // A judge has no more time than its turn; the reply that it was asked about is there, and ends the turn.
+        if let Activity::Judging { judge, model } = &turn.activity
+            && !self.core.paused
+            && judge.deadline <= now
+        {
+            self.cancel(&judge.call, judge.attempt, None);
+            self.not_judged(model, "it did not answer in time", Spent::default());
+            return;
+        }
         if turn.clock.deadline().is_some_and(|deadline| deadline <= now) {
             self.at_limit(StopReason::Timeout);
             return;
@@ -60,10 +69,6 @@ impl Draft<'_> {
             Activity::Summarising { model, before } if !self.core.paused && model.deadline <= now => {
                 self.cancel(&model.call, model.attempt, None);
                 self.forget(*before, None);
-            }
-            Activity::Judging { judge, model } if !self.core.paused && judge.deadline <= now => {
-                self.cancel(&judge.call, judge.attempt, None);
-                self.not_judged(model, "it did not answer in time", Spent::default());
             }
             Activity::Asking { gate, question, expires } if *expires <= now => {
                 self.close_gate(gate, AnswerDecision::Deny, None, None);

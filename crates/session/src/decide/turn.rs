@@ -89,8 +89,8 @@ impl Draft<'_> {
         }));
     }
 
-    /// Ends the turn at its limit: with one last step for a word to the user where there is time and money for it, else
-    /// at once.
+    /// Ends the turn at its limit: with one last step for a word to the user where that is wanted and there is time and money
+    /// for it, else at once.
     pub(super) fn end_at_limit(&mut self, limit: StopReason) {
         let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return };
         let settings = &setup.agent.continuation;
@@ -104,6 +104,7 @@ impl Draft<'_> {
             StopReason::Timeout | StopReason::Completed | StopReason::Stopped | StopReason::Error => false,
         };
         let request = self.transcript.tokens_at_most(&self.events);
+        let wants = wants && !settings.ends_at_once;
         if !wants || !Guard::affords_last_step(settings, turn.spent, request.saturating_add(LAST_WORD_TOKENS)) {
             return self.end_turn(limit);
         }

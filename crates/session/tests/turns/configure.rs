@@ -112,8 +112,8 @@ fn another_model_answers_from_the_next_call_on_and_own_settings_stay() {
     };
     let recompose = talk.session.recomposes(&configure).unwrap();
     assert_eq!(
-        (recompose.model.as_str(), recompose.features.enable.as_slice()),
-        ("other", &["mailbox".to_owned()][..])
+        (recompose.model.as_deref(), recompose.features.enable.as_slice()),
+        (Some("other"), &["mailbox".to_owned()][..])
     );
     talk.configure(configure, Some(Cast { continuation, model, ..Cast::default() }));
     talk.reply(GO_ON, &[]);
@@ -289,4 +289,30 @@ fn reply_to_a_call_that_opened_before_the_model_changed_is_read_as_that_call_ask
     assert!(shown(&talk).starts_with(json), "the call asked for a pseudo-call, not for an envelope: {}", shown(&talk));
     talk.reply(envelope, &[]);
     assert_eq!(shown(&talk), "ok");
+}
+
+#[test]
+fn another_agent_takes_over_with_its_prompt_tools_and_model_and_the_transcript_stays() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    talk.reply("The plan is written.", &[]);
+    let agent = Some(contract::AgentId::new("p").unwrap());
+    let hand_over = Configure { agent: agent.clone(), ..Configure::default() };
+    let wanted = talk.session.recomposes(&hand_over).unwrap();
+    assert_eq!((Some(&wanted.agent), wanted.model, wanted.tools), (agent.as_ref(), None, None), "those of the agent");
+    let model = ModelSettings { id: "theirs".to_owned(), ..ModelSettings::default() };
+    let rules = vec![rule("look", Approval::Always)];
+    talk.configure(hand_over, Some(Cast { agent: "p", model, approvals: rules, ..Cast::default() }));
+    let configured = talk.events.iter().rev().find_map(|event| match event {
+        Event::Configured(configured) => Some(configured),
+        _ => None,
+    });
+    let configured = configured.unwrap();
+    assert_eq!((configured.agent.id.as_str(), configured.agent.approvals.len()), ("p", 1));
+
+    talk.say("Execute it.", Mode::Steer);
+    let item = talk.item();
+    assert_eq!((item.model.as_str(), item.meta.agent.as_str()), ("theirs", "p"));
+    assert!(item.messages.iter().any(|message| message.get().contains("The plan is written.")));
+    talk.reply("", &[r#"{"path":"a"}"#]);
+    assert_eq!(talk.gate().tool.unwrap().as_str(), "look", "its rules hold");
 }

@@ -50,7 +50,8 @@ fn judged(talk: &Talk) -> usize {
 fn judge_reads_the_question_and_the_reply_and_has_neither_tools_nor_parameters() {
     let item = asked().item();
     assert_eq!(item.model, "small");
-    assert!(item.tools.is_empty() && item.parameters.is_empty() && !item.streaming.enabled);
+    assert!(item.tools.is_empty() && !item.streaming.enabled);
+    assert_eq!(item.parameters.keys().collect::<Vec<_>>(), ["max_tokens"], "none of the session's");
     assert_eq!((item.signal, item.messages.len()), (SignalForm::Off, 2));
     let sent = item.messages[1].get();
     assert!(sent.contains("Do it.") && sent.contains(TASTE), "{sent}");
@@ -147,9 +148,9 @@ fn no_judge_where_none_is_named_or_a_signal_is_required_or_a_limit_is_reached() 
 
 #[test]
 fn limit_that_the_judge_itself_uses_up_ends_the_turn() {
-    let limits = Limits { tokens: Some(6_000), ..Limits::default() };
+    let limits = Limits { tokens: Some(9_000), ..Limits::default() };
     let mut talk = asked_with(ContinuationSettings { limits, ..settings() });
-    let usage = Usage { input: 7_000, ..Usage::default() };
+    let usage = Usage { input: 10_000, ..Usage::default() };
     talk.reply_that_cost("CONTINUE", &[], usage, 0.0);
     assert_eq!(talk.source(), "limit:token_limit");
     assert_eq!(talk.stop_reason(), Some("token_limit"), "a tenth above the limit is used up: no last word either");
@@ -210,6 +211,16 @@ fn judge_in_a_pause_is_not_given_up() {
 fn stop_calls_the_judge_off() {
     let mut talk = asked();
     talk.stop();
-    let cancelled = talk.events.iter().any(|event| matches!(event, Event::CallCancelled(cancelled) if cancelled.call.as_str() == "j1-1"));
+    let cancelled = talk
+        .events
+        .iter()
+        .any(|event| matches!(event, Event::CallCancelled(cancelled) if cancelled.call.as_str() == "j1-1"));
     assert!(cancelled && talk.open().is_empty());
+}
+
+#[test]
+fn judge_that_is_late_at_the_turns_end_turn_is_done() {
+    let mut talk = asked_with(ContinuationSettings { timeout: 10, ..settings() });
+    talk.wait(Duration::from_secs(11));
+    assert_eq!((talk.source().as_str(), talk.stop_reason()), ("default", Some("completed")), "the answer was there");
 }

@@ -245,3 +245,9 @@ fn session_that_ends_with_its_turn_ends_with_the_last_word() {
     let (response, stop_reason, iterations) = ended.unwrap();
     assert_eq!((response.as_str(), stop_reason.unwrap().as_str(), iterations), ("So far.", "max_iterations", 1));
 }
+
+#[test]
+fn turn_at_a_limit_ends_at_once_where_that_is_wanted() {
+    let talk = at_repetition(ContinuationSettings { ends_at_once: true, ..settings(20, Limits::default()) });
+    assert_eq!((talk.stop_reason(), talk.call()), (Some("repetition"), None));
+}

@@ -24,6 +24,7 @@ mod marks;
 mod model_errors;
 mod old_log;
 mod pauses;
+mod readable;
 mod signals;
 mod stories;
 mod talk;

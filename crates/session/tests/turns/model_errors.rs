@@ -3,7 +3,8 @@
 use contract::command::AnswerDecision;
 use contract::event::{Event, GateKind};
 use contract::model::FailureKind;
-use contract::settings::{ContinuationSettings, ModelSettings, OnError};
+use contract::settings::{ContinuationSettings, ModelRequests, ModelSettings, OnError};
+use serde_json::{Map, json};
 
 use crate::talk::{Cast, Talk};
 
@@ -44,6 +45,17 @@ fn fallbacks_take_over_in_their_order_and_only_for_the_turn() {
     assert_eq!((talk.stop_reason(), errors(&talk)), (Some("error"), 3), "nobody is left");
     talk.say("again", contract::command::Mode::Steer);
     assert_eq!(talk.item().model, "first");
+}
+
+#[test]
+fn a_fallback_is_asked_with_its_own_parameters() {
+    let own =
+        ModelRequests { parameters: Map::from_iter([("effort".to_owned(), json!("low"))]), tool_choice: Vec::new() };
+    let second = ModelSettings { requests: Some(Box::new(own)), ..model("second") };
+    let mut talk = Talk::cast(Cast { fallbacks: vec![second], ..cast(OnError::Fallback) });
+    assert!(talk.item().parameters.is_empty());
+    talk.fail(FailureKind::Quota);
+    assert_eq!((talk.item().model.as_str(), talk.item().parameters.get("effort")), ("second", Some(&json!("low"))));
 }
 
 #[test]

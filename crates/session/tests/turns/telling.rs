@@ -69,6 +69,7 @@ fn tools_are_looked_up_where_a_turn_may_begin() {
 fn the_composer_is_asked_for_another_model_or_other_features_only() {
     let talk = Talk::begin(ContinuationSettings::default());
     let configure = |model: Option<&str>, enable: &[&str]| contract::command::Configure {
+        agent: None,
         model: model.map(str::to_owned),
         features: Features { enable: enable.iter().map(ToString::to_string).collect(), disable: Vec::new() },
         continuation: Some(contract::command::ContinuationOverride::default()),
@@ -77,8 +78,8 @@ fn the_composer_is_asked_for_another_model_or_other_features_only() {
     assert_eq!(talk.session.recomposes(&configure(None, &[])), None);
     let asked = |configure| talk.session.recomposes(&configure).map(|asked| (asked.model, asked.features.enable));
     let own = ModelSettings::default().id;
-    assert_eq!(asked(configure(Some("other"), &[])), Some(("other".to_owned(), Vec::new())));
-    assert_eq!(asked(configure(None, &["mailbox"])), Some((own, vec!["mailbox".to_owned()])));
+    assert_eq!(asked(configure(Some("other"), &[])), Some((Some("other".to_owned()), Vec::new())));
+    assert_eq!(asked(configure(None, &["mailbox"])), Some((Some(own), vec!["mailbox".to_owned()])));
 }
 
 #[test]

@@ -27,9 +27,16 @@ struct World {
 
 async fn world(tools: impl IntoIterator<Item = Tool>) -> World {
     let server = Server::start();
+    let tools: Vec<Tool> = tools.into_iter().collect();
+    let last = tools.last().unwrap().name().to_owned();
     let tools = tools.into_iter().fold(Tools::connect(&server.url).await.unwrap(), Tools::tool);
     let serving = tools.serve().await.unwrap();
     let client = async_nats::connect(&server.url).await.unwrap();
+    // What is subscribed last is known last.
+    let known = server::ask(&client, &format!("$SRV.PING.{last}"), Request::new).await;
+    let known: Value = serde_json::from_slice(&known.payload).unwrap();
+    let instance = format!("$SRV.PING.{}.{}", known["name"].as_str().unwrap(), known["id"].as_str().unwrap());
+    server::ask(&client, &instance, Request::new).await;
     World { client, serving, _server: server }
 }
 

@@ -131,6 +131,7 @@ impl Notice {
             channel: Channel::Text,
             delta: view.text,
             last: false,
+            finish_reason: None,
         };
         let envelope = Envelope {
             id,

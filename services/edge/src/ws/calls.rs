@@ -33,6 +33,7 @@ const METHODS: &[&str] = &[
     "session.clear",
     "session.configure",
     "session.history",
+    "session.transcript",
     "session.get",
     "session.list",
     "session.replay",
@@ -40,6 +41,8 @@ const METHODS: &[&str] = &[
     "session.repair",
     "session.watch",
     "session.unwatch",
+    "agents.list",
+    "models.list",
     "tools.list",
     "tools.result",
     "gates.list",
@@ -162,9 +165,21 @@ async fn route(
             let result = Json::of(&serde_json::json!({"session_id": session_id}));
             std::future::ready(Ok(Outcome { result, then: Then::Unwatch(session_id) })).boxed()
         }
+        _ => look(sessions, caller, method, params)?,
+    };
+    Ok(rest)
+}
+
+/// Calls that only look, and those of operators.
+fn look(sessions: Sessions, caller: Caller, method: &str, params: Map<String, Value>) -> Result<Rest, Failure> {
+    Ok(match method {
         "session.history" => {
             let params::One { session_id } = params::from_object(params)?;
             async move { told(sessions.history(&caller, session_id).await) }.boxed()
+        }
+        "session.transcript" => {
+            let wanted: params::Transcript = params::from_object(params)?;
+            async move { told(sessions.transcript(&caller, wanted).await) }.boxed()
         }
         "session.get" => {
             let params::One { session_id } = params::from_object(params)?;
@@ -185,12 +200,21 @@ async fn route(
         }
         "session.list" => {
             let list: params::List = params::from_object(params)?;
-            async move { told(sessions.list(&caller, &list).await.map(|found| serde_json::json!({"sessions": found}))) }
-                .boxed()
+            async move { told(sessions.list(&caller, &list).await) }.boxed()
         }
         "gates.list" => {
             let wanted: params::Gates = params::from_object(params)?;
             async move { told(sessions.gates(&caller, &wanted).await.map(|gates| serde_json::json!({"gates": gates}))) }
+                .boxed()
+        }
+        "agents.list" => {
+            let params::Nothing {} = params::from_object(params)?;
+            async move { told(sessions.agents(&caller).await.map(|agents| serde_json::json!({"agents": agents}))) }
+                .boxed()
+        }
+        "models.list" => {
+            let params::Nothing {} = params::from_object(params)?;
+            async move { told(sessions.models(&caller).await.map(|models| serde_json::json!({"models": models}))) }
                 .boxed()
         }
         "tools.result" => {
@@ -222,8 +246,7 @@ async fn route(
             let params::Nothing {} = params::from_object(params)?;
             async move { told(sessions.tools(&caller).await.map(|tools| Tools { tools })) }.boxed()
         }
-    };
-    Ok(rest)
+    })
 }
 
 async fn watch_started(

@@ -76,7 +76,8 @@ async fn both_doors_give_the_same_answers() {
     let found: Vec<_> = found["sessions"].as_array().unwrap().iter().map(|s| s["session_id"].clone()).collect();
     assert_eq!(json!(listed), json!(found));
     assert_eq!(listed.len(), 2);
-    let none = grpc.0.list(proto::ListRequest { phase: "ended".to_owned(), limit: 0 }).await.unwrap().into_inner();
+    let none =
+        grpc.0.list(proto::ListRequest { phase: "ended".to_owned(), ..Default::default() }).await.unwrap().into_inner();
     assert_eq!(none.sessions, []);
 }
 
@@ -234,6 +235,58 @@ async fn the_tool_catalogue() {
     assert_eq!(*read, serde_json::to_value(&spec).unwrap());
     let listed = world.grpc().await.0.list_tools(proto::ListToolsRequest {}).await.unwrap().into_inner();
     assert_eq!((listed.tools[2].effect.as_str(), listed.tools[2].timeout_ms), ("pure", 500));
+}
+
+#[tokio::test]
+async fn sessions_are_listed_in_parts() {
+    let world = World::new().await;
+    let mut ws = world.ws().await;
+    for n in 0..5 {
+        ws.ok("session.start", json!({"session_id": format!("s{n}"), "prompt": "x", "interactive": true})).await;
+    }
+    let whole = ws.ok("session.list", json!({})).await;
+    let ids = |listed: &Value| -> Vec<Value> {
+        listed["sessions"].as_array().unwrap().iter().map(|session| session["session_id"].clone()).collect()
+    };
+    assert_eq!((ids(&whole).len(), &whole["next_cursor"]), (5, &Value::Null));
+    let mut parts = Vec::new();
+    let mut cursor = Value::Null;
+    for count in [2, 2, 1] {
+        let part = ws.ok("session.list", json!({"limit": 2, "cursor": cursor})).await;
+        assert_eq!(ids(&part).len(), count);
+        parts.extend(ids(&part));
+        cursor = part["next_cursor"].clone();
+    }
+    assert_eq!((parts, &cursor), (ids(&whole), &Value::Null));
+
+    let mut grpc = world.grpc().await.0;
+    let first = grpc.list(proto::ListRequest { limit: 4, ..Default::default() }).await.unwrap().into_inner();
+    let rest = grpc.list(proto::ListRequest { cursor: first.next_cursor, ..Default::default() }).await.unwrap();
+    let rest = rest.into_inner();
+    assert_eq!((first.sessions.len(), rest.sessions.len(), rest.next_cursor.as_str()), (4, 1, ""));
+    let damaged = grpc.list(proto::ListRequest { cursor: "yesterday".to_owned(), ..Default::default() }).await;
+    assert!(damaged.unwrap_err().message().contains("send `next_cursor` as it came"));
+}
+
+#[tokio::test]
+async fn agents_and_models_are_listed() {
+    let world = World::new().await;
+    let listed = world.ws().await.ok("agents.list", json!({})).await;
+    let agent = json!({"id": "e", "name": "Eamonn the Executioner", "aliases": ["eamonn"], "is_default": true});
+    assert_eq!(listed, json!({"agents": [agent]}), "what it may use is nobody's business");
+    let listed = world.ws().await.ok("models.list", json!({})).await;
+    let [model] = &listed["models"].as_array().unwrap()[..] else { panic!("{listed}") };
+    let told = (&model["id"], &model["provider"], &model["context_window"], &model["is_default"]);
+    assert_eq!(told, (&json!("rehearsal"), &json!("rehearsal"), &json!(8_192), &json!(true)));
+
+    let mut grpc = world.grpc().await.0;
+    let agents = grpc.list_agents(proto::ListAgentsRequest {}).await.unwrap().into_inner().agents;
+    assert_eq!((agents[0].id.as_str(), agents[0].model.as_str(), agents[0].is_default), ("e", "", true));
+    let models = grpc.list_models(proto::ListModelsRequest {}).await.unwrap().into_inner().models;
+    assert_eq!(
+        (models[0].id.as_str(), models[0].context_window, models[0].max_output),
+        ("rehearsal", Some(8_192), None)
+    );
 }
 
 /// Shows heads of logs as they were one commit ago, once it is told to.

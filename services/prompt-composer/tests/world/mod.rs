@@ -96,6 +96,7 @@ pub(crate) fn request(agent: Option<&str>, model: Option<&str>) -> ComposeReques
         parameters: BTreeMap::from([("what".to_owned(), "{{{agent_id}}}".to_owned())]),
         ai_config: contract::AiConfig::default(),
         only_tools: None,
+        template: None,
         judge: None,
     }
 }

@@ -12,6 +12,7 @@ pub mod mail;
 mod mcp;
 mod plans;
 mod results;
+mod sessions;
 pub mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +39,7 @@ pub use plans::PlansConfig;
 pub(crate) use results::READ_RESULT;
 pub use results::ResultsConfig;
 use service::tasks::Tasks;
+pub use sessions::SessionsConfig;
 use webhook::WebhookConfig;
 
 use crate::schema::Schemas;
@@ -61,6 +63,8 @@ pub struct ServeConfig {
     pub mail: Option<MailConfig>,
     /// `read_result`.
     pub results: Option<ResultsConfig>,
+    /// `list_sessions`, `read_session`, `read_decisions`: every session of the tenant, for agents that look into them.
+    pub sessions: Option<SessionsConfig>,
     /// `http_fetch`.
     pub fetch: Option<FetchConfig>,
     /// `run_command`.
@@ -174,6 +178,10 @@ impl Served {
         }
         if let Some(results) = &config.results {
             served.add(&kinds, "results", results.login.as_ref(), results::tools(bus, kinds.tenant)).await?;
+        }
+        if let Some(sessions) = &config.sessions {
+            let tools = sessions::tools(bus, kinds.tenant);
+            served.add(&kinds, "tools that read sessions", sessions.login.as_ref(), tools).await?;
         }
         if let Some(fetch) = &config.fetch {
             served.add(&kinds, "fetch tools", fetch.login.as_ref(), fetch::tools(fetch)?).await?;

@@ -80,6 +80,8 @@ fn agent(id: &str, name: &str, alias: &str, tools: &[&str]) -> KnownAgent {
         name: name.to_owned(),
         aliases: vec![AgentId::new(alias).unwrap()],
         tools: ToolFilter { allow: tools.iter().map(ToString::to_string).collect(), deny: Vec::new() },
+        model: None,
+        is_default: false,
     }
 }
 
@@ -94,7 +96,8 @@ impl World {
             agent("e", "Eamonn the Executioner", "eamonn", &["*"]),
             agent("p", "Patricia the Planner", "patricia", &["*"]),
         ];
-        let composer = bus.serve_agents(move |_| AgentsReply { agents: agents.clone() }).await.unwrap();
+        let composer =
+            bus.serve_agents(move |_| AgentsReply { agents: agents.clone(), models: Vec::new() }).await.unwrap();
         Self { server, bus, plan, composer: Mutex::new(Some(composer)) }
     }
 

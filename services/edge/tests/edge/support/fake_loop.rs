@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bus::{Bus, Delivery, Handler, Serving, Settle, Worker};
 use contract::command::{Command, CommandMeta, Done, Refusal, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
-use contract::compose::{ComposeReply, ComposeRequest, Composed};
+use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownAgent, KnownModel};
 use contract::event::{
     EndReason, Envelope, Event, InputHandled, InputIgnored, InputKind, InputRef, SessionEnded, SessionStarted, Spent,
     StatusChanged, UserProcessed,
@@ -39,7 +39,7 @@ pub(crate) enum Live {
 pub(crate) struct FakeLoop {
     inner: Arc<Inner>,
     _worker: Worker,
-    _composer: Serving,
+    _composer: [Serving; 2],
 }
 
 struct Inner {
@@ -58,8 +58,9 @@ impl FakeLoop {
             muted: AtomicU8::new(0),
         });
         let composer = bus.serve_compose(|request| async move { compose(&request) }.boxed()).await.unwrap();
+        let agents = bus.serve_agents(|_| known()).await.unwrap();
         let worker = Worker::start(bus, Queue::Drive, 1, Arc::new(Drive(inner.clone())));
-        Self { inner, _worker: worker, _composer: composer }
+        Self { inner, _worker: worker, _composer: [composer, agents] }
     }
 
     /// What becomes of live events from now on.
@@ -110,6 +111,7 @@ pub(crate) fn started(agent: &str) -> Event {
         fallbacks: Vec::new(),
         features: contract::command::Features::default(),
         overrides: None,
+        only_tools: None,
         agent,
         model: ModelSettings { id: "rehearsal".to_owned(), ..ModelSettings::default() },
         interactive: true,
@@ -290,6 +292,21 @@ impl Inner {
 #[derive(serde::Deserialize)]
 struct Meta {
     meta: CommandMeta,
+}
+
+fn known() -> AgentsReply {
+    let agent = KnownAgent {
+        id: AgentId::new("e").unwrap(),
+        name: "Eamonn the Executioner".to_owned(),
+        aliases: vec![AgentId::new("eamonn").unwrap()],
+        tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+        model: None,
+        is_default: true,
+    };
+    let settings =
+        ModelSettings { id: "rehearsal".to_owned(), context_window: Some(8_192), ..ModelSettings::default() };
+    let model = KnownModel { settings, provider: "rehearsal".to_owned(), is_default: true };
+    AgentsReply { agents: vec![agent], models: vec![model] }
 }
 
 fn compose(request: &ComposeRequest) -> ComposeReply {

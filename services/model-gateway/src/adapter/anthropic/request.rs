@@ -12,6 +12,12 @@ use crate::failure::Failure;
 const VERSION: &str = "2023-06-01";
 /// Tokens of a reply where nobody says how many: the protocol wants a number.
 const MAX_TOKENS: u64 = 4_096;
+/// Tokens that a model may think for where nobody says how many: at most half of its reply.
+const THINKING_TOKENS: u64 = 8_192;
+/// The fewest that the protocol takes.
+const THINKING_TOKENS_MIN: u64 = 1_024;
+/// Parameters that the protocol does not take from a model that thinks.
+const SAMPLING: &[&str] = &["temperature", "top_p", "top_k"];
 /// Parameters that are put in other words.
 const TRANSLATED: &[&str] = &["tool_choice", "max_tokens", "max_completion_tokens", "stop"];
 
@@ -41,11 +47,21 @@ pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failur
     if !turns.system.is_empty() {
         body.insert("system".to_owned(), json!(turns.system.join("\n\n")));
     }
+    let may_think = turns.may_think();
     body.insert("messages".to_owned(), Value::Array(turns.messages()));
     let tools = transcript::tools(item)?;
+    let wanted = transcript::tool_choice(parameters).filter(|_| !tools.is_empty());
+    let is_forced = matches!(wanted, Some(ToolChoice::Required | ToolChoice::Named(_)));
+    if target.reasoning && may_think && !is_forced && !SAMPLING.iter().any(|name| body.contains_key(*name)) {
+        let max = body.get("max_tokens").and_then(Value::as_u64).unwrap_or(MAX_TOKENS);
+        let budget = (max / 2).min(THINKING_TOKENS);
+        if budget >= THINKING_TOKENS_MIN {
+            let thinking = || json!({"type": "enabled", "budget_tokens": budget});
+            body.entry("thinking").or_insert_with(thinking);
+        }
+    }
     if !tools.is_empty() {
         body.insert("tools".to_owned(), tools.iter().map(tool).collect());
-        let wanted = transcript::tool_choice(parameters);
         body.insert("tool_choice".to_owned(), choice(wanted, item.parallel_tool_calls));
     }
     if let Some(schema) = transcript::schema(item) {
@@ -113,6 +129,15 @@ impl Turns {
             Some((last, blocks)) if *last == role => blocks.push(block),
             Some(_) | None => self.said.push((role, vec![block])),
         }
+    }
+
+    /// Whether the protocol lets the model think now: a reply whose results are the last that was said must begin with a
+    /// thought, and one of another model has none.
+    fn may_think(&self) -> bool {
+        let [.., (_, reply), ("user", last)] = &self.said[..] else { return true };
+        let answers_calls = last.iter().any(|block| block["type"] == "tool_result");
+        let begins = reply.first().and_then(|block| block["type"].as_str());
+        !answers_calls || matches!(begins, Some("thinking" | "redacted_thinking"))
     }
 
     fn messages(self) -> Vec<Value> {

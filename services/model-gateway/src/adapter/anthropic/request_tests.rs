@@ -75,3 +75,33 @@ fn a_reply_may_be_as_long_as_its_model_can_where_nobody_says_less() {
     item.parameters.insert("max_tokens".to_owned(), json!(7));
     assert_eq!(max(&item), 7);
 }
+
+#[test]
+fn model_that_reasons_is_asked_to_think_where_the_protocol_lets_it() {
+    let thinking = |change: &dyn Fn(&mut ModelItem), reasoning: bool, model: &str| -> Value {
+        let mut item = item();
+        item.messages = conversation(super::FAMILY, json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}));
+        item.parameters.clear();
+        change(&mut item);
+        let target = Target { reasoning, max_output: Some(64_000), ..target_of(&item, model) };
+        let body: Value = serde_json::from_slice(&request(&item, &target).unwrap().body).unwrap();
+        body["thinking"].clone()
+    };
+    let with = |name: &'static str, value: Value| {
+        move |item: &mut ModelItem| drop(item.parameters.insert(name.to_owned(), value.clone()))
+    };
+    let enabled = |tokens: u64| json!({"type": "enabled", "budget_tokens": tokens});
+    assert_eq!(thinking(&|_| {}, true, "upstream"), enabled(8_192));
+    assert_eq!(thinking(&with("max_tokens", json!(4_000)), true, "upstream"), enabled(2_000));
+    assert_eq!(thinking(&with("thinking", json!({"type": "disabled"})), true, "upstream"), json!({"type": "disabled"}));
+    assert_eq!(thinking(&|_| {}, false, "upstream"), Value::Null);
+    for (parameter, value) in
+        [("temperature", json!(0.5)), ("tool_choice", json!("required")), ("max_tokens", json!(1_500))]
+    {
+        assert_eq!(thinking(&with(parameter, value), true, "upstream"), Value::Null, "{parameter}");
+    }
+    // The calls that are answered are those of another model, which thought nothing that this one could read.
+    assert_eq!(thinking(&|_| {}, true, "other"), Value::Null);
+    let asks = |item: &mut ModelItem| item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
+    assert_eq!(thinking(&asks, true, "other"), enabled(8_192));
+}

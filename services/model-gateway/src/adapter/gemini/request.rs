@@ -52,7 +52,7 @@ pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failur
             body.insert("toolConfig".to_owned(), json!({"functionCallingConfig": choice_of(&choice)}));
         }
     }
-    let generation = generation(item, parameters);
+    let generation = generation(item, target);
     if !generation.is_empty() {
         body.insert("generationConfig".to_owned(), Value::Object(generation));
     }
@@ -74,13 +74,18 @@ pub fn segments(model: &str) -> Result<&str, Failure> {
     Err(Failure::new(FailureKind::BadRequest, format!("{shown:?} is no name of a model")))
 }
 
-fn generation(item: &ModelItem, parameters: &Map<String, Value>) -> Map<String, Value> {
+fn generation(item: &ModelItem, target: &Target<'_>) -> Map<String, Value> {
+    let parameters = target.parameters;
     let mut config = parameters.get("generationConfig").and_then(Value::as_object).cloned().unwrap_or_default();
     for (ours, theirs) in GENERATION {
         if let Some(value) = transcript::first(parameters, &[*ours]) {
             let value = if *ours == "stop" && value.is_string() { json!([value]) } else { value.clone() };
             config.insert((*theirs).to_owned(), value);
         }
+    }
+    if target.reasoning {
+        // It reasons anyway, and says what only when asked.
+        config.entry("thinkingConfig").or_insert_with(|| json!({"includeThoughts": true}));
     }
     if let Some(schema) = transcript::schema(item) {
         config.insert("responseMimeType".to_owned(), json!("application/json"));

@@ -54,3 +54,16 @@ fn a_name_leads_to_a_model_and_nowhere_else() {
         assert_eq!(request(&item, &target_of(&item, bad)).unwrap_err().kind, FailureKind::BadRequest, "{bad}");
     }
 }
+
+#[test]
+fn model_that_reasons_is_asked_for_its_thoughts() {
+    let config = |reasoning: bool| -> Value {
+        let mut item = item();
+        item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
+        item.parameters.clear();
+        let target = Target { reasoning, ..target_of(&item, "upstream") };
+        let body: Value = serde_json::from_slice(&request(&item, &target).unwrap().body).unwrap();
+        body["generationConfig"]["thinkingConfig"].clone()
+    };
+    assert_eq!((config(true), config(false)), (json!({"includeThoughts": true}), Value::Null));
+}

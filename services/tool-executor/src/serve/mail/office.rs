@@ -83,10 +83,10 @@ impl PostOffice {
     /// `send_mail`
     pub async fn send(&self, caller: &Caller, asked: &SendMail) -> Result<Value, ToolError> {
         letter::check(&asked.subject, &asked.text)?;
-        let agents = self.bus.agents(&self.tenant).await.map_err(|error| {
+        let known = self.bus.agents(&self.tenant).await.map_err(|error| {
             ToolError::new(format!("nobody can tell which agents there are ({error}); try again later"))
         })?;
-        let to = recipient::find(&agents, &asked.to)?;
+        let to = recipient::find(&known.agents, &asked.to)?;
         let id = MailId::sent_by(&caller.call);
         let mail = self.mail(caller, asked.subject.trim(), &asked.text);
         match self.deliver(&to, &id, &mail).await? {

@@ -51,6 +51,8 @@ mod tests {
             name: name.to_owned(),
             aliases: AgentId::new(alias).into_iter().collect(),
             tools: ToolFilter { allow: tools.iter().map(ToString::to_string).collect(), deny: Vec::new() },
+            model: None,
+            is_default: false,
         }
     }
 

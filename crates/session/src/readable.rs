@@ -1,0 +1,200 @@
+//! A session as people read it: what was said and done, turn by turn, without what is between the model and the loop.
+
+use std::collections::BTreeMap;
+
+use contract::Timestamp;
+use contract::command::{AnswerDecision, Mode};
+use contract::commit::Commit;
+use contract::event::{AiFullReceived, Event, StopReason, ToolCallResult};
+use contract::ids::{CallId, CommandId};
+use contract::limits::{READABLE_RESULT_BYTES_MAX, READABLE_TEXT_BYTES_MAX};
+use contract::tool::Outcome;
+use serde::{Deserialize, Serialize};
+
+use crate::prune::shorten;
+
+/// A turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReadableTurn {
+    /// From 1.
+    pub turn: u32,
+    /// When it began.
+    pub started: Timestamp,
+    /// What was said, in order.
+    pub messages: Vec<ReadableMessage>,
+    /// Why it ended; none while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum ReadableMessage {
+    /// The user's.
+    User {
+        /// When the loop took it in.
+        time: Timestamp,
+        /// Its text; the middle of a long one is left out.
+        text: String,
+        /// How many images came with it.
+        #[serde(default)]
+        images: usize,
+    },
+    /// The model's.
+    Assistant {
+        /// When it was whole.
+        time: Timestamp,
+        /// The step.
+        step: u32,
+        /// What people read of it; empty where it only calls tools.
+        text: String,
+        /// What it had done.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ReadableCall>,
+    },
+}
+
+/// A tool call, with what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReadableCall {
+    /// Its id.
+    pub id: String,
+    /// The tool, as the model wrote it.
+    pub tool: String,
+    /// As the model wrote them; as a person changed them, where one did.
+    pub arguments: String,
+    /// What a person said, where one was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<AnswerDecision>,
+    /// Who that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// None while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// What the model read; the middle of a long one is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+}
+
+/// Every turn of a log.
+pub fn turns<'a>(commits: impl IntoIterator<Item = &'a Commit>) -> Vec<ReadableTurn> {
+    let mut reader = Reader::default();
+    for commit in commits {
+        for event in &commit.events {
+            reader.event(commit.meta.time, event);
+        }
+    }
+    reader.turns
+}
+
+#[derive(Default)]
+struct Reader {
+    turns: Vec<ReadableTurn>,
+    /// Messages without a place: in which order they came, and whether they go into the running turn.
+    waiting: Vec<(CommandId, bool, ReadableMessage)>,
+    /// Whether the running turn is at its last step, which messages do not reach.
+    is_last_step: bool,
+    /// Where a call stands.
+    calls: BTreeMap<String, (usize, usize, usize)>,
+}
+
+impl Reader {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "most events are not for people")]
+    fn event(&mut self, time: Timestamp, event: &Event) {
+        match event {
+            Event::UserProcessed(message) => {
+                let steers = matches!(message.mode, Mode::Steer | Mode::Interrupt);
+                let (text, images) =
+                    (shown(&message.content.text(), READABLE_TEXT_BYTES_MAX), message.content.images());
+                let said = ReadableMessage::User { time, text, images };
+                self.waiting.push((message.message_id.clone(), steers, said));
+            }
+            Event::TurnStarted(started) => {
+                self.is_last_step = false;
+                let turn = ReadableTurn { turn: started.turn, started: time, messages: Vec::new(), stop_reason: None };
+                self.turns.push(turn);
+                self.place(|id, _| started.messages.contains(id));
+            }
+            Event::LimitReached(_) => self.is_last_step = true,
+            Event::ModelCallOpened(opened) if opened.attempt == 1 && !self.is_last_step => {
+                self.place(|_, steers| steers);
+            }
+            Event::AiFullReceived(reply) => self.reply(time, reply),
+            Event::GateClosed(closed) => {
+                if let Some(call) = self.call(&closed.gate) {
+                    call.decision = Some(closed.decision);
+                    call.by.clone_from(&closed.by);
+                    if let Some(changed) = &closed.arguments {
+                        call.arguments = shown(changed.get(), READABLE_RESULT_BYTES_MAX);
+                    }
+                }
+            }
+            Event::ToolCallResult(result) => self.result(result),
+            Event::TurnCompleted(completed) => {
+                if let Some(turn) = self.turns.last_mut() {
+                    turn.stop_reason = Some(completed.stop_reason);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn place(&mut self, is_for_it: impl Fn(&CommandId, bool) -> bool) {
+        let Some(turn) = self.turns.last_mut() else { return };
+        let (placed, waiting): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(id, steers, _)| is_for_it(id, *steers));
+        self.waiting = waiting;
+        turn.messages.extend(placed.into_iter().map(|(_, _, said)| said));
+    }
+
+    fn reply(&mut self, time: Timestamp, reply: &AiFullReceived) {
+        let place = self.turns.len().saturating_sub(1);
+        let Some(turn) = self.turns.last_mut() else { return };
+        let real = reply.tool_calls.iter().filter(|call| !reply::is_signal(call));
+        let tool_calls: Vec<ReadableCall> = real
+            .map(|call| ReadableCall {
+                id: call.id.clone(),
+                tool: call.function.name.clone(),
+                arguments: shown(&call.function.arguments, READABLE_RESULT_BYTES_MAX),
+                decision: None,
+                by: None,
+                outcome: None,
+                result: None,
+            })
+            .collect();
+        if tool_calls.is_empty() && reply.text.trim().is_empty() {
+            return;
+        }
+        for (number, call) in tool_calls.iter().enumerate() {
+            self.calls.insert(call.id.clone(), (place, turn.messages.len(), number));
+        }
+        turn.messages.push(ReadableMessage::Assistant {
+            time,
+            step: reply.step,
+            text: shown(&reply.text, READABLE_TEXT_BYTES_MAX),
+            tool_calls,
+        });
+    }
+
+    fn result(&mut self, result: &ToolCallResult) {
+        if let Some(call) = self.call(&result.call) {
+            call.outcome = Some(result.outcome);
+            call.result = Some(shown(&result.content, READABLE_RESULT_BYTES_MAX));
+        }
+    }
+
+    fn call(&mut self, id: &CallId) -> Option<&mut ReadableCall> {
+        let (turn, message, number) = *self.calls.get(id.as_str())?;
+        match self.turns.get_mut(turn)?.messages.get_mut(message)? {
+            ReadableMessage::Assistant { tool_calls, .. } => tool_calls.get_mut(number),
+            ReadableMessage::User { .. } => None,
+        }
+    }
+}
+
+/// A text of which the middle is left out where it is long.
+fn shown(text: &str, bytes: usize) -> String {
+    shorten(text, bytes).unwrap_or_else(|| text.to_owned())
+}

@@ -1,0 +1,158 @@
+//! `list_sessions`, `read_session` and `read_decisions`: what other sessions of the tenant said, did and decided, for agents
+//! that look into them. Nothing is changed, and an agent that has these tools can read every session of the tenant.
+
+mod shown;
+
+use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
+use bus::{Bus, Read};
+use contract::commit::{Commit, Phase, SessionSummary};
+use contract::limits::SLOTS_PER_PAGE;
+use contract::subject::SessionKey;
+use contract::{SessionId, TenantId};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::connect::Login;
+use super::fit::fitting;
+
+/// Sessions of one list.
+const SESSIONS_MAX: usize = 100;
+/// Sessions of one list where nobody says how many.
+const SESSIONS_DEFAULT: usize = 20;
+/// Pages of a log that are read: its end.
+const PAGES_MAX: u64 = 8;
+
+/// As which NATS user the tools that read sessions are served.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "sessions")]
+pub struct SessionsConfig {
+    /// The NATS user of these tools, where users have permissions.
+    pub login: Option<Login>,
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct List {
+    agent: Option<String>,
+    phase: Option<Phase>,
+    title: Option<String>,
+    limit: usize,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { agent: None, phase: None, title: None, limit: SESSIONS_DEFAULT }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct One {
+    session: String,
+    #[serde(default)]
+    from: usize,
+}
+
+/// The tools, over the logs of one tenant.
+pub(super) fn tools(bus: &Bus, tenant: &TenantId) -> Vec<Tool> {
+    let reader = Reader { bus: bus.clone(), tenant: tenant.clone() };
+    let one = json!({"type": "object", "additionalProperties": false, "properties": {
+        "session": {"type": "string", "description": "The session's id, as `list_sessions` gives it."},
+        "from": {"type": "integer", "minimum": 0, "description": "Where to begin: `next` of the result before. Default 0."},
+    }, "required": ["session"]});
+    let list = {
+        let reader = reader.clone();
+        Tool::new("list_sessions")
+            .description("Lists sessions, the newest first: agent, model, phase, title, last turn, how it ended, cost.")
+            .effect(Effect::Pure)
+            .parameters(json!({"type": "object", "additionalProperties": false, "properties": {
+                "agent": {"type": "string", "description": "Only sessions of this agent, by its id."},
+                "phase": {"enum": ["idle", "running", "paused", "ended"], "description": "Only sessions in this phase."},
+                "title": {"type": "string", "description": "Only sessions whose title holds this text."},
+                "limit": {"type": "integer", "minimum": 1, "maximum": SESSIONS_MAX, "description": "At most this many. Default 20."},
+            }}))
+            .handler(move |call: Call| {
+                let reader = reader.clone();
+                async move { Ok::<_, ToolError>(Reply::from(reader.list(&call.arguments()?).await?)) }
+            })
+    };
+    let read = {
+        let reader = reader.clone();
+        Tool::new("read_session")
+            .description("Reads what was said and done in a session: user messages, replies, tool calls with arguments and results.")
+            .effect(Effect::Pure)
+            .parameters(one.clone())
+            .handler(move |call: Call| {
+                let reader = reader.clone();
+                async move { Ok::<_, ToolError>(Reply::from(reader.read(&call.arguments()?, shown::messages).await?)) }
+            })
+    };
+    let decisions = Tool::new("read_decisions")
+        .description(
+            "Reads what the loop decided in a session, step by step: whether it went on, by what and why; failed model \
+             calls, errors, limits, and how turns ended.",
+        )
+        .effect(Effect::Pure)
+        .parameters(one)
+        .handler(move |call: Call| {
+            let reader = reader.clone();
+            async move { Ok::<_, ToolError>(Reply::from(reader.read(&call.arguments()?, shown::decisions).await?)) }
+        });
+    vec![list, read, decisions]
+}
+
+#[derive(Clone)]
+struct Reader {
+    bus: Bus,
+    tenant: TenantId,
+}
+
+impl Reader {
+    async fn list(&self, wanted: &List) -> Result<Value, ToolError> {
+        let passes = |summary: &SessionSummary| {
+            let title = wanted.title.as_ref().map(|title| title.to_lowercase());
+            wanted.agent.as_ref().is_none_or(|agent| summary.agent == *agent)
+                && wanted.phase.is_none_or(|phase| summary.phase == phase)
+                && title.is_none_or(|title| summary.title.to_lowercase().contains(&title))
+        };
+        let mut found = self.bus.summaries(&self.tenant).await.map_err(unreadable)?;
+        found.retain(passes);
+        found.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| b.session_id.cmp(&a.session_id)));
+        let all = found.len();
+        let sessions = fitting(found.iter().take(wanted.limit.clamp(1, SESSIONS_MAX)).map(shown::session));
+        Ok(json!({"more": all - sessions.len(), "sessions": sessions}))
+    }
+
+    /// As many entries as fit into a result, from one on.
+    async fn read(&self, wanted: &One, entries: fn(&[Commit]) -> Vec<Value>) -> Result<Value, ToolError> {
+        let unknown = || {
+            let id: String = wanted.session.chars().take(80).collect();
+            ToolError::new(format!("there is no session {id:?}; `list_sessions` has those that there are"))
+        };
+        let session = SessionId::new(&wanted.session).map_err(|_| unknown())?;
+        let key = SessionKey { tenant: self.tenant.clone(), session };
+        let head = self.bus.head(&key, Read::Any).await.map_err(unreadable)?.ok_or_else(unknown)?;
+        let from_page = (head.slot / SLOTS_PER_PAGE).saturating_sub(PAGES_MAX - 1);
+        let commits = self.bus.history(&key, from_page).await.map_err(unreadable)?;
+        let commits: Vec<Commit> = commits.into_iter().map(|(_, commit)| commit).collect();
+        let all = entries(&commits);
+        let count = all.len();
+        let mut shown = fitting(all.into_iter().skip(wanted.from));
+        if shown.is_empty() && wanted.from < count {
+            shown.push(json!({"left_out": "this entry is too long to be shown"}));
+        }
+        let next = wanted.from + shown.len();
+        let mut answer = json!({"session": key.session, "entries": shown, "next": (next < count).then_some(next)});
+        if from_page > 0 {
+            answer["left_out"] = "the session is long: what is older is not shown".into();
+        }
+        Ok(answer)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn unreadable(error: bus::BusError) -> ToolError {
+    ToolError::new(format!("sessions cannot be read now: {error}"))
+}
