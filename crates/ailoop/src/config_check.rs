@@ -398,9 +398,7 @@ impl Check<'_> {
                     }
                 }
                 ComposeReply::Refused { message, .. } => {
-                    let is_judge = message.starts_with("continuation_config.");
-                    let key = if is_judge { "continuation_config" } else { "model" };
-                    let mistake = place_at(key, format!("agent {}: {message}", agent.id));
+                    let mistake = place_at("model", format!("agent {}: {message}", agent.id));
                     self.report.mistakes.push(mistake);
                 }
             }

@@ -116,6 +116,7 @@ fn a_fleet_that_stays_serves_every_command() {
     assert!(
         read.contains("\n\nfirst\n") && read.contains("- `list_files`") && read.contains("Turn 2 ended: completed.")
     );
+    assert!(read.lines().any(|line| line == "Turn 2 ended: completed."), "{read}");
     assert!(!read.contains("system") && ok(&["transcript", "notes", "--json"]).lines().count() == 2, "{read}");
     ok(&["configure", "notes", "--feature", "mailbox"]);
     ok(&["pause", "notes"]);

@@ -5,10 +5,10 @@ use contract::CommandId;
 use contract::command::Verb;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
-use contract::tool::header::AGAIN;
 
 use crate::log::{refused, trace_headers};
-use crate::transport::{Appended, ReadMany, header};
+use crate::transport::{Appended, ReadMany};
+use crate::work::marked_again;
 use crate::{Bus, BusError, Headers, Read, Stored, retry};
 
 /// How a message came into a stream that holds one per subject.
@@ -65,7 +65,7 @@ impl Bus {
     /// Appends to a stream that holds one message per subject. A refusal is believed only after the leader showed the
     /// message; a refusal without one is tried again, since it may have been taken meanwhile; in
     /// the end it is [`BusError::Full`] where the stream has no room. What is offered again says so: the first one may have
-    /// been stored, taken and dealt with before anybody heard of it.
+    /// been stored, taken and dealt with before its publisher had an answer.
     pub(crate) async fn send_once(
         &self,
         stream: Stream,
@@ -75,10 +75,7 @@ impl Bus {
     ) -> Result<Sent, BusError> {
         let mut doubt = BusError::Timeout { what: subject.to_string() };
         for round in 1..=retry::ROUNDS_MAX {
-            let mut headers = headers.clone();
-            if round > 1 && header(&headers, AGAIN).is_none() {
-                headers.push((AGAIN.to_owned(), "1".to_owned()));
-            }
+            let headers = if round == 1 { headers.clone() } else { marked_again(headers.clone()) };
             match self.transport().append(subject, false, headers, body.clone()).await {
                 Ok(Appended::Stored(seq)) => return Ok(Sent::Stored(seq)),
                 Ok(Appended::Doubtful(why)) => doubt = refused(why),

@@ -91,9 +91,19 @@ pub enum Publication {
 
 impl Publication {
     fn headers(self) -> Headers {
-        let again = (self == Self::Again).then(|| (header::AGAIN.to_owned(), "1".to_owned()));
-        trace_headers().into_iter().chain(again).collect()
+        match self {
+            Self::First => trace_headers(),
+            Self::Again => marked_again(trace_headers()),
+        }
     }
+}
+
+/// The headers of an item that may have been taken and dealt with before: [`Delivery::may_have_been_held`].
+pub(crate) fn marked_again(mut headers: Headers) -> Headers {
+    if crate::transport::header(&headers, header::AGAIN).is_none() {
+        headers.push((header::AGAIN.to_owned(), "1".to_owned()));
+    }
+    headers
 }
 
 impl Bus {

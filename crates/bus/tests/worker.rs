@@ -232,7 +232,7 @@ async fn item_of_a_sequence_that_is_given_out_again_is_handled_and_kept() {
     assert_eq!(handled, BTreeMap::from([("lost".to_owned(), 1), ("new".to_owned(), 1)]));
 }
 
-/// The first item is stored, and its publisher never hears of it.
+/// The first item is stored, and its publisher gets no answer.
 #[derive(Default)]
 struct Unanswered(AtomicUsize);
 

@@ -20,7 +20,7 @@ enum Purpose<'a> {
     },
     /// To say whether the turn goes on.
     Judge {
-        model: &'a String,
+        model: &'a str,
     },
 }
 
@@ -72,8 +72,8 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
     // Nobody watches a summary or a verdict being written.
     let streaming = Streaming { enabled: setup.streaming.enabled && is_step, ..setup.streaming.clone() };
     let (messages, model_id) = match purpose {
-        Purpose::Step => (transcript.messages(), &model.id),
-        Purpose::Summary { before } => (transcript.to_sum_up(before), &model.id),
+        Purpose::Step => (transcript.messages(), model.id.as_str()),
+        Purpose::Summary { before } => (transcript.to_sum_up(before), model.id.as_str()),
         Purpose::Judge { model } => (judge::messages(&transcript.asked_last(), &turn.text), model),
     };
     let meta = ItemMeta {
@@ -88,7 +88,7 @@ pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) ->
     };
     Some(ModelItem {
         meta,
-        model: model_id.clone(),
+        model: model_id.to_owned(),
         messages,
         tools,
         parallel_tool_calls: model.multi_tool,

@@ -107,7 +107,7 @@ impl Reader {
             Event::UserProcessed(message) => {
                 let steers = matches!(message.mode, Mode::Steer | Mode::Interrupt);
                 let (text, images) =
-                    (shown(&message.content.text(), READABLE_TEXT_BYTES_MAX), message.content.images());
+                    (shortened(&message.content.text(), READABLE_TEXT_BYTES_MAX), message.content.images());
                 let said = ReadableMessage::User { time, text, images };
                 self.waiting.push((message.message_id.clone(), steers, said));
             }
@@ -127,7 +127,7 @@ impl Reader {
                     call.decision = Some(closed.decision);
                     call.by.clone_from(&closed.by);
                     if let Some(changed) = &closed.arguments {
-                        call.arguments = shown(changed.get(), READABLE_RESULT_BYTES_MAX);
+                        call.arguments = shortened(changed.get(), READABLE_RESULT_BYTES_MAX);
                     }
                 }
             }
@@ -157,7 +157,7 @@ impl Reader {
             .map(|call| ReadableCall {
                 id: call.id.clone(),
                 tool: call.function.name.clone(),
-                arguments: shown(&call.function.arguments, READABLE_RESULT_BYTES_MAX),
+                arguments: shortened(&call.function.arguments, READABLE_RESULT_BYTES_MAX),
                 decision: None,
                 by: None,
                 outcome: None,
@@ -173,7 +173,7 @@ impl Reader {
         turn.messages.push(ReadableMessage::Assistant {
             time,
             step: reply.step,
-            text: shown(&reply.text, READABLE_TEXT_BYTES_MAX),
+            text: shortened(&reply.text, READABLE_TEXT_BYTES_MAX),
             tool_calls,
         });
     }
@@ -181,7 +181,7 @@ impl Reader {
     fn result(&mut self, result: &ToolCallResult) {
         if let Some(call) = self.call(&result.call) {
             call.outcome = Some(result.outcome);
-            call.result = Some(shown(&result.content, READABLE_RESULT_BYTES_MAX));
+            call.result = Some(shortened(&result.content, READABLE_RESULT_BYTES_MAX));
         }
     }
 
@@ -194,7 +194,7 @@ impl Reader {
     }
 }
 
-/// A text of which the middle is left out where it is long.
-fn shown(text: &str, bytes: usize) -> String {
+/// A text of which the middle is left out where it has more than so many bytes.
+pub fn shortened(text: &str, bytes: usize) -> String {
     shorten(text, bytes).unwrap_or_else(|| text.to_owned())
 }

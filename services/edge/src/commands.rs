@@ -153,11 +153,12 @@ impl Sessions {
         }
         let waiting = waiting(&bus, &key).await?;
         let is_new = matches!(standing, Standing::New) && !waiting.start;
-        match (standing, check) {
-            (Standing::New, Some(check)) => composable(&bus, &check).await?,
-            // A start that waits is as good as a session.
-            (Standing::New, None) if verb != Verb::Start && !waiting.start => return Err(Sessions::unknown(&key)),
-            (Standing::New | Standing::Alive | Standing::Handled(_), _) => {}
+        // Only a start needs no session; one that waits is as good as a session.
+        if is_new && verb != Verb::Start {
+            return Err(Sessions::unknown(&key));
+        }
+        if let (Standing::New, Some(check)) = (standing, check) {
+            composable(&bus, &check).await?;
         }
         if waiting.commands >= WAITING_COMMANDS_MAX && verb != Verb::Stop {
             let message = format!("{} commands wait for session {} already", waiting.commands, key.session);

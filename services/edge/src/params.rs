@@ -188,7 +188,7 @@ pub struct Gates {
 impl Gates {
     /// How many.
     pub fn count(&self) -> usize {
-        List { limit: self.limit, ..List::default() }.count()
+        listed(self.limit)
     }
 }
 
@@ -207,8 +207,13 @@ pub struct List {
 impl List {
     /// How many to give.
     pub fn count(&self) -> usize {
-        if self.limit == 0 { LIST_DEFAULT } else { self.limit.min(LIST_MAX) }
+        listed(self.limit)
     }
+}
+
+/// How many entries a list has where a client wants so many.
+fn listed(limit: usize) -> usize {
+    if limit == 0 { LIST_DEFAULT } else { limit.min(LIST_MAX) }
 }
 
 /// A place in the list of sessions: behind this one. It stays valid when sessions come and go.
@@ -263,7 +268,7 @@ pub struct Transcript {
 impl Transcript {
     /// How many turns to give.
     pub fn count(&self) -> usize {
-        List { limit: self.limit, ..List::default() }.count()
+        listed(self.limit)
     }
 }
 

@@ -68,7 +68,7 @@ fn as_text(turn: &ReadableTurn, with_results: bool) -> String {
         }
     }
     if let Some(reason) = turn.stop_reason {
-        let _ = writeln!(out, "ReadableTurn {} ended: {}.\n", turn.turn, reason.as_str());
+        let _ = writeln!(out, "Turn {} ended: {}.\n", turn.turn, reason.as_str());
     }
     out
 }

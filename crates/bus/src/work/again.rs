@@ -8,10 +8,10 @@ use std::time::Duration;
 use contract::limits;
 use contract::streams::{Queue, Stream};
 use contract::subject::{self, Subject};
-use contract::tool::header;
 
+use super::marked_again;
 use super::settle::{hand_back, is_counted};
-use crate::transport::{Ack, Appended, header};
+use crate::transport::{Ack, Appended};
 use crate::{Bus, BusError, Delivery, Read, retry};
 
 /// Deliveries after which an item that is handed back is stored anew instead: the other half is for failures.
@@ -42,11 +42,8 @@ pub(super) async fn store_again(bus: &Bus, queue: Queue, delivery: &Delivery, pa
             return Err(error);
         }
     }
-    let mut headers = delivery.headers.clone();
     // It may have been begun in one of its deliveries; the new count does not show that.
-    if header(&headers, header::AGAIN).is_none() {
-        headers.push((header::AGAIN.to_owned(), "1".to_owned()));
-    }
+    let headers = marked_again(delivery.headers.clone());
     let mut doubt = BusError::Timeout { what: at.to_string() };
     for round in 1..=ROUNDS_MAX {
         match bus.transport().append(&at, false, headers.clone(), delivery.payload.clone()).await {

@@ -3,7 +3,7 @@
 use contract::commit::{Commit, SessionSummary};
 use contract::event::Event;
 use serde_json::{Value, json};
-use session::readable::{ReadableCall, ReadableMessage, turns};
+use session::readable::{ReadableCall, ReadableMessage, shortened, turns};
 
 /// Bytes of a text that is shown.
 const TEXT_BYTES_MAX: usize = 8 << 10;
@@ -104,14 +104,4 @@ fn decision(event: &Event) -> Option<Value> {
         }),
         _ => return None,
     })
-}
-
-/// Head and tail of a longer text.
-fn shortened(text: &str, bytes: usize) -> String {
-    if text.len() <= bytes {
-        return text.to_owned();
-    }
-    let head = text.floor_char_boundary(bytes / 2);
-    let tail = text.ceil_char_boundary(text.len() - bytes / 2);
-    format!("{}\n[{} bytes left out]\n{}", &text[..head], tail - head, &text[tail..])
 }
