@@ -1,12 +1,13 @@
 //! Storage that is full or away: what is written is refused in words that say what to do, nothing that was acknowledged is
 //! missing and nothing that was refused is there, and work goes on by itself once the cause is gone, on the same connection.
 
+use std::path::Path;
 use std::time::Duration;
 
 use ailoop_tests::nats::{Limits, NatsCluster, NatsServer};
 use anyhow::{Context, bail, ensure};
 use async_nats::Client;
-use bus::transport::Appended;
+use bus::transport::{Ack, Appended};
 use bus::work::Publication;
 use bus::{Bus, BusError, Claim, Committed, Inbox, Read};
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use contract::tool::{EffectClass, ToolItem};
 use contract::{ErrorCode, Json, Timestamp};
 use serde_json::{Value, json};
 
-use crate::world::{commit, eventually, id, key, pull};
+use crate::world::{commit, eventually, id, key, pull, pull_one};
 
 /// Everything that services write, each to be refused or done as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -376,4 +377,50 @@ async fn without_a_quorum_nothing_is_acknowledged_until_it_is_back() -> anyhow::
 #[allow(clippy::print_stderr, reason = "what a test could not do")]
 fn say(line: &str) {
     eprintln!("{line}");
+}
+
+/// A copy of a running server's store is not of one instant. Here it holds an item, and a state of the consumer that has it as dealt
+/// with: nobody is given it, and its place is taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn item_that_an_older_store_calls_dealt_with_is_handed_out_when_it_is_published_anew() -> anyhow::Result<()> {
+    let mut server = NatsServer::start().await?;
+    let bus = server.ready().await?;
+    let (session, copies) = (key("s")?, tempfile::tempdir()?);
+    let (waiting, done) = (copies.path().join("waiting"), copies.path().join("done"));
+    let publish =
+        async |publication| bus.publish_tool_item(&session, &item()?, publication).await.map_err(anyhow::Error::from);
+    let consumer = format!("jetstream/$G/streams/{}/obs", Stream::Tool.name());
+    let state = |copy: &Path| std::fs::read(copy.join(&consumer).join("tool/o.dat")).unwrap_or_default();
+
+    publish(Publication::First).await?;
+    server.copy_store(&waiting)?;
+    let delivery = pull_one(&bus, Queue::Tool, Duration::from_secs(10)).await?;
+    bus.transport().ack(&delivery, Ack::Done).await?;
+    let mut before = Vec::new();
+    eventually("the consumer's state is written", || {
+        let written = server.copy_store(&done).map(|()| state(&done)).unwrap_or_default();
+        let settled = written != state(&waiting) && written == before;
+        before = written;
+        // The state is written a moment after what it is about: twice the same is the last one.
+        async move {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            settled
+        }
+    })
+    .await?;
+    server.kill();
+    std::fs::remove_dir_all(waiting.join(&consumer))?;
+    std::fs::rename(done.join(&consumer), waiting.join(&consumer))?;
+    server.put_store_back(&waiting, None)?;
+    server.resume().await?;
+
+    publish(Publication::Again).await?;
+    ensure!(
+        pull(&bus, Queue::Tool, 1, Duration::from_secs(1)).await?.is_empty(),
+        "the copy is none of those meant here"
+    );
+    publish(Publication::Anew).await?;
+    let delivery = pull_one(&bus, Queue::Tool, Duration::from_secs(10)).await?;
+    ensure!(delivery.may_have_been_held(), "whoever takes it asks first whether it is done");
+    Ok(())
 }

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use contract::ErrorCode;
 use contract::ids::{CallAttempt, ToolName};
 use contract::model::{ItemMeta, ModelItem};
 use contract::streams::{Objects, Queue, Stream};
-use contract::subject::{self, SessionKey};
+use contract::subject::{self, SessionKey, Subject};
 use contract::tool::{ToolItem, header};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -87,13 +88,16 @@ pub enum Publication {
     First,
     /// It may have been taken and dealt with, and its result may wait for the loop.
     Again,
+    /// As [`Publication::Again`], in the place of one that waits there: a server with an older store may hold an item that its
+    /// consumer's state, which is of another moment, has as dealt with. It is handed out to nobody.
+    Anew,
 }
 
 impl Publication {
     fn headers(self) -> Headers {
         match self {
             Self::First => trace_headers(),
-            Self::Again => marked_again(trace_headers()),
+            Self::Again | Self::Anew => marked_again(trace_headers()),
         }
     }
 }
@@ -119,7 +123,7 @@ impl Bus {
         let mut headers = publication.headers();
         // A header cannot hold line ends; such a model is not found anyway.
         headers.push((header::MODEL.to_owned(), item.model.chars().filter(|c| !c.is_control()).collect()));
-        self.send_once(Stream::Model, &subject, headers, body).await.map(drop)
+        self.publish_item(Stream::Model, &subject, publication, headers, body).await
     }
 
     /// Publishes a tool call. One that waits there already is success.
@@ -131,7 +135,23 @@ impl Bus {
     ) -> Result<(), BusError> {
         let body = self.seal(Objects::Work, encode(item)?).await?;
         let subject = subject::tool_item(key, &item.tool, &call_of(&item.meta));
-        self.send_once(Stream::Tool, &subject, publication.headers(), body).await.map(drop)
+        self.publish_item(Stream::Tool, &subject, publication, publication.headers(), body).await
+    }
+
+    /// A worker that holds the item meanwhile answers for its call, so that the new one waits for it.
+    async fn publish_item(
+        &self,
+        stream: Stream,
+        subject: &Subject,
+        publication: Publication,
+        headers: Headers,
+        body: Bytes,
+    ) -> Result<(), BusError> {
+        match publication {
+            Publication::First | Publication::Again => {}
+            Publication::Anew => self.transport().purge(stream, subject).await.map(drop)?,
+        }
+        self.send_once(stream, subject, headers, body).await.map(drop)
     }
 
     /// Removes a call that is no longer wanted; `tool` is none for a model call. One that is held is removed too.

@@ -57,9 +57,10 @@ impl Shell {
         key: &SessionKey,
         session: &Session,
         inputs: &[Sent],
+        publication: Publication,
     ) -> Result<Vec<Effect>, Trouble> {
         let effects = session.outstanding();
-        let owed = effects.iter().cloned().map(|effect| (effect, Publication::Again)).collect();
+        let owed = effects.iter().cloned().map(|effect| (effect, publication)).collect();
         perform_all(&self.bus, key, session, owed).await?;
         for sent in inputs {
             let Some(slot) = session.handled(&sent.reference) else { continue };

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bus::log::Committed;
+use bus::work::Publication;
 use bus::{Bus, BusError, Offer, Read};
 use contract::commit::Phase;
 use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, Topic};
@@ -214,7 +215,8 @@ impl Shell {
                     continue;
                 }
                 let again = inputs.first().map_or_else(tracing::Span::none, |first| span(&session, first));
-                let result = self.perform_again(key, &session, inputs).instrument(again).await.map(drop);
+                let result =
+                    self.perform_again(key, &session, inputs, Publication::Again).instrument(again).await.map(drop);
                 *is_owed = result.is_err();
                 *place = Some(Loaded { session, generation, is_owed: *is_owed });
                 return result;
@@ -347,7 +349,8 @@ impl Shell {
         Ok(Loaded { session, generation, is_owed: true })
     }
 
-    /// Performs again what a session is owed, whoever lost it. Returns what was performed.
+    /// Performs again what a session is owed, whoever lost it, also where an item waits that nobody is given. Returns what was
+    /// performed.
     pub(crate) async fn repair(&self, key: &SessionKey) -> Result<Vec<Effect>, Trouble> {
         let mut place = self.cache.lock(key).await;
         // The cached state stays until its loss was reported: it is all that knows what the log had.
@@ -356,7 +359,7 @@ impl Shell {
             self.report_rewound(key, &before.session, &session).await?;
         }
         *place = None;
-        let effects = self.perform_again(key, &session, &[]).await?;
+        let effects = self.perform_again(key, &session, &[], Publication::Anew).await?;
         *place = (session.phase() != Phase::Ended).then_some(Loaded { session, generation, is_owed: false });
         Ok(effects)
     }

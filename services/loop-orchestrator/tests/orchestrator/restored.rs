@@ -146,6 +146,19 @@ async fn repair_on_request_publishes_again_what_is_owed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn item_that_waits_is_replaced_by_a_repair_since_perhaps_nobody_is_given_it() {
+    let mut world = World::new().await;
+    let _orchestrator = world.orchestrator().await;
+    world.start().await;
+    world.say("Hello").await;
+    let before = world.holds(Stream::Model, &model_call()).await;
+    world.bus.repair_session(&key()).await.unwrap();
+    let after = world.holds(Stream::Model, &model_call()).await;
+    assert!(after.seq > before.seq, "{} and {}", before.seq, after.seq);
+    assert!(bus::transport::header(&after.headers, contract::tool::header::AGAIN).is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn timer_of_a_lost_history_is_replaced() {
     let mut world = World::new().await;
     let _orchestrator = world.orchestrator().await;
