@@ -1,6 +1,7 @@
 //! Connecting: what is refused, and in which words.
 
 use ailoop_tests::nats::NatsServer;
+use anyhow::{Context, bail, ensure};
 use bus::{Bus, BusError, NatsConfig};
 use contract::ErrorCode;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -91,4 +92,46 @@ async fn drift_is_refused_by_name_and_repaired_on_demand() -> anyhow::Result<()>
     assert!(message.contains("drive") && message.contains("max_ack_pending is 1000"), "{message}");
     bus.repair().await?;
     Ok(bus.ensure().await?)
+}
+
+/// A server that goes down has JetStream and does not answer for it: whoever starts meanwhile waits instead of being told to
+/// switch JetStream on.
+#[tokio::test]
+async fn server_that_goes_down_during_a_start_is_away_and_not_without_jetstream() -> anyhow::Result<()> {
+    // It closes the connection, or says that nobody answers.
+    for closes in [true, false] {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let config = NatsConfig { url: format!("nats://{}", listener.local_addr()?), ..NatsConfig::default() };
+        let server = async {
+            let (read, mut write) = listener.accept().await?.0.into_split();
+            let info = r#"{"server_id":"S","server_name":"s","version":"2.15.1","go":"go1","host":"127.0.0.1","port":4222,"headers":true,"max_payload":1048576,"proto":1,"jetstream":true,"client_id":1}"#;
+            write.write_all(format!("INFO {info}\r\n").as_bytes()).await?;
+            let mut lines = BufReader::new(read).lines();
+            let mut inbox = 0;
+            while let Some(line) = lines.next_line().await? {
+                let words: Vec<&str> = line.split(' ').collect();
+                match words.as_slice() {
+                    ["PING"] => write.write_all(b"PONG\r\n").await?,
+                    ["SUB", .., id] => inbox = id.parse()?,
+                    ["PUB" | "HPUB", "$JS.API.INFO", ..] if closes => return anyhow::Ok(()),
+                    ["PUB" | "HPUB", "$JS.API.INFO", to, ..] => {
+                        let status = "NATS/1.0 503\r\n\r\n";
+                        let length = status.len();
+                        write
+                            .write_all(format!("HMSG {to} {inbox} {length} {length}\r\n{status}\r\n").as_bytes())
+                            .await?;
+                    }
+                    _ => {}
+                }
+            }
+            Ok(())
+        };
+        let connected = tokio::select! {
+            connected = Bus::connect(&config) => connected,
+            ended = async { server.await?; std::future::pending::<anyhow::Result<()>>().await } => bail!("{ended:?}"),
+        };
+        let error = connected.err().context("it connects")?;
+        ensure!(error.is_away(), "closes {closes}: {error:?}");
+    }
+    Ok(())
 }
