@@ -4,6 +4,7 @@ use ailoop_tests::nats::NatsServer;
 use anyhow::{Context, bail, ensure};
 use bus::{Bus, BusError, NatsConfig};
 use contract::ErrorCode;
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
@@ -14,16 +15,35 @@ async fn refusal(config: &NatsConfig) -> (ErrorCode, String) {
     }
 }
 
-/// What a client hears of a server as distributions package it: an old version that says so.
-async fn play_old_server(listener: TcpListener) -> std::io::Result<()> {
-    let (socket, _) = listener.accept().await?;
-    let (from, mut to) = socket.into_split();
-    to.write_all(b"INFO {\"server_id\":\"x\",\"version\":\"2.9.25\",\"headers\":true,\"max_payload\":1048576}\r\n")
-        .await?;
+/// What a server answers to a question for JetStream, before it answers nothing more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// It closes the connection.
+    Closes,
+    /// It says that nobody is there to answer.
+    NobodyThere,
+}
+
+/// Plays a server of a version that says that it has JetStream, until its client goes or it closes the connection.
+async fn play_server(listener: TcpListener, version: &str, last: Last) -> anyhow::Result<()> {
+    let (from, mut to) = listener.accept().await?.0.into_split();
+    let info =
+        json!({"server_id": "x", "version": version, "headers": true, "max_payload": 1_048_576, "jetstream": true});
+    to.write_all(format!("INFO {info}\r\n").as_bytes()).await?;
     let mut lines = BufReader::new(from).lines();
+    let mut inbox = String::new();
     while let Some(line) = lines.next_line().await? {
-        if line == "PING" {
-            to.write_all(b"PONG\r\n").await?;
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["PING"] => to.write_all(b"PONG\r\n").await?,
+            ["SUB", .., id] => (*id).clone_into(&mut inbox),
+            ["PUB" | "HPUB", "$JS.API.INFO", ..] if last == Last::Closes => return Ok(()),
+            ["PUB" | "HPUB", "$JS.API.INFO", reply, ..] => {
+                let status = "NATS/1.0 503\r\n\r\n";
+                let bytes = status.len();
+                to.write_all(format!("HMSG {reply} {inbox} {bytes} {bytes}\r\n{status}\r\n").as_bytes()).await?;
+            }
+            _ => {}
         }
     }
     Ok(())
@@ -35,7 +55,8 @@ async fn an_old_server_is_refused_with_a_way_out() -> anyhow::Result<()> {
     let config = NatsConfig { url: format!("nats://{}", listener.local_addr()?), ..NatsConfig::default() };
     let (code, message) = tokio::select! {
         refused = refusal(&config) => refused,
-        ended = play_old_server(listener) => anyhow::bail!("the server ended: {ended:?}"),
+        // As distributions package it.
+        ended = play_server(listener, "2.9.25", Last::NobodyThere) => bail!("the server ended: {ended:?}"),
     };
     assert_eq!(code, ErrorCode::NatsTooOld);
     for part in ["2.9.25", "2.12", "github.com/nats-io/nats-server"] {
@@ -98,40 +119,19 @@ async fn drift_is_refused_by_name_and_repaired_on_demand() -> anyhow::Result<()>
 /// switch JetStream on.
 #[tokio::test]
 async fn server_that_goes_down_during_a_start_is_away_and_not_without_jetstream() -> anyhow::Result<()> {
-    // It closes the connection, or says that nobody answers.
-    for closes in [true, false] {
+    for last in [Last::Closes, Last::NobodyThere] {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let config = NatsConfig { url: format!("nats://{}", listener.local_addr()?), ..NatsConfig::default() };
         let server = async {
-            let (read, mut write) = listener.accept().await?.0.into_split();
-            let info = r#"{"server_id":"S","server_name":"s","version":"2.15.1","go":"go1","host":"127.0.0.1","port":4222,"headers":true,"max_payload":1048576,"proto":1,"jetstream":true,"client_id":1}"#;
-            write.write_all(format!("INFO {info}\r\n").as_bytes()).await?;
-            let mut lines = BufReader::new(read).lines();
-            let mut inbox = 0;
-            while let Some(line) = lines.next_line().await? {
-                let words: Vec<&str> = line.split(' ').collect();
-                match words.as_slice() {
-                    ["PING"] => write.write_all(b"PONG\r\n").await?,
-                    ["SUB", .., id] => inbox = id.parse()?,
-                    ["PUB" | "HPUB", "$JS.API.INFO", ..] if closes => return anyhow::Ok(()),
-                    ["PUB" | "HPUB", "$JS.API.INFO", to, ..] => {
-                        let status = "NATS/1.0 503\r\n\r\n";
-                        let length = status.len();
-                        write
-                            .write_all(format!("HMSG {to} {inbox} {length} {length}\r\n{status}\r\n").as_bytes())
-                            .await?;
-                    }
-                    _ => {}
-                }
-            }
-            Ok(())
+            play_server(listener, "2.15.1", last).await?;
+            std::future::pending::<anyhow::Result<()>>().await
         };
         let connected = tokio::select! {
             connected = Bus::connect(&config) => connected,
-            ended = async { server.await?; std::future::pending::<anyhow::Result<()>>().await } => bail!("{ended:?}"),
+            ended = server => bail!("the server ended: {ended:?}"),
         };
         let error = connected.err().context("it connects")?;
-        ensure!(error.is_away(), "closes {closes}: {error:?}");
+        ensure!(error.is_away(), "closes {}: {error:?}", last == Last::Closes);
     }
     Ok(())
 }
