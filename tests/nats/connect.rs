@@ -115,8 +115,8 @@ async fn drift_is_refused_by_name_and_repaired_on_demand() -> anyhow::Result<()>
     Ok(bus.ensure().await?)
 }
 
-/// A server that goes down has JetStream and does not answer for it: whoever starts meanwhile waits instead of being told to
-/// switch JetStream on.
+/// A server that goes down has JetStream and does not answer for it. A process that starts meanwhile waits, and does not
+/// advise to switch JetStream on.
 #[tokio::test]
 async fn server_that_goes_down_during_a_start_is_away_and_not_without_jetstream() -> anyhow::Result<()> {
     for last in [Last::Closes, Last::NobodyThere] {

@@ -421,6 +421,6 @@ async fn item_that_an_older_store_calls_dealt_with_is_handed_out_when_it_is_publ
     );
     publish(Publication::Anew).await?;
     let delivery = pull_one(&bus, Queue::Tool, Duration::from_secs(10)).await?;
-    ensure!(delivery.may_have_been_held(), "whoever takes it asks first whether it is done");
+    ensure!(delivery.may_have_been_held(), "the worker that takes it must ask first whether it is done");
     Ok(())
 }

@@ -27,8 +27,8 @@ async fn judge_decides_on_a_reply_that_does_not_say_whether_work_is_left() -> an
     judge::seqs(&seen)?;
     judge::log(&fleet.bus, &key("s")?, 10).await?;
     let decisions = of(&seen, "continuation.progress");
-    let told: Vec<_> = decisions.iter().map(|decision| (&decision["source"], &decision["continues"])).collect();
-    assert_eq!(told, [(&json!("judge:small"), &json!(true)), (&json!("intent:done"), &json!(false))]);
+    let decided: Vec<_> = decisions.iter().map(|decision| (&decision["source"], &decision["continues"])).collect();
+    assert_eq!(decided, [(&json!("judge:small"), &json!(true)), (&json!("intent:done"), &json!(false))]);
     assert_eq!(decisions[0]["reason"], "the port is not set yet");
     assert!(decisions[0]["spent"]["usage"]["input"].as_u64() > Some(0), "{}", decisions[0]);
     assert!(decisions[1]["spent"].is_null());

@@ -88,8 +88,8 @@ pub enum Publication {
     First,
     /// It may have been taken and dealt with, and its result may wait for the loop.
     Again,
-    /// As [`Publication::Again`], in the place of one that waits there: a server with an older store may hold an item that its
-    /// consumer's state, which is of another moment, has as dealt with. It is handed out to nobody.
+    /// As [`Publication::Again`], and it replaces an item that waits there. After an older store came back, the consumer's
+    /// state may count such an item as handled, and the server delivers it to nobody.
     Anew,
 }
 

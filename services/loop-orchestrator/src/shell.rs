@@ -349,8 +349,8 @@ impl Shell {
         Ok(Loaded { session, generation, is_owed: true })
     }
 
-    /// Performs again what a session is owed, whoever lost it, also where an item waits that nobody is given. Returns what was
-    /// performed.
+    /// Performs again what a session is owed. Items that wait are replaced, since the server may deliver them to nobody.
+    /// Returns what was performed.
     pub(crate) async fn repair(&self, key: &SessionKey) -> Result<Vec<Effect>, Trouble> {
         let mut place = self.cache.lock(key).await;
         // The cached state stays until its loss was reported: it is all that knows what the log had.

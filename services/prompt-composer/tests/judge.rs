@@ -71,7 +71,7 @@ fn judge_that_nobody_asks_is_told() {
         world.write("agents.yaml", &agents);
         world.write("models.yaml", &models);
         let warnings = world.composed(&asked(None)).warnings;
-        let told = warnings.iter().any(|why| why.starts_with("continuation_config.judge is never asked"));
-        assert_eq!(told, is_told, "{place}: {warnings:?}");
+        let warns = warnings.iter().any(|why| why.starts_with("continuation_config.judge is never asked"));
+        assert_eq!(warns, is_told, "{place}: {warnings:?}");
     }
 }

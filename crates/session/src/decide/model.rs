@@ -234,9 +234,9 @@ impl Draft<'_> {
         let (Some(setup), Some(turn)) = (self.core.setup.clone(), &self.core.turn) else { return };
         let settings = &setup.agent.continuation;
         let Verdict { continues, source, reason, nudge, spent, limit, is_silent: _ } = verdict;
-        let told = reply.signal.and_then(|signal| signal.progress.clone());
+        let signalled = reply.signal.and_then(|signal| signal.progress.clone());
         let steps = || Progress { current_step: Some(turn.step), ..Progress::default() };
-        let progress = told.or_else(|| turn.progress.clone()).unwrap_or_else(steps);
+        let progress = signalled.or_else(|| turn.progress.clone()).unwrap_or_else(steps);
         self.emit(Event::ContinuationProgress(Box::new(ContinuationProgress {
             agent_id: setup.agent.id.to_string(),
             turn: turn.number,

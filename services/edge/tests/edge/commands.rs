@@ -276,8 +276,8 @@ async fn agents_and_models_are_listed() {
     assert_eq!(listed, json!({"agents": [agent]}), "what it may use is nobody's business");
     let listed = world.ws().await.ok("models.list", json!({})).await;
     let [model] = &listed["models"].as_array().unwrap()[..] else { panic!("{listed}") };
-    let told = (&model["id"], &model["provider"], &model["context_window"], &model["is_default"]);
-    assert_eq!(told, (&json!("rehearsal"), &json!("rehearsal"), &json!(8_192), &json!(true)));
+    let listed = (&model["id"], &model["provider"], &model["context_window"], &model["is_default"]);
+    assert_eq!(listed, (&json!("rehearsal"), &json!("rehearsal"), &json!(8_192), &json!(true)));
 
     let mut grpc = world.grpc().await.0;
     let agents = grpc.list_agents(proto::ListAgentsRequest {}).await.unwrap().into_inner().agents;
