@@ -411,16 +411,19 @@ async fn item_that_an_older_store_calls_dealt_with_is_handed_out_when_it_is_publ
     server.kill();
     std::fs::remove_dir_all(waiting.join(&consumer))?;
     std::fs::rename(done.join(&consumer), waiting.join(&consumer))?;
-    server.put_store_back(&waiting, None)?;
-    server.resume().await?;
-
-    publish(Publication::Again).await?;
-    ensure!(
-        pull(&bus, Queue::Tool, 1, Duration::from_secs(1)).await?.is_empty(),
-        "the copy is none of those meant here"
-    );
-    publish(Publication::Anew).await?;
-    let delivery = pull_one(&bus, Queue::Tool, Duration::from_secs(10)).await?;
-    ensure!(delivery.may_have_been_held(), "the worker that takes it must ask first whether it is done");
+    // By a repair; and by a commit that the log of the older store has not seen.
+    for publication in [Publication::Anew, Publication::First] {
+        server.put_store_back(&waiting, None)?;
+        server.resume().await?;
+        publish(Publication::Again).await?;
+        ensure!(
+            pull(&bus, Queue::Tool, 1, Duration::from_secs(1)).await?.is_empty(),
+            "the copy is none of those meant here"
+        );
+        publish(publication).await?;
+        let delivery = pull_one(&bus, Queue::Tool, Duration::from_secs(10)).await?;
+        ensure!(delivery.may_have_been_held(), "the worker that takes it must ask first whether it is done");
+        server.kill();
+    }
     Ok(())
 }

@@ -23,6 +23,7 @@ use contract::tool::{ToolItem, header};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::control::Sent;
 use crate::log::{encode, trace_headers};
 use crate::{Bus, BusError, Delivery, Headers};
 
@@ -84,7 +85,7 @@ impl Worker {
 /// Whether an item may have been published before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publication {
-    /// Its commit is this publisher's own, and new.
+    /// Its commit is this publisher's own, and new: an item that waits there is replaced.
     First,
     /// It may have been taken and dealt with, and its result may wait for the loop.
     Again,
@@ -147,11 +148,19 @@ impl Bus {
         headers: Headers,
         body: Bytes,
     ) -> Result<(), BusError> {
-        match publication {
-            Publication::First | Publication::Again => {}
-            Publication::Anew => self.transport().purge(stream, subject).await.map(drop)?,
+        if publication == Publication::Anew {
+            self.transport().purge(stream, subject).await?;
         }
-        self.send_once(stream, subject, headers, body).await.map(drop)
+        let sent = self.send_once(stream, subject, headers.clone(), body.clone()).await?;
+        match (publication, sent) {
+            // What waits there is of a history that an older store has lost, or this very item, whose answer was lost. The
+            // first may be delivered to nobody.
+            (Publication::First, Sent::AlreadyThere) => {
+                self.transport().purge(stream, subject).await?;
+                self.send_once(stream, subject, marked_again(headers), body).await.map(drop)
+            }
+            (Publication::First, Sent::Stored(_)) | (Publication::Again | Publication::Anew, _) => Ok(()),
+        }
     }
 
     /// Removes a call that is no longer wanted; `tool` is none for a model call. One that is held is removed too.
