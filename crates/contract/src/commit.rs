@@ -143,7 +143,7 @@ pub fn envelopes(meta: &CommitMeta, events: &[Event], key: &SessionKey, slot: u6
                 seq: Some(seq),
                 time: meta.time,
                 trace_id: meta.trace_id.clone(),
-                data: event.data(),
+                data: event.public_data(),
             };
             (topic, envelope)
         })

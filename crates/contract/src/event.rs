@@ -278,6 +278,19 @@ impl Event {
         }
     }
 
+    /// Its own fields, as viewers get them. The log keeps the call that only signals, since transcripts are built from it;
+    /// viewers would take it for a call that never gets a result.
+    pub fn public_data(&self) -> Json {
+        if let Self::AiFullReceived(reply) = self
+            && reply.tool_calls.iter().any(ToolCall::is_signal)
+        {
+            let mut reply = reply.clone();
+            reply.tool_calls.retain(|call| !call.is_signal());
+            return Json::of(&reply);
+        }
+        self.data()
+    }
+
     /// Its public topic; none for bookkeeping.
     pub fn topic(&self) -> Option<Topic> {
         match self {
@@ -782,7 +795,7 @@ pub struct AiFullReceived {
     /// Its reasoning.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reasoning: String,
-    /// Its calls, with our ids, the pseudo-call `continuation` included.
+    /// Its calls, with our ids. In the log the pseudo-call `continuation` is among them; viewers get it without that one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
     /// Why it ended.
@@ -1238,6 +1251,20 @@ mod tests {
         let text = serde_json::to_string(&timer).unwrap();
         assert_eq!(text, r#"{"kind":"timer","id":"7"}"#);
         assert_eq!(serde_json::from_str::<InputRef>(&text).unwrap(), timer);
+    }
+
+    #[test]
+    fn reply_with_a_pseudo_call_viewers_get_its_other_calls() {
+        let text = r#"{"type":"message.ai_full_received","data":{"call":"m1-1","turn":1,"step":1,"text":"Hi",
+            "tool_calls":[{"id":"c1-1-1","type":"function","function":{"name":"continuation","arguments":"{}"}},
+            {"id":"c1-1-2","type":"function","function":{"name":"look","arguments":"{}"}}],"finish_reason":"tool_calls"}}"#;
+        let event: Event = serde_json::from_str(text).unwrap();
+        let calls = |data: &Json| -> Vec<String> {
+            let reply: AiFullReceived = serde_json::from_str(data.get()).unwrap();
+            reply.tool_calls.into_iter().map(|call| call.function.name).collect()
+        };
+        assert_eq!(calls(&event.data()), ["continuation", "look"]);
+        assert_eq!(calls(&event.public_data()), ["look"]);
     }
 
     #[test]

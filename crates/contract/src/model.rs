@@ -166,6 +166,9 @@ pub struct ImageUrl {
     pub url: String,
 }
 
+/// The name of the pseudo-tool by which a model says whether it goes on.
+pub const SIGNAL_TOOL: &str = "continuation";
+
 /// A tool call as a model writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
@@ -184,6 +187,11 @@ impl ToolCall {
     pub fn new(id: &str, name: &str, arguments: &str) -> Self {
         let function = Function { name: name.to_owned(), arguments: arguments.to_owned() };
         Self { id: id.to_owned(), kind: function_kind(), function }
+    }
+
+    /// Whether it is the pseudo-call, which only signals.
+    pub fn is_signal(&self) -> bool {
+        self.function.name == SIGNAL_TOOL
     }
 }
 

@@ -1,10 +1,15 @@
 //! Shows the response of an envelope while it grows.
 //!
+//! Only its status makes an object an envelope, so a response is shown while it grows where the status stands before it.
 //! It follows valid JSON only. Where the envelope is damaged it stops early, and the rest is shown at the end.
 
+use serde_json::Value;
+
 use crate::response::Decoder;
+use crate::written::gives_status;
 
 /// Follows one object.
+#[allow(clippy::struct_excessive_bools, reason = "independent facts about the object so far")]
 #[derive(Debug, Default)]
 pub(crate) struct Envelope {
     depth: u32,
@@ -13,13 +18,14 @@ pub(crate) struct Envelope {
     key: String,
     /// Behind the colon of the outermost object.
     is_value: bool,
+    /// The value of `continuation`, as it is written.
+    continuation: String,
+    /// Whether it has come, and gives a status.
+    has_status: bool,
     response: Decoder,
     is_response: bool,
     has_response: bool,
     shown: String,
-    /// Bytes of the object up to the last one that was shown.
-    read: usize,
-    all: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,13 +52,11 @@ impl Envelope {
         !self.shown.is_empty()
     }
 
-    pub(crate) fn read_bytes(&self) -> usize {
-        self.read
-    }
-
     /// Takes a character, and shows what of the response came with it.
     pub(crate) fn push(&mut self, c: char, out: &mut String) {
-        self.all += c.len_utf8();
+        if self.is_value && self.key == "continuation" {
+            self.continuation.push(c);
+        }
         match self.within {
             Within::Nothing => self.between(c),
             Within::Escape => {
@@ -78,14 +82,22 @@ impl Envelope {
                 self.within = Within::String;
                 if self.depth == 1 && !self.is_value {
                     self.key.clear();
-                } else if self.depth == 1 && self.key == "response" && !self.has_response {
+                } else if self.depth == 1 && self.key == "response" && self.has_status && !self.has_response {
                     (self.is_response, self.has_response) = (true, true);
                 }
             }
             '{' | '[' => self.depth += 1,
             '}' | ']' => self.depth = self.depth.saturating_sub(1),
-            ':' if self.depth == 1 => self.is_value = true,
-            ',' if self.depth == 1 => self.is_value = false,
+            ':' if self.depth == 1 => {
+                self.is_value = true;
+                self.continuation.clear();
+            }
+            ',' if self.depth == 1 => {
+                // It holds the comma, too.
+                let value = self.continuation.trim_end_matches(',');
+                self.has_status |= serde_json::from_str::<Value>(value).is_ok_and(|value| gives_status(&value));
+                self.is_value = false;
+            }
             _ => {}
         }
     }
@@ -96,7 +108,6 @@ impl Envelope {
             let from = out.len();
             self.response.push(c, out);
             self.shown.push_str(&out[from..]);
-            self.read = self.all;
         } else if self.depth == 1 && !self.is_value && self.key.len() < 64 {
             self.key.push(c);
         }

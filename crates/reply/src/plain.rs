@@ -8,7 +8,10 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use regex::{Match, Regex, RegexBuilder};
 
-use crate::prose::{CONDITIONS, IDLE, NEGATING_PHRASES, NEGATIONS, Prose, TEXT_BYTES_MAX, plain};
+use crate::prose::{
+    AFTERWARDS, ANNOUNCING, CIRCUMSTANCES, CONDITIONS, IDLE, IDLE_GAP_BYTES_MAX, NEGATING_PHRASES, NEGATIONS, Prose,
+    TEXT_BYTES_MAX, plain,
+};
 use crate::{Patterns, TEMPLATES, template};
 
 struct Plain {
@@ -58,27 +61,53 @@ impl Plain {
 
     fn is_negated(&self, found: &Match<'_>) -> bool {
         let lower = self.sentence_before(found.end()).to_lowercase();
-        let mut words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
-        NEGATING_PHRASES.iter().any(|phrase| lower.contains(phrase))
+        let mut words = lower.split(|c: char| !is_of_word(c));
+        NEGATING_PHRASES.iter().any(|phrase| !places(&lower, phrase).is_empty())
             || words.any(|word| NEGATIONS.contains(&word) || word.ends_with("n't"))
+            || self.is_announced(found)
+    }
+
+    fn is_announced(&self, found: &Match<'_>) -> bool {
+        let sentence = self.sentence_before(found.end());
+        let begin = found.end() - sentence.len();
+        let Some(before) = self.text.get(begin..found.start()) else { return false };
+        let (lower, all) = (sentence.to_lowercase(), self.text[begin..].to_lowercase());
+        let announces = |(at, end): &(usize, usize)| {
+            *end <= before.to_lowercase().len() && !IDLE.iter().any(|idle| phrase_at(&all, *at, idle).is_some())
+        };
+        ANNOUNCING.iter().any(|phrase| places(&lower, phrase).iter().any(announces))
     }
 
     fn is_asked(&self, found: &Match<'_>) -> bool {
         let after = &self.text[found.end()..];
         let end = boundaries(after).next();
-        if end.is_some_and(|end| after[..end].ends_with('?')) {
-            return true;
-        }
-        let whole = self.sentence_before(found.end()).len() + end.unwrap_or(after.len());
-        let begin = found.end() - self.sentence_before(found.end()).len();
-        let lower = self.text[begin..begin + whole].to_lowercase();
-        let said = found.as_str().to_lowercase();
-        CONDITIONS.iter().any(|condition| lower.contains(condition)) || IDLE.iter().any(|idle| said.contains(idle))
+        let before = self.sentence_before(found.end()).len();
+        let begin = found.end() - before;
+        let sentence = &self.text[begin..begin + before + end.unwrap_or(after.len())];
+        let lower = sentence.to_lowercase();
+        let first = lower.find(is_of_word).unwrap_or(lower.len());
+        let earlier = last_of(self.text[..begin].trim_end());
+        let is_question = |text: &str| text.ends_with('?') || text.ends_with('\u{FF1F}');
+        end.is_some_and(|end| is_question(&after[..end]))
+            || is_conditional(&lower)
+            || AFTERWARDS.iter().any(|phrase| phrase_at(&lower, first, phrase).is_some())
+                && (is_question(earlier) || is_conditional(&earlier.to_lowercase()))
+            || self.is_idle(found)
+    }
+
+    fn is_idle(&self, found: &Match<'_>) -> bool {
+        let after = &self.text[found.end()..];
+        let is_over = boundaries(&self.text).any(|at| at == found.end());
+        let end = if is_over { 0 } else { boundaries(after).next().unwrap_or(after.len()) };
+        let lower = self.text[..found.end() + end].to_lowercase();
+        let [start, behind] = [found.start(), found.end()].map(|at| self.text[..at].to_lowercase().len());
+        let goes_on = |at: usize| at - behind <= IDLE_GAP_BYTES_MAX && !lower[behind..at].contains(is_of_word);
+        let is_near = |(at, _): &(usize, usize)| *at >= start && (*at < behind || goes_on(*at));
+        IDLE.iter().any(|idle| places(&lower, idle).iter().any(is_near))
     }
 
     fn sentence_before(&self, end: usize) -> &str {
-        let before = &self.text[..end];
-        boundaries(before).filter(|at| *at < end).last().map_or(before, |at| &before[at..])
+        last_of(&self.text[..end])
     }
 
     /// The pattern whose match ends last among those that count, and where it ends.
@@ -91,11 +120,46 @@ impl Plain {
     }
 }
 
+/// The sentence that a text ends with.
+fn last_of(text: &str) -> &str {
+    boundaries(text).filter(|at| *at < text.len()).last().map_or(text, |at| &text[at..])
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '\''
+}
+
+/// Where a phrase ends that begins at a place, bound to words.
+fn phrase_at(text: &str, at: usize, phrase: &str) -> Option<usize> {
+    let rest = text[at..].strip_prefix(phrase.trim_end_matches('*'))?;
+    let is_bound = phrase.ends_with('*') || !rest.starts_with(is_of_word);
+    (is_bound && !text[..at].ends_with(is_of_word)).then_some(text.len() - rest.len())
+}
+
+/// Where a phrase begins and ends.
+fn places(text: &str, phrase: &str) -> Vec<(usize, usize)> {
+    text.char_indices().filter_map(|(at, _)| Some((at, phrase_at(text, at, phrase)?))).collect()
+}
+
+fn is_conditional(lower: &str) -> bool {
+    let describes = |at: usize| {
+        let words: Vec<&str> = lower[..at].split_whitespace().collect();
+        let [before @ .., verb] = words.as_slice() else { return false };
+        verb.ends_with('s') && before.iter().rev().take(2).any(|word| ["that", "which", "who"].contains(word))
+    };
+    let counts = |condition: &&str| {
+        let mut places = places(lower, condition).into_iter();
+        places.any(|(at, _)| !CIRCUMSTANCES.contains(condition) || !describes(at))
+    };
+    CONDITIONS.iter().any(counts)
+}
+
 fn boundaries(text: &str) -> impl Iterator<Item = usize> {
     let ends = |at: usize, c: char| {
         let rest = &text[at + c.len_utf8()..];
-        c == '\n'
-            || (matches!(c, '.' | '!' | '?' | ';' | '\u{2026}') && rest.chars().next().is_none_or(char::is_whitespace))
+        let is_before_space = rest.chars().next().is_none_or(char::is_whitespace);
+        matches!(c, '\n' | '\u{3002}' | '\u{FF01}' | '\u{FF1F}')
+            || (matches!(c, '.' | '!' | '?' | ';' | '\u{2026}') && is_before_space)
     };
     text.char_indices().filter(move |(at, c)| ends(*at, *c)).map(|(at, c)| at + c.len_utf8())
 }
@@ -214,6 +278,19 @@ fn replies() -> impl Strategy<Value = String> {
         "summary of changes",
         "now for ",
         "here I go",
+        "let you know",
+        "let me know",
+        "let me be",
+        "leave it",
+        "show",
+        "how",
+        "whether it",
+        "if you",
+        "when you resize",
+        "that appears",
+        "After that",
+        "then",
+        "I will",
     ]);
     let between = prop::sample::select(BETWEEN.to_vec());
     let pieces = prop::collection::vec(prop_oneof![phrase, between], 0..24);
@@ -233,6 +310,9 @@ const BETWEEN: &[&str] = &[
     "; ",
     ": ",
     "\u{2026} ",
+    "\u{3002}",
+    "\u{FF01}",
+    "\u{FF1F}",
     "... ",
     "\n",
     "\n",

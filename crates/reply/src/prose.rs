@@ -9,19 +9,34 @@ pub(crate) const TEXT_BYTES_MAX: usize = 8 << 10;
 /// byte. It is some tenths of a second at the very worst, and a hundred times what the templates need.
 pub(crate) const STEPS_MAX: usize = 16 << 20;
 /// Words after which nothing in the same sentence says that all is done.
-pub(crate) const NEGATIONS: &[&str] =
-    &["not", "never", "almost", "nearly", "once", "until", "before", "when", "if", "unless", "cannot"];
-/// The same, of several words.
-pub(crate) const NEGATING_PHRASES: &[&str] = &["yet to", "as soon as", "far from", "how ", "whether "];
-/// Words before an announcement that make it an offer, or depend on the user.
+pub(crate) const NEGATIONS: &[&str] = &[
+    "not", "never", "almost", "nearly", "once", "until", "before", "when", "if", "unless", "cannot", "how", "whether",
+];
+/// The same, of several words. As all phrases here they are bound to words: neither a letter, a digit nor an apostrophe
+/// stands before or behind them. Behind a `*` the word may go on: `if you*` is also "if you'd".
+pub(crate) const NEGATING_PHRASES: &[&str] = &["yet to", "as soon as", "far from"];
+/// Words that announce work, unless they are [`IDLE`]. What stands behind them in the same sentence is not done yet.
+pub(crate) const ANNOUNCING: &[&str] = &[
+    "i'll",
+    "i will",
+    "we'll",
+    "we will",
+    "let me",
+    "let's",
+    "i'm going to",
+    "i am going to",
+    "we're going to",
+    "we are going to",
+];
+/// Words in the sentence of an announcement that make it an offer, or depend on the user.
 pub(crate) const CONDITIONS: &[&str] = &[
-    "if you",
-    "once you",
-    "when you",
-    "as soon as you",
-    "after you",
-    "until you",
-    "unless you",
+    "if you*",
+    "once you*",
+    "when you*",
+    "as soon as you*",
+    "after you*",
+    "until you*",
+    "unless you*",
     "let me know",
     "tell me",
     "would you",
@@ -41,7 +56,16 @@ pub(crate) const CONDITIONS: &[&str] = &[
     "send me",
     "please",
 ];
-/// Words that announce no work: waiting, asking, explaining.
+/// Conditions that may also tell when something else happens: "the bug that appears when you resize".
+pub(crate) const CIRCUMSTANCES: &[&str] = &["once you*", "when you*", "after you*"];
+/// Words at the beginning of a sentence whose work waits for what the sentence before it says.
+pub(crate) const AFTERWARDS: &[&str] =
+    &["after that", "after this", "afterwards", "once that", "once this", "when that", "as soon as that", "then"];
+/// Bytes without a word that may stand between a match and a phrase that goes on from it.
+pub(crate) const IDLE_GAP_BYTES_MAX: usize = 16;
+/// Bytes behind a match within which such a phrase ends.
+const IDLE_REACH_BYTES: usize = 48;
+/// Phrases that announce no work: waiting, asking, explaining.
 pub(crate) const IDLE: &[&str] = &[
     "i'll need",
     "i will need",
@@ -72,6 +96,7 @@ pub(crate) const IDLE: &[&str] = &[
     "i'm seeing",
     "i'm getting",
     "i'm happy",
+    "let me know",
     "let me explain",
     "let me clarify",
     "let me be",
@@ -79,7 +104,7 @@ pub(crate) const IDLE: &[&str] = &[
     "let me give you",
     "let me walk you",
     "let me break",
-    "let me summari",
+    "let me summari*",
     "let me illustrate",
     "let me show you",
     "let's say",
@@ -94,8 +119,9 @@ pub(crate) struct Prose {
     pub(crate) text: String,
     /// In order.
     quoted: Vec<Range<usize>>,
-    /// Ends of matches that are known to be negated. Without it a long sentence is read for each of its matches.
-    negated: Cell<Range<usize>>,
+    /// Where matches begin at the earliest that are known to be negated, and where they end. Without it a long sentence is
+    /// read for each of its matches.
+    negated: Cell<(usize, Range<usize>)>,
     /// The same for what asks or waits: the ends for which it is known, and what.
     asked: Cell<(Range<usize>, bool)>,
     /// Steps that are left.
@@ -178,61 +204,102 @@ impl Prose {
         self.quoted.get(next).is_some_and(|range| range.contains(&at))
     }
 
-    /// Whether a negation stands in the sentence, before the end of what was found.
+    /// Whether a negation stands in the sentence before the end of what was found, or an announcement before its beginning.
     pub(crate) fn is_negated(&self, found: &Range<usize>) -> bool {
         let known = self.negated.take();
-        let is_known = known.contains(&found.end);
+        let is_known = known.0 <= found.start && known.1.contains(&found.end);
         self.negated.set(known);
         if is_known {
             return true;
         }
         let begin = self.sentence_of(found.end);
-        let from = negated_from(&self.text[begin..found.end]);
-        // The same negation stands before whatever else was found behind it.
-        self.negated.set(from.map_or(0..0, |from| begin + from..found.end + 1));
+        let sentence = &self.text[begin..found.end];
+        let lower = sentence.to_lowercase();
+        let negated = negated_from(&lower).map(|from| (0, begin + in_text(sentence, from)));
+        let from = negated.or_else(|| {
+            let from = self.announced_from(begin, sentence, &lower)?;
+            (from <= found.start).then_some((from, from))
+        });
+        // The same stands before whatever else was found behind it.
+        self.negated.set(from.map_or((0, 0..0), |(least, from)| (least, from..found.end + 1)));
         from.is_some()
+    }
+
+    /// Behind which place the sentence that begins at a place announces work.
+    fn announced_from(&self, begin: usize, sentence: &str, lower: &str) -> Option<usize> {
+        let announces = |at: &Range<usize>| !self.begins_idle(begin + in_text(sentence, at.start));
+        let firsts = ANNOUNCING.iter().filter_map(|phrase| occurrences(lower, phrase).find(&announces));
+        firsts.map(|at| begin + in_text(sentence, at.end)).min()
+    }
+
+    /// Whether a phrase that announces no work begins at a place where a word begins.
+    fn begins_idle(&self, place: usize) -> bool {
+        let reach = self.text.ceil_char_boundary((place + IDLE_REACH_BYTES).min(self.text.len()));
+        let lower = self.text[place..reach].to_lowercase();
+        IDLE.iter().any(|idle| occurrences(&lower, idle).next().is_some_and(|at| at.start == 0))
     }
 
     /// The sentence in which a match ends.
     pub(crate) fn sentence_around(&self, end: usize) -> Range<usize> {
-        let begin = self.sentence_of(end);
+        self.sentence_of(end)..self.end_around(end, self.text.len())
+    }
+
+    /// Where the sentence ends in which a match ends; `reach` where it does not end before.
+    fn end_around(&self, end: usize, reach: usize) -> usize {
         // A match may end with the sign that ends its sentence.
-        let is_over =
-            self.text[..end].chars().next_back().is_some_and(|c| ends_sentence(c, self.text[end..].chars().next()));
-        begin..if is_over { end } else { self.sentence_end(end).map_or(self.text.len(), |(end, _)| end) }
+        let next = self.text[end..].chars().next();
+        let is_over = self.text[..end].chars().next_back().is_some_and(|c| ends_sentence(c, next));
+        if is_over { end } else { self.sentence_end(end, reach).map_or(reach, |(end, _)| end) }
     }
 
-    /// Where the sentence ends that goes on at a place, and with which character; none where the text ends before.
-    fn sentence_end(&self, place: usize) -> Option<(usize, char)> {
-        let rest = &self.text[place..];
-        let ends = |(at, c): &(usize, char)| ends_sentence(*c, rest[at + c.len_utf8()..].chars().next());
-        rest.char_indices().find(ends).map(|(at, c)| (place + at + c.len_utf8(), c))
+    /// Where the sentence ends that goes on at a place, and with which character; none where it does not end before
+    /// `reach`.
+    fn sentence_end(&self, place: usize, reach: usize) -> Option<(usize, char)> {
+        let ends = |(at, c): &(usize, char)| ends_sentence(*c, self.text[place + at + c.len_utf8()..].chars().next());
+        self.text[place..reach].char_indices().find(ends).map(|(at, c)| (place + at + c.len_utf8(), c))
     }
 
-    /// Whether it is a question, an offer, or waits for the user.
+    /// Whether it is a question, an offer, waits for the user, or announces no work.
     pub(crate) fn is_asked(&self, found: &Range<usize>) -> bool {
         let (known, asked) = self.asked.take();
         let (known, asked) = if known.contains(&found.end) { (known, asked) } else { self.asked(found.end) };
         self.asked.set((known, asked));
-        asked || {
-            let said = self.text[found.clone()].to_lowercase();
-            IDLE.iter().any(|idle| said.contains(idle))
-        }
+        asked || self.is_idle(found)
+    }
+
+    /// Whether a phrase that announces no work begins in what was found, or goes on from it in the same sentence.
+    fn is_idle(&self, found: &Range<usize>) -> bool {
+        // The character before tells whether the match begins with a word.
+        let from = self.text[..found.start].char_indices().next_back().map_or(0, |(at, _)| at);
+        let reach = self.text.ceil_char_boundary((found.end + IDLE_REACH_BYTES).min(self.text.len()));
+        let lower = self.text[from..self.end_around(found.end, reach)].to_lowercase();
+        let begin = self.text[from..found.start].to_lowercase().len();
+        let behind = self.text[from..found.end].to_lowercase().len();
+        let word = lower[behind..].find(is_of_word).unwrap_or(IDLE_GAP_BYTES_MAX);
+        let last = behind + word.min(IDLE_GAP_BYTES_MAX);
+        IDLE.iter().any(|idle| occurrences(&lower, idle).any(|at| (begin..=last).contains(&at.start)))
     }
 
     /// Whether the sentence that goes on at a place, or ends there, asks or waits; and which places that holds for.
     fn asked(&self, place: usize) -> (Range<usize>, bool) {
         let begin = self.sentence_of(place);
         let rest = &self.text[place..];
-        let end = self.sentence_end(place);
+        let end = self.sentence_end(place, self.text.len());
         let after = end.map_or(self.text.len(), |(end, _)| end);
-        let asked = end.is_some_and(|(_, c)| c == '?') || {
+        let asked = end.is_some_and(|(_, c)| matches!(c, '?' | '\u{FF1F}')) || {
             let lower = self.text[begin..after].to_lowercase();
-            CONDITIONS.iter().any(|condition| lower.contains(condition))
+            is_conditional(&lower) || (is_afterwards(&lower) && self.asks_before(begin))
         };
         // Where a sentence ends just here, another one goes on.
         let ends = self.text[..place].chars().next_back().is_none_or(|c| ends_sentence(c, rest.chars().next()));
         (if ends { place } else { begin + 1 }..place + 1, asked)
+    }
+
+    /// Whether the sentence that ends before a place asks or waits.
+    fn asks_before(&self, place: usize) -> bool {
+        let before = self.text[..place].trim_end();
+        let sentence = &before[self.sentence_of(before.len())..];
+        sentence.ends_with(['?', '\u{FF1F}']) || is_conditional(&sentence.to_lowercase())
     }
 
     /// Where the sentence begins that goes on at a place, or ends there.
@@ -257,14 +324,63 @@ pub(crate) fn last_sentence(text: &str) -> String {
 
 /// Whether a sentence ends with a character, by what follows it.
 fn ends_sentence(c: char, next: Option<char>) -> bool {
-    c == '\n' || (matches!(c, '.' | '!' | '?' | ';' | '\u{2026}') && next.is_none_or(char::is_whitespace))
+    match c {
+        '\n' | '\u{3002}' | '\u{FF01}' | '\u{FF1F}' => true,
+        '.' | '!' | '?' | ';' | '\u{2026}' => next.is_none_or(char::is_whitespace),
+        _ => false,
+    }
 }
 
-/// From where on a sentence is negated: behind the first word or phrase that does it.
-fn negated_from(sentence: &str) -> Option<usize> {
-    let lower = sentence.to_lowercase();
-    let phrase = NEGATING_PHRASES.iter().filter_map(|phrase| Some(lower.find(phrase)? + phrase.len())).min();
-    let is_between = |c: char| !c.is_alphanumeric() && c != '\'';
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '\''
+}
+
+/// Where a phrase stands in a text in lower case, bound to words.
+fn occurrences<'a>(text: &'a str, phrase: &'a str) -> impl Iterator<Item = Range<usize>> {
+    let (stem, is_stem) = phrase.strip_suffix('*').map_or((phrase, false), |stem| (stem, true));
+    text.match_indices(stem).filter_map(move |(at, stem)| {
+        let end = at + stem.len();
+        let is_bound = !text[..at].ends_with(is_of_word) && (is_stem || !text[end..].starts_with(is_of_word));
+        is_bound.then_some(at..end)
+    })
+}
+
+/// Whether a sentence in lower case is an offer, or depends on the user.
+fn is_conditional(sentence: &str) -> bool {
+    CONDITIONS.iter().any(|condition| {
+        let may_describe = CIRCUMSTANCES.contains(condition);
+        occurrences(sentence, condition).any(|at| !(may_describe && describes(&sentence[..at.start])))
+    })
+}
+
+/// Whether what stands before a circumstance is a clause about a thing: "that appears", "which only crashes".
+fn describes(before: &str) -> bool {
+    let mut words = before.split_whitespace().rev();
+    words.next().is_some_and(|verb| verb.ends_with('s'))
+        && words.take(2).any(|word| matches!(word, "that" | "which" | "who"))
+}
+
+/// Whether a sentence in lower case begins with words for what comes after the sentence before it.
+fn is_afterwards(sentence: &str) -> bool {
+    let begin = sentence.find(is_of_word);
+    AFTERWARDS.iter().any(|phrase| occurrences(sentence, phrase).next().map(|at| at.start) == begin && begin.is_some())
+}
+
+/// Where a place of a text in lower case is in the text: another case may take more or fewer bytes.
+fn in_text(text: &str, place: usize) -> usize {
+    let mut lower = 0;
+    let before = text.char_indices().find(|(_, c)| {
+        let is_reached = lower >= place;
+        lower += c.to_lowercase().map(char::len_utf8).sum::<usize>();
+        is_reached
+    });
+    before.map_or(text.len(), |(at, _)| at)
+}
+
+/// From where on a sentence in lower case is negated: behind the first word or phrase that does it.
+fn negated_from(lower: &str) -> Option<usize> {
+    let phrase = NEGATING_PHRASES.iter().filter_map(|phrase| occurrences(lower, phrase).next()).map(|at| at.end).min();
+    let is_between = |c: char| !is_of_word(c);
     let mut end = 0;
     let word = lower.split_inclusive(is_between).find_map(|word| {
         end += word.len();
@@ -272,13 +388,7 @@ fn negated_from(sentence: &str) -> Option<usize> {
         let negates = NEGATIONS.contains(&alone) || alone.ends_with("n't");
         negates.then_some(end - word.len() + alone.len())
     });
-    let from = phrase.into_iter().chain(word).min()?;
-    // Another case may take more or fewer bytes.
-    let mut lower = 0;
-    sentence.char_indices().find_map(|(at, c)| {
-        lower += c.to_lowercase().map(char::len_utf8).sum::<usize>();
-        (lower >= from).then_some(at + c.len_utf8())
-    })
+    phrase.into_iter().chain(word).min()
 }
 
 /// What ends a quotation that a character begins; none when it begins none.

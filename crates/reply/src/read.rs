@@ -1,7 +1,7 @@
 //! A whole reply, read as the session asked for it.
 
 use contract::event::Progress;
-use contract::model::{SignalForm, ToolCall};
+use contract::model::{SIGNAL_TOOL, SignalForm, ToolCall};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,9 +9,6 @@ use crate::progress::progress;
 use crate::split::Splitter;
 use crate::tolerant::{self, End};
 use crate::written::Written;
-
-/// The name of the pseudo-tool by which a model signals.
-pub(crate) const NAME: &str = "continuation";
 
 /// Go on, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +81,8 @@ pub struct Reading {
     pub thought: String,
     /// The signal.
     pub signal: Option<Signal>,
-    /// Calls that the reply asks for without a native one: those of the envelope, else the next action. Never any of a
-    /// signal that is damaged.
+    /// Calls that the reply asks for without a native one: those of an envelope that is the whole reply, else the next
+    /// action. Never any of a signal that is damaged.
     pub calls: Vec<ToolCall>,
 }
 
@@ -98,7 +95,7 @@ impl Reading {
 
 /// Whether a call is the pseudo-call that only signals.
 pub fn is_signal(call: &ToolCall) -> bool {
-    call.function.name == NAME
+    call.is_signal()
 }
 
 /// Reads a reply of a session that asked for signals in this form. The first that speaks is believed: the pseudo-call,
@@ -112,13 +109,14 @@ pub fn read(text: &str, calls: &[ToolCall], form: SignalForm) -> Reading {
     let written = rest.signal.as_ref();
     let pseudo = || calls.iter().filter(|call| is_signal(call)).find_map(pseudo);
     let in_text = || {
-        let Written { value, is_damaged } = written?;
+        let Written { value, is_damaged, is_whole_reply: _ } = written?;
         Some((signal_of(&value["continuation"], value)?, *is_damaged))
     };
     let signal = if form == SignalForm::Off { None } else { pseudo().or_else(in_text) };
     let mut asked = Vec::new();
     if !calls.iter().any(|call| !is_signal(call)) {
-        if let Some(Written { value, is_damaged: false }) = written {
+        // An envelope among prose or in a fence is an example, or meant for people: its calls are not run.
+        if let Some(Written { value, is_damaged: false, is_whole_reply: true }) = written {
             let enveloped = value["tool_calls"].as_array().into_iter().flatten().map(call_of);
             asked.extend(enveloped.filter(|call| !is_signal(call)));
         }
@@ -183,7 +181,7 @@ fn call_of(call: &Value) -> ToolCall {
 fn next_call(signal: &Signal) -> Option<ToolCall> {
     let next = signal.next_action.as_ref().filter(|_| signal.status == Status::Continue)?;
     let runs = next.kind == "tool_call" && (next.parameters.is_object() || next.parameters.is_null());
-    let name = next.tool.as_deref().filter(|name| runs && !name.is_empty() && *name != NAME)?;
+    let name = next.tool.as_deref().filter(|name| runs && !name.is_empty() && *name != SIGNAL_TOOL)?;
     Some(ToolCall::new("", name, &arguments(&next.parameters)))
 }
 

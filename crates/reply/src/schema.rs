@@ -3,16 +3,14 @@
 use std::sync::LazyLock;
 
 use contract::Json;
-use contract::model::ToolDefinition;
+use contract::model::{SIGNAL_TOOL, ToolDefinition};
 use serde_json::{Value, json};
-
-use crate::read::NAME;
 
 /// The pseudo-tool as it is offered to models that take several tools and have no structured output.
 pub fn definition() -> Json {
     static DEFINITION: LazyLock<Json> = LazyLock::new(|| {
         Json::of(&ToolDefinition {
-            name: NAME.to_owned(),
+            name: SIGNAL_TOOL.to_owned(),
             description: "Says whether you go on working (CONTINUE) or are done (TERMINATE). The user never sees it."
                 .to_owned(),
             parameters: Json::of(&continuation()),
@@ -21,7 +19,8 @@ pub fn definition() -> Json {
     DEFINITION.clone()
 }
 
-/// The envelope's JSON Schema, as in `docs/reference/continuation.schema.json`.
+/// The envelope's JSON Schema, as in `docs/reference/continuation.schema.json`. Models write properties in the order of
+/// the schema, which is that of the alphabet: `continuation` comes before `response`, so that `response` can be streamed.
 pub fn envelope() -> Value {
     let call = json!({
         "type": "object",
@@ -45,19 +44,23 @@ pub fn envelope() -> Value {
         "type": "object",
         "properties": {
             "response": {"type": "string", "description": "What the user reads, in natural language."},
-            "tool_calls": {"type": "array", "items": call},
+            "tool_calls": {
+                "type": "array",
+                "description": "Understood, but not asked for: run only where the envelope is the whole reply.",
+                "items": call
+            },
             "continuation": continuation(),
             "completion_percentage": {
                 "type": "number",
                 "description": "Older form of continuation.progress.completion_percentage."
             }
         },
-        "required": ["response"]
+        "required": ["continuation", "response"]
     })
 }
 
 /// What is sent as `response_format` to models with structured output. Not strict: arguments of a next action may be
-/// any object.
+/// any object. Without `tool_calls`: such models are offered their tools natively.
 pub fn response_format() -> Json {
     static FORMAT: LazyLock<Json> = LazyLock::new(loose_format);
     FORMAT.clone()
@@ -69,9 +72,12 @@ fn loose_format() -> Json {
         fields.remove("$schema");
         fields.remove("title");
     }
+    if let Some(properties) = schema["properties"].as_object_mut() {
+        properties.remove("tool_calls");
+    }
     Json::of(&json!({
         "type": "json_schema",
-        "json_schema": {"name": NAME, "schema": schema, "strict": false}
+        "json_schema": {"name": SIGNAL_TOOL, "schema": schema, "strict": false}
     }))
 }
 
@@ -108,6 +114,15 @@ fn continuation() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn response_format_has_the_signal_before_the_response_and_no_calls() {
+        let format: Value = serde_json::from_str(response_format().get()).unwrap();
+        let schema = &format["json_schema"]["schema"];
+        let properties: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(properties, ["completion_percentage", "continuation", "response"]);
+        assert_eq!(schema["required"], json!(["continuation", "response"]));
+    }
 
     #[test]
     fn the_published_schema_is_this_one() {

@@ -41,6 +41,8 @@ pub struct Splitter {
     hides_fence: bool,
     /// Something was left out since the last character that was shown.
     left_out: bool,
+    /// An object was left out, or its response shown in its place.
+    had_object: bool,
     signal: Option<Written>,
     /// Bytes that were shown before it.
     signal_at: usize,
@@ -76,8 +78,9 @@ enum State {
     Object(Box<Held>),
     /// After a signal: what only closes it is not shown.
     Tail { is_tight: bool, ticks: usize, tag: Option<String> },
-    /// After a signal within code: it is one only if nothing but the code's end follows.
-    QuotedTail { held: Box<Held>, written: Written, from: usize },
+    /// After a signal within code, or calls without a signal: they count only if nothing but the end of the code, or of
+    /// the reply, follows.
+    OpenTail { held: Box<Held>, written: Written, from: usize },
     /// Within a thought, with what may be its end.
     Thought { close: String },
 }
@@ -91,6 +94,8 @@ struct Held {
     from: usize,
     /// Whether it stands in code or behind a backtick: there it may be quoted.
     is_quoted: bool,
+    /// Whether the model said nothing before it, so that it can be the whole reply.
+    is_first: bool,
     /// Shows the response of the envelope that the session asked for while it grows.
     envelope: Option<Envelope>,
 }
@@ -98,6 +103,11 @@ struct Held {
 impl Held {
     fn json(&self) -> &str {
         &self.raw[self.from..]
+    }
+
+    /// Whether a part of its response was shown: then it is an envelope, whatever else follows in it.
+    fn has_shown(&self) -> bool {
+        self.envelope.as_ref().is_some_and(Envelope::has_shown)
     }
 }
 
@@ -115,6 +125,7 @@ impl Splitter {
             in_code: false,
             hides_fence: false,
             left_out: false,
+            had_object: false,
             signal: None,
             signal_at: 0,
             thought: String::new(),
@@ -143,14 +154,14 @@ impl Splitter {
         loop {
             match std::mem::take(&mut self.state) {
                 State::Text => break,
-                State::Lead { raw, .. } => self.release(&raw, 0, &mut out),
+                State::Lead { raw, .. } => self.release(&raw, &mut out),
                 State::Object(held) => self.end_object(*held, &mut out),
                 State::Tail { ticks, .. } => {
                     let lost = if ticks < 3 { "`".repeat(ticks) } else { String::new() };
                     self.between();
                     lost.chars().for_each(|c| self.show(c, &mut out));
                 }
-                State::QuotedTail { held, written, from } => {
+                State::OpenTail { held, written, from } => {
                     self.found(&held, written, &mut out);
                     self.state = State::Text;
                     self.between();
@@ -164,7 +175,10 @@ impl Splitter {
             out.push_str(&self.gap);
         }
         let behind = (self.shown + out.len()).saturating_sub(self.signal_at);
-        let signal = self.signal.filter(|_| behind <= BEHIND_BYTES_MAX);
+        let mut signal = self.signal.filter(|_| behind <= BEHIND_BYTES_MAX);
+        if let Some(signal) = &mut signal {
+            signal.is_whole_reply &= behind == 0;
+        }
         Rest { text: out, thought: self.thought, signal, spoken_from: self.spoken_from }
     }
 
@@ -190,7 +204,7 @@ impl Splitter {
             State::Lead { raw, recogniser } => self.lead(raw, recogniser, c, out),
             State::Object(held) => self.object(held, c, out),
             State::Tail { is_tight, ticks, tag } => self.tail(is_tight, ticks, tag, c, out),
-            State::QuotedTail { held, written, from } => self.quoted_tail(held, written, from, c, out),
+            State::OpenTail { held, written, from } => self.open_tail(held, written, from, c, out),
             State::Thought { close } => self.think(close, c),
         }
     }
@@ -226,7 +240,7 @@ impl Splitter {
         raw.push(c);
         match recogniser.push(c) {
             Step::Open if raw.len() < LEAD_BYTES_MAX => self.state = State::Lead { raw, recogniser },
-            Step::Open | Step::Dead => self.release(&raw, 0, out),
+            Step::Open | Step::Dead => self.release(&raw, out),
             Step::Found(Lead::ThoughtBegins) => self.state = State::Thought { close: String::new() },
             Step::Found(Lead::ThoughtEnds) => {
                 // The thought began before the reply: it was shown, and the model speaks from here on.
@@ -242,8 +256,12 @@ impl Splitter {
     fn hold(&mut self, raw: &str, out: &mut String) {
         let from = raw.rfind('{').unwrap_or_default();
         let is_quoted = self.in_code || (raw[..from].ends_with('`') && !raw[..from].contains("```"));
+        let is_first = !self.had_object
+            && !self.in_code
+            && raw[..from].trim().is_empty()
+            && self.spoken_from == self.shown + out.len();
         let envelope = (self.form == SignalForm::Envelope && !self.began && !is_quoted).then(Envelope::default);
-        let mut held = Held { raw: raw[..from].to_owned(), from, is_quoted, envelope };
+        let mut held = Held { raw: raw[..from].to_owned(), from, is_quoted, is_first, envelope };
         let object = raw[from..].to_owned();
         held.raw.push_str(&object);
         if let Some(envelope) = &mut held.envelope {
@@ -290,7 +308,7 @@ impl Splitter {
             }
             return;
         }
-        let meaning = meaning(&object, self.form);
+        let meaning = meaning(&object, self.form, held.is_first);
         // What is damaged may only seem to end here.
         if matches!(meaning, Meaning::Text) && !object.is_valid && mentions_signal(held.json()) {
             self.reread += held.json().len();
@@ -298,17 +316,21 @@ impl Splitter {
         }
         let State::Object(held) = std::mem::take(&mut self.state) else { return };
         match meaning {
-            Meaning::Signal(written) if held.is_quoted => {
-                let from = held.raw.len();
-                self.state = State::QuotedTail { held, written, from };
-            }
+            Meaning::Signal(written) if held.is_quoted => self.await_end(held, written),
+            Meaning::Calls(written) => self.await_end(held, written),
             Meaning::Signal(written) => self.found(&held, written, out),
             Meaning::Silent if !held.is_quoted => self.leave_out(&held),
+            Meaning::Text if held.has_shown() => self.leave_out(&held),
             Meaning::Silent | Meaning::Text => {
                 self.state = State::Object(held);
                 self.reject(out);
             }
         }
+    }
+
+    fn await_end(&mut self, held: Box<Held>, written: Written) {
+        let from = held.raw.len();
+        self.state = State::OpenTail { held, written, from };
     }
 
     /// The object is text for people.
@@ -317,34 +339,28 @@ impl Splitter {
         if held.is_quoted {
             return self.show_quoted(&held.raw, held.from + 1, out);
         }
-        // What was shown of a response that is none now is not shown twice.
-        let shown = held
-            .envelope
-            .as_ref()
-            .filter(|envelope| envelope.has_shown())
-            .map_or(0, |envelope| held.from + envelope.read_bytes());
-        self.release(&held.raw, shown, out);
+        self.release(&held.raw, out);
     }
 
     /// The reply ended within an object.
     fn end_object(&mut self, held: Held, out: &mut String) {
         let object = tolerant::read(held.json());
-        match meaning(&object, self.form) {
-            Meaning::Text => {
-                self.state = State::Object(Box::new(held));
-                self.reject(out);
-            }
+        let behind = held.json()[object.bytes..].to_owned();
+        match meaning(&object, self.form, held.is_first) {
             Meaning::Signal(_) | Meaning::Silent if held.is_quoted && object.end != End::Closed => {
                 // Cut off in code: nobody asked for it there, and nobody is to read half of it.
                 self.between();
             }
+            Meaning::Calls(written) if behind.trim().is_empty() => self.found(&held, written, out),
             Meaning::Signal(written) => {
-                let behind = held.json()[object.bytes..].to_owned();
                 self.found(&held, written, out);
                 self.feed(&behind, out);
             }
-            Meaning::Silent => {
-                let behind = held.json()[object.bytes..].to_owned();
+            Meaning::Text | Meaning::Calls(_) if !held.has_shown() => {
+                self.state = State::Object(Box::new(held));
+                self.reject(out);
+            }
+            Meaning::Silent | Meaning::Text | Meaning::Calls(_) => {
                 self.leave_out(&held);
                 self.feed(&behind, out);
             }
@@ -365,6 +381,8 @@ impl Splitter {
         if self.signal.as_ref().is_none_or(|_| !written.value["continuation"].is_null()) {
             self.signal = Some(written);
             self.signal_at = self.shown + out.len();
+        } else if let Some(earlier) = &mut self.signal {
+            earlier.is_whole_reply = false;
         }
         self.leave_out(held);
     }
@@ -374,6 +392,7 @@ impl Splitter {
         let fenced = lead.contains("```") || lead.contains("~~~");
         self.hides_fence |= fenced;
         let tag = lead.contains('<').then(String::new);
+        self.had_object = true;
         self.between();
         self.state = State::Tail { is_tight: true, ticks: 0, tag };
     }
@@ -424,10 +443,10 @@ impl Splitter {
         }
     }
 
-    fn quoted_tail(&mut self, mut held: Box<Held>, written: Written, from: usize, c: char, out: &mut String) {
+    fn open_tail(&mut self, mut held: Box<Held>, written: Written, from: usize, c: char, out: &mut String) {
         held.raw.push(c);
-        if c == '`' || c.is_whitespace() || c == '}' {
-            self.state = State::QuotedTail { held, written, from };
+        if c.is_whitespace() || (held.is_quoted && matches!(c, '`' | '}')) {
+            self.state = State::OpenTail { held, written, from };
         } else {
             self.show_quoted(&held.raw, from, out);
         }
@@ -470,9 +489,8 @@ impl Splitter {
     }
 
     /// Shows what was held and is text. Its first character begins nothing; what follows may.
-    fn release(&mut self, raw: &str, from: usize, out: &mut String) {
+    fn release(&mut self, raw: &str, out: &mut String) {
         self.state = State::Text;
-        let raw = &raw[from..];
         if self.hides_fence && raw.starts_with("```") && raw[3..].trim().is_empty() {
             self.hides_fence = false;
             self.between();

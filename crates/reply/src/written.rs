@@ -1,9 +1,8 @@
 //! What an object of a reply says to the loop.
 
-use contract::model::SignalForm;
-use serde_json::Value;
+use contract::model::{SIGNAL_TOOL, SignalForm};
+use serde_json::{Map, Value, json};
 
-use crate::read::NAME;
 use crate::tolerant::{End, Object, is_status};
 
 /// Fields of a signal, beside its status.
@@ -18,44 +17,59 @@ pub struct Written {
     pub value: Value,
     /// Whether it is not valid JSON, or was cut off: then nothing that it asks for is run.
     pub is_damaged: bool,
+    /// Whether it is the whole reply, thoughts aside: only then its `tool_calls` are run.
+    pub is_whole_reply: bool,
 }
 
 /// What an object is for the loop.
 pub(crate) enum Meaning {
-    /// A signal, or the whole reply in the form that the session asked for.
+    /// A signal, or an envelope that names one.
     Signal(Written),
+    /// Calls in an envelope without a signal: an example, unless they are the whole reply.
+    Calls(Written),
     /// A part of a signal that says nothing: people do not read it either.
     Silent,
     /// Text for people.
     Text,
 }
 
-/// What an object means in a session that asked for signals in this form.
-pub(crate) fn meaning(object: &Object, form: SignalForm) -> Meaning {
+/// What an object means in a session that asked for signals in this form. `is_first`: whether nothing stands before it,
+/// so that it can be the whole reply.
+pub(crate) fn meaning(object: &Object, form: SignalForm, is_first: bool) -> Meaning {
     let is_damaged = !object.is_valid || object.end != End::Closed;
     let value = &object.value;
-    let written = |value: Value| Meaning::Signal(Written { value, is_damaged });
+    let written = |value: Value| Written { value, is_damaged, is_whole_reply: is_first };
+    let signal = |value: Value| Meaning::Signal(written(value));
     let continuation = &value["continuation"];
     if has_status(continuation) {
-        return written(restrict(value, form));
+        return signal(restrict(value.clone(), form));
     }
     if let Some(word) = continuation.as_str().filter(|word| is_status(word)) {
-        let signal = serde_json::json!({"continuation": {"status": word, "reason": value["reason"]}});
-        return written(signal);
+        let inner = json!({"status": word, "reason": value["reason"]});
+        let mut value = value.clone();
+        value["continuation"] = inner;
+        return signal(restrict(value, form));
     }
     if is_bare(value) {
-        return written(serde_json::json!({ "continuation": value }));
+        return signal(json!({ "continuation": value }));
     }
     if let Some(arguments) = pseudo_arguments(value) {
-        return written(serde_json::json!({ "continuation": arguments }));
+        return signal(json!({ "continuation": arguments }));
     }
-    if form == SignalForm::Envelope && (value["response"].is_string() || has_calls(value)) {
-        return written(restrict(value, form));
+    if form == SignalForm::Envelope {
+        if let Some(envelope) = flat(value) {
+            return signal(envelope);
+        }
+        // A response alone is text: whoever asks for JSON may get such an object for an answer.
+        if value["response"].is_string() && (names_signal(value) || is_cut_envelope(object)) {
+            return signal(value.clone());
+        }
+        if is_first && has_calls(value) {
+            return Meaning::Calls(written(value.clone()));
+        }
     }
-    let is_part =
-        continuation.as_object().is_some_and(|fields| fields.keys().any(|key| FIELDS.contains(&key.as_str())));
     let is_cut = object.end == End::Open && is_cut_signal(object);
-    if is_part || is_cut { Meaning::Silent } else { Meaning::Text }
+    if is_part(continuation) || is_cut { Meaning::Silent } else { Meaning::Text }
 }
 
 /// Whether the text of an object holds a key of a signal.
@@ -64,8 +78,26 @@ pub(crate) fn mentions_signal(text: &str) -> bool {
     KEYS.iter().any(|key| text.contains(key))
 }
 
+/// Whether the value of `continuation` gives a status.
+pub(crate) fn gives_status(continuation: &Value) -> bool {
+    has_status(continuation) || continuation.as_str().is_some_and(is_status)
+}
+
 fn has_status(continuation: &Value) -> bool {
     continuation["status"].as_str().is_some_and(|word| !word.trim().is_empty())
+}
+
+/// Whether the value of `continuation` is a part of a signal.
+fn is_part(continuation: &Value) -> bool {
+    continuation.as_object().is_some_and(|fields| fields.keys().any(|key| FIELDS.contains(&key.as_str())))
+}
+
+/// Whether an object names the signal, though it gives no status.
+fn names_signal(value: &Value) -> bool {
+    value.get("continuation").is_some_and(|continuation| {
+        let is_empty = continuation.as_object().is_some_and(Map::is_empty);
+        continuation.is_null() || is_empty || is_part(continuation)
+    })
 }
 
 /// A signal without its envelope.
@@ -74,10 +106,26 @@ fn is_bare(value: &Value) -> bool {
     value["status"].as_str().is_some_and(is_status) && fields.keys().all(|key| FIELDS.contains(&key.as_str()))
 }
 
+/// An envelope in which the fields of the signal stand beside the response.
+fn flat(value: &Value) -> Option<Value> {
+    let is_flat = value["response"].is_string() && value["status"].as_str().is_some_and(is_status);
+    let (mut envelope, mut signal) = (Map::new(), Map::new());
+    for (key, field) in value.as_object().filter(|_| is_flat)? {
+        let fields = match key.as_str() {
+            "response" | "tool_calls" => &mut envelope,
+            key if FIELDS.contains(&key) => &mut signal,
+            _ => return None,
+        };
+        fields.insert(key.clone(), field.clone());
+    }
+    envelope.insert("continuation".to_owned(), Value::Object(signal));
+    Some(Value::Object(envelope))
+}
+
 /// The pseudo-call, written as text.
 fn pseudo_arguments(value: &Value) -> Option<Value> {
     let call = if value["function"].is_object() { &value["function"] } else { value };
-    if call["name"].as_str()? != NAME {
+    if call["name"].as_str()? != SIGNAL_TOOL {
         return None;
     }
     let arguments = if call["arguments"].is_null() { &call["parameters"] } else { &call["arguments"] };
@@ -94,12 +142,17 @@ fn has_calls(value: &Value) -> bool {
 }
 
 /// The envelope without what the session did not ask for: calls count only in the form that has them.
-fn restrict(value: &Value, form: SignalForm) -> Value {
-    let mut value = value.clone();
+fn restrict(mut value: Value, form: SignalForm) -> Value {
     if let Some(fields) = value.as_object_mut().filter(|_| form != SignalForm::Envelope) {
         fields.remove("tool_calls");
     }
     value
+}
+
+/// Whether an object that was cut off began as an envelope.
+fn is_cut_envelope(object: &Object) -> bool {
+    let is_known = |fields: &Map<String, Value>| fields.keys().all(|key| KEYS.contains(&key.as_str()));
+    object.end == End::Open && (is_cut_signal(object) || object.value.as_object().is_some_and(is_known))
 }
 
 /// Whether an object that was cut off began as a signal.

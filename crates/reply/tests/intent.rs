@@ -65,7 +65,7 @@ fn tuned_replies_are_decided_as_labelled_with_few_exceptions() {
 #[test]
 fn replies_that_nobody_looked_at_are_decided_as_labelled_in_most_cases() {
     let count = measure("held out", &rows(include_str!("corpus/held_out.jsonl")));
-    assert!(count.all >= 300 && count.permille() >= 950, "{} of {}", count.right, count.all);
+    assert!(count.all >= 300 && count.permille() >= 960, "{} of {}", count.right, count.all);
     assert!(count.false_continues * 100 <= 3 * count.all, "{} false announcements", count.false_continues);
 }
 
@@ -100,4 +100,24 @@ fn any_text_is_read() {
     }
     reply::intent(&"\u{1F680}".repeat(10_000));
     reply::intent(&"a, ".repeat(1_000_000));
+}
+
+#[test]
+fn reply_with_an_introduction_of_no_draft_is_read_to_its_end() {
+    for text in [
+        "Here is what I found in the git history. Next, I'll run the tests.",
+        "Here is a brief overview:\n- a\n- b\n\nNow I'll fix it.",
+        "Here are the credentials: all of them are set. Now I'll run the job.",
+        "\u{8FD9}\u{662F}\u{9519}\u{8BEF}\u{4FE1}\u{606F}\u{FF1A}\u{FF45}\n\n\u{6211}\u{6765}\u{4FEE}\u{590D}\u{5B83}\u{3002}",
+        "Here's a brief summary:\n---\n- a\n\nNow I'll fix it.",
+    ] {
+        assert!(reply::intent(text).is_some_and(|intent| intent.continues), "{text}");
+    }
+    for text in [
+        "Here is the draft:\n\n\"I'll call you tomorrow.\"",
+        "Same error again.",
+        "Here's the e-mail:\n\n---\nI'll look into it now.\n---",
+    ] {
+        assert!(!reply::intent(text).is_some_and(|intent| intent.continues), "{text}");
+    }
 }

@@ -146,23 +146,58 @@ fn signal_quoted_in_code_is_text() {
 fn envelope_shows_its_response_alone() {
     let form = SignalForm::Envelope;
     for (text, shown, status) in [
+        (r#"{"continuation":{"status":"TERMINATE"},"response":"Hi"}"#, "Hi", Some("TERMINATE")),
         (r#"{"response":"Hi","continuation":{"status":"TERMINATE"}}"#, "Hi", Some("TERMINATE")),
-        (r#"{"response": "ok", "code": 200}"#, "ok", None),
-        ("\n```json\n{\"response\": \"two\nlines\"}\n```", "two\nlines", None),
-        ("{\"response\": \"cut of", "cut of", None),
+        (r#"{"continuation":"CONTINUE","response":"Hi"}"#, "Hi", Some("CONTINUE")),
+        (r#"{"status":"CONTINUE","response":"Hi","reason":"more"}"#, "Hi", Some("CONTINUE")),
+        ("\n```json\n{\"continuation\":{\"status\":\"CONTINUE\"},\"response\":\"Hi\"}\n```", "Hi", Some("CONTINUE")),
         (r#"{"response":"The "new" one", "continuation":{"status":"CONTINUE"}}"#, r#"The "new" one"#, Some("CONTINUE")),
-        ("Before. {\"response\": \"after\"}", "Before.\n\nafter", None),
-        ("{\"response\": \"before\"} After.", "before\n\nAfter.", None),
+        (r#"{"continuation":{"status":"CONTINUE"},"response":"The "new" one"}"#, r#"The "new" one"#, Some("CONTINUE")),
+        (r#"{"response":"Hi","continuation":null}"#, "Hi", None),
+        (r#"{"response":"Hi","continuation":{"reason":"none"}}"#, "Hi", None),
+        ("{\"response\": \"cut of", "cut of", None),
+        ("{\"response\": \"cut\", \"contin", "cut", None),
+        ("Before. {\"response\": \"cut\", \"continuation\":", "Before.\n\ncut", None),
+        ("{\"continuation\": {\"status\": \"CONTINUE\"}, \"response\": \"cut of", "cut of", Some("CONTINUE")),
+        (r#"{"continuation":{"status":"CONTINUE"},"response":"Hi","continuation":7} Bye."#, "Hi\n\nBye.", None),
     ] {
         check(form, text, shown, status);
     }
+}
+
+#[test]
+fn response_without_a_signal_is_text_in_every_form() {
+    for text in [
+        r#"{"response": "ok", "code": 200}"#,
+        r#"{"response": "ok"}"#,
+        "\n```json\n{\"response\": \"two\nlines\"}\n```",
+        "Before. {\"response\": \"after\"}",
+        "{\"response\": \"before\"} After.",
+        r#"{"response": "page 1", "continuation": "next-page-token"}"#,
+        r#"{"response": "ok", "status": "CONTINUE", "code": 200}"#,
+    ] {
+        for form in FORMS {
+            check(form, text, text, None);
+        }
+    }
+}
+
+#[test]
+fn response_is_streamed_once_its_envelope_has_given_a_status() {
+    let form = SignalForm::Envelope;
     let mut splitter = Splitter::new(form);
-    assert_eq!(splitter.push("{\"response\": \"one "), "one ");
+    assert_eq!(splitter.push("{\"continuation\": {\"status\": \"CONTINUE\", \"reason\": \"{\"}"), "");
+    assert_eq!(splitter.push(", \"response\": \"one "), "one ");
     assert_eq!(splitter.push("two\\"), "two");
     assert_eq!(splitter.push("n\\ud83e"), "\n");
     assert_eq!(splitter.push("\\udd80."), "\u{1f980}.");
-    assert_eq!(splitter.push("\", \"continuation\": {\"status\":"), "");
+    assert_eq!(splitter.push("\", \"completion_percentage\": 5}"), "");
     assert_eq!(splitter.finish().text, "");
+    for first in [r#"{"response": "one ""#, r#"{"continuation": null, "response": "one ""#] {
+        let mut splitter = Splitter::new(form);
+        let rest = r#", "continuation": {"status": "CONTINUE"}}"#;
+        assert_eq!((splitter.push(first).as_str(), splitter.push(rest).as_str()), ("", "one "), "{first}");
+    }
 }
 
 #[test]
@@ -198,6 +233,8 @@ fn calls_run_only_where_they_are_whole_and_were_asked_for() {
     assert_eq!(read(envelope, &[], form).calls, [ToolCall::new("", "a", r#"{"b":1}"#)]);
     assert!(read(&envelope[..envelope.len() - 1], &[], form).calls.is_empty());
     assert!(read(envelope, &[ToolCall::new("n", "native", "{}")], form).calls.is_empty(), "native calls are there");
+    let thoughtful = format!("<think>Which one?</think>\n\n{envelope}\n");
+    assert_eq!(read(&thoughtful, &[], form).calls.len(), 1, "thoughts are no part of the reply");
     let next = |status: &str, more: &str| {
         format!(r#"{{"continuation":{{"status":"{status}","next_action":{{"type":"tool_call","tool":"a"{more}}}}}}}"#)
     };
@@ -207,6 +244,27 @@ fn calls_run_only_where_they_are_whole_and_were_asked_for() {
     assert!(read(&whole[..whole.len() - 1], &[], form).calls.is_empty());
     assert_eq!(read(&next("CONTINUE", ""), &[], form).calls, [ToolCall::new("", "a", "{}")]);
     assert!(read(&next("TERMINATE", ""), &[], form).calls.is_empty(), "a model that is done runs nothing more");
+}
+
+#[test]
+fn example_of_a_call_is_never_run() {
+    let form = SignalForm::Envelope;
+    let calls = r#""tool_calls":[{"function":{"name":"rm","arguments":"{}"}}]"#;
+    let silent = format!(r#"{{"response":"x",{calls}}}"#);
+    let signalled = format!(r#"{{"response":"x",{calls},"continuation":{{"status":"CONTINUE"}}}}"#);
+    for around in ["Call it so: ^", "Call it so:\n\n^", "```json\n^\n```", "^ is how.", "^\n\nThat is how.", "^\n^"] {
+        let example = around.replace('^', &silent);
+        check(form, &example, &example, None);
+        assert!(read(&example, &[], form).calls.is_empty(), "{example}");
+        let example = around.replace('^', &signalled);
+        let reading = read(&example, &[], form);
+        assert!(reading.calls.is_empty() && !reading.visible.contains("rm"), "{example}");
+        assert_eq!(reading.signal.unwrap().status, Status::Continue, "{example}");
+    }
+    let whole = read(&format!("\n{silent}\n"), &[], form);
+    assert_eq!((whole.visible.as_str(), whole.calls), ("x", vec![ToolCall::new("", "rm", "{}")]));
+    let whole = read(&signalled, &[], form);
+    assert_eq!((whole.visible.as_str(), whole.calls), ("x", vec![ToolCall::new("", "rm", "{}")]));
 }
 
 /// Pieces that texts with signals are made of, in any order.
@@ -235,6 +293,8 @@ fn texts() -> impl Strategy<Value = String> {
         "continuation: {",
         "\"continuation\":{\"status\":\"CONTINUE\"}",
         "{\"response\":\"Hi",
+        "{\"continuation\":{\"status\":\"CONTINUE\"},\"response\":\"Hi",
+        "\"tool_calls\":[{\"function\":{\"name\":\"a\"}}]",
         "\\u00e4",
         "\\ud83e",
         "status",

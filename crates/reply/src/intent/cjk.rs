@@ -66,11 +66,15 @@ pub(super) fn is_afterwards(text: &str) -> bool {
     ["それに合わせ", "それをもと", "それに基づ", "それから", "その後", "そして", "そのあと", "然后", "之后", "随后"]
         .iter()
         .any(|word| text.starts_with(word))
+        // "Once it is confirmed, I begin."
+        || ["确认后", "同意后", "批准后", "回复后", "答复后", "選択後", "確認後", "承認後"].iter().any(|word| text.contains(word))
 }
 
 fn japanese(sentence: &Sentence, text: &str) -> Stance {
     let ja = &*JAPANESE;
-    if text.ends_with("よね") || text.ends_with("ですね") {
+    // A remark, such as "By the way, there were no duplicates".
+    if text.starts_with("なお、") || text.starts_with("ちなみに") || text.ends_with("よね") || text.ends_with("ですね")
+    {
         return Stance::Neutral;
     }
     // A step of a recipe or of a plan. What is left alone, the water boils.
@@ -78,6 +82,11 @@ fn japanese(sentence: &Sentence, text: &str) -> Stance {
         return Stance::Neutral;
     }
     let text = text.trim_end_matches(['ね', 'よ']);
+    // "I sum up the results", and then they come.
+    if ["まとめます", "説明します", "紹介します", "報告します", "示します"].iter().any(|word| text.ends_with(word))
+    {
+        return Stance::Tells;
+    }
     if sentence.end == End::Colon && text.starts_with("次") {
         return Stance::Announces;
     }
@@ -109,7 +118,7 @@ fn japanese(sentence: &Sentence, text: &str) -> Stance {
         ["次は", "次、", "続いて", "では", "それでは", "次に", "あとは"].iter().any(|word| text.starts_with(word))
             && (!ends(&["ます", "です", "ません", "い"]) || ends(&["予定です"]));
     let works = ends(&ja.acts) && (!ends(&ja.stays) || ends(RUNNING));
-    let acts = last.contains('が')
+    let acts = last.replace("ちがう", "").contains('が')
         && !["ところ", "ないか", "あるか", "のか", "かを", "かどうか"].iter().any(|own| last.contains(own));
     let alone = !acts && !others(text);
     let follows =
@@ -126,6 +135,8 @@ fn japanese(sentence: &Sentence, text: &str) -> Stance {
 
 /// What ends like a state and is work that runs.
 const RUNNING: &[&str] = &[
+    "取りかかります",
+    "取り掛かります",
     "検索しています",
     "ところです",
     "実行しています",
@@ -133,6 +144,12 @@ const RUNNING: &[&str] = &[
     "処理しています",
     "修正しています",
     "調べています",
+    "続行中です",
+    "作業中です",
+    "実行中です",
+    "処理中です",
+    "検索中です",
+    "確認中です",
 ];
 
 /// Whether a sentence says what happens whenever something else does: a verb before its particle.
@@ -149,6 +166,11 @@ fn chinese(sentence: &Sentence, text: &str) -> Stance {
     let requests = text
         .match_indices('请')
         .any(|(at, _)| !text[at..].starts_with("请求") && !text[..at].ends_with(['申', '邀', '敬']));
+    // "A moment, please: I look it up."
+    let waits_a_moment = ["请稍等", "请稍候", "稍等"].iter().any(|word| text.contains(word)) && text.contains('我');
+    if waits_a_moment && sentence.end != End::Question {
+        return Stance::Announces;
+    }
     if sentence.end == End::Question
         || requests
         || zh.asks.iter().any(|word| text.contains(word)) && !text.contains("我现在")
@@ -159,6 +181,10 @@ fn chinese(sentence: &Sentence, text: &str) -> Stance {
     if ["以后", "今后", "下次", "如果", "若", "要是", "万一"].iter().any(|word| text.starts_with(word))
         || text.contains("的话") && !text.contains('我')
     {
+        return Stance::Neutral;
+    }
+    // "You first open the terminal."
+    if text.starts_with(['你', '您']) && !text.contains('我') {
         return Stance::Neutral;
     }
     for clause in text.rsplit(['，', ',', '、']).map(str::trim) {
@@ -178,13 +204,16 @@ fn chinese(sentence: &Sentence, text: &str) -> Stance {
         let a_bit = clause.contains("一下")
             && !clause.contains(['你', '您', '了'])
             && (clause.contains('我') || clause == text);
-        let inner = ["我去", "我来", "我再", "我就"].iter().any(|word| clause.contains(word)) && !clause.contains('了');
+        let inner = ["我去", "我来", "我再", "我就", "我继续", "我接着"].iter().any(|word| clause.contains(word))
+            && !clause.contains('了');
         // "I add checks, then a test."
         let then = ["然后", "再", "接着"].iter().any(|word| clause.starts_with(word))
             && text.split(['，', ',']).any(|other| other.trim().starts_with('我') && !other.contains('了'));
         let begins = begins || acts || a_bit || then || inner;
         let is_item = sentence.place == Place::Item && !clause.contains('我') && !clause.starts_with("正在");
-        if begins && !is_item && !is_past && !has(&zh.idle) {
+        // "Study in peace for now" is said to the reader.
+        let is_advice = clause.ends_with('吧') && !clause.contains('我');
+        if begins && !is_item && !is_past && !is_advice && !has(&zh.idle) {
             return Stance::Announces;
         }
         let is_over = |word: &&'static str| {

@@ -26,7 +26,7 @@ const STEPS: Tags = 1 << 18;
 const INTERJECTIONS: Tags = 1 << 19;
 const DOING: Tags = 1 << 20;
 const RESUMES: Tags = 1 << 21;
-pub(super) const AFTERWARDS: Tags = 1 << 22;
+const AFTERWARDS: Tags = 1 << 22;
 const WORKS: Tags = 1 << 23;
 
 /// The sections of `words/en.txt`.
@@ -74,10 +74,15 @@ pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_unde
     if at_once || asks_for_a_moment || while_i {
         return Stance::Announces;
     }
-    if is_up_to_the_reader(words) || waits(words) {
+    if is_up_to_the_reader(text, words) || waits(words) {
         return Stance::Asks;
     }
     let futures: Vec<Stance> = futures(words).collect();
+    // "Now let's divide by m, which gives a = g."
+    let is_formula = text.contains(" = ") && !all.iter().any(|word| *word == "i" || word.starts_with("i'"));
+    if is_formula && !all.contains(&"me") && !all.contains(&"call") {
+        return Stance::Neutral;
+    }
     if futures.contains(&Stance::Announces) {
         return Stance::Announces;
     }
@@ -112,6 +117,17 @@ pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_unde
     if words.has(DONE) { Stance::Done } else { Stance::Neutral }
 }
 
+/// Whether nobody acts in the text: it begins with a form in -ing, and nothing is said of when.
+pub(super) fn is_fragment(text: &str) -> bool {
+    let first = text.split(' ').next().unwrap_or_default();
+    first.ends_with("ing") && !text.ends_with(" now") && !text.ends_with(" next")
+}
+
+/// Whether the sentence is about what comes after something else. "I'll look at it first and then write" begins at once.
+pub(super) fn is_afterwards(words: &Words<'_>) -> bool {
+    words.has(AFTERWARDS) && !words.all.contains(&"first")
+}
+
 /// Whether something of the work at hand is left to do. "A job that is not finished after ten minutes is killed" is about
 /// any job, and "the cycle, which comes next" about the order of things.
 fn is_unfinished(words: &Words<'_>) -> bool {
@@ -124,8 +140,22 @@ fn is_unfinished(words: &Words<'_>) -> bool {
     !denies && !relates && !any
 }
 
+/// Verbs by which a reader hands something over.
+const GIVES: &[&str] = &[
+    "drop", "send", "put", "give", "paste", "upload", "tell", "forward", "share", "leave", "attach", "reply", "say",
+    "type", "answer", "confirm", "press", "click", "pick",
+];
+
+/// "Just drop it in the folder, and I'll take care of it.", "Should it differ, paste it here and I will find the gap."
+fn gives(text: &str) -> bool {
+    text.split([',', ';']).any(|clause| {
+        let mut words = clause.trim_start().split(' ').skip_while(|word| matches!(*word, "just" | "please" | "then"));
+        words.next().is_some_and(|verb| GIVES.contains(&verb))
+    })
+}
+
 /// Whether it is up to the reader what happens.
-fn is_up_to_the_reader(words: &Words<'_>) -> bool {
+fn is_up_to_the_reader(text: &str, words: &Words<'_>) -> bool {
     let offers =
         [&["i", "can", "also"][..], &["i", "could", "also"], &["say"]].iter().any(|it| words.all.starts_with(it));
     let decides = words.first(WHEN).is_some_and(|(at, length)| {
@@ -137,32 +167,10 @@ fn is_up_to_the_reader(words: &Words<'_>) -> bool {
         let end = (at + length + 3).min(words.all.len());
         !is_about && !looks && words.has_word(at + length..end, DECIDES)
     });
-    // "Just drop it in the folder, and I'll take care of it."
-    let begins = &words.all[usize::from(words.all[0] == "just")..];
-    let gives = matches!(
-        begins.first(),
-        Some(
-            &("drop"
-                | "send"
-                | "put"
-                | "give"
-                | "paste"
-                | "upload"
-                | "tell"
-                | "forward"
-                | "share"
-                | "leave"
-                | "attach"
-                | "reply"
-                | "say"
-                | "type"
-                | "answer"
-                | "confirm"
-                | "press"
-                | "click"
-                | "pick")
-        )
-    ) && words.all.windows(2).any(|pair| matches!(pair, ["and", "i'll" | "i"] | ["then", "i'll"]));
+    let is_own = words.all[0] == "i" || words.all[0].starts_with("i'");
+    let gives = !is_own
+        && gives(text)
+        && words.all.windows(2).any(|pair| matches!(pair, ["and", "i'll" | "i"] | ["then", "i'll"]));
     // "No input is needed from you."
     let needs_nobody = words.all.windows(2).any(|pair| pair == ["from", "you"]) && words.all.contains(&"no");
     words.has(ASKS) && !needs_nobody || offers || decides || gives
@@ -217,12 +225,19 @@ fn future(words: &Words<'_>, at: usize, length: usize) -> Stance {
             .get(verb + 1)
             .is_some_and(|word| matches!(*word, "started" | "going" | "what" | "if" | "how" | "whether"));
     let together = (all[at].starts_with("we") || all[at] == "let's") && !goes;
+    // "There is nothing further I'll do."
+    if all[..at].contains(&"nothing") {
+        return Stance::Neutral;
+    }
     let is_doing = *first == "be" && all.get(verb + 1).is_some_and(|word| word.ends_with("ing"));
     // "I'll have `main()` take arguments" gives work to a thing.
-    let has_done = *first == "have" && all.get(verb + 1).is_some_and(|word| word.contains(SPAN));
-    let calls_again = *first == "call" && all[verb..].contains(&"again");
-    if words.has_at(verb, IDLE) && !is_doing && !has_done && !calls_again
-        || together && words.alone(verb, IDLE_TOGETHER)
+    let has_done = *first == "have" && all.get(verb + 1).is_some_and(|word| word.contains(SPAN))
+        || all[verb..].windows(3).any(|three| three[0] == "have" && matches!(three[2], "look" | "try" | "go"));
+    // "Let's call the weather tool": no name is given.
+    let calls = *first == "call"
+        && all[verb..].iter().any(|word| matches!(*word, "again" | "tool" | "function" | "api" | "endpoint"));
+    if words.has_at(verb, IDLE) && !is_doing && !has_done && !calls
+        || together && words.alone(verb, IDLE_TOGETHER) && !calls
     {
         let goes_on = all[verb + 1..].iter().any(|word| matches!(*word, "and" | "then"));
         let to_reader = all.iter().any(|word| matches!(*word, "you" | "your" | "you're" | "you've"));
@@ -238,8 +253,51 @@ fn future(words: &Words<'_>, at: usize, length: usize) -> Stance {
     if (at + length..=verb).any(|place| words.has_at(place, TELL)) { Stance::Tells } else { Stance::Announces }
 }
 
+/// Words for what other people give or do.
+const OTHERS_GIVE: &[&str] = &[
+    "confirmation",
+    "approval",
+    "reply",
+    "answer",
+    "response",
+    "sign-off",
+    "go-ahead",
+    "permission",
+    "access",
+    "feedback",
+    "somebody",
+    "someone",
+    "their",
+    "his",
+    "her",
+    "approves",
+    "confirms",
+    "replies",
+    "answers",
+];
+
 /// Whether something else must happen first: "if nobody objects", but not "and if not, restart it".
 fn is_condition(behind: &[&str]) -> bool {
+    // "When the last two have answered", "once I have them".
+    // "As soon as that's there", "when their confirmation comes in".
+    let behind_when = behind.iter().position(|word| matches!(*word, "when" | "once" | "until" | "after"));
+    let others_give = behind_when.is_some_and(|at| behind[at..].iter().take(8).any(|word| OTHERS_GIVE.contains(word)));
+    let soon =
+        behind.windows(4).any(|four| four[..3] == ["as", "soon", "as"] && !matches!(four[3], "i" | "i've" | "it"));
+    if others_give || soon {
+        return true;
+    }
+    let waits_for = behind.windows(3).any(|three| {
+        matches!(three[0], "when" | "once")
+            && (matches!(three[1], "they" | "both" | "all" | "everyone" | "everybody" | "he" | "she")
+                || matches!(
+                    (three[1], three[2]),
+                    ("i", "have" | "get" | "hear") | ("i've", _) | ("the", "last" | "others")
+                ))
+    });
+    if waits_for {
+        return true;
+    }
     let Some(at) = behind.iter().position(|word| matches!(*word, "if" | "unless")) else { return false };
     let is_own = matches!(behind.get(at + 1), Some(&("not" | "so" | "any" | "it" | "they" | "there")));
     let looks =
@@ -284,11 +342,12 @@ fn does(words: &Words<'_>, at: usize, length: usize) -> bool {
         "pausing",
     ];
     let to_reader = words.all.windows(2).any(|pair| pair[0] == *verb && matches!(pair[1], "you" | "here" | "at"));
+    let clause = words.all[..at].iter().rposition(|word| *word == "so").unwrap_or_default();
     verb.ends_with("ing")
         && !to_reader
         && !idle.contains(verb)
         && !words.all.windows(2).any(|pair| pair == ["looking", "forward"])
-        && !words.all[..at].iter().any(|word| matches!(*word, "if" | "when" | "once" | "whether"))
+        && !words.all[clause..at].iter().any(|word| matches!(*word, "if" | "when" | "once" | "whether"))
 }
 
 /// "Index 5 will be rebuilt now."
@@ -302,9 +361,17 @@ fn is_done_to(words: &Words<'_>) -> bool {
     let being = words.all.windows(2).any(|pair| {
         matches!(pair[0], "is" | "are" | "gets" | "get") && (pair[1] == "being" || pair[1].ends_with("ed"))
     });
-    let soon = ["now", "next", "remaining"].iter().any(|when| words.all.contains(when));
+    // "The kitchen will be just as ugly next year."
+    let times = ["year", "month", "week", "day", "time", "season", "summer", "winter", "spring", "autumn", "morning"];
+    let is_soon = |at: usize| match words.all[at] {
+        "now" | "remaining" => true,
+        "next" => words.all.get(at + 1).is_none_or(|time| !times.contains(time)),
+        _ => false,
+    };
+    let soon = (0..words.all.len()).any(is_soon);
     let last_next = words.all.last() == Some(&"next");
-    (will && soon || being && last_next || words.all.windows(2).any(|pair| pair == ["being", "started"]))
+    let going = words.all.windows(3).any(|three| three == ["going", "to", "be"]);
+    ((will || going) && soon || being && last_next || words.all.windows(2).any(|pair| pair == ["being", "started"]))
         && !words.all.iter().any(|word| matches!(*word, "you" | "your" | "when" | "if"))
 }
 
@@ -325,9 +392,46 @@ fn is_step(words: &Words<'_>, lead: usize) -> bool {
     words.alone(at, STEPS) && words.all.len() > at + 1
 }
 
+/// What is done again: "same query again", but not "same error again".
+const REPEATED: &[&str] =
+    &["query", "search", "command", "request", "test", "check", "step", "call", "procedure", "thing", "approach"];
+
 /// "Now the second half.", "On to chapter 3.", "Time to write the tests."
 fn is_named_work(words: &Words<'_>, lead: usize) -> bool {
     if words.has_at(lead, RESUMES) {
+        return true;
+    }
+    // "One more search.", "Slide 7 next."
+    let counts = matches!(words.all[lead..], ["one", "more" | "last", _] | ["one", "more" | "last", _, _]);
+    let is_talk = |word: &&str| {
+        matches!(
+            *word,
+            "thing"
+                | "note"
+                | "question"
+                | "point"
+                | "tip"
+                | "idea"
+                | "option"
+                | "detail"
+                | "caveat"
+                | "remark"
+                | "comment"
+                | "word"
+                | "suggestion"
+                | "hint"
+                | "warning"
+        )
+    };
+    let ends_next = words.all.last() == Some(&"next") && words.all.len() <= 4 && !words.has(FINITE);
+    if (counts && !words.all.iter().any(is_talk) || ends_next) && !words.all.contains(&"you") {
+        return true;
+    }
+    // "Same query again with the other number."
+    if words.all[lead] == "same"
+        && words.all.contains(&"again")
+        && words.all.get(lead + 1).is_some_and(|word| REPEATED.contains(word))
+    {
         return true;
     }
     // "Next, clippy."
@@ -376,6 +480,7 @@ fn is_gerund(words: &Words<'_>, lead: usize) -> bool {
         && rest.windows(2).any(|pair| {
             pair[0].ends_with('s')
                 && pair[0].len() > 4
+                && !matches!(pair[0], "across" | "versus" | "towards" | "besides" | "always" | "perhaps")
                 && matches!(pair[1], "it" | "this" | "that" | "them" | "you" | "the")
         });
     if is_name || acts {
@@ -396,7 +501,22 @@ fn acts_now(words: &Words<'_>) -> bool {
     let here = matches!(words.all.as_slice(), ["here", "i", "check" | "test" | "verify" | "compare" | "inspect", ..]);
     let tells_when =
         (here || words.all.iter().any(|word| is_when(word))) && !words.all.iter().any(|word| word.ends_with("ed"));
+    // "I run the test.", "I go look in the other folder."
+    match words.all.as_slice() {
+        ["i", _, "the" | "it" | "again" | "next", ..] if words.all.len() <= 4 && words.alone(1, WORKS) => return true,
+        ["i", "go", _, ..] if words.alone(2, WORKS) => return true,
+        _ => {}
+    }
+    // "Now I calculate again and the number is 284" has the result already.
+    let is_over = words.all.iter().position(|word| *word == "and").is_some_and(|at| {
+        words.all[at + 1..].iter().any(|word| matches!(*word, "is" | "are" | "was")) && !words.all[at..].contains(&"i")
+    });
+    if is_over {
+        return false;
+    }
     let mut acts = places.filter(|at| {
+        // "I am do the second step now."
+        let at = at + usize::from(words.all.get(at + 1) == Some(&"am"));
         let next = words.all.get(at + 1).copied().unwrap_or_default();
         words.alone(at + 1, WORKS) || is_when(next) && words.alone(at + 2, WORKS)
     });
@@ -409,7 +529,21 @@ fn puts_first(words: &Words<'_>) -> bool {
     let begin = words.all[0];
     let other = matches!(
         begin,
-        "the" | "at" | "my" | "your" | "on" | "in" | "a" | "its" | "love" | "their" | "his" | "her" | "our" | "i"
+        "the"
+            | "at"
+            | "my"
+            | "your"
+            | "on"
+            | "in"
+            | "a"
+            | "its"
+            | "love"
+            | "their"
+            | "his"
+            | "her"
+            | "our"
+            | "i"
+            | "let"
     );
     let ends = words.all.get(at + 1).is_none_or(|next| matches!(*next, "since" | "because" | "as" | "then" | "so"));
     let names = !other && !begin.ends_with("ly") && !begin.starts_with("i'") && !words.has_word(0..at, FINITE | WORKS);

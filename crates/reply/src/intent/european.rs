@@ -2,7 +2,7 @@
 
 use super::Stance;
 use super::lexicon::{Section, Tags, Words};
-use super::sentence::{End, Place, Sentence};
+use super::sentence::{End, Place, SPAN, Sentence};
 
 const MARKS: Tags = 1 << 24;
 const ASKS: Tags = 1 << 25;
@@ -36,11 +36,11 @@ pub(super) const SECTIONS: &[Section] = &[
     ("subordinate", SUBORDINATE),
 ];
 
-pub(super) fn stance(sentence: &Sentence, words: &Words<'_>) -> Stance {
+pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>) -> Stance {
     let mut languages = [GERMAN, FRENCH, SPANISH]
         .into_iter()
         .filter(|language| is_it(*language, words) || words.has((MARKS | ANNOUNCES | ASKS | BEGINS) << language));
-    languages.find_map(|language| stance_in(language, sentence, words)).unwrap_or(Stance::Neutral)
+    languages.find_map(|language| stance_in(language, sentence, text, words)).unwrap_or(Stance::Neutral)
 }
 
 /// Whether the first word is of this language alone.
@@ -54,10 +54,43 @@ fn is_it(language: u32, words: &Words<'_>) -> bool {
     }
 }
 
-fn stance_in(language: u32, sentence: &Sentence, words: &Words<'_>) -> Option<Stance> {
+/// "Falls es Ihnen nicht passt, sagen Sie Bescheid, ich lege den Termin jetzt an."
+fn acts_at_once(language: u32, text: &str) -> bool {
+    let Some((_, last)) = text.rsplit_once(", ") else { return false };
+    language == GERMAN && last.starts_with("ich ") && last.split(' ').any(|word| matches!(word, "jetzt" | "nun"))
+}
+
+/// Whether the sentence begins with what must happen first, and others do it.
+fn is_conditional(language: u32, words: &Words<'_>) -> bool {
+    let all = &words.all;
+    let (begins, own): (bool, &[&str]) = match language {
+        GERMAN => (matches!(all[0], "sobald" | "falls" | "sofern"), &["ich", "wir", "das", "es"]),
+        FRENCH => (
+            all[0] == "si" || all.starts_with(&["d\u{E8}s", "que"]) || all.starts_with(&["une", "fois", "que"]),
+            &["je", "j'ai", "j'aurai", "nous", "on", "\u{E7}a", "cela", "rien"],
+        ),
+        SPANISH => (
+            all[0] == "si" || all.starts_with(&["en", "cuanto"]) || all.starts_with(&["una", "vez", "que"]),
+            &["no", "eso", "lo", "tenga", "termine", "acabe", "sigue"],
+        ),
+        _ => (false, &[]),
+    };
+    begins && !all.iter().skip(1).take(3).any(|word| own.contains(word))
+}
+
+fn stance_in(language: u32, sentence: &Sentence, text: &str, words: &Words<'_>) -> Option<Stance> {
     let has = |tags: Tags| words.has(tags << language);
+    if sentence.end != End::Question && acts_at_once(language, text) {
+        return Some(Stance::Announces);
+    }
     if sentence.end == End::Question || has(ASKS) {
         return Some(Stance::Asks);
+    }
+    if names_next(text) {
+        return Some(Stance::Announces);
+    }
+    if is_conditional(language, words) {
+        return Some(Stance::Neutral);
     }
     // "Öffnen Sie die Einstellungen."
     let is_imperative = words.all.get(1) == Some(&"sie") && words.all[0].ends_with("en");
@@ -73,7 +106,8 @@ fn stance_in(language: u32, sentence: &Sentence, words: &Words<'_>) -> Option<St
     if has(UNFINISHED) {
         return Some(Stance::Unfinished);
     }
-    has(DONE).then_some(Stance::Done)
+    // "Ce que j'ai d\u{E9}j\u{E0} :" stands over a list.
+    (has(DONE) && sentence.end != End::Colon).then_some(Stance::Done)
 }
 
 /// Nouns of work, and verbs without a subject, with which short lines about what happens now begin.
@@ -118,7 +152,9 @@ fn begins_work(sentence: &Sentence, words: &Words<'_>) -> bool {
     let short = sentence.end == End::Dots && all.len() <= 10 && FRAGMENTS.contains(&all[0]);
     let is_infinitive = |word: &&str| word.len() > 4 && ["ar", "er", "ir", "re"].iter().any(|end| word.ends_with(end));
     let first = matches!(all[0], "primero" | "d'abord") && all.get(1).is_some_and(is_infinitive);
-    short || first && sentence.place != Place::Item
+    // "Mal die Zeilen herausfiltern."
+    let german = all[0] == "mal" && all.len() > 2 && all[1..].iter().any(|word| word.len() > 5 && word.ends_with('n'));
+    short || (first || german) && sentence.place != Place::Item
 }
 
 /// Whether the reader acts: "Als N\u{e4}chstes tr\u{e4}gst du", "ensuite, vous ouvrez".
@@ -131,7 +167,9 @@ fn is_told(language: u32, words: &Words<'_>) -> bool {
             (has(&["du", "ihr"]) || sie) && !has(&["ich", "mich", "wir", "uns", "lassen"])
         }
         FRENCH => {
-            has(&["tu", "vous"])
+            // "Quand l'eau coule sans bulles, on referme."
+            let whenever = matches!(words.all[0], "quand" | "lorsque" | "lorsqu'on");
+            (has(&["tu", "vous"]) || whenever)
                 && !has(&["je", "nous", "laissez-moi", "laisse-moi"])
                 && !words.all.iter().any(|word| word.starts_with("j'"))
         }
@@ -167,9 +205,69 @@ fn announces(language: u32, words: &Words<'_>) -> bool {
         SPANISH => future() || gerund() || acts_now(words),
         _ => false,
     };
-    let named = has(ANNOUNCES) || words.has_at(0, BEGINS << language) || words.has_at(lead(words), BEGINS << language);
+    if acts_first(language, words) {
+        return true;
+    }
+    let named = is_named(language, words)
+        || (words.has_at(0, BEGINS << language) || words.has_at(lead(words), BEGINS << language))
+            && !is_state(language, words)
+        || is_next(words);
     let who = words.places(WHO << language).any(|at| acts_at(language, words, at));
     who || !has(IDLE | PAST) && (named || acts) || named && !words.has(PAST << language)
+}
+
+/// Whether an announcement stands there that nobody denies: not "no te voy a ayudar".
+fn is_named(language: u32, words: &Words<'_>) -> bool {
+    let denied = |at: usize| language == SPANISH && words.all[at.saturating_sub(2)..at].contains(&"no");
+    words.places(ANNOUNCES << language).any(|at| !denied(at))
+}
+
+/// "J'interroge les vols de retour", "Reinicio los consumidores", "Voy hacer clic": the first word is the verb.
+fn acts_first(language: u32, words: &Words<'_>) -> bool {
+    let (first, next) = (words.all[0], words.all.get(1).copied().unwrap_or_default());
+    match language {
+        FRENCH => {
+            let verb = first.strip_prefix("j'").filter(|verb| verb.ends_with('e') && verb.len() > 4);
+            verb.is_some_and(|verb| !matches!(verb, "espère" | "adore" | "aime" | "ignore" | "admire" | "hésite"))
+                && matches!(next, "le" | "la" | "les" | "l'" | "un" | "une" | "des" | "maintenant" | "d'abord")
+        }
+        SPANISH => {
+            let is_other = matches!(
+                first,
+                "todo"
+                    | "como"
+                    | "cuando"
+                    | "dado"
+                    | "sobre"
+                    | "tanto"
+                    | "solo"
+                    | "bueno"
+                    | "siendo"
+                    | "entiendo"
+                    | "lamento"
+                    | "espero"
+                    | "recomiendo"
+                    | "propongo"
+                    | "sugiero"
+                    | "prefiero"
+                    | "veo"
+                    | "resultado"
+                    | "tengo"
+                    | "pero"
+                    | "luego"
+                    | "listo"
+                    | "adjunto"
+            );
+            let acts = first.ends_with('o')
+                && first.len() > 4
+                && !is_other
+                && !first.ends_with("ado")
+                && !first.ends_with("ido")
+                && matches!(next, "los" | "las" | "el" | "la" | "un" | "una" | "ahora");
+            acts || first == "voy" && ["ar", "er", "ir"].iter().any(|end| next.ends_with(end))
+        }
+        _ => false,
+    }
 }
 
 /// "Cruzo ahora los comentarios."
@@ -198,6 +296,40 @@ fn acts_now(words: &Words<'_>) -> bool {
     says_i || words.all.windows(2).any(|pair| is_when(pair[0]) && acts(pair[1]) || acts(pair[0]) && is_when(pair[1]))
 }
 
+/// "Ahora la operaci\u{F3}n est\u{E1} vectorizada" says how things are.
+fn is_state(language: u32, words: &Words<'_>) -> bool {
+    // "Ahora, la tercera, que es la m\u{E1}s larga": a clause about it says nothing.
+    let clause = words.all.iter().position(|word| matches!(*word, "que" | "qui"));
+    let main = &words.all[..clause.unwrap_or(words.all.len())];
+    let has = |wanted: &[&str]| main.iter().any(|word| wanted.contains(word));
+    match language {
+        GERMAN => {
+            let is_so = has(&["ist", "sind", "hat", "haben", "l\u{E4}uft", "laufen"]) && !has(&["lassen"]);
+            matches!(words.all[0], "jetzt" | "nun") && is_so
+        }
+        FRENCH => words.all[0] == "maintenant" && has(&["est", "sont", "a", "ont", "fonctionne", "fonctionnent"]),
+        SPANISH => {
+            words.all[0] == "ahora"
+                && has(&["est\u{E1}", "est\u{E1}n", "es", "son", "funciona", "funcionan", "tiene", "tienen"])
+        }
+        _ => false,
+    }
+}
+
+/// "Ahora Fr\u{E1}ncfort, con el mismo procedimiento."
+fn names_next(text: &str) -> bool {
+    let Some((first, _)) = text.split_once(',') else { return false };
+    let said = |name: &str| {
+        !matches!(name, "s\u{ED}" | "bien" | "mismo" | "no" | "que" | "ja" | "also" | "aber" | "oui" | "non")
+    };
+    matches!(first.split_once(' '), Some(("ahora" | "jetzt" | "nun" | "maintenant", name)) if !name.contains(' ') && said(name))
+}
+
+/// "Ahora, `production-eu`."
+fn is_next(words: &Words<'_>) -> bool {
+    matches!(words.all.as_slice(), ["ahora" | "jetzt" | "nun" | "maintenant" | "ensuite" | "luego" | "dann", span] if span.contains(SPAN))
+}
+
 /// Words before the sentence proper.
 fn lead(words: &Words<'_>) -> usize {
     let skipped = [
@@ -211,10 +343,22 @@ fn lead(words: &Words<'_>) -> usize {
 fn acts_at(language: u32, words: &Words<'_>, at: usize) -> bool {
     let tagged = |place: usize, tags: Tags| words.has_at(place, tags << language);
     let before = at.checked_sub(1);
-    let is_idle = tagged(at, IDLE) || tagged(at + 1, IDLE) || before.is_some_and(|before| tagged(before, IDLE));
+    let next = words.all.get(at + 1).copied().unwrap_or_default();
+    let denies = match language {
+        // "Ich schlage vor": not "ich schlage es nach".
+        GERMAN => words.all.contains(&"nichts") || next == "schlage" && words.all.contains(&"vor"),
+        // "Je nach Art" is German.
+        // "Je commencerais petit" is advice.
+        FRENCH => next.starts_with("n'") || next == "nach" || next == "nachdem" || next.ends_with("rais"),
+        _ => false,
+    };
+    let is_idle =
+        denies || tagged(at, IDLE) || tagged(at + 1, IDLE) || before.is_some_and(|before| tagged(before, IDLE));
     // "As\u{ed} que busco" is a clause of its own.
     let is_own =
         before.is_some_and(|before| words.all[before] == "que" && before > 0 && words.all[before - 1] == "as\u{ed}");
-    let is_subordinate = !is_own && before.is_some_and(|before| tagged(before, SUBORDINATE));
+    // "Lo compruebo."
+    let is_object = at == 1 && words.all[0] == "lo";
+    let is_subordinate = !is_own && !is_object && before.is_some_and(|before| tagged(before, SUBORDINATE));
     !is_idle && !is_subordinate && at + usize::from(language != GERMAN && language != SPANISH) < words.all.len()
 }

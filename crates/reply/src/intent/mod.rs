@@ -11,7 +11,7 @@ mod lexicon;
 mod sentence;
 
 use lexicon::Words;
-use sentence::{End, Place, Sentences};
+use sentence::{End, Place, SPAN, Sentences};
 
 /// Sentences without a stance that may follow an announcement. Behind more of them the reply itself was what was announced.
 const BEHIND_MAX: usize = 4;
@@ -101,13 +101,21 @@ fn stance<'a>(sentences: &'a Sentences, at: usize, words: &mut Words<'a>) -> Sta
     if let Some(stance) = cjk::stance(sentence, text) {
         return stance;
     }
+    // "- `index.html`: landing page with a form" names a thing and describes it.
+    let is_described = sentence.place == Place::Item
+        && at > 0
+        && sentences.all()[at - 1].end == End::Colon
+        && sentences.text(&sentences.all()[at - 1]).trim_matches(SPAN).is_empty();
+    if is_described && english::is_fragment(text) {
+        return Stance::Neutral;
+    }
     words.read(text);
     let is_under_way = || {
         let before = &sentences.all()[..at];
         before.iter().rev().take(3).any(|sentence| says_done(sentences.text(sentence)))
     };
     let english = english::stance(sentence, text, words, sentence.end == End::Colon && is_under_way());
-    if english == Stance::Neutral { european::stance(sentence, words) } else { english }
+    if english == Stance::Neutral { european::stance(sentence, text, words) } else { english }
 }
 
 /// Whether a sentence announces what somebody said: "He answered:".
@@ -129,7 +137,11 @@ fn depends<'a>(sentences: &'a Sentences, at: usize, words: &mut Words<'a>) -> bo
     if !matches!(stance(sentences, before, words), Stance::Requests | Stance::Asks) {
         return false;
     }
+    // "Over to you: ..." says what the reader does.
+    if sentences.all()[before].end == End::Colon {
+        return true;
+    }
     let text = sentences.text(&sentences.all()[at]);
     words.read(text);
-    words.has(english::AFTERWARDS) || cjk::is_afterwards(text)
+    english::is_afterwards(words) || cjk::is_afterwards(text)
 }

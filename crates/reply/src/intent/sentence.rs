@@ -124,6 +124,8 @@ impl Sentences {
         let mut this = Self::default();
         let said = staged(&reply[begin..]);
         let (mut paragraph, mut skipped, mut is_letter) = (0, from - begin, false);
+        // Up to which paragraph the lines are those of a text for somebody else, and whether a rule ends it.
+        let (mut draft, mut is_ruled) = (None, false);
         for (number, whole) in reply[begin..].lines().enumerate() {
             let line = whole.get(std::mem::take(&mut skipped)..).unwrap_or_default();
             if is_fence(whole) {
@@ -133,6 +135,18 @@ impl Sentences {
                 this.is_followed = true;
             } else if line.trim().is_empty() {
                 paragraph += 1;
+            } else if is_rule(line) && (is_ruled || draft.is_some_and(|last| paragraph <= last)) {
+                // A rule that no other one closes is no frame.
+                let is_closed = is_ruled || reply[begin..].lines().skip(number + 1).any(is_rule);
+                (draft, is_ruled) = (None, !is_ruled && is_closed);
+            } else if is_ruled || draft.is_some_and(|last| paragraph <= last) {
+                this.is_followed = true;
+            } else if let Some((end, is_whole)) = introduces_draft(line) {
+                this.line(&line[..end], paragraph);
+                this.is_followed = true;
+                // Behind a blank line the draft is the next paragraph.
+                let is_apart = reply[begin..].lines().nth(number + 1).is_none_or(|next| next.trim().is_empty());
+                draft = Some(paragraph + usize::from(is_whole && is_apart));
             } else if is_letter || begins_letter(line) {
                 is_letter = !ends_letter(line);
                 this.is_followed = true;
@@ -168,7 +182,16 @@ impl Sentences {
             let next = rest[length..].chars().next();
             if let Some(skip) = span(rest, c) {
                 self.text.push(SPAN);
-                rest = &rest[skip..];
+                let (span, behind) = rest.split_at(skip);
+                rest = behind;
+                // "It ends with \u{201C}We are done.\u{201D} Moving to scene two."
+                let is_whole =
+                    span.trim_end_matches(['"', '\u{201C}', '\u{201D}', '\u{BB}']).ends_with(['.', '!', '?']);
+                let mut after = behind.chars();
+                if is_whole && after.next() == Some(' ') && after.next().is_some_and(char::is_uppercase) {
+                    self.push(begin, End::Full, place, is_ticked, paragraph);
+                    begin = self.text.len();
+                }
                 continue;
             }
             rest = &rest[length..];
@@ -181,7 +204,12 @@ impl Sentences {
                 '.' | '!' | ';' if next.is_none_or(|next| !next.is_alphanumeric() && next != '/') => Some(End::Full),
                 '?' if next.is_none_or(|next| !next.is_alphanumeric() || is_cjk(next)) => Some(End::Question),
                 '!' if next.is_some_and(is_cjk) => Some(End::Full),
-                ':' if next.is_none_or(|next| next.is_whitespace() || matches!(next, '*' | '_')) => Some(End::Colon),
+                // "(owner: IT)" is one remark.
+                ':' if next.is_none_or(|next| next.is_whitespace() || matches!(next, '*' | '_'))
+                    && !is_in_parentheses(&self.text[begin..]) =>
+                {
+                    Some(End::Colon)
+                }
                 // "Built fine \u{2705} Now on to the next one."
                 '\u{2705}' | '\u{2714}' | '\u{2611}' | '\u{274C}' | '\u{1F300}'..='\u{1FAFF}'
                     if rest
@@ -245,10 +273,10 @@ fn without_open_thought(reply: &str, from: usize) -> &str {
     &reply[..THOUGHTS.iter().filter_map(open).min().unwrap_or(reply.len())]
 }
 
-/// The lines of dialogues and poems: nobody says them to the reader.
+/// The lines of dialogues, poems and quotations of several lines: nobody says them to the reader.
 fn staged(text: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().collect();
-    let mut staged = Vec::new();
+    let mut staged = quoted_lines(&lines);
     // A dialogue: speakers before colons, each again and again.
     let names: Vec<Option<&str>> = lines.iter().map(|line| speaker(line)).collect();
     for (at, name) in names.iter().enumerate().filter(|(_, name)| name.is_some()) {
@@ -275,6 +303,128 @@ fn staged(text: &str) -> Vec<usize> {
     staged
 }
 
+/// The lines of quotations that begin at the beginning of a line and end in a later one.
+fn quoted_lines(lines: &[&str]) -> Vec<usize> {
+    let mut quoted = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        let line = lines[at].trim_start();
+        let close: &[char] = match line.chars().next() {
+            Some('\u{201C}') => &['\u{201D}'],
+            Some('\u{201E}') => &['\u{201C}', '\u{201D}'],
+            Some('\u{AB}') => &['\u{BB}'],
+            Some('\u{300C}') => &['\u{300D}'],
+            _ => &[],
+        };
+        let ends = |line: &str| line.contains(close);
+        let begins = !close.is_empty() && !line.chars().skip(1).any(|c| close.contains(&c));
+        let end = begins.then(|| lines[at + 1..].iter().position(|line| ends(line))).flatten();
+        if let Some(length) = end {
+            quoted.extend(at..=at + 1 + length);
+            at += length + 1;
+        }
+        at += 1;
+    }
+    quoted
+}
+
+/// How a text for somebody else is handed over, and what it is.
+const HERE: &[&str] = &[
+    "here is ",
+    "here's ",
+    "here are ",
+    "voici ",
+    "hier ist ",
+    "hier sind ",
+    "aqu\u{ED} tiene",
+    "aqu\u{ED} est\u{E1} ",
+    "aqu\u{ED} va ",
+    "\u{4EE5}\u{4E0B}\u{662F}",
+    "\u{8FD9}\u{662F}",
+];
+const TALES: &[&str] = &[
+    "poem",
+    "joke",
+    "haiku",
+    "limerick",
+    "story",
+    "song",
+    "stanza",
+    "lyrics",
+    "ballad",
+    "po\u{E8}me",
+    "gedicht",
+    "poema",
+    "\u{8BD7}",
+    "\u{6545}\u{4E8B}",
+];
+const LETTERS: &[&str] = &[
+    "letter",
+    "speech",
+    "toast",
+    "email",
+    "e-mail",
+    "draft",
+    "scene",
+    "dialogue",
+    "monologue",
+    "lettre",
+    "discours",
+    "brouillon",
+    "histoire",
+    "brief",
+    "rede",
+    "entwurf",
+    "geschichte",
+    "carta",
+    "discurso",
+    "borrador",
+    "historia",
+    "\u{4FE1}",
+    "\u{6587}\u{6848}",
+    "\u{8349}\u{7A3F}",
+    "\u{6848}\u{3067}\u{3059}",
+    "\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}",
+];
+
+/// Where the sentence ends that hands over a poem or a letter, and whether it is the whole line: then the text comes below.
+fn introduces_draft(line: &str) -> Option<(usize, bool)> {
+    let lower = line.to_ascii_lowercase();
+    let is_japanese =
+        lower.contains("\u{6848}\u{3067}\u{3059}") || lower.contains("\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}");
+    let begin = HERE.iter().find_map(|here| {
+        let at = lower.find(here)?;
+        (at == 0 || lower[..at].trim_end().ends_with(['.', '!', '?', ','])).then_some(at)
+    });
+    let begin = begin.or_else(|| is_japanese.then_some(0))?;
+    let stop = lower[begin..].find([':', '.', '!', '\u{3002}', '\u{FF1A}']).map_or(lower.len(), |at| begin + at);
+    let end = lower.ceil_char_boundary((stop + 1).min(lower.len()));
+    let named = &lower[begin..stop];
+    let holds = |words: &[&str]| words.iter().any(|word| names(named, word));
+    let is_whole = lower[end..].trim().is_empty();
+    let below =
+        is_whole && (is_japanese || lower[stop..].starts_with([':', '\u{FF1A}'])) && (holds(TALES) || holds(LETTERS));
+    (below || !is_whole && holds(TALES)).then_some((end, is_whole))
+}
+
+/// Whether a text has this word as a whole. Chinese and Japanese have no blanks between words.
+fn names(text: &str, word: &str) -> bool {
+    let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphabetic() && !is_cjk(c));
+    text.match_indices(word).any(|(at, word)| {
+        let (before, behind) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
+        // "Messages", and "information" in Chinese, which begins as "letter" does.
+        let is_information = word == "\u{4FE1}" && behind == Some('\u{606F}');
+        let is_whole = !is_letter(before) && (!is_letter(behind) || behind == Some('s'));
+        is_whole && !is_information
+    })
+}
+
+/// A line between two texts.
+fn is_rule(line: &str) -> bool {
+    let line = line.trim();
+    line.len() >= 3 && line.bytes().all(|byte| matches!(byte, b'-' | b'*' | b'_'))
+}
+
 /// Who speaks in a line of a dialogue: "ANNA: ...", "[HOST] ...".
 fn speaker(line: &str) -> Option<&str> {
     if let Some((name, said)) = line.trim().strip_prefix('[').and_then(|line| line.split_once(']')) {
@@ -286,8 +436,18 @@ fn speaker(line: &str) -> Option<&str> {
 }
 
 fn is_verse(lines: &[&str]) -> bool {
-    let fits = |line: &&&str| {
+    // Poems in Chinese have no blanks, and each line is short.
+    let is_short = |line: &&&str| {
         let line = line.trim();
+        line.chars().count() <= 16
+            && line.chars().next().is_some_and(is_cjk)
+            && line.ends_with(['\u{FF0C}', '\u{3002}'])
+    };
+    if lines.len() >= 4 && lines.iter().all(|line| is_short(&line)) {
+        return true;
+    }
+    let fits = |line: &&&str| {
+        let line = line.trim().trim_matches(['*', '_']);
         (12..=70).contains(&line.len())
             && line.starts_with(char::is_alphabetic)
             && !line.contains(['`', '|', '=', '{', '/'])
@@ -392,6 +552,10 @@ fn is_abbreviation(sentence: &str) -> bool {
     let is_number = !word.is_empty() && word.chars().all(|c| c.is_ascii_digit());
     (is_number && word.len() == sentence.trim_start().len())
         || matches!(word, "e.g" | "i.e" | "etc" | "z.b" | "vs" | "approx")
+}
+
+fn is_in_parentheses(sentence: &str) -> bool {
+    sentence.rfind('(') > sentence.rfind(')')
 }
 
 fn is_within_word(before: &str, next: Option<char>) -> bool {

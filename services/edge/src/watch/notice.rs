@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use contract::commit::Commit;
-use contract::event::{ContinuationProgress, Envelope, Event, Topic};
+use contract::event::{ContinuationProgress, Envelope, Topic};
 use contract::model::{Channel, Chunk, View};
 use contract::progress::ProgressParams;
 use contract::subject::SessionKey;
@@ -74,11 +74,6 @@ struct Place {
 struct Stub {
     #[serde(rename = "$blob")]
     _blob: String,
-}
-
-#[derive(Deserialize)]
-struct Tagged {
-    data: Json,
 }
 
 impl Notice {
@@ -205,18 +200,12 @@ pub fn of_commit(key: &SessionKey, slot: u64, commit: &Commit) -> Vec<Arc<Notice
             seq: Some(seq),
             time: commit.meta.time,
             trace_id: commit.meta.trace_id.clone(),
-            data: data(event),
+            data: event.public_data(),
         };
         seq += 1;
         notices.extend(Notice::heard(topic, envelope).map(Arc::new));
     }
     notices
-}
-
-fn data(event: &Event) -> Json {
-    serde_json::to_string(event)
-        .and_then(|text| serde_json::from_str::<Tagged>(&text))
-        .map_or_else(|_| Json::default(), |tagged| tagged.data)
 }
 
 fn attempt(text: &str) -> Option<(u32, u32)> {
