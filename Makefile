@@ -17,7 +17,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm toolstorm restore upgrade hostile drain bench growth soak local-model third-party mcp faulty garbage clean
+.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm toolstorm restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -96,6 +96,9 @@ drain: setup ## Restart every replica in turn under load: 100 sessions, one repl
 
 local-model: ## Fetch and serve a small model on the CPU, PORT=8080; `ailoop run --model local` streams from it
 	@scripts/local-model.sh
+
+local-chain: setup ## Ten runs of that model with tools, RUNS=10: each must end by itself with an answer
+	@CARGO="$(CARGO)" scripts/local-chain.sh
 
 third-party: ## The gateway against servers that others wrote: aimock (needs npm) and llama.cpp
 	@scripts/third-party.sh

@@ -25,6 +25,7 @@ const PROMPTS: &[(&str, &str)] = files!["prompts":
     "shared/continuation_protocol.patterns.md",
     "shared/continuation_protocol.structured.md",
     "shared/core.md",
+    "shared/core.small.md",
     "shared/mailbox_protocol.md",
     "shared/output_format.md",
     "shared/output_format.structured.md",
