@@ -122,6 +122,9 @@ pub struct AgentArgs {
     /// The model, as in models.yaml, or provider/model [default: the agent's]
     #[arg(long, short)]
     pub model: Option<String>,
+    /// For which tenant of agents.yaml
+    #[arg(long, default_value = "default")]
+    pub tenant: String,
 }
 
 /// `ailoop patterns`
@@ -174,9 +177,6 @@ pub struct ConfigureArgs {
     /// The model of the calls that open from now on
     #[arg(long, short)]
     pub model: Option<String>,
-    /// Whether the loop goes on by itself
-    #[arg(long, value_name = "on|off")]
-    pub continuation: Option<SwitchArg>,
     /// Steps of a turn
     #[arg(long, value_name = "N")]
     pub max_iterations: Option<u32>,
@@ -189,15 +189,6 @@ pub struct ConfigureArgs {
     /// Where the fleet is.
     #[command(flatten)]
     pub target: Target,
-}
-
-/// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SwitchArg {
-    /// On
-    On,
-    /// Off
-    Off,
 }
 
 /// `ailoop transcript`
@@ -520,6 +511,9 @@ pub struct SessionSettings {
     /// Switch a prompt feature off; may be repeated
     #[arg(long, value_name = "FEATURE")]
     pub without: Vec<String>,
+    /// Whether the loop goes on by itself: on, off, or the name of a template to go on by
+    #[arg(long, value_name = "on|off|TEMPLATE")]
+    pub continuation: Option<String>,
     /// Further continuation settings as a JSON object, such as {"limits": {"tokens": 50000}}
     #[arg(long, value_name = "JSON")]
     pub set: Option<String>,

@@ -169,22 +169,14 @@ fn nats(url: Option<&String>) -> Result<NatsConfig, Failure> {
 }
 
 /// What is asked of the composer about an agent and a model, without tools, which only a fleet knows.
-pub(crate) fn compose_request(agent: Option<AgentId>, model: Option<String>, features: Features) -> ComposeRequest {
-    ComposeRequest {
-        tenant: TenantId::default(),
-        agent,
-        model,
-        named_features: features.clone(),
-        features,
-        include_tools: true,
-        include_shared: true,
-        tools: Vec::new(),
-        parameters: std::collections::BTreeMap::new(),
-        ai_config: contract::AiConfig::default(),
-        only_tools: None,
-        template: None,
-        judge: None,
-    }
+pub(crate) fn compose_request(
+    tenant: TenantId,
+    agent: Option<AgentId>,
+    model: Option<String>,
+    features: Features,
+) -> ComposeRequest {
+    let named_features = features.clone();
+    ComposeRequest { agent, model, features, named_features, ..ComposeRequest::new(tenant) }
 }
 
 fn tenant(text: &str) -> Result<TenantId, Failure> {

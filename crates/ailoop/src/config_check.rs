@@ -9,7 +9,9 @@ use std::path::Path;
 
 use contract::command::Features;
 use contract::compose::ComposeReply;
+use contract::{AgentId, TenantId};
 use prompt_composer::Book;
+use prompt_composer::agents::Agents;
 use serde::de::DeserializeOwned;
 use service::config::{ConfigError, SECTIONS, Settings};
 use service::models::{self, ModelsFile, ProviderKind};
@@ -21,6 +23,8 @@ use crate::schemas::ConfigFile;
 
 /// Mistakes that are shown; a file of another kind would have one in every line.
 const MISTAKES_MAX: usize = 100;
+/// The beginning of a file.
+const TOP: tree::Place = tree::Place { line: 1, column: 1 };
 /// Variables that are read beside those of the sections.
 const VARIABLES: &[&str] = &["AILOOP_CONFIG", "AILOOP_NATS_SERVER", "AILOOP_NATS_URL", "AILOOP_TOKEN", "AILOOP_URL"];
 
@@ -371,42 +375,101 @@ impl Check<'_> {
             }
         };
         let origin = file.map_or("agents.yaml", |file| file.origin.as_str());
-        for agent in book.agents().all() {
-            self.report.agents += 1;
-            let begin = file
-                .and_then(|file| tree::key_place(&file.text, tree::Place { line: 1, column: 1 }, agent.id.as_str()));
-            let place_at = |key: &str, message: String| match (file, begin) {
-                (Some(file), Some(begin)) => {
-                    Mistake::at(file, tree::key_place(&file.text, begin, key).unwrap_or(begin), message)
-                }
-                _ => Mistake::new(origin, message),
+        let entries = file.and_then(|file| tree::Tree::read(&file.text)).map(|tree| tree.value());
+        let mistake_at = |section: &str, id: &str, key: Option<&str>, message: String| {
+            let Some(file) = file else { return Mistake::new(origin, message) };
+            let at = |from: tree::Place, key: &str| tree::key_place(&file.text, from, key);
+            let begin = at(TOP, section).and_then(|from| at(from, id));
+            let has = |key: &&str| {
+                let pointer = format!("/{section}/{id}/{key}");
+                entries.as_ref().is_some_and(|entries| entries.pointer(&pointer).is_some())
             };
-            let request = crate::commands::compose_request(Some(agent.id.clone()), None, Features::default());
-            match book.answer(&request) {
-                ComposeReply::Composed(composed) => {
-                    for warning in composed.warnings {
-                        let key = match warning.split_once('.') {
-                            Some(("continuation_config", _)) => "continuation_config",
-                            _ if warning.contains("there is no prompt") => "prompt_file",
-                            _ => "features",
-                        };
-                        let message = format!("agent {}: {warning}", agent.id);
-                        // A prompt or a feature that is named and not there was meant to be.
-                        let is_missing = warning.starts_with("there is no ");
-                        let mistake = place_at(key, message);
-                        self.report.mistakes.push(if is_missing { mistake } else { mistake.warning() });
-                    }
+            match begin {
+                Some(begin) => {
+                    Mistake::at(file, key.filter(has).and_then(|key| at(begin, key)).unwrap_or(begin), message)
                 }
-                ComposeReply::Refused { message, .. } => {
-                    let mistake = place_at("model", format!("agent {}: {message}", agent.id));
-                    self.report.mistakes.push(mistake);
+                None => Mistake::new(origin, message),
+            }
+        };
+        let agents = book.agents();
+        let unnamed = unnamed_tenant(agents);
+        let mut of_tenants: BTreeMap<(&TenantId, Finding), Vec<&str>> = BTreeMap::new();
+        for agent in agents.all() {
+            self.report.agents += 1;
+            let own = Finding::all(&book, &unnamed, &agent.id);
+            for tenant in agents.tenants() {
+                for finding in Finding::all(&book, tenant, &agent.id).into_iter().filter(|found| !own.contains(found)) {
+                    of_tenants.entry((tenant, finding)).or_default().push(agent.id.as_str());
                 }
             }
+            for finding in own {
+                let message = format!("agent {}: {}", agent.id, finding.message);
+                let mistake = mistake_at("agents", agent.id.as_str(), Some(finding.agent_key()), message);
+                self.push(if finding.is_warning() { mistake.warning() } else { mistake });
+            }
+        }
+        let count = agents.all().count();
+        for ((tenant, finding), whose) in of_tenants {
+            let only = if whose.len() == count { String::new() } else { format!(" (agents {})", whose.join(", ")) };
+            let message = format!("tenant {tenant}{only}: {}", finding.message);
+            let mistake = mistake_at("tenants", tenant.as_str(), finding.tenant_key(), message);
+            self.push(if finding.is_warning() { mistake.warning() } else { mistake });
         }
         for warning in book.agents().warnings.clone() {
             self.push(Mistake::new(origin, warning.trim_start_matches(&format!("{origin}:"))).warning());
         }
     }
+}
+
+/// What is wrong with the prompt of an agent in the sessions of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    message: String,
+    /// Whether there is no prompt at all.
+    is_refusal: bool,
+}
+
+impl Finding {
+    /// Composes the prompt and collects what is odd about it, or why there is none.
+    fn all(book: &Book, tenant: &TenantId, agent: &AgentId) -> BTreeSet<Self> {
+        let request = crate::commands::compose_request(tenant.clone(), Some(agent.clone()), None, Features::default());
+        match book.answer(&request) {
+            ComposeReply::Composed(composed) => {
+                composed.warnings.into_iter().map(|message| Self { message, is_refusal: false }).collect()
+            }
+            ComposeReply::Refused { message, .. } => BTreeSet::from([Self { message, is_refusal: true }]),
+        }
+    }
+
+    /// Whether it is odd only. A prompt or a feature that is named and does not exist is an error.
+    fn is_warning(&self) -> bool {
+        !self.is_refusal && !self.message.starts_with("there is no ")
+    }
+
+    /// The key of an agent that most likely has the mistake.
+    fn agent_key(&self) -> &'static str {
+        if self.is_refusal {
+            "model"
+        } else if self.message.starts_with("continuation_config.") {
+            "continuation_config"
+        } else if self.message.contains("there is no prompt") {
+            "prompt_file"
+        } else {
+            "features"
+        }
+    }
+
+    /// The key of a tenant that most likely has the mistake.
+    fn tenant_key(&self) -> Option<&'static str> {
+        let named = ["continuation_config", "ai_config"].into_iter().find(|key| self.message.starts_with(key));
+        named.or_else(|| self.message.contains("feature").then_some("features"))
+    }
+}
+
+/// A tenant that the file does not name: what is wrong for it is a mistake of the agent.
+fn unnamed_tenant(agents: &Agents) -> TenantId {
+    let mut ids = (0..=agents.tenants().count()).filter_map(|n| TenantId::new(&format!("unnamed-{n}")).ok());
+    ids.find(|id| agents.tenant(id).is_none()).unwrap_or_default()
 }
 
 /// The sections of `ailoop.yaml`, each read by itself, with the environment over them.

@@ -1,5 +1,7 @@
 //! The commit: one message in the log, create-only in its slot.
 
+use std::cmp::Reverse;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Json;
@@ -155,6 +157,16 @@ pub fn envelopes(meta: &CommitMeta, events: &[Event], key: &SessionKey, slot: u6
 pub struct CommitHead {
     /// What workers and viewers need.
     pub meta: CommitMeta,
+}
+
+/// Where a session stands in lists: the newest first.
+pub type ListPlace = (Reverse<Timestamp>, Reverse<crate::SessionId>);
+
+impl SessionSummary {
+    /// Where it stands in lists.
+    pub fn place(&self) -> ListPlace {
+        (Reverse(self.started), Reverse(self.session_id.clone()))
+    }
 }
 
 /// A line of the session index: KV `ai_loop_sessions`. Never the truth.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ErrorCode;
 use crate::ai_config::AiConfig;
-use crate::command::Features;
+use crate::command::{Features, Start};
 use crate::ids::{AgentId, TenantId};
 use crate::settings::{AgentSettings, ModelSettings, ToolFilter};
 use crate::tool::ToolSpec;
@@ -56,6 +56,44 @@ pub struct ComposeRequest {
 
 fn yes() -> bool {
     true
+}
+
+impl ComposeRequest {
+    /// The default agent of a tenant with its own settings, without tools.
+    pub fn new(tenant: TenantId) -> Self {
+        Self {
+            tenant,
+            agent: None,
+            model: None,
+            features: Features::default(),
+            named_features: Features::default(),
+            include_tools: true,
+            include_shared: true,
+            tools: Vec::new(),
+            parameters: std::collections::BTreeMap::new(),
+            ai_config: AiConfig::default(),
+            only_tools: None,
+            template: None,
+            judge: None,
+        }
+    }
+
+    /// What a session with these settings is made of, where the tenant has these tools. The features are those that the
+    /// command at hand names.
+    pub fn of_start(tenant: TenantId, start: &Start, tools: Vec<ToolSpec>) -> Self {
+        Self {
+            agent: start.agent.clone(),
+            model: start.model.clone(),
+            features: start.features.clone(),
+            named_features: start.features.clone(),
+            tools,
+            ai_config: start.own_ai_config(),
+            only_tools: start.tools.clone(),
+            template: start.own_template(),
+            judge: start.own_judge(),
+            ..Self::new(tenant)
+        }
+    }
 }
 
 /// What is answered.

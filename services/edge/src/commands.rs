@@ -79,20 +79,12 @@ struct Handled {
 impl Sessions {
     /// Begins a session. Agent and model are checked with the composer first, so that a wrong name is told at once.
     pub async fn start(&self, caller: &Caller, given: Given<Start>) -> Result<Pending, Failure> {
+        // Only names are checked: nothing is composed of parts.
         let check = ComposeRequest {
-            tenant: caller.tenant.clone(),
-            agent: given.body.agent.clone(),
-            model: given.body.model.clone(),
-            features: given.body.features.clone(),
-            named_features: given.body.features.clone(),
             include_tools: false,
             include_shared: false,
-            tools: Vec::new(),
-            parameters: std::collections::BTreeMap::new(),
-            ai_config: given.body.own_ai_config(),
             only_tools: None,
-            template: given.body.own_template(),
-            judge: given.body.own_judge(),
+            ..ComposeRequest::of_start(caller.tenant.clone(), &given.body, Vec::new())
         };
         // One that resumes from another session has that one's agent and model, which only the loop reads.
         let check = given.body.resume_from.is_none().then_some(check);

@@ -207,8 +207,9 @@ impl Service for Door {
             let session_id = params::session_id(&given.session_id)?;
             let limit = usize::try_from(given.limit).unwrap_or(usize::MAX);
             let wanted = params::Transcript { session_id, after: given.after, limit };
-            let TranscriptPart { turns, next_after, .. } = sessions.transcript(caller, wanted).await?;
-            Ok(proto::TranscriptReply { turns_json: json(&turns)?, next_after })
+            let TranscriptPart { session_id: _, turns, next_after, is_incomplete } =
+                sessions.transcript(caller, wanted).await?;
+            Ok(proto::TranscriptReply { turns_json: json(&turns)?, next_after, is_incomplete })
         })
         .await
     }

@@ -1,14 +1,15 @@
 //! What the calls take, parsed once at the border: ids, limits, and no field that we do not know.
 
+use std::cmp::Reverse;
 use std::fmt::Display;
 use std::str::FromStr;
 
 use contract::command::{Answer, Because, Configure, ContinuationOverride, SendUserMessage, Start};
-use contract::commit::Phase;
+use contract::commit::{ListPlace, Phase};
 use contract::json::Size;
 use contract::limits::{JSON_DEPTH_MAX, JSON_VALUES_MAX};
 use contract::subject::DeadKind;
-use contract::{CallId, CommandId, ErrorCode, SessionId, Timestamp};
+use contract::{AgentId, CallId, CommandId, ErrorCode, SessionId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -226,6 +227,13 @@ pub struct Cursor {
     pub session: SessionId,
 }
 
+impl Cursor {
+    /// The place that it names.
+    pub fn place(&self) -> ListPlace {
+        (Reverse(self.started), Reverse(self.session.clone()))
+    }
+}
+
 impl std::fmt::Display for Cursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}~{}", self.started, self.session)
@@ -382,6 +390,11 @@ pub fn word<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, Failure> 
 /// Reads an id.
 pub fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Failure> {
     text.parse().map_err(|error| bad_field(field, error))
+}
+
+/// Reads an id that may be left out as an empty text.
+pub fn optional<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<Option<T>, Failure> {
+    if text.is_empty() { Ok(None) } else { parse(field, text).map(Some) }
 }
 
 /// Makes an id, sortable by time.

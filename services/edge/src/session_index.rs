@@ -7,9 +7,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bus::{Bus, BusError, SummaryChange};
-use contract::commit::{Phase, SessionSummary};
+use contract::commit::{ListPlace, Phase, SessionSummary};
 use contract::limits::SESSION_INDEX_BYTES_MAX;
-use contract::{SessionId, TenantId, Timestamp};
+use contract::{SessionId, TenantId};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use service::tasks::Tasks;
@@ -40,7 +40,7 @@ struct Line {
 #[derive(Debug, Default)]
 struct Lines {
     by_id: BTreeMap<SessionId, Line>,
-    newest: BTreeSet<(Reverse<Timestamp>, Reverse<SessionId>)>,
+    newest: BTreeSet<ListPlace>,
     /// Sessions in which something waits for a person.
     with_gates: BTreeSet<SessionId>,
     /// Sessions that have not ended.
@@ -73,9 +73,7 @@ impl SessionIndex {
         phase: Option<Phase>,
         count: usize,
     ) -> Option<Vec<SessionSummary>> {
-        let from = behind.map_or(Bound::Unbounded, |place| {
-            Bound::Excluded((Reverse(place.started), Reverse(place.session.clone())))
-        });
+        let from = behind.map_or(Bound::Unbounded, |behind| Bound::Excluded(behind.place()));
         self.read(|lines| {
             let all = lines.newest.range((from, Bound::Unbounded));
             let all = all.filter_map(|(_, Reverse(session))| lines.by_id.get(session));
@@ -214,7 +212,7 @@ impl Lines {
                 let session = summary.session_id.clone();
                 self.bytes += bytes;
                 self.open += usize::from(summary.phase != Phase::Ended);
-                self.newest.insert((Reverse(summary.started), Reverse(session.clone())));
+                self.newest.insert(summary.place());
                 if !summary.gates.is_empty() {
                     self.with_gates.insert(session.clone());
                 }
@@ -230,7 +228,7 @@ impl Lines {
         let Some(Line { summary, bytes }) = self.by_id.remove(session) else { return };
         self.bytes -= bytes;
         self.open -= usize::from(summary.phase != Phase::Ended);
-        self.newest.remove(&(Reverse(summary.started), Reverse(session.clone())));
+        self.newest.remove(&summary.place());
         self.with_gates.remove(session);
     }
 }

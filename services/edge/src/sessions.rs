@@ -1,6 +1,5 @@
 //! The calls themselves, whatever protocol they came by.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,6 +116,9 @@ pub struct TranscriptPart {
     /// What `after` of the next part is; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_after: Option<u32>,
+    /// Whether parts of the session are gone, since the archive kept them for as long as it keeps anything.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_incomplete: bool,
 }
 
 /// A log, folded again.
@@ -261,7 +263,8 @@ impl Sessions {
             turns.push(turn);
         }
         let next_after = rest.peek().and_then(|_| turns.last()).map(|turn| turn.turn);
-        Ok(TranscriptPart { session_id: key.session, turns, next_after })
+        let is_incomplete = (0..).zip(&commits).any(|(expected, (slot, _))| expected != *slot);
+        Ok(TranscriptPart { session_id: key.session, turns, next_after, is_incomplete })
     }
 
     /// One session. The log tells: the index is written now and then only.
@@ -301,10 +304,9 @@ impl Sessions {
         } else {
             let mut all = self.read_index(caller).await?;
             all.retain(|summary| list.phase.is_none_or(|phase| summary.phase == phase));
-            let place = |summary: &SessionSummary| (Reverse(summary.started), Reverse(summary.session_id.clone()));
-            all.sort_by_cached_key(|summary| place(summary));
-            let behind = behind.map(|place| (Reverse(place.started), Reverse(place.session.clone())));
-            all.retain(|summary| behind.as_ref().is_none_or(|behind| place(summary) > *behind));
+            all.sort_by_cached_key(|summary| summary.place());
+            let behind = behind.map(Cursor::place);
+            all.retain(|summary| behind.as_ref().is_none_or(|behind| summary.place() > *behind));
             all.truncate(count + 1);
             all.into_iter().map(Arc::unwrap_or_clone).collect()
         };

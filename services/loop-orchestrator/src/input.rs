@@ -190,7 +190,8 @@ impl Sent {
                     Ok(()) => match history(bus, tenant, start).await? {
                         Ok((history, whole)) => {
                             let named_features = start.features.clone();
-                            let request = ComposeRequest { named_features, ..request(tenant, &whole, &tools) };
+                            let request = ComposeRequest::of_start(tenant.clone(), &whole, tools.clone());
+                            let request = ComposeRequest { named_features, ..request };
                             let composed = compose(bus, request).await?;
                             (history, whole, composed)
                         }
@@ -208,7 +209,8 @@ impl Sent {
                         let start =
                             Start { agent, model, features, ai_config, tools: only, continuation, ..Start::default() };
                         let named_features = configure.features.clone();
-                        let request = ComposeRequest { named_features, ..request(tenant, &start, &tools) };
+                        let request = ComposeRequest::of_start(tenant.clone(), &start, tools.clone());
+                        let request = ComposeRequest { named_features, ..request };
                         (Some(compose(bus, request).await?), Some(tools))
                     }
                     None => (None, None),
@@ -292,24 +294,6 @@ async fn tools(bus: &Bus, tenant: &TenantId) -> Result<Vec<ToolSpec>, BusError> 
     tools.retain(|tool| ![DELEGATE, ASK_USER].contains(&tool.name.as_str()));
     tools.extend([session::delegate_spec(), session::ask_user_spec()]);
     Ok(tools)
-}
-
-fn request(tenant: &TenantId, start: &Start, tools: &[ToolSpec]) -> ComposeRequest {
-    ComposeRequest {
-        tenant: tenant.clone(),
-        agent: start.agent.clone(),
-        model: start.model.clone(),
-        features: start.features.clone(),
-        named_features: start.features.clone(),
-        include_tools: true,
-        include_shared: true,
-        tools: tools.to_vec(),
-        parameters: std::collections::BTreeMap::new(),
-        ai_config: start.own_ai_config(),
-        only_tools: start.tools.clone(),
-        template: start.own_template(),
-        judge: start.own_judge(),
-    }
 }
 
 async fn compose(

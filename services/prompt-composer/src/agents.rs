@@ -372,6 +372,11 @@ impl Agents {
         self.tenants.get(id)
     }
 
+    /// The tenants that want something of every agent.
+    pub fn tenants(&self) -> impl Iterator<Item = &TenantId> {
+        self.tenants.keys()
+    }
+
     /// How agents go on, as templates, tenants and agents say it.
     pub fn layers(&self) -> impl Iterator<Item = &Layer> {
         let tenants = self.tenants.values().map(|tenant| &tenant.continuation);

@@ -36,19 +36,10 @@ fn tools() -> Vec<ToolSpec> {
 
 fn request(agent: &str, model: &str) -> ComposeRequest {
     ComposeRequest {
-        tenant: TenantId::default(),
         agent: Some(AgentId::new(agent).unwrap()),
         model: Some(model.to_owned()),
-        features: contract::command::Features::default(),
-        named_features: contract::command::Features::default(),
-        include_tools: true,
-        include_shared: true,
         tools: tools(),
-        parameters: std::collections::BTreeMap::new(),
-        ai_config: contract::AiConfig::default(),
-        only_tools: None,
-        template: None,
-        judge: None,
+        ..ComposeRequest::new(TenantId::default())
     }
 }
 

@@ -1,6 +1,5 @@
 //! The pure core by itself, without a server: `core.*`. Times are of one call, over many.
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -121,19 +120,10 @@ fn composing() -> anyhow::Result<Vec<Timed>> {
     };
     let book = Book::read(&config)?;
     let request = ComposeRequest {
-        tenant: TenantId::default(),
         agent: Some(AgentId::new("e")?),
-        model: None,
         features: Features { enable: vec!["mailbox".to_owned(), "house_rules".to_owned()], disable: Vec::new() },
-        named_features: Features::default(),
-        include_tools: true,
-        include_shared: true,
         tools: (0..TOOLS).map(|n| spec(&format!("look_{n}"))).collect::<Result<_, _>>()?,
-        parameters: BTreeMap::new(),
-        ai_config: contract::AiConfig::default(),
-        only_tools: None,
-        template: None,
-        judge: None,
+        ..ComposeRequest::new(TenantId::default())
     };
     let whole = |reply: &ComposeReply| matches!(reply, ComposeReply::Composed(of) if of.components.len() == 8);
     ensure!(whole(&book.answer(&request)), "the prompt has not its eight parts");

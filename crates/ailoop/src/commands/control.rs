@@ -5,7 +5,7 @@ use proto::{CommandReply, ConfigureRequest, ControlRequest, SendRequest, StartRe
 
 use serde_json::{Map, Value};
 
-use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs, SwitchArg};
+use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs};
 use crate::client::{self, bounded, command_id};
 use crate::failure::{Exit, Failure};
 use crate::prompt;
@@ -74,9 +74,6 @@ pub(super) async fn configure(args: &ConfigureArgs, terminal: &Terminal) -> Resu
     let session_id = client::session_id(&args.session)?;
     let wrong = |why: String| Failure::usage(ErrorCode::BadRequest, why);
     let mut continuation = Map::new();
-    if let Some(switch) = args.continuation {
-        continuation.insert("enabled".to_owned(), Value::Bool(switch == SwitchArg::On));
-    }
     if let Some(steps) = args.max_iterations {
         continuation.insert("max_iterations".to_owned(), steps.into());
     }

@@ -65,7 +65,8 @@ fn agent_id(name: Option<&str>) -> Result<Option<AgentId>, Failure> {
 }
 
 fn compose(book: &Book, of: &AgentArgs, features: Features) -> Result<Composed, Failure> {
-    let request = super::compose_request(agent_id(of.agent.as_deref())?, of.model.clone(), features);
+    let request =
+        super::compose_request(super::tenant(&of.tenant)?, agent_id(of.agent.as_deref())?, of.model.clone(), features);
     match book.answer(&request) {
         ComposeReply::Composed(composed) => Ok(*composed),
         ComposeReply::Refused { code, message } => Err(Failure::new(code, message)),

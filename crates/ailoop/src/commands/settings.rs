@@ -16,6 +16,11 @@ pub(super) fn options(
         Some(text) => serde_json::from_str(text).map_err(|error| wrong(format!("--set is no JSON object: {error}")))?,
         None => Map::new(),
     };
+    match settings.continuation.as_deref() {
+        Some(switch @ ("on" | "off")) => drop(set.insert("enabled".to_owned(), Value::Bool(switch == "on"))),
+        Some(template) => drop(set.insert("template".to_owned(), template.into())),
+        None => {}
+    }
     set.extend(continuation);
     let mut options = Map::new();
     if !set.is_empty() {
@@ -72,11 +77,12 @@ mod tests {
             tool_choice: vec!["required".to_owned(), "look".to_owned()],
             feature: vec!["mailbox".to_owned()],
             without: Vec::new(),
+            continuation: Some("plain_words".to_owned()),
             set: Some(r#"{"retries": 1}"#.to_owned()),
         };
         let continuation = Map::from_iter([("timeout".to_owned(), json!(9))]);
         let expected = json!({
-            "continuation": {"retries": 1, "timeout": 9},
+            "continuation": {"retries": 1, "template": "plain_words", "timeout": 9},
             "features": {"enable": ["mailbox"], "disable": []},
             "ai_config": {
                 "parameters": {"temperature": 0.2, "user": "me"},
@@ -86,6 +92,11 @@ mod tests {
             },
         });
         assert_eq!(Value::Object(options(&settings, continuation).unwrap()), expected);
+        let switched = |word: &str| {
+            let settings = SessionSettings { continuation: Some(word.to_owned()), ..SessionSettings::default() };
+            options(&settings, Map::new()).unwrap()["continuation"].clone()
+        };
+        assert_eq!((switched("on"), switched("off")), (json!({"enabled": true}), json!({"enabled": false})));
         assert_eq!(options(&SessionSettings::default(), Map::new()).unwrap(), Map::new());
         let bad = SessionSettings { set: Some("{".to_owned()), ..SessionSettings::default() };
         assert!(options(&bad, Map::new()).is_err());

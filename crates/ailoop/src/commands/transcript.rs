@@ -18,13 +18,14 @@ const ARGUMENTS_MAX: usize = 200;
 pub(super) async fn transcript(args: &TranscriptArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let session_id = client::session_id(&args.session)?;
     let client = super::connect(&args.target).await?;
-    let (mut after, mut is_empty) = (0, true);
+    let (mut after, mut is_empty, mut is_incomplete) = (0, true, false);
     loop {
         let request = bounded(TranscriptRequest { session_id: session_id.clone(), after, limit: 0 });
         let reply = client.sessions().transcript(request).await.map_err(|status| client.failure(&status))?.into_inner();
         let unreadable = |error: serde_json::Error| Failure::new(ErrorCode::Internal, format!("the answer: {error}"));
         let turns: Vec<ReadableTurn> = serde_json::from_str(&reply.turns_json).map_err(unreadable)?;
         is_empty &= turns.is_empty();
+        is_incomplete |= reply.is_incomplete;
         for turn in &turns {
             let printed = if args.json {
                 terminal.json(&format!("{}\n", serde_json::to_string(turn).unwrap_or_default()))
@@ -39,6 +40,9 @@ pub(super) async fn transcript(args: &TranscriptArgs, terminal: &Terminal) -> Re
             Some(next) => after = next,
             None => break,
         }
+    }
+    if is_incomplete {
+        terminal.note(Style::Plain, "parts are missing: the archive kept them for as long as it keeps anything");
     }
     if is_empty {
         terminal.note(Style::Plain, &format!("nothing was said in session {session_id} yet"));

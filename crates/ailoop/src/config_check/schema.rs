@@ -97,7 +97,11 @@ impl Checker {
             ValidationErrorKind::AdditionalProperties { unexpected }
             | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
                 for key in unexpected {
-                    let suggestion = did_you_mean(key, self.keys.iter().map(String::as_str));
+                    let suggestion = if self.keys.contains(key) {
+                        "; it belongs elsewhere in this file".to_owned()
+                    } else {
+                        did_you_mean(key, self.keys.iter().map(String::as_str))
+                    };
                     report(Some(key.clone()), format!("there is no key {key:?} here{suggestion}"));
                 }
             }

@@ -35,6 +35,11 @@ fn cases() -> Vec<Case> {
         // Names of files.
         case("agents.yml", agent(""), &["agents.yml: this file is not read: its name must be agents.yaml"]),
         case("model.yaml", models("", ""), &["its name must be models.yaml"]),
+        case(
+            "agents.yaml",
+            format!("{}tenants: {{acme: {{features: {{enable: [nothing]}}}}}}\n", agent("")),
+            &["agents.yaml:5:18: tenant acme: there is no feature \"nothing\""],
+        ),
         // ailoop.yaml.
         case(
             "ailoop.yaml",
@@ -100,6 +105,7 @@ fn cases() -> Vec<Case> {
             &["models.yaml:3:11: this must be one of ", "did you mean \"openai_chat\"?"],
         ),
         case("models.yaml", models("", "").replace("provider: p", "provider: q"), &["names the provider \"q\""]),
+        case("models.yaml", models("", "    parameters: {max_tokens: 5}\n"), &["models.yaml:8:", "belongs elsewhere"]),
         case("models.yaml", models("", "    fallbacks: [n]\n"), &["models.yaml:8:", "there is no model \"n\""]),
         case("models.yaml", models("", "").replace("http://", ""), &["models.yaml:4:15: ", "http"]),
         case(
@@ -157,6 +163,25 @@ fn config_check_names_all_mistakes_of_all_files_at_once() {
         "models.yaml:9:5: ",
         "the environment: AILOOP__EDGE__TOKN",
         "8 mistakes in the configuration",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in:\n{said}");
+    }
+}
+
+#[test]
+fn tenant_mistake_with_two_agents_is_reported_once_at_the_tenant() {
+    let world = World::new();
+    let agents = agent("") + "  y:\n    name: Yps\n    prompt_file: alice_assistant.md\n";
+    let tenants =
+        "tenants:\n  default:\n    features:\n      enable: [nothing]\n  acme: {features: {disable: [none]}}\n";
+    world.configure("agents.yaml", &(agents + tenants));
+    let checked = world.output(&["config", "check"]);
+    let said = text(&checked.stderr);
+    assert_eq!(code(&checked), 1, "{said}");
+    for part in [
+        "agents.yaml:10:5: tenant default: there is no feature \"nothing\"",
+        "agents.yaml:12:10: tenant acme: there is no feature \"none\"",
+        "2 mistakes in the configuration",
     ] {
         assert!(said.contains(part), "{part:?} is not in:\n{said}");
     }

@@ -268,20 +268,12 @@ fn tool_spec() -> ToolSpec {
 }
 
 fn compose() -> ComposeRequest {
+    let features = Features { enable: vec!["mailbox".to_owned()], disable: Vec::new() };
     ComposeRequest {
-        tenant: TenantId::default(),
         agent: Some(AgentId::new("e").unwrap()),
-        model: None,
-        features: Features { enable: vec!["mailbox".to_owned()], disable: Vec::new() },
-        named_features: Features { enable: vec!["mailbox".to_owned()], disable: Vec::new() },
-        include_tools: true,
-        include_shared: true,
-        tools: Vec::new(),
-        parameters: std::collections::BTreeMap::new(),
-        ai_config: contract::AiConfig::default(),
-        only_tools: None,
-        template: None,
-        judge: None,
+        features: features.clone(),
+        named_features: features,
+        ..ComposeRequest::new(TenantId::default())
     }
 }
 

@@ -85,19 +85,10 @@ impl World {
 
 pub(crate) fn request(agent: Option<&str>, model: Option<&str>) -> ComposeRequest {
     ComposeRequest {
-        tenant: TenantId::default(),
         agent: agent.map(|agent| AgentId::new(agent).unwrap()),
         model: model.map(str::to_owned),
-        features: Features::default(),
-        named_features: Features::default(),
-        include_tools: true,
-        include_shared: true,
-        tools: Vec::new(),
         parameters: BTreeMap::from([("what".to_owned(), "{{{agent_id}}}".to_owned())]),
-        ai_config: contract::AiConfig::default(),
-        only_tools: None,
-        template: None,
-        judge: None,
+        ..ComposeRequest::new(TenantId::default())
     }
 }
 

@@ -287,10 +287,7 @@ impl Dispatch<'_> {
     }
 
     fn repeatable(&self) -> bool {
-        match self.item.effect {
-            EffectClass::Pure | EffectClass::Idempotent => true,
-            EffectClass::AtMostOnce => false,
-        }
+        self.item.effect.may_repeat()
     }
 
     /// Nobody knows what a tool did that does not answer. A model that calls an idempotent one again makes another call,

@@ -247,7 +247,7 @@ impl Calls {
         if !self.may_begin(work, asked, cancelled).await {
             return Ok(None);
         }
-        if sent_before && item.effect == EffectClass::AtMostOnce {
+        if sent_before && !item.effect.may_repeat() {
             return Ok(Some(unknown(LOST)));
         }
         let Work { key, call, delivered, .. } = *work;

@@ -119,7 +119,7 @@ impl Reader {
         };
         let mut found = self.bus.summaries(&self.tenant).await.map_err(unreadable)?;
         found.retain(passes);
-        found.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| b.session_id.cmp(&a.session_id)));
+        found.sort_by_cached_key(SessionSummary::place);
         let all = found.len();
         let sessions = fitting(found.iter().take(wanted.limit.clamp(1, SESSIONS_MAX)).map(shown::session));
         Ok(json!({"more": all - sessions.len(), "sessions": sessions}))
