@@ -121,7 +121,7 @@ pub(crate) async fn server_dies_right_after_the_dispatch_the_session_waits_less_
         ensure!(died.elapsed() < FAULT_MAX, "{session}: {:?}", died.elapsed());
         let calls = probe.calls.load(Ordering::SeqCst);
         match effect {
-            EffectClass::AtMostOnce => {
+            EffectClass::AtMostOnce | EffectClass::Reconcilable => {
                 ensure!(calls == 1, "{calls} calls");
                 let has_reason = result.content.contains("the connection to NATS broke while the call ran");
                 ensure!(

@@ -236,6 +236,11 @@ pub fn tool(tenant: &TenantId, tool: &ToolName) -> Subject {
     Subject(format!("ai_tool.{tenant}.{tool}"))
 }
 
+/// `ai_tool_probe.<tenant>.<tool>`: where a `reconcilable` tool is asked what became of a call.
+pub fn tool_probe(tenant: &TenantId, tool: &ToolName) -> Subject {
+    Subject(format!("ai_tool_probe.{tenant}.{tool}"))
+}
+
 /// `ai_tool_cancel.<tenant>.<tool>`
 pub fn tool_cancel(tenant: &TenantId, tool: &ToolName) -> Subject {
     Subject(format!("ai_tool_cancel.{tenant}.{tool}"))
@@ -549,6 +554,7 @@ mod tests {
             tool_announce(),
             tool(&key.tenant, &tool_name),
             tool_cancel(&key.tenant, &tool_name),
+            tool_probe(&key.tenant, &tool_name),
             dead(&key, DeadKind::Control, &id),
         ];
         for filter in viewer(&key).into_iter().chain(Topic::ALL.iter().map(|t| tenant_topic(&key.tenant, *t))) {

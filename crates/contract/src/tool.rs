@@ -21,6 +21,8 @@ pub enum EffectClass {
     /// It must not run twice: say that the outcome is unknown.
     #[default]
     AtMostOnce,
+    /// It must not run twice, and the tool can say afterwards what became of a call.
+    Reconcilable,
 }
 
 impl EffectClass {
@@ -28,7 +30,15 @@ impl EffectClass {
     pub const fn takes_effect(self) -> bool {
         match self {
             Self::Pure => false,
-            Self::Idempotent | Self::AtMostOnce => true,
+            Self::Idempotent | Self::AtMostOnce | Self::Reconcilable => true,
+        }
+    }
+
+    /// Whether a call may be sent again under the same id.
+    pub const fn may_repeat(self) -> bool {
+        match self {
+            Self::Pure | Self::Idempotent => true,
+            Self::AtMostOnce | Self::Reconcilable => false,
         }
     }
 }
@@ -273,7 +283,7 @@ pub mod header {
     /// On a reply: it is an error that the model reads.
     pub const ERROR: &str = "Ailoop-Error";
     /// On a reply that is an error: [`OUTCOME_UNKNOWN`](super::OUTCOME_UNKNOWN) when nobody knows whether the call took
-    /// effect.
+    /// effect; on the answer to a probe [`OUTCOME_NONE`](super::OUTCOME_NONE) when it took none.
     pub const OUTCOME: &str = "Ailoop-Outcome";
     /// On a reply: it is not the last one.
     pub const PROGRESS: &str = "Ailoop-Progress";
@@ -290,6 +300,8 @@ pub mod header {
 
 /// The value of [`header::OUTCOME`] for a call of which nobody knows whether it took effect.
 pub const OUTCOME_UNKNOWN: &str = "unknown";
+/// The value of [`header::OUTCOME`] on the answer to a probe: the call took no effect, and never will.
+pub const OUTCOME_NONE: &str = "none";
 
 /// Names of the endpoint metadata by which a tool describes itself.
 pub mod metadata {

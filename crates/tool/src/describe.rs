@@ -21,6 +21,8 @@ pub enum Effect {
     /// It must not run twice: the model is told that the outcome is unknown.
     #[default]
     AtMostOnce,
+    /// It must not run twice, and the tool can say afterwards what became of a call: see [`Tool::probe`].
+    Reconcilable,
 }
 
 impl Effect {
@@ -30,6 +32,7 @@ impl Effect {
             Self::Pure => "pure",
             Self::Idempotent => "idempotent",
             Self::AtMostOnce => "at_most_once",
+            Self::Reconcilable => "reconcilable",
         }
     }
 }
@@ -58,6 +61,7 @@ impl Approval {
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 
 pub(crate) type Handler = Arc<dyn Fn(Call) -> BoxFuture<'static, Result<Reply, ToolError>> + Send + Sync>;
+pub(crate) type Probe = Arc<dyn Fn(Call) -> BoxFuture<'static, Result<Option<Reply>, ToolError>> + Send + Sync>;
 
 /// A tool: its description and its handler.
 #[derive(Clone)]
@@ -72,6 +76,7 @@ pub struct Tool {
     instructions: Option<String>,
     version: String,
     handler: Handler,
+    probe: Option<Probe>,
 }
 
 impl Tool {
@@ -88,6 +93,7 @@ impl Tool {
             instructions: None,
             version: "1.0.0".to_owned(),
             handler: Arc::new(|_| async { Err(ToolError::new("this tool has no handler")) }.boxed()),
+            probe: None,
         }
     }
 
@@ -159,6 +165,23 @@ impl Tool {
         self
     }
 
+    /// Makes the tool [`Effect::Reconcilable`]: after a loss it is asked what became of a call, by the call's id and
+    /// arguments. `Some`: it took effect, with this result. `None`: it has taken none; this is believed once the call's
+    /// deadline is over, so a plain look into the tool's own store is enough where an effect shows there within two seconds
+    /// of the deadline. An error: it cannot be told now, and the tool is asked again. An answer takes 5 seconds at most.
+    #[must_use]
+    pub fn probe<F, Fut, R>(mut self, probe: F) -> Self
+    where
+        F: Fn(Call) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Option<R>, ToolError>> + Send + 'static,
+        R: Into<Reply>,
+    {
+        self.effect = Effect::Reconcilable;
+        self.probe =
+            Some(Arc::new(move |call| probe(call).map(|found| found.map(|done| done.map(Into::into))).boxed()));
+        self
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -168,7 +191,7 @@ impl Tool {
     pub(crate) fn takes_effect(&self) -> bool {
         match self.effect {
             Effect::Pure => false,
-            Effect::Idempotent | Effect::AtMostOnce => true,
+            Effect::Idempotent | Effect::AtMostOnce | Effect::Reconcilable => true,
         }
     }
 
@@ -183,6 +206,23 @@ impl Tool {
 
     pub(crate) fn semver(&self) -> &str {
         &self.version
+    }
+
+    pub(crate) fn has_probe(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// Whether it is to be asked about lost calls and cannot be.
+    pub(crate) fn needs_probe(&self) -> bool {
+        self.effect == Effect::Reconcilable && self.probe.is_none()
+    }
+
+    /// The outcome of a call that was lost, as the tool can tell.
+    pub(crate) async fn outcome(&self, call: Call) -> Result<Option<Reply>, ToolError> {
+        match &self.probe {
+            Some(probe) => probe(call).await,
+            None => Err(ToolError::unknown("this tool cannot tell what became of a call")),
+        }
     }
 
     pub(crate) fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, ToolError>> {

@@ -39,6 +39,7 @@
 //! | [`Effect::Pure`] | called again | it changes nothing |
 //! | [`Effect::Idempotent`] | called again under the same [`Call::id`], perhaps while the first try still runs | it takes effect once per id |
 //! | [`Effect::AtMostOnce`] | never called again: the model is told that nobody knows | nothing |
+//! | [`Effect::Reconcilable`] | never called again: the tool is asked what became of the call | [`Tool::probe`] tells |
 //!
 //! An idempotent tool must decide by something that all of its replicas share, and effect and mark must be *one* step:
 //! whoever does one after the other can be killed between them. Three ways, by what the effect is:

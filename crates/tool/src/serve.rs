@@ -27,6 +27,10 @@ const DRAIN: Duration = Duration::from_secs(10);
 const OVERDUE: Duration = Duration::from_secs(1);
 /// Calls of one tool that wait for a place: they can be cancelled, and are not begun too late.
 const WAITING_MAX: usize = 1_024;
+/// Probes that are answered at the same time.
+const PROBES_MAX: usize = 16;
+/// How long one probe may take: after that nobody waits for its answer, and it is asked again.
+const PROBE_MAX: Duration = Duration::from_secs(5);
 /// When a call says who works on it: most are over by then.
 const RECEIPT_AFTER: Duration = Duration::from_millis(500);
 /// Bytes of an error's header; the whole text is the body.
@@ -46,6 +50,9 @@ pub enum ServeError {
     /// A name is not one token of a subject.
     #[error("{0:?} cannot be used: a tool's name is 1 to 64 of A-Z a-z 0-9 _ -, a tenant's 1 to 32 of a-z 0-9 -")]
     Name(String),
+    /// A [`Reconcilable`](crate::Effect::Reconcilable) tool without a [`probe`](Tool::probe): nothing could be asked of it.
+    #[error("the tool {0:?} is reconcilable and has no probe: give it one with Tool::probe, or say at_most_once")]
+    NoProbe(String),
 }
 
 /// Tools that are about to be served over one connection.
@@ -97,14 +104,23 @@ impl Tools {
         check(&self.tenant, 32, |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))?;
         for tool in self.served {
             check(tool.name(), 64, |byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')?;
+            if tool.needs_probe() {
+                return Err(ServeError::NoProbe(tool.name().to_owned()));
+            }
             let service = Service::new(&self.client, &tool, &self.tenant);
             let calls = wire::call_subject(&self.tenant, tool.name());
             let cancels = wire::cancel_subject(&self.tenant, tool.name());
+            let mut probes = SelectAll::new();
+            if tool.has_probe() {
+                let subject = wire::probe_subject(&self.tenant, tool.name());
+                probes.push(self.client.queue_subscribe(subject, wire::QUEUE.to_owned()).await?);
+            }
             let server = Server {
+                probes,
                 calls: Intake::new(self.client.queue_subscribe(calls, wire::QUEUE.to_owned()).await?),
                 cancels: self.client.subscribe(cancels).await?,
                 questions: service.subscribe(&self.client).await?,
-                life: service.life(&self.client).await?,
+                call_questions: service.subscribe_for_calls(&self.client).await?,
                 client: self.client.clone(),
                 places: Arc::new(Semaphore::new(self.concurrency)),
                 known_max: self.concurrency + WAITING_MAX,
@@ -194,8 +210,10 @@ struct Server {
     calls: Intake,
     cancels: Subscriber,
     questions: SelectAll<Subscriber>,
-    /// Whether this replica lives: answered as long as a call of it runs.
-    life: Subscriber,
+    /// Probes of lost calls; none where the tool has no probe.
+    probes: SelectAll<Subscriber>,
+    /// Whether this replica lives, and which replica has a call: answered as long as a call runs here.
+    call_questions: SelectAll<Subscriber>,
     places: Arc<Semaphore>,
     /// Calls that are known at the same time, those that wait for a place among them.
     known_max: usize,
@@ -211,6 +229,7 @@ struct Finished {
 impl Server {
     async fn run(mut self, mut stopped: watch::Receiver<bool>) {
         let mut tasks: JoinSet<Finished> = JoinSet::new();
+        let mut probing: JoinSet<()> = JoinSet::new();
         let mut draining = false;
         while !self.calls.is_ended() || !tasks.is_empty() {
             tokio::select! {
@@ -225,7 +244,12 @@ impl Server {
                     self.calls.end().await;
                 }
                 Some(question) = self.questions.next() => self.tell(&question).await,
-                Some(question) = self.life.next() => self.tell(&question).await,
+                // A replica that ends is no longer found, and still says which calls it works on.
+                Some(question) = self.call_questions.next() => if !draining || !asks_for_tool(&question) {
+                    self.tell(&question).await;
+                },
+                Some(probe) = self.probes.next(), if probing.len() < PROBES_MAX => self.probe(probe, &mut probing),
+                Some(_) = probing.join_next() => {}
                 message = self.calls.next(), if !self.calls.is_ended() && tasks.len() < self.known_max => {
                     if let Some(message) = message {
                         self.begin(message, &mut tasks);
@@ -252,6 +276,38 @@ impl Server {
         });
     }
 
+    /// Answers a probe with what the tool can tell of the call. Of one that runs here nothing can be said yet.
+    fn probe(&self, message: Message, probing: &mut JoinSet<()>) {
+        let call = Call::new(self.client.clone(), message, &self.service.instance(), self.tool.patience());
+        let (client, tool, running) = (self.client.clone(), self.tool.clone(), self.running.has(call.id()));
+        probing.spawn(async move {
+            let Some(reply) = call.reply_subject() else { return };
+            let found = if running {
+                Err(ToolError::unknown("it still works on the call"))
+            } else {
+                let outcome = AssertUnwindSafe(async { tool.outcome(call).await }).catch_unwind();
+                match tokio::time::timeout(PROBE_MAX, outcome).await {
+                    Ok(Ok(outcome)) => outcome,
+                    Ok(Err(_)) => Err(ToolError::unknown("the tool's probe failed badly (it panicked)")),
+                    Err(_) => {
+                        Err(ToolError::unknown(format!("the tool's probe took over {} seconds", PROBE_MAX.as_secs())))
+                    }
+                }
+            };
+            match found {
+                Ok(Some(done)) => respond(&client, reply, Ok(done), true).await,
+                Ok(None) => {
+                    let mut headers = HeaderMap::new();
+                    headers.insert(header::OUTCOME, wire::OUTCOME_NONE);
+                    if let Err(error) = client.publish_with_headers(reply, headers, Bytes::new()).await {
+                        tracing::warn!(%error, "the answer to a probe was not sent");
+                    }
+                }
+                Err(error) => respond(&client, reply, Err(ToolError::unknown(error.message())), true).await,
+            }
+        });
+    }
+
     fn cancel(&self, message: &Message) {
         let id = message.headers.as_ref().and_then(|headers| headers.get(header::CALL));
         if let Some(id) = id {
@@ -275,6 +331,12 @@ impl Server {
             tracing::debug!(%error, "a question of the services protocol stays unanswered");
         }
     }
+}
+
+/// Whether a question wants the description of the tool, and not to know about a call.
+fn asks_for_tool(question: &Message) -> bool {
+    let names_call = question.headers.as_ref().is_some_and(|headers| headers.get(header::CALL).is_some());
+    question.subject.starts_with("$SRV.INFO.") && !names_call
 }
 
 async fn told(stopped: &mut watch::Receiver<bool>) {

@@ -71,23 +71,27 @@ impl Service {
         format!("{}.{}", self.text("name"), self.text("id"))
     }
 
-    /// Where this replica alone is asked whether it lives.
-    pub(crate) async fn life(&self, client: &Client) -> Result<Subscriber, SubscribeError> {
-        client.subscribe(format!("$SRV.PING.{}", self.instance())).await
+    /// Subscribes to the two subjects on which questions about running calls come: whether this replica lives, and which
+    /// replica of the tool has a call.
+    pub(crate) async fn subscribe_for_calls(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
+        let alive = client.subscribe(format!("$SRV.PING.{}", self.instance())).await?;
+        Ok(select_all([alive, client.subscribe(format!("$SRV.INFO.{}", self.text("name"))).await?]))
     }
 
-    /// Subscribes to the other eight subjects on which a service is asked.
+    /// Subscribes to the other seven subjects on which a service is asked.
     pub(crate) async fn subscribe(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
         let (name, instance) = (self.text("name"), self.instance());
         let mut all = Vec::new();
         for verb in Verb::ALL {
             let word = verb.as_str();
-            for subject in [format!("$SRV.{word}"), format!("$SRV.{word}.{name}")] {
+            let (of_name, of_instance) = (format!("$SRV.{word}.{name}"), format!("$SRV.{word}.{instance}"));
+            let others = match verb {
+                Verb::Ping => vec![of_name],
+                Verb::Info => vec![of_instance],
+                Verb::Stats => vec![of_name, of_instance],
+            };
+            for subject in std::iter::once(format!("$SRV.{word}")).chain(others) {
                 all.push(client.subscribe(subject).await?);
-            }
-            match verb {
-                Verb::Ping => {}
-                Verb::Info | Verb::Stats => all.push(client.subscribe(format!("$SRV.{word}.{instance}")).await?),
             }
         }
         Ok(select_all(all))

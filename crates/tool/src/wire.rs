@@ -15,6 +15,11 @@ pub fn cancel_subject(tenant: &str, tool: &str) -> String {
     format!("ai_tool_cancel.{tenant}.{tool}")
 }
 
+/// `ai_tool_probe.<tenant>.<tool>`: where a `reconcilable` tool is asked what became of a call.
+pub fn probe_subject(tenant: &str, tool: &str) -> String {
+    format!("ai_tool_probe.{tenant}.{tool}")
+}
+
 /// Header names.
 pub mod header {
     /// The call's id, unique in the fleet: the key under which an `idempotent` tool takes effect once.
@@ -47,6 +52,8 @@ pub mod header {
 
 /// The value of [`header::OUTCOME`] for a call of which nobody knows whether it took effect.
 pub const OUTCOME_UNKNOWN: &str = "unknown";
+/// The value of [`header::OUTCOME`] on the answer to a probe: the call took no effect, and never will.
+pub const OUTCOME_NONE: &str = "none";
 
 /// Keys of the endpoint metadata by which a tool describes itself.
 pub mod metadata {

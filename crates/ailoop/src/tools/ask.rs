@@ -165,6 +165,16 @@ impl<'a> Asker<'a> {
         }
     }
 
+    /// Asks what became of a call; nothing where nobody answers.
+    pub async fn probe(&self, call: &Call, within: Duration) -> Result<Option<Message>, BusError> {
+        let subject = subject::tool_probe(&self.tenant, &self.tool);
+        match self.bus.transport().request(&subject, call.headers.clone(), call.body.clone(), within).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Says that nobody waits for a call any more.
     pub async fn cancel(&self, headers: Headers) -> Result<(), BusError> {
         self.bus.transport().publish(&subject::tool_cancel(&self.tenant, &self.tool), headers, Bytes::new()).await

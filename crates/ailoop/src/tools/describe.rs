@@ -15,6 +15,7 @@ pub const fn word(effect: EffectClass) -> &'static str {
         EffectClass::Pure => "pure",
         EffectClass::Idempotent => "idempotent",
         EffectClass::AtMostOnce => "at_most_once",
+        EffectClass::Reconcilable => "reconcilable",
     }
 }
 
@@ -24,6 +25,7 @@ fn after_a_loss(effect: &str) -> &'static str {
         "pure" => "it changes nothing: after a loss it is called again",
         "idempotent" => "it takes effect once per call id: after a loss it is called again under the same id",
         "at_most_once" => "it is never called again: after a loss the model is told that the outcome is unknown",
+        "reconcilable" => "it is never called again: after a loss the tool is asked what became of the call",
         _ => "a class that this version does not know",
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn viewer() -> User {
 
 /// Whoever builds tools: calls any tool of any tenant, past the loop and past its approvals, so this is for people.
 pub(super) fn toolsmith() -> User {
-    let calls = [every::tool(), every::tool_cancel()];
+    let calls = [every::tool(), every::tool_cancel(), every::tool_probe()];
     let questions = [subject::services_info(), subject::services_ping(), subject::services_stats()];
     let asked = calls.into_iter().chain(questions).chain([every::service_info()]).map(|subject| subject.to_string());
     User {
@@ -132,6 +132,7 @@ fn tool_user(tenant: &TenantId, kind: &Kind) -> User {
         subscribe.extend([
             format!("ai_tool.{tenant}.{tool} {TOOL_QUEUE}"),
             format!("ai_tool_cancel.{tenant}.{tool}"),
+            format!("ai_tool_probe.{tenant}.{tool} {TOOL_QUEUE}"),
             format!("$SRV.*.{tool}"),
             format!("$SRV.*.{tool}.*"),
         ]);

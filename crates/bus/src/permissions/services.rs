@@ -114,7 +114,10 @@ fn executor() -> User {
         .publish(objects_get(Objects::Results))
         .publish(objects_put(Objects::Results))
         .publish([text(&every::event(PROGRESS))])
-        .publish([every::tool(), every::tool_cancel(), subject::services_info()].map(|subject| text(&subject)))
+        .publish(
+            [every::tool(), every::tool_cancel(), every::tool_probe(), subject::services_info()]
+                .map(|subject| text(&subject)),
+        )
         // What a tool says where nobody else hears the question, and whether a replica that works on a call still lives.
         .publish([every::service_info(), every::service_ping()].map(|subject| text(&subject)))
         .publish([keys_list(Bucket::Tools), keys_put(Bucket::Tools)])

@@ -85,6 +85,11 @@ pub fn service_ping() -> Subject {
     Subject("$SRV.PING.*.*".to_owned())
 }
 
+/// The probe of every tool.
+pub fn tool_probe() -> Subject {
+    Subject("ai_tool_probe.*.*".to_owned())
+}
+
 /// The cancels of every tool.
 pub fn tool_cancel() -> Subject {
     Subject("ai_tool_cancel.*.*".to_owned())

@@ -111,7 +111,9 @@ impl Draft<'_> {
                 self.call_off(state, *attempt, request.tool.clone());
                 let (outcome, content) = match request.effect {
                     EffectClass::Pure => (Outcome::Timeout, "nobody answered in time"),
-                    EffectClass::Idempotent | EffectClass::AtMostOnce => (Outcome::Unknown, UNKNOWN),
+                    EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => {
+                        (Outcome::Unknown, UNKNOWN)
+                    }
                 };
                 self.result(state, outcome, None, content, 0);
             }

@@ -178,9 +178,11 @@ impl Draft<'_> {
             Stage::Open { request, attempt, .. } => {
                 self.call_off(state, *attempt, request.tool.clone());
                 match (reason == StopReason::Timeout, request.effect) {
-                    (true, EffectClass::Idempotent | EffectClass::AtMostOnce) => (Outcome::Unknown, UNKNOWN),
                     (true, EffectClass::Pure) => (Outcome::Timeout, "the turn's time is used up"),
-                    (false, EffectClass::Pure | EffectClass::Idempotent | EffectClass::AtMostOnce) => {
+                    (true, EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable) => {
+                        (Outcome::Unknown, UNKNOWN)
+                    }
+                    (false, _) => {
                         (Outcome::Cancelled, "the call was called off while it ran; it may have taken effect")
                     }
                 }

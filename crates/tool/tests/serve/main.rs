@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ailoop_tool::async_nats::{self, Client, HeaderMap, Message, Request};
 use ailoop_tool::wire::header;
-use ailoop_tool::{Call, Effect, Reply, Serving, Tool, ToolError, Tools, schemars};
+use ailoop_tool::{Call, Effect, Reply, ServeError, Serving, Tool, ToolError, Tools, schemars};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -95,6 +95,49 @@ async fn a_call_is_answered_and_an_error_is_marked() {
     }
     let reply = world.ask("lost", HeaderMap::new(), "").await;
     assert_eq!((error_of(&reply), outcome_of(&reply)), (Some("gone in the middle"), Some("unknown")));
+}
+
+#[tokio::test]
+async fn reconcilable_tool_without_a_probe_is_not_served() {
+    let server = Server::start();
+    let tools = Tools::connect(&server.url).await.unwrap().tool(Tool::new("pay").effect(Effect::Reconcilable));
+    let refused = tools.serve().await.err().unwrap();
+    assert!(matches!(refused, ServeError::NoProbe(name) if name == "pay"));
+}
+
+#[tokio::test]
+async fn tool_with_a_probe_says_what_became_of_a_call() {
+    let began = Arc::new(Notify::new());
+    let begins = began.clone();
+    let pay = Tool::new("pay").probe(async |call: Call| match call.id() {
+        "done" => Ok(Some(json!({"paid": call.arguments::<Value>()?["amount"]}))),
+        "never" => Ok(None),
+        "panics" => panic!("oh"),
+        _ => Err(ToolError::new("the bank is away")),
+    });
+    let pay = pay.handler(move |_| {
+        begins.notify_one();
+        std::future::pending::<Result<Reply, ToolError>>()
+    });
+    let world = world([pay]).await;
+    let probe = async |id: &str| {
+        let request =
+            || Request::new().headers(call_headers(id)).payload(r#"{"amount": 5}"#.into()).timeout(Some(SOON));
+        server::ask(&world.client, "ai_tool_probe.default.pay", request).await
+    };
+    let done = probe("done").await;
+    assert_eq!((outcome_of(&done), &*done.payload), (None, &br#"{"paid":5}"#[..]));
+    let never = probe("never").await;
+    assert_eq!((outcome_of(&never), error_of(&never)), (Some("none"), None));
+    for (id, why) in [("other", "the bank is away"), ("panics", "the tool's probe failed badly (it panicked)")] {
+        let unknown = probe(id).await;
+        assert_eq!((outcome_of(&unknown), error_of(&unknown)), (Some("unknown"), Some(why)));
+    }
+    // Of a call that runs nothing can be said yet, whatever the probe would find.
+    world.client.publish_with_headers("ai_tool.default.pay", call_headers("never"), "{}".into()).await.unwrap();
+    began.notified().await;
+    let running = probe("never").await;
+    assert_eq!((outcome_of(&running), error_of(&running)), (Some("unknown"), Some("it still works on the call")));
 }
 
 #[tokio::test]
@@ -353,7 +396,8 @@ async fn stopping_finishes_what_runs_and_is_announced() {
     world.ask("slow", HeaderMap::new(), "").await;
     let inbox = world.client.new_inbox();
     let mut replies = world.client.subscribe(inbox.clone()).await.unwrap();
-    world.client.publish_with_reply("ai_tool.default.slow", inbox, "".into()).await.unwrap();
+    let named = call_headers("c1");
+    world.client.publish_with_reply_and_headers("ai_tool.default.slow", inbox, named, "".into()).await.unwrap();
     let instance = replies.next().await.unwrap().headers.unwrap().get(header::INSTANCE).unwrap().to_string();
     let ((), ()) = tokio::join!(world.serving.stop(SOON), async {
         // No call gets here any more; but this one is worked on, and who asks is told.
@@ -362,6 +406,9 @@ async fn stopping_finishes_what_runs_and_is_announced() {
         let ask = || Request::new().timeout(Some(Duration::from_millis(100)));
         while !world.client.send_request("$SRV.PING.slow", ask()).await.is_err_and(nobody) {}
         world.client.request(format!("$SRV.PING.{instance}"), "".into()).await.unwrap();
+        // Whoever cannot find out which replica has the call still hears that one has it.
+        let of_call = world.client.request_with_headers("$SRV.INFO.slow", call_headers("c1"), "".into()).await.unwrap();
+        assert_eq!(of_call.headers.unwrap().get(header::RUNNING).unwrap().as_str(), "1");
         opened.notify_one();
     });
     assert_eq!(&*replies.next().await.unwrap().payload, b"finished");

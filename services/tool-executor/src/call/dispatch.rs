@@ -299,7 +299,7 @@ impl Dispatch<'_> {
         };
         match self.item.effect {
             EffectClass::Pure => Answer::new(Outcome::Timeout, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce => unknown(&text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(&text),
         }
     }
 
@@ -321,7 +321,7 @@ impl Dispatch<'_> {
         let text = format!("the tool's process ended while it worked on the call ({} times)", resends + 1);
         match self.item.effect {
             EffectClass::Pure => Answer::error(ErrorCode::Unavailable, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce => unknown(&text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(&text),
         }
     }
 
@@ -330,7 +330,7 @@ impl Dispatch<'_> {
             EffectClass::Pure => {
                 Answer::error(ErrorCode::Unavailable, "the tool could not be reached: the connection was lost")
             }
-            EffectClass::Idempotent | EffectClass::AtMostOnce => {
+            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => {
                 unknown("the connection to NATS broke while the call ran, and its answer may be lost")
             }
         }
@@ -340,7 +340,7 @@ impl Dispatch<'_> {
         let text = "no replica of the tool has the call: it was lost on its way, or its answer was";
         match self.item.effect {
             EffectClass::Pure => Answer::error(ErrorCode::Unavailable, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce => unknown(text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(text),
         }
     }
 }

@@ -4,6 +4,7 @@ mod cancels;
 mod dispatch;
 mod doubt;
 mod life;
+mod probe;
 mod reply;
 
 use std::sync::Arc;
@@ -133,6 +134,14 @@ impl Calls {
         let Some(answer) = self.answer(work, cancelled).await? else {
             tracing::info!(session = %work.key, call = %work.call, "no longer wanted");
             return Ok(Settle::Done);
+        };
+        let answer = if answer.outcome == Outcome::Unknown && work.item.effect == EffectClass::Reconcilable {
+            match self.reconcile(work, answer, cancelled).await {
+                Some(answer) => answer,
+                None => return Ok(Settle::Done),
+            }
+        } else {
+            answer
         };
         let duration = began.elapsed();
         let (tool, outcome) = (work.item.tool.as_str(), word(answer.outcome));

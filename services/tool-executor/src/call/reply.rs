@@ -63,7 +63,9 @@ pub(crate) fn read(message: &Message, effect: EffectClass) -> Reply {
             match effect {
                 EffectClass::Pure => Answer::error(ErrorCode::ToolError, text),
                 // A model that reads of an error calls again.
-                EffectClass::Idempotent | EffectClass::AtMostOnce => super::dispatch::unknown(&text),
+                EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => {
+                    super::dispatch::unknown(&text)
+                }
             }
         }
     })

@@ -123,7 +123,11 @@ fn effect(word: &str) -> Result<EffectClass, String> {
         "pure" => Ok(EffectClass::Pure),
         "idempotent" => Ok(EffectClass::Idempotent),
         "at_most_once" => Ok(EffectClass::AtMostOnce),
-        other => Err(format!("{} is pure, idempotent or at_most_once, not {other:?}", metadata::EFFECT)),
+        "reconcilable" => Ok(EffectClass::Reconcilable),
+        other => {
+            let words = "pure, idempotent, at_most_once or reconcilable";
+            Err(format!("{} is {words}, not {other:?}", metadata::EFFECT))
+        }
     }
 }
 
@@ -221,7 +225,7 @@ mod tests {
             ("ai_tool.a.x", "tools", with("ailoop.parameters", "{"), "not JSON"),
             ("ai_tool.a.x", "tools", with("ailoop.parameters", &long), "32768 are allowed"),
             ("ai_tool.a.x", "tools", with("ailoop.description", &long), "over 16384 bytes"),
-            ("ai_tool.a.x", "tools", with("ailoop.effect", "Pure"), "at_most_once, not \"Pure\""),
+            ("ai_tool.a.x", "tools", with("ailoop.effect", "Pure"), "reconcilable, not \"Pure\""),
             ("ai_tool.a.x", "tools", with("ailoop.approval", "sometimes"), "never or always"),
             ("ai_tool.a.x", "tools", with("ailoop.timeout", "-1"), "seconds above 0"),
             ("ai_tool.a.x", "tools", with("ailoop.timeout", "NaN"), "seconds above 0"),

@@ -101,7 +101,8 @@ fn care(effect: EffectClass) -> u8 {
     match effect {
         EffectClass::Pure => 0,
         EffectClass::Idempotent => 1,
-        EffectClass::AtMostOnce => 2,
+        EffectClass::Reconcilable => 2,
+        EffectClass::AtMostOnce => 3,
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod catalogue;
 mod losses;
+mod probe;
 mod progress;
 mod world;
 

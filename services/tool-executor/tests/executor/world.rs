@@ -1,6 +1,7 @@
 //! A world for one executor: the in-memory bus, a session's log, and tools that the test plays.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bus::memory::Life;
@@ -42,6 +43,21 @@ pub(crate) struct Tool {
     bus: Bus,
     calls: bus::Subscription,
     cancels: bus::Subscription,
+}
+
+/// The headers and the body of the answer to a probe.
+pub(crate) type ProbeAnswer = (&'static [(&'static str, &'static str)], &'static [u8]);
+
+/// How often a tool was asked about a call, while it answers.
+pub(crate) struct Answering {
+    count: Arc<AtomicUsize>,
+    _task: JoinSet<()>,
+}
+
+impl Answering {
+    pub(crate) fn asked(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
 }
 
 pub(crate) fn call() -> CallAttempt {
@@ -138,20 +154,41 @@ impl World {
     }
 
     /// A replica of the tool that says, when it is asked, whether it runs a call: `1`, `0`, or nothing.
-    pub(crate) fn replica(&self, running: &'static str) -> JoinSet<()> {
-        let (bus, mut task) = (self.server.bus(), JoinSet::new());
+    pub(crate) fn replica(&self, running: &'static str) -> Answering {
+        let (bus, asked, mut task) = (self.server.bus(), Arc::<AtomicUsize>::default(), JoinSet::new());
+        let count = asked.clone();
         task.spawn(async move {
             let mut questions = bus.listen(&subject::service_info(&name()), None).await.unwrap();
             while let Some(question) = questions.next().await {
                 let Heard::Message(question) = question else { continue };
                 if question.header(header::CALL).is_some() {
+                    asked.fetch_add(1, Ordering::Relaxed);
                     let says = (!running.is_empty()).then(|| (header::RUNNING.to_owned(), running.to_owned()));
                     let headers = says.into_iter().collect();
                     bus.transport().reply(question.reply.as_deref().unwrap(), headers, Bytes::new()).await.unwrap();
                 }
             }
         });
-        task
+        Answering { count, _task: task }
+    }
+
+    /// Answers probes of the tool, each with the next of these answers and then with the last; counts them.
+    pub(crate) fn probe(&self, answers: &'static [ProbeAnswer]) -> Answering {
+        let (bus, tenant, asked) = (self.server.bus(), self.key.tenant.clone(), Arc::<AtomicUsize>::default());
+        let (mut task, count) = (JoinSet::new(), asked.clone());
+        task.spawn(async move {
+            let mut probes = bus.listen(&subject::tool_probe(&tenant, &name()), None).await.unwrap();
+            while let Some(probe) = probes.next().await {
+                let Heard::Message(probe) = probe else { continue };
+                assert!(probe.header(header::CALL).is_some() && !probe.payload.is_empty());
+                let number = asked.fetch_add(1, Ordering::Relaxed);
+                let (headers, body) = answers[number.min(answers.len() - 1)];
+                let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+                let reply = probe.reply.as_deref().unwrap();
+                bus.transport().reply(reply, headers, Bytes::from_static(body)).await.unwrap();
+            }
+        });
+        Answering { count, _task: task }
     }
 
     /// The result of the call, when it comes.

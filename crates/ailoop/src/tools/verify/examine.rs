@@ -108,7 +108,9 @@ pub async fn called(
     let again = match subject.spec.effect {
         // Not a second effect.
         EffectClass::Idempotent => call.again(),
-        EffectClass::Pure | EffectClass::AtMostOnce => caller.call(fitting.clone(), deadline(wish.within)),
+        EffectClass::Pure | EffectClass::AtMostOnce | EffectClass::Reconcilable => {
+            caller.call(fitting.clone(), deadline(wish.within))
+        }
     };
     let still = exam.answered(&again, wish.within).await?;
     let left = asker.find().await?.replicas.len();
@@ -121,6 +123,10 @@ pub async fn called(
     // The same call twice.
     match subject.spec.effect {
         EffectClass::AtMostOnce => checks.push(Check::skip("repeated", "no call of an at_most_once tool is repeated")),
+        EffectClass::Reconcilable => {
+            let unheard = caller.call(fitting.clone(), deadline(wish.within));
+            checks.push(judge::probed(asker.probe(&unheard, soon).await?.as_ref()));
+        }
         effect @ (EffectClass::Pure | EffectClass::Idempotent) => {
             let second = exam.answered(&call.again(), wish.within).await?;
             checks.push(judge::repeated("repeated", effect, &first, &second));
@@ -152,7 +158,7 @@ pub const fn effects(effect: EffectClass) -> usize {
     match effect {
         EffectClass::Pure => 0,
         // The first, a late one, a cancelled one; and two at once that are one, or the one after what it cannot use.
-        EffectClass::Idempotent | EffectClass::AtMostOnce => 4,
+        EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => 4,
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bus::Message;
 use contract::limits;
-use contract::tool::{EffectClass, ToolSpec};
+use contract::tool::{EffectClass, OUTCOME_NONE, OUTCOME_UNKNOWN, ToolSpec, header};
 use serde_json::Value;
 
 use super::Check;
@@ -182,8 +183,26 @@ pub fn repeated(name: &'static str, effect: EffectClass, first: &Seen, again: &S
             Check::fail(name, told, hint)
         }
         EffectClass::Idempotent => Check::pass(name, "answered alike; that it took effect once is for you to see"),
-        EffectClass::Pure | EffectClass::AtMostOnce if alike => Check::pass(name, "answered alike"),
-        EffectClass::Pure | EffectClass::AtMostOnce => Check::pass(name, "both answered"),
+        EffectClass::Pure | EffectClass::AtMostOnce | EffectClass::Reconcilable if alike => {
+            Check::pass(name, "answered alike")
+        }
+        EffectClass::Pure | EffectClass::AtMostOnce | EffectClass::Reconcilable => Check::pass(name, "both answered"),
+    }
+}
+
+/// What a `reconcilable` tool says of a call that it never got.
+pub fn probed(answer: Option<&Message>) -> Check {
+    let name = "probe";
+    let hint = "answer on ai_tool_probe.<tenant>.<tool>: the result, or Ailoop-Outcome: none or unknown";
+    let Some(answer) = answer else {
+        return Check::fail(name, "nobody answers what became of a call".to_owned(), hint);
+    };
+    match (answer.header(header::OUTCOME), answer.header(header::ERROR)) {
+        (Some(OUTCOME_NONE), _) => Check::pass(name, "says of a call that never came that it took no effect"),
+        (Some(OUTCOME_UNKNOWN), _) | (_, Some(_)) => {
+            Check::pass(name, "cannot tell of a call that never came; its outcome is unknown then")
+        }
+        (_, None) => Check::fail(name, "has a result of a call that never came".to_owned(), hint),
     }
 }
 

@@ -89,7 +89,9 @@ pub(super) fn lost(server: &ServerName, effect: Effect, why: &str) -> ToolError 
 pub(super) fn doubt(effect: Effect, what: &str) -> ToolError {
     match effect {
         Effect::Pure => ToolError::new(format!("{what}; it may be called again")),
-        Effect::Idempotent | Effect::AtMostOnce => ToolError::unknown(format!("{what}; {NOBODY_KNOWS}")),
+        Effect::Idempotent | Effect::AtMostOnce | Effect::Reconcilable => {
+            ToolError::unknown(format!("{what}; {NOBODY_KNOWS}"))
+        }
     }
 }
 

@@ -107,6 +107,7 @@ fn tool(name: &ToolName, config: &WebhookConfig) -> Result<Tool, ServeError> {
             EffectClass::Pure => Effect::Pure,
             EffectClass::Idempotent => Effect::Idempotent,
             EffectClass::AtMostOnce => Effect::AtMostOnce,
+            EffectClass::Reconcilable => Effect::Reconcilable,
         })
         .approval(match config.approval {
             Asked::Never => Approval::Never,
@@ -147,6 +148,10 @@ fn check(config: &WebhookConfig) -> Result<(), (&'static str, String)> {
     let longest = TOOL_TIMEOUT_MAX.as_secs();
     if !(1..=longest).contains(&config.timeout) {
         return Err(("timeout", format!("it is 1 to {longest} seconds")));
+    }
+    if config.effect == EffectClass::Reconcilable {
+        let message = "an endpoint cannot be asked what became of a call: it is pure, idempotent or at_most_once";
+        return Err(("effect", message.to_owned()));
     }
     if config.description.trim().is_empty() {
         return Err(("description", "the model knows nothing else of the tool".to_owned()));

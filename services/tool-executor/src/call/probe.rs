@@ -1,0 +1,157 @@
+//! What became of a lost call of a `reconcilable` tool: the tool is asked, and the call is never sent again.
+
+use std::time::Duration;
+
+use bus::{BusError, Headers, Message};
+use bytes::Bytes;
+use contract::subject;
+use contract::tool::{OUTCOME_NONE, OUTCOME_UNKNOWN, Outcome, header};
+use contract::{ErrorCode, limits};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::doubt::{ReplicaAnswer, ask_replicas};
+use super::reply::Answer;
+use super::{Calls, Work};
+
+/// How long the answer to one probe is awaited.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Pause between two probes: the tool may be about to come back.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How long after the call's deadline the tool is still asked: the loop gives up a little later.
+const AFTER_DEADLINE: Duration = limits::TOOL_CALL_GRACE.saturating_sub(Duration::from_secs(2));
+/// How long after the call's deadline "no effect" is believed. Until then the request may still wait in a socket, or a
+/// handler work on it of which the tool's store shows nothing yet; after it the tool refuses the request as late.
+const NO_EFFECT_AFTER: Duration = Duration::from_secs(2);
+/// How often in a row the tool says by then that the call took no effect, before that is believed.
+const NO_EFFECT_ANSWERS: u32 = 2;
+
+/// What the tool says of a call.
+#[derive(Debug, PartialEq, Eq)]
+enum ProbeOutcome {
+    /// It took effect, with this result.
+    Done(String),
+    /// It has taken no effect.
+    NoEffect,
+    /// The tool cannot tell now; why.
+    Unknown(String),
+}
+
+impl Calls {
+    /// Replaces the answer of a call of which nothing is known by what the tool says of the call, asking until shortly
+    /// before the loop gives up. `None`: the log no longer wants an answer.
+    pub(super) async fn reconcile(
+        &self,
+        work: &Work<'_>,
+        mut unknown: Answer,
+        cancelled: &CancellationToken,
+    ) -> Option<Answer> {
+        let deadline = Instant::now() + work.item.meta.deadline.since(self.clock.now());
+        let (end, no_effect_from) = (deadline + AFTER_DEADLINE, deadline + NO_EFFECT_AFTER);
+        let (mut no_effect, mut checked, mut why) = (0, Instant::now(), None);
+        loop {
+            let probed = tokio::select! {
+                () = cancelled.cancelled() => break,
+                probed = timeout_at(end, self.probe(work)) => probed,
+            };
+            let Ok(probed) = probed else { break };
+            match probed {
+                Ok(Some(ProbeOutcome::Done(result))) => return Some(Answer::new(Outcome::Ok, result)),
+                Ok(Some(ProbeOutcome::NoEffect)) if Instant::now() >= no_effect_from => no_effect += 1,
+                Ok(Some(ProbeOutcome::NoEffect) | None) => no_effect = 0,
+                Ok(Some(ProbeOutcome::Unknown(reason))) => (no_effect, why) = (0, Some(reason)),
+                Err(error) => {
+                    no_effect = 0;
+                    tracing::debug!(session = %work.key, call = %work.call, %error, "no answer to a probe");
+                }
+            }
+            if no_effect >= NO_EFFECT_ANSWERS {
+                let text = "the call was lost before the tool carried it out: it took no effect, and may be made again";
+                return Some(Answer::error(ErrorCode::Unavailable, text));
+            }
+            if checked.elapsed() >= limits::WORKER_CHECK_EVERY {
+                checked = Instant::now();
+                if self.bus.is_closed(work.key, work.call, work.item.meta.slot).await.unwrap_or(false) {
+                    return None;
+                }
+            }
+            tokio::select! {
+                () = cancelled.cancelled() => break,
+                () = sleep_until(end) => break,
+                () = sleep(AGAIN_AFTER) => {}
+            }
+        }
+        if let Some(why) = why {
+            unknown.content = format!("{}\nThe tool cannot tell either: {why}", unknown.content);
+        }
+        Some(unknown)
+    }
+
+    /// Asks once. `None`: a replica still works on the call, or it is not known whether one does.
+    async fn probe(&self, work: &Work<'_>) -> Result<Option<ProbeOutcome>, BusError> {
+        let (tenant, tool) = (&work.key.tenant, &work.item.tool);
+        let call = work.item.call_key(tenant, &work.key.session);
+        match ask_replicas(&self.bus, subject::service_info(tool), call.clone()).await {
+            ReplicaAnswer::Running | ReplicaAnswer::Away => return Ok(None),
+            // A tool that does not know the question may still be able to tell.
+            ReplicaAnswer::Denied | ReplicaAnswer::Unclear => {}
+        }
+        let headers: Headers = vec![
+            (header::CALL.to_owned(), call),
+            (header::SESSION.to_owned(), work.key.session.to_string()),
+            (header::AGENT.to_owned(), work.item.meta.agent.chars().filter(|c| !c.is_control()).collect()),
+        ];
+        let body = Bytes::copy_from_slice(work.item.arguments.get().as_bytes());
+        let probe = subject::tool_probe(tenant, tool);
+        let answer = self.bus.transport().request(&probe, headers, body, ANSWER_MAX).await?;
+        Ok(Some(read(&answer)))
+    }
+}
+
+/// Anything but a plain result is no proof that the call took effect.
+fn read(message: &Message) -> ProbeOutcome {
+    let unknown = |why: &str| ProbeOutcome::Unknown(why.to_owned());
+    let body = std::str::from_utf8(&message.payload);
+    let error = message.header(header::ERROR).or_else(|| message.header(header::SERVICE_ERROR));
+    match (message.header(header::OUTCOME), error, message.header(header::PROGRESS), body) {
+        (Some(OUTCOME_NONE), ..) => ProbeOutcome::NoEffect,
+        (Some(OUTCOME_UNKNOWN), error, ..) => unknown(error.unwrap_or("it does not say why")),
+        (_, Some(error), ..) => unknown(error),
+        (Some(other), None, ..) => {
+            let outcome: String = other.chars().take(40).collect();
+            ProbeOutcome::Unknown(format!("its answer has the outcome {outcome:?}, which is none or unknown"))
+        }
+        (None, None, Some(_), _) => unknown("its answer is about progress and not about the outcome"),
+        (None, None, None, Ok(body)) => ProbeOutcome::Done(body.to_owned()),
+        (None, None, None, Err(_)) => unknown("its answer is not UTF-8 text"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_to_a_probe_is_a_result_only_where_it_looks_like_one() {
+        let said = |headers: &[(&str, &str)], body: &'static [u8]| {
+            let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            read(&Message { subject: String::new(), reply: None, headers, payload: Bytes::from_static(body) })
+        };
+        let unknown = |why: &str| ProbeOutcome::Unknown(why.to_owned());
+        assert_eq!(said(&[], b"paid"), ProbeOutcome::Done("paid".to_owned()));
+        assert_eq!(said(&[("Ailoop-Outcome", "none"), ("Ailoop-Error", "never seen")], b""), ProbeOutcome::NoEffect);
+        assert_eq!(
+            said(&[("Ailoop-Outcome", "unknown"), ("Ailoop-Error", "the bank is away")], b""),
+            unknown("the bank is away")
+        );
+        // A probe that fails says nothing of the call.
+        assert_eq!(said(&[("Ailoop-Error", "bad")], b"x"), unknown("bad"));
+        assert_eq!(said(&[("Nats-Service-Error", "bad")], b""), unknown("bad"));
+        assert_eq!(
+            said(&[("Ailoop-Progress", "50 %")], b""),
+            unknown("its answer is about progress and not about the outcome")
+        );
+        assert!(matches!(said(&[("Ailoop-Outcome", "None")], b"x"), ProbeOutcome::Unknown(_)), "a word of nobody's");
+        assert_eq!(said(&[], b"\xff"), unknown("its answer is not UTF-8 text"));
+    }
+}
