@@ -41,6 +41,7 @@ const PUBLISH: &[(&str, &[&str])] = &[
     ("ai_rpc.view.default.s", &["edge"]),
     ("ai_rpc.prompt.compose", &["orchestrator", "edge"]),
     ("ai_rpc.prompt.agents", &["executor", "edge"]),
+    ("ai_rpc.mail.default", &["edge"]),
     ("ai_rpc.tool.announce", &[]),
     // Whoever tries tools calls them past the loop, and does nothing else.
     ("ai_tool.default.word_count", &["executor", "toolsmith"]),
@@ -141,6 +142,9 @@ const SUBSCRIBE: &[(&str, &[&str])] = &[
     ("ai_rpc.prompt.compose", &[]),
     ("ai_rpc.prompt.agents composers", &["composer"]),
     ("ai_rpc.prompt.agents", &[]),
+    ("ai_rpc.mail.default executors", &["executor"]),
+    ("ai_rpc.mail.default another", &[]),
+    ("ai_rpc.mail.default", &[]),
     ("ai_tool.>", &[]),
     ("ai_tool.default.word_count tools", &["word_count", "bridge"]),
     ("ai_tool.default.word_count", &[]),

@@ -9,6 +9,7 @@ mod dead;
 mod desk;
 mod lists;
 mod log;
+mod mail;
 mod models;
 mod repair;
 mod run;
@@ -47,6 +48,7 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Stop(args) => control::control(control::Verb::Stop, &args, terminal).await,
         Command::Fork(args) => control::fork(&args, terminal).await,
         Command::Approvals(args) => approvals::approvals(&args, terminal).await,
+        Command::Mail(args) => mail::mail(&args, terminal).await,
         Command::Configure(args) => control::configure(&args, terminal).await,
         Command::Replay(args) => log::replay(&args, terminal).await,
         Command::Export(args) => carry::export(&args, terminal).await,

@@ -105,6 +105,20 @@ fn a_fleet_that_stays_serves_every_command() {
         text(&output.stdout)
     };
     assert!(ok(&["tools"]).contains("list_files"));
+    ok(&["mail", "send", "eamonn", "Begin with plan 2.", "--subject", "The plans"]);
+    let waits: serde_json::Value = serde_json::from_str(&ok(&["mail", "--mailbox", "eamonn", "--json"])).unwrap();
+    assert_eq!((&waits["from"], &waits["text"]), (&"user".into(), &"Begin with plan 2.".into()));
+    let forged = world.output(&["mail", "reply", waits["id"].as_str().unwrap(), "I do.", "--mailbox", "e"]);
+    let said = text(&forged.stderr);
+    assert!(code(&forged) == 1 && said.contains("error[bad_request]: e is an agent's mailbox: "), "{said}");
+    ok(&["mail", "send", "user", "Shall I begin?", "--subject", "The plans", "--mailbox", "anna"]);
+    let question = ok(&["mail"]);
+    assert!(question.contains("from anna, "), "{question}");
+    ok(&["mail", "reply", question.split_whitespace().next().unwrap(), "Do so."]);
+    let answer = ok(&["mail", "--mailbox", "anna"]);
+    assert!(answer.contains("from user, ") && answer.contains("\n  Re: The plans\n    Do so.\n"), "{answer}");
+    ok(&["mail", "close", answer.split_whitespace().next().unwrap(), "--mailbox", "anna"]);
+    assert_eq!((ok(&["mail"]), ok(&["mail", "--mailbox", "anna"])), (String::new(), String::new()));
     ok(&["run", "--session", "notes", "first"]);
     assert!(ok(&["run", "--session", "notes", "second"]).contains("second"), "the answer of the second turn only");
     assert!(ok(&["sessions", "--phase", "idle"]).contains("notes"));

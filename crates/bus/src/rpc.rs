@@ -1,4 +1,4 @@
-//! Requests between services: cancels, the holder of a call, the view of a reply, composing.
+//! Requests between services: cancels, the holder of a call, the view of a reply, composing, repairs, mailboxes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest};
 use contract::ids::{CallAttempt, CallId};
+use contract::mail::{MailRequest, MailResponse};
 use contract::model::View;
 use contract::repair::{RepairReply, RepairRequest};
 use contract::subject::{self, SessionKey, Subject};
@@ -30,12 +31,16 @@ const HOLD_AFTER: Duration = Duration::from_millis(500);
 const COMPOSE_MAX: Duration = Duration::from_secs(5);
 /// How long the answer to a repair is awaited: the session is loaded, and what it is owed is published.
 const REPAIR_MAX: Duration = Duration::from_secs(10);
+/// How long the answer of a mailbox is awaited: some requests to its stream.
+const MAIL_MAX: Duration = Duration::from_secs(10);
 /// The queue group in which orchestrators share their requests.
 pub(crate) const ORCHESTRATORS: &str = "orchestrators";
 /// Requests that one replica answers at the same time.
 const SERVED_AT_ONCE: usize = 64;
 /// The queue group in which composers share their requests.
 pub(crate) const COMPOSERS: &str = "composers";
+/// The queue group in which executors share requests to the mailboxes.
+pub(crate) const EXECUTORS: &str = "executors";
 
 /// A subject that is being answered; dropping it ends that.
 #[derive(Debug)]
@@ -212,6 +217,34 @@ impl Bus {
             .boxed()
         });
         self.serve(&subject::repair(), Some(ORCHESTRATORS), answer).await
+    }
+
+    /// Asks a mailbox of a tenant, for a client.
+    pub async fn ask_mail(&self, tenant: &TenantId, request: &MailRequest) -> Result<MailResponse, BusError> {
+        let (subject, body) = (subject::mail_request(tenant), encode(request)?);
+        let answer = self.transport().request(&subject, trace_headers(), body, MAIL_MAX).await?;
+        parse(&answer.payload)
+    }
+
+    /// Answers requests to the mailboxes of a tenant, shared among all executors that serve them, until the guard is
+    /// dropped. A request that is not what the contract says is refused as such.
+    pub async fn serve_mail<F>(&self, tenant: &TenantId, mailboxes: F) -> Result<Serving, BusError>
+    where
+        F: Fn(MailRequest) -> BoxFuture<'static, MailResponse> + Send + Sync + 'static,
+    {
+        let mailboxes = Arc::new(mailboxes);
+        let answer: Answer = Arc::new(move |message: Message| {
+            let mailboxes = mailboxes.clone();
+            async move {
+                let reply = match parse(&message.payload) {
+                    Ok(request) => mailboxes(request).await,
+                    Err(error) => MailResponse::Refused { code: ErrorCode::BadRequest, message: error.to_string() },
+                };
+                encode(&reply).ok()
+            }
+            .boxed()
+        });
+        self.serve(&subject::mail_request(tenant), Some(EXECUTORS), answer).await
     }
 
     /// Answers requests on a subject until the guard is dropped.

@@ -122,6 +122,8 @@ codes! {
     DelegationRefused = "delegation_refused",
     /// Of this call nothing is kept.
     UnknownCall = "unknown_call",
+    /// No such mail in the mailbox.
+    UnknownMail = "unknown_mail",
     /// The arguments are not JSON, or not what the schema says.
     InvalidArguments = "invalid_arguments",
     /// The tool answered with an error.

@@ -1,9 +1,12 @@
-//! Mail between agents: each mail is one message of its mailbox, and what closes it takes its place.
+//! Mail between agents, and with people: each mail is one message of its mailbox, and what closes it takes its place.
 
 use serde::{Deserialize, Serialize};
 
-use crate::Timestamp;
-use crate::ids::{AgentId, MailId};
+use crate::ids::{AgentId, CommandId, MailId};
+use crate::{ErrorCode, Timestamp};
+
+/// The mailbox of the people of a tenant. No agent has this id.
+pub const PEOPLE: &str = "user";
 
 /// What stands in a mailbox under a mail's id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,27 +35,27 @@ pub struct Mail {
     pub v: u32,
     /// The call that sent it, by its id in the fleet: how a repeated call recognises its own.
     pub call: String,
-    /// Who sent it.
+    /// The sender's mailbox: an agent's key, [`PEOPLE`], or the name that a client goes by. An answer goes there.
     pub from: AgentId,
-    /// What it is about.
+    /// One line, at most [`MAIL_SUBJECT_BYTES_MAX`](crate::limits::MAIL_SUBJECT_BYTES_MAX) bytes as JSON.
     pub subject: String,
-    /// What it says.
+    /// At most [`MAIL_TEXT_BYTES_MAX`](crate::limits::MAIL_TEXT_BYTES_MAX) bytes as JSON.
     pub text: String,
-    /// When it was sent, by the clock of whoever stored it.
+    /// When it was sent, by the clock of the executor that stored it.
     pub sent: Timestamp,
-    /// The mail that it answers.
+    /// The mail that it answers; none where it is the first of its exchange.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answered>,
 }
 
-/// A mail that was answered: whoever reads the answer may not know what was asked.
+/// A mail that was answered: the reader of the answer may not know what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
-    /// Its id, in the mailbox of whoever answers.
+    /// The mail's id, in the mailbox from which the answer comes.
     pub id: MailId,
-    /// What it was about.
+    /// The subject of the mail that is answered.
     pub subject: String,
-    /// How it began.
+    /// The first 300 characters of its text.
     pub excerpt: String,
 }
 
@@ -65,8 +68,107 @@ pub struct ClosedMail {
     pub sent_by: String,
     /// The call that closed it.
     pub closed_by: String,
-    /// Who had sent it.
+    /// The sender's mailbox, where an answer is.
     pub from: AgentId,
-    /// When it was closed.
+    /// When it was closed, by the clock of the executor. The server removes the mark an hour later.
     pub at: Timestamp,
+}
+
+/// What a client asks of the mailboxes: the body of a request to `ai_rpc.mail.<tenant>`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MailRequest {
+    /// The mailbox that is read or written from. That of an agent, by key or alias, may only be read.
+    pub mailbox: AgentId,
+    /// The request's own id: a request that comes twice takes effect once.
+    pub id: CommandId,
+    /// What is done with the mailbox.
+    pub action: MailAction,
+}
+
+/// What a client wants of a mailbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MailAction {
+    /// The mails that wait in it.
+    List,
+    /// Sends a mail.
+    Send {
+        /// An agent's key, alias or name, or [`PEOPLE`].
+        to: String,
+        /// As in [`Mail::subject`]; not empty.
+        subject: String,
+        /// As in [`Mail::text`]; not empty.
+        text: String,
+    },
+    /// Answers a mail of the mailbox, and closes it.
+    Reply {
+        /// The mail's id, as the list shows it.
+        mail: String,
+        /// The answer, as in [`Mail::text`]; empty where the mail is only closed.
+        text: String,
+    },
+}
+
+/// The executor's answer to a [`MailRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MailResponse {
+    /// Answers [`MailAction::List`].
+    Mails(MailList),
+    /// Answers [`MailAction::Send`]: the mail is stored.
+    Sent(SentMail),
+    /// Answers [`MailAction::Reply`]: the mail is closed.
+    Closed(RepliedMail),
+    /// The request did not succeed. The message says so where it may have taken effect all the same.
+    Refused {
+        /// The stable code that the client gets.
+        code: ErrorCode,
+        /// What failed, with its value, and what to do.
+        message: String,
+    },
+}
+
+/// Mails that wait in a mailbox, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MailList {
+    /// How many newer mails wait that are not in this list.
+    pub more: usize,
+    /// At most [`MAILS_SHOWN_MAX`](crate::limits::MAILS_SHOWN_MAX), fewer where they are long.
+    pub mails: Vec<WaitingMail>,
+}
+
+/// A mail as readers of the mailbox see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingMail {
+    /// By this id it is answered or closed.
+    pub id: MailId,
+    /// As in [`Mail::from`]: where an answer goes.
+    pub from: AgentId,
+    /// As in [`Mail::subject`].
+    pub subject: String,
+    /// As in [`Mail::text`], never shortened.
+    pub text: String,
+    /// When it was sent, by the clock of the executor that stored it.
+    pub sent: Timestamp,
+    /// The mail that it answers; none where it is the first of its exchange.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Answered>,
+}
+
+/// A mail that was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentMail {
+    /// The mail's id in the mailbox of its recipient.
+    pub sent: MailId,
+    /// The mailbox that it is in: the recipient's key, whatever name the request used.
+    pub to: AgentId,
+}
+
+/// A mail that was closed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepliedMail {
+    /// The mail's id, which the list shows no more.
+    pub closed: MailId,
+    /// Whether an answer was sent.
+    pub answered: bool,
 }

@@ -221,6 +221,11 @@ pub fn mail(at: &MailboxKey, mail: &MailId) -> Subject {
     Subject(format!("ai_mail.{}.{}.{mail}", at.tenant, at.agent))
 }
 
+/// `ai_rpc.mail.<tenant>`: where clients reach the mailboxes of a tenant.
+pub fn mail_request(tenant: &TenantId) -> Subject {
+    Subject(format!("ai_rpc.mail.{tenant}"))
+}
+
 /// Every mail in one mailbox.
 pub fn mailbox(at: &MailboxKey) -> Subject {
     Subject(format!("ai_mail.{}.{}.*", at.tenant, at.agent))
@@ -550,6 +555,7 @@ mod tests {
             compose(),
             agents(),
             repair(),
+            mail_request(&key.tenant),
             mail(&mailbox_of(&key), &MailId::sent_by("s1-c1-1-1")),
             tool_announce(),
             tool(&key.tenant, &tool_name),

@@ -8,6 +8,7 @@ use contract::command::{Answer, AnswerDecision, Because, Configure, Mode, SendUs
 use contract::commit::{Phase, SessionSummary};
 use contract::compose::KnownModel;
 use contract::event::GateKind;
+use contract::mail::WaitingMail;
 use contract::model::Content;
 use contract::tool::ToolSpec;
 use contract::{ErrorCode, Json};
@@ -317,6 +318,49 @@ impl Service for Door {
         .await
     }
 
+    async fn list_mail(
+        &self,
+        request: Request<proto::ListMailRequest>,
+    ) -> Result<Response<proto::ListMailReply>, Status> {
+        self.call("mail.list", "", &request, async |sessions, caller| {
+            let mailbox = params::optional("mailbox", &request.get_ref().mailbox)?;
+            let list = sessions.mails(caller, params::ListMailParams { mailbox }).await?;
+            let more = u64::try_from(list.more).unwrap_or(u64::MAX);
+            Ok(proto::ListMailReply { mails: list.mails.into_iter().map(mail).collect(), more })
+        })
+        .await
+    }
+
+    async fn send_mail(
+        &self,
+        request: Request<proto::SendMailRequest>,
+    ) -> Result<Response<proto::SendMailReply>, Status> {
+        self.call("mail.send", "", &request, async |sessions, caller| {
+            let proto::SendMailRequest { mailbox, command_id, to, subject, text } = request.get_ref().clone();
+            let mailbox = params::optional("mailbox", &mailbox)?;
+            let command_id = params::optional("command_id", &command_id)?;
+            let wanted = params::SendMailParams { mailbox, command_id, to, subject, text };
+            let sent = sessions.send_mail(caller, wanted).await?;
+            Ok(proto::SendMailReply { id: sent.sent.to_string(), to: sent.to.to_string() })
+        })
+        .await
+    }
+
+    async fn reply_mail(
+        &self,
+        request: Request<proto::ReplyMailRequest>,
+    ) -> Result<Response<proto::ReplyMailReply>, Status> {
+        self.call("mail.reply", "", &request, async |sessions, caller| {
+            let proto::ReplyMailRequest { mailbox, command_id, id, text } = request.get_ref().clone();
+            let mailbox = params::optional("mailbox", &mailbox)?;
+            let command_id = params::optional("command_id", &command_id)?;
+            let wanted = params::ReplyMailParams { mailbox, command_id, id, text };
+            let closed = sessions.reply_mail(caller, wanted).await?;
+            Ok(proto::ReplyMailReply { id: closed.closed.to_string(), answered: closed.answered })
+        })
+        .await
+    }
+
     async fn list_dead(
         &self,
         request: Request<proto::ListDeadRequest>,
@@ -422,6 +466,17 @@ impl Service for Door {
     }
 }
 
+fn mail(mail: WaitingMail) -> proto::Mail {
+    let WaitingMail { id, from, subject, text, sent, answers } = mail;
+    let answers = answers.map(|answered| proto::AnsweredMail {
+        id: answered.id.to_string(),
+        subject: answered.subject,
+        excerpt: answered.excerpt,
+    });
+    let (id, from, sent) = (id.to_string(), from.to_string(), sent.to_string());
+    proto::Mail { id, from, subject, text, sent, answers }
+}
+
 fn dead(given: &proto::DeadRequest) -> Result<params::DeadOne, Failure> {
     Ok(params::DeadOne {
         session_id: params::session_id(&given.session_id)?,
@@ -496,6 +551,7 @@ fn grpc_code(code: &ErrorCode) -> Code {
                 ErrorCode::UnknownAgent,
                 ErrorCode::UnknownCall,
                 ErrorCode::UnknownFeature,
+                ErrorCode::UnknownMail,
                 ErrorCode::UnknownModel,
                 ErrorCode::UnknownSession,
             ],

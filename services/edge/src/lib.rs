@@ -11,6 +11,7 @@ pub mod fair_queue;
 pub mod grpc;
 pub mod guard;
 pub mod jsonrpc;
+mod mail;
 pub mod params;
 pub mod queue;
 mod request_body;

@@ -311,6 +311,48 @@ pub struct DeadOne {
     pub id: CommandId,
 }
 
+/// Parameters of `mail.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListMailParams {
+    /// The mailbox, which may be an agent's, by key or alias; that of people where none is given.
+    pub mailbox: Option<AgentId>,
+}
+
+/// Parameters of `mail.send`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendMailParams {
+    /// The sender's mailbox, which must not be an agent's; that of people where none is given.
+    #[serde(default)]
+    pub mailbox: Option<AgentId>,
+    /// Chosen by the client for safe repetition; made here where none is given.
+    #[serde(default)]
+    pub command_id: Option<CommandId>,
+    /// An agent's key, alias or name, or `user` for people.
+    pub to: String,
+    /// One line, at most 1 KiB as JSON; not empty.
+    pub subject: String,
+    /// At most 32 KiB as JSON; not empty.
+    pub text: String,
+}
+
+/// Parameters of `mail.reply`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplyMailParams {
+    /// The mailbox that the mail is in, which must not be an agent's; that of people where none is given.
+    #[serde(default)]
+    pub mailbox: Option<AgentId>,
+    /// Chosen by the client for safe repetition; made here where none is given.
+    #[serde(default)]
+    pub command_id: Option<CommandId>,
+    /// The mail's id, as the list shows it.
+    pub id: String,
+    /// The answer, at most 32 KiB as JSON. It must be given: the mail is closed without an answer where it is empty.
+    pub text: String,
+}
+
 /// Whose statistics.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]

@@ -7,6 +7,7 @@ use contract::command::Features;
 use contract::compose::KnownAgent;
 use contract::ids::{AgentId, TenantId, ToolName};
 use contract::limits::{APPROVAL_RULES_MAX, GATE_MAX};
+use contract::mail::PEOPLE;
 use contract::settings::{ApprovalRule, ContinuationSettings, OnExpiry, ToolFilter};
 use contract::tool::Approval;
 use reply::TextPattern;
@@ -432,6 +433,10 @@ impl Agents {
             Err(_) => self.warn(file, &entry.name, format!("{first:?} cannot be an alias; use {key:?}")),
         }
         for name in names {
+            if name.as_str() == PEOPLE {
+                let message = format!("{PEOPLE:?} is the mailbox of people: give the agent another key and first name");
+                return Err(refuse(file, &entry.name, message));
+            }
             if let Some(other) = self.aliases.insert(name.clone(), id.clone()) {
                 return Err(refuse(file, &entry.name, format!("{name} stands for {other} and for {id}")));
             }

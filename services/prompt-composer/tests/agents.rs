@@ -195,6 +195,8 @@ fn refused_with_file_line_and_column() {
         "agents:\n  x: {name: Bob One, prompt_file: x.md}\n  y: {name: bob two, prompt_file: x.md}\n",
         "agents.yaml:3:13: bob stands for x and for y",
     );
+    check("agents:\n  user: {name: X, prompt_file: x.md}\n", "agents.yaml:2:16: \"user\" is the mailbox of people");
+    check("agents:\n  x: {name: User X, prompt_file: x.md}\n", "agents.yaml:2:13: \"user\" is the mailbox of people");
     check("agents:\n  x: {name: X, prompt_file: x.md}\n  x: {name: X, prompt_file: x.md}\n", "agents.yaml:3:3: ");
 }
 

@@ -128,7 +128,7 @@ fn executor() -> User {
         .publish([keys_list(Bucket::Sessions), read_any(Stream::Archive), read_leader(Stream::Archive)])
         .publish(objects_get(Objects::Blobs))
         .publish(objects_get(Objects::Archive))
-        .subscribe([text(&subject::tool_announce())])
+        .subscribe([text(&subject::tool_announce()), format!("{} {}", every::mail_request(), crate::rpc::EXECUTORS)])
         .answers()
         .user("executor", "Runs tool calls, keeps the catalogue and the mailboxes.")
 }
@@ -168,6 +168,7 @@ fn edge() -> User {
         .publish([read_any(Stream::Dead), read_leader(Stream::Dead), purge(Stream::Dead)])
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])
         .publish([text(&every::view()), text(&subject::compose()), text(&subject::agents()), text(&subject::repair())])
+        .publish([text(&every::mail_request())])
         // Wide, since viewers come and go: see `clients::viewer` for what nats-server makes of it.
         .subscribe(every::events().map(|subject| text(&subject)))
         // The session index, as orchestrators write it.

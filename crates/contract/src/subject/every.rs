@@ -70,6 +70,11 @@ pub fn view() -> Subject {
     Subject("ai_rpc.view.*.*".to_owned())
 }
 
+/// The mailboxes of every tenant, as clients reach them.
+pub fn mail_request() -> Subject {
+    Subject("ai_rpc.mail.*".to_owned())
+}
+
 /// Every tool.
 pub fn tool() -> Subject {
     Subject("ai_tool.*.*".to_owned())

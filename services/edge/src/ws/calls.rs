@@ -46,6 +46,9 @@ const METHODS: &[&str] = &[
     "tools.list",
     "tools.result",
     "gates.list",
+    "mail.list",
+    "mail.send",
+    "mail.reply",
     "fleet.queues",
     "dead.list",
     "dead.show",
@@ -165,6 +168,15 @@ async fn route(
             let result = Json::of(&serde_json::json!({"session_id": session_id}));
             std::future::ready(Ok(Outcome { result, then: Then::Unwatch(session_id) })).boxed()
         }
+        // Requests behind a mail do not wait for the executor: mails of one connection may be stored in another order.
+        "mail.send" => {
+            let wanted: params::SendMailParams = params::from_object(params)?;
+            async move { told(sessions.send_mail(&caller, wanted).await) }.boxed()
+        }
+        "mail.reply" => {
+            let wanted: params::ReplyMailParams = params::from_object(params)?;
+            async move { told(sessions.reply_mail(&caller, wanted).await) }.boxed()
+        }
         _ => look(sessions, caller, method, params)?,
     };
     Ok(rest)
@@ -216,6 +228,10 @@ fn look(sessions: Sessions, caller: Caller, method: &str, params: Map<String, Va
             let params::Nothing {} = params::from_object(params)?;
             async move { told(sessions.models(&caller).await.map(|models| serde_json::json!({"models": models}))) }
                 .boxed()
+        }
+        "mail.list" => {
+            let wanted: params::ListMailParams = params::from_object(params)?;
+            async move { told(sessions.mails(&caller, wanted).await) }.boxed()
         }
         "tools.result" => {
             let wanted: params::Call = params::from_object(params)?;

@@ -54,6 +54,8 @@ fn methods() -> Vec<Method> {
     let session = [("session_id", Id)];
     let dead = [("session_id", Id), ("kind", Word), ("id", Id)];
     let reason = [("reason", Text)];
+    let mail = [("mailbox", Id), ("command_id", Id), ("to", Text), ("subject", Text), ("text", Text)];
+    let reply = [("mailbox", Id), ("command_id", Id), ("id", Text), ("text", Text)];
     let start = [
         ("agent", Id),
         ("prompt", Content),
@@ -102,6 +104,9 @@ fn methods() -> Vec<Method> {
         method("tools.list", json!({}), &[]),
         method("tools.result", json!({"session_id": "s", "call": "c"}), &[("session_id", Id), ("call", Id)]),
         method("gates.list", json!({}), &[("session_id", Id), ("limit", Count)]),
+        method("mail.list", json!({}), &[("mailbox", Id)]),
+        method("mail.send", json!({"to": "e", "subject": "x", "text": "x"}), &mail),
+        method("mail.reply", json!({"id": "m", "text": ""}), &reply),
         method("fleet.queues", json!({}), &[]),
         method("dead.list", json!({}), &session),
         method("dead.show", letter.clone(), &dead),

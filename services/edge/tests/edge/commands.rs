@@ -1,14 +1,18 @@
 //! Commands and reads: the same answers through both doors.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bus::memory::{Action, Fault, Faults, Op};
 use bus::{MemoryServer, Read};
 use contract::command::Verb;
-use contract::limits::{MESSAGE_BYTES_MAX, WAITING_COMMANDS_MAX};
+use contract::limits::{MESSAGE_BYTES_MAX, SLOTS_PER_PAGE, WAITING_COMMANDS_MAX};
+use contract::mail::{MailAction, MailList, MailRequest, MailResponse, RepliedMail, SentMail, WaitingMail};
+use contract::streams::Stream;
+use contract::subject;
 use contract::tool::{Approval, EffectClass, ToolSpec};
-use contract::{CommandId, ErrorCode, Json, TenantId, ToolName};
+use contract::{AgentId, CommandId, ErrorCode, Json, MailId, TenantId, Timestamp, ToolName};
+use futures::FutureExt;
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -287,6 +291,125 @@ async fn agents_and_models_are_listed() {
         (models[0].id.as_str(), models[0].context_window, models[0].max_output),
         ("rehearsal", Some(8_192), None)
     );
+}
+
+#[tokio::test]
+async fn transcript_whose_beginning_is_gone_from_the_archive_says_so() {
+    let world = World::new().await;
+    let wanted = || json!({"session_id": "s"});
+    world.control.fill(&key("s"), 140).await;
+    let mut ws = world.ws().await;
+    assert_eq!(ws.ok("session.transcript", wanted()).await.get("is_incomplete"), None);
+    for slot in 0..SLOTS_PER_PAGE {
+        world.bus.transport().purge(Stream::Log, &subject::log_slot(&key("s"), slot)).await.unwrap();
+    }
+    assert_eq!(ws.ok("session.transcript", wanted()).await["is_incomplete"], true);
+}
+
+#[tokio::test]
+async fn mail_request_reaches_the_executor_with_its_mailbox_and_command_id() {
+    let world = World::new().await;
+    let mut ws = world.ws().await;
+    let mut grpc = world.grpc().await.0;
+    let away = ws.call("mail.list", json!({})).await;
+    assert_eq!(away["error"]["data"]["code"], "unavailable", "{away}");
+    assert!(away["error"]["message"].as_str().unwrap().contains("executor.serve.mail"), "{away}");
+
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = asked.clone();
+    let executor = move |request: MailRequest| {
+        heard.lock().unwrap().push((request.mailbox.to_string(), request.id.to_string()));
+        let id = MailId::new("m1").unwrap();
+        let reply = match request.action {
+            MailAction::List => {
+                let (from, subject, text) = (AgentId::new("e").unwrap(), "Plan".to_owned(), "May I?".to_owned());
+                let mail = WaitingMail { id, from, subject, text, sent: Timestamp::default(), answers: None };
+                MailResponse::Mails(MailList { more: 2, mails: vec![mail] })
+            }
+            MailAction::Send { to, .. } => MailResponse::Sent(SentMail { sent: id, to: AgentId::new(&to).unwrap() }),
+            MailAction::Reply { mail, .. } if mail == "m1" => {
+                MailResponse::Closed(RepliedMail { closed: id, answered: true })
+            }
+            MailAction::Reply { mail, .. } if mail == "m3" => {
+                MailResponse::Refused { code: ErrorCode::Unavailable, message: "the bus is away".to_owned() }
+            }
+            MailAction::Reply { .. } => {
+                MailResponse::Refused { code: ErrorCode::UnknownMail, message: "there is no such mail".to_owned() }
+            }
+        };
+        async move { reply }.boxed()
+    };
+    let _serving = world.server.bus().serve_mail(&TenantId::default(), executor).await.unwrap();
+
+    let list = ws.ok("mail.list", json!({"mailbox": "anna"})).await;
+    assert_eq!(
+        (&list["more"], &list["mails"][0]["text"], &list["mails"][0]["from"]),
+        (&json!(2), &json!("May I?"), &json!("e"))
+    );
+    let send = json!({"to": "e", "subject": "Plan", "text": "Start.", "command_id": "c7"});
+    assert_eq!(ws.ok("mail.send", send).await, json!({"sent": "m1", "to": "e"}));
+    assert_eq!(
+        ws.ok("mail.reply", json!({"id": "m1", "text": "Yes."})).await,
+        json!({"closed": "m1", "answered": true})
+    );
+    let unknown = ws.call("mail.reply", json!({"id": "m2", "text": ""})).await;
+    assert_eq!(unknown["error"]["data"]["code"], "unknown_mail", "{unknown}");
+    {
+        let asked = asked.lock().unwrap();
+        let mailboxes: Vec<&str> = asked.iter().map(|(mailbox, _)| mailbox.as_str()).collect();
+        assert_eq!(mailboxes, ["anna", "user", "user", "user"]);
+        assert!(asked[1].1 == "c7" && asked[2].1.len() == 36, "{asked:?}");
+    }
+    let away = ws.call("mail.reply", json!({"id": "m3", "text": "", "command_id": "c8"})).await;
+    let message = "the bus is away; repeat it with the same `command_id`, and nothing is stored twice";
+    assert_eq!((&away["error"]["message"], &away["error"]["data"]["retry_after_ms"]), (&json!(message), &json!(1_000)));
+
+    let mails = grpc.list_mail(proto::ListMailRequest::default()).await.unwrap().into_inner();
+    assert_eq!((mails.more, mails.mails[0].subject.as_str()), (2, "Plan"));
+    let send = proto::SendMailRequest {
+        to: "e".to_owned(),
+        subject: "x".to_owned(),
+        text: "x".to_owned(),
+        ..Default::default()
+    };
+    assert_eq!(grpc.send_mail(send).await.unwrap().into_inner().id, "m1");
+    let reply = |id: &str| proto::ReplyMailRequest { id: id.to_owned(), ..Default::default() };
+    assert!(grpc.reply_mail(reply("m1")).await.unwrap().into_inner().answered);
+    let unknown = grpc.reply_mail(reply("m2")).await.unwrap_err();
+    assert_eq!((unknown.code(), code_of(&unknown).as_str()), (Code::NotFound, "unknown_mail"));
+}
+
+/// Fails every request to the mailboxes.
+struct MailboxesAway;
+
+impl Faults for MailboxesAway {
+    fn on(&self, op: Op<'_>) -> Fault {
+        let is_mail = op.action == Action::Request && op.subject.starts_with("ai_rpc.mail.");
+        if is_mail { Fault::NotDone } else { Fault::None }
+    }
+}
+
+#[tokio::test]
+async fn mail_write_without_answer_names_the_command_id_to_repeat_it_with() {
+    let world = World::on(MemoryServer::with_faults(Arc::new(MailboxesAway)), config()).await;
+    let mut ws = world.ws().await;
+    let send = json!({"to": "e", "subject": "x", "text": "x"});
+    for (method, mut params) in [("mail.send", send), ("mail.reply", json!({"id": "m1", "text": ""}))] {
+        let failed = ws.call(method, params.clone()).await;
+        let message = failed["error"]["message"].as_str().unwrap();
+        assert_eq!(failed["error"]["data"]["code"], "unavailable", "{method}: {message}");
+        let made = message.split_once("took effect is unknown: repeat it with `command_id` ");
+        let made = made.and_then(|(_, rest)| rest.split_once(',')).map(|(id, _)| id.len());
+        assert_eq!(made, Some(36), "{method}: {message}");
+
+        params["command_id"] = json!("c7");
+        let failed = ws.call(method, params).await;
+        let message = failed["error"]["message"].as_str().unwrap();
+        assert!(message.contains("took effect is unknown: repeat it with the same `command_id`"), "{message}");
+    }
+    let failed = ws.call("mail.list", json!({})).await;
+    let message = failed["error"]["message"].as_str().unwrap();
+    assert!(message.ends_with("; try again") && !message.contains("command_id"), "{message}");
 }
 
 /// Shows heads of logs as they were one commit ago, once it is told to.

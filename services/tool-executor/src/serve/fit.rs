@@ -1,16 +1,16 @@
 //! Making a result fit into what a model reads, so that it is cut by us and stays JSON.
 
 use contract::limits::TOOL_OUTPUT_BYTES_MAX;
-use serde_json::Value;
+use serde::Serialize;
 
 /// Bytes of JSON that lists and contents may take; the rest is for what stands around them.
 pub(crate) const ROOM: usize = TOOL_OUTPUT_BYTES_MAX - (8 << 10);
 
 /// The first values that fit together into [`ROOM`] bytes of JSON.
-pub(crate) fn fitting(values: impl IntoIterator<Item = Value>) -> Vec<Value> {
+pub(crate) fn fitting<T: Serialize>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut room = ROOM;
-    let fits = |value: &Value| {
-        let left = room.checked_sub(value.to_string().len() + 1);
+    let fits = |value: &T| {
+        let left = serde_json::to_vec(value).ok().and_then(|json| room.checked_sub(json.len() + 1));
         room = left.unwrap_or(0);
         left.is_some()
     };
@@ -30,6 +30,7 @@ pub(crate) fn escaped_len(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
     fn lengths_are_those_of_json() {

@@ -175,6 +175,8 @@ impl Served {
         }
         if let Some(mail) = &config.mail {
             served.add(&kinds, "mail tools", mail.login.as_ref(), mail::tools(&office)).await?;
+            let clients = mail::serve_clients(bus.clone(), config.tenant.clone(), office, served.tasks.token());
+            served.tasks.spawn("mail of clients", clients);
         }
         if let Some(results) = &config.results {
             served.add(&kinds, "results", results.login.as_ref(), results::tools(bus, kinds.tenant)).await?;

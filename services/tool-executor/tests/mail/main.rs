@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod clients;
 mod deaths;
 mod limits;
 mod world;
@@ -79,12 +80,17 @@ async fn a_mail_that_is_not_there_or_not_yours_is_an_error_that_says_so() {
     let office = world.office("a");
     let sent = office.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
     let id = sent["sent"].as_str().unwrap();
-    let not_there = |id: &str| format!("there is no mail {id:?} in your mailbox; check_mail lists what is there");
+    let not_there =
+        |of: &str, id: &str| format!("there is no mail {id:?} in the mailbox of {of}; list its mails again");
     for (agent, name) in [("e", "nothing"), ("p", id), ("d", id), ("e", "a.b"), ("e", "*"), ("e", "")] {
-        assert_eq!(office.reply(agent, "s2-c1-1-1", name, "Done.").await, Err(not_there(name)), "{agent} {name}");
+        assert_eq!(
+            office.reply(agent, "s2-c1-1-1", name, "Done.").await,
+            Err(not_there(agent, name)),
+            "{agent} {name}"
+        );
     }
     let elsewhere = world.office_of("b", &TenantId::new("other").unwrap());
-    assert_eq!(elsewhere.reply("e", "s2-c1-1-1", id, "Done.").await, Err(not_there(id)));
+    assert_eq!(elsewhere.reply("e", "s2-c1-1-1", id, "Done.").await, Err(not_there("e", id)));
     assert_eq!(elsewhere.check("e").await, Ok(json!({"mails": [], "more": 0})));
 
     office.reply("e", "s2-c1-1-1", id, "").await.unwrap();
@@ -93,7 +99,7 @@ async fn a_mail_that_is_not_there_or_not_yours_is_an_error_that_says_so() {
     assert_eq!(world.open("p").await.len(), 0);
     // In time even that is forgotten.
     tokio::time::sleep(MAIL_CLOSED_AGE_MAX + Duration::from_secs(1)).await;
-    assert_eq!(office.reply("e", "s2-c1-2-1", id, "Done.").await, Err(not_there(id)));
+    assert_eq!(office.reply("e", "s2-c1-2-1", id, "Done.").await, Err(not_there("e", id)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +107,7 @@ async fn whom_nobody_knows_gets_no_mail_and_the_known_ones_are_named() {
     let world = World::new().await;
     let office = world.office("a");
     let known = "there are d or debbie (Debbie the Debugger), e or eamonn (Eamonn the Executioner), \
-                 p or patricia (Patricia the Planner)";
+                 p or patricia (Patricia the Planner), user (people)";
     let to = async |name: &str| office.send("p", "s1-c1-1-1", name, "Hello", "You.").await;
     assert_eq!(to("bob").await, Err(format!("there is no agent \"bob\"; {known}")));
     let deaf = format!("Alice the Assistant reads no mail: it may not use check_mail; {known}");

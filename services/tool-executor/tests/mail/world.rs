@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use bus::memory::{Action, Fault, Faults, Life, Op};
 use bus::{Bus, Mailbox, MemoryServer, Serving};
 use contract::compose::{AgentsReply, KnownAgent};
-use contract::mail::MailEntry;
+use contract::mail::{MailAction, MailEntry, MailRequest, MailResponse};
 use contract::settings::ToolFilter;
 use contract::subject::MailboxKey;
-use contract::{AgentId, TenantId, Timestamp};
-use serde_json::Value;
+use contract::{AgentId, CommandId, TenantId, Timestamp};
+use serde_json::{Value, json};
 use tool_executor::Clock;
 use tool_executor::mail::{Caller, PostOffice, ReplyMail, SendMail};
 
@@ -156,17 +156,23 @@ impl Office {
     ) -> Result<Value, String> {
         let asked = SendMail { to: to.to_owned(), subject: subject.to_owned(), text: text.to_owned() };
         let caller = Caller::new(agent, call).unwrap();
-        self.office.send(&caller, &asked).await.map_err(|error| error.message().to_owned())
+        self.office.send(&caller, &asked).await.map(|sent| json!(sent)).map_err(|error| error.message)
     }
 
     pub(crate) async fn check(&self, agent: &str) -> Result<Value, String> {
         let caller = Caller::new(agent, "looks").unwrap();
-        self.office.check(&caller).await.map_err(|error| error.message().to_owned())
+        self.office.check(&caller).await.map_err(|error| error.message)
     }
 
     pub(crate) async fn reply(&self, agent: &str, call: &str, id: &str, text: &str) -> Result<Value, String> {
         let asked = ReplyMail { id: id.to_owned(), text: text.to_owned() };
         let caller = Caller::new(agent, call).unwrap();
-        self.office.reply(&caller, &asked).await.map_err(|error| error.message().to_owned())
+        self.office.reply(&caller, &asked).await.map(|closed| json!(closed)).map_err(|error| error.message)
+    }
+
+    /// The answer to a client that asks from a mailbox.
+    pub(crate) async fn ask(&self, mailbox: &str, id: &str, action: MailAction) -> MailResponse {
+        let (mailbox, id) = (AgentId::new(mailbox).unwrap(), CommandId::new(id).unwrap());
+        self.office.answer(MailRequest { mailbox, id, action }).await
     }
 }

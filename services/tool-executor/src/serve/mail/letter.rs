@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ailoop_tool::ToolError;
 use contract::limits::{MAIL_SUBJECT_BYTES_MAX, MAIL_TEXT_BYTES_MAX};
-use contract::mail::{Answered, Mail};
-use contract::{MailId, Timestamp};
+use contract::mail::{Answered, Mail, WaitingMail};
+use contract::{ErrorCode, MailId, Timestamp};
 use serde_json::{Value, json};
 
+use super::refusal::MailRefusal;
 use crate::serve::fit::escaped_len;
 
 /// Characters of an answered mail that go with its answer.
@@ -16,13 +16,14 @@ const EXCERPT_CHARS_MAX: usize = 300;
 const RE: &str = "Re: ";
 
 /// Refuses what is empty or too long; the error says what to do.
-pub(super) fn check(subject: &str, text: &str) -> Result<(), ToolError> {
+pub(super) fn check(subject: &str, text: &str) -> Result<(), MailRefusal> {
     let too_long = |what: &str, bytes: usize, max: usize, instead: &str| {
-        ToolError::new(format!("the {what} is too long: it takes {bytes} bytes as JSON, {max} are allowed; {instead}"))
+        let message = format!("the {what} is too long: it takes {bytes} bytes as JSON, {max} are allowed; {instead}");
+        MailRefusal::new(ErrorCode::TooLarge, message)
     };
     let (line, body) = (escaped_len(subject), escaped_len(text));
     if subject.trim().is_empty() || text.trim().is_empty() {
-        Err(ToolError::new("a mail has a subject and a text; nothing was sent"))
+        Err(MailRefusal::new(ErrorCode::EmptyMessage, "a mail has a subject and a text; nothing was sent"))
     } else if line > MAIL_SUBJECT_BYTES_MAX {
         Err(too_long("subject", line, MAIL_SUBJECT_BYTES_MAX, "put the rest into the text"))
     } else if body > MAIL_TEXT_BYTES_MAX {
@@ -32,19 +33,16 @@ pub(super) fn check(subject: &str, text: &str) -> Result<(), ToolError> {
     }
 }
 
+/// A mail as whoever reads the mailbox sees it.
+pub(super) fn waiting(id: &MailId, mail: &Mail) -> WaitingMail {
+    let Mail { v: _, call: _, from, subject, text, sent, answers } = mail.clone();
+    WaitingMail { id: id.clone(), from, subject, text, sent, answers }
+}
+
 /// A mail as `check_mail` lists it.
-pub(super) fn shown(id: &MailId, mail: &Mail, now: Timestamp) -> Value {
-    let mut value = json!({
-        "id": id,
-        "from": mail.from,
-        "subject": mail.subject,
-        "text": mail.text,
-        "sent": mail.sent,
-        "age": age(now.since(mail.sent)),
-    });
-    if let Some(answers) = &mail.answers {
-        value["answers"] = json!(answers);
-    }
+pub(super) fn shown(mail: &WaitingMail, now: Timestamp) -> Value {
+    let mut value = json!(mail);
+    value["age"] = age(now.since(mail.sent)).into();
     value
 }
 
@@ -88,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_or_empty_is_refused_with_what_to_do() {
-        let refused = |subject: &str, text: &str| check(subject, text).unwrap_err().message().to_owned();
+        let refused = |subject: &str, text: &str| check(subject, text).unwrap_err().message;
         assert!(check(&"s".repeat(MAIL_SUBJECT_BYTES_MAX), &"t".repeat(MAIL_TEXT_BYTES_MAX)).is_ok());
         assert!(check("s", &"\n".repeat(MAIL_TEXT_BYTES_MAX / 2)).is_err(), "blank");
         assert!(check("s", &"\"".repeat(MAIL_TEXT_BYTES_MAX / 2)).is_ok());
@@ -118,9 +116,9 @@ mod tests {
         };
         assert!(check(&asked.subject, &asked.text).is_ok());
         let answer = Mail { answers: Some(answered(&id, &asked)), ..asked };
-        let value = shown(&id, &answer, Timestamp::default());
-        assert!(value.to_string().len() < ROOM);
-        assert_eq!(fitting([value]).len(), 1);
+        let mail = waiting(&id, &answer);
+        assert!(shown(&mail, Timestamp::default()).to_string().len() < ROOM);
+        assert_eq!(fitting([mail]).len(), 1);
     }
 
     #[test]

@@ -6,15 +6,21 @@
 mod letter;
 mod office;
 mod recipient;
+mod refusal;
 
 use std::time::Duration;
 
 use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
+use bus::Bus;
+use contract::TenantId;
+use futures::FutureExt;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 pub use office::{Caller, PostOffice, ReplyMail, SendMail};
+pub use refusal::MailRefusal;
 
 use super::connect::Login;
 
@@ -34,37 +40,62 @@ pub struct MailConfig {
     pub login: Option<Login>,
 }
 
+/// Pause before a subscription that failed is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Lets clients reach the mailboxes of a tenant, until it is to end.
+pub(super) async fn serve_clients(bus: Bus, tenant: TenantId, office: PostOffice, ending: CancellationToken) {
+    let subscribed = async {
+        loop {
+            let office = office.clone();
+            let answer = move |request| {
+                let office = office.clone();
+                async move { office.answer(request).await }.boxed()
+            };
+            match bus.serve_mail(&tenant, answer).await {
+                Ok(serving) => return serving,
+                Err(error) => tracing::debug!(%error, "no client can reach the mailboxes yet"),
+            }
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+    };
+    let serving = ending.run_until_cancelled(subscribed).await;
+    ending.cancelled().await;
+    drop(serving);
+}
+
 /// `send_mail`, `check_mail` and `reply_mail` over an office.
 pub(super) fn tools(office: &PostOffice) -> Vec<Tool> {
     vec![send_mail(office), check_mail(office), reply_mail(office)]
 }
 
 /// A tool whose work is done by the office, for the agent whose session calls.
-fn tool<F, Fut>(name: &str, effect: Effect, office: &PostOffice, work: F) -> Tool
+fn tool<T, F, Fut>(name: &str, effect: Effect, office: &PostOffice, work: F) -> Tool
 where
+    T: Serialize,
     F: Fn(PostOffice, Caller, Call) -> Fut + Copy + Send + Sync + 'static,
-    Fut: Future<Output = Result<Value, ToolError>> + Send + 'static,
+    Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
 {
     let office = office.clone();
     Tool::new(name).effect(effect).timeout(TIMEOUT).handler(move |call: Call| {
         let office = office.clone();
         async move {
             let caller = Caller::new(call.agent(), call.id())?;
-            Ok(Reply::from(work(office, caller, call).await?))
+            Ok(Reply::from(json!(work(office, caller, call).await?)))
         }
     })
 }
 
 fn send_mail(office: &PostOffice) -> Tool {
     tool(SEND, Effect::Idempotent, office, async |office: PostOffice, caller: Caller, call: Call| {
-        office.send(&caller, &call.arguments()?).await
+        Ok(office.send(&caller, &call.arguments()?).await?)
     })
     .description(
-        "Sends a mail to another agent. It is read when that agent works next: nobody is woken by it, and an answer \
-         comes as a mail too.",
+        "Sends a mail to another agent, or to people. It is read when they work next: nobody is woken by it, and an \
+         answer comes as a mail too.",
     )
     .parameters(json!({"type": "object", "additionalProperties": false, "properties": {
-        "to": {"type": "string", "minLength": 1, "description": "An agent's key or first name, such as eamonn."},
+        "to": {"type": "string", "minLength": 1, "description": "An agent's key or first name, such as eamonn; user for people."},
         "subject": {"type": "string", "minLength": 1, "description": "What it is about, in one line."},
         "text": {"type": "string", "minLength": 1, "description":
             "All that the other agent needs: what you want, why, and where the material is."},
@@ -73,7 +104,7 @@ fn send_mail(office: &PostOffice) -> Tool {
 
 fn check_mail(office: &PostOffice) -> Tool {
     tool(CHECK, Effect::Pure, office, async |office: PostOffice, caller: Caller, _call: Call| {
-        office.check(&caller).await
+        Ok(office.check(&caller).await?)
     })
     .description(
         "Lists the mails to you that you have not answered or closed yet, oldest first; `more` says how many are not \
@@ -84,7 +115,7 @@ fn check_mail(office: &PostOffice) -> Tool {
 
 fn reply_mail(office: &PostOffice) -> Tool {
     tool(REPLY, Effect::Idempotent, office, async |office: PostOffice, caller: Caller, call: Call| {
-        office.reply(&caller, &call.arguments()?).await
+        Ok(office.reply(&caller, &call.arguments()?).await?)
     })
     .description(
         "Answers a mail to you and closes it, so that it is not listed again. An empty text closes it without an \

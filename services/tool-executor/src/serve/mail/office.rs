@@ -1,22 +1,27 @@
-//! What the mail tools do: every effect under an id that comes from its call, so that a repeated call repeats nothing.
+//! Requests of the mail tools and of clients. The id of every effect comes from its call, so that a repeated call repeats
+//! nothing.
 
 use std::sync::Arc;
 
 use ailoop_tool::ToolError;
-use bus::{Bus, BusError, Mailbox, Posted};
+use bus::{Bus, Mailbox, Posted};
 use contract::commit::VERSION;
+use contract::compose::KnownAgent;
 use contract::limits::{MAILBOX_CLOSED_MAX, MAILBOX_OPEN_MAX, MAILS_SHOWN_MAX};
-use contract::mail::{ClosedMail, Mail, MailEntry};
+use contract::mail::{
+    ClosedMail, Mail, MailAction, MailEntry, MailList, MailRequest, MailResponse, PEOPLE, RepliedMail, SentMail,
+};
 use contract::subject::MailboxKey;
-use contract::{AgentId, MailId, TenantId};
+use contract::{AgentId, ErrorCode, MailId, TenantId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::refusal::MailRefusal;
 use super::{letter, recipient};
 use crate::Clock;
 use crate::serve::fit::fitting;
 
-/// Who calls, and by which call.
+/// The mailbox that a request comes from, and the call that makes the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     agent: AgentId,
@@ -33,17 +38,22 @@ impl Caller {
         }
         Ok(Self { agent, call: call.to_owned() })
     }
+
+    /// From the request of a client. No call of a session has such an id.
+    fn client(request: &MailRequest) -> Self {
+        Self { agent: request.mailbox.clone(), call: format!("client:{}:{}", request.mailbox, request.id) }
+    }
 }
 
 /// The arguments of `send_mail`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendMail {
-    /// An agent's key, alias or name.
+    /// An agent's key, alias or name, or [`PEOPLE`].
     pub to: String,
-    /// What it is about.
+    /// One line; not empty.
     pub subject: String,
-    /// What it says.
+    /// The whole text; not empty.
     pub text: String,
 }
 
@@ -51,9 +61,9 @@ pub struct SendMail {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplyMail {
-    /// A mail in the caller's mailbox.
+    /// The id of a mail in the caller's mailbox.
     pub id: String,
-    /// The answer; empty for none.
+    /// The answer; empty where the mail is only closed.
     pub text: String,
 }
 
@@ -65,13 +75,13 @@ pub struct PostOffice {
     clock: Arc<dyn Clock>,
 }
 
-/// Whose mail stands under an id.
+/// Which call sent the mail that is stored under an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    /// That of this call, now or since an earlier try.
-    Ours,
-    /// That of another call.
-    Theirs,
+enum Sender {
+    /// This call, now or in an earlier try.
+    ThisCall,
+    /// A call with another id.
+    AnotherCall,
 }
 
 impl PostOffice {
@@ -81,53 +91,107 @@ impl PostOffice {
     }
 
     /// `send_mail`
-    pub async fn send(&self, caller: &Caller, asked: &SendMail) -> Result<Value, ToolError> {
+    pub async fn send(&self, caller: &Caller, asked: &SendMail) -> Result<SentMail, MailRefusal> {
         letter::check(&asked.subject, &asked.text)?;
-        let known = self.bus.agents(&self.tenant).await.map_err(|error| {
-            ToolError::new(format!("nobody can tell which agents there are ({error}); try again later"))
-        })?;
-        let to = recipient::find(&known.agents, &asked.to)?;
+        let to = recipient::find(&self.agents().await?, &asked.to)?;
         let id = MailId::sent_by(&caller.call);
         let mail = self.mail(caller, asked.subject.trim(), &asked.text);
         match self.deliver(&to, &id, &mail).await? {
-            Whose::Ours => Ok(json!({"sent": id, "to": to})),
-            Whose::Theirs => Err(ToolError::new("the mail could not be sent: its id is taken; try again")),
+            Sender::ThisCall => Ok(SentMail { sent: id, to }),
+            Sender::AnotherCall => {
+                Err(MailRefusal::new(ErrorCode::BadRequest, "the mail could not be sent: its id is taken; try again"))
+            }
         }
     }
 
     /// `check_mail`
-    pub async fn check(&self, caller: &Caller) -> Result<Value, ToolError> {
-        let Mailbox::Entries(entries) = self.bus.mailbox(&self.of(&caller.agent)).await.map_err(away)? else {
-            return Err(ToolError::new("your mailbox holds too much to be read now; try again in an hour"));
+    pub async fn check(&self, caller: &Caller) -> Result<Value, MailRefusal> {
+        let MailList { more, mails } = self.list(&caller.agent).await?;
+        let now = self.clock.now();
+        let mails: Vec<Value> = mails.iter().map(|mail| letter::shown(mail, now)).collect();
+        Ok(json!({"more": more, "mails": mails}))
+    }
+
+    /// The oldest mails that wait in a mailbox.
+    async fn list(&self, mailbox: &AgentId) -> Result<MailList, MailRefusal> {
+        let at = self.of(mailbox);
+        let Mailbox::Entries(entries) = self.bus.mailbox(&at).await.map_err(MailRefusal::unreadable)? else {
+            let message = format!("the mailbox of {mailbox} holds too much to be read now; try again in an hour");
+            return Err(MailRefusal::new(ErrorCode::Overloaded, message));
         };
         let open: Vec<(&MailId, &Mail)> = entries.iter().filter_map(|(id, entry)| Some((id, open(entry)?))).collect();
-        let now = self.clock.now();
-        let shown = fitting(open.iter().take(MAILS_SHOWN_MAX).map(|(id, mail)| letter::shown(id, mail, now)));
-        Ok(json!({"more": open.len() - shown.len(), "mails": shown}))
+        let mails = fitting(open.iter().take(MAILS_SHOWN_MAX).map(|(id, mail)| letter::waiting(id, mail)));
+        Ok(MailList { more: open.len() - mails.len(), mails })
+    }
+
+    /// Handles the request of a client. Clients read the mailbox of an agent, and write only from mailboxes that no
+    /// agent has.
+    pub async fn answer(&self, request: MailRequest) -> MailResponse {
+        self.handle(request).await.unwrap_or_else(MailResponse::from)
+    }
+
+    async fn handle(&self, request: MailRequest) -> Result<MailResponse, MailRefusal> {
+        let caller = Caller::client(&request);
+        match (request.action, self.agent_of(&request.mailbox).await?) {
+            (MailAction::List, agent) => {
+                self.list(agent.as_ref().unwrap_or(&caller.agent)).await.map(MailResponse::Mails)
+            }
+            (MailAction::Send { .. } | MailAction::Reply { .. }, Some(_)) => Err(read_only(&caller.agent)),
+            (MailAction::Send { to, subject, text }, None) => {
+                self.send(&caller, &SendMail { to, subject, text }).await.map(MailResponse::Sent)
+            }
+            (MailAction::Reply { mail, text }, None) => {
+                self.reply(&caller, &ReplyMail { id: mail, text }).await.map(MailResponse::Closed)
+            }
+        }
+    }
+
+    /// The key of the agent whose mailbox this is, by key or alias; none where no agent has it.
+    async fn agent_of(&self, mailbox: &AgentId) -> Result<Option<AgentId>, MailRefusal> {
+        // No agent may have this name, so the composer need not be asked.
+        if mailbox.as_str() == PEOPLE {
+            return Ok(None);
+        }
+        let agents = self.agents().await?;
+        Ok(recipient::named(&agents, mailbox.as_str()).map(|agent| agent.id.clone()))
+    }
+
+    /// The tenant's agents, as the composer knows them.
+    async fn agents(&self) -> Result<Vec<KnownAgent>, MailRefusal> {
+        let known = self.bus.agents(&self.tenant).await.map_err(|error| {
+            let message = format!("nobody can tell which agents there are ({error}); try again later");
+            MailRefusal::new(error.code(), message)
+        })?;
+        Ok(known.agents)
     }
 
     /// `reply_mail`: the answer is stored first, then the mail is closed. A death in between leaves the mail open, and
     /// its one answer where it is.
-    pub async fn reply(&self, caller: &Caller, asked: &ReplyMail) -> Result<Value, ToolError> {
-        let id = MailId::new(asked.id.trim()).map_err(|_| not_there(&asked.id))?;
+    pub async fn reply(&self, caller: &Caller, asked: &ReplyMail) -> Result<RepliedMail, MailRefusal> {
+        let not_there = || not_there(&caller.agent, &asked.id);
+        let id = MailId::new(asked.id.trim()).map_err(|_| not_there())?;
         let mailbox = self.of(&caller.agent);
         let answers = !asked.text.trim().is_empty();
-        let done = json!({"closed": id, "answered": answers});
-        let (seq, mail) = match self.bus.mail(&mailbox, &id).await.map_err(away)? {
-            None => return Err(not_there(&asked.id)),
-            Some((_, MailEntry::Closed(closed))) if closed.closed_by == caller.call => return Ok(done),
+        let done = RepliedMail { closed: id.clone(), answered: answers };
+        let (seq, mail) = match self.bus.mail(&mailbox, &id).await.map_err(MailRefusal::unreadable)? {
+            None => return Err(not_there()),
+            Some((_, MailEntry::Closed(closed))) if closed.closed_by == caller.call => {
+                self.check_repeated_reply(caller, &id, &closed, &asked.text).await?;
+                return Ok(done);
+            }
             Some((_, MailEntry::Closed(_))) => {
-                return Err(ToolError::new(format!("the mail {id} was closed already; nothing was sent")));
+                let message = format!("the mail {id} was closed already; nothing was sent");
+                return Err(MailRefusal::new(ErrorCode::NotNow, message));
             }
             Some((seq, MailEntry::Open(mail))) => (seq, mail),
         };
-        let mut whose = Whose::Ours;
+        let mut sender = Sender::ThisCall;
         if answers {
             let subject = letter::answer_subject(&mail.subject);
             letter::check(&subject, &asked.text)?;
             let answer =
                 Mail { answers: Some(letter::answered(&id, &mail)), ..self.mail(caller, &subject, &asked.text) };
-            whose = self.deliver(&mail.from, &MailId::answer_to(&caller.agent, &id), &answer).await?;
+            sender = self.deliver(&mail.from, &MailId::answer_to(&caller.agent, &id), &answer).await?;
         }
         let mark = ClosedMail {
             v: VERSION,
@@ -136,40 +200,69 @@ impl PostOffice {
             from: mail.from,
             at: self.clock.now(),
         };
-        // Whoever closes it: it is closed then.
-        self.bus.close_mail(&mailbox, &id, seq, &mark).await.map_err(away)?;
+        // It does not matter which call closes it.
+        self.bus.close_mail(&mailbox, &id, seq, &mark).await.map_err(MailRefusal::unknown_outcome)?;
         tracing::info!(%mailbox, mail = %id, call = caller.call, "mail closed");
-        match whose {
-            Whose::Ours => Ok(done),
-            Whose::Theirs => Err(ToolError::new(format!(
-                "the mail {id} had been answered already by another call; it is closed now, and your text was not sent"
-            ))),
+        match sender {
+            Sender::ThisCall => Ok(done),
+            Sender::AnotherCall => Err(answered_by_another(&id)),
         }
     }
 
-    /// Stores a mail once.
-    async fn deliver(&self, to: &AgentId, id: &MailId, mail: &Mail) -> Result<Whose, ToolError> {
+    /// A call closed this mail before: its answer, where there is one, must be that of this request.
+    async fn check_repeated_reply(
+        &self,
+        caller: &Caller,
+        id: &MailId,
+        closed: &ClosedMail,
+        text: &str,
+    ) -> Result<(), MailRefusal> {
+        let (at, answer) = (self.of(&closed.from), MailId::answer_to(&caller.agent, id));
+        let found = self.bus.mail(&at, &answer).await.map_err(MailRefusal::unreadable)?;
+        let answers = !text.trim().is_empty();
+        match found {
+            Some((_, entry)) if entry.sent_by() != caller.call => {
+                if answers {
+                    Err(answered_by_another(id))
+                } else {
+                    Ok(())
+                }
+            }
+            Some((_, MailEntry::Open(mail))) if mail.text != text => Err(reused()),
+            Some((_, MailEntry::Closed(_))) if !answers => Err(reused()),
+            None if answers => {
+                let message = format!(
+                    "the mail {id} was closed by this request before, and no answer of it is kept; nothing was sent"
+                );
+                Err(MailRefusal::new(ErrorCode::BadRequest, message))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Stores a mail once. A mail of this call with another subject or text is refused.
+    async fn deliver(&self, to: &AgentId, id: &MailId, mail: &Mail) -> Result<Sender, MailRefusal> {
         let mailbox = self.of(to);
         // A repeated call finds its own, also in a mailbox that is full by now.
-        if let Some((_, entry)) = self.bus.mail(&mailbox, id).await.map_err(away)? {
-            return Ok(whose(&entry, mail));
+        if let Some((_, entry)) = self.bus.mail(&mailbox, id).await.map_err(MailRefusal::unreadable)? {
+            return sender_of(&entry, mail);
         }
         self.has_room(&mailbox).await?;
-        match self.bus.post_mail(&mailbox, id, mail).await.map_err(away)? {
+        match self.bus.post_mail(&mailbox, id, mail).await.map_err(MailRefusal::unknown_outcome)? {
             Posted::Stored => {
                 tracing::info!(%mailbox, mail = %id, from = %mail.from, call = mail.call, "mail stored");
-                Ok(Whose::Ours)
+                Ok(Sender::ThisCall)
             }
-            Posted::There(entry) => Ok(whose(&entry, mail)),
+            Posted::There(entry) => sender_of(&entry, mail),
         }
     }
 
-    async fn has_room(&self, mailbox: &MailboxKey) -> Result<(), ToolError> {
+    async fn has_room(&self, mailbox: &MailboxKey) -> Result<(), MailRefusal> {
         let full = |why: String| {
             let text = format!("the mailbox of {} is full: {why}; nothing was sent, try again later", mailbox.agent);
-            Err(ToolError::new(text))
+            Err(MailRefusal::new(ErrorCode::Overloaded, text))
         };
-        let Mailbox::Entries(entries) = self.bus.mailbox(mailbox).await.map_err(away)? else {
+        let Mailbox::Entries(entries) = self.bus.mailbox(mailbox).await.map_err(MailRefusal::unreadable)? else {
             return full("it holds too much to be read".to_owned());
         };
         let waiting = entries.iter().filter(|(_, entry)| open(entry).is_some()).count();
@@ -213,17 +306,44 @@ fn open(entry: &MailEntry) -> Option<&Mail> {
     }
 }
 
-fn whose(entry: &MailEntry, mail: &Mail) -> Whose {
-    if entry.sent_by() == mail.call { Whose::Ours } else { Whose::Theirs }
+/// Which call stored an entry that was found in the place of a mail.
+fn sender_of(entry: &MailEntry, mail: &Mail) -> Result<Sender, MailRefusal> {
+    if entry.sent_by() != mail.call {
+        return Ok(Sender::AnotherCall);
+    }
+    match entry {
+        MailEntry::Open(found) if (&found.subject, &found.text) != (&mail.subject, &mail.text) => Err(reused()),
+        // A mark holds no contents to compare with.
+        MailEntry::Open(_) | MailEntry::Closed(_) => Ok(Sender::ThisCall),
+    }
 }
 
-fn not_there(id: &str) -> ToolError {
-    let id = recipient::shown(id);
-    ToolError::new(format!("there is no mail {id} in your mailbox; check_mail lists what is there"))
+/// A client wants to write in the name of an agent.
+fn read_only(mailbox: &AgentId) -> MailRefusal {
+    let message = format!(
+        "{mailbox} is an agent's mailbox: clients may read it, not write in its name. Use `mailbox` (--mailbox) with a \
+         name of your own; `{PEOPLE}` is that of people"
+    );
+    MailRefusal::new(ErrorCode::BadRequest, message)
 }
 
-/// What a model is told of a bus that cannot be used: the call may have taken effect all the same.
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn away(error: BusError) -> ToolError {
-    ToolError::new(format!("the mailboxes cannot be used now ({error}); whether anything was stored is unknown"))
+/// A request has the id of an earlier one and says something else.
+fn reused() -> MailRefusal {
+    let message = "a mail with another subject or text was sent under this command id before; this one was not sent: \
+                   send it under an id of its own";
+    MailRefusal::new(ErrorCode::BadRequest, message)
+}
+
+/// The one answer that a mail can have is that of another call.
+fn answered_by_another(id: &MailId) -> MailRefusal {
+    let message = format!(
+        "the mail {id} had been answered already by another call; it is closed now, and your text was not sent"
+    );
+    MailRefusal::new(ErrorCode::NotNow, message)
+}
+
+fn not_there(mailbox: &AgentId, id: &str) -> MailRefusal {
+    let message =
+        format!("there is no mail {} in the mailbox of {mailbox}; list its mails again", recipient::shown(id));
+    MailRefusal::new(ErrorCode::UnknownMail, message)
 }

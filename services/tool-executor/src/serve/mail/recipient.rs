@@ -1,26 +1,35 @@
-//! Who is meant by an address. Pure.
+//! Which mailbox an address names. Pure.
 
-use ailoop_tool::ToolError;
-use contract::AgentId;
 use contract::compose::KnownAgent;
-use contract::{ToolName, settings::ToolFilter};
+use contract::mail::PEOPLE;
+use contract::settings::ToolFilter;
+use contract::{AgentId, ErrorCode, ToolName};
 
 use super::CHECK;
+use super::refusal::MailRefusal;
 
-/// The agent that a model calls by key, first name or full name; the error names those that can be written to.
-pub(super) fn find(agents: &[KnownAgent], to: &str) -> Result<AgentId, ToolError> {
+/// The agent that is called by key, first name or full name, or the mailbox of people; the error names those that can
+/// be written to.
+pub(super) fn find(agents: &[KnownAgent], to: &str) -> Result<AgentId, MailRefusal> {
     let wanted = to.trim().trim_start_matches('@').to_lowercase();
-    let is = |id: &AgentId| id.as_str() == wanted;
-    let meant =
-        |agent: &&KnownAgent| is(&agent.id) || agent.aliases.iter().any(is) || agent.name.to_lowercase() == wanted;
-    let Some(agent) = agents.iter().find(meant) else {
-        return Err(ToolError::new(format!("there is no agent {}; {}", shown(to), known(agents))));
+    if wanted == PEOPLE {
+        return AgentId::new(PEOPLE).map_err(|error| MailRefusal::new(ErrorCode::Internal, error.to_string()));
+    }
+    let Some(agent) = named(agents, &wanted) else {
+        let message = format!("there is no agent {}; {}", shown(to), known(agents));
+        return Err(MailRefusal::new(ErrorCode::UnknownAgent, message));
     };
     if reads_mail(&agent.tools) {
         return Ok(agent.id.clone());
     }
     let why = format!("{} reads no mail: it may not use {CHECK}", agent.name);
-    Err(ToolError::new(format!("{why}; {}", known(agents))))
+    Err(MailRefusal::new(ErrorCode::BadRequest, format!("{why}; {}", known(agents))))
+}
+
+/// The agent of this key, alias or full name, all in lower case.
+pub(super) fn named<'a>(agents: &'a [KnownAgent], wanted: &str) -> Option<&'a KnownAgent> {
+    let is = |id: &AgentId| id.as_str() == wanted;
+    agents.iter().find(|agent| is(&agent.id) || agent.aliases.iter().any(is) || agent.name.to_lowercase() == wanted)
 }
 
 fn reads_mail(tools: &ToolFilter) -> bool {
@@ -33,10 +42,15 @@ fn known(agents: &[KnownAgent]) -> String {
         format!("{} ({})", names.join(" or "), agent.name)
     };
     let readers: Vec<String> = agents.iter().filter(|agent| reads_mail(&agent.tools)).map(name).collect();
-    if readers.is_empty() { "no agent reads mail".to_owned() } else { format!("there are {}", readers.join(", ")) }
+    let people = format!("{PEOPLE} (people)");
+    if readers.is_empty() {
+        format!("no agent reads mail, but {people}")
+    } else {
+        format!("there are {}, {people}", readers.join(", "))
+    }
 }
 
-/// What a model wrote, quoted, and not all of it where it is long.
+/// A text that a model wrote, quoted and cut to 80 characters.
 pub(super) fn shown(text: &str) -> String {
     format!("{:?}", text.chars().take(80).collect::<String>())
 }
@@ -63,7 +77,7 @@ mod tests {
             agent("e", "Eamonn the Executioner", "eamonn", &["check_mail"]),
             agent("z", "Zoë", "", &["send_mail"]),
         ];
-        let known = "there are a or alice (Alice the Assistant), e or eamonn (Eamonn the Executioner)";
+        let known = "there are a or alice (Alice the Assistant), e or eamonn (Eamonn the Executioner), user (people)";
         for (to, expect) in [
             ("a", Ok("a")),
             ("alice", Ok("a")),
@@ -71,16 +85,18 @@ mod tests {
             ("@alice", Ok("a")),
             ("EAMONN", Ok("e")),
             ("eamonn the executioner", Ok("e")),
+            ("User", Ok("user")),
             ("bob", Err("there is no agent \"bob\"")),
             ("", Err("there is no agent \"\"")),
             ("al", Err("there is no agent \"al\"")),
             ("zoë", Err("Zoë reads no mail: it may not use check_mail")),
         ] {
-            let found = find(&all, to).map_err(|error| error.message().to_owned());
+            let found = find(&all, to).map_err(|error| error.message);
             let expect = expect.map(|id| AgentId::new(id).unwrap()).map_err(|why| format!("{why}; {known}"));
             assert_eq!(found, expect, "{to:?}");
         }
         let nobody = find(&all[2..], "bob").unwrap_err();
-        assert_eq!(nobody.message(), "there is no agent \"bob\"; no agent reads mail");
+        assert_eq!(nobody.message, "there is no agent \"bob\"; no agent reads mail, but user (people)");
+        assert_eq!(nobody.code, ErrorCode::UnknownAgent);
     }
 }
