@@ -90,7 +90,9 @@ pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_unde
         return *tells;
     }
     if !futures.is_empty() {
-        return Stance::Neutral;
+        // "I need to know that, so I am reading it", "Looking it up now, and then I'll answer".
+        let acts = is_doing(words) || is_gerund(words, lead) && all.contains(&"now");
+        return if acts { Stance::Announces } else { Stance::Neutral };
     }
     if all.contains(&"please") {
         return Stance::Requests;
@@ -172,7 +174,8 @@ fn is_up_to_the_reader(text: &str, words: &Words<'_>) -> bool {
         && gives(text)
         && words.all.windows(2).any(|pair| matches!(pair, ["and", "i'll" | "i"] | ["then", "i'll"]));
     // "No input is needed from you."
-    let needs_nobody = words.all.windows(2).any(|pair| pair == ["from", "you"]) && words.all.contains(&"no");
+    let needs_nobody = words.all.windows(2).any(|pair| pair == ["from", "you"])
+        && words.all.iter().any(|word| matches!(*word, "no" | "none" | "nothing"));
     words.has(ASKS) && !needs_nobody || offers || decides || gives
 }
 
@@ -250,7 +253,13 @@ fn future(words: &Words<'_>, at: usize, length: usize) -> Stance {
     if depends || is_condition(&all[verb..]) {
         return Stance::Neutral;
     }
-    if (at + length..=verb).any(|place| words.has_at(place, TELL)) { Stance::Tells } else { Stance::Announces }
+    // "I'll go through those before I write the conclusions."
+    let goes_on = all[verb..].windows(2).any(|pair| pair == ["before", "i"]);
+    if !goes_on && (at + length..=verb).any(|place| words.has_at(place, TELL)) {
+        Stance::Tells
+    } else {
+        Stance::Announces
+    }
 }
 
 /// Words for what other people give or do.
@@ -300,8 +309,9 @@ fn is_condition(behind: &[&str]) -> bool {
     }
     let Some(at) = behind.iter().position(|word| matches!(*word, "if" | "unless")) else { return false };
     let is_own = matches!(behind.get(at + 1), Some(&("not" | "so" | "any" | "it" | "they" | "there")));
-    let looks =
-        behind[..at].iter().any(|word| matches!(*word, "see" | "check" | "verify" | "test" | "what" | "happens"));
+    let looks = behind[..at]
+        .iter()
+        .any(|word| matches!(*word, "see" | "look" | "check" | "verify" | "test" | "what" | "happens"));
     !is_own && !looks
 }
 
@@ -380,7 +390,8 @@ fn is_label(sentence: &Sentence, words: &Words<'_>, lead: usize) -> bool {
     let rest = &words.all[lead..];
     let is_last = |at: usize| lead + at == words.all.len();
     let named = words.longest_at(lead, LABELS).is_some_and(is_last) || words.all.last() == Some(&"next");
-    let other = rest[0] == "next" && rest.len() <= 3 && rest.last() != Some(&"steps");
+    let is_date = rest.iter().any(|word| matches!(*word, "steps" | "meeting" | "appointment" | "deadline" | "date"));
+    let other = rest[0] == "next" && rest.len() <= 3 && !is_date;
     // "## Next", and below it what the model does.
     let is_heading = sentence.place == Place::Heading && rest == ["next"];
     sentence.end == End::Colon && (named || other) || is_heading

@@ -352,11 +352,18 @@ fn acts_at(language: u32, words: &Words<'_>, at: usize) -> bool {
         FRENCH => next.starts_with("n'") || next == "nach" || next == "nachdem" || next.ends_with("rais"),
         _ => false,
     };
-    let is_idle =
-        denies || tagged(at, IDLE) || tagged(at + 1, IDLE) || before.is_some_and(|before| tagged(before, IDLE));
+    let is_idle = denies
+        || tagged(at, IDLE)
+        || tagged(at + 1, IDLE)
+        || before.is_some_and(|before| tagged(before, IDLE) && !(before == 0 && words.all[0] == "attends"));
     // "As\u{ed} que busco" is a clause of its own.
     let is_own =
         before.is_some_and(|before| words.all[before] == "que" && before > 0 && words.all[before - 1] == "as\u{ed}");
+    // "As\u{ED} que lo redacto."
+    let is_own = is_own
+        || at >= 3
+            && words.all[at - 3..at - 1] == ["as\u{ED}", "que"]
+            && matches!(words.all[at - 1], "lo" | "la" | "los" | "las");
     // "Lo compruebo."
     let is_object = at == 1 && words.all[0] == "lo";
     let is_subordinate = !is_own && !is_object && before.is_some_and(|before| tagged(before, SUBORDINATE));
