@@ -284,7 +284,7 @@ mod tests {
 
     async fn acknowledge(bus: &Bus) -> anyhow::Result<()> {
         let mut pulled =
-            bus.transport().pull(Queue::Drive, 1, Duration::from_secs(1), CancellationToken::new()).await?;
+            bus.transport().pull(Queue::Inputs, 1, Duration::from_secs(1), CancellationToken::new()).await?;
         let delivery = pulled.next().await.context("the input")??;
         Ok(bus.transport().ack(&delivery, Ack::Done).await?)
     }

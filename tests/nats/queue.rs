@@ -51,11 +51,11 @@ async fn done(bus: &Bus, delivery: &Delivery) -> anyhow::Result<()> {
 
 /// Takes everything that waits, so that the next scenario on these servers finds nothing.
 async fn empty(bus: &Bus) -> anyhow::Result<()> {
-    for delivery in pull(bus, Queue::Drive, 2_000, Duration::from_millis(600)).await? {
+    for delivery in pull(bus, Queue::Inputs, 2_000, Duration::from_millis(600)).await? {
         bus.transport().ack(&delivery, Ack::Done).await?;
     }
     eventually("everything is settled", || async {
-        bus.transport().depth(Queue::Drive).await.is_ok_and(|depth| depth == Depth::default())
+        bus.transport().depth(Queue::Inputs).await.is_ok_and(|depth| depth == Depth::default())
     })
     .await
 }
@@ -65,7 +65,7 @@ pub(crate) async fn an_input_is_stored_once(world: &mut World) -> anyhow::Result
     let first = send(bus, "once", "a").await?;
     assert!(matches!(first, Sent::Stored(_)));
     assert_eq!(send(bus, "once", "a").await?, Sent::AlreadyThere);
-    let delivery = pull_one(bus, Queue::Drive, SOON * 5).await?;
+    let delivery = pull_one(bus, Queue::Inputs, SOON * 5).await?;
     assert_eq!(Sent::Stored(delivery.seq), first);
     assert_eq!(send(bus, "once", "a").await?, Sent::AlreadyThere, "also while it is held");
     done(bus, &delivery).await?;
@@ -77,7 +77,7 @@ pub(crate) async fn an_input_is_stored_once(world: &mut World) -> anyhow::Result
 
 async fn empty_of(bus: &Bus, large: &Bytes) -> anyhow::Result<()> {
     let mut found = false;
-    for delivery in pull(bus, Queue::Drive, 10, Duration::from_millis(600)).await? {
+    for delivery in pull(bus, Queue::Inputs, 10, Duration::from_millis(600)).await? {
         found |= bus.open(Objects::Work, delivery.payload.clone()).await? == *large;
         done(bus, &delivery).await?;
     }
@@ -120,17 +120,17 @@ pub(crate) async fn the_inbox_is_in_stream_order(world: &mut World) -> anyhow::R
 pub(crate) async fn a_silent_holder_loses_its_item(world: &mut World) -> anyhow::Result<()> {
     let other = world.connect(1).await?;
     send(&world.bus, "silent", "a").await?;
-    let first = pull_one(&world.bus, Queue::Drive, SOON).await?;
+    let first = pull_one(&world.bus, Queue::Inputs, SOON).await?;
     let from = Instant::now();
     // An in-progress ack starts the wait anew; it comes in the middle of it.
     tokio::time::sleep(MIDDLE).await;
     world.bus.transport().ack(&first, Ack::Progress).await?;
-    let second = pull_one(&other, Queue::Drive, Duration::from_secs(15)).await?;
+    let second = pull_one(&other, Queue::Inputs, Duration::from_secs(15)).await?;
     assert_eq!((second.seq, second.delivered), (first.seq, 2));
     assert!(from.elapsed() + SOON > MIDDLE + ACK_WAIT, "{:?}", from.elapsed());
     other.transport().ack(&second, Ack::Retry(Duration::from_millis(700))).await?;
     let from = Instant::now();
-    let third = pull_one(&other, Queue::Drive, Duration::from_secs(5)).await?;
+    let third = pull_one(&other, Queue::Inputs, Duration::from_secs(5)).await?;
     assert_eq!((third.seq, third.delivered), (first.seq, 3));
     assert!(from.elapsed() > Duration::from_millis(600), "{:?}", from.elapsed());
     // The ack of an earlier holder counts as well.
@@ -155,7 +155,7 @@ impl Handler for Holder {
 
 pub(crate) async fn held_items_come_again_after_a_restart(world: &mut World) -> anyhow::Result<()> {
     let holder = Arc::new(Holder::default());
-    let worker = Worker::start(world.connect(0).await?, Queue::Drive, 1, holder.clone());
+    let worker = Worker::start(world.connect(0).await?, Queue::Inputs, 1, holder.clone());
     send(&world.bus, "held", "a").await?;
     eventually("the item is taken", || async { holder.given.load(Ordering::SeqCst) == 1 }).await?;
     world.kill();
@@ -164,7 +164,7 @@ pub(crate) async fn held_items_come_again_after_a_restart(world: &mut World) -> 
     world.resume().await?;
     // The holder lives and goes on sending in-progress acks; the server gives the item away all the same.
     // Which delivery it is may be forgotten: a server writes that down a little later, and this one was killed.
-    let again = pull_one(&world.bus, Queue::Drive, Duration::from_secs(20)).await?;
+    let again = pull_one(&world.bus, Queue::Inputs, Duration::from_secs(20)).await?;
     done(&world.bus, &again).await?;
     assert_eq!(holder.given.load(Ordering::SeqCst), 1);
     worker.drain(Duration::ZERO).await;
@@ -173,7 +173,7 @@ pub(crate) async fn held_items_come_again_after_a_restart(world: &mut World) -> 
 
 pub(crate) async fn a_worker_that_drains_hands_back(world: &mut World) -> anyhow::Result<()> {
     let holder = Arc::new(Holder::default());
-    let worker = Worker::start(world.connect(1).await?, Queue::Drive, 3, holder.clone());
+    let worker = Worker::start(world.connect(1).await?, Queue::Inputs, 3, holder.clone());
     for n in 0..6 {
         send(&world.bus, "drain", &format!("d{n}")).await?;
     }
@@ -182,7 +182,7 @@ pub(crate) async fn a_worker_that_drains_hands_back(world: &mut World) -> anyhow
     worker.drain(Duration::from_millis(100)).await;
     let mut seen = std::collections::BTreeSet::new();
     while seen.len() < 6 {
-        let delivery = pull_one(&world.bus, Queue::Drive, SOON * 3).await?;
+        let delivery = pull_one(&world.bus, Queue::Inputs, SOON * 3).await?;
         done(&world.bus, &delivery).await?;
         seen.insert(delivery.seq);
     }
@@ -202,7 +202,7 @@ impl Handler for Unwilling {
 }
 
 pub(crate) async fn what_fails_for_good_is_a_dead_letter(world: &mut World) -> anyhow::Result<()> {
-    let worker = Worker::start(world.connect(2).await?, Queue::Drive, 4, Arc::new(Unwilling));
+    let worker = Worker::start(world.connect(2).await?, Queue::Inputs, 4, Arc::new(Unwilling));
     send(&world.bus, "dead", "refused").await?;
     send(&world.bus, "dead", "panics").await?;
     let session = key("dead")?;

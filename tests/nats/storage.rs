@@ -216,7 +216,7 @@ async fn full_and_free_again(limits: Limits, words: &[&str]) -> anyhow::Result<(
     for write in ALL {
         ensure!(write.is_there(&bus, &session).await?, "{write:?} is gone");
     }
-    let held = pull(&bus, Queue::Drive, 2, Duration::from_secs(2)).await?;
+    let held = pull(&bus, Queue::Inputs, 2, Duration::from_secs(2)).await?;
     ensure!(held.len() == 2, "{held:?}");
     for delivery in &held {
         bus.transport().ack(delivery, bus::transport::Ack::Done).await?;

@@ -26,7 +26,7 @@ pub(crate) async fn timers_fire_move_and_stop(world: &mut World) -> anyhow::Resu
     bus.set_timer(&past, 9, Timestamp::from_millis(1)).await?;
     let mut came = Vec::new();
     while came.len() < 3 {
-        let delivery = pull_one(bus, Queue::Due, Duration::from_secs(8)).await?;
+        let delivery = pull_one(bus, Queue::Timers, Duration::from_secs(8)).await?;
         let due: Due = serde_json::from_slice(&delivery.payload)?;
         bus.transport().ack(&delivery, Ack::Done).await?;
         came.push((subject::parse_timer(&delivery.subject), due.number, now().since(begun)));
@@ -34,7 +34,7 @@ pub(crate) async fn timers_fire_move_and_stop(world: &mut World) -> anyhow::Resu
     let order: Vec<_> = came.iter().map(|(key, number, _)| (key.clone(), *number)).collect();
     assert_eq!(order, [(Some(past), 9), (Some(fires), 1), (Some(moves), 2)]);
     assert!(came[1].2 >= Duration::from_millis(1_400) && came[2].2 >= Duration::from_millis(2_400), "{came:?}");
-    assert!(pull(bus, Queue::Due, 1, Duration::from_millis(600)).await?.is_empty(), "nothing is left behind");
+    assert!(pull(bus, Queue::Timers, 1, Duration::from_millis(600)).await?.is_empty(), "nothing is left behind");
     Ok(())
 }
 
@@ -44,18 +44,18 @@ pub(crate) async fn an_older_setting_never_takes_the_place_of_a_newer_one(world:
     bus.set_timer(&session, 7, soon).await?;
     bus.set_timer(&session, 6, now().after(Duration::from_hours(1))).await?;
     bus.set_timer(&session, 7, soon).await?;
-    let delivery = pull_one(bus, Queue::Due, Duration::from_secs(8)).await?;
+    let delivery = pull_one(bus, Queue::Timers, Duration::from_secs(8)).await?;
     assert_eq!(serde_json::from_slice::<Due>(&delivery.payload)?.number, 7);
     bus.transport().ack(&delivery, Ack::Done).await?;
     // Whoever sets one after another has fired is not kept from it.
     bus.set_timer(&session, 8, now()).await?;
-    let delivery = pull_one(bus, Queue::Due, Duration::from_secs(8)).await?;
+    let delivery = pull_one(bus, Queue::Timers, Duration::from_secs(8)).await?;
     assert_eq!(serde_json::from_slice::<Due>(&delivery.payload)?.number, 8);
     bus.transport().ack(&delivery, Ack::Done).await?;
     // A setting has one time; another one under its number is of a history that the log does not have.
     bus.set_timer(&session, 9, now().after(Duration::from_hours(1))).await?;
     bus.set_timer(&session, 9, now()).await?;
-    let delivery = pull_one(bus, Queue::Due, Duration::from_secs(8)).await?;
+    let delivery = pull_one(bus, Queue::Timers, Duration::from_secs(8)).await?;
     assert_eq!(serde_json::from_slice::<Due>(&delivery.payload)?.number, 9);
     bus.transport().ack(&delivery, Ack::Done).await?;
     Ok(())
@@ -69,7 +69,7 @@ pub(crate) async fn an_overdue_timer_fires_after_a_restart(world: &mut World) ->
     // The timer is overdue when the server comes back, however long that takes.
     tokio::time::sleep(due.since(now())).await;
     world.resume().await?;
-    let delivery = pull_one(&world.bus, Queue::Due, Duration::from_secs(15)).await?;
+    let delivery = pull_one(&world.bus, Queue::Timers, Duration::from_secs(15)).await?;
     assert_eq!(subject::parse_timer(&delivery.subject), Some(session));
     assert_eq!(serde_json::from_slice::<Due>(&delivery.payload)?.number, 4);
     Ok(())

@@ -36,7 +36,7 @@ async fn a_session_whose_log_is_full_goes_on_when_there_is_room() -> anyhow::Res
     // They are stored and wait; nobody claims that they took effect.
     let asked = async { tokio::join!(client.send_as("s", "m2", "second", "queue"), client.start("other", "hello")) };
     let mend = async {
-        let held = async || fleet.bus.transport().depth(Queue::Drive).await.is_ok_and(|depth| depth.held == 2);
+        let held = async || fleet.bus.transport().depth(Queue::Inputs).await.is_ok_and(|depth| depth.held == 2);
         eventually("orchestrators hold both", held).await?;
         ensure!(model.asked().len() == 1, "a call without a commit");
         ensure!(fleet.bus.head(&key("other")?, Read::Leader).await?.is_none(), "a session without room for it");

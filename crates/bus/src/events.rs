@@ -1,6 +1,6 @@
 //! Public events and notices on core NATS: told once, to whoever listens.
 
-use contract::command::Done;
+use contract::command::CommandAck;
 use contract::event::{Envelope, Topic};
 use contract::ids::{CommandId, TenantId};
 use contract::subject::{self, SessionKey};
@@ -29,11 +29,11 @@ impl Bus {
     }
 
     /// Tells an edge replica that a command's commit is in the log.
-    pub async fn publish_done(&self, edge: &CommandId, done: &Done) -> Result<(), BusError> {
+    pub async fn publish_done(&self, edge: &CommandId, done: &CommandAck) -> Result<(), BusError> {
         self.transport().publish(&subject::done(edge, &done.id), Vec::new(), encode(done)?).await
     }
 
-    /// The notices for one edge replica; bodies are [`Done`]s.
+    /// The notices for one edge replica; bodies are [`CommandAck`]s.
     pub async fn dones(&self, edge: &CommandId) -> Result<Subscription, BusError> {
         self.listen(&subject::done_of(edge), None).await
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest};
 use contract::ids::{CallAttempt, CallId};
 use contract::mail::{MailRequest, MailResponse};
-use contract::model::View;
+use contract::model::ReplySnapshot;
 use contract::repair::{RepairReply, RepairRequest};
 use contract::subject::{self, SessionKey, Subject};
 use contract::{ErrorCode, TenantId};
@@ -108,7 +108,7 @@ impl Bus {
     pub async fn serve_view(
         &self,
         key: &SessionKey,
-        view: impl Fn() -> Option<View> + Send + Sync + 'static,
+        view: impl Fn() -> Option<ReplySnapshot> + Send + Sync + 'static,
     ) -> Result<Serving, BusError> {
         let answer: Answer = Arc::new(move |_| {
             let body = view().and_then(|view| encode(&view).ok());
@@ -119,7 +119,7 @@ impl Bus {
     }
 
     /// The reply of a session so far; `None` when nobody streams to it now.
-    pub async fn view(&self, key: &SessionKey) -> Result<Option<View>, BusError> {
+    pub async fn view(&self, key: &SessionKey) -> Result<Option<ReplySnapshot>, BusError> {
         match self.transport().request(&subject::view(key), Vec::new(), Bytes::new(), ASK_MAX).await {
             Ok(message) => parse(&message.payload).map(Some),
             Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Ok(None),

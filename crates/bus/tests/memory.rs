@@ -138,7 +138,8 @@ async fn a_stale_inbox_shows_the_past() {
     for name in ["a", "b"] {
         bus.send_control(&key(), Verb::Pause, &id(name), Bytes::new()).await.unwrap();
     }
-    let pulled = bus.transport().pull(Queue::Drive, 1, Duration::from_secs(1), CancellationToken::new()).await.unwrap();
+    let pulled =
+        bus.transport().pull(Queue::Inputs, 1, Duration::from_secs(1), CancellationToken::new()).await.unwrap();
     let first = pulled.boxed().next().await.unwrap().unwrap();
     bus.transport().ack(&first, Ack::Done).await.unwrap();
     let mut seen = Vec::new();
@@ -190,7 +191,7 @@ async fn timers_and_ages_go_with_the_clock() {
     bus.set_timer(&key(), 2, server.now().after(Duration::from_mins(10))).await.unwrap();
     let from = Instant::now();
     let stop = CancellationToken::new();
-    let pulled = bus.transport().pull(Queue::Due, 1, Duration::from_hours(1), stop).await.unwrap();
+    let pulled = bus.transport().pull(Queue::Timers, 1, Duration::from_hours(1), stop).await.unwrap();
     let due = pulled.boxed().next().await.unwrap().unwrap();
     assert_eq!(&due.payload[..], br#"{"number":2}"#);
     assert_eq!(from.elapsed().as_secs(), 600);

@@ -165,7 +165,7 @@ async fn session_with_thousands_of_commands_does_not_delay_the_stop_of_another()
         let id = CommandId::new(&format!("m{n}")).unwrap();
         bus.send_control(&key("a", "busy"), Verb::SendUserMessage, &id, Bytes::from_static(b"{}")).await.unwrap();
     }
-    let worker = Worker::start(server.bus(), Queue::Drive, 512, recorder.clone());
+    let worker = Worker::start(server.bus(), Queue::Inputs, 512, recorder.clone());
     bus.send_control(&key("b", "s"), Verb::Stop, &CommandId::new("stop").unwrap(), Bytes::from_static(b"{}"))
         .await
         .unwrap();

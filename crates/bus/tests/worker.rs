@@ -81,7 +81,7 @@ async fn as_many_as_there_is_room_for_and_each_once() {
         send(&bus, &format!("n{n}")).await;
     }
     // Two workers; items take ten times the ack wait, and still nobody loses one.
-    let workers = [4, 3].map(|room| Worker::start(server.bus(), Queue::Drive, room, clerk.clone()));
+    let workers = [4, 3].map(|room| Worker::start(server.bus(), Queue::Inputs, room, clerk.clone()));
     until(&bus, 0).await;
     assert_eq!(clerk.most.load(Ordering::SeqCst), 7);
     assert!(clerk.handled.lock().unwrap().values().all(|times| *times == 1));
@@ -95,7 +95,7 @@ async fn what_is_held_is_not_handled_twice_after_a_restart() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let clerk = Arc::new(Clerk { takes: Duration::from_mins(1), ..Clerk::default() });
-    let worker = Worker::start(server.bus(), Queue::Drive, 2, clerk.clone());
+    let worker = Worker::start(server.bus(), Queue::Inputs, 2, clerk.clone());
     send(&bus, "a").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     server.restart();
@@ -114,7 +114,7 @@ async fn retries_come_back_and_poison_is_buried() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let clerk = Arc::new(Clerk::default());
-    let worker = Worker::start(server.bus(), Queue::Drive, 4, clerk.clone());
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, clerk.clone());
     for name in ["twice", "panics"] {
         send(&bus, name).await;
     }
@@ -130,7 +130,7 @@ async fn an_input_is_never_given_up_for_being_handed_back() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let clerk = Arc::new(Clerk::default());
-    let worker = Worker::start(server.bus(), Queue::Drive, 4, clerk.clone());
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, clerk.clone());
     send(&bus, "never").await;
     let often = async {
         while clerk.handled.lock().unwrap().get("never").copied().unwrap_or_default() <= 2 * limits::DELIVERIES_MAX {
@@ -177,18 +177,18 @@ async fn a_drain_lets_short_work_end_and_hands_back_long_work_at_once() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let slow = Arc::new(Clerk { takes: Duration::from_secs(3), ..Clerk::default() });
-    let worker = Worker::start(server.bus(), Queue::Drive, 4, slow.clone());
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, slow.clone());
     send(&bus, "short").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     worker.drain(Duration::from_secs(10)).await;
     assert_eq!(waiting(&bus).await, 0, "short work ended");
 
-    let worker = Worker::start(server.bus(), Queue::Drive, 4, slow.clone());
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, slow.clone());
     send(&bus, "long").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     worker.drain(Duration::from_secs(1)).await;
     let quick = Arc::new(Clerk::default());
-    let worker = Worker::start(server.bus(), Queue::Drive, 4, quick.clone());
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, quick.clone());
     let from = tokio::time::Instant::now();
     until(&bus, 0).await;
     assert!(from.elapsed() < Duration::from_secs(1), "{:?}", from.elapsed());
@@ -201,12 +201,12 @@ async fn a_killed_worker_loses_its_items_to_another() {
     let bus = server.bus();
     let (replica, life) = server.client("replica");
     let doomed =
-        Worker::start(replica, Queue::Drive, 4, Arc::new(Clerk { takes: limits::IDLE_MAX, ..Clerk::default() }));
+        Worker::start(replica, Queue::Inputs, 4, Arc::new(Clerk { takes: limits::IDLE_MAX, ..Clerk::default() }));
     send(&bus, "a").await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     life.kill();
     let from = tokio::time::Instant::now();
-    let worker = Worker::start(server.bus(), Queue::Drive, 4, Arc::new(Clerk::default()));
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, Arc::new(Clerk::default()));
     until(&bus, 0).await;
     assert!(from.elapsed() <= limits::ACK_WAIT + Duration::from_millis(50), "{:?}", from.elapsed());
     worker.drain(Duration::ZERO).await;
@@ -219,7 +219,7 @@ async fn item_of_a_sequence_that_is_given_out_again_is_handled_and_kept() {
     let bus = server.bus();
     let empty = server.backup(&[Stream::Control]);
     let clerk = Arc::new(Clerk { takes: Duration::from_secs(20), ..Clerk::default() });
-    let _worker = Worker::start(server.bus(), Queue::Drive, 8, clerk.clone());
+    let _worker = Worker::start(server.bus(), Queue::Inputs, 8, clerk.clone());
     send(&bus, "lost").await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     server.restore(&empty);

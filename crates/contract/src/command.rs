@@ -113,7 +113,7 @@ pub struct CommandMeta {
     /// Who asks, for the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The edge replica that waits for [`Done`] on `ai_rpc.done.<edge>.<id>`.
+    /// The edge replica that waits for [`CommandAck`] on `ai_rpc.done.<edge>.<id>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<CommandId>,
     /// Of the loop only, to a session's children: which of all that was told them this is. What comes late of an older
@@ -189,13 +189,13 @@ pub struct Parent {
     pub agents: Vec<AgentId>,
     /// What was reserved for the child.
     #[serde(default)]
-    pub share: Share,
+    pub share: Budget,
 }
 
 /// What a parent reserves for a child, of what is left of its own turn.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
-pub struct Share {
+pub struct Budget {
     /// Tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
@@ -420,7 +420,7 @@ impl ContinuationOverride {
 /// How a message meets a running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum MessageMode {
     /// Seen by the model at the start of the next step.
     #[default]
     Steer,
@@ -438,13 +438,13 @@ pub struct SendUserMessage {
     pub content: Content,
     /// How it meets a running turn.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: MessageMode,
 }
 
 /// Payload of `pause`, `resume`, `stop` and `clear_history`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub struct Because {
+pub struct ControlReason {
     /// Why, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -492,7 +492,7 @@ impl Answer {
 
 /// How the loop dealt with a command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Done {
+pub struct CommandAck {
     /// Its verb.
     pub verb: Verb,
     /// Its id.
@@ -528,6 +528,6 @@ mod tests {
         let text = r#"{"meta":{"v":1,"time":"2024-01-15T10:30:45.123Z"},"content":"hi"}"#;
         let command: Command<SendUserMessage> = serde_json::from_str(text).unwrap();
         assert_eq!(command.body.content, Content::from("hi"));
-        assert_eq!(command.body.mode, Mode::Steer);
+        assert_eq!(command.body.mode, MessageMode::Steer);
     }
 }

@@ -204,7 +204,7 @@ pub struct SessionSummary {
     pub parent: Option<crate::SessionId>,
     /// How its turns went.
     #[serde(default)]
-    pub tally: Tally,
+    pub tally: SessionCounters,
     /// What waits for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<OpenGate>,
@@ -235,7 +235,7 @@ pub struct OpenGate {
 /// How the turns of a session went, for statistics.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
-pub struct Tally {
+pub struct SessionCounters {
     /// Turns that ended, by stop reason.
     pub turns: std::collections::BTreeMap<String, u32>,
     /// Steps of those turns.

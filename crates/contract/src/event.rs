@@ -7,12 +7,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ai_config::AiConfig;
-use crate::command::{AnswerDecision, ContinuationOverride, Features, Mode, Parent, Refusal, Share, Verb};
+use crate::command::{AnswerDecision, Budget, ContinuationOverride, Features, MessageMode, Parent, Refusal, Verb};
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId, ToolName};
-use crate::model::{Content, FailureKind, FinishReason, Message, Replay, Streaming, ToolCall, Usage};
+use crate::model::{Content, FailureKind, FinishReason, Message, ReasoningParts, Streaming, ToolCall, Usage};
 use crate::settings::{AgentSettings, ModelSettings, OnExpiry};
 use crate::timestamp::Timestamp;
-use crate::tool::{Approval, EffectClass, Outcome, ToolSpec, Used, Whole};
+use crate::tool::{Approval, ChildUsage, EffectClass, FullResultRef, Outcome, ToolSpec};
 use crate::{ErrorCode, Json};
 
 macro_rules! topics {
@@ -694,7 +694,7 @@ pub struct UserProcessed {
     /// Text or parts.
     pub content: Content,
     /// How it meets a running turn.
-    pub mode: Mode,
+    pub mode: MessageMode,
 }
 
 /// A turn's beginning.
@@ -817,7 +817,7 @@ pub struct AiFullReceived {
     pub latency_ms: u64,
     /// What the provider wants to be told again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replay: Option<Replay>,
+    pub replay: Option<ReasoningParts>,
 }
 
 /// A complete tool call.
@@ -886,7 +886,7 @@ pub struct Child {
     /// What it is asked.
     pub task: String,
     /// What is reserved for it.
-    pub share: Share,
+    pub share: Budget,
 }
 
 /// The one result of a tool call.
@@ -908,10 +908,10 @@ pub struct ToolCallResult {
     pub duration_ms: u64,
     /// Where the whole of it is, when `content` is only parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whole: Option<Whole>,
+    pub whole: Option<FullResultRef>,
     /// What the child session used that performed the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used: Option<Used>,
+    pub used: Option<ChildUsage>,
     /// Whether it takes the place of an earlier `unknown` or `timeout`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,

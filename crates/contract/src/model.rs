@@ -35,7 +35,7 @@ pub enum Message {
         tool_calls: Vec<ToolCall>,
         /// What its provider wants to be told again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        replay: Option<Replay>,
+        replay: Option<ReasoningParts>,
     },
     /// The one result of one call.
     Tool {
@@ -49,7 +49,7 @@ pub enum Message {
 /// Parts of a reply that its provider wants to see again, unchanged, in the requests that follow: reasoning that it signed
 /// or encrypted. Only gateways look into it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replay {
+pub struct ReasoningParts {
     /// The protocol whose parts these are.
     pub family: String,
     /// The model that wrote them, in the provider's words: another one cannot read them.
@@ -419,7 +419,7 @@ pub struct ModelFinished {
     pub latency_ms: u64,
     /// What the provider wants to be told again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replay: Option<Replay>,
+    pub replay: Option<ReasoningParts>,
     /// Which run of the attempt this is the result of: an attempt may run twice when a gateway freezes. Only one result of
     /// an attempt is taken; of the others the costs are. Empty in results of older gateways.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -437,11 +437,13 @@ pub enum FailureKind {
     /// Refused connections, 5xx; passes.
     Unreachable,
     /// No first byte, or silence within the stream; passes.
-    Hung,
+    #[serde(rename = "hung")]
+    TimedOut,
     /// The stream broke off; passes.
     Truncated,
     /// What came is not the provider's protocol; may pass.
-    Garbage,
+    #[serde(rename = "garbage")]
+    ProtocolError,
     /// A reply without text, reasoning or calls; may pass.
     Empty,
     /// We cancelled.
@@ -461,14 +463,14 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Whether the same request may succeed later.
-    pub fn passes(self) -> bool {
+    pub fn is_retryable(self) -> bool {
         match self {
             Self::RateLimited
             | Self::Overloaded
             | Self::Unreachable
-            | Self::Hung
+            | Self::TimedOut
             | Self::Truncated
-            | Self::Garbage
+            | Self::ProtocolError
             | Self::Empty => true,
             Self::Cancelled | Self::ContextLength | Self::Quota | Self::Auth | Self::Refused | Self::BadRequest => {
                 false
@@ -483,9 +485,9 @@ impl FailureKind {
             Self::RateLimited => E::ModelRateLimited,
             Self::Overloaded => E::ModelOverloaded,
             Self::Unreachable => E::ModelUnreachable,
-            Self::Hung => E::ModelHung,
+            Self::TimedOut => E::ModelHung,
             Self::Truncated => E::ModelTruncated,
-            Self::Garbage => E::ModelGarbage,
+            Self::ProtocolError => E::ModelGarbage,
             Self::Empty => E::ModelEmptyReply,
             Self::Cancelled => E::Internal,
             Self::ContextLength => E::ModelContextLength,
@@ -581,7 +583,7 @@ pub struct PartialCall {
 
 /// What `ai_rpc.view` answers: the reply so far.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct View {
+pub struct ReplySnapshot {
     /// The turn.
     pub turn: u32,
     /// The step.

@@ -35,9 +35,9 @@ pub enum Kind {
     /// Scheduled messages; the newest per subject wins.
     Schedule,
     /// Kept for a time; the newest per subject wins.
-    Kept(Duration),
-    /// As [`Kind::Kept`], and a message may name a shorter life of its own.
-    Fading(Duration),
+    MaxAge(Duration),
+    /// As [`Kind::MaxAge`], and a message may name a shorter life of its own.
+    MaxAgeWithTtl(Duration),
 }
 
 impl Stream {
@@ -78,10 +78,10 @@ impl Stream {
         match self {
             Self::Control | Self::Model | Self::Tool => Kind::Queue,
             Self::Log => Kind::Slots,
-            Self::Archive => Kind::Kept(limits::RETENTION),
+            Self::Archive => Kind::MaxAge(limits::RETENTION),
             Self::Timer => Kind::Schedule,
-            Self::Mail => Kind::Fading(limits::MAIL_AGE_MAX),
-            Self::Dead => Kind::Kept(Duration::from_hours(30 * 24)),
+            Self::Mail => Kind::MaxAgeWithTtl(limits::MAIL_AGE_MAX),
+            Self::Dead => Kind::MaxAge(Duration::from_hours(30 * 24)),
         }
     }
 }
@@ -90,9 +90,9 @@ impl Stream {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Queue {
     /// Inputs for orchestrators.
-    Drive,
+    Inputs,
     /// Due timers for orchestrators.
-    Due,
+    Timers,
     /// Model calls for gateways.
     Model,
     /// Tool calls for executors.
@@ -101,13 +101,13 @@ pub enum Queue {
 
 impl Queue {
     /// Every consumer.
-    pub const ALL: &'static [Self] = &[Self::Drive, Self::Due, Self::Model, Self::Tool];
+    pub const ALL: &'static [Self] = &[Self::Inputs, Self::Timers, Self::Model, Self::Tool];
 
     /// Its durable name.
     pub const fn durable(self) -> &'static str {
         match self {
-            Self::Drive => "drive",
-            Self::Due => "due",
+            Self::Inputs => "drive",
+            Self::Timers => "due",
             Self::Model => "model",
             Self::Tool => "tool",
         }
@@ -116,8 +116,8 @@ impl Queue {
     /// The stream that it reads.
     pub const fn stream(self) -> Stream {
         match self {
-            Self::Drive => Stream::Control,
-            Self::Due => Stream::Timer,
+            Self::Inputs => Stream::Control,
+            Self::Timers => Stream::Timer,
             Self::Model => Stream::Model,
             Self::Tool => Stream::Tool,
         }
@@ -126,8 +126,8 @@ impl Queue {
     /// The only subjects that it takes, where the stream holds others too.
     pub const fn filter(self) -> Option<&'static str> {
         match self {
-            Self::Due => Some("ai_timer.due.*.*.*"),
-            Self::Drive | Self::Model | Self::Tool => None,
+            Self::Timers => Some("ai_timer.due.*.*.*"),
+            Self::Inputs | Self::Model | Self::Tool => None,
         }
     }
 }
@@ -180,7 +180,7 @@ pub enum Objects {
     Blobs,
     /// Bodies of archived pages and of what is in them; a little longer than these.
     Archive,
-    /// Results of tools of which the model reads only parts. Their ids follow from the call: [`crate::tool::Whole::id`].
+    /// Results of tools of which the model reads only parts. Their ids follow from the call: [`crate::tool::FullResultRef::id`].
     Results,
 }
 

@@ -187,14 +187,14 @@ pub struct ExtendToolCall {
 
 /// A result as the tool gave it, where the model reads only parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Whole {
-    /// The object's id in `ai_loop_results`: see [`Whole::id`].
+pub struct FullResultRef {
+    /// The object's id in `ai_loop_results`: see [`FullResultRef::id`].
     pub object: String,
     /// Its bytes.
     pub bytes: u64,
 }
 
-impl Whole {
+impl FullResultRef {
     /// The id under which the result of a call is kept: whoever knows the call finds it, and no other session can name it,
     /// also no later one of the same id. `started` is when the session started, where that is known.
     pub fn id(tenant: &TenantId, session: &SessionId, started: Option<Timestamp>, call: &CallId) -> String {
@@ -240,16 +240,16 @@ pub struct ToolResult {
     pub duration_ms: u64,
     /// Where the whole of it is, when `content` is only parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whole: Option<Whole>,
+    pub whole: Option<FullResultRef>,
     /// Of child sessions only: what it used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used: Option<Used>,
+    pub used: Option<ChildUsage>,
 }
 
 /// What a child session used.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
-pub struct Used {
+pub struct ChildUsage {
     /// Tokens and money, its own children's included.
     pub spent: Spent,
     /// Tool calls.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use contract::Timestamp;
-use contract::command::{AnswerDecision, Mode};
+use contract::command::{AnswerDecision, MessageMode};
 use contract::event::{
     AiFullReceived, DecisionSource, Event, GateClosed, GateKind, GateOpened, InputKind, ModelCallFailed,
     ModelCallOpened, StopReason,
 };
 use contract::model::{FailureKind, FinishReason};
 use contract::settings::OnExpiry;
-use contract::tool::{Approval, Outcome, Used};
+use contract::tool::{Approval, ChildUsage, Outcome};
 
 use crate::clock::Clock;
 use crate::guard::Guard;
@@ -63,7 +63,7 @@ impl Core {
                         parent: parent.clone(),
                         outcome: Outcome::Error,
                         content,
-                        used: Used::default(),
+                        used: ChildUsage::default(),
                         duration_ms: 0,
                     });
                 }
@@ -99,8 +99,8 @@ impl Core {
                     self.title = title(&message.content.text());
                 }
                 let steers = match message.mode {
-                    Mode::Steer | Mode::Interrupt => true,
-                    Mode::Queue => false,
+                    MessageMode::Steer | MessageMode::Interrupt => true,
+                    MessageMode::Queue => false,
                 };
                 let nudges = self.turn.is_none() && reply::is_nudge(&message.content.text());
                 let bytes = message.content.bytes();

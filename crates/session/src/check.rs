@@ -2,7 +2,9 @@
 //! again, since others may send commands too.
 
 use contract::ErrorCode;
-use contract::command::{Answer, Because, Configure, ContinuationOverride, Features, Refusal, SendUserMessage, Start};
+use contract::command::{
+    Answer, Configure, ContinuationOverride, ControlReason, Features, Refusal, SendUserMessage, Start,
+};
 use contract::json::{Size, depth};
 use contract::limits::{
     CHUNK_BYTES_MAX, CHUNK_TIME_MAX, FEATURES_MAX, ITERATIONS_MAX, JSON_DEPTH_MAX, JSON_VALUES_MAX, LIMIT_COUNT_MAX,
@@ -10,7 +12,7 @@ use contract::limits::{
     PARAMETER_VALUES_MAX, PARAMETERS_BYTES_MAX, REASON_BYTES_MAX, SESSION_TOOLS_MAX, START_MESSAGES_MAX,
     STREAM_TIMEOUT_MAX, TOOL_OUTPUT_BYTES_MAX, TURN_MAX,
 };
-use contract::model::{Content, Message, Part, Replay, Streaming};
+use contract::model::{Content, Message, Part, ReasoningParts, Streaming};
 use contract::settings::{Cap, ContinuationSettings, LimitsOverride};
 use contract::{AiConfig, Json, ToolName};
 use reply::Patterns;
@@ -80,7 +82,7 @@ pub fn message(message: &SendUserMessage) -> Result<(), Refusal> {
 }
 
 /// Checks a `pause`, `resume`, `stop` or `clear_history`.
-pub fn reason(because: &Because) -> Result<(), Refusal> {
+pub fn reason(because: &ControlReason) -> Result<(), Refusal> {
     short(because.reason.as_deref(), "reason")
 }
 
@@ -111,7 +113,7 @@ pub(crate) fn json(field: &str, Size { depth, values }: Size) -> Result<(), Refu
 }
 
 /// Whether what a provider wants to be told again can be embedded.
-pub(crate) fn is_embeddable(replay: &Replay) -> bool {
+pub(crate) fn is_embeddable(replay: &ReasoningParts) -> bool {
     replay.parts.iter().all(|part| depth(part) <= JSON_DEPTH_MAX)
 }
 

@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use contract::Timestamp;
-use contract::command::{Because, Command, CommandMeta, Parent, Start, Verb};
+use contract::command::{Command, CommandMeta, ControlReason, Parent, Start, Verb};
 use contract::commit::VERSION;
 use contract::event::{Child, Configured, EndReason, InputKind, InputRef, Requests, SessionEnded, StopReason};
 use contract::ids::{AgentId, CallAttempt, CallId, CommandId, SessionId};
 use contract::limits::{JUDGE_MAX, MODEL_CALL_MAX, PAUSE_SEEN_MAX, SUMMARY_MAX};
 use contract::model::{Content, ResultMeta};
 use contract::subject::SessionKey;
-use contract::tool::{Outcome, ToolResult, Used};
+use contract::tool::{ChildUsage, Outcome, ToolResult};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Core {
             "status": status,
             "response": ended.final_response,
         });
-        let used = Used { spent: self.spent, tool_calls: self.tally.tool_calls };
+        let used = ChildUsage { spent: self.spent, tool_calls: self.tally.tool_calls };
         let duration_ms = u64::try_from(at.since(self.started).as_millis()).unwrap_or(u64::MAX);
         Some(Report { parent, outcome, content: content.to_string(), used, duration_ms })
     }
@@ -172,14 +172,14 @@ impl Core {
     }
 
     /// What a child was told last.
-    pub(crate) fn child_word(&self, call: &CallId) -> Option<Word<Command<Because>>> {
+    pub(crate) fn child_word(&self, call: &CallId) -> Option<Word<Command<ControlReason>>> {
         let Told { number, verb } = self.children.get(call)?;
         let reason = Some(format!("session {}", self.session()));
         Some(Word {
             to: self.key_of(SessionId::child(self.tenant(), self.session(), call)),
             verb: *verb,
             id: CommandId::new(&format!("told-{number}")).ok()?,
-            body: Command { meta: self.meta(Some(*number)), body: Because { reason } },
+            body: Command { meta: self.meta(Some(*number)), body: ControlReason { reason } },
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use contract::command::Share;
+use contract::command::Budget;
 use contract::event::{Spent, StopReason};
 use contract::limits::LAST_WORD_RESERVE_PERCENT;
 use contract::settings::{ContinuationSettings, Limits};
@@ -43,10 +43,10 @@ impl Guard {
     }
 
     /// What is left of the limits that are shared with children.
-    pub(crate) fn left(&self, settings: &ContinuationSettings, spent: Spent) -> Share {
+    pub(crate) fn left(&self, settings: &ContinuationSettings, spent: Spent) -> Budget {
         let Limits { tokens, cost_usd, tool_calls, .. } = settings.limits;
         let times = |limit| self.times(limit);
-        Share {
+        Budget {
             tokens: tokens.map(|max| {
                 max.saturating_mul(times(StopReason::TokenLimit).into()).saturating_sub(spent.usage.total())
             }),

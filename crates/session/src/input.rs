@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::Timestamp;
-use contract::command::{Answer, Because, Configure, Refusal, SendUserMessage, Start};
+use contract::command::{Answer, Configure, ControlReason, Refusal, SendUserMessage, Start};
 use contract::compose::Composed;
 use contract::event::InputRef;
 use contract::model::{Message, ModelFailed, ModelFinished};
@@ -43,15 +43,15 @@ pub enum Body {
     /// `send_user_message`
     Send(SendUserMessage),
     /// `pause`
-    Pause(Because),
+    Pause(ControlReason),
     /// `resume`
-    Resume(Because),
+    Resume(ControlReason),
     /// `stop`
-    Stop(Because),
+    Stop(ControlReason),
     /// `answer`
     Answer(Answer),
     /// `clear_history`
-    Clear(Because),
+    Clear(ControlReason),
     /// `configure`, with what the composer made of it.
     Configure(Box<ConfigureInput>),
     /// `provide_tool_result`

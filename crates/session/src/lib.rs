@@ -31,7 +31,7 @@ pub use effect::Effect;
 pub use input::{Body, ConfigureInput, Input, StartInput};
 
 use contract::Timestamp;
-use contract::command::{Because, Command, Start};
+use contract::command::{Command, ControlReason, Start};
 use contract::commit::{Commit, Phase, SessionSummary};
 use contract::event::{Event, InputRef};
 use contract::subject::SessionKey;
@@ -335,7 +335,7 @@ impl Session {
     }
 
     /// What the child of a call was told last.
-    pub fn child_word(&self, call: &contract::ids::CallId) -> Option<Word<Command<Because>>> {
+    pub fn child_word(&self, call: &contract::ids::CallId) -> Option<Word<Command<ControlReason>>> {
         self.core.child_word(call)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::Timestamp;
-use contract::command::{AnswerDecision, Mode};
+use contract::command::{AnswerDecision, MessageMode};
 use contract::commit::Commit;
 use contract::event::{AiFullReceived, Event, StopReason, ToolCallResult};
 use contract::ids::{CallId, CommandId};
@@ -105,7 +105,7 @@ impl Reader {
     fn event(&mut self, time: Timestamp, event: &Event) {
         match event {
             Event::UserProcessed(message) => {
-                let steers = matches!(message.mode, Mode::Steer | Mode::Interrupt);
+                let steers = matches!(message.mode, MessageMode::Steer | MessageMode::Interrupt);
                 let (text, images) =
                     (shortened(&message.content.text(), READABLE_TEXT_BYTES_MAX), message.content.images());
                 let said = ReadableMessage::User { time, text, images };

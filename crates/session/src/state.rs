@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use contract::command::{ContinuationOverride, Features, Parent, Verb};
-use contract::commit::{OpenGate, Phase, SessionSummary, Tally};
+use contract::commit::{OpenGate, Phase, SessionCounters, SessionSummary};
 use contract::event::{CallCancelled, Child, GateKind, Progress, Spent, StopReason, TimerSet, ToolsResolved};
 use contract::ids::{CallAttempt, CallId, CommandId, ToolName};
 use contract::limits::{GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
@@ -71,7 +71,7 @@ pub(crate) struct Core {
     #[serde(default)]
     pub(crate) report: Option<Report>,
     #[serde(default)]
-    pub(crate) tally: Tally,
+    pub(crate) tally: SessionCounters,
     /// Since when it is paused.
     #[serde(default)]
     pub(crate) paused_at: Option<Timestamp>,
@@ -115,7 +115,7 @@ pub(crate) struct Report {
     pub(crate) parent: Box<Parent>,
     pub(crate) outcome: Outcome,
     pub(crate) content: String,
-    pub(crate) used: contract::tool::Used,
+    pub(crate) used: contract::tool::ChildUsage,
     pub(crate) duration_ms: u64,
 }
 
@@ -442,7 +442,7 @@ impl Core {
             told: 0,
             heard: None,
             report: None,
-            tally: Tally::default(),
+            tally: SessionCounters::default(),
             paused_at: None,
             archived: None,
         }

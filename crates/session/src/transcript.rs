@@ -1,7 +1,7 @@
 //! The messages that the model sees. Valid by construction (I3): a reply's results are collected beside it and enter
 //! in the order of its calls, each exactly once.
 
-use contract::command::Mode;
+use contract::command::MessageMode;
 use contract::event::{AiFullReceived, ContextPruned, Event, GateKind, GateOpened, ToolCallResult};
 use contract::ids::{CallId, CommandId};
 use contract::model::{Content, Message, ToolCall};
@@ -91,8 +91,8 @@ impl Transcript {
                 id: user.message_id.clone(),
                 message: Json::of(&Message::User { content: user.content.clone() }),
                 steers: match user.mode {
-                    Mode::Steer | Mode::Interrupt => true,
-                    Mode::Queue => false,
+                    MessageMode::Steer | MessageMode::Interrupt => true,
+                    MessageMode::Queue => false,
                 },
             }),
             Event::TurnStarted(turn) => {

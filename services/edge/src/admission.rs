@@ -179,7 +179,7 @@ impl Admission {
 
     async fn look(&self, bus: &Bus, tenant: &TenantId) -> Result<Waiting, BusError> {
         let depth = bus.transport().depth(Queue::Model).await?;
-        let inputs = bus.transport().depth(Queue::Drive).await?;
+        let inputs = bus.transport().depth(Queue::Inputs).await?;
         let (at, all) = (Instant::now(), depth.waiting);
         let at_most = all + inputs.waiting + inputs.held;
         // To count a tenant's costs the server more, and below its limit of all nobody can be above it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bus::{Bus, BusError, Heard, Subscription};
 use contract::CommandId;
-use contract::command::{Done, Verb};
+use contract::command::{CommandAck, Verb};
 use contract::subject::SessionKey;
 use futures::StreamExt;
 use service::tasks::Tasks;
@@ -21,7 +21,7 @@ pub type CommandKey = (SessionKey, Verb, CommandId);
 /// The requests of this replica that wait.
 #[derive(Debug, Clone, Default)]
 pub struct Board {
-    waiting: Arc<Mutex<HashMap<CommandKey, watch::Sender<Option<Done>>>>>,
+    waiting: Arc<Mutex<HashMap<CommandKey, watch::Sender<Option<CommandAck>>>>>,
 }
 
 /// A place on the board, until it is dropped.
@@ -29,7 +29,7 @@ pub struct Board {
 pub struct Place {
     board: Board,
     key: CommandKey,
-    notice: Option<watch::Receiver<Option<Done>>>,
+    notice: Option<watch::Receiver<Option<CommandAck>>>,
 }
 
 impl Board {
@@ -56,7 +56,7 @@ impl Board {
     async fn read(&self, bus: Bus, edge: CommandId, mut notices: Subscription) {
         loop {
             match notices.next().await {
-                Some(Heard::Message(message)) => match serde_json::from_slice::<Done>(&message.payload) {
+                Some(Heard::Message(message)) => match serde_json::from_slice::<CommandAck>(&message.payload) {
                     Ok(done) => self.tell(done),
                     Err(error) => tracing::warn!(%error, subject = message.subject, "notice left out"),
                 },
@@ -72,7 +72,7 @@ impl Board {
         }
     }
 
-    fn tell(&self, done: Done) {
+    fn tell(&self, done: CommandAck) {
         let session = SessionKey { tenant: done.tenant.clone(), session: done.session.clone() };
         let key = (session, done.verb, done.id.clone());
         if let Some(place) = self.lock().get(&key) {
@@ -80,14 +80,14 @@ impl Board {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<CommandKey, watch::Sender<Option<Done>>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<CommandKey, watch::Sender<Option<CommandAck>>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Place {
     /// Waits for the notice.
-    pub async fn notice(&mut self) -> Done {
+    pub async fn notice(&mut self) -> CommandAck {
         if let Some(notice) = &mut self.notice
             && let Ok(done) = notice.wait_for(Option::is_some).await
             && let Some(done) = done.clone()

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bus::{Bus, BusError, Inbox, Read, Sent};
-use contract::command::{Answer, Because, Command, CommandMeta, Configure, Refusal, SendUserMessage, Start, Verb};
+use contract::command::{
+    Answer, Command, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb,
+};
 use contract::commit::{Commit, Phase, VERSION};
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::{Event, InputKind, InputRef};
@@ -97,17 +99,17 @@ impl Sessions {
     }
 
     /// Opens no new call until resumed.
-    pub async fn pause(&self, caller: &Caller, given: Given<Because>) -> Result<Pending, Failure> {
+    pub async fn pause(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
         self.submit(caller, Verb::Pause, given, None).await
     }
 
     /// Goes on.
-    pub async fn resume(&self, caller: &Caller, given: Given<Because>) -> Result<Pending, Failure> {
+    pub async fn resume(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
         self.submit(caller, Verb::Resume, given, None).await
     }
 
     /// Cancels what is in flight and ends the session.
-    pub async fn stop(&self, caller: &Caller, given: Given<Because>) -> Result<Pending, Failure> {
+    pub async fn stop(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
         self.submit(caller, Verb::Stop, given, None).await
     }
 
@@ -117,7 +119,7 @@ impl Sessions {
     }
 
     /// Forgets the transcript.
-    pub async fn clear(&self, caller: &Caller, given: Given<Because>) -> Result<Pending, Failure> {
+    pub async fn clear(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
         self.submit(caller, Verb::ClearHistory, given, None).await
     }
 

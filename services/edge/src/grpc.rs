@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bus::Depth;
-use contract::command::{Answer, AnswerDecision, Because, Configure, Mode, SendUserMessage, Start};
+use contract::command::{Answer, AnswerDecision, Configure, ControlReason, MessageMode, SendUserMessage, Start};
 use contract::commit::{Phase, SessionSummary};
 use contract::compose::KnownModel;
 use contract::event::GateKind;
@@ -118,7 +118,7 @@ impl Service for Door {
     async fn send(&self, request: Request<proto::SendRequest>) -> Result<Response<proto::CommandReply>, Status> {
         let given = request.get_ref();
         self.call("session.send", &given.session_id, &request, async |sessions, caller| {
-            let mode = if given.mode.is_empty() { Mode::default() } else { params::word("mode", &given.mode)? };
+            let mode = if given.mode.is_empty() { MessageMode::default() } else { params::word("mode", &given.mode)? };
             let body = SendUserMessage { content: Content::from(given.text.as_str()), mode };
             let given = Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, body)?;
             let given = sessions.check(caller, given).await?;
@@ -600,9 +600,9 @@ fn fields(options_json: &str) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-fn because(given: &proto::ControlRequest) -> Result<Given<Because>, Failure> {
+fn because(given: &proto::ControlRequest) -> Result<Given<ControlReason>, Failure> {
     let reason = Some(given.reason.clone()).filter(|reason| !reason.is_empty());
-    Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, Because { reason })?.check()
+    Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, ControlReason { reason })?.check()
 }
 
 async fn reply(pending: Pending) -> Result<proto::CommandReply, Failure> {

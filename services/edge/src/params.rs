@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use contract::command::{Answer, Because, Configure, ContinuationOverride, SendUserMessage, Start};
+use contract::command::{Answer, Configure, ContinuationOverride, ControlReason, SendUserMessage, Start};
 use contract::commit::{ListPlace, Phase};
 use contract::json::Size;
 use contract::limits::{JSON_DEPTH_MAX, JSON_VALUES_MAX};
@@ -146,7 +146,7 @@ impl Checked for SendUserMessage {
     }
 }
 
-impl Checked for Because {
+impl Checked for ControlReason {
     fn check(&self) -> Result<(), Failure> {
         Ok(check::reason(self)?)
     }
@@ -463,7 +463,7 @@ fn flag(params: &mut Map<String, Value>, field: &str) -> Result<Option<bool>, Fa
 
 #[cfg(test)]
 mod tests {
-    use contract::command::{AnswerDecision, Mode};
+    use contract::command::{AnswerDecision, MessageMode};
     use contract::model::Content;
     use serde_json::json;
 
@@ -510,7 +510,7 @@ mod tests {
         let because = |more: Value| {
             let mut params = object(json!({"session_id": "s"}));
             params.extend(object(more));
-            refused::<Because>(Value::Object(params))
+            refused::<ControlReason>(Value::Object(params))
         };
         let answer = |more: Value| {
             let sha = "0".repeat(64);
@@ -685,8 +685,8 @@ mod tests {
             (because(json!({"reason": long(4_097)})), TooLarge, vec!["`reason`", "4097", "4096", "shorten"]),
             (because(json!({"reason": 7})), BadRequest, vec!["`reason`", "string"]),
             (because(json!({"why": "x"})), BadRequest, vec!["why"]),
-            (refused::<Because>(json!({"session_id": 7})), BadRequest, vec!["session_id"]),
-            (refused::<Because>(json!({"session_id": long(65)})), BadRequest, vec!["64"]),
+            (refused::<ControlReason>(json!({"session_id": 7})), BadRequest, vec!["session_id"]),
+            (refused::<ControlReason>(json!({"session_id": long(65)})), BadRequest, vec!["64"]),
             // answer
             (answer(json!({"decision": "maybe"})), BadRequest, vec!["`decision`", "maybe", "expected"]),
             (answer(json!({"arguments_sha256": "0"})), BadRequest, vec!["`arguments_sha256`", "64 hex digits"]),
@@ -748,7 +748,7 @@ mod tests {
     #[test]
     fn text_and_content_are_one_field() {
         let given = taken::<SendUserMessage>(json!({"session_id": "s", "text": "hi", "mode": "queue"}));
-        assert_eq!((given.body.content, given.body.mode), (Content::from("hi"), Mode::Queue));
+        assert_eq!((given.body.content, given.body.mode), (Content::from("hi"), MessageMode::Queue));
         let parts = json!({"session_id": "s", "content": [{"type": "text", "text": "hi"}]});
         taken::<SendUserMessage>(parts);
         assert_eq!(word::<AnswerDecision>("decision", "deny").unwrap(), AnswerDecision::Deny);

@@ -12,7 +12,7 @@ use contract::limits::TRANSCRIPT_BYTES_MAX;
 use contract::repair::RepairReply;
 use contract::streams::Objects;
 use contract::subject::SessionKey;
-use contract::tool::{ToolSpec, Whole};
+use contract::tool::{FullResultRef, ToolSpec};
 use contract::{AgentId, CallId, CommandId, ErrorCode, SessionId, Timestamp};
 use serde::Serialize;
 use service::connections::ByteBudget;
@@ -429,7 +429,7 @@ impl Sessions {
         let _permit = self.turn(caller, Cost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id.clone() };
         let started = self.bus().summary(&key).await?.map(|summary| summary.started);
-        let object = Whole::id(&caller.tenant, &wanted.session_id, started, &wanted.call);
+        let object = FullResultRef::id(&caller.tenant, &wanted.session_id, started, &wanted.call);
         let Some(found) = self.bus().transport().get_object(Objects::Results, &object).await? else {
             let message = format!(
                 "of call {} of session {} nothing is kept: the model has read all of its result, or it is too old",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::commit::{SessionSummary, Tally};
+use contract::commit::{SessionCounters, SessionSummary};
 use contract::event::{Spent, StopReason};
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ pub struct Stats {
 
 /// Sums up, in the order of agents and models.
 pub(crate) fn of<'a>(summaries: impl IntoIterator<Item = &'a SessionSummary>) -> Vec<Stats> {
-    let mut by: BTreeMap<(&str, &str), (u32, Tally, Spent)> = BTreeMap::new();
+    let mut by: BTreeMap<(&str, &str), (u32, SessionCounters, Spent)> = BTreeMap::new();
     for summary in summaries {
         let (sessions, tally, spent) = by.entry((&summary.agent, &summary.model)).or_default();
         *sessions += 1;
@@ -49,8 +49,8 @@ pub(crate) fn of<'a>(summaries: impl IntoIterator<Item = &'a SessionSummary>) ->
     by.into_iter().map(|((agent, model), (sessions, tally, spent))| one(agent, model, sessions, tally, spent)).collect()
 }
 
-fn one(agent: &str, model: &str, sessions: u32, tally: Tally, spent: Spent) -> Stats {
-    let Tally { turns: stop_reasons, iterations, decisions, premature, tool_calls } = tally;
+fn one(agent: &str, model: &str, sessions: u32, tally: SessionCounters, spent: Spent) -> Stats {
+    let SessionCounters { turns: stop_reasons, iterations, decisions, premature, tool_calls } = tally;
     let turns: u32 = stop_reasons.values().sum();
     let count = |reason: StopReason| stop_reasons.get(reason.as_str()).copied().unwrap_or(0);
     let completed = count(StopReason::Completed);
@@ -73,8 +73,8 @@ fn one(agent: &str, model: &str, sessions: u32, tally: Tally, spent: Spent) -> S
     }
 }
 
-fn add(sum: &mut Tally, more: &Tally) {
-    let Tally { turns, iterations, decisions, premature, tool_calls } = more;
+fn add(sum: &mut SessionCounters, more: &SessionCounters) {
+    let SessionCounters { turns, iterations, decisions, premature, tool_calls } = more;
     for (into, from) in [(&mut sum.turns, turns), (&mut sum.decisions, decisions)] {
         for (name, count) in from {
             *into.entry(name.clone()).or_default() += count;

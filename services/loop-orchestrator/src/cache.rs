@@ -180,7 +180,7 @@ impl Drop for HeldSession {
 
 #[cfg(test)]
 mod tests {
-    use contract::command::Mode;
+    use contract::command::MessageMode;
     use contract::event::{Event, UserProcessed};
     use contract::model::Content;
     use contract::{CommandId, SessionId, TenantId, Timestamp};
@@ -200,7 +200,7 @@ mod tests {
         let message_id = CommandId::new("u1").unwrap();
         let content = Content::from("x".repeat(bytes).as_str());
         let mut session = Session::new(key(number));
-        let said = Event::UserProcessed(UserProcessed { message_id, content, mode: Mode::Queue });
+        let said = Event::UserProcessed(UserProcessed { message_id, content, mode: MessageMode::Queue });
         session.fold(0, Timestamp::from_millis(1), &[said]);
         Loaded::unverified(session)
     }

@@ -1,7 +1,7 @@
 //! From a delivered message to an input of the loop: parsed once, at the border.
 
 use bus::{Bus, BusError, Read, Stored};
-use contract::command::{Answer, Because, CommandMeta, Configure, Refusal, SendUserMessage, Start, Verb};
+use contract::command::{Answer, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb};
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::{InputKind, InputRef};
 use contract::json::Size;
@@ -102,11 +102,11 @@ impl Sent {
         sent.body = match verb {
             Verb::Start => SentBody::Start(Box::new(sent.command::<Start>(&body)?)),
             Verb::SendUserMessage => SentBody::Ready(Body::Send(sent.command::<SendUserMessage>(&body)?)),
-            Verb::Pause => SentBody::Ready(Body::Pause(sent.command::<Because>(&body)?)),
-            Verb::Resume => SentBody::Ready(Body::Resume(sent.command::<Because>(&body)?)),
-            Verb::Stop => SentBody::Ready(Body::Stop(sent.command::<Because>(&body)?)),
+            Verb::Pause => SentBody::Ready(Body::Pause(sent.command::<ControlReason>(&body)?)),
+            Verb::Resume => SentBody::Ready(Body::Resume(sent.command::<ControlReason>(&body)?)),
+            Verb::Stop => SentBody::Ready(Body::Stop(sent.command::<ControlReason>(&body)?)),
             Verb::Answer => SentBody::Ready(Body::Answer(sent.command::<Answer>(&body)?)),
-            Verb::ClearHistory => SentBody::Ready(Body::Clear(sent.command::<Because>(&body)?)),
+            Verb::ClearHistory => SentBody::Ready(Body::Clear(sent.command::<ControlReason>(&body)?)),
             Verb::Configure => SentBody::Configure(Box::new(sent.command::<Configure>(&body)?)),
             Verb::ProvideToolResult => {
                 let result: ToolResult = parse(&body)?;

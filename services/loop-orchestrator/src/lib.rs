@@ -77,8 +77,8 @@ impl Orchestrator {
         let readiness = Readiness::new("orchestrator");
         let shell = Arc::new(shell::Shell::new(bus.clone(), clock, &config));
         let drive =
-            Worker::start(bus.clone(), Queue::Drive, config.concurrency, Arc::new(drive::Drive::new(shell.clone())));
-        let due = Worker::start(bus, Queue::Due, config.concurrency, Arc::new(drive::Due(shell.clone())));
+            Worker::start(bus.clone(), Queue::Inputs, config.concurrency, Arc::new(drive::Drive::new(shell.clone())));
+        let due = Worker::start(bus, Queue::Timers, config.concurrency, Arc::new(drive::Due(shell.clone())));
         let tasks = Tasks::new();
         tasks.spawn("repair requests", repair::serve(shell.clone(), tasks.token()));
         tasks.spawn("older store", repair::watch(shell, tasks.token()));

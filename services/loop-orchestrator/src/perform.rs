@@ -3,7 +3,7 @@
 use bus::work::Publication;
 use bus::{Bus, BusError};
 use contract::Json;
-use contract::command::{Done, Refusal, Verb};
+use contract::command::{CommandAck, Refusal, Verb};
 use contract::commit::{CommitMeta, envelopes};
 use contract::event::{ContinuationProgress, Envelope, Event, InputKind, InputRef, Topic};
 use contract::limits::INLINE_BYTES_MAX;
@@ -86,9 +86,9 @@ impl Shell {
     }
 }
 
-fn done(key: &SessionKey, verb: Verb, input: &InputRef, seq: u64, slot: u64, refused: Option<Refusal>) -> Done {
+fn done(key: &SessionKey, verb: Verb, input: &InputRef, seq: u64, slot: u64, refused: Option<Refusal>) -> CommandAck {
     let SessionKey { tenant, session } = key.clone();
-    Done { verb, id: input.id.clone(), tenant, session, slot, seq, refused }
+    CommandAck { verb, id: input.id.clone(), tenant, session, slot, seq, refused }
 }
 
 fn refusal(events: &[Event], input: &InputRef) -> Option<Refusal> {

@@ -170,9 +170,9 @@ impl Leave {
         let ill = match failure.kind {
             FailureKind::Overloaded
             | FailureKind::Unreachable
-            | FailureKind::Hung
+            | FailureKind::TimedOut
             | FailureKind::Truncated
-            | FailureKind::Garbage => true,
+            | FailureKind::ProtocolError => true,
             FailureKind::RateLimited
             | FailureKind::Empty
             | FailureKind::Cancelled
@@ -245,9 +245,9 @@ mod tests {
         tokio::time::advance(FIRST).await;
         let probe = breakers.admit("p", "m").unwrap();
         assert_eq!(wait(&breakers), Duration::ZERO);
-        probe.failed(&failure(FailureKind::Hung));
+        probe.failed(&failure(FailureKind::TimedOut));
         assert_eq!(wait(&breakers), 2 * FIRST);
-        assert_eq!(breakers.admit("p", "m").unwrap_err().last, FailureKind::Hung);
+        assert_eq!(breakers.admit("p", "m").unwrap_err().last, FailureKind::TimedOut);
         tokio::time::advance(2 * FIRST).await;
         // A probe that is called off leaves room for another one; so does one that tells nothing of the model's health.
         drop(breakers.admit("p", "m").unwrap());
@@ -260,7 +260,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_of_impatient_sessions_leave_a_model_open_to_all() {
         let breakers = Breakers::default();
-        let hasty = Failure { is_impatience: true, ..failure(FailureKind::Hung) };
+        let hasty = Failure { is_impatience: true, ..failure(FailureKind::TimedOut) };
         for _ in 0..20 {
             breakers.admit("p", "m").unwrap().failed(&hasty);
             tokio::time::advance(FAILING).await;
@@ -320,7 +320,7 @@ mod tests {
         let late: Vec<Leave> = (0..20).map(|_| breakers.admit("p", "m").unwrap()).collect();
         fail(&breakers, 5).await;
         for leave in late {
-            leave.failed(&failure(FailureKind::Hung));
+            leave.failed(&failure(FailureKind::TimedOut));
         }
         assert_eq!(wait(&breakers), FIRST.saturating_sub(FAILING / 4));
     }

@@ -119,7 +119,7 @@ pub async fn run(
             biased;
             () = entry.cancelled() => End::Cancelled,
             () = gate::closed(around.bus, job) => End::Cancelled,
-            () = sleep_until(until) => End::Failed(Failure::new(FailureKind::Hung, "the call's deadline has passed")),
+            () = sleep_until(until) => End::Failed(Failure::new(FailureKind::TimedOut, "the call's deadline has passed")),
             end = call.tries(&mut so_far, viewers) => end,
         }
     };
@@ -246,7 +246,7 @@ impl<'a> Call<'a> {
                 let at = at.map_or_else(String::new, |way| format!(" at {}", way.provider));
                 format!(", next try{at} in {:.1} s", after.as_secs_f64())
             }
-            Next::GiveUp(_) if failure.kind.passes() => String::new(),
+            Next::GiveUp(_) if failure.kind.is_retryable() => String::new(),
             Next::GiveUp(_) => return,
         };
         let attempt = if so_far.asked { format!("attempt {} of {TRIES_MAX}: ", so_far.tries) } else { String::new() };

@@ -250,7 +250,7 @@ impl Wait {
     }
 
     fn failure(self, what: &str) -> Failure {
-        let failure = Failure::new(FailureKind::Hung, format!("{what} within {} s", self.seconds));
+        let failure = Failure::new(FailureKind::TimedOut, format!("{what} within {} s", self.seconds));
         Failure { is_impatience: self.is_hasty, ..failure }
     }
 }
@@ -270,7 +270,7 @@ impl<'a> Patience<'a> {
     fn hung(&self, is_first: bool) -> Failure {
         let (what, wait) =
             if is_first { ("no first byte", self.first_byte) } else { ("the stream fell silent", self.idle) };
-        wait.map_or_else(|| Failure::new(FailureKind::Hung, what), |wait| wait.failure(what))
+        wait.map_or_else(|| Failure::new(FailureKind::TimedOut, what), |wait| wait.failure(what))
     }
 
     fn not_sent(&self, error: &reqwest::Error) -> Failure {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::limits::JSON_DEPTH_MAX;
-use contract::model::{FinishReason, ModelFailed, ModelFinished, Replay, ResultMeta, Usage};
+use contract::model::{FinishReason, ModelFailed, ModelFinished, ReasoningParts, ResultMeta, Usage};
 use service::models::Prices;
 
 use crate::failure::Failure;
@@ -88,7 +88,7 @@ pub fn finished(job: &Job, route: &Route, reply: Reply, paid: Paid, took: Durati
     // Kept under the name by which it was asked for, and will be again.
     // What is nested deeper the log could not hold, and it might not even be read as a report.
     let embeddable = reply.replay.iter().all(|part| contract::json::depth(part) <= JSON_DEPTH_MAX);
-    let kept = route.client.family().filter(|_| embeddable && !reply.replay.is_empty()).map(|family| Replay {
+    let kept = route.client.family().filter(|_| embeddable && !reply.replay.is_empty()).map(|family| ReasoningParts {
         family: family.to_owned(),
         model: route.voice(),
         parts: reply.replay,

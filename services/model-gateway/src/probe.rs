@@ -153,7 +153,7 @@ fn told(
         Err(failure) => match failure.kind {
             FailureKind::BadRequest
             | FailureKind::Empty
-            | FailureKind::Garbage
+            | FailureKind::ProtocolError
             | FailureKind::Refused
             | FailureKind::Unreachable => {
                 tell(&format!("{what}: refused: {failure}"));
@@ -161,7 +161,7 @@ fn told(
             }
             FailureKind::RateLimited
             | FailureKind::Overloaded
-            | FailureKind::Hung
+            | FailureKind::TimedOut
             | FailureKind::Truncated
             | FailureKind::Cancelled
             | FailureKind::ContextLength
@@ -223,7 +223,7 @@ async fn ask(
         Ok::<_, Failure>(answered)
     };
     let both = timeout(QUESTION_MAX, async { tokio::join!(asked, gathered) }).await;
-    let (ended, answered) = both.map_err(|_| Failure::new(FailureKind::Hung, "no answer within two minutes"))?;
+    let (ended, answered) = both.map_err(|_| Failure::new(FailureKind::TimedOut, "no answer within two minutes"))?;
     ended?;
     answered
 }

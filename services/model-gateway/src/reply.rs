@@ -186,7 +186,7 @@ impl Reply {
         self.grow(delta.name.as_deref().unwrap_or_default())?;
         if !self.calls.contains_key(&delta.slot) && self.calls.len() == 2 * TOOL_CALLS_PER_REPLY_MAX {
             return Err(Failure::new(
-                FailureKind::Garbage,
+                FailureKind::ProtocolError,
                 format!("the reply holds more than {} tool calls", 2 * TOOL_CALLS_PER_REPLY_MAX),
             ));
         }
@@ -206,7 +206,7 @@ impl Reply {
         if self.bytes <= REPLY_BYTES_MAX {
             return Ok(());
         }
-        Err(Failure::new(FailureKind::Garbage, format!("the reply is over the limit of {REPLY_BYTES_MAX} bytes")))
+        Err(Failure::new(FailureKind::ProtocolError, format!("the reply is over the limit of {REPLY_BYTES_MAX} bytes")))
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
         for _ in 0..REPLY_BYTES_MAX >> 20 {
             reply.add(&mega).unwrap();
         }
-        assert_eq!(reply.add(&Delta::Reasoning("x".into())).unwrap_err().kind, FailureKind::Garbage);
+        assert_eq!(reply.add(&Delta::Reasoning("x".into())).unwrap_err().kind, FailureKind::ProtocolError);
     }
 
     #[test]

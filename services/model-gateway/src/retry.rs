@@ -114,9 +114,9 @@ fn after(kind: FailureKind) -> After {
         FailureKind::RateLimited
         | FailureKind::Overloaded
         | FailureKind::Unreachable
-        | FailureKind::Hung
+        | FailureKind::TimedOut
         | FailureKind::Truncated
-        | FailureKind::Garbage => After::Later,
+        | FailureKind::ProtocolError => After::Later,
         FailureKind::Quota | FailureKind::Auth | FailureKind::BadRequest => After::Elsewhere,
         FailureKind::Empty | FailureKind::Cancelled | FailureKind::ContextLength | FailureKind::Refused => {
             After::Nowhere

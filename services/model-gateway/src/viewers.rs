@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bus::Bus;
 use contract::Json;
 use contract::event::{Envelope, ErrorEvent, Topic};
-use contract::model::{Channel, Chunk, FinishReason, PartialCall, View};
+use contract::model::{Channel, Chunk, FinishReason, PartialCall, ReplySnapshot};
 use reply::Splitter;
 use serde::Serialize;
 
@@ -33,17 +33,23 @@ pub struct Viewers<'a> {
 
 /// The text so far. A lock since requests for it come from elsewhere; it is held for a copy only.
 #[derive(Debug, Clone)]
-pub struct Shared(Arc<Mutex<View>>);
+pub struct Shared(Arc<Mutex<ReplySnapshot>>);
 
 impl Shared {
     /// Nothing so far.
     pub fn new(job: &Job) -> Self {
         let (turn, step) = (job.meta().turn, job.meta().step);
-        Self(Arc::new(Mutex::new(View { turn, step, attempt: job.attempt.clone(), index: 0, text: String::new() })))
+        Self(Arc::new(Mutex::new(ReplySnapshot {
+            turn,
+            step,
+            attempt: job.attempt.clone(),
+            index: 0,
+            text: String::new(),
+        })))
     }
 
     /// The reply so far.
-    pub fn get(&self) -> View {
+    pub fn get(&self) -> ReplySnapshot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -113,7 +113,7 @@ impl Calls {
     async fn run(&self, job: &Job) -> Result<Outcome, BusError> {
         let refused = |kind, message: &str| Outcome::refused(job.result_meta(), Failure::new(kind, message));
         if job.meta().deadline <= self.clock.now() {
-            return Ok(refused(FailureKind::Hung, "the call's deadline passed before a gateway was free"));
+            return Ok(refused(FailureKind::TimedOut, "the call's deadline passed before a gateway was free"));
         }
         let mut providers = self.providers.get();
         if !providers.knows(&job.item.model) {

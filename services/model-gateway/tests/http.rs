@@ -175,7 +175,7 @@ async fn a_provider_that_answers_with_an_error() {
     assert_eq!((failure.kind, failure.retry_after), (FailureKind::RateLimited, Some(Duration::from_secs(7))));
     assert_eq!(kind(Answer::status(503, "<html>busy</html>")).await, FailureKind::Overloaded);
     assert_eq!(kind(Answer::status(500, "")).await, FailureKind::Unreachable);
-    assert_eq!(kind(Answer::status(200, "<html>login</html>")).await, FailureKind::Garbage);
+    assert_eq!(kind(Answer::status(200, "<html>login</html>")).await, FailureKind::ProtocolError);
     let context = r#"{"error":{"code":"context_length_exceeded","message":"too long"}}"#;
     assert_eq!(kind(Answer::status(400, context)).await, FailureKind::ContextLength);
     let failure = answered(Answer::status(307, "").header("location", "http://127.0.0.1:9/"), true).await.unwrap_err();
@@ -205,9 +205,9 @@ async fn a_stream_that_breaks_or_falls_silent() {
     assert_eq!(kind(call).await, FailureKind::Truncated);
     let (first, before, idle) =
         tokio::join!(kind(Answer::hang()), kind(Answer::raw("").and_hang()), kind(Answer::text("half a").and_hang()),);
-    assert_eq!((first, before, idle), (FailureKind::Hung, FailureKind::Hung, FailureKind::Hung));
+    assert_eq!((first, before, idle), (FailureKind::TimedOut, FailureKind::TimedOut, FailureKind::TimedOut));
     let garbage = kind(Answer::text("half a").and_raw("data: {oops\n\n")).await;
-    assert_eq!(garbage, FailureKind::Garbage);
+    assert_eq!(garbage, FailureKind::ProtocolError);
 }
 
 #[tokio::test]

@@ -202,7 +202,7 @@ fn places() -> impl Strategy<Value = Place> {
 }
 
 fn queues() -> impl Strategy<Value = Queue> {
-    prop::sample::select(vec![Queue::Drive, Queue::Drive, Queue::Model, Queue::Tool, Queue::Due])
+    prop::sample::select(vec![Queue::Inputs, Queue::Inputs, Queue::Model, Queue::Tool, Queue::Timers])
 }
 
 /// One queue with few subjects, much pulled, handed back and purged.
@@ -212,8 +212,8 @@ fn queue_acts(purged: u32) -> impl Strategy<Value = Act> {
     prop_oneof![
         24 => (at(), any::<u8>()).prop_map(|(at, body)| Act::Append { at, create: false, body }),
         4 => at().prop_map(|at| Act::LastMany { at, whole: true }),
-        12 => (1..4_usize).prop_map(|max| Act::Pull { queue: Queue::Drive, max }),
-        4 => Just(Act::Depth { queue: Queue::Drive }),
+        12 => (1..4_usize).prop_map(|max| Act::Pull { queue: Queue::Inputs, max }),
+        4 => Just(Act::Depth { queue: Queue::Inputs }),
         20 => (0..8_usize, prop::sample::select(acks.to_vec())).prop_map(|(nth, ack)| Act::Settle { nth, ack }),
         4 => (0..8_usize).prop_map(|nth| Act::Late { nth }),
         purged => at().prop_map(|at| Act::Purge { at }),

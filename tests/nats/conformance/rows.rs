@@ -7,7 +7,7 @@ use contract::streams::{Queue, Stream};
 
 use super::acts::{Act, Door, Place};
 
-const DRIVE: Queue = Queue::Drive;
+const DRIVE: Queue = Queue::Inputs;
 const LOOK: Act = Act::Depth { queue: DRIVE };
 
 /// Stores an input of a session.
@@ -133,14 +133,14 @@ fn others() -> Vec<(&'static str, Vec<Act>)> {
             vec![
                 timer(5, false),
                 timer(4, true),
-                Act::Pull { queue: Queue::Due, max: 1 },
+                Act::Pull { queue: Queue::Timers, max: 1 },
                 timer(6, true),
-                Act::Pull { queue: Queue::Due, max: 1 },
+                Act::Pull { queue: Queue::Timers, max: 1 },
                 timer(7, true),
-                Act::Pull { queue: Queue::Due, max: 1 },
+                Act::Pull { queue: Queue::Timers, max: 1 },
                 done(0),
                 done(0),
-                Act::Depth { queue: Queue::Due },
+                Act::Depth { queue: Queue::Timers },
             ],
         ),
         (

@@ -6,7 +6,7 @@ use contract::CallId;
 use contract::command::Verb;
 use contract::event::Spent;
 use contract::model::{ResultMeta, Usage};
-use contract::tool::{Outcome, ToolResult, Used};
+use contract::tool::{ChildUsage, Outcome, ToolResult};
 
 /// What a child costs, in millionths of a dollar.
 pub const COST_MICROS: u64 = 500_000;
@@ -110,6 +110,6 @@ fn result(call: &CallId, slot: u64, outcome: Outcome, cost: Option<u64>) -> Tool
         content: "{\"status\":\"completed\"}".to_owned(),
         code: None,
         duration_ms: 5,
-        used: Some(Used { spent, tool_calls: 1 }),
+        used: Some(ChildUsage { spent, tool_calls: 1 }),
     }
 }

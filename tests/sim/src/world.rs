@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use contract::command::{
-    Answer, AnswerDecision, Because, Configure, ContinuationOverride, Mode, SendUserMessage, Start, Verb,
+    Answer, AnswerDecision, Configure, ContinuationOverride, ControlReason, MessageMode, SendUserMessage, Start, Verb,
 };
 use contract::commit::Phase;
 use contract::compose::Composed;
@@ -310,10 +310,10 @@ impl World {
         let span = [50, 2_000, 60_000][usize::try_from(self.rng.below(3)).unwrap_or(0)];
         for _ in 0..2 + self.rng.below(24) {
             time += self.rng.below(span);
-            let because = Because::default();
+            let because = ControlReason::default();
             let (verb, body) = match self.rng.below(100) {
                 0..45 => {
-                    let mode = *self.rng.pick(&[Mode::Steer, Mode::Queue, Mode::Interrupt]);
+                    let mode = *self.rng.pick(&[MessageMode::Steer, MessageMode::Queue, MessageMode::Interrupt]);
                     let content = Content::Text(format!("message {}", self.inputs.len()));
                     (Verb::SendUserMessage, Body::Send(SendUserMessage { content, mode }))
                 }

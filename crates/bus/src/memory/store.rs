@@ -91,7 +91,7 @@ impl Store {
         if last > 0 {
             match self.kind {
                 Kind::Queue | Kind::Slots => return Err(MAXIMUM_EXCEEDED),
-                Kind::Schedule | Kind::Kept(_) | Kind::Fading(_) => self.remove(subject),
+                Kind::Schedule | Kind::MaxAge(_) | Kind::MaxAgeWithTtl(_) => self.remove(subject),
             }
         }
         if let (Kind::Schedule, Some(at)) = (self.kind, header(&headers, SCHEDULE)) {
@@ -119,8 +119,8 @@ impl Store {
         match self.kind {
             Kind::Queue | Kind::Schedule => None,
             Kind::Slots => own(),
-            Kind::Kept(age) => Some(age),
-            Kind::Fading(age) => Some(own().unwrap_or(age).min(age)),
+            Kind::MaxAge(age) => Some(age),
+            Kind::MaxAgeWithTtl(age) => Some(own().unwrap_or(age).min(age)),
         }
     }
 

@@ -23,8 +23,8 @@ fn stream_settings(stream: Stream, kept: Duration) -> Settings {
         Kind::Queue => ("workqueue", "new", None),
         Kind::Slots => ("limits", "new", None),
         Kind::Schedule => ("workqueue", "old", None),
-        Kind::Kept(_) if stream == Stream::Archive => ("limits", "old", Some(kept)),
-        Kind::Kept(age) | Kind::Fading(age) => ("limits", "old", Some(age)),
+        Kind::MaxAge(_) if stream == Stream::Archive => ("limits", "old", Some(kept)),
+        Kind::MaxAge(age) | Kind::MaxAgeWithTtl(age) => ("limits", "old", Some(age)),
     };
     settings(json!({
         "subjects": stream.subjects(),
@@ -38,7 +38,7 @@ fn stream_settings(stream: Stream, kept: Duration) -> Settings {
         "storage": "file",
         "allow_direct": true,
         "allow_msg_schedules": stream.kind() == Kind::Schedule,
-        "allow_msg_ttl": matches!(stream.kind(), Kind::Fading(_) | Kind::Slots),
+        "allow_msg_ttl": matches!(stream.kind(), Kind::MaxAgeWithTtl(_) | Kind::Slots),
         "compression": if stream == Stream::Archive { "s2" } else { "none" },
     }))
 }

@@ -58,8 +58,8 @@ fn orchestrator() -> User {
         .map(|topic| every::event(*topic));
     Lists::default()
         // Inputs and timers come in.
-        .publish(take(Queue::Drive))
-        .publish(take(Queue::Due))
+        .publish(take(Queue::Inputs))
+        .publish(take(Queue::Timers))
         .publish([read_any(Stream::Control)])
         // Only this user writes the log.
         .publish([text(&every::log_slot()), read_any(Stream::Log), read_leader(Stream::Log)])

@@ -85,7 +85,7 @@ fn subject_of(delivery: &Delivery) -> Option<Subject> {
 /// away, so that its handler alone may give it up; a lost work item is made good by the loop's own watchdog.
 pub(super) fn is_counted(queue: Queue) -> bool {
     match queue {
-        Queue::Drive | Queue::Due => false,
+        Queue::Inputs | Queue::Timers => false,
         Queue::Model | Queue::Tool => true,
     }
 }

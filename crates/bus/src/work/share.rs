@@ -38,10 +38,10 @@ impl Share {
                 let model = || header(&delivery.headers, header::MODEL).unwrap_or_default().to_owned();
                 (item.key.tenant, item.tool.map_or_else(model, |tool| tool.to_string()))
             }),
-            Queue::Drive => {
+            Queue::Inputs => {
                 subject::parse_control_key(&delivery.subject).map(|key| (key.tenant, key.session.to_string()))
             }
-            Queue::Due => subject::parse_timer(&delivery.subject).map(|key| (key.tenant, key.session.to_string())),
+            Queue::Timers => subject::parse_timer(&delivery.subject).map(|key| (key.tenant, key.session.to_string())),
         };
         let (tenant, resource) = read.map(|(tenant, resource)| (tenant.to_string(), resource)).unwrap_or_default();
         Self { tenant, resource }
@@ -118,7 +118,7 @@ impl Labels {
         // A session is never a label.
         let resource = match self.queue {
             Queue::Model | Queue::Tool => share.resource.as_str(),
-            Queue::Drive | Queue::Due => "",
+            Queue::Inputs | Queue::Timers => "",
         };
         let label = Share { tenant: share.tenant.clone(), resource: resource.to_owned() };
         let named = self.named.contains(&label) || (self.named.len() < LABELS_MAX && self.named.insert(label));

@@ -1,13 +1,13 @@
 //! One real value of each message, serialised: what the protocol page shows.
 
-use contract::command::{Command, CommandMeta, Done, Features, Mode, SendUserMessage, Start, Verb};
+use contract::command::{Command, CommandAck, CommandMeta, Features, MessageMode, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, CommitMeta, FOLD, Phase, VERSION};
 use contract::compose::{AgentsReply, ComposeRequest, KnownAgent, KnownModel};
 use contract::event::{Event, InputHandled, InputKind, InputRef, ModelCallOpened, Topic, TurnStarted, UserProcessed};
 use contract::mail::{Answered, ClosedMail, Mail, MailEntry};
 use contract::model::{
     Channel, Chunk, Content, FailureKind, FinishReason, ItemMeta, Message, ModelFailed, ModelFinished, ModelItem,
-    ResultMeta, Streaming, ToolCall, ToolDefinition, Usage, View,
+    ReplySnapshot, ResultMeta, Streaming, ToolCall, ToolDefinition, Usage,
 };
 use contract::settings::{ModelSettings, ToolFilter};
 use contract::subject::SessionKey;
@@ -92,12 +92,12 @@ fn start() -> Start {
 }
 
 fn send() -> SendUserMessage {
-    SendUserMessage { content: Content::from("Only the Rust ones."), mode: Mode::Steer }
+    SendUserMessage { content: Content::from("Only the Rust ones."), mode: MessageMode::Steer }
 }
 
-fn done() -> Done {
+fn done() -> CommandAck {
     let SessionKey { tenant, session } = key();
-    Done { verb: Verb::Start, id: id("start-1"), tenant, session, slot: 0, seq: 2, refused: None }
+    CommandAck { verb: Verb::Start, id: id("start-1"), tenant, session, slot: 0, seq: 2, refused: None }
 }
 
 fn commit() -> Commit {
@@ -116,7 +116,8 @@ fn commit() -> Commit {
         trace_id: String::new(),
         archived: None,
     };
-    let message = UserProcessed { message_id: input.id.clone(), content: Content::from("Hello"), mode: Mode::Steer };
+    let message =
+        UserProcessed { message_id: input.id.clone(), content: Content::from("Hello"), mode: MessageMode::Steer };
     let turn = TurnStarted { premature: false, turn: 1, traceparent: None, messages: vec![input.id.clone()] };
     let call = ModelCallOpened { call: CallId::model(1, 1), attempt: 1, turn: 1, step: 1, deadline: later() };
     Commit {
@@ -150,8 +151,8 @@ fn chunk() -> contract::event::Envelope {
     envelope
 }
 
-fn view() -> View {
-    View { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "There are 12 Rust".to_owned() }
+fn view() -> ReplySnapshot {
+    ReplySnapshot { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "There are 12 Rust".to_owned() }
 }
 
 fn item_meta(call: CallId) -> ItemMeta {

@@ -1,6 +1,6 @@
 //! `delegate`: calls that the loop performs itself, by child sessions.
 
-use contract::command::{Share, Verb};
+use contract::command::{Budget, Verb};
 use contract::event::{CallCancelled, Child, ChildTold, Event};
 use contract::ids::{AgentId, CallId, SessionId, ToolName};
 use contract::limits::{DELEGATE_DEPTH_MAX, MESSAGE_BYTES_MAX, TOOL_TIMEOUT_MAX};
@@ -74,13 +74,13 @@ impl Draft<'_> {
         let Arguments { agent, task } = serde_json::from_str(arguments.get()).ok()?;
         let session_id = SessionId::child(self.core.tenant(), self.core.session(), call);
         let seconds = end.since(self.at).as_secs().max(1);
-        let share = Share { timeout: Some(seconds), ..self.share(sharers) };
+        let share = Budget { timeout: Some(seconds), ..self.share(sharers) };
         Some(Child { session_id, agent, task, share })
     }
 
     /// What is left of the turn's limits and reserved for nobody, by the number of those who want it.
-    fn share(&self, sharers: u32) -> Share {
-        let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return Share::default() };
+    fn share(&self, sharers: u32) -> Budget {
+        let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return Budget::default() };
         let mut left = turn.guard.left(&setup.agent.continuation, turn.spent);
         for state in turn.calls() {
             if let Stage::Open { child: Some(child), .. } = &state.stage {
@@ -90,7 +90,7 @@ impl Draft<'_> {
             }
         }
         let sharers = sharers.max(1);
-        Share {
+        Budget {
             tokens: left.tokens.map(|tokens| tokens / u64::from(sharers)),
             cost_usd: left.cost_usd.map(|usd| usd / f64::from(sharers)),
             tool_calls: left.tool_calls.map(|calls| calls / sharers),

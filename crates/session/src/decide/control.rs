@@ -1,17 +1,17 @@
 //! `pause`, `resume`, `stop`, `clear_history`.
 
 use contract::ErrorCode;
-use contract::command::{Because, Verb};
+use contract::command::{ControlReason, Verb};
 use contract::event::{ContextCleared, EndReason, Event, StatusChanged, StopReason};
 
 use super::{Draft, Ignored};
 
 impl Draft<'_> {
-    fn status(&self, because: &Because) -> StatusChanged {
+    fn status(&self, because: &ControlReason) -> StatusChanged {
         StatusChanged { by: self.input.by.clone(), reason: because.reason.clone() }
     }
 
-    pub(super) fn pause(&mut self, because: &Because) -> Result<(), Ignored> {
+    pub(super) fn pause(&mut self, because: &ControlReason) -> Result<(), Ignored> {
         if self.core.paused {
             return Err(Ignored::because(ErrorCode::NotNow, "the session is paused already"));
         }
@@ -22,7 +22,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    pub(super) fn resume(&mut self, because: &Because) -> Result<(), Ignored> {
+    pub(super) fn resume(&mut self, because: &ControlReason) -> Result<(), Ignored> {
         if !self.core.paused {
             return Err(Ignored::because(ErrorCode::NotNow, "the session is not paused"));
         }
@@ -33,7 +33,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    pub(super) fn stop(&mut self, because: &Because) {
+    pub(super) fn stop(&mut self, because: &ControlReason) {
         self.handled();
         if self.core.turn.is_some() {
             self.end_turn(StopReason::Stopped);
@@ -42,7 +42,7 @@ impl Draft<'_> {
         self.end_session_because(EndReason::Stopped, None, Some(status));
     }
 
-    pub(super) fn clear(&mut self, because: &Because) -> Result<(), Ignored> {
+    pub(super) fn clear(&mut self, because: &ControlReason) -> Result<(), Ignored> {
         if self.core.turn.is_some() {
             let message = "a turn is running; stop it or wait for its end, then clear";
             return Err(Ignored::because(ErrorCode::NotNow, message));

@@ -1,7 +1,7 @@
 //! `send_user_message`: the user during and between turns.
 
 use contract::ErrorCode;
-use contract::command::{Mode, SendUserMessage};
+use contract::command::{MessageMode, SendUserMessage};
 use contract::event::{CallCancelled, Event, ModelCallInterrupted, UserProcessed};
 use contract::limits::{INTERRUPT_GRACE, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX};
 use contract::model::Content;
@@ -25,13 +25,13 @@ impl Draft<'_> {
         self.handled();
         self.user_message(&message.content, message.mode);
         self.overrule_judge();
-        if message.mode == Mode::Interrupt {
+        if message.mode == MessageMode::Interrupt {
             self.interrupt();
         }
         Ok(())
     }
 
-    pub(super) fn user_message(&mut self, content: &Content, mode: Mode) {
+    pub(super) fn user_message(&mut self, content: &Content, mode: MessageMode) {
         let message_id = self.input.reference.id.clone();
         self.emit(Event::UserProcessed(UserProcessed { message_id, content: content.clone(), mode }));
     }

@@ -295,7 +295,7 @@ impl Draft<'_> {
             return self.no_last_word(report, kind, message, last.limit);
         }
         let retries = self.core.setup.as_ref().map_or(0, |setup| setup.agent.continuation.retries);
-        let retry_at = (kind.passes() && turn.retries < retries).then(|| {
+        let retry_at = (kind.is_retryable() && turn.retries < retries).then(|| {
             let backoff = backoff(turn.retries, &report.meta.call, report.meta.attempt);
             self.at.after(backoff.max(retry_after.unwrap_or_default()))
         });
@@ -327,14 +327,14 @@ impl Draft<'_> {
             }
             OnError::Ask => {
                 self.attempt_failed(report, kind, message, None);
-                self.error(kind.code(), message, kind.passes(), during);
+                self.error(kind.code(), message, kind.is_retryable(), during);
                 self.ask_about(kind);
                 return;
             }
             OnError::End => {}
         }
         self.attempt_failed(report, kind, message, None);
-        self.error(kind.code(), message, kind.passes(), during);
+        self.error(kind.code(), message, kind.is_retryable(), during);
         self.end_turn(StopReason::Error);
     }
 
@@ -345,7 +345,7 @@ impl Draft<'_> {
             return;
         }
         let meta = ResultMeta { v: VERSION, slot: 0, call: call.clone(), attempt };
-        self.failed(&silent(meta), FailureKind::Hung, "nothing was heard of the model call in time", None);
+        self.failed(&silent(meta), FailureKind::TimedOut, "nothing was heard of the model call in time", None);
     }
 }
 

@@ -1,7 +1,7 @@
 //! `start`: the session's beginning.
 
 use contract::ErrorCode;
-use contract::command::{Mode, Parent, Share, Verb};
+use contract::command::{Budget, MessageMode, Parent, Verb};
 use contract::event::{Event, SessionStarted, StatusChanged};
 use contract::settings::{AgentSettings, ContinuationSettings, ToolFilter};
 
@@ -56,7 +56,7 @@ impl Draft<'_> {
             parent: start.parent.clone().map(Box::new),
         })));
         if let Some(prompt) = &start.prompt {
-            self.user_message(prompt, Mode::Queue);
+            self.user_message(prompt, MessageMode::Queue);
         }
         if before == Some(Verb::Pause) {
             self.emit(Event::StatusPaused(StatusChanged { by: self.input.by.clone(), reason: None }));
@@ -67,7 +67,7 @@ impl Draft<'_> {
 
 /// A child uses at most what its parent reserved for it.
 pub(super) fn share(settings: &mut ContinuationSettings, parent: &Parent) {
-    let Share { tokens, cost_usd, tool_calls, timeout } = parent.share;
+    let Budget { tokens, cost_usd, tool_calls, timeout } = parent.share;
     let limits = &mut settings.limits;
     limits.tokens = least(limits.tokens, tokens, u64::min);
     limits.cost_usd = least(limits.cost_usd, cost_usd, f64::min);

@@ -1,6 +1,8 @@
 //! Commands that no edge would send: the loop refuses them too, with code, field and remedy, and they change nothing else.
 
-use contract::command::{AnswerDecision, Configure, ContinuationOverride, Features, Mode, SendUserMessage, Start};
+use contract::command::{
+    AnswerDecision, Configure, ContinuationOverride, Features, MessageMode, SendUserMessage, Start,
+};
 use contract::event::Event;
 use contract::model::{Content, Message, Part, Streaming};
 use contract::settings::{Cap, ContinuationSettings, LimitsOverride};
@@ -109,7 +111,7 @@ fn command_that_bypasses_the_edge_is_refused_and_changes_nothing() {
         assert_eq!(talk.refused(), expected, "features add up");
     }
     let parts = vec![Part::Text { text: "x".to_owned() }; 65];
-    talk.send(SendUserMessage { content: Content::Parts(parts), mode: Mode::Queue });
+    talk.send(SendUserMessage { content: Content::Parts(parts), mode: MessageMode::Queue });
     refused_alone(&talk, "too_large", &["`content`", "64"]);
     talk.answer_with(AnswerDecision::Deny, |answer| answer.note = Some("x".repeat(4_097)));
     refused_alone(&talk, "too_large", &["`note`", "4096"]);
@@ -146,7 +148,7 @@ fn weight_follows_what_a_session_holds() {
     assert!(small < 64 << 10, "{small}");
     talk.reply("Done.", &[]);
     for _ in 0..20 {
-        talk.say(&"x".repeat(100 << 10), Mode::Steer);
+        talk.say(&"x".repeat(100 << 10), MessageMode::Steer);
         talk.reply(&"y".repeat(100 << 10), &[]);
         let (weight, stored) = (talk.session.weight(), talk.session.snapshot().get().len());
         assert!((stored..stored * 2 + (64 << 10)).contains(&weight), "{weight} bytes for {stored} stored");

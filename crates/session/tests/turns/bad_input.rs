@@ -1,7 +1,7 @@
 //! Input that is wrong for the session it comes to: each has a stable code and changes nothing.
 
 use contract::command::{
-    Answer, AnswerDecision, Configure, ContinuationOverride, Features, Mode, SendUserMessage, Verb,
+    Answer, AnswerDecision, Configure, ContinuationOverride, Features, MessageMode, SendUserMessage, Verb,
 };
 use contract::ids::CallAttempt;
 use contract::limits::ITERATIONS_MAX;
@@ -28,7 +28,7 @@ fn answer(talk: &mut Talk, gate: &str, sha256: &str, decision: AnswerDecision, m
     talk.command(Verb::Answer, Body::Answer(answer));
 }
 
-fn say(talk: &mut Talk, content: Content, mode: Mode) {
+fn say(talk: &mut Talk, content: Content, mode: MessageMode) {
     talk.command(Verb::SendUserMessage, Body::Send(SendUserMessage { content, mode }));
 }
 
@@ -117,11 +117,13 @@ fn wrong_input_is_ignored_under_a_stable_code_and_changes_nothing() {
         ("reply, an attempt to come", thinking, "not_now", |t| t.reply_of(2, "x")),
         ("failure, an attempt to come", thinking, "not_now", |t| t.fail_of(2)),
         // Messages.
-        ("message, no byte", thinking, "empty_message", |t| say(t, Content::Text(String::new()), Mode::Steer)),
-        ("message, spaces", acting, "empty_message", |t| say(t, Content::Text(" \n\t".to_owned()), Mode::Interrupt)),
-        ("message, no part", thinking, "empty_message", |t| say(t, Content::Parts(Vec::new()), Mode::Queue)),
+        ("message, no byte", thinking, "empty_message", |t| say(t, Content::Text(String::new()), MessageMode::Steer)),
+        ("message, spaces", acting, "empty_message", |t| {
+            say(t, Content::Text(" \n\t".to_owned()), MessageMode::Interrupt);
+        }),
+        ("message, no part", thinking, "empty_message", |t| say(t, Content::Parts(Vec::new()), MessageMode::Queue)),
         ("message, empty parts", thinking, "empty_message", |t| {
-            say(t, Content::Parts(vec![Part::Text { text: String::new() }]), Mode::Steer);
+            say(t, Content::Parts(vec![Part::Text { text: String::new() }]), MessageMode::Steer);
         }),
         // Control.
         ("resume without a pause", thinking, "not_now", Talk::resume),

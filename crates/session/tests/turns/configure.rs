@@ -1,6 +1,6 @@
 //! `configure`: settings of a session that runs.
 
-use contract::command::{Configure, ContinuationOverride, Features, Mode};
+use contract::command::{Configure, ContinuationOverride, Features, MessageMode};
 use contract::event::Event;
 use contract::model::FailureKind;
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, OnError};
@@ -82,7 +82,7 @@ fn continuation_is_switched_off_and_on() {
     talk.configure(switch(false), None);
     talk.reply(GO_ON, &[]);
     assert_eq!((talk.stop_reason(), talk.source().as_str()), (Some("completed"), "default"));
-    talk.say("more", Mode::Steer);
+    talk.say("more", MessageMode::Steer);
     assert!(!talk.item().tools.iter().any(|tool| tool.get().contains("\"continuation\"")), "no signal is offered");
     // Tools are not continuation: their results go back to the model.
     talk.reply("", &["{}"]);
@@ -90,7 +90,7 @@ fn continuation_is_switched_off_and_on() {
     talk.configure(switch(true), None);
     talk.reply(GO_ON, &[]);
     assert_eq!(talk.source(), "default", "the call that was under way had asked for no signal");
-    talk.say("more", Mode::Steer);
+    talk.say("more", MessageMode::Steer);
     talk.reply(GO_ON, &[]);
     assert_eq!(talk.source(), "explicit");
     assert!(talk.item().tools.iter().any(|tool| tool.get().contains("\"continuation\"")));
@@ -202,7 +202,7 @@ fn tool_choice_of_a_session_counts_for_each_step_of_each_turn() {
     talk.reply(GO_ON, &[]);
     assert_eq!(parameters(&talk), json!({"seed": 7}));
     talk.reply("Done.", &[]);
-    talk.say("Again.", Mode::Steer);
+    talk.say("Again.", MessageMode::Steer);
     assert_eq!(parameters(&talk), json!({"seed": 7, "tool_choice": "required"}));
 }
 
@@ -309,7 +309,7 @@ fn another_agent_takes_over_with_its_prompt_tools_and_model_and_the_transcript_s
     let configured = configured.unwrap();
     assert_eq!((configured.agent.id.as_str(), configured.agent.approvals.len()), ("p", 1));
 
-    talk.say("Execute it.", Mode::Steer);
+    talk.say("Execute it.", MessageMode::Steer);
     let item = talk.item();
     assert_eq!((item.model.as_str(), item.meta.agent.as_str()), ("theirs", "p"));
     assert!(item.messages.iter().any(|message| message.get().contains("The plan is written.")));

@@ -4,7 +4,7 @@
 use contract::Json;
 use contract::command::{AnswerDecision, Start};
 use contract::commit::Commit;
-use contract::model::{Content, Message, Replay};
+use contract::model::{Content, Message, ReasoningParts};
 use contract::settings::ContinuationSettings;
 use contract::tool::{Approval, Outcome, ToolSpec};
 use serde_json::Value;
@@ -26,8 +26,12 @@ fn value(levels: usize) -> Value {
 
 fn start(parameters: usize, replayed: usize) -> Start {
     let Value::Object(parameters) = value(parameters) else { panic!("no object") };
-    let replay =
-        Replay { family: "f".to_owned(), model: "m".to_owned(), parts: vec![value(replayed)], positions: Vec::new() };
+    let replay = ReasoningParts {
+        family: "f".to_owned(),
+        model: "m".to_owned(),
+        parts: vec![value(replayed)],
+        positions: Vec::new(),
+    };
     let said = Message::Assistant {
         content: "Hello.".to_owned(),
         reasoning: String::new(),
@@ -80,7 +84,7 @@ fn json_nested_as_deep_as_allowed_everywhere_is_read_back() {
     let mut talk = begin(start(ALLOWED, ALLOWED));
     assert_eq!(talk.refused(), None);
     read_back(&talk);
-    talk.replay = Some(Replay {
+    talk.replay = Some(ReasoningParts {
         family: "f".to_owned(),
         model: "m".to_owned(),
         parts: vec![value(ALLOWED)],
@@ -140,8 +144,12 @@ fn answer_with_deeper_arguments_is_refused_and_the_gate_stays_open() {
 #[test]
 fn what_a_provider_wants_again_is_left_out_when_it_is_deeper() {
     let mut talk = begin(start(1, 1));
-    talk.replay =
-        Some(Replay { family: "f".to_owned(), model: "m".to_owned(), parts: vec![value(120)], positions: Vec::new() });
+    talk.replay = Some(ReasoningParts {
+        family: "f".to_owned(),
+        model: "m".to_owned(),
+        parts: vec![value(120)],
+        positions: Vec::new(),
+    });
     talk.reply("", &["{}"]);
     talk.results("fine");
     read_back(&talk);

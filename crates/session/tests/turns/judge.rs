@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::command::Mode;
+use contract::command::MessageMode;
 use contract::event::{ContinuationProgress, Event};
 use contract::limits::JUDGE_MAX;
 use contract::model::{FailureKind, SignalForm, Usage};
@@ -158,14 +158,14 @@ fn limit_that_the_judge_itself_uses_up_ends_the_turn() {
 
 #[test]
 fn message_while_the_judge_is_asked_decides() {
-    for mode in [Mode::Steer, Mode::Interrupt] {
+    for mode in [MessageMode::Steer, MessageMode::Interrupt] {
         let mut talk = asked();
         talk.say("Green, then.", mode);
         assert_eq!((talk.source().as_str(), talk.model_call().call.as_str()), ("message", "m1-2"), "{mode:?}");
         assert!(talk.item().messages.last().unwrap().get().contains("Green"), "{mode:?}");
     }
     let mut talk = asked();
-    talk.say("And then?", Mode::Queue);
+    talk.say("And then?", MessageMode::Queue);
     assert_eq!(talk.model_call().call.as_str(), "j1-1", "one for the next turn does not concern it");
     talk.reply("TERMINATE", &[]);
     assert_eq!(talk.model_call().call.as_str(), "m2-1");
@@ -185,7 +185,7 @@ fn reply_that_comes_in_a_pause_is_judged_after_it() {
     let mut talk = Talk::begin(settings());
     talk.pause();
     talk.reply(TASTE, &[]);
-    talk.say("Green, then.", Mode::Steer);
+    talk.say("Green, then.", MessageMode::Steer);
     talk.resume();
     assert_eq!((judged(&talk), talk.model_call().call.as_str()), (0, "m1-2"), "the user decided");
 

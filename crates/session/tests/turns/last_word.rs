@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::command::{AnswerDecision, Mode};
+use contract::command::{AnswerDecision, MessageMode};
 use contract::event::{Event, TurnCompleted};
 use contract::limits::MODEL_CALL_MAX;
 use contract::model::{FailureKind, Usage};
@@ -80,7 +80,7 @@ fn turn_at_a_limit_ends_with_a_last_word() {
         assert_eq!(completed.iterations, steps - 1, "{limit}: the last word is no iteration");
         assert!(talk.call().is_none(), "{limit}");
         // The next turn is as any other.
-        talk.say("Thanks.", Mode::Steer);
+        talk.say("Thanks.", MessageMode::Steer);
         assert!(!forbids_tools(&talk), "{limit}");
         talk.reply("Welcome.", &[]);
         assert_eq!(talk.stop_reason(), Some("completed"), "{limit}");
@@ -106,7 +106,7 @@ fn last_word_with_tool_calls_runs_none_of_them() {
     assert_eq!(completed(&talk).final_response, "I know enough.");
     assert_eq!(talk.stop_reason(), Some("repetition"));
     assert!(talk.session.gates().is_empty() && talk.open().is_empty());
-    talk.say("And?", Mode::Steer);
+    talk.say("And?", MessageMode::Steer);
     let sent = talk.item().messages;
     let last = sent[sent.len() - 2].get();
     assert!(last.contains("I know enough.") && !last.contains("tool_calls"), "{last}");
@@ -199,11 +199,11 @@ fn limit_in_a_pause_asks_for_the_last_word_after_it() {
 
 #[test]
 fn message_during_the_last_word_begins_the_next_turn() {
-    for mode in [Mode::Steer, Mode::Queue, Mode::Interrupt] {
+    for mode in [MessageMode::Steer, MessageMode::Queue, MessageMode::Interrupt] {
         let mut talk = at_repetition(settings(20, Limits::default()));
         let (asked, call) = (talk.item().messages.len(), talk.model_call().call);
         talk.say("Look elsewhere.", mode);
-        if mode == Mode::Interrupt {
+        if mode == MessageMode::Interrupt {
             talk.finish_cancelled(call, "I know");
         } else {
             talk.reply("I know enough.", &[]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::command::{AnswerDecision, Mode};
+use contract::command::{AnswerDecision, MessageMode};
 use contract::event::Event;
 use contract::model::Usage;
 use contract::settings::{ContinuationSettings, Limits, OnLimit};
@@ -34,7 +34,7 @@ fn tokens_and_money_are_limited() {
     talk.results("found");
     assert_eq!(talk.stop_reason(), Some("cost_limit"));
     // The next turn has a purse of its own, and sees the results that came.
-    talk.say("go on", Mode::Steer);
+    talk.say("go on", MessageMode::Steer);
     assert_eq!(talk.roles(), ["system", "user", "assistant", "tool", "user"]);
     talk.reply("Done.", &[]);
     assert_eq!(talk.stop_reason(), Some("completed"));
@@ -116,7 +116,7 @@ fn a_person_may_grant_as_much_again() {
     talk.answer(AnswerDecision::Deny);
     talk.last_word();
     assert_eq!(talk.stop_reason(), Some("max_iterations"));
-    talk.say("one more", Mode::Steer);
+    talk.say("one more", MessageMode::Steer);
     talk.reply("Done.", &[]);
     assert_eq!(talk.stop_reason(), Some("completed"));
 }

@@ -1,7 +1,7 @@
 //! Logs of older versions still fold. `logs/fold-<n>.jsonl` was written by the version that counted its fold as n; it is
 //! never written again.
 
-use contract::commit::{Commit, FOLD, Phase, SessionSummary, Tally};
+use contract::commit::{Commit, FOLD, Phase, SessionCounters, SessionSummary};
 use contract::event::{ContextPruned, Event, Spent};
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
@@ -45,7 +45,7 @@ fn a_log_of_the_first_fold_still_folds() {
         assert_eq!((session.seq(), session.phase()), (whole.seq(), whole.phase()), "page {page}");
         assert!(values(&session.messages()) == values(&whole.messages()), "page {page}: another transcript");
         // Turns were not counted then: from a page on there are only those of the page.
-        let uncounted = |session: &Session| SessionSummary { tally: Tally::default(), ..session.summary() };
+        let uncounted = |session: &Session| SessionSummary { tally: SessionCounters::default(), ..session.summary() };
         assert_eq!(uncounted(&session), uncounted(&whole), "page {page}");
     }
 

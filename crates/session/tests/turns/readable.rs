@@ -1,6 +1,6 @@
 //! A session as people read it.
 
-use contract::command::{AnswerDecision, Mode};
+use contract::command::{AnswerDecision, MessageMode};
 use contract::event::StopReason;
 use contract::settings::ContinuationSettings;
 use contract::tool::Outcome;
@@ -32,8 +32,8 @@ fn turns_hold_what_was_said_and_done_without_envelopes_signals_and_nudges() {
     let mut talk = Talk::begin(ContinuationSettings { max_iterations: 9, ..ContinuationSettings::default() });
     talk.reply(r#"{"response": "I look.", "continuation": {"status": "CONTINUE", "reason": "half"}}"#, &[]);
     talk.reply("", &[r#"{"path":"a"}"#]);
-    talk.say("And b, please.", Mode::Steer);
-    talk.say("Later c.", Mode::Queue);
+    talk.say("And b, please.", MessageMode::Steer);
+    talk.say("Later c.", MessageMode::Queue);
     talk.results("found");
     talk.reply(r#"{"response": "Both are there.", "continuation": {"status": "TERMINATE"}}"#, &[]);
     let read = read(&talk);

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use contract::command::{AnswerDecision, Mode, Start};
+use contract::command::{AnswerDecision, MessageMode, Start};
 use contract::model::{Content, FailureKind, Usage};
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, OnError, OnLimit, Prune};
 
@@ -41,31 +41,31 @@ fn alone() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply_that_cost(GO_ON, &[], usage(), 0.5);
     talk.reply_that_cost("", &[r#"{"path":"a"}"#, r#"{"path":"b"}"#], usage(), 0.25);
-    talk.say("And c, please.", Mode::Steer);
-    talk.say("Later d.", Mode::Queue);
+    talk.say("And c, please.", MessageMode::Steer);
+    talk.say("Later d.", MessageMode::Queue);
     talk.pause();
     talk.results("found");
     talk.wait(Duration::from_mins(10));
     talk.resume();
     talk.fail(FailureKind::RateLimited);
     // Its place is the next step, not the next attempt.
-    talk.say("Quickly.", Mode::Steer);
+    talk.say("Quickly.", MessageMode::Steer);
     talk.wait(Duration::from_secs(30));
     talk.reply("", &[]);
     talk.wait(Duration::from_secs(30));
     talk.reply("All is read.", &[]);
-    talk.say("Stop that.", Mode::Interrupt);
+    talk.say("Stop that.", MessageMode::Interrupt);
     talk.wait(Duration::from_secs(30));
     talk.reply("Quick enough.", &[]);
     talk.reply("Done with d.", &[]);
-    talk.say("continue", Mode::Steer);
+    talk.say("continue", MessageMode::Steer);
     talk.reply("", &[r#"{"path":"d"}"#]);
     talk.results("found");
-    talk.say("No, e.", Mode::Interrupt);
+    talk.say("No, e.", MessageMode::Interrupt);
     talk.reply_to(contract::CallId::model(3, 2), "I was about to");
     talk.reply("", &[r#"{"path":"e"}"#]);
     talk.stop();
-    talk.say("Anybody there?", Mode::Steer);
+    talk.say("Anybody there?", MessageMode::Steer);
     told("alone", &[&talk]);
     let summary = talk.session.summary();
     assert_eq!((summary.turn, summary.tally.premature, summary.tally.tool_calls), (3, 1, 4));
@@ -97,7 +97,7 @@ fn with_people() {
     talk.answer(AnswerDecision::Approve);
     talk.fail(FailureKind::Auth);
     talk.answer(AnswerDecision::Deny);
-    talk.say("Once more.", Mode::Steer);
+    talk.say("Once more.", MessageMode::Steer);
     talk.reply("", &[r#"{"act":"again"}"#]);
     talk.wait(Duration::from_hours(24));
     talk.reply("Nobody said yes.", &[]);
@@ -174,9 +174,9 @@ fn by_patterns() {
     talk.reply("Read it. Next, I will write.", &[]);
     talk.reply_until_cut("Writing");
     talk.reply("Written. All done.", &[]);
-    talk.say("And the rest?", Mode::Steer);
+    talk.say("And the rest?", MessageMode::Steer);
     talk.reply(r#"{"response": "Hm.", "continuation": {"status": "MAYBE"}}"#, &[]);
-    talk.say("Decide.", Mode::Steer);
+    talk.say("Decide.", MessageMode::Steer);
     talk.reply(r#"{"response": "I did.", "continuation": {"status": "TERMINATE", "reason": "all is told"}}"#, &[]);
     told("by-patterns", &[&talk]);
 }
@@ -198,7 +198,7 @@ fn dropping_what_is_old() {
         talk.results("found");
     }
     talk.reply("That was the first turn.", &[]);
-    talk.say("Look around.", Mode::Steer);
+    talk.say("Look around.", MessageMode::Steer);
     for step in 0..7 {
         talk.reply(&format!("Step {step}. {}", "word ".repeat(150)), &[r#"{"path":"a"}"#, r#"{"path":"b"}"#]);
         // One large result, then one of just the length that is not worth cutting.
@@ -232,7 +232,7 @@ fn in_a_small_window() {
         Talk::cast(Cast { continuation, model: model("first"), fallbacks: vec![model("second")], ..Cast::default() });
     for turn in 0..3 {
         talk.reply(&format!("Answer {turn}: {}", "word ".repeat(200)), &[]);
-        talk.say(&format!("Question {turn}"), Mode::Steer);
+        talk.say(&format!("Question {turn}"), MessageMode::Steer);
     }
     talk.reply_that_cost("They talked.", &[], usage(), 0.25);
     talk.reply("", &[r#"{"path":"a"}"#, r#"{"path":"b"}"#]);

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::command::{
-    Answer, AnswerDecision, Because, Command, Configure, Mode, Refusal, SendUserMessage, Start, Verb,
+    Answer, AnswerDecision, Command, Configure, ControlReason, MessageMode, Refusal, SendUserMessage, Start, Verb,
 };
 use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::Composed;
 use contract::event::{Event, GateOpened, InputKind, InputRef};
 use contract::ids::CallAttempt;
 use contract::model::{
-    Content, FailureKind, FinishReason, ModelFailed, ModelFinished, ModelItem, Replay, ResultMeta, ToolCall, Usage,
+    Content, FailureKind, FinishReason, ModelFailed, ModelFinished, ModelItem, ReasoningParts, ResultMeta, ToolCall,
+    Usage,
 };
 use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, ModelSettings, OnExpiry, ToolFilter};
 use contract::subject::SessionKey;
@@ -38,7 +39,7 @@ pub(crate) struct Talk {
     /// What the next reply reasons.
     reasoning: String,
     /// What the next reply's provider wants to be told again.
-    pub(crate) replay: Option<Replay>,
+    pub(crate) replay: Option<ReasoningParts>,
     /// Tools of the tenant besides those that every test has.
     pub(crate) more_tools: Vec<ToolSpec>,
     waits: usize,
@@ -154,7 +155,7 @@ impl Talk {
     }
 
     /// A word of the parent comes.
-    pub(crate) fn hear(&mut self, word: Word<Command<Because>>) {
+    pub(crate) fn hear(&mut self, word: Word<Command<ControlReason>>) {
         let body = match word.verb {
             Verb::Pause => Body::Pause(word.body.body),
             Verb::Resume => Body::Resume(word.body.body),
@@ -340,7 +341,7 @@ impl Talk {
     }
 
     /// The user says something.
-    pub(crate) fn say(&mut self, text: &str, mode: Mode) {
+    pub(crate) fn say(&mut self, text: &str, mode: MessageMode) {
         self.send(SendUserMessage { content: Content::Text(text.to_owned()), mode });
     }
 
@@ -350,15 +351,15 @@ impl Talk {
     }
 
     pub(crate) fn pause(&mut self) {
-        self.command(Verb::Pause, Body::Pause(Because::default()));
+        self.command(Verb::Pause, Body::Pause(ControlReason::default()));
     }
 
     pub(crate) fn resume(&mut self) {
-        self.command(Verb::Resume, Body::Resume(Because::default()));
+        self.command(Verb::Resume, Body::Resume(ControlReason::default()));
     }
 
     pub(crate) fn stop(&mut self) {
-        self.command(Verb::Stop, Body::Stop(Because::default()));
+        self.command(Verb::Stop, Body::Stop(ControlReason::default()));
     }
 
     /// The gate that was opened last.
@@ -460,7 +461,7 @@ impl Talk {
 
     /// Forgets the transcript.
     pub(crate) fn clear(&mut self) {
-        self.command(Verb::ClearHistory, Body::Clear(Because::default()));
+        self.command(Verb::ClearHistory, Body::Clear(ControlReason::default()));
     }
 
     /// Why the last input changed nothing.

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use contract::commit::Commit;
 use contract::event::{ContinuationProgress, Envelope, Topic};
-use contract::model::{Channel, Chunk, View};
+use contract::model::{Channel, Chunk, ReplySnapshot};
 use contract::progress::ProgressParams;
 use contract::subject::SessionKey;
 use contract::{Json, Timestamp};
@@ -115,7 +115,7 @@ impl Notice {
     }
 
     /// The reply so far, as one chunk for a viewer that came late; nothing when nothing was streamed yet.
-    pub fn of_view(key: &SessionKey, now: Timestamp, view: View) -> Option<Self> {
+    pub fn of_view(key: &SessionKey, now: Timestamp, view: ReplySnapshot) -> Option<Self> {
         let index = view.index.checked_sub(1)?;
         let id = format!("{}-view-{}-{}-{}", key.session, view.turn, view.step, view.attempt);
         let chunk = Chunk {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::Json;
-use contract::command::{Answer, Because, Configure, SendUserMessage, Start};
+use contract::command::{Answer, Configure, ControlReason, SendUserMessage, Start};
 use contract::{ErrorCode, SessionId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -143,14 +143,22 @@ async fn route(
         "session.send" => {
             done(sessions.send(&caller, given::<SendUserMessage>(&sessions, &caller, params).await?).await?)
         }
-        "session.pause" => done(sessions.pause(&caller, given::<Because>(&sessions, &caller, params).await?).await?),
-        "session.resume" => done(sessions.resume(&caller, given::<Because>(&sessions, &caller, params).await?).await?),
-        "session.stop" => done(sessions.stop(&caller, given::<Because>(&sessions, &caller, params).await?).await?),
+        "session.pause" => {
+            done(sessions.pause(&caller, given::<ControlReason>(&sessions, &caller, params).await?).await?)
+        }
+        "session.resume" => {
+            done(sessions.resume(&caller, given::<ControlReason>(&sessions, &caller, params).await?).await?)
+        }
+        "session.stop" => {
+            done(sessions.stop(&caller, given::<ControlReason>(&sessions, &caller, params).await?).await?)
+        }
         "session.answer" => done(sessions.answer(&caller, given::<Answer>(&sessions, &caller, params).await?).await?),
         "session.configure" => {
             done(sessions.configure(&caller, given::<Configure>(&sessions, &caller, params).await?).await?)
         }
-        "session.clear" => done(sessions.clear(&caller, given::<Because>(&sessions, &caller, params).await?).await?),
+        "session.clear" => {
+            done(sessions.clear(&caller, given::<ControlReason>(&sessions, &caller, params).await?).await?)
+        }
         "session.watch" => {
             let wanted: params::Watch = params::from_object(params)?;
             match sessions.watch(&caller, &wanted).await {

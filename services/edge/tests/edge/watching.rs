@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::event::{Envelope, Topic};
-use contract::model::View;
+use contract::model::ReplySnapshot;
 use contract::{ErrorCode, Json, Timestamp};
 use futures::StreamExt;
 use serde_json::json;
@@ -113,7 +113,7 @@ async fn a_large_event_is_read_from_the_log() {
 async fn chunks_pass_and_a_late_viewer_gets_the_reply_so_far() {
     let world = World::new().await;
     world.control.fill(&key("s"), 1).await;
-    let view = View { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "so far".to_owned() };
+    let view = ReplySnapshot { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "so far".to_owned() };
     let _serving = world.bus.serve_view(&key("s"), move || Some(view.clone())).await.unwrap();
     let (mut ws, mut grpc) = (world.ws().await, world.grpc().await);
     ws.ok("session.watch", json!({"session_id": "s", "from_seq": 2})).await;
@@ -141,7 +141,7 @@ async fn events_do_not_wait_for_the_reply_so_far() {
     let world = World::new().await;
     world.control.fill(&key("s"), 1).await;
     let (told, heard) = tokio::sync::watch::channel(false);
-    let view = View { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "so far".to_owned() };
+    let view = ReplySnapshot { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "so far".to_owned() };
     let body = serde_json::to_vec(&view).unwrap();
     let answer: bus::rpc::Answer = std::sync::Arc::new(move |_| {
         let (mut heard, body) = (heard.clone(), body.clone());

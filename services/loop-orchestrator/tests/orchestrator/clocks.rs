@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::command::{Because, Verb};
+use contract::command::{ControlReason, Verb};
 use contract::event::Event;
 
 use crate::world::{World, end};
@@ -37,7 +37,7 @@ async fn log_with_a_commit_of_the_future_later_commands_are_not_stale() {
     end(orchestrator).await;
     let _orchestrator = world.orchestrator().await;
 
-    let id = world.send(Verb::Pause, Because::default()).await;
+    let id = world.send(Verb::Pause, ControlReason::default()).await;
     let event = world.handled(&id).await;
     assert!(matches!(event, Event::InputHandled(_)), "{event:?}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bus::memory::{Action, Fault, Op};
-use contract::command::{Because, Verb};
+use contract::command::{ControlReason, Verb};
 use contract::commit::FOLD;
 
 use crate::world::{World, key};
@@ -28,7 +28,7 @@ async fn log_of_a_newer_version_client_command_is_left_to_its_replicas() {
     world.bus.commit(&key(), slot + 1, "newer", body.to_string().into()).await.unwrap();
 
     world.faults.set(Some(stale_inbox));
-    let waiting = world.send(Verb::Pause, Because::default()).await;
+    let waiting = world.send(Verb::Pause, ControlReason::default()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.faults.set(None);
     tokio::time::sleep(Duration::from_mins(1)).await;

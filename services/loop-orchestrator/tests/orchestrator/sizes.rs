@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bus::memory::{Action, Fault, Op};
 use contract::ErrorCode;
-use contract::command::{Because, Mode, SendUserMessage, Verb};
+use contract::command::{ControlReason, MessageMode, SendUserMessage, Verb};
 use contract::commit::Phase;
 use contract::event::{Event, InputIgnored};
 use contract::limits::{INLINE_BYTES_MAX, MESSAGE_BYTES_MAX, QUEUED_BYTES_MAX};
@@ -22,13 +22,13 @@ async fn command_whose_body_is_gone_is_a_dead_letter_and_stop_is_handled() {
     end(orchestrator).await;
     let mut errors = world.errors().await;
     let content = Content::from("x".repeat(INLINE_BYTES_MAX + 1).as_str());
-    let lost = world.send(Verb::SendUserMessage, SendUserMessage { content, mode: Mode::Queue }).await;
+    let lost = world.send(Verb::SendUserMessage, SendUserMessage { content, mode: MessageMode::Queue }).await;
     let stored = world.holds(Stream::Control, &subject::control(&key(), Verb::SendUserMessage, &lost)).await;
     let reference: serde_json::Value = serde_json::from_slice(&stored.payload).unwrap();
     world.bus.transport().delete_object(Objects::Work, reference["$blob"].as_str().unwrap()).await.unwrap();
 
     let _orchestrator = world.orchestrator().await;
-    let stop = world.send(Verb::Stop, Because::default()).await;
+    let stop = world.send(Verb::Stop, ControlReason::default()).await;
     assert!(matches!(world.handled(&stop).await, Event::InputHandled(_)));
     assert_eq!(next_code(&mut errors).await, "bad_request");
     world.holds(Stream::Dead, &subject::dead(&key(), DeadKind::Control, &lost)).await;

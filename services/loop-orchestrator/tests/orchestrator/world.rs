@@ -7,7 +7,7 @@ use bus::memory::{Fault, Faults, MemoryServer, Op};
 use bus::rpc::Serving;
 use bus::{Bus, Heard, Read, Stored, Subscription};
 use contract::Timestamp;
-use contract::command::{Because, Command, CommandMeta, SendUserMessage, Start, Verb};
+use contract::command::{Command, CommandMeta, ControlReason, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, VERSION};
 use contract::compose::{ComposeReply, Composed};
 use contract::event::{Event, Topic};
@@ -113,14 +113,14 @@ impl World {
 
     /// Sends a message and waits until it is in the log.
     pub(crate) async fn say(&mut self, text: &str) -> Event {
-        let message = SendUserMessage { content: Content::from(text), mode: contract::command::Mode::Queue };
+        let message = SendUserMessage { content: Content::from(text), mode: contract::command::MessageMode::Queue };
         let id = self.send(Verb::SendUserMessage, message).await;
         self.handled(&id).await
     }
 
     /// Sends a command that carries only a reason, and waits until it is in the log.
     pub(crate) async fn tell(&mut self, verb: Verb) -> Event {
-        let id = self.send(verb, Because::default()).await;
+        let id = self.send(verb, ControlReason::default()).await;
         self.handled(&id).await
     }
 

@@ -215,5 +215,5 @@ impl Answer {
 
 /// What is not the protocol.
 pub fn garbage(message: &str) -> Failure {
-    Failure::new(FailureKind::Garbage, message)
+    Failure::new(FailureKind::ProtocolError, message)
 }

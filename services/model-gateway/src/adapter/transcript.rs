@@ -2,7 +2,7 @@
 
 use contract::Json;
 use contract::model::{
-    Content, FailureKind, Message, ModelItem, Part, Replay, ReplayPosition, ToolCall, ToolDefinition,
+    Content, FailureKind, Message, ModelItem, Part, ReasoningParts, ReplayPosition, ToolCall, ToolDefinition,
 };
 use serde_json::{Map, Value, json};
 
@@ -29,11 +29,11 @@ pub fn tool(raw: &Json) -> Result<ToolDefinition, Failure> {
 }
 
 /// What a provider wants to be told again, where it was this one and this model that said it.
-pub fn replayed<'a>(replay: Option<&'a Replay>, family: &str, model: &str) -> &'a [Value] {
+pub fn replayed<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> &'a [Value] {
     own(replay, family, model).map_or(&[], |replay| &replay.parts)
 }
 
-fn own<'a>(replay: Option<&'a Replay>, family: &str, model: &str) -> Option<&'a Replay> {
+fn own<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> Option<&'a ReasoningParts> {
     replay.filter(|replay| replay.family == family && replay.model == model)
 }
 
@@ -53,7 +53,7 @@ pub enum Piece<'a> {
 pub fn pieces<'a>(
     content: &'a str,
     calls: &'a [ToolCall],
-    replay: Option<&'a Replay>,
+    replay: Option<&'a ReasoningParts>,
     (family, model): (&str, &str),
 ) -> Vec<Piece<'a>> {
     let replay = own(replay, family, model);
@@ -219,7 +219,7 @@ pub(super) mod tests {
         let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() } };
         let result =
             |id: &str, content: &str| Message::Tool { tool_call_id: id.to_owned(), content: content.to_owned() };
-        let replay = Replay {
+        let replay = ReasoningParts {
             family: family.to_owned(),
             model: "upstream".to_owned(),
             parts: vec![part],
@@ -264,7 +264,8 @@ pub(super) mod tests {
         let call = |place: u32| ToolCall::new(&format!("c1-1-{place}"), "f", "{}");
         let shown = |content: &str, calls: &[ToolCall], positions: &[ReplayPosition], count: usize| {
             let parts = (0..count).map(|n| json!(n)).collect();
-            let replay = Replay { family: "f".to_owned(), model: "m".to_owned(), parts, positions: positions.to_vec() };
+            let replay =
+                ReasoningParts { family: "f".to_owned(), model: "m".to_owned(), parts, positions: positions.to_vec() };
             let show = |piece: &Piece<'_>| match piece {
                 Piece::Replayed(part) => part.to_string(),
                 Piece::Text(_) => "text".to_owned(),

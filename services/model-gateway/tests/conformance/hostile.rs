@@ -59,7 +59,7 @@ async fn figure_that_cannot_be_changes_no_reply() {
         }
         // A number that no number type holds is not JSON that can be read.
         let stream = with(family, COUNTS, "1e400");
-        assert_eq!(failure(family, Answer::body(stream)).await.kind, K::Garbage, "{family:?}");
+        assert_eq!(failure(family, Answer::body(stream)).await.kind, K::ProtocolError, "{family:?}");
     }
 }
 
@@ -69,7 +69,7 @@ async fn place_that_cannot_be_ends_in_a_reply_or_in_garbage() {
         for value in ["-1", "4294967296", "18446744073709551615", "1e308", "\"x\"", "null", "[1]"] {
             let (taken, ended) = call(family, true, Answer::body(with(family, PLACES, value))).await;
             let kind = ended.map_err(|failure| failure.kind);
-            assert!(matches!(kind, Ok(()) | Err(K::Garbage | K::Truncated)), "{family:?} {value}: {kind:?}");
+            assert!(matches!(kind, Ok(()) | Err(K::ProtocolError | K::Truncated)), "{family:?} {value}: {kind:?}");
             assert!(taken.calls().len() <= 16, "{family:?} {value}");
         }
     }
@@ -89,7 +89,7 @@ async fn deep_arguments_come_whole_or_are_garbage() {
                 let (taken, ended) = call(family, streamed, Answer::body(body)).await;
                 match ended {
                     Ok(()) => assert_eq!(said(&taken).1, [deep.to_string()], "{family:?} {depth} {streamed}"),
-                    Err(failure) => assert_eq!(failure.kind, K::Garbage, "{family:?} {depth} {streamed}"),
+                    Err(failure) => assert_eq!(failure.kind, K::ProtocolError, "{family:?} {depth} {streamed}"),
                 }
             }
         }
@@ -123,8 +123,8 @@ async fn body_over_its_limit_is_garbage_and_an_error_over_its_limit_is_cut() {
     };
     for family in FAMILIES {
         // More than is read of each: 24 MiB, 16 MiB and 64 KiB.
-        assert_eq!(failure(family, long("{\"x\":\"", 26)).await.kind, K::Garbage, "{family:?}");
-        assert_eq!(failure(family, long("data: {\"x\":\"", 18)).await.kind, K::Garbage, "{family:?}");
+        assert_eq!(failure(family, long("{\"x\":\"", 26)).await.kind, K::ProtocolError, "{family:?}");
+        assert_eq!(failure(family, long("data: {\"x\":\"", 18)).await.kind, K::ProtocolError, "{family:?}");
         let refused = failure(family, long("{\"error\":\"", 1).and_status(500)).await;
         assert_eq!(refused.kind, K::Unreachable, "{family:?}");
         assert!(refused.message.len() < 600, "{}", refused.message);
@@ -149,6 +149,6 @@ async fn more_calls_than_a_reply_may_hold_are_garbage() {
     let calls: Vec<(String, Value)> = (0..300).map(|n| (format!("f{n}"), json!({}))).collect();
     for family in FAMILIES {
         let script = Script { calls: calls.clone(), piece: 64, ..Script::full() };
-        assert_eq!(failure(family, Answer::body(script.stream(family))).await.kind, K::Garbage, "{family:?}");
+        assert_eq!(failure(family, Answer::body(script.stream(family))).await.kind, K::ProtocolError, "{family:?}");
     }
 }

@@ -59,7 +59,7 @@ async fn silence_is_not_waited_out() {
             Answer::body(half(family)).and(Piece::Hang),
         ];
         for answer in answers {
-            assert_eq!(kind(family, answer).await, K::Hung, "{family:?}");
+            assert_eq!(kind(family, answer).await, K::TimedOut, "{family:?}");
         }
     });
     futures::future::join_all(families).await;
@@ -69,22 +69,22 @@ async fn silence_is_not_waited_out() {
 async fn what_is_no_reply_is_not_taken_for_one() {
     for family in FAMILIES {
         for (body, kinds) in [
-            ("<html><body>login</body></html>", K::Garbage),
+            ("<html><body>login</body></html>", K::ProtocolError),
             ("", K::Truncated),
-            ("OK", K::Garbage),
-            ("data: {oops\n\n", K::Garbage),
-            ("data: 7\n\n", K::Garbage),
-            ("{}", K::Garbage),
-            ("null", K::Garbage),
-            ("{\"choices\":\"x\",\"output\":7,\"content\":false,\"candidates\":{}}", K::Garbage),
+            ("OK", K::ProtocolError),
+            ("data: {oops\n\n", K::ProtocolError),
+            ("data: 7\n\n", K::ProtocolError),
+            ("{}", K::ProtocolError),
+            ("null", K::ProtocolError),
+            ("{\"choices\":\"x\",\"output\":7,\"content\":false,\"candidates\":{}}", K::ProtocolError),
         ] {
             assert_eq!(kind(family, Answer::body(body)).await, kinds, "{family:?}: {body}");
         }
         let endless = Answer::pieces(vec![Piece::Bytes([b"data: ".as_slice(), &vec![b'x'; 1 << 20]].concat()); 18]);
-        assert_eq!(kind(family, endless).await, K::Garbage, "{family:?}: an event without an end");
+        assert_eq!(kind(family, endless).await, K::ProtocolError, "{family:?}: an event without an end");
         let bomb =
             Answer::body(gzip(&format!("{{\"x\":\"{}", "0".repeat(64 << 20)))).header("content-encoding", "gzip");
-        assert_eq!(kind(family, bomb).await, K::Garbage, "{family:?}: a body that unpacks to more than is read");
+        assert_eq!(kind(family, bomb).await, K::ProtocolError, "{family:?}: a body that unpacks to more than is read");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The same conversations with servers that others wrote. `make third-party` brings and starts them.
 
 use contract::Json;
-use contract::model::{Content, FailureKind as K, FinishReason, Message, ModelItem, Replay, ToolCall};
+use contract::model::{Content, FailureKind as K, FinishReason, Message, ModelItem, ReasoningParts, ToolCall};
 use model_gateway::adapter::Family;
 use model_gateway::reply::Reply;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ fn go_on(item: &mut ModelItem, family: Family, reply: &Reply) {
         .zip(reply.calls())
         .map(|(n, call)| ToolCall::new(&format!("c1-1-{n}"), &call.function.name, &call.function.arguments))
         .collect();
-    let kept = family.name().filter(|_| !reply.replay.is_empty()).map(|name| Replay {
+    let kept = family.name().filter(|_| !reply.replay.is_empty()).map(|name| ReasoningParts {
         family: name.to_owned(),
         model: "m/up-1".to_owned(),
         parts: reply.replay.clone(),

@@ -249,7 +249,7 @@ async fn what_cannot_be_called_fails_at_once_and_says_why() {
     type Change = fn(&mut ModelItem);
     let rows: [(&str, Change, FailureKind, &str); 4] = [
         ("hello", |item| item.model = "nobody".to_owned(), FailureKind::BadRequest, "no model \"nobody\""),
-        ("hello", |item| item.meta.deadline = Timestamp::from_millis(1), FailureKind::Hung, "deadline"),
+        ("hello", |item| item.meta.deadline = Timestamp::from_millis(1), FailureKind::TimedOut, "deadline"),
         ("broken", |_| {}, FailureKind::BadRequest, "of the script"),
         ("hello", |item| item.messages[0] = Json::of(&7), FailureKind::BadRequest, "cannot be read"),
     ];
@@ -276,7 +276,7 @@ async fn a_deadline_ends_a_call_that_runs() {
     world.ask(&item).await;
     let (_gateway, _) = world.gateway("g").await;
     let failed = world.failed().await;
-    assert_eq!(failed.kind, FailureKind::Hung);
+    assert_eq!(failed.kind, FailureKind::TimedOut);
     assert!(failed.usage.output > 0, "what came was paid for");
 }
 

@@ -97,7 +97,7 @@ async fn impatience_of_a_session_does_not_open_the_breaker_for_others() {
     let (one, two) = (hasty("s1").await, hasty("s2").await);
     for session in [one, two] {
         let failed = session.failed().await;
-        assert_eq!(failed.kind, FailureKind::Hung);
+        assert_eq!(failed.kind, FailureKind::TimedOut);
         assert!(!failed.message.contains("again and again"), "{}", failed.message);
     }
 }

@@ -18,7 +18,7 @@ use contract::ids::CallAttempt;
 use contract::model::ResultMeta;
 use contract::streams::Objects;
 use contract::subject::{self, SessionKey};
-use contract::tool::{EffectClass, Outcome, ToolItem, ToolResult, Whole};
+use contract::tool::{EffectClass, FullResultRef, Outcome, ToolItem, ToolResult};
 use contract::{CommandId, ErrorCode, TenantId, ToolName, limits};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -316,18 +316,18 @@ impl Calls {
     }
 
     /// What the model reads of a result, and where the whole of it is when that is not all.
-    async fn shown(&self, work: &Work<'_>, content: String) -> (String, Option<Whole>) {
+    async fn shown(&self, work: &Work<'_>, content: String) -> (String, Option<FullResultRef>) {
         let max = work.item.max_output;
         if content.len() <= max {
             return (content, None);
         }
         let SessionKey { tenant, session } = work.key;
         let call = &work.call.call;
-        let object = Whole::id(tenant, session, work.item.session_started, call);
+        let object = FullResultRef::id(tenant, session, work.item.session_started, call);
         let kept = content.floor_char_boundary(limits::WHOLE_RESULT_BYTES_MAX);
         let body = Bytes::copy_from_slice(&content.as_bytes()[..kept]);
         let whole = match self.bus.transport().put_object(Objects::Results, &object, body).await {
-            Ok(()) => Some(Whole { object, bytes: kept as u64 }),
+            Ok(()) => Some(FullResultRef { object, bytes: kept as u64 }),
             Err(error) => {
                 tracing::warn!(session = %work.key, %call, %error, "the whole result is not kept");
                 None

@@ -14,7 +14,7 @@ use bus::MemoryServer;
 use contract::commit::Phase;
 use contract::streams::Objects;
 use contract::subject::SessionKey;
-use contract::tool::{EffectClass, Outcome, ToolResult, Whole, header};
+use contract::tool::{EffectClass, FullResultRef, Outcome, ToolResult, header};
 use contract::{ErrorCode, Json, Timestamp};
 use tokio::time::Instant;
 
@@ -122,7 +122,7 @@ async fn a_long_result_is_kept_whole() {
     assert!(result.content.starts_with('<') && result.content.ends_with('>'), "{}", result.content);
     let whole = result.whole.unwrap();
     let SessionKey { tenant, session } = &world.key;
-    assert_eq!(whole, Whole { object: Whole::id(tenant, session, None, &call().call), bytes: 5_002 });
+    assert_eq!(whole, FullResultRef { object: FullResultRef::id(tenant, session, None, &call().call), bytes: 5_002 });
     let kept = world.bus.transport().get_object(Objects::Results, &whole.object).await.unwrap();
     assert_eq!(kept.unwrap(), long);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bus::Bus;
 use bus::memory::MemoryServer;
-use contract::command::{Because, Command, CommandMeta, Mode, SendUserMessage, Start, Verb};
+use contract::command::{Command, CommandMeta, ControlReason, MessageMode, SendUserMessage, Start, Verb};
 use contract::commit::{Phase, VERSION};
 use contract::model::Content;
 use contract::subject::SessionKey;
@@ -84,10 +84,10 @@ async fn run(seed: u64, mistake: Mistake) -> Result<Figures, String> {
         let pause = Duration::from_millis(rng.below(longest));
         fleet.sleep(pause).await?;
         let key = rng.pick(&sessions).clone();
-        let because = Because::default();
+        let because = ControlReason::default();
         match rng.below(12) {
             0..5 => {
-                let mode = *rng.pick(&[Mode::Steer, Mode::Queue, Mode::Interrupt]);
+                let mode = *rng.pick(&[MessageMode::Steer, MessageMode::Queue, MessageMode::Interrupt]);
                 let message = SendUserMessage { content: Content::Text(plan(&mut rng)), mode };
                 send(&client, &server, &key, Verb::SendUserMessage, &mut sent, message).await?;
             }
@@ -124,7 +124,7 @@ async fn run(seed: u64, mistake: Mistake) -> Result<Figures, String> {
     }
     for key in &sessions {
         witness.told(key, false);
-        send(&client, &server, key, Verb::Resume, &mut sent, Because::default()).await?;
+        send(&client, &server, key, Verb::Resume, &mut sent, ControlReason::default()).await?;
     }
     rest(&client, &server, &mut fleet, &sessions, &mut sent).await?;
 
@@ -177,7 +177,7 @@ async fn rest(
             matches!(phase(client, key).await, Some(Phase::Idle | Phase::Ended)) && quiet(client, key).await
         };
         fleet.until(REST_MAX, idle).await.map_err(|why| format!("{key} does not come to rest: {why}"))?;
-        send(client, server, key, Verb::Stop, sent, Because::default()).await?;
+        send(client, server, key, Verb::Stop, sent, ControlReason::default()).await?;
         let ended = || async { phase(client, key).await == Some(Phase::Ended) && quiet(client, key).await };
         fleet.until(REST_MAX, ended).await.map_err(|why| format!("{key} does not end: {why}"))?;
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use async_trait::async_trait;
 use bus::{Bus, Delivery, Handler, Serving, Settle, Worker};
-use contract::command::{Command, CommandMeta, Done, Refusal, SendUserMessage, Start, Verb};
+use contract::command::{Command, CommandAck, CommandMeta, Refusal, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownAgent, KnownModel};
 use contract::event::{
@@ -59,7 +59,7 @@ impl FakeLoop {
         });
         let composer = bus.serve_compose(|request| async move { compose(&request) }.boxed()).await.unwrap();
         let agents = bus.serve_agents(|_| known()).await.unwrap();
-        let worker = Worker::start(bus, Queue::Drive, 1, Arc::new(Drive(inner.clone())));
+        let worker = Worker::start(bus, Queue::Inputs, 1, Arc::new(Drive(inner.clone())));
         Self { inner, _worker: worker, _composer: [composer, agents] }
     }
 
@@ -144,7 +144,7 @@ pub(crate) fn said(id: &str, text: &str) -> Event {
     Event::UserProcessed(UserProcessed {
         message_id: CommandId::new(id).unwrap(),
         content: Content::from(text),
-        mode: contract::command::Mode::Steer,
+        mode: contract::command::MessageMode::Steer,
     })
 }
 
@@ -235,7 +235,7 @@ impl Inner {
             && self.muted.load(Ordering::SeqCst) == 0
         {
             let SessionKey { tenant, session } = key;
-            let done = Done { verb, id, tenant, session, slot, seq, refused };
+            let done = CommandAck { verb, id, tenant, session, slot, seq, refused };
             self.bus.publish_done(&edge, &done).await.unwrap();
         }
     }

@@ -49,7 +49,7 @@ fn whole_answers_and_lists_of_them() {
         let reply = testing::check(Family::Gemini, &body).unwrap();
         assert_eq!((reply.text.as_str(), reply.finish.map(|finish| finish.0)), ("So.", Some(FinishReason::Stop)));
     }
-    assert_eq!(testing::check(Family::Gemini, "{}").unwrap_err().kind, FailureKind::Garbage);
+    assert_eq!(testing::check(Family::Gemini, "{}").unwrap_err().kind, FailureKind::ProtocolError);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn how_it_ends() {
     }
     let kind = |events: &[Value]| check(events).unwrap_err().kind;
     assert_eq!(kind(&[end("SAFETY", json!([]))]), FailureKind::Refused);
-    assert_eq!(kind(&[end("MALFORMED_FUNCTION_CALL", json!([]))]), FailureKind::Garbage);
+    assert_eq!(kind(&[end("MALFORMED_FUNCTION_CALL", json!([]))]), FailureKind::ProtocolError);
     assert_eq!(kind(&[json!({"promptFeedback": {"blockReason": "SAFETY"}})]), FailureKind::Refused);
     assert_eq!(kind(&[parts(json!([{"text": "x"}]))]), FailureKind::Truncated);
     let error = |code: u16, status: &str| {

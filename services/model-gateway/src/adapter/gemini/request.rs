@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::model::{FailureKind, Message, ModelItem, Part, Replay, ToolDefinition};
+use contract::model::{FailureKind, Message, ModelItem, Part, ReasoningParts, ToolDefinition};
 use serde_json::{Map, Value, json};
 
 use super::FAMILY;
@@ -172,7 +172,7 @@ struct Signatures {
 }
 
 impl Signatures {
-    fn of(replay: Option<&Replay>, voice: &str) -> Self {
+    fn of(replay: Option<&ReasoningParts>, voice: &str) -> Self {
         let mut signatures = Self::default();
         for part in transcript::replayed(replay, FAMILY, voice) {
             match part["call"].as_u64() {

@@ -159,7 +159,7 @@ fn what_is_not_the_protocol_is_garbage() {
         stream(&["7"]),
         format!("{}data: {{\"choices\":\n\ndata: []\n\n", stream(&[TEXT])),
     ] {
-        assert_eq!(kind(&body), FailureKind::Garbage, "{body}");
+        assert_eq!(kind(&body), FailureKind::ProtocolError, "{body}");
     }
 }
 

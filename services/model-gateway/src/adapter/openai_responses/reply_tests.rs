@@ -109,7 +109,7 @@ fn a_call_that_contradicts_itself_is_no_call() {
         done(0, function("c", "f", "{\"a\":1}")),
         completed(json!([])),
     ];
-    assert_eq!(check(&events).unwrap_err().kind, FailureKind::Garbage);
+    assert_eq!(check(&events).unwrap_err().kind, FailureKind::ProtocolError);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn whole_answers() {
     let reply = testing::check(Family::OpenaiResponses, &body.to_string()).unwrap();
     assert_eq!((reply.text.as_str(), reply.reasoning.as_str(), reply.replay.len()), ("So.", "Hm", 1));
     assert_eq!((reply.calls(), reply.usage.map(Usage::total)), (vec![ToolCall::new("c", "f", "{}")], Some(7)));
-    assert_eq!(testing::check(Family::OpenaiResponses, "{}").unwrap_err().kind, FailureKind::Garbage);
+    assert_eq!(testing::check(Family::OpenaiResponses, "{}").unwrap_err().kind, FailureKind::ProtocolError);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
 use bus::Bus;
 use contract::streams::Objects;
-use contract::tool::Whole;
+use contract::tool::FullResultRef;
 use contract::{CallId, SessionId, TenantId, Timestamp};
 use regex::RegexBuilder;
 use schemars::JsonSchema;
@@ -73,7 +73,7 @@ async fn read(bus: &Bus, tenant: &TenantId, call: &Call) -> Result<Value, ToolEr
         ))
     };
     let wanted = CallId::new(&arguments.call).map_err(|_| unkept())?;
-    let object = Whole::id(tenant, &session, Timestamp::parse(call.session_started()), &wanted);
+    let object = FullResultRef::id(tenant, &session, Timestamp::parse(call.session_started()), &wanted);
     let found = bus.transport().get_object(Objects::Results, &object).await;
     let found = found.map_err(|error| ToolError::new(format!("results cannot be read now: {error}")))?;
     let found = found.ok_or_else(unkept)?;
