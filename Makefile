@@ -12,6 +12,8 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 FAULTS ?= $(if $(HOURS),1000000,1000)
 FUZZ_SECONDS ?= 600
 OPERATIONS ?= 100000
+# Rows of another commit prove nothing about this one.
+COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo none)
 MINUTES ?= 30
 STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
@@ -64,8 +66,8 @@ growth: setup ## What a step costs among 100 000 sessions and in a long one; abo
 soak: setup ## Memory of each service under load; MINUTES=30
 	@$(CARGO) run --quiet --release --locked --package bench -- soak --minutes $(MINUTES)
 
-chaos: setup ## Every fault at every step, on one nats-server and on three: FAULTS=1000 in all, or HOURS=8; goes on where it ended
-	AILOOP_CHAOS_SEED=$(SEED) AILOOP_CHAOS_FAULTS=$(FAULTS) AILOOP_CHAOS_FLEETS=4 AILOOP_CHAOS_NODES=1,3 AILOOP_CHAOS_FILE=$(TARGET)/chaos/rows.jsonl \
+chaos: setup ## Every fault at every step, on one nats-server and on three: FAULTS=1000 in all, or HOURS=8; goes on where it ended at this commit
+	AILOOP_CHAOS_SEED=$(SEED) AILOOP_CHAOS_FAULTS=$(FAULTS) AILOOP_CHAOS_FLEETS=4 AILOOP_CHAOS_NODES=1,3 AILOOP_CHAOS_FILE=$(TARGET)/chaos/$(COMMIT)/rows.jsonl \
 	$(if $(HOURS),AILOOP_CHAOS_HOURS=$(HOURS)) $(CARGO) test --quiet --locked --workspace --test chaos every_step -- --nocapture
 
 leaders: setup ## Kill the leader of a stream every 10 s for five minutes, on three nats-servers under load
