@@ -159,7 +159,7 @@ impl Render {
             | Event::LimitReached(_)
             | Event::SummaryOpened(_)
             | Event::JudgeOpened(_)
-            | Event::ChildTold(_)
+            | Event::ChildCommanded(_)
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)

@@ -177,7 +177,7 @@ pub enum Event {
     ContextPruned(ContextPruned),
     /// A child session is told to pause, resume or stop.
     #[serde(rename = "child_told")]
-    ChildTold(ChildTold),
+    ChildCommanded(ChildCommanded),
     /// `context.cleared`
     #[serde(rename = "context.cleared")]
     ContextCleared(ContextCleared),
@@ -268,7 +268,7 @@ impl Event {
             Self::SummaryOpened(data) => Json::of(data),
             Self::JudgeOpened(data) => Json::of(data),
             Self::ContextPruned(data) => Json::of(data),
-            Self::ChildTold(data) => Json::of(data),
+            Self::ChildCommanded(data) => Json::of(data),
             Self::ContextCleared(data) => Json::of(data),
             Self::TimerSet(data) => Json::of(data),
             Self::SessionArchived(data) => Json::of(data),
@@ -308,7 +308,7 @@ impl Event {
             | Self::LimitReached(_)
             | Self::SummaryOpened(_)
             | Self::JudgeOpened(_)
-            | Self::ChildTold(_)
+            | Self::ChildCommanded(_)
             | Self::TimerSet(_)
             | Self::SessionArchived(_)
             | Self::SessionImported(_)
@@ -623,7 +623,7 @@ pub struct ContextPruned {
 
 /// What a child session is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChildTold {
+pub struct ChildCommanded {
     /// The call that it performs.
     pub call: CallId,
     /// Counts all that is told to children.

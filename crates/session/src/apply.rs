@@ -15,11 +15,11 @@ use contract::tool::{Approval, ChildUsage, Outcome};
 use crate::clock::Clock;
 use crate::guard::Guard;
 use crate::state::{
-    Activity, Core, LastStep, Life, ModelCall, Offered, Question, Report, Setup, Stage, Told, ToolCallState,
-    ToolRequest, Turn, Waiting,
+    Activity, LastStep, Life, ModelCall, ParentCommand, PendingMessage, Question, Report, Setup, Stage, State,
+    ToolCallState, ToolRequest, ToolSet, Turn,
 };
 
-impl Core {
+impl State {
     /// Moves the mark of handled client commands. It moves to a lower sequence only for a command that the stream took
     /// later: then the stream was made anew, or put back to an older state, and counts again.
     fn advance_control(&mut self, seq: Option<u64>, at: Option<Timestamp>) {
@@ -104,7 +104,7 @@ impl Core {
                 };
                 let nudges = self.turn.is_none() && reply::is_nudge(&message.content.text());
                 let bytes = message.content.bytes();
-                self.waiting.push(Waiting { id: message.message_id.clone(), steers, nudges, bytes });
+                self.waiting.push(PendingMessage { id: message.message_id.clone(), steers, nudges, bytes });
             }
             Event::TurnStarted(started) => {
                 self.turns = started.turn;
@@ -134,7 +134,7 @@ impl Core {
                     last_step: None,
                 });
             }
-            Event::ToolsResolved(tools) => self.tools = Arc::new(Offered::new(tools.clone())),
+            Event::ToolsResolved(tools) => self.tools = Arc::new(ToolSet::new(tools.clone())),
             Event::ModelCallOpened(opened) => self.model_call_opened(opened),
             Event::ModelCallFailed(failed) => self.model_call_failed(failed),
             Event::CallCancelled(cancelled) => {
@@ -146,7 +146,7 @@ impl Core {
                 }
             }
             Event::ModelCallInterrupted(interrupted) => {
-                if let Some(Turn { activity: Activity::Thinking(model), .. }) = &mut self.turn {
+                if let Some(Turn { activity: Activity::AwaitingModel(model), .. }) = &mut self.turn {
                     model.interrupted = Some(interrupted.until);
                 }
             }
@@ -201,7 +201,7 @@ impl Core {
                 }
                 self.set_stage(&result.call, |_| Stage::Done(result.outcome));
                 if let Some(turn) = &mut self.turn
-                    && matches!(&turn.activity, Activity::Acting(calls) if calls.iter().all(ToolCallState::is_done))
+                    && matches!(&turn.activity, Activity::RunningTools(calls) if calls.iter().all(ToolCallState::is_done))
                 {
                     turn.activity = Activity::Ready;
                 }
@@ -277,17 +277,17 @@ impl Core {
                         Activity::Summarising { .. } => turn.activity = Activity::Ready,
                         Activity::Backoff { .. } => turn.squeezed = turn.step,
                         Activity::Ready
-                        | Activity::Thinking(_)
+                        | Activity::AwaitingModel(_)
                         | Activity::Deciding
-                        | Activity::Acting(_)
+                        | Activity::RunningTools(_)
                         | Activity::Judging { .. }
-                        | Activity::Asking { .. } => {}
+                        | Activity::AwaitingUser { .. } => {}
                     }
                 }
             }
-            Event::ChildTold(told) => {
+            Event::ChildCommanded(told) => {
                 self.told = told.number;
-                self.children.insert(told.call.clone(), Told { number: told.number, verb: told.verb });
+                self.children.insert(told.call.clone(), ParentCommand { number: told.number, verb: told.verb });
             }
             Event::ContextCleared(_) | Event::Error(_) | Event::Unknown => {}
             Event::TimerSet(timer) => {
@@ -296,7 +296,7 @@ impl Core {
             }
             Event::SessionArchived(archived) => {
                 self.archived = Some(archived.slots);
-                self.lighten();
+                self.drop_tools();
             }
             Event::SessionImported(imported) => {
                 self.archived = Some(imported.slots);
@@ -311,7 +311,7 @@ impl Core {
     fn run_clock(&mut self, at: Timestamp) {
         let paused = self.paused;
         if let Some(turn) = &mut self.turn {
-            let asking = matches!(turn.activity, Activity::Asking { .. });
+            let asking = matches!(turn.activity, Activity::AwaitingUser { .. });
             let gated = asking || turn.calls().iter().any(ToolCallState::is_gated);
             turn.clock.run(at, !paused && !gated);
         }
@@ -332,13 +332,13 @@ impl Core {
 
     fn ask(&mut self, opened: &GateOpened, question: Question) {
         if let Some(turn) = &mut self.turn {
-            turn.activity = Activity::Asking { gate: opened.gate.clone(), question, expires: opened.expires };
+            turn.activity = Activity::AwaitingUser { gate: opened.gate.clone(), question, expires: opened.expires };
         }
     }
 
     fn gate_closed(&mut self, at: Timestamp, closed: &GateClosed) {
         if let Some(turn) = &mut self.turn
-            && let Activity::Asking { question, .. } = turn.activity
+            && let Activity::AwaitingUser { question, .. } = turn.activity
         {
             turn.activity = match (closed.decision, question) {
                 (AnswerDecision::Approve, Question::Limit(limit)) => {
@@ -386,16 +386,16 @@ impl Core {
         let empties = match &turn.activity {
             Activity::Backoff { empties, .. } => *empties,
             Activity::Ready
-            | Activity::Thinking(_)
+            | Activity::AwaitingModel(_)
             | Activity::Deciding
-            | Activity::Acting(_)
+            | Activity::RunningTools(_)
             | Activity::Summarising { .. }
             | Activity::Judging { .. }
-            | Activity::Asking { .. } => 0,
+            | Activity::AwaitingUser { .. } => 0,
         };
         turn.step = opened.step;
         turn.attempt = opened.attempt;
-        turn.activity = Activity::Thinking(ModelCall {
+        turn.activity = Activity::AwaitingModel(ModelCall {
             call: opened.call.clone(),
             attempt: opened.attempt,
             slot,
@@ -418,14 +418,14 @@ impl Core {
         let Some(turn) = &mut self.turn else { return };
         let empty = failed.kind == FailureKind::Empty;
         let empties = match &turn.activity {
-            Activity::Thinking(model) => model.empties + u32::from(empty),
+            Activity::AwaitingModel(model) => model.empties + u32::from(empty),
             Activity::Ready
             | Activity::Backoff { .. }
             | Activity::Deciding
-            | Activity::Acting(_)
+            | Activity::RunningTools(_)
             | Activity::Summarising { .. }
             | Activity::Judging { .. }
-            | Activity::Asking { .. } => 0,
+            | Activity::AwaitingUser { .. } => 0,
         };
         if !empty {
             turn.retries += 1;
@@ -461,7 +461,7 @@ impl Core {
         turn.activity = match (calls.is_empty(), reply.finish_reason) {
             (true, FinishReason::Cancelled) => Activity::Ready,
             (true, _) => Activity::Deciding,
-            (false, _) => Activity::Acting(calls),
+            (false, _) => Activity::RunningTools(calls),
         };
     }
 

@@ -55,7 +55,7 @@ impl Audit {
                 }
             } else if meta.fold == FOLD {
                 let archived = meta.is_archived();
-                let expected = if archived { self.session.remains() } else { self.session.snapshot() };
+                let expected = if archived { self.session.tombstone() } else { self.session.snapshot() };
                 self.compare(slot, "snapshot", expected == *snapshot);
             }
         }

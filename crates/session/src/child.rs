@@ -18,11 +18,11 @@ use contract::tool::{ChildUsage, Outcome, ToolResult};
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::state::{Activity, Core, Report, Setup, Stage, Told, ToolCallState};
+use crate::state::{Activity, ParentCommand, Report, Setup, Stage, State, ToolCallState};
 
 /// Something for another session's inbox: it may be sent twice.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Word<T> {
+pub struct OutboundCommand<T> {
     /// The other session.
     pub to: SessionKey,
     /// The verb.
@@ -38,7 +38,7 @@ fn report_id(call: &CallId) -> Option<CommandId> {
     CommandId::new(&format!("{call}-1")).ok()
 }
 
-impl Core {
+impl State {
     /// Takes note of who spoke: a child's result ends what it may be told, a parent's word counts up.
     pub(crate) fn listen(&mut self, input: &InputRef, told: Option<u64>) {
         match (input.kind, told) {
@@ -47,7 +47,7 @@ impl Core {
             }
             (InputKind::Control(verb), Some(number)) => {
                 if self.heard.as_ref().is_none_or(|heard| heard.number < number) {
-                    self.heard = Some(Told { number, verb });
+                    self.heard = Some(ParentCommand { number, verb });
                 }
             }
             (InputKind::Control(_) | InputKind::Timer, _) => {}
@@ -80,14 +80,14 @@ impl Core {
         let Some(turn) = &mut self.turn else { return };
         let end = turn.clock.deadline_from(at);
         match &mut turn.activity {
-            Activity::Thinking(model) => model.deadline = model.deadline.max(end.min(at.after(MODEL_CALL_MAX))),
+            Activity::AwaitingModel(model) => model.deadline = model.deadline.max(end.min(at.after(MODEL_CALL_MAX))),
             Activity::Summarising { model, .. } => {
                 model.deadline = model.deadline.max(end.min(at.after(SUMMARY_MAX)));
             }
             Activity::Judging { judge, .. } => {
                 judge.deadline = judge.deadline.max(end.min(at.after(JUDGE_MAX)));
             }
-            Activity::Acting(calls) => {
+            Activity::RunningTools(calls) => {
                 for state in calls {
                     let Stage::Open { request, deadline, child, .. } = &mut state.stage else { continue };
                     *deadline = if child.is_some() {
@@ -98,7 +98,7 @@ impl Core {
                     };
                 }
             }
-            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::Asking { .. } => {}
+            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::AwaitingUser { .. } => {}
         }
     }
 
@@ -150,7 +150,7 @@ impl Core {
     }
 
     /// The `start` of the child that performs an open call.
-    pub(crate) fn child_start(&self, call: &CallAttempt) -> Option<Word<Command<Start>>> {
+    pub(crate) fn child_start(&self, call: &CallAttempt) -> Option<OutboundCommand<Command<Start>>> {
         let state = self.turn.as_ref()?.call(&call.call)?;
         let Stage::Open { child: Some(child), slot, .. } = &state.stage else { return None };
         let Child { session_id, agent, task, share } = (**child).clone();
@@ -163,7 +163,7 @@ impl Core {
         };
         let start =
             Start { agent: Some(agent), prompt: Some(Content::Text(task)), parent: Some(parent), ..Start::default() };
-        Some(Word {
+        Some(OutboundCommand {
             to: self.key_of(session_id),
             verb: Verb::Start,
             id: CommandId::new("start").ok()?,
@@ -172,10 +172,10 @@ impl Core {
     }
 
     /// What a child was told last.
-    pub(crate) fn child_word(&self, call: &CallId) -> Option<Word<Command<ControlReason>>> {
-        let Told { number, verb } = self.children.get(call)?;
+    pub(crate) fn child_word(&self, call: &CallId) -> Option<OutboundCommand<Command<ControlReason>>> {
+        let ParentCommand { number, verb } = self.children.get(call)?;
         let reason = Some(format!("session {}", self.session()));
-        Some(Word {
+        Some(OutboundCommand {
             to: self.key_of(SessionId::child(self.tenant(), self.session(), call)),
             verb: *verb,
             id: CommandId::new(&format!("told-{number}")).ok()?,
@@ -184,13 +184,13 @@ impl Core {
     }
 
     /// The result for the parent's call.
-    pub(crate) fn word_to_parent(&self) -> Option<Word<ToolResult>> {
+    pub(crate) fn word_to_parent(&self) -> Option<OutboundCommand<ToolResult>> {
         let Report { parent, outcome, content, used, duration_ms } = self.report.clone()?;
         let Parent { session_id, call, slot, .. } = *parent;
         let id = report_id(&call)?;
         let meta = ResultMeta { v: VERSION, slot, call, attempt: 1 };
         let body = ToolResult { meta, outcome, content, code: None, duration_ms, whole: None, used: Some(used) };
-        Some(Word { to: self.key_of(session_id), verb: Verb::ProvideToolResult, id, body })
+        Some(OutboundCommand { to: self.key_of(session_id), verb: Verb::ProvideToolResult, id, body })
     }
 }
 

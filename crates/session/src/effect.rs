@@ -5,7 +5,7 @@ use contract::event::{CallCancelled, Event, JudgeOpened, SummaryOpened};
 use contract::ids::{CallAttempt, CallId, ToolName};
 use contract::limits::{PAGES_BEHIND_MAX, SLOTS_PER_PAGE};
 
-use crate::state::{Activity, Core, Life, Stage};
+use crate::state::{Activity, Life, Stage, State};
 
 /// A wish to the world. It may be performed twice: each has a key under which the second one changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,9 +31,9 @@ pub enum Effect {
     /// Publish the `start` of the child session that performs the call.
     StartChild(CallAttempt),
     /// Tell the child that performs, or performed, the call what it was told last.
-    TellChild(CallId),
+    CommandChild(CallId),
     /// Give the parent the result of its call.
-    TellParent,
+    ReportToParent,
     /// The session needs no timer any more.
     CancelTimer,
     /// Write the session's line in the index.
@@ -58,8 +58,8 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
         Event::SummaryOpened(SummaryOpened { call, .. }) | Event::JudgeOpened(JudgeOpened { call, .. }) => {
             vec![Effect::CallModel(CallAttempt { call: call.clone(), attempt: 1 })]
         }
-        Event::ChildTold(told) => vec![Effect::TellChild(told.call.clone())],
-        Event::InputIgnored(ignored) if ignored.parent.is_some() => vec![Effect::TellParent],
+        Event::ChildCommanded(told) => vec![Effect::CommandChild(told.call.clone())],
+        Event::InputIgnored(ignored) if ignored.parent.is_some() => vec![Effect::ReportToParent],
         Event::CallCancelled(cancelled) => vec![cancel(cancelled)],
         Event::ModelCallInterrupted(interrupted) => vec![Effect::Cancel {
             call: CallAttempt { call: interrupted.call.clone(), attempt: interrupted.attempt },
@@ -98,7 +98,7 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
 }
 
 /// The effects of a commit that led to this state, each once.
-pub(crate) fn of_all(core: &Core, events: &[Event]) -> Vec<Effect> {
+pub(crate) fn of_all(core: &State, events: &[Event]) -> Vec<Effect> {
     let mut effects = Vec::new();
     for effect in events.iter().flat_map(of) {
         if !effects.contains(&effect) {
@@ -106,7 +106,7 @@ pub(crate) fn of_all(core: &Core, events: &[Event]) -> Vec<Effect> {
         }
     }
     if core.report.is_some() && events.iter().any(|event| matches!(event, Event::SessionEnded(_))) {
-        effects.push(Effect::TellParent);
+        effects.push(Effect::ReportToParent);
     }
     let finished = finished(core);
     if core.slot().is_multiple_of(SLOTS_PER_PAGE) && !core.is_archived() {
@@ -123,7 +123,7 @@ pub(crate) fn of_all(core: &Core, events: &[Event]) -> Vec<Effect> {
 }
 
 /// The pages that a session which goes on has left behind; the last one of them stays for those who are late.
-fn finished(core: &Core) -> Option<Effect> {
+fn finished(core: &State) -> Option<Effect> {
     let page = core.slot() / SLOTS_PER_PAGE;
     let below = page.saturating_sub(PAGES_BEHIND_MAX) * SLOTS_PER_PAGE;
     (below > 0).then_some(Effect::Archive { below })
@@ -134,12 +134,12 @@ fn cancel(cancelled: &CallCancelled) -> Effect {
     Effect::Cancel { call, tool: cancelled.tool.clone() }
 }
 
-pub(crate) fn outstanding(core: &Core) -> Vec<Effect> {
+pub(crate) fn outstanding(core: &State) -> Vec<Effect> {
     let mut effects: Vec<Effect> = core.cancels.iter().map(cancel).collect();
-    effects.extend(core.children.keys().cloned().map(Effect::TellChild));
-    effects.extend(core.report.iter().map(|_| Effect::TellParent));
+    effects.extend(core.children.keys().cloned().map(Effect::CommandChild));
+    effects.extend(core.report.iter().map(|_| Effect::ReportToParent));
     match core.life {
-        Life::Unborn => return effects,
+        Life::NotStarted => return effects,
         Life::Ended => {
             effects.push(match (core.archived, &core.timer) {
                 (Some(below), _) if core.is_archived() => Effect::Archive { below },
@@ -154,22 +154,22 @@ pub(crate) fn outstanding(core: &Core) -> Vec<Effect> {
     }
     if let Some(turn) = &core.turn {
         match &turn.activity {
-            Activity::Thinking(model) if model.interrupted.is_some() => {
+            Activity::AwaitingModel(model) if model.interrupted.is_some() => {
                 effects.push(Effect::Cancel { call: model.id(), tool: None });
             }
-            Activity::Thinking(model)
+            Activity::AwaitingModel(model)
             | Activity::Summarising { model, .. }
             | Activity::Judging { judge: model, .. } => {
                 effects.push(Effect::CallModel(model.id()));
             }
-            Activity::Acting(calls) => effects.extend(calls.iter().filter_map(|state| match &state.stage {
+            Activity::RunningTools(calls) => effects.extend(calls.iter().filter_map(|state| match &state.stage {
                 Stage::Open { attempt, child, .. } => {
                     let call = CallAttempt { call: state.call.clone(), attempt: *attempt };
                     Some(if child.is_some() { Effect::StartChild(call) } else { Effect::CallTool(call) })
                 }
                 Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_) => None,
             })),
-            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::Asking { .. } => {}
+            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::AwaitingUser { .. } => {}
         }
     }
     if let Some(timer) = &core.timer {

@@ -3,14 +3,14 @@
 use contract::Timestamp;
 use contract::event::{Event, SessionArchived, SessionImported, TimerSet};
 
-use crate::state::{Core, Life};
+use crate::state::{Life, State};
 use crate::{Decision, Session, effect};
 
 impl Session {
     /// The first commit of a log here, for a session that was folded from a file of `exported`: what was before is in
     /// the archive. `None` for one that never started, or is in a turn: its calls are open elsewhere.
     pub fn import(&self, now: Timestamp, exported: Timestamp) -> Option<Decision> {
-        if self.core.life == Life::Unborn || self.core.turn.is_some() {
+        if self.core.life == Life::NotStarted || self.core.turn.is_some() {
             return None;
         }
         let mut core = self.core.clone();
@@ -18,7 +18,7 @@ impl Session {
         core.begin_commit(core.next_slot(), at);
         let slots = core.slot();
         let mut events = Vec::new();
-        let mut emit = |core: &mut Core, event: Event| {
+        let mut emit = |core: &mut State, event: Event| {
             core.apply(at, &event);
             events.push(event);
         };

@@ -8,7 +8,7 @@ use contract::tool::ToolItem;
 use contract::{AiConfig, Json};
 
 use crate::judge;
-use crate::state::{Activity, Core, Stage};
+use crate::state::{Activity, Stage, State};
 use crate::transcript::Transcript;
 
 /// What a model is called for.
@@ -24,17 +24,17 @@ enum Purpose<'a> {
     },
 }
 
-pub(crate) fn model(core: &Core, transcript: &Transcript, call: &CallAttempt) -> Option<ModelItem> {
+pub(crate) fn model(core: &State, transcript: &Transcript, call: &CallAttempt) -> Option<ModelItem> {
     let (setup, turn, model) = (core.setup.as_ref()?, core.turn.as_ref()?, core.model()?);
     let (open, purpose) = match &turn.activity {
-        Activity::Thinking(open) => (open, Purpose::Step),
+        Activity::AwaitingModel(open) => (open, Purpose::Step),
         Activity::Summarising { model, before } => (model, Purpose::Summary { before: *before }),
         Activity::Judging { judge, model } => (judge, Purpose::Judge { model }),
         Activity::Ready
         | Activity::Backoff { .. }
         | Activity::Deciding
-        | Activity::Acting(_)
-        | Activity::Asking { .. } => return None,
+        | Activity::RunningTools(_)
+        | Activity::AwaitingUser { .. } => return None,
     };
     if open.id() != *call {
         return None;
@@ -107,7 +107,7 @@ pub(crate) fn definition(spec: &contract::tool::ToolSpec) -> Json {
     })
 }
 
-pub(crate) fn tool(core: &Core, call: &CallAttempt) -> Option<ToolItem> {
+pub(crate) fn tool(core: &State, call: &CallAttempt) -> Option<ToolItem> {
     let (setup, turn) = (core.setup.as_ref()?, core.turn.as_ref()?);
     let state = turn.call(&call.call)?;
     let Stage::Open { request, attempt, slot, deadline, child: None } = &state.stage else { return None };

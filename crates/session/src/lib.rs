@@ -25,7 +25,7 @@ mod state;
 mod transcript;
 mod wake;
 
-pub use child::Word;
+pub use child::OutboundCommand;
 pub use decide::{ask_user_spec, delegate_spec};
 pub use effect::Effect;
 pub use input::{Body, ConfigureInput, Input, StartInput};
@@ -38,7 +38,7 @@ use contract::subject::SessionKey;
 use serde::{Deserialize, Serialize};
 
 use crate::handled::Handled;
-use crate::state::Core;
+use crate::state::State;
 use crate::transcript::Transcript;
 
 /// Bytes of the compiled patterns that this process keeps for its sessions; they are bounded by themselves.
@@ -49,7 +49,7 @@ pub fn pattern_cache_bytes() -> usize {
 /// A session's state: the fold over its events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Session {
-    core: Core,
+    core: State,
     handled: Handled,
     transcript: Transcript,
 }
@@ -112,7 +112,7 @@ pub struct Decision {
 impl Session {
     /// A session of which nothing is known yet.
     pub fn new(key: SessionKey) -> Self {
-        Self { core: Core::new(key), handled: Handled::default(), transcript: Transcript::default() }
+        Self { core: State::new(key), handled: Handled::default(), transcript: Transcript::default() }
     }
 
     /// Decides about inputs that are to become one commit, in their order; at least one. Total: bad luck is an input,
@@ -330,17 +330,17 @@ impl Session {
     }
 
     /// The `start` of the child that performs an open call; `None` when no child does.
-    pub fn child_start(&self, call: &contract::ids::CallAttempt) -> Option<Word<Command<Start>>> {
+    pub fn child_start(&self, call: &contract::ids::CallAttempt) -> Option<OutboundCommand<Command<Start>>> {
         self.core.child_start(call)
     }
 
     /// What the child of a call was told last.
-    pub fn child_word(&self, call: &contract::ids::CallId) -> Option<Word<Command<ControlReason>>> {
+    pub fn child_word(&self, call: &contract::ids::CallId) -> Option<OutboundCommand<Command<ControlReason>>> {
         self.core.child_word(call)
     }
 
     /// The result for the call of the session that asked for this one, once it is known.
-    pub fn word_to_parent(&self) -> Option<Word<contract::tool::ToolResult>> {
+    pub fn word_to_parent(&self) -> Option<OutboundCommand<contract::tool::ToolResult>> {
         self.core.word_to_parent()
     }
 
@@ -366,8 +366,8 @@ impl Session {
 
     /// The transcript for a session that goes on from here: without the system prompt, valid wherever this one stands,
     /// and with call ids that no session makes.
-    pub fn taken_over(&self) -> Vec<contract::model::Message> {
-        self.transcript.taken_over()
+    pub fn export_transcript(&self) -> Vec<contract::model::Message> {
+        self.transcript.export_transcript()
     }
 
     /// The state as JSON, for a page's first commit.
@@ -377,9 +377,9 @@ impl Session {
 
     /// What of the state a commit carries where the log begins anew with it: of a session that is archived the least,
     /// so that whoever is late finds an answer.
-    pub fn remains(&self) -> contract::Json {
+    pub fn tombstone(&self) -> contract::Json {
         let mut core = self.core.clone();
-        core.lighten();
+        core.drop_tools();
         contract::Json::of(&Self { core, handled: self.handled.clone(), transcript: Transcript::default() })
     }
 

@@ -5,7 +5,7 @@ use contract::event::{ContextPruned, Event, Spent};
 use contract::limits::RESULT_KEEP_BYTES;
 use contract::model::{Content, Message};
 
-use crate::transcript::{Kind, Place, Transcript};
+use crate::transcript::{Kind, MessagePosition, Transcript};
 
 /// Bytes of a token, times ten, where the provider has not told yet.
 const BYTES_PER_TEN_TOKENS: u64 = 36;
@@ -20,14 +20,14 @@ const SUM_UP: &str = "Sum up the conversation so far for yourself: you will go o
 
 /// Tokens of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct TokenBudget {
     /// There must not be more.
     pub(crate) most: u64,
     /// When something is left out, then so much that this is reached: the next step should not need it again.
     wanted: u64,
 }
 
-impl Room {
+impl TokenBudget {
     /// What a window leaves when the reply has its place.
     pub(crate) fn of(window: u64, max_output: Option<u64>) -> Self {
         let reply = max_output.unwrap_or(window / 4).min(window / 2);
@@ -85,7 +85,7 @@ impl Transcript {
     ///
     /// Results of older steps are cut first, then whole turns go, then replies of this turn with their results, then
     /// the last results are cut. The system prompt and what the user said in this turn always stay.
-    pub(crate) fn plan(&self, turn: u32, step: u32, room: Room) -> Option<ContextPruned> {
+    pub(crate) fn plan(&self, turn: u32, step: u32, room: TokenBudget) -> Option<ContextPruned> {
         if self.tokens() <= room.most {
             return None;
         }
@@ -124,7 +124,7 @@ impl Transcript {
     }
 
     /// Cuts large results of chosen steps, the oldest first, until there is room.
-    fn cut_results(&self, plan: &mut ContextPruned, room: Room, chosen: impl Fn(u32, u32) -> bool) {
+    fn cut_results(&self, plan: &mut ContextPruned, room: TokenBudget, chosen: impl Fn(u32, u32) -> bool) {
         let mut tokens = self.after(plan);
         for (message, place) in self.placed() {
             if tokens <= room.wanted {
@@ -148,7 +148,7 @@ impl Transcript {
         after.tokens()
     }
 
-    fn numbers(&self, number: impl Fn(Place) -> Option<u32>) -> Vec<u32> {
+    fn numbers(&self, number: impl Fn(MessagePosition) -> Option<u32>) -> Vec<u32> {
         let set: std::collections::BTreeSet<u32> = self.places().filter_map(number).collect();
         set.into_iter().collect()
     }
@@ -214,9 +214,9 @@ mod tests {
             // A reply never takes more than half of it, whatever the model is said to write.
             (8_000, Some(7_000), 4_000, 3_000),
         ] {
-            assert_eq!(Room::of(window, max_output), Room { most, wanted });
+            assert_eq!(TokenBudget::of(window, max_output), TokenBudget { most, wanted });
         }
-        assert_eq!(Room::half_of(9_001), Room { most: 4_500, wanted: 4_500 });
+        assert_eq!(TokenBudget::half_of(9_001), TokenBudget { most: 4_500, wanted: 4_500 });
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::guard::Guard;
 
 /// Everything but the transcript and the handled ids; cheap to clone.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Core {
+pub(crate) struct State {
     pub(crate) key: SessionKeyData,
     /// Slots written so far.
     pub(crate) slots: u64,
@@ -41,11 +41,11 @@ pub(crate) struct Core {
     pub(crate) life: Life,
     pub(crate) paused: bool,
     pub(crate) setup: Option<Arc<Setup>>,
-    pub(crate) tools: Arc<Offered>,
+    pub(crate) tools: Arc<ToolSet>,
     pub(crate) turns: u32,
     pub(crate) turn: Option<Turn>,
     /// User messages that the model has not seen, in order.
-    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) waiting: Vec<PendingMessage>,
     pub(crate) timer: Option<TimerSet>,
     pub(crate) timers: u64,
     /// Calls cancelled in the last turn: owed again after a reload.
@@ -60,13 +60,13 @@ pub(crate) struct Core {
     pub(crate) traceparent: Option<String>,
     /// What children were told last, until their calls' results are in.
     #[serde(default)]
-    pub(crate) children: BTreeMap<CallId, Told>,
+    pub(crate) children: BTreeMap<CallId, ParentCommand>,
     /// All that was told to children.
     #[serde(default)]
     pub(crate) told: u64,
     /// What the parent said last.
     #[serde(default)]
-    pub(crate) heard: Option<Told>,
+    pub(crate) heard: Option<ParentCommand>,
     /// What the parent gets for its call, once that is known.
     #[serde(default)]
     pub(crate) report: Option<Report>,
@@ -83,14 +83,14 @@ pub(crate) struct Core {
 /// The tools that a session may use.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Offered {
+pub(crate) struct ToolSet {
     pub(crate) resolved: ToolsResolved,
     /// As models are told of them; made once, since each step sends them.
     #[serde(skip)]
     definitions: OnceLock<Vec<Json>>,
 }
 
-impl Offered {
+impl ToolSet {
     pub(crate) fn new(resolved: ToolsResolved) -> Self {
         Self { resolved, definitions: OnceLock::new() }
     }
@@ -102,7 +102,7 @@ impl Offered {
 
 /// A word from a parent to a child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct ParentCommand {
     /// Counts all that the parent told; a lower one is older.
     pub(crate) number: u64,
     /// `pause`, `resume` or `stop`.
@@ -129,7 +129,8 @@ pub(crate) struct SessionKeyData {
 /// Whether there is a session at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Life {
-    Unborn,
+    #[serde(rename = "Unborn")]
+    NotStarted,
     Alive,
     Ended,
 }
@@ -184,7 +185,7 @@ impl Setup {
 
 /// A user message that waits for its place in the transcript.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingMessage {
     pub(crate) id: CommandId,
     /// Whether it goes into the running turn; otherwise it begins one.
     pub(crate) steers: bool,
@@ -257,16 +258,19 @@ pub(crate) enum Activity {
     /// The next step may begin.
     Ready,
     /// A model call is open.
-    Thinking(ModelCall),
+    #[serde(rename = "Thinking")]
+    AwaitingModel(ModelCall),
     /// A failed model call waits for its next attempt.
     Backoff { call: CallId, attempt: u32, empties: u32, retry_at: Timestamp },
     /// A reply without calls is being decided about: between two events of one commit, or until a pause is over in which
     /// nobody can be asked.
     Deciding,
     /// The reply's calls run.
-    Acting(Vec<ToolCallState>),
+    #[serde(rename = "Acting")]
+    RunningTools(Vec<ToolCallState>),
     /// A person is asked whether to go on.
-    Asking {
+    #[serde(rename = "Asking")]
+    AwaitingUser {
         gate: CallId,
         #[serde(alias = "limit")]
         question: Question,
@@ -412,7 +416,7 @@ impl ToolCallState {
     }
 }
 
-impl Core {
+impl State {
     pub(crate) fn new(key: SessionKey) -> Self {
         Self {
             key: SessionKeyData { tenant: key.tenant, session: key.session },
@@ -421,10 +425,10 @@ impl Core {
             control_seq: 0,
             control_at: None,
             commit: String::new(),
-            life: Life::Unborn,
+            life: Life::NotStarted,
             paused: false,
             setup: None,
-            tools: Arc::new(Offered::new(ToolsResolved { sha256: String::new(), tools: Vec::new() })),
+            tools: Arc::new(ToolSet::new(ToolsResolved { sha256: String::new(), tools: Vec::new() })),
             turns: 0,
             turn: None,
             waiting: Vec::new(),
@@ -474,7 +478,7 @@ impl Core {
 
     pub(crate) fn phase(&self) -> Phase {
         match (self.life, self.paused, &self.turn) {
-            (Life::Unborn | Life::Ended, _, _) => Phase::Ended,
+            (Life::NotStarted | Life::Ended, _, _) => Phase::Ended,
             (Life::Alive, true, _) => Phase::Paused,
             (Life::Alive, false, Some(_)) => Phase::Running,
             (Life::Alive, false, None) => Phase::Idle,
@@ -484,8 +488,8 @@ impl Core {
     pub(crate) fn open_calls(&self) -> Vec<CallAttempt> {
         let Some(turn) = &self.turn else { return Vec::new() };
         match &turn.activity {
-            Activity::Thinking(model) if model.interrupted.is_none() => vec![model.id()],
-            Activity::Acting(calls) => calls
+            Activity::AwaitingModel(model) if model.interrupted.is_none() => vec![model.id()],
+            Activity::RunningTools(calls) => calls
                 .iter()
                 .filter_map(|state| match &state.stage {
                     Stage::Open { attempt, .. } => Some(CallAttempt { call: state.call.clone(), attempt: *attempt }),
@@ -493,11 +497,11 @@ impl Core {
                 })
                 .collect(),
             Activity::Summarising { model, .. } | Activity::Judging { judge: model, .. } => vec![model.id()],
-            Activity::Thinking(_)
+            Activity::AwaitingModel(_)
             | Activity::Ready
             | Activity::Backoff { .. }
             | Activity::Deciding
-            | Activity::Asking { .. } => Vec::new(),
+            | Activity::AwaitingUser { .. } => Vec::new(),
         }
     }
 
@@ -534,8 +538,8 @@ impl Core {
     }
 
     /// Lets go of what nobody asks of a session that is archived.
-    pub(crate) fn lighten(&mut self) {
-        self.tools = Arc::new(Offered::new(ToolsResolved { sha256: String::new(), tools: Vec::new() }));
+    pub(crate) fn drop_tools(&mut self) {
+        self.tools = Arc::new(ToolSet::new(ToolsResolved { sha256: String::new(), tools: Vec::new() }));
         self.timer = None;
     }
 
@@ -608,7 +612,7 @@ impl Core {
     /// What waits for a person, at most so many, their arguments shortened to so many bytes.
     pub(crate) fn open_gates(&self, shown_max: usize, most: usize) -> Vec<OpenGate> {
         let Some(turn) = self.turn.as_ref().filter(|_| self.life == Life::Alive) else { return Vec::new() };
-        if let Activity::Asking { gate, question, expires } = &turn.activity {
+        if let Activity::AwaitingUser { gate, question, expires } = &turn.activity {
             return vec![OpenGate {
                 gate: gate.clone(),
                 kind: match question {
@@ -648,7 +652,7 @@ impl Turn {
     /// The limit that keeps it from another step.
     pub(crate) fn limit(&self, settings: &ContinuationSettings, at: Timestamp) -> Option<StopReason> {
         let out_of_time = self.clock.deadline().is_some_and(|deadline| deadline <= at);
-        let settled = !matches!(self.activity, Activity::Acting(_));
+        let settled = !matches!(self.activity, Activity::RunningTools(_));
         let reached = self.guard.reached(settings, self.step, settled, self.spent);
         reached.or_else(|| out_of_time.then_some(StopReason::Timeout))
     }
@@ -657,12 +661,12 @@ impl Turn {
     pub(crate) fn is_between_steps(&self) -> bool {
         match self.activity {
             Activity::Ready | Activity::Deciding => true,
-            Activity::Thinking(_)
+            Activity::AwaitingModel(_)
             | Activity::Backoff { .. }
-            | Activity::Acting(_)
+            | Activity::RunningTools(_)
             | Activity::Summarising { .. }
             | Activity::Judging { .. }
-            | Activity::Asking { .. } => false,
+            | Activity::AwaitingUser { .. } => false,
         }
     }
 
@@ -673,27 +677,27 @@ impl Turn {
 
     pub(crate) fn calls(&self) -> &[ToolCallState] {
         match &self.activity {
-            Activity::Acting(calls) => calls,
+            Activity::RunningTools(calls) => calls,
             Activity::Ready
-            | Activity::Thinking(_)
+            | Activity::AwaitingModel(_)
             | Activity::Backoff { .. }
             | Activity::Deciding
             | Activity::Summarising { .. }
             | Activity::Judging { .. }
-            | Activity::Asking { .. } => &[],
+            | Activity::AwaitingUser { .. } => &[],
         }
     }
 
     pub(crate) fn calls_mut(&mut self) -> &mut [ToolCallState] {
         match &mut self.activity {
-            Activity::Acting(calls) => calls,
+            Activity::RunningTools(calls) => calls,
             Activity::Ready
-            | Activity::Thinking(_)
+            | Activity::AwaitingModel(_)
             | Activity::Backoff { .. }
             | Activity::Deciding
             | Activity::Summarising { .. }
             | Activity::Judging { .. }
-            | Activity::Asking { .. } => &mut [],
+            | Activity::AwaitingUser { .. } => &mut [],
         }
     }
 
@@ -714,7 +718,7 @@ mod tests {
     fn a_question_of_the_second_fold_is_read() {
         let old = r#"{"Asking":{"gate":"limit-1-1","limit":"max_iterations","expires":"2026-01-15T10:30:45.123Z"}}"#;
         let asking: Activity = serde_json::from_str(old).unwrap();
-        assert!(matches!(asking, Activity::Asking { question: Question::Limit(StopReason::MaxIterations), .. }));
+        assert!(matches!(asking, Activity::AwaitingUser { question: Question::Limit(StopReason::MaxIterations), .. }));
         let failed = Question::Failed { kind: FailureKind::Auth };
         let text = serde_json::to_string(&failed).unwrap();
         assert_eq!(serde_json::from_str::<Question>(&text).unwrap(), failed);

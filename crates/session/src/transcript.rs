@@ -18,7 +18,7 @@ pub(crate) struct Transcript {
     messages: Vec<Json>,
     /// Where each of them stands. An older fold had none: [`Transcript::settle`].
     #[serde(default)]
-    places: Vec<Place>,
+    places: Vec<MessagePosition>,
     /// The turn and step that are told of now.
     #[serde(default)]
     at: (u32, u32),
@@ -36,7 +36,7 @@ pub(crate) struct Transcript {
     /// What the loop says at the start of the next step.
     nudge: Option<String>,
     /// User messages that have no place yet.
-    waiting: Vec<Unplaced>,
+    waiting: Vec<UnplacedMessage>,
     /// Whether the running turn ends with its next step, which the user's messages do not reach any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_last_step: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Transcript {
 
 /// Where a message stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct MessagePosition {
     /// Its turn; 0: before the first one.
     pub(crate) turn: u32,
     pub(crate) step: u32,
@@ -55,8 +55,9 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
-    /// The user, or whoever spoke before the session began.
-    Said,
+    /// The user, or an author before the session began.
+    #[serde(rename = "said")]
+    User,
     /// The loop, to the model.
     Nudge,
     /// The model.
@@ -72,7 +73,7 @@ struct Expected {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Unplaced {
+struct UnplacedMessage {
     id: CommandId,
     message: Json,
     steers: bool,
@@ -84,10 +85,10 @@ impl Transcript {
             Event::SessionStarted(started) => {
                 self.system = Some(Json::of(&Message::System { content: started.prompt.clone() }));
                 for message in &started.messages {
-                    self.push(Json::of(message), Kind::Said);
+                    self.push(Json::of(message), Kind::User);
                 }
             }
-            Event::UserProcessed(user) => self.waiting.push(Unplaced {
+            Event::UserProcessed(user) => self.waiting.push(UnplacedMessage {
                 id: user.message_id.clone(),
                 message: Json::of(&Message::User { content: user.content.clone() }),
                 steers: match user.mode {
@@ -144,7 +145,7 @@ impl Transcript {
             | Event::ModelFellBack(_)
             | Event::SummaryOpened(_)
             | Event::JudgeOpened(_)
-            | Event::ChildTold(_)
+            | Event::ChildCommanded(_)
             | Event::ModelCallFailed(_)
             | Event::CallCancelled(_)
             | Event::ModelCallInterrupted(_)
@@ -174,7 +175,7 @@ impl Transcript {
 
     /// What the user said last, as text.
     pub(crate) fn asked_last(&self) -> String {
-        let said = self.placed().filter(|(_, place)| place.kind == Kind::Said).last();
+        let said = self.placed().filter(|(_, place)| place.kind == Kind::User).last();
         let message = said.and_then(|(message, _)| serde_json::from_str::<Message>(message.get()).ok());
         match message {
             Some(Message::User { content }) => content.text(),
@@ -184,7 +185,7 @@ impl Transcript {
 
     /// The same for another session: each call has a result, messages without a place come last, and ids are told from
     /// those that the other session will make.
-    pub(crate) fn taken_over(&self) -> Vec<Message> {
+    pub(crate) fn export_transcript(&self) -> Vec<Message> {
         let mut closed = self.clone();
         closed.close_step();
         closed.place(|_| true);
@@ -203,18 +204,18 @@ impl Transcript {
     fn push(&mut self, message: Json, kind: Kind) {
         let (turn, step) = self.at;
         self.messages.push(message);
-        self.places.push(Place { turn, step, kind });
+        self.places.push(MessagePosition { turn, step, kind });
     }
 
     /// Leaves out what an event says; a summary takes its place.
     pub(crate) fn prune(&mut self, pruned: &ContextPruned) {
-        let goes = |place: &Place| {
+        let goes = |place: &MessagePosition| {
             let older = place.turn == pruned.turn && place.step < pruned.before_step;
-            place.turn < pruned.before_turn || (older && place.kind != Kind::Said)
+            place.turn < pruned.before_turn || (older && place.kind != Kind::User)
         };
         let summary = pruned.summary.as_ref().map(|text| {
             let content = Content::Text(format!("Summary of what was said and done before:\n{text}"));
-            (Json::of(&Message::User { content }), Place { turn: 0, step: 0, kind: Kind::Said })
+            (Json::of(&Message::User { content }), MessagePosition { turn: 0, step: 0, kind: Kind::User })
         });
         let kept = self.placed().filter(|(_, place)| !goes(place)).map(|(message, place)| {
             let wanted = |id: &str| pruned.cut.iter().any(|cut| cut == id);
@@ -223,7 +224,7 @@ impl Transcript {
                 .flatten();
             (shorter.unwrap_or_else(|| message.clone()), place)
         });
-        let kept: Vec<(Json, Place)> = summary.into_iter().chain(kept).collect();
+        let kept: Vec<(Json, MessagePosition)> = summary.into_iter().chain(kept).collect();
         (self.messages, self.places) = kept.into_iter().unzip();
         // The last results are not behind their reply yet.
         for expected in &mut self.results {
@@ -246,11 +247,15 @@ impl Transcript {
             let kind = match role(message).as_str() {
                 "assistant" => Kind::Reply,
                 "tool" => Kind::Result,
-                _ => Kind::Said,
+                _ => Kind::User,
             };
-            if index < asked { Place { turn: 0, step: 0, kind } } else { Place { turn, step: 1, kind } }
+            if index < asked {
+                MessagePosition { turn: 0, step: 0, kind }
+            } else {
+                MessagePosition { turn, step: 1, kind }
+            }
         };
-        let places: Vec<Place> = self.messages[..unknown].iter().enumerate().map(place).collect();
+        let places: Vec<MessagePosition> = self.messages[..unknown].iter().enumerate().map(place).collect();
         self.places.splice(0..0, places);
         self.drop_silent_replies();
     }
@@ -265,8 +270,9 @@ impl Transcript {
             }
             Ok(Message::System { .. } | Message::User { .. } | Message::Tool { .. }) | Err(_) => true,
         };
-        let silent =
-            |message: &Json, place: Place| place.kind == Kind::Reply && looks_silent(message) && !says(message);
+        let silent = |message: &Json, place: MessagePosition| {
+            place.kind == Kind::Reply && looks_silent(message) && !says(message)
+        };
         if self.placed().any(|(message, place)| silent(message, place)) {
             let kept = self.placed().filter(|(message, place)| !silent(message, *place));
             (self.messages, self.places) = kept.map(|(message, place)| (message.clone(), place)).unzip();
@@ -278,11 +284,11 @@ impl Transcript {
     }
 
     /// Every message that stands, with its place.
-    pub(crate) fn placed(&self) -> impl Iterator<Item = (&Json, Place)> {
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (&Json, MessagePosition)> {
         self.messages.iter().zip(self.places())
     }
 
-    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = MessagePosition> {
         self.places.iter().copied()
     }
 
@@ -304,12 +310,12 @@ impl Transcript {
         self.bytes() - self.tools.min(self.bytes()) + entries * ENTRY_BYTES
     }
 
-    fn place(&mut self, chosen: impl Fn(&Unplaced) -> bool) {
+    fn place(&mut self, chosen: impl Fn(&UnplacedMessage) -> bool) {
         let (placed, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(chosen);
         self.waiting = waiting;
-        let placed: Vec<Unplaced> = placed;
+        let placed: Vec<UnplacedMessage> = placed;
         for unplaced in placed {
-            self.push(unplaced.message, Kind::Said);
+            self.push(unplaced.message, Kind::User);
         }
     }
 
@@ -417,9 +423,9 @@ mod tests {
         transcript.settle(7);
         let places: Vec<_> = transcript.places().map(|place| (place.turn, place.step, place.kind)).collect();
         let wanted = [
-            (0, 0, Kind::Said),
+            (0, 0, Kind::User),
             (0, 0, Kind::Reply),
-            (7, 1, Kind::Said),
+            (7, 1, Kind::User),
             (7, 1, Kind::Reply),
             (7, 1, Kind::Result),
             (7, 2, Kind::Reply),

@@ -3,13 +3,13 @@
 use contract::Timestamp;
 use contract::limits::{IDLE_MAX, TOOL_CALL_GRACE};
 
-use crate::state::{Activity, Core, Life, Stage};
+use crate::state::{Activity, Life, Stage, State};
 
-impl Core {
+impl State {
     /// The earliest instant at which something is due; none for a session that is not alive.
     pub(crate) fn wake(&self) -> Option<Timestamp> {
         match self.life {
-            Life::Unborn | Life::Ended => return None,
+            Life::NotStarted | Life::Ended => return None,
             Life::Alive => {}
         }
         let Some(turn) = &self.turn else { return Some(self.idle_end()) };
@@ -17,14 +17,14 @@ impl Core {
         match &turn.activity {
             // Deadlines of calls stand still in a pause: workers lay those aside that have not begun, and those that
             // have begun are answered by their workers.
-            Activity::Thinking(model)
+            Activity::AwaitingModel(model)
             | Activity::Summarising { model, .. }
             | Activity::Judging { judge: model, .. } => {
                 let deadline = (!self.paused).then_some(model.deadline);
                 at = model.interrupted.or(deadline).map_or(at, |due| at.min(due));
             }
             Activity::Backoff { retry_at, .. } if !self.paused => at = at.min(*retry_at),
-            Activity::Acting(calls) => {
+            Activity::RunningTools(calls) => {
                 for state in calls {
                     match &state.stage {
                         Stage::Open { .. } if self.paused => {}
@@ -34,7 +34,7 @@ impl Core {
                     }
                 }
             }
-            Activity::Asking { expires, .. } => at = at.min(*expires),
+            Activity::AwaitingUser { expires, .. } => at = at.min(*expires),
             Activity::Ready | Activity::Deciding | Activity::Backoff { .. } => {}
         }
         Some(at)

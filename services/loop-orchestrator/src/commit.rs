@@ -34,7 +34,7 @@ pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepa
     let fades = archives || session.is_archived();
     let begins = decision.events.iter().any(|event| matches!(event, Event::SessionImported(_)));
     let snapshot = if fades {
-        Some(session.remains())
+        Some(session.tombstone())
     } else {
         (begins || slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE)).then(|| session.snapshot())
     };

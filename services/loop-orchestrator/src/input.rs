@@ -279,7 +279,7 @@ async fn history(
         }
         Err(error @ RestoreError::Snapshot(_)) => return Err(BusError::Malformed(error.to_string())),
     };
-    let messages = older.taken_over();
+    let messages = older.export_transcript();
     let bytes: usize = messages.iter().map(|message| contract::Json::of(message).get().len()).sum();
     if bytes > RESUME_BYTES_MAX {
         let message = format!("the transcript has {bytes} bytes; at most {RESUME_BYTES_MAX} are taken over");

@@ -12,7 +12,7 @@ use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
 use futures::future::join_all;
 use serde::Serialize;
-use session::{Decision, Effect, Session, Word};
+use session::{Decision, Effect, OutboundCommand, Session};
 use telemetry::metric::Who;
 
 use crate::input::Sent;
@@ -159,8 +159,8 @@ pub(crate) async fn perform(
             bus.publish_cancel(key, call).await
         }
         Effect::StartChild(call) => send(bus, session.child_start(call)).await,
-        Effect::TellChild(call) => send(bus, session.child_word(call)).await,
-        Effect::TellParent => send(bus, session.word_to_parent()).await,
+        Effect::CommandChild(call) => send(bus, session.child_word(call)).await,
+        Effect::ReportToParent => send(bus, session.word_to_parent()).await,
         Effect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,
         Effect::CancelTimer => bus.cancel_timer(key).await,
         Effect::Index => {
@@ -190,8 +190,8 @@ async fn archive(bus: &Bus, key: &SessionKey, below: u64, waits: bool) -> Result
 }
 
 /// Puts a word into another session's inbox. Sent twice it is stored once while it waits, and folded once after that.
-async fn send<T: Serialize>(bus: &Bus, word: Option<Word<T>>) -> Result<(), BusError> {
-    let Some(Word { to, verb, id, body }) = word else { return Ok(()) };
+async fn send<T: Serialize>(bus: &Bus, word: Option<OutboundCommand<T>>) -> Result<(), BusError> {
+    let Some(OutboundCommand { to, verb, id, body }) = word else { return Ok(()) };
     let body = serde_json::to_vec(&body).map_err(|error| BusError::Malformed(error.to_string()))?;
     bus.send_control(&to, verb, &id, body.into()).await.map(drop)
 }

@@ -186,7 +186,7 @@ impl Oracle {
                     self.open_model = None;
                 }
             }
-            Event::ChildTold(told) => {
+            Event::ChildCommanded(told) => {
                 self.told += 1;
                 ensure!(told.number == self.told, "word {} to a child is the {}th", told.number, self.told);
                 let call = told.call.to_string();

@@ -117,7 +117,7 @@ impl Bug {
             Self::ForgetTimer => events.retain(|event| !matches!(event, Event::TimerSet(_))),
             Self::LeaveCallsOpen => events.retain(|event| !matches!(event, Event::CallCancelled(_))),
             Self::AskNobody => events.retain(|event| !matches!(event, Event::GateOpened(_))),
-            Self::ForgetChild => events.retain(|event| !matches!(event, Event::ChildTold(_))),
+            Self::ForgetChild => events.retain(|event| !matches!(event, Event::ChildCommanded(_))),
             Self::ForgetChildCost => {
                 for event in events {
                     if let Event::ToolCallResult(result) = event {

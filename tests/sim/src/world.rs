@@ -79,7 +79,7 @@ impl Seen {
             && opened.child.is_some()
         {
             &mut self.children
-        } else if let Event::ChildTold(_) = event {
+        } else if let Event::ChildCommanded(_) = event {
             &mut self.words
         } else if let Event::GateOpened(gate) = event
             && gate.kind != GateKind::Approval
@@ -170,7 +170,7 @@ enum Action {
         call: CallId,
         slot: u64,
     },
-    TellChild {
+    CommandChild {
         call: CallId,
         number: u64,
         verb: Verb,
@@ -494,7 +494,7 @@ impl World {
                 self.child_ended(result);
                 Ok(())
             }
-            Action::TellChild { call, number, verb } => {
+            Action::CommandChild { call, number, verb } => {
                 let result = self.children.hear(&call, number, verb);
                 self.child_ended(result);
                 if verb == Verb::Resume {
@@ -708,13 +708,13 @@ impl World {
                     let delay = self.word_delay();
                     self.at(delay, Action::StartChild { call: parent.call, slot: parent.slot });
                 }
-                Effect::TellChild(call) => {
+                Effect::CommandChild(call) => {
                     let Some(word) = self.replicas[replica].child_word(call) else { continue };
                     let number = word.body.meta.told.unwrap_or(0);
                     let (delay, verb) = (self.word_delay(), word.verb);
-                    self.at(delay, Action::TellChild { call: call.clone(), number, verb });
+                    self.at(delay, Action::CommandChild { call: call.clone(), number, verb });
                 }
-                Effect::TellParent => return Err("nobody asked for this session".to_owned()),
+                Effect::ReportToParent => return Err("nobody asked for this session".to_owned()),
                 Effect::CancelTimer => self.timer = None,
                 Effect::Index | Effect::Archive { .. } => {}
             }

@@ -7,10 +7,10 @@ use contract::ids::{CallId, CommandId};
 use contract::limits::{JSON_DEPTH_MAX, MODEL_CALL_MAX};
 use contract::tool::{DELEGATE, ToolSpec, sha256_hex};
 
-use super::Draft;
+use super::DecisionBuilder;
 use crate::state::{Activity, Life, Stage, ToolCallState, ToolRequest};
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     pub(super) fn advance(&mut self) {
         // Each round opens or ends something; the bound is for the day when one does not.
         for _ in 0..contract::limits::QUEUED_MESSAGES_MAX + 4 {
@@ -29,7 +29,7 @@ impl Draft<'_> {
                 self.open_model_call(call, attempt, step);
                 false
             }
-            Activity::Acting(calls) => {
+            Activity::RunningTools(calls) => {
                 let ready = self.dispatchable(calls);
                 self.dispatch(&ready);
                 false
@@ -38,11 +38,11 @@ impl Draft<'_> {
                 self.decide_after_pause();
                 true
             }
-            Activity::Thinking(_)
+            Activity::AwaitingModel(_)
             | Activity::Backoff { .. }
             | Activity::Summarising { .. }
             | Activity::Judging { .. }
-            | Activity::Asking { .. } => false,
+            | Activity::AwaitingUser { .. } => false,
         }
     }
 

@@ -1,14 +1,14 @@
 //! `delegate`: calls that the loop performs itself, by child sessions.
 
 use contract::command::{Budget, Verb};
-use contract::event::{CallCancelled, Child, ChildTold, Event};
+use contract::event::{CallCancelled, Child, ChildCommanded, Event};
 use contract::ids::{AgentId, CallId, SessionId, ToolName};
 use contract::limits::{DELEGATE_DEPTH_MAX, MESSAGE_BYTES_MAX, TOOL_TIMEOUT_MAX};
 use contract::tool::{Approval, DELEGATE, EffectClass, ToolSpec};
 use contract::{ErrorCode, Json, Timestamp};
 use serde::Deserialize;
 
-use super::Draft;
+use super::DecisionBuilder;
 use crate::state::{Activity, Stage, ToolCallState};
 
 /// What the model says.
@@ -46,7 +46,7 @@ pub fn delegate_spec() -> ToolSpec {
     }
 }
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     /// Whether the call can be performed at all; what only the composer knows is found out by the child.
     pub(super) fn delegable(&self, arguments: &str) -> Result<(), (ErrorCode, String)> {
         let Arguments { agent, task } =
@@ -101,7 +101,7 @@ impl Draft<'_> {
     /// Says to every child at work what was said to this session.
     pub(super) fn tell_children(&mut self, verb: Verb) {
         let calls: Vec<CallId> = match self.core.turn.as_ref().map(|turn| &turn.activity) {
-            Some(Activity::Acting(calls)) => {
+            Some(Activity::RunningTools(calls)) => {
                 calls.iter().filter(|state| state.is_child()).map(|state| state.call.clone()).collect()
             }
             Some(_) | None => Vec::new(),
@@ -121,7 +121,7 @@ impl Draft<'_> {
     }
 
     fn tell_child(&mut self, call: CallId, verb: Verb) {
-        self.emit(Event::ChildTold(ChildTold { call, number: self.core.told + 1, verb }));
+        self.emit(Event::ChildCommanded(ChildCommanded { call, number: self.core.told + 1, verb }));
     }
 }
 

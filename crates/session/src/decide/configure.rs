@@ -5,10 +5,10 @@ use contract::event::{Configured, Event, Prompt, Requests};
 use contract::settings::{AgentSettings, ContinuationSettings};
 use contract::{AiConfig, ErrorCode};
 
-use super::{Draft, Ignored};
+use super::{DecisionBuilder, Ignored};
 use crate::{ConfigureInput, check};
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     pub(super) fn configure(&mut self, input: &ConfigureInput) -> Result<(), Ignored> {
         let Configure { agent: to, continuation, features, model: _, ai_config } = &input.configure;
         let Some(setup) = self.core.setup.clone() else { return Ok(()) };

@@ -6,12 +6,12 @@ use contract::limits::{SUMMARY_BYTES_MAX, SUMMARY_MAX};
 use contract::model::{ModelFinished, ResultMeta};
 use contract::settings::Prune;
 
-use super::Draft;
-use crate::prune::Room;
+use super::DecisionBuilder;
+use crate::prune::TokenBudget;
 use crate::state::Activity;
 use crate::transcript::Transcript;
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     /// The transcript as it is after what was decided so far.
     fn transcript(&self) -> Transcript {
         let mut transcript = self.transcript.clone();
@@ -26,7 +26,7 @@ impl Draft<'_> {
         let Some((window, max_output)) = self.core.model().and_then(|m| Some((m.context_window?, m.max_output))) else {
             return false;
         };
-        let room = Room::of(window, max_output);
+        let room = TokenBudget::of(window, max_output);
         // Most of the time there is plenty of room, and a look at the sizes tells.
         if self.transcript.tokens_at_most(&self.events) <= room.most {
             return false;
@@ -57,14 +57,16 @@ impl Draft<'_> {
 
     /// The provider says that the request is too long, whatever we thought: half of it must do. False when there is
     /// nothing to leave out, or when that was done already.
-    pub(super) fn squeeze(&mut self, report: &ModelFinished, message: &str) -> bool {
+    pub(super) fn force_prune(&mut self, report: &ModelFinished, message: &str) -> bool {
         let Some(turn) = &self.core.turn else { return false };
         let (number, step) = (turn.number, turn.step);
         if turn.squeezed == step {
             return false;
         }
         let transcript = self.transcript();
-        let Some(pruned) = transcript.plan(number, step, Room::half_of(transcript.tokens())) else { return false };
+        let Some(pruned) = transcript.plan(number, step, TokenBudget::half_of(transcript.tokens())) else {
+            return false;
+        };
         self.attempt_failed(report, contract::model::FailureKind::ContextLength, message, Some(self.at));
         self.emit(Event::ContextPruned(pruned));
         true
@@ -78,12 +80,12 @@ impl Draft<'_> {
             }
             Activity::Summarising { .. }
             | Activity::Ready
-            | Activity::Thinking(_)
+            | Activity::AwaitingModel(_)
             | Activity::Backoff { .. }
             | Activity::Deciding
-            | Activity::Acting(_)
+            | Activity::RunningTools(_)
             | Activity::Judging { .. }
-            | Activity::Asking { .. } => None,
+            | Activity::AwaitingUser { .. } => None,
         }
     }
 

@@ -4,9 +4,9 @@ use contract::ErrorCode;
 use contract::command::{ControlReason, Verb};
 use contract::event::{ContextCleared, EndReason, Event, StatusChanged, StopReason};
 
-use super::{Draft, Ignored};
+use super::{DecisionBuilder, Ignored};
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     fn status(&self, because: &ControlReason) -> StatusChanged {
         StatusChanged { by: self.input.by.clone(), reason: because.reason.clone() }
     }

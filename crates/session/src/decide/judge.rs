@@ -5,14 +5,14 @@ use contract::ids::CallId;
 use contract::limits::{JUDGE_MAX, JUDGE_TOKENS};
 use contract::model::{FinishReason, ModelFinished, ResultMeta};
 
-use super::Draft;
+use super::DecisionBuilder;
 use super::model::Reply;
 use crate::continuation::{self, Verdict};
 use crate::guard::Guard;
 use crate::judge::{self, Judgement};
 use crate::state::Activity;
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     /// Asks about the running step's reply. False where there is nobody to ask, or neither time nor money for it.
     pub(super) fn ask_judge(&mut self) -> bool {
         let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return false };
@@ -46,11 +46,11 @@ impl Draft<'_> {
             }
             Activity::Judging { .. }
             | Activity::Ready
-            | Activity::Thinking(_)
+            | Activity::AwaitingModel(_)
             | Activity::Backoff { .. }
             | Activity::Deciding
-            | Activity::Acting(_)
-            | Activity::Asking { .. }
+            | Activity::RunningTools(_)
+            | Activity::AwaitingUser { .. }
             | Activity::Summarising { .. } => None,
         }
     }

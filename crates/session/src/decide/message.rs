@@ -6,10 +6,10 @@ use contract::event::{CallCancelled, Event, ModelCallInterrupted, UserProcessed}
 use contract::limits::{INTERRUPT_GRACE, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX};
 use contract::model::Content;
 
-use super::{Draft, Ignored};
+use super::{DecisionBuilder, Ignored};
 use crate::state::{Activity, ModelCall};
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     pub(super) fn send(&mut self, message: &SendUserMessage) -> Result<(), Ignored> {
         if self.core.waiting.len() >= QUEUED_MESSAGES_MAX {
             let message = format!("{QUEUED_MESSAGES_MAX} messages wait already; let the session catch up");
@@ -40,21 +40,21 @@ impl Draft<'_> {
     fn interrupt(&mut self) {
         let Some(turn) = &self.core.turn else { return };
         let event = match &turn.activity {
-            Activity::Thinking(ModelCall { call, attempt, interrupted: None, .. }) => {
+            Activity::AwaitingModel(ModelCall { call, attempt, interrupted: None, .. }) => {
                 let until = self.at.after(INTERRUPT_GRACE);
                 Event::ModelCallInterrupted(ModelCallInterrupted { call: call.clone(), attempt: *attempt, until })
             }
             Activity::Backoff { call, attempt, .. } => {
                 Event::CallCancelled(CallCancelled { call: call.clone(), attempt: *attempt, tool: None })
             }
-            Activity::Thinking(_)
+            Activity::AwaitingModel(_)
             | Activity::Ready
             | Activity::Deciding
-            | Activity::Acting(_)
+            | Activity::RunningTools(_)
             // The step that reads the message has not begun.
             | Activity::Summarising { .. }
             | Activity::Judging { .. }
-            | Activity::Asking { .. } => return,
+            | Activity::AwaitingUser { .. } => return,
         };
         self.emit(event);
     }

@@ -1,4 +1,4 @@
-//! From an input to events. Handlers say what happened; [`Draft::advance`] then opens whatever may be opened.
+//! From an input to events. Handlers say what happened; [`DecisionBuilder::advance`] then opens whatever may be opened.
 
 mod advance;
 mod ask;
@@ -22,32 +22,32 @@ use contract::limits::COMMAND_AGE_MAX;
 use contract::tool::Outcome;
 use contract::{ErrorCode, Timestamp};
 
-use crate::state::{Core, Life};
+use crate::state::{Life, State};
 use crate::transcript::Transcript;
 use crate::{Body, Decision, Input, check, effect};
 
 /// Decides about inputs that become one commit. Each sees what the ones before it did.
-pub(crate) fn decide(core: &Core, transcript: &Transcript, now: Timestamp, inputs: &[Input]) -> Decision {
+pub(crate) fn decide(core: &State, transcript: &Transcript, now: Timestamp, inputs: &[Input]) -> Decision {
     let mut core = core.clone();
     let mut at = now.max(core.updated);
     core.begin_commit(core.next_slot(), at);
     let mut events = Vec::new();
     for input in inputs {
-        let mut draft = Draft { core, transcript, at, now, events, input };
+        let mut draft = DecisionBuilder { core, transcript, at, now, events, input };
         match draft.handle() {
             Ok(()) => draft.advance(),
             Err(ignored) => draft.ignore(ignored),
         }
         draft.set_timer();
-        Draft { core, at, events, .. } = draft;
+        DecisionBuilder { core, at, events, .. } = draft;
     }
     let effects = effect::of_all(&core, &events);
     Decision { at, events, effects }
 }
 
 /// A decision in the making: a copy of the state to which each event is applied as it is written.
-struct Draft<'a> {
-    core: Core,
+struct DecisionBuilder<'a> {
+    core: State,
     /// As it was before the first input.
     transcript: &'a Transcript,
     at: Timestamp,
@@ -77,7 +77,7 @@ impl From<Refusal> for Ignored {
     }
 }
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     fn emit(&mut self, event: Event) {
         self.core.apply(self.at, &event);
         self.events.push(event);
@@ -145,12 +145,12 @@ impl Draft<'_> {
         }
         let starts = matches!(self.input.body, Body::Start(_));
         match (self.core.life, starts) {
-            (Life::Alive, false) | (Life::Unborn, true) => Ok(()),
+            (Life::Alive, false) | (Life::NotStarted, true) => Ok(()),
             // Its last timer: it leaves the log.
             (Life::Ended, false) if matches!(self.input.body, Body::Timer) => Ok(()),
             (Life::Alive, true) => Err(Ignored::because(ErrorCode::SessionExists, "the session is running already")),
             (Life::Ended, _) => Err(self.late(ErrorCode::SessionEnded, "the session has ended")),
-            (Life::Unborn, false) => Err(self.late(ErrorCode::UnknownSession, "no such session")),
+            (Life::NotStarted, false) => Err(self.late(ErrorCode::UnknownSession, "no such session")),
         }
     }
 

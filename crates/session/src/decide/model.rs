@@ -13,7 +13,7 @@ use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, Res
 use contract::settings::OnError;
 use contract::tool::sha256_hex;
 
-use super::{Draft, Ignored};
+use super::{DecisionBuilder, Ignored};
 use reply::{Reading, Signal};
 
 use crate::check;
@@ -41,7 +41,7 @@ pub(super) struct Reply<'a> {
     pub(super) calls: Vec<&'a ToolCall>,
 }
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     /// The call that a report is of, if it is awaited; none for an attempt that was never opened.
     fn awaited(&self, report: &ResultMeta) -> Option<Awaited> {
         let (call, turn) = (&report.call, self.core.turn.as_ref()?);
@@ -51,7 +51,7 @@ impl Draft<'_> {
         let (turn_number, step) = (turn.number, turn.step);
         let last = turn.last_step.map(|last| last.limit);
         match &turn.activity {
-            Activity::Thinking(model) if model.call == *call => Some(Awaited {
+            Activity::AwaitingModel(model) if model.call == *call => Some(Awaited {
                 attempt: Some(model.attempt),
                 empties: model.empties,
                 interrupted: model.interrupted.is_some(),
@@ -63,14 +63,14 @@ impl Draft<'_> {
             Activity::Backoff { call: waiting, empties, .. } if waiting == call => {
                 Some(Awaited { attempt: None, empties: *empties, interrupted: false, turn: turn_number, step, last })
             }
-            Activity::Thinking(_)
+            Activity::AwaitingModel(_)
             | Activity::Backoff { .. }
             | Activity::Summarising { .. }
             | Activity::Judging { .. }
             | Activity::Ready
             | Activity::Deciding
-            | Activity::Acting(_)
-            | Activity::Asking { .. } => None,
+            | Activity::RunningTools(_)
+            | Activity::AwaitingUser { .. } => None,
         }
     }
 
@@ -308,7 +308,7 @@ impl Draft<'_> {
 
     /// Nothing is left to try with this model and this transcript.
     fn give_up(&mut self, report: &ModelFinished, kind: FailureKind, message: &str) {
-        if kind == FailureKind::ContextLength && self.squeeze(report, message) {
+        if kind == FailureKind::ContextLength && self.force_prune(report, message) {
             return;
         }
         let Some(setup) = self.core.setup.clone() else { return };

@@ -5,10 +5,10 @@ use contract::command::{Budget, MessageMode, Parent, Verb};
 use contract::event::{Event, SessionStarted, StatusChanged};
 use contract::settings::{AgentSettings, ContinuationSettings, ToolFilter};
 
-use super::{Draft, Ignored};
+use super::{DecisionBuilder, Ignored};
 use crate::StartInput;
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     pub(super) fn start(&mut self, input: &StartInput) -> Result<(), Ignored> {
         // Whoever waits for a child is told when there will be none.
         self.begin(input).map_err(|ignored| Ignored { parent: input.start.parent.clone().map(Box::new), ..ignored })

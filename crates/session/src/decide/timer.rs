@@ -8,10 +8,10 @@ use contract::tool::{EffectClass, Outcome};
 use contract::{ErrorCode, Timestamp};
 
 use super::turn::UNKNOWN;
-use super::{Draft, Ignored, ask};
+use super::{DecisionBuilder, Ignored, ask};
 use crate::state::{Activity, Life, Stage, ToolCallState, ToolRequest};
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     pub(super) fn timer(&mut self) -> Result<(), Ignored> {
         let set = self.core.timer.clone();
         let Some(set) = set.filter(|timer| timer.number.to_string() == self.input.reference.id.as_str()) else {
@@ -23,7 +23,7 @@ impl Draft<'_> {
         match self.core.life {
             Life::Alive => self.due(),
             Life::Ended => self.emit(Event::SessionArchived(SessionArchived { slots: self.core.slot() })),
-            Life::Unborn => {}
+            Life::NotStarted => {}
         }
         Ok(())
     }
@@ -55,13 +55,13 @@ impl Draft<'_> {
             return;
         }
         match &turn.activity {
-            Activity::Thinking(model) => {
+            Activity::AwaitingModel(model) => {
                 let deadline = (!self.core.paused).then_some(model.deadline);
                 if model.interrupted.or(deadline).is_some_and(|due| due <= now) {
                     self.model_hung(&model.call, model.attempt, model.interrupted.is_some());
                 }
             }
-            Activity::Acting(calls) => {
+            Activity::RunningTools(calls) => {
                 for state in calls {
                     self.due_call(state, now);
                 }
@@ -70,7 +70,7 @@ impl Draft<'_> {
                 self.cancel(&model.call, model.attempt, None);
                 self.forget(*before, None);
             }
-            Activity::Asking { gate, question, expires } if *expires <= now => {
+            Activity::AwaitingUser { gate, question, expires } if *expires <= now => {
                 self.close_gate(gate, AnswerDecision::Deny, None, None);
                 self.end_turn(question.denied());
             }
@@ -80,7 +80,7 @@ impl Draft<'_> {
             | Activity::Deciding
             | Activity::Summarising { .. }
             | Activity::Judging { .. }
-            | Activity::Asking { .. } => {}
+            | Activity::AwaitingUser { .. } => {}
         }
     }
 

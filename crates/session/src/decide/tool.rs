@@ -12,11 +12,11 @@ use contract::tool::{
 };
 use contract::{ErrorCode, Json};
 
-use super::{Draft, Ignored, ask};
+use super::{DecisionBuilder, Ignored, ask};
 use crate::check;
 use crate::state::{Activity, Question, Stage, ToolCallState, ToolRequest};
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     /// Looks at each call of a reply: what cannot be run gets its error at once, the others go on.
     pub(super) fn identify(&mut self, calls: &[ToolCall]) {
         for (index, call) in calls.iter().filter(|call| !reply::is_signal(call)).enumerate() {
@@ -97,7 +97,7 @@ impl Draft<'_> {
 
     pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), Ignored> {
         let activity = self.core.turn.as_ref().map(|turn| &turn.activity);
-        if let Some(Activity::Asking { gate, question, .. }) = activity
+        if let Some(Activity::AwaitingUser { gate, question, .. }) = activity
             && *gate == answer.gate
         {
             let question = *question;

@@ -12,29 +12,29 @@ use contract::settings::{OnExpiry, OnLimit};
 use contract::tool::{EffectClass, Outcome, sha256_hex};
 use contract::{CallId, ErrorCode};
 
-use super::Draft;
+use super::DecisionBuilder;
 use super::tool::told;
 use crate::apply::status_of;
 use crate::continuation;
 use crate::guard::Guard;
 use crate::state::{Activity, Stage, ToolCallState, Turn};
 
-impl Draft<'_> {
+impl DecisionBuilder<'_> {
     /// Ends the running turn: what is open is cancelled, each call gets its one result.
     pub(super) fn end_turn(&mut self, reason: StopReason) {
         let Some(turn) = self.core.turn.clone() else { return };
         match &turn.activity {
-            Activity::Thinking(model)
+            Activity::AwaitingModel(model)
             | Activity::Summarising { model, .. }
             | Activity::Judging { judge: model, .. } => {
                 self.cancel(&model.call, model.attempt, None);
             }
-            Activity::Acting(calls) => {
+            Activity::RunningTools(calls) => {
                 for state in calls {
                     self.close_call(state, reason);
                 }
             }
-            Activity::Asking { gate, .. } => self.close_gate(gate, AnswerDecision::Deny, None, None),
+            Activity::AwaitingUser { gate, .. } => self.close_gate(gate, AnswerDecision::Deny, None, None),
             Activity::Ready | Activity::Backoff { .. } | Activity::Deciding => {}
         }
         let step = turn.iterations();

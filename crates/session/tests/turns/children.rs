@@ -60,7 +60,10 @@ fn the_child_s_end_is_the_call_s_result() {
     assert_eq!(child.session.summary().parent.unwrap().as_str(), "s");
     child.reply_that_cost("The plan.", &[], Usage { input: 7, output: 3, ..Usage::default() }, 0.25);
     assert_eq!(child.session.phase(), Phase::Ended);
-    assert!(child.effects.contains(&Effect::TellParent) && child.session.outstanding().contains(&Effect::TellParent));
+    assert!(
+        child.effects.contains(&Effect::ReportToParent)
+            && child.session.outstanding().contains(&Effect::ReportToParent)
+    );
     parent.hear_result(child.session.word_to_parent().unwrap());
     let (outcome, content) = outcome(&parent);
     assert_eq!(outcome, Outcome::Ok);
@@ -105,7 +108,7 @@ fn circles_depth_and_nonsense_are_refused() {
     let (session, start) = start_of(&talk);
     let mut child = Talk::unborn(&session);
     child.start("start", start, Ok(Cast::default()));
-    assert_eq!(child.effects, [Effect::TellParent]);
+    assert_eq!(child.effects, [Effect::ReportToParent]);
     talk.hear_result(child.session.word_to_parent().unwrap());
     let (outcome_, content) = outcome(&talk);
     assert!(outcome_ == Outcome::Error && content.contains("delegation_refused"), "{content}");
@@ -132,7 +135,7 @@ fn a_child_that_cannot_begin_is_a_result_too() {
     let mut child = Talk::unborn(&session);
     let refusal = Refusal { code: ErrorCode::UnknownAgent, message: "there is no agent p; there are a, e".to_owned() };
     child.start("start", start, Err(refusal));
-    assert!(child.session.outstanding().contains(&Effect::TellParent));
+    assert!(child.session.outstanding().contains(&Effect::ReportToParent));
     parent.hear_result(child.session.word_to_parent().unwrap());
     let (outcome, content) = outcome(&parent);
     assert!(outcome == Outcome::Error && content.contains("there is no agent p"), "{content}");
@@ -153,13 +156,13 @@ fn stop_and_pause_go_down_and_late_words_undo_nothing() {
     assert_eq!(child.session.phase(), Phase::Running, "an older word undoes no newer one");
     parent.stop();
     assert_eq!(parent.session.phase(), Phase::Ended);
-    assert!(parent.session.outstanding().contains(&Effect::TellChild(call.clone())), "also after a reload");
+    assert!(parent.session.outstanding().contains(&Effect::CommandChild(call.clone())), "also after a reload");
     child.hear(parent.session.child_word(&call).unwrap());
     assert_eq!(child.session.phase(), Phase::Ended);
     let late = child.session.word_to_parent().unwrap();
     assert_eq!(late.body.outcome, Outcome::Cancelled);
     parent.hear_result(late);
-    assert!(!parent.session.outstanding().contains(&Effect::TellChild(call)), "it has answered");
+    assert!(!parent.session.outstanding().contains(&Effect::CommandChild(call)), "it has answered");
 }
 
 #[test]
@@ -192,7 +195,7 @@ fn only_children_are_told_and_only_tools_are_cancelled() {
         .events
         .iter()
         .filter_map(|event| match event {
-            Event::ChildTold(told) => Some(format!("{} {}", told.verb, told.call)),
+            Event::ChildCommanded(told) => Some(format!("{} {}", told.verb, told.call)),
             Event::CallCancelled(cancelled) => Some(format!("cancelled {}", cancelled.call)),
             _ => None,
         })
@@ -263,7 +266,8 @@ fn a_child_that_never_commits_is_covered_by_the_deadline() {
     assert_eq!(parent.stop_reason(), None);
     parent.wait(Duration::from_secs(30));
     assert_eq!((parent.stop_reason(), outcome(&parent).0), (Some("timeout"), Outcome::Unknown));
-    let told = parent.events.iter().any(|event| matches!(event, Event::ChildTold(told) if told.verb == Verb::Stop));
+    let told =
+        parent.events.iter().any(|event| matches!(event, Event::ChildCommanded(told) if told.verb == Verb::Stop));
     assert!(told, "the child is told to stop");
 }
 

@@ -19,7 +19,7 @@ use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, Mode
 use contract::subject::SessionKey;
 use contract::tool::{ASK_USER, Approval, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
-use session::{Body, ConfigureInput, Decision, Effect, Input, Session, StartInput, Word};
+use session::{Body, ConfigureInput, Decision, Effect, Input, OutboundCommand, Session, StartInput};
 
 /// More inputs, and more waits, than any test needs.
 const EVER: usize = 200;
@@ -155,7 +155,7 @@ impl Talk {
     }
 
     /// A word of the parent comes.
-    pub(crate) fn hear(&mut self, word: Word<Command<ControlReason>>) {
+    pub(crate) fn hear(&mut self, word: OutboundCommand<Command<ControlReason>>) {
         let body = match word.verb {
             Verb::Pause => Body::Pause(word.body.body),
             Verb::Resume => Body::Resume(word.body.body),
@@ -168,7 +168,7 @@ impl Talk {
     }
 
     /// A result comes that the loop of another session gives.
-    pub(crate) fn hear_result(&mut self, word: Word<ToolResult>) {
+    pub(crate) fn hear_result(&mut self, word: OutboundCommand<ToolResult>) {
         self.input(InputKind::Control(word.verb), word.id.as_str(), Body::ToolResult(word.body));
     }
 
@@ -254,7 +254,7 @@ impl Talk {
 
     /// Folds a decision and keeps it in the log.
     pub(crate) fn commit(&mut self, decision: &Decision) {
-        let (before, remains) = (self.session.snapshot(), self.session.remains());
+        let (before, remains) = (self.session.snapshot(), self.session.tombstone());
         let slot = self.session.next_slot();
         let seq = self.session.seq() + 1;
         let prev = self.session.commit_id().to_owned();
@@ -632,8 +632,8 @@ fn effects(effects: &[Effect]) -> String {
         }
         Effect::SetTimer { number, at } => format!("timer {number} at {at}"),
         Effect::StartChild(call) => format!("child {call}"),
-        Effect::TellChild(call) => format!("word to {call}"),
-        Effect::TellParent => "word to parent".to_owned(),
+        Effect::CommandChild(call) => format!("word to {call}"),
+        Effect::ReportToParent => "word to parent".to_owned(),
         Effect::CancelTimer => "no timer".to_owned(),
         Effect::Index => "index".to_owned(),
         Effect::Archive { below } => format!("archive below {below}"),

@@ -92,7 +92,7 @@ fn an_item_and_a_transcript_for_others() {
     assert!(talk.session.tool_item(&CallAttempt { attempt: open.attempt + 1, ..open.clone() }).is_none());
     assert!(talk.session.model_item(&open).is_none());
     // Taken over while a call is open: the call is answered there, under an id that is not ours.
-    let taken = serde_json::to_value(talk.session.taken_over()).unwrap();
+    let taken = serde_json::to_value(talk.session.export_transcript()).unwrap();
     let roles: Vec<&str> = taken.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "tool"]);
     assert_eq!(taken[1]["tool_calls"][0]["id"], taken[2]["tool_call_id"]);

@@ -90,7 +90,7 @@ pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String
         let called_off = commits
             .iter()
             .flat_map(|(_, commit)| &commit.events)
-            .any(|event| matches!(event, Event::ChildTold(told) if told.call == call && told.verb == Verb::Stop));
+            .any(|event| matches!(event, Event::ChildCommanded(told) if told.call == call && told.verb == Verb::Stop));
         if !began && !called_off {
             return Err(format!("{} of {key} never began", child.session_id));
         }
