@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use bus::{Bus, BusError, Heard};
+use bus::{Bus, BusError, SubscriptionEvent};
 use bytes::Bytes;
 use contract::ids::{CallAttempt, CallId, ToolName};
 use contract::subject::{self, Subject};
@@ -44,14 +44,14 @@ pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Re
     let mut ending = other.listen(&holder, None).await?;
     is_known(&bus, &holder).await?;
     let probe = ending.next().await;
-    assert!(matches!(probe, Some(Heard::Message(_))));
+    assert!(matches!(probe, Some(SubscriptionEvent::Message(_))));
     let ends = async {
         let asked = ending.next().await;
         drop(ending);
         asked
     };
     let (asked, held) = tokio::join!(ends, bus.call_is_held(&session, &call));
-    assert!(matches!(asked, Some(Heard::Message(_))) && !held?, "a holder that has ended");
+    assert!(matches!(asked, Some(SubscriptionEvent::Message(_))) && !held?, "a holder that has ended");
     let frozen = other.listen(&holder, None).await?;
     is_known(&bus, &holder).await?;
     assert!(bus.call_is_held(&session, &call).await?, "a frozen holder");
@@ -90,11 +90,11 @@ pub(crate) async fn a_reconnect_is_a_gap(world: &mut World) -> anyhow::Result<()
     let mut heard = world.bus.events(&session).await?;
     world.restart().await?;
     let next = tokio::time::timeout(Duration::from_secs(10), heard.next()).await?;
-    assert!(matches!(next, Some(Heard::Gap)));
+    assert!(matches!(next, Some(SubscriptionEvent::Gap)));
     world.bus.ping().await?;
     let subject = subject::event(&session, contract::event::Topic::TurnCompleted);
     world.bus.transport().publish(&subject, Vec::new(), Bytes::from_static(b"x")).await?;
-    let came = async { while !matches!(heard.next().await, Some(Heard::Message(_))) {} };
+    let came = async { while !matches!(heard.next().await, Some(SubscriptionEvent::Message(_))) {} };
     tokio::time::timeout(Duration::from_secs(10), came).await.context("the subscription came back")
 }
 
@@ -108,7 +108,7 @@ pub(crate) async fn a_flood_of_answers_is_a_gap_for_nobody_else(world: &mut Worl
     let ask = || bus.transport().request_many(&tool, Vec::new(), Bytes::new());
     let (mut flooded, mut quiet) = (ask().await?, ask().await?);
     for _ in 0..2 {
-        let Some(Heard::Message(request)) = asked.next().await else { bail!("not asked") };
+        let Some(SubscriptionEvent::Message(request)) = asked.next().await else { bail!("not asked") };
         reply.push(request.reply.context("an address")?);
     }
     let mut broken = bus.listen(&subject::services_info(), None).await?;
@@ -118,15 +118,15 @@ pub(crate) async fn a_flood_of_answers_is_a_gap_for_nobody_else(world: &mut Worl
     other.transport().reply(&reply[1], Vec::new(), Bytes::from_static(b"once")).await?;
     // Answers of all questions come on one subscription: when this one is here, those before it were.
     let heard = tokio::time::timeout(Duration::from_secs(10), quiet.next()).await?.context("ended")?;
-    assert!(matches!(&heard, Heard::Message(once) if &*once.payload == b"once"), "{heard:?}");
+    assert!(matches!(&heard, SubscriptionEvent::Message(once) if &*once.payload == b"once"), "{heard:?}");
     let mut before = 0;
-    while let Some(Heard::Message(_)) = flooded.next().await {
+    while let Some(SubscriptionEvent::Message(_)) = flooded.next().await {
         before += 1;
     }
     assert!((1..FLOOD).contains(&before), "{before} and then a gap");
     // It hears on, and nobody else has heard of a gap.
     other.transport().reply(&reply[0], Vec::new(), Bytes::from_static(b"at last")).await?;
-    assert!(matches!(flooded.next().await, Some(Heard::Message(_))));
+    assert!(matches!(flooded.next().await, Some(SubscriptionEvent::Message(_))));
     assert!(quiet.next().now_or_never().is_none() && broken.next().now_or_never().is_none());
     Ok(())
 }

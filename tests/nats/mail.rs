@@ -41,7 +41,7 @@ pub(crate) async fn a_mail_is_stored_once_and_closed_once(world: &mut World) -> 
         let posted = try_join_all(posts).await?;
         let Some((seq, MailEntry::Open(first))) = buses[0].mail(&at, &id).await? else { anyhow::bail!("no mail") };
         for (posted, mail) in posted.into_iter().zip(&mails) {
-            let there = Posted::There(MailEntry::Open(first.clone()));
+            let there = Posted::Duplicate(MailEntry::Open(first.clone()));
             assert_eq!(posted, if *mail == first { Posted::Stored } else { there });
         }
         let marks = calls.iter().map(|call| mark(&first.call, call)).collect::<Result<Vec<_>, _>>()?;
@@ -51,7 +51,7 @@ pub(crate) async fn a_mail_is_stored_once_and_closed_once(world: &mut World) -> 
         let entry = buses[0].mail(&at, &id).await?.map(|(_, entry)| entry);
         let winner = closed.iter().position(|ours| *ours).map(|n| MailEntry::Closed(marks[n].clone()));
         assert_eq!(entry, winner);
-        assert_eq!(buses[1].post_mail(&at, &id, &first).await?, Posted::There(winner.unwrap()));
+        assert_eq!(buses[1].post_mail(&at, &id, &first).await?, Posted::Duplicate(winner.unwrap()));
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ pub(crate) async fn mailboxes_survive_a_restart(world: &mut World) -> anyhow::Re
         .await?;
     // A call that is made again after it finds what it did.
     let again = bus.post_mail(&at, &ids[1], &mail("m1")?).await?;
-    assert_eq!(again, Posted::There(MailEntry::Closed(mark("m1", "close")?)));
+    assert_eq!(again, Posted::Duplicate(MailEntry::Closed(mark("m1", "close")?)));
     Ok(())
 }
 

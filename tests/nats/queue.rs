@@ -64,10 +64,10 @@ pub(crate) async fn an_input_is_stored_once(world: &mut World) -> anyhow::Result
     let bus = &world.bus;
     let first = send(bus, "once", "a").await?;
     assert!(matches!(first, Sent::Stored(_)));
-    assert_eq!(send(bus, "once", "a").await?, Sent::AlreadyThere);
+    assert_eq!(send(bus, "once", "a").await?, Sent::Duplicate);
     let delivery = pull_one(bus, Queue::Inputs, SOON * 5).await?;
     assert_eq!(Sent::Stored(delivery.seq), first);
-    assert_eq!(send(bus, "once", "a").await?, Sent::AlreadyThere, "also while it is held");
+    assert_eq!(send(bus, "once", "a").await?, Sent::Duplicate, "also while it is held");
     done(bus, &delivery).await?;
     assert!(matches!(send(bus, "once", "a").await?, Sent::Stored(_)), "the log knows that it was handled");
     let large = Bytes::from(format!(r#"{{"meta":{{"v":1}},"x":"{}"}}"#, "y".repeat(1 << 20)));

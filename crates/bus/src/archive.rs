@@ -70,7 +70,7 @@ impl Bus {
     pub async fn put_archived(&self, key: &SessionKey, page: u64, bodies: Vec<Bytes>) -> Result<(), BusError> {
         let mut sealed = Vec::with_capacity(bodies.len());
         for body in bodies {
-            sealed.push(self.seal(Objects::Archive, body).await?);
+            sealed.push(self.offload_body(Objects::Archive, body).await?);
         }
         self.write_page(key, page, &sealed, Owner::Nobody).await
     }
@@ -190,7 +190,7 @@ impl Bus {
             None => return Ok(()),
         };
         let meta = PageMeta { v: VERSION, page, seq: head.meta.seq };
-        let body = self.seal(Objects::Archive, encode(&Page { meta, commits })?).await?;
+        let body = self.offload_body(Objects::Archive, encode(&Page { meta, commits })?).await?;
         let subject = subject::archive_page(key, page);
         let mut expected = 0;
         let mut doubt = BusError::Timeout { what: subject.to_string() };

@@ -35,7 +35,7 @@ struct Meta<'a> {
 impl Bus {
     /// Returns a body that can be published: the body itself, or, where it is over
     /// [`limits::INLINE_BYTES_MAX`], a reference to where it was stored.
-    pub async fn seal(&self, store: Objects, body: Bytes) -> Result<Bytes, BusError> {
+    pub async fn offload_body(&self, store: Objects, body: Bytes) -> Result<Bytes, BusError> {
         if body.len() <= limits::INLINE_BYTES_MAX {
             return Ok(body);
         }
@@ -55,7 +55,7 @@ impl Bus {
 
     /// As [`Bus::open`], for a message that the server stored at `stored_at`: a blob that has been missing for too long is gone, which is
     /// [`BusError::Malformed`].
-    pub async fn open_stored(&self, store: Objects, body: Bytes, stored_at: Timestamp) -> Result<Bytes, BusError> {
+    pub async fn load_body(&self, store: Objects, body: Bytes, stored_at: Timestamp) -> Result<Bytes, BusError> {
         match self.open(store, body).await {
             Err(error @ BusError::BodyMissing { .. }) => {
                 let now = self.transport().server_time().await?;
@@ -130,7 +130,7 @@ mod tests {
         let bus = MemoryServer::new().bus();
         let text = format!(r#"{{"meta":{{"v":1}},"text":"{}"}}"#, "x".repeat(limits::INLINE_BYTES_MAX));
         let body = Bytes::from(text);
-        let sealed = bus.seal(Objects::Work, body.clone()).await.unwrap();
+        let sealed = bus.offload_body(Objects::Work, body.clone()).await.unwrap();
         assert!(sealed.starts_with(br#"{"meta":{"v":1},"$blob":""#) && sealed.len() < 200);
         assert_eq!(bus.open(Objects::Work, sealed.clone()).await.unwrap(), body);
         assert!(matches!(bus.open(Objects::Blobs, sealed).await, Err(BusError::BodyMissing { .. })));

@@ -17,7 +17,7 @@ pub enum Sent {
     /// Stored under this sequence.
     Stored(u64),
     /// The same one waits there already.
-    AlreadyThere,
+    Duplicate,
 }
 
 /// The waiting inputs of a session.
@@ -39,7 +39,7 @@ impl Bus {
         id: &CommandId,
         body: Bytes,
     ) -> Result<Sent, BusError> {
-        let body = self.seal(Objects::Work, body).await?;
+        let body = self.offload_body(Objects::Work, body).await?;
         self.send_once(Stream::Control, &subject::control(key, verb, id), trace_headers(), body).await
     }
 
@@ -83,7 +83,7 @@ impl Bus {
                 Err(error) => doubt = error,
             }
             match self.transport().last(stream, subject, Read::Leader).await {
-                Ok(Some(_)) => return Ok(Sent::AlreadyThere),
+                Ok(Some(_)) => return Ok(Sent::Duplicate),
                 Ok(None) => {}
                 Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,

@@ -33,7 +33,7 @@ pub struct DeadLetter {
 
 impl Bus {
     /// Writes a dead letter. Writing it again changes nothing but its time.
-    pub async fn bury(&self, delivery: &Delivery, code: ErrorCode, reason: &str) -> Result<(), BusError> {
+    pub async fn write_dead_letter(&self, delivery: &Delivery, code: ErrorCode, reason: &str) -> Result<(), BusError> {
         let letter = DeadLetter {
             code,
             reason: reason.to_owned(),

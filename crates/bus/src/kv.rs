@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::log::encode;
 use crate::transport::KV_OPERATION;
-use crate::{Bus, BusError, Heard, retry};
+use crate::{Bus, BusError, SubscriptionEvent, retry};
 
 /// Whose a claim is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,10 +203,10 @@ fn claim_name(key: &SessionKey, call: &CallId, parts: &[&str]) -> String {
     parts.iter().fold(name, |name, part| format!("{name}.{part}"))
 }
 
-fn summary_change(heard: Heard) -> Option<SummaryChange> {
+fn summary_change(heard: SubscriptionEvent) -> Option<SummaryChange> {
     let message = match heard {
-        Heard::Message(message) => message,
-        Heard::Gap => return Some(SummaryChange::Gap),
+        SubscriptionEvent::Message(message) => message,
+        SubscriptionEvent::Gap => return Some(SummaryChange::Gap),
     };
     if message.header(KV_OPERATION).is_some() {
         let session = message.subject.rsplit('.').next()?;

@@ -5,6 +5,7 @@
 
 pub mod archive;
 pub mod body;
+pub mod call_status;
 pub mod control;
 pub mod dead;
 pub mod error;
@@ -17,14 +18,14 @@ pub mod nats;
 pub mod permissions;
 mod retry;
 pub mod rpc;
-pub mod standing;
-mod tails;
+mod seq_cache;
 pub mod timer;
 pub mod transport;
 pub mod work;
 
 use std::sync::Arc;
 
+pub use call_status::CallStatus;
 pub use control::{Inbox, Sent};
 pub use dead::DeadLetter;
 pub use error::BusError;
@@ -35,26 +36,25 @@ pub use mail::{Mailbox, Posted};
 pub use memory::MemoryServer;
 pub use nats::NatsConfig;
 pub use rpc::Serving;
-pub use standing::Standing;
 pub use transport::{
-    Delivery, Depth, Drift, Headers, Heard, Message, Read, Rewound, Storage, StorageSize, Stored, Subscription,
-    Transport,
+    Delivery, Depth, DriftPolicy, Headers, Message, Read, Rewound, Storage, StorageSize, Stored, Subscription,
+    SubscriptionEvent, Transport,
 };
 pub use work::{Handler, Settle, Worker};
 
-use self::tails::Tails;
+use self::seq_cache::SeqCache;
 
 /// A connection to the bus; cheap to clone.
 #[derive(Clone)]
 pub struct Bus {
     transport: Arc<dyn Transport>,
-    tails: Arc<Tails>,
+    seq_cache: Arc<SeqCache>,
 }
 
 impl Bus {
     /// A bus over any transport.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
-        Self { transport, tails: Arc::default() }
+        Self { transport, seq_cache: Arc::default() }
     }
 
     /// Connects to NATS; [`BusError::Unusable`] where the server is missing, too old or has no JetStream.
@@ -70,17 +70,17 @@ impl Bus {
     /// Verifies every stream, consumer, bucket and store, and waits a while for those that somebody makes just now. It
     /// reads only: services have no permission to make what [`Bus::ensure`] makes.
     pub async fn verify(&self) -> Result<(), BusError> {
-        self.transport.ensure(Drift::Verify).await
+        self.transport.ensure(DriftPolicy::Verify).await
     }
 
     /// Creates or verifies every stream, consumer, bucket and store; drift is an error that names the setting.
     pub async fn ensure(&self) -> Result<(), BusError> {
-        self.transport.ensure(Drift::Refuse).await
+        self.transport.ensure(DriftPolicy::Refuse).await
     }
 
     /// As [`Bus::ensure`], but changes settings that drifted, where the server lets it.
     pub async fn repair(&self) -> Result<(), BusError> {
-        self.transport.ensure(Drift::Repair).await
+        self.transport.ensure(DriftPolicy::Repair).await
     }
 
     /// Whether the server answers.

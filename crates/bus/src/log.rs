@@ -13,7 +13,7 @@ use contract::subject::{self, SessionKey, Subject};
 use contract::tool::header;
 use futures::future::try_join_all;
 
-use crate::tails::{Source, Tail};
+use crate::seq_cache::{Source, Tail};
 use crate::transport::{Appended, EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl};
 use crate::{Bus, BusError, Read, Stored, body, retry};
 
@@ -72,13 +72,13 @@ impl Bus {
     /// As [`Bus::load`], with slot `at_least` in it or before it: for whoever knows that the log reaches that far.
     pub async fn load_from(&self, key: &SessionKey, at_least: u64) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let Some(head) = self.head_from(key, at_least).await? else { return Ok(None) };
-        self.stretch(key, head.first_slot(), head.slot).await
+        self.load_range(key, head.first_slot(), head.slot).await
     }
 
     /// As [`Bus::load`], up to the head that the leader has now.
     pub async fn load_latest(&self, key: &SessionKey) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let Some(head) = self.tail(key, Read::Leader).await? else { return Ok(None) };
-        self.stretch(key, head.first_slot(), head.slot).await
+        self.load_range(key, head.first_slot(), head.slot).await
     }
 
     /// What the state at slot `at` was folded from, or that at the log's end where it is earlier or none is given: its
@@ -88,7 +88,7 @@ impl Bus {
         let Some(head) = self.head_from(key, 0).await? else { return Ok(None) };
         let end = head.end();
         let last = at.map_or(end, |at| at.min(end));
-        let mut commits = self.stretch(key, page_start(last), last).await?;
+        let mut commits = self.load_range(key, page_start(last), last).await?;
         // A page is read whole, also what came since.
         if let Some(commits) = &mut commits {
             commits.retain(|(slot, _)| *slot <= last);
@@ -123,7 +123,7 @@ impl Bus {
     /// The whole page of the head that the leader has now, wherever it lies; empty when there is no such session.
     pub async fn head_page(&self, key: &SessionKey) -> Result<Vec<(u64, Commit)>, BusError> {
         let Some(head) = self.head(key, Read::Leader).await? else { return Ok(Vec::new()) };
-        Ok(self.stretch(key, page_start(head.slot), head.slot).await?.unwrap_or_default())
+        Ok(self.load_range(key, page_start(head.slot), head.slot).await?.unwrap_or_default())
     }
 
     /// Every commit from page `from_page` to the head, wherever it lies, without a hole; empty when there is no such
@@ -133,14 +133,14 @@ impl Bus {
         let mut commits = Vec::new();
         for page in from_page..=head.slot / SLOTS_PER_PAGE {
             let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(head.slot);
-            commits.extend(self.stretch(key, page * SLOTS_PER_PAGE, last).await?.unwrap_or_default());
+            commits.extend(self.load_range(key, page * SLOTS_PER_PAGE, last).await?.unwrap_or_default());
         }
         Ok(commits)
     }
 
     /// A finished page, wherever it lies; `None` when it is gone from the archive.
     pub async fn page(&self, key: &SessionKey, page: u64) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
-        self.stretch(key, page * SLOTS_PER_PAGE, (page + 1) * SLOTS_PER_PAGE - 1).await
+        self.load_range(key, page * SLOTS_PER_PAGE, (page + 1) * SLOTS_PER_PAGE - 1).await
     }
 
     /// The `seq` with which a page begins; `None` where it is not to be seen.
@@ -202,7 +202,7 @@ impl Bus {
         let after = match offer.slot.checked_sub(1) {
             None => After { filter: subject::log_session(key), seq: 0, generation },
             Some(before) => {
-                let seq = match self.tails.seq(key, before, offer.prev, generation) {
+                let seq = match self.seq_cache.seq(key, before, offer.prev, generation) {
                     Some(seq) => Some(seq),
                     None => self.seq_of(key, before, offer.prev).await?,
                 };
@@ -234,7 +234,7 @@ impl Bus {
         let subject = subject::log_slot(key, offer.slot);
         // What has an end must not leave anything behind.
         let store = if offer.life.is_some() { Objects::Archive } else { Objects::Blobs };
-        let body = self.seal(store, offer.body.clone()).await?;
+        let body = self.offload_body(store, offer.body.clone()).await?;
         let mut headers = trace_headers();
         headers.push((EXPECTED_LAST.to_owned(), after.seq.to_string()));
         headers.push((EXPECTED_OF.to_owned(), after.filter.to_string()));
@@ -247,7 +247,7 @@ impl Bus {
                 Err(error) if error.is_final() => return Err(error),
                 Err(error) => doubt = error,
             }
-            match self.whose(&subject, offer.commit, after).await {
+            match self.slot_owner(&subject, offer.commit, after).await {
                 Ok(Some(Holder::Ours(seq))) => return self.stored(key, offer, after, seq).await,
                 Ok(Some(Holder::Theirs)) => {
                     telemetry::metric::refused_commit();
@@ -306,7 +306,7 @@ impl Bus {
     }
 
     /// Whose commit a slot holds, as the leader knows it; `None` while it is empty and may be ours still.
-    async fn whose(&self, slot: &Subject, commit_id: &str, after: &After) -> Result<Option<Holder>, BusError> {
+    async fn slot_owner(&self, slot: &Subject, commit_id: &str, after: &After) -> Result<Option<Holder>, BusError> {
         if let Some(holder) = self.holder(slot, commit_id).await? {
             return Ok(Some(holder));
         }
@@ -325,7 +325,7 @@ impl Bus {
     }
 
     fn note(&self, key: &SessionKey, slot: u64, seq: u64, commit: &str, generation: u64, source: Source) {
-        self.tails.note(key, Tail { slot, seq, commit: commit.to_owned(), generation }, source);
+        self.seq_cache.note(key, Tail { slot, seq, commit: commit.to_owned(), generation }, source);
     }
 
     /// Throws away what a commit that lost its slot refers to. What cannot be thrown away now stays.
@@ -359,7 +359,12 @@ impl Bus {
     }
 
     /// As [`Bus::bodies`], parsed.
-    async fn stretch(&self, key: &SessionKey, first: u64, last: u64) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
+    async fn load_range(
+        &self,
+        key: &SessionKey,
+        first: u64,
+        last: u64,
+    ) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let Some(bodies) = self.bodies(key, first, last).await? else { return Ok(None) };
         let mut commits: Vec<(u64, Commit)> = Vec::with_capacity(bodies.len());
         for (slot, body) in bodies {

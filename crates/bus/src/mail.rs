@@ -26,7 +26,7 @@ pub enum Posted {
     /// It is stored.
     Stored,
     /// There is or was one under this id already, perhaps this very one: [`MailEntry::sent_by`] tells.
-    There(MailEntry),
+    Duplicate(MailEntry),
 }
 
 impl Bus {
@@ -68,7 +68,7 @@ impl Bus {
             }
             match self.mail_at(&subject).await {
                 Ok(Some((_, MailEntry::Open(found)))) if found == *mail => return Ok(Posted::Stored),
-                Ok(Some((_, entry))) => return Ok(Posted::There(entry)),
+                Ok(Some((_, entry))) => return Ok(Posted::Duplicate(entry)),
                 // The same body may be offered again: at most one copy of it will ever stand there.
                 Ok(None) => {}
                 Err(error) if error.is_final() => return Err(error),

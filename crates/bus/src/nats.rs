@@ -2,7 +2,6 @@
 
 mod api;
 mod connect;
-mod copies;
 mod core;
 mod ensure;
 mod keys;
@@ -11,6 +10,7 @@ mod many;
 mod objects;
 mod pull;
 mod read;
+mod replica_count;
 mod seen;
 mod settings;
 
@@ -31,11 +31,11 @@ use tokio_util::sync::CancellationToken;
 use self::connect::Connected;
 pub use self::connect::NatsConfig;
 pub(crate) use self::connect::inbox_prefix;
-use self::copies::Copies;
 use self::many::Many;
 use self::objects::Stores;
+use self::replica_count::ReplicaCount;
 use self::seen::SeenSeqs;
-use crate::transport::{Ack, Appended, Drift, ReadMany, Rewound, Storage, StorageSize, Transport};
+use crate::transport::{Ack, Appended, DriftPolicy, ReadMany, Rewound, Storage, StorageSize, Transport};
 use crate::{BusError, Delivery, Depth, Headers, Message, Read, Stored, Subscription};
 
 /// How long an answer of JetStream is awaited where streams are made and looked at.
@@ -56,7 +56,7 @@ pub struct Nats {
     slow: broadcast::Sender<u64>,
     connected: Connected,
     stores: Stores,
-    copies: Copies,
+    replica_count: ReplicaCount,
     many: Many,
     seen: Arc<SeenSeqs>,
 }
@@ -108,7 +108,7 @@ impl Transport for Nats {
         match read {
             Read::Any => self.direct_last(stream.name(), filter.as_str()).await,
             // Where there is one copy, whoever answers has it.
-            Read::Leader if stream == Stream::Log && self.copies.is_one(self, stream.name()).await => {
+            Read::Leader if stream == Stream::Log && self.replica_count.is_one(self, stream.name()).await => {
                 self.direct_last(stream.name(), filter.as_str()).await
             }
             Read::Leader => self.leader_last(stream.name(), filter.as_str()).await,
@@ -199,7 +199,7 @@ impl Transport for Nats {
         self.retention
     }
 
-    async fn ensure(&self, drift: Drift) -> Result<(), BusError> {
+    async fn ensure(&self, drift: DriftPolicy) -> Result<(), BusError> {
         self.ensure_all(drift).await
     }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::log::{encode, parse, trace_headers};
-use crate::{Bus, BusError, Heard, Message, Subscription, retry};
+use crate::{Bus, BusError, Message, Subscription, SubscriptionEvent, retry};
 
 /// How long a worker's or gateway's answer is awaited.
 const ASK_MAX: Duration = Duration::from_secs(1);
@@ -272,7 +272,7 @@ async fn serve_all(bus: Bus, requests: Subscription, answer: Answer) {
         .for_each_concurrent(SERVED_AT_ONCE, |heard| {
             let (bus, answer) = (bus.clone(), answer.clone());
             async move {
-                let Heard::Message(message) = heard else { return };
+                let SubscriptionEvent::Message(message) = heard else { return };
                 let Some(to) = message.reply.clone() else { return };
                 let Some(body) = answer(message).await else { return };
                 if let Err(error) = bus.transport().reply(&to, Vec::new(), body).await {
@@ -283,14 +283,14 @@ async fn serve_all(bus: Bus, requests: Subscription, answer: Answer) {
         .await;
 }
 
-fn cancelled(heard: Heard) -> Option<(SessionKey, CallAttempt)> {
+fn cancelled(heard: SubscriptionEvent) -> Option<(SessionKey, CallAttempt)> {
     match heard {
-        Heard::Message(message) => {
+        SubscriptionEvent::Message(message) => {
             let key = subject::parse_session_rpc(&message.subject)?;
             let body: CancelBody = parse(&message.payload).ok()?;
             Some((key, CallAttempt { call: body.call, attempt: body.attempt }))
         }
         // Workers look at the log every few seconds anyway.
-        Heard::Gap => None,
+        SubscriptionEvent::Gap => None,
     }
 }

@@ -42,11 +42,11 @@ pub fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
 }
 
 /// What a subscription yields. Dropping it unsubscribes.
-pub type Subscription = BoxStream<'static, Heard>;
+pub type Subscription = BoxStream<'static, SubscriptionEvent>;
 
 /// One thing heard on a subscription.
 #[derive(Debug, Clone)]
-pub enum Heard {
+pub enum SubscriptionEvent {
     /// A message.
     Message(Message),
     /// Messages may have been lost here (a reconnect, a full buffer): read what can be read again.
@@ -165,7 +165,7 @@ pub enum Ack {
 
 /// What is done about a stream or consumer that is not what it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drift {
+pub enum DriftPolicy {
     /// Other settings are an error, and so is its absence after some patience: nothing is made or changed.
     Verify,
     /// Other settings are an error; what is missing is made.
@@ -308,7 +308,7 @@ pub trait Transport: Send + Sync + 'static {
 
     /// Creates or verifies the streams, consumers, buckets and stores of [`contract::streams`]. A setting that
     /// drifted is repaired, or an error that names it.
-    async fn ensure(&self, drift: Drift) -> Result<(), BusError>;
+    async fn ensure(&self, drift: DriftPolicy) -> Result<(), BusError>;
 
     /// How much waits in a queue, and is held.
     async fn depth(&self, queue: Queue) -> Result<Depth, BusError>;

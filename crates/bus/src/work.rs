@@ -58,7 +58,7 @@ pub trait Handler: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Worker {
     stop: CancellationToken,
-    hurry: CancellationToken,
+    abort: CancellationToken,
     task: JoinSet<()>,
 }
 
@@ -66,17 +66,17 @@ impl Worker {
     /// Starts taking items, at most `concurrency` at the same time. These places are shared out by tenant, and by tool,
     /// model or session: from five places on nobody gets all of them, and an item beyond its share comes again later.
     pub fn start(bus: Bus, queue: Queue, concurrency: usize, handler: Arc<dyn Handler>) -> Self {
-        let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
+        let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         let mut task = JoinSet::new();
-        task.spawn(run::run(bus, queue, concurrency.max(1), handler, stop.clone(), hurry.clone()));
-        Self { stop, hurry, task }
+        task.spawn(run::run(bus, queue, concurrency.max(1), handler, stop.clone(), abort.clone()));
+        Self { stop, abort, task }
     }
 
     /// Stops pulling, lets running handlers end for up to `timeout`, then ends them and hands their items back.
     pub async fn drain(mut self, timeout: Duration) {
         self.stop.cancel();
         if tokio::time::timeout(timeout, self.task.join_next()).await.is_err() {
-            self.hurry.cancel();
+            self.abort.cancel();
             self.task.join_next().await;
         }
     }
@@ -119,7 +119,7 @@ impl Bus {
         item: &ModelItem,
         publication: Publication,
     ) -> Result<(), BusError> {
-        let body = self.seal(Objects::Work, encode(item)?).await?;
+        let body = self.offload_body(Objects::Work, encode(item)?).await?;
         let subject = subject::model_item(key, &call_of(&item.meta));
         let mut headers = publication.headers();
         // A header cannot hold line ends; such a model is not found anyway.
@@ -134,7 +134,7 @@ impl Bus {
         item: &ToolItem,
         publication: Publication,
     ) -> Result<(), BusError> {
-        let body = self.seal(Objects::Work, encode(item)?).await?;
+        let body = self.offload_body(Objects::Work, encode(item)?).await?;
         let subject = subject::tool_item(key, &item.tool, &call_of(&item.meta));
         self.publish_item(Stream::Tool, &subject, publication, publication.headers(), body).await
     }
@@ -155,7 +155,7 @@ impl Bus {
         match (publication, sent) {
             // What waits there is of a history that an older store has lost, or this very item, whose answer was lost. The
             // first may be delivered to nobody.
-            (Publication::First, Sent::AlreadyThere) => {
+            (Publication::First, Sent::Duplicate) => {
                 self.transport().purge(stream, subject).await?;
                 self.send_once(stream, subject, marked_again(headers), body).await.map(drop)
             }

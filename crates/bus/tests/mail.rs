@@ -65,7 +65,7 @@ async fn every_doubt_about_a_mail_is_settled() {
         let server = server(&[fault, fault, fault, Fault::None, Fault::None, fault, fault, fault]);
         let (bus, at) = (server.bus(), mailbox("e"));
         assert_eq!(bus.post_mail(&at, &id("m"), &mail("one")).await.unwrap(), Posted::Stored, "{fault:?}");
-        let there = Posted::There(MailEntry::Open(mail("one")));
+        let there = Posted::Duplicate(MailEntry::Open(mail("one")));
         assert_eq!(bus.post_mail(&at, &id("m"), &mail("two")).await.unwrap(), there, "{fault:?}");
         let (seq, entry) = bus.mail(&at, &id("m")).await.unwrap().unwrap();
         assert_eq!(entry, MailEntry::Open(mail("one")));
@@ -73,7 +73,7 @@ async fn every_doubt_about_a_mail_is_settled() {
             assert_eq!(bus.close_mail(&at, &id("m"), seq, &mark(call)).await.unwrap(), ours, "{fault:?} {call}");
         }
         assert_eq!(entries(&bus, "e").await, [("m".to_owned(), MailEntry::Closed(mark("three")))], "{fault:?}");
-        let closed = Posted::There(MailEntry::Closed(mark("three")));
+        let closed = Posted::Duplicate(MailEntry::Closed(mark("three")));
         assert_eq!(bus.post_mail(&at, &id("m"), &mail("one")).await.unwrap(), closed, "{fault:?}");
     }
 }

@@ -89,13 +89,13 @@ async fn a_refused_input_is_believed_only_when_it_is_there() {
     // Full for a while, then not.
     let bus = server(appends, &[full; 3]).bus();
     assert!(matches!(send(bus.clone()).await, Ok(Sent::Stored(_))));
-    assert!(matches!(send(bus).await, Ok(Sent::AlreadyThere)));
+    assert!(matches!(send(bus).await, Ok(Sent::Duplicate)));
     // Full for good.
     let bus = server(appends, &[full; 64]).bus();
     assert!(matches!(send(bus).await, Err(BusError::Full(_))));
     // There, though its ack never came.
     let bus = server(appends, &[Fault::AckLost]).bus();
-    assert!(matches!(send(bus).await, Ok(Sent::AlreadyThere)));
+    assert!(matches!(send(bus).await, Ok(Sent::Duplicate)));
 }
 
 #[tokio::test(start_paused = true)]

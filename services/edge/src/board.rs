@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bus::{Bus, BusError, Heard, Subscription};
+use bus::{Bus, BusError, Subscription, SubscriptionEvent};
 use contract::CommandId;
 use contract::command::{CommandAck, Verb};
 use contract::subject::SessionKey;
@@ -56,12 +56,14 @@ impl Board {
     async fn read(&self, bus: Bus, edge: CommandId, mut notices: Subscription) {
         loop {
             match notices.next().await {
-                Some(Heard::Message(message)) => match serde_json::from_slice::<CommandAck>(&message.payload) {
-                    Ok(done) => self.tell(done),
-                    Err(error) => tracing::warn!(%error, subject = message.subject, "notice left out"),
-                },
+                Some(SubscriptionEvent::Message(message)) => {
+                    match serde_json::from_slice::<CommandAck>(&message.payload) {
+                        Ok(done) => self.tell(done),
+                        Err(error) => tracing::warn!(%error, subject = message.subject, "notice left out"),
+                    }
+                }
                 // Whoever waits reads the log every second anyway.
-                Some(Heard::Gap) => {}
+                Some(SubscriptionEvent::Gap) => {}
                 None => {
                     tokio::time::sleep(AGAIN_AFTER).await;
                     if let Ok(again) = bus.dones(&edge).await {

@@ -172,7 +172,7 @@ impl Sessions {
         let place = self.board().wait_for((key.clone(), verb, id.clone()));
         let control_seq = match bus.send_control(&key, verb, &id, body.into()).await? {
             Sent::Stored(seq) => Some(seq),
-            Sent::AlreadyThere => None,
+            Sent::Duplicate => None,
         };
         if !wait {
             return Ok(pending(State::Accepted));

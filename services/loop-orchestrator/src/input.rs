@@ -77,7 +77,7 @@ impl Sent {
         let traceparent = bus::transport::header(&message.headers, contract::tool::header::TRACEPARENT);
         let traceparent = traceparent.map(str::to_owned);
         let (seq, stored_at) = (message.seq, message.stored_at);
-        let body = match bus.open_stored(Objects::Work, message.payload, stored_at).await {
+        let body = match bus.load_body(Objects::Work, message.payload, stored_at).await {
             Ok(body) => body,
             Err(BusError::Malformed(why)) => return Err(Unreadable::Malformed(why)),
             Err(error) => return Err(Unreadable::Later(error)),

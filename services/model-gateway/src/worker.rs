@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bus::{Bus, BusError, Delivery, Handler, Sent, Settle, Standing};
+use bus::{Bus, BusError, CallStatus, Delivery, Handler, Sent, Settle};
 use contract::ErrorCode;
 use contract::ids::CallAttempt;
 use contract::model::{FailureKind, ItemMeta, ModelItem, ResultMeta};
@@ -68,7 +68,7 @@ impl Handler for Calls {
 
 impl Calls {
     async fn deal(&self, delivery: &Delivery, subject: ItemSubject) -> Result<Settle, BusError> {
-        let body = self.bus.open_stored(Objects::Work, delivery.payload.clone(), delivery.stored_at).await?;
+        let body = self.bus.load_body(Objects::Work, delivery.payload.clone(), delivery.stored_at).await?;
         let item: ModelItem = match serde_json::from_slice(&body) {
             Ok(item) => item,
             Err(error) => return self.unreadable(&subject, &body, &error).await,
@@ -100,12 +100,14 @@ impl Calls {
 
     /// Asks the log; a settlement when the call must not start now.
     async fn not_now(&self, delivery: &Delivery, job: &Job) -> Result<Option<Settle>, BusError> {
-        Ok(match self.bus.standing(&job.key, &job.call, job.meta().slot).await? {
-            Standing::Open => None,
-            Standing::Closed => Some(Settle::Done),
+        Ok(match self.bus.call_status(&job.key, &job.call, job.meta().slot).await? {
+            CallStatus::Open => None,
+            CallStatus::Closed => Some(Settle::Done),
             // The log was put back to an older state: nobody will ever open this call.
-            Standing::Unseen if delivery.delivered >= contract::limits::UNSEEN_DELIVERIES_MAX => Some(Settle::Done),
-            Standing::Unseen | Standing::Paused => Some(Settle::Postpone(gate::pause(delivery.delivered))),
+            CallStatus::NotVisible if delivery.delivered >= contract::limits::UNSEEN_DELIVERIES_MAX => {
+                Some(Settle::Done)
+            }
+            CallStatus::NotVisible | CallStatus::Paused => Some(Settle::Postpone(gate::pause(delivery.delivered))),
         })
     }
 
@@ -180,7 +182,7 @@ impl Calls {
         loop {
             match self.bus.send_control(key, outcome.verb(), &id, body.clone()).await {
                 Ok(Sent::Stored(_)) => return Settle::Done,
-                Ok(Sent::AlreadyThere) => match run_id(call, run).filter(|beside| *beside != id) {
+                Ok(Sent::Duplicate) => match run_id(call, run).filter(|beside| *beside != id) {
                     Some(beside) if !run.is_empty() => id = beside,
                     Some(_) | None => return Settle::Done,
                 },

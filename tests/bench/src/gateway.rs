@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use bus::{Bus, Heard};
+use bus::{Bus, SubscriptionEvent};
 use bytes::Bytes;
 use contract::commit::{Commit, CommitMeta, Phase};
 use contract::event::{Envelope, Topic};
@@ -201,7 +201,9 @@ impl Around {
             let (mut seen, mut counts, mut ended) = (Seen::default(), HashMap::<String, u32>::new(), 0);
             while ended < streams {
                 let next = timeout(STREAM_MAX, heard.next()).await.context("the streams stand still")?;
-                let Some(Heard::Message(message)) = next else { anyhow::bail!("the viewer fell behind: {next:?}") };
+                let Some(SubscriptionEvent::Message(message)) = next else {
+                    anyhow::bail!("the viewer fell behind: {next:?}")
+                };
                 let at = now_ns();
                 let envelope: Envelope = serde_json::from_slice(&message.payload)?;
                 if !envelope.session_id.as_str().starts_with(name) {
@@ -269,7 +271,9 @@ impl Around {
         let (began, mut ended) = (Instant::now(), 0_u32);
         while began.elapsed() < window {
             let next = timeout(STREAM_MAX, heard.next()).await.context("the streams stand still")?;
-            let Some(Heard::Message(message)) = next else { anyhow::bail!("the viewer fell behind: {next:?}") };
+            let Some(SubscriptionEvent::Message(message)) = next else {
+                anyhow::bail!("the viewer fell behind: {next:?}")
+            };
             // The last chunk alone is read: the load is not what is measured.
             if !message.payload.ends_with(b"\"final\":true}}") {
                 continue;

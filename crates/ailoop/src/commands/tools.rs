@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
-use bus::{Bus, BusError, Heard};
+use bus::{Bus, BusError, SubscriptionEvent};
 use contract::tool::{ASK_USER, DELEGATE, EffectClass};
 use contract::{ErrorCode, Json, TenantId, ToolName, subject};
 use futures::StreamExt as _;
@@ -176,8 +176,8 @@ async fn watched(bus: &Bus, args: &ToolsWatchArgs, terminal: &Terminal) -> Resul
             tokio::select! {
                 _ = look.tick() => Ok(look_at(bus, &tenant, &mut board).await?),
                 heard = calls.next() => match heard {
-                    Some(Heard::Message(message)) => Ok(board.event(&message).into_iter().collect()),
-                    Some(Heard::Gap) => {
+                    Some(SubscriptionEvent::Message(message)) => Ok(board.event(&message).into_iter().collect()),
+                    Some(SubscriptionEvent::Gap) => {
                         terminal.note(Style::Warn, "the connection was lost: calls may be missing here");
                         Ok(Vec::new())
                     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bus::{Bus, BusError, Headers, Heard, Message, Subscription};
+use bus::{Bus, BusError, Headers, Message, Subscription, SubscriptionEvent};
 use bytes::Bytes;
 use contract::subject::{self, Subject};
 use contract::tool::ToolSpec;
@@ -148,8 +148,8 @@ impl<'a> Asker<'a> {
         let mut heard = Vec::new();
         while let Ok(Some(answer)) = timeout_at(end, answers.next()).await {
             match answer {
-                Heard::Message(message) => heard.push(message),
-                Heard::Gap => return Err(BusError::Unavailable("the connection was lost".to_owned())),
+                SubscriptionEvent::Message(message) => heard.push(message),
+                SubscriptionEvent::Gap => return Err(BusError::Unavailable("the connection was lost".to_owned())),
             }
         }
         Ok(heard)
@@ -228,7 +228,7 @@ impl Exchange {
         let after = self.began.elapsed();
         self.seen.waited = after;
         match next {
-            Ok(Some(Heard::Message(message))) => {
+            Ok(Some(SubscriptionEvent::Message(message))) => {
                 let reply = read_reply(&message);
                 match &reply {
                     Reply::Progress(progress) => self.seen.progress.push((after, progress.clone())),
@@ -236,7 +236,7 @@ impl Exchange {
                 }
                 Some(reply)
             }
-            Ok(Some(Heard::Gap)) => {
+            Ok(Some(SubscriptionEvent::Gap)) => {
                 self.seen.lost = true;
                 None
             }

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use tokio::sync::mpsc;
 
 use super::life::Shared;
-use crate::{Heard, Subscription};
+use crate::{Subscription, SubscriptionEvent};
 
 /// What the server forgets when nobody listens any more.
 pub(super) enum End {
@@ -18,11 +18,11 @@ pub(super) enum End {
 pub(super) struct Answers {
     pub(super) shared: Arc<Shared>,
     pub(super) end: End,
-    pub(super) from: mpsc::Receiver<Heard>,
+    pub(super) from: mpsc::Receiver<SubscriptionEvent>,
 }
 
 impl Answers {
-    pub(super) async fn next(&mut self) -> Option<Heard> {
+    pub(super) async fn next(&mut self) -> Option<SubscriptionEvent> {
         let shared = self.shared.clone();
         shared.guard(self.from.recv()).await
     }

@@ -18,9 +18,9 @@ use super::life::{Life, Shared};
 use super::pull::Pull;
 use super::{Action, Aged, Fault, MemoryServer};
 use crate::transport::{
-    Ack, Appended, Drift, KV_OPERATION, OBJECT_BYTES_MAX, ReadMany, Rewound, Storage, StorageSize, Transport,
+    Ack, Appended, DriftPolicy, KV_OPERATION, OBJECT_BYTES_MAX, ReadMany, Rewound, Storage, StorageSize, Transport,
 };
-use crate::{BusError, Delivery, Depth, Headers, Heard, Message, Read, Stored, Subscription};
+use crate::{BusError, Delivery, Depth, Headers, Message, Read, Stored, Subscription, SubscriptionEvent};
 
 /// How long an answer is awaited that never comes.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 /// What a fault changes about an operation that is performed.
 #[derive(Debug, Clone, Copy, Default)]
-struct Twist {
+struct FaultOutcome {
     /// How many changes ago a replica's read is.
     lag: u64,
     /// The code that an append is answered with, and whether it is stored.
@@ -53,40 +53,40 @@ impl Client {
         &self,
         action: Action,
         subject: &str,
-        perform: impl FnOnce(Twist) -> Result<T, BusError>,
+        perform: impl FnOnce(FaultOutcome) -> Result<T, BusError>,
     ) -> Result<T, BusError> {
         let shared = &self.shared;
         let lost = || BusError::Timeout { what: subject.to_owned() };
         shared
             .guard(async {
                 match shared.fault(action, subject) {
-                    Fault::None => perform(Twist::default()),
-                    Fault::Stale(lag) => perform(Twist { lag, ..Twist::default() }),
+                    Fault::None => perform(FaultOutcome::default()),
+                    Fault::Stale(lag) => perform(FaultOutcome { lag, ..FaultOutcome::default() }),
                     Fault::Doubtful { code, stored } => {
-                        perform(Twist { doubt: Some((code, stored)), ..Twist::default() })
+                        perform(FaultOutcome { doubt: Some((code, stored)), ..FaultOutcome::default() })
                     }
                     Fault::Delay(by) => {
                         tokio::time::sleep(by).await;
-                        perform(Twist::default())
+                        perform(FaultOutcome::default())
                     }
                     Fault::Lag(by) => {
-                        let done = perform(Twist::default());
+                        let done = perform(FaultOutcome::default());
                         tokio::time::sleep(by).await;
                         done
                     }
                     Fault::AckLost => {
-                        let done = perform(Twist::default());
+                        let done = perform(FaultOutcome::default());
                         tokio::time::sleep(TIMEOUT).await;
                         done.and_then(|_| Err(lost()))
                     }
                     Fault::NotDone => Err(BusError::Unavailable(format!("{subject}: no quorum"))),
                     Fault::Redeliver => {
                         shared.server.restart();
-                        perform(Twist::default())
+                        perform(FaultOutcome::default())
                     }
                     Fault::Crash { done } => {
                         if done {
-                            drop(perform(Twist::default()));
+                            drop(perform(FaultOutcome::default()));
                         }
                         shared.kill();
                         std::future::pending().await
@@ -161,9 +161,9 @@ impl Transport for Client {
             let mut answers = self.ask(Action::Request, subject, headers, payload).await?;
             loop {
                 match answers.next().await {
-                    Some(Heard::Message(message)) => return Ok(message),
+                    Some(SubscriptionEvent::Message(message)) => return Ok(message),
                     // It waits on, as the client of the real server does.
-                    Some(Heard::Gap) => {}
+                    Some(SubscriptionEvent::Gap) => {}
                     None => return Err(late()),
                 }
             }
@@ -403,7 +403,7 @@ impl Transport for Client {
         contract::limits::RETENTION
     }
 
-    async fn ensure(&self, _drift: Drift) -> Result<(), BusError> {
+    async fn ensure(&self, _drift: DriftPolicy) -> Result<(), BusError> {
         Ok(())
     }
 

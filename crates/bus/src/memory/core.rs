@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use contract::subject::matches;
 use tokio::sync::mpsc;
 
-use crate::{Heard, Message};
+use crate::{Message, SubscriptionEvent};
 
 /// Messages that one subscription may fall behind; then it loses some and hears of a gap.
 const SUBSCRIPTION_MAX: usize = 65_536;
@@ -15,16 +15,16 @@ struct Sub {
     client: String,
     filter: String,
     queue: Option<String>,
-    to: mpsc::Sender<Heard>,
+    to: mpsc::Sender<SubscriptionEvent>,
     gap: bool,
 }
 
 impl Sub {
     fn tell(&mut self, message: &Message) {
-        if self.gap && self.to.try_send(Heard::Gap).is_err() {
+        if self.gap && self.to.try_send(SubscriptionEvent::Gap).is_err() {
             return;
         }
-        self.gap = self.to.try_send(Heard::Message(message.clone())).is_err();
+        self.gap = self.to.try_send(SubscriptionEvent::Message(message.clone())).is_err();
     }
 }
 
@@ -32,7 +32,7 @@ impl Sub {
 #[derive(Debug, Default)]
 pub(super) struct Core {
     subs: BTreeMap<u64, Sub>,
-    inboxes: BTreeMap<String, mpsc::Sender<Heard>>,
+    inboxes: BTreeMap<String, mpsc::Sender<SubscriptionEvent>>,
     count: u64,
     turn: usize,
 }
@@ -43,7 +43,7 @@ impl Core {
         client: &str,
         filter: &str,
         queue: Option<&str>,
-    ) -> (u64, mpsc::Receiver<Heard>) {
+    ) -> (u64, mpsc::Receiver<SubscriptionEvent>) {
         self.count += 1;
         let (to, from) = mpsc::channel(SUBSCRIPTION_MAX);
         let (client, filter, queue) = (client.to_owned(), filter.to_owned(), queue.map(str::to_owned));
@@ -63,16 +63,16 @@ impl Core {
     /// The server was away: everybody may have missed something.
     pub(super) fn gaps(&mut self) {
         for sub in self.subs.values_mut() {
-            sub.gap = sub.to.try_send(Heard::Gap).is_err();
+            sub.gap = sub.to.try_send(SubscriptionEvent::Gap).is_err();
         }
         for inbox in self.inboxes.values() {
             // Whoever is so far behind hears of it no sooner than of what came before.
-            drop(inbox.try_send(Heard::Gap));
+            drop(inbox.try_send(SubscriptionEvent::Gap));
         }
     }
 
     /// An address for answers.
-    pub(super) fn inbox(&mut self) -> (String, mpsc::Receiver<Heard>) {
+    pub(super) fn inbox(&mut self) -> (String, mpsc::Receiver<SubscriptionEvent>) {
         self.count += 1;
         let (to, from) = mpsc::channel(SUBSCRIPTION_MAX);
         let name = format!("_INBOX.{}", self.count);
@@ -96,7 +96,7 @@ impl Core {
     /// Delivers a message: to every plain subscription, and to one of each queue group. Returns whether anybody got it.
     pub(super) fn route(&mut self, message: &Message) -> bool {
         if let Some(inbox) = self.inboxes.get(&message.subject) {
-            return inbox.try_send(Heard::Message(message.clone())).is_ok();
+            return inbox.try_send(SubscriptionEvent::Message(message.clone())).is_ok();
         }
         let mut chosen = Vec::new();
         let mut groups: BTreeMap<(&str, &str), Vec<u64>> = BTreeMap::new();

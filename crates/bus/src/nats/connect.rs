@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::broadcast;
 
-use super::copies::Copies;
 use super::many::Many;
 use super::objects::Stores;
+use super::replica_count::ReplicaCount;
 use super::seen::SeenSeqs;
 use super::{ANSWER_MAX, Nats};
 use crate::{BusError, retry};
@@ -134,9 +134,10 @@ impl Nats {
         }
         let jetstream = jetstream::ContextBuilder::new().timeout(ANSWER_MAX).build(client.clone());
         let (replicas, retention) = (config.replicas.max(1), config.retention());
-        let (stores, copies, many) = (Stores::default(), Copies::default(), Many::default());
+        let (stores, replica_count, many) = (Stores::default(), ReplicaCount::default(), Many::default());
         let seen = Arc::new(SeenSeqs::default());
-        let nats = Self { client, jetstream, replicas, retention, gaps, slow, connected, stores, copies, many, seen };
+        let nats =
+            Self { client, jetstream, replicas, retention, gaps, slow, connected, stores, replica_count, many, seen };
         nats.has_jetstream(config).await?;
         Ok(nats)
     }

@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt};
 use super::Nats;
 use super::api::{header_map, headers_of, request_error};
 use super::losses::{Losses, sid_of};
-use crate::{BusError, Headers, Heard, Message, Subscription};
+use crate::{BusError, Headers, Message, Subscription, SubscriptionEvent};
 
 impl Nats {
     pub(super) async fn core_publish(&self, subject: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
@@ -99,7 +99,7 @@ impl Nats {
         };
         let messages = subscribed.map_err(|e| closed(&e))?;
         losses.set_sid(sid_of(&messages));
-        Ok(futures::stream::unfold((messages.map(Heard::from), losses), next).boxed())
+        Ok(futures::stream::unfold((messages.map(SubscriptionEvent::from), losses), next).boxed())
     }
 
     /// Returns when the server has answered what came on this connection before: a request to an address of our own
@@ -121,17 +121,19 @@ impl Nats {
     }
 }
 
-async fn next<S: Stream<Item = Heard> + Unpin>((mut heard, mut losses): (S, Losses)) -> Option<(Heard, (S, Losses))> {
+async fn next<S: Stream<Item = SubscriptionEvent> + Unpin>(
+    (mut heard, mut losses): (S, Losses),
+) -> Option<(SubscriptionEvent, (S, Losses))> {
     let next = tokio::select! {
         // What came before the gap is heard before it.
         biased;
         came = heard.next() => came?,
-        () = losses.next() => Heard::Gap,
+        () = losses.next() => SubscriptionEvent::Gap,
     };
     Some((next, (heard, losses)))
 }
 
-impl From<async_nats::Message> for Heard {
+impl From<async_nats::Message> for SubscriptionEvent {
     fn from(came: async_nats::Message) -> Self {
         Self::Message(message(came))
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Nats;
 use super::api::Refusal;
 use super::settings::{self, Settings};
-use crate::transport::Drift;
+use crate::transport::DriftPolicy;
 use crate::{BusError, retry};
 
 /// What the server says when there is no such stream, and no such consumer.
@@ -34,7 +34,7 @@ struct Thing {
 }
 
 impl Nats {
-    pub(super) async fn ensure_all(&self, drift: Drift) -> Result<(), BusError> {
+    pub(super) async fn ensure_all(&self, drift: DriftPolicy) -> Result<(), BusError> {
         for (name, wanted) in settings::streams(self.retention) {
             self.ensure_thing(drift, stream(&name, wanted, self.replicas)).await?;
         }
@@ -44,7 +44,7 @@ impl Nats {
         Ok(())
     }
 
-    async fn ensure_thing(&self, drift: Drift, thing: Thing) -> Result<(), BusError> {
+    async fn ensure_thing(&self, drift: DriftPolicy, thing: Thing) -> Result<(), BusError> {
         let mut round = 1;
         loop {
             match self.try_ensure(drift, &thing).await {
@@ -57,10 +57,10 @@ impl Nats {
         }
     }
 
-    async fn try_ensure(&self, drift: Drift, thing: &Thing) -> Result<(), BusError> {
+    async fn try_ensure(&self, drift: DriftPolicy, thing: &Thing) -> Result<(), BusError> {
         let found = match self.js_request::<Info>(&thing.info, None).await? {
             Ok(info) => info.config,
-            Err(refusal) if refusal.err_code == thing.none && drift == Drift::Verify => {
+            Err(refusal) if refusal.err_code == thing.none && drift == DriftPolicy::Verify => {
                 return Err(BusError::Unavailable(format!("{} is missing: `ailoop bootstrap` makes it", thing.what)));
             }
             Err(refusal) if refusal.err_code == thing.none => {
@@ -72,14 +72,14 @@ impl Nats {
         };
         let Some((setting, wanted, found)) = drifted(thing, &found) else { return Ok(()) };
         match drift {
-            Drift::Repair => {
+            DriftPolicy::Repair => {
                 let updated = self.js_request::<Info>(&thing.update, Some(&thing.body)).await?;
                 updated.map(drop).map_err(|refusal| {
                     let message = format!("{}: {setting} cannot be changed to {wanted}: {refusal}", thing.what);
                     BusError::Unusable { code: ErrorCode::StreamDrift, message }
                 })
             }
-            Drift::Verify | Drift::Refuse => Err(BusError::Unusable {
+            DriftPolicy::Verify | DriftPolicy::Refuse => Err(BusError::Unusable {
                 code: ErrorCode::StreamDrift,
                 message: format!(
                     "{}: {setting} is {found}, ailoop needs {wanted}; `ailoop bootstrap --fix` changes it",
@@ -93,8 +93,8 @@ impl Nats {
 fn drifted(thing: &Thing, found: &Settings) -> Option<(String, Value, Value)> {
     let mut wanted = thing.wanted.clone();
     // More copies than asked for are somebody's decision; fewer are drift.
-    let copies = |settings: &Settings| settings.get("num_replicas").and_then(Value::as_u64).unwrap_or(1);
-    if copies(found) >= copies(&wanted) {
+    let replica_count = |settings: &Settings| settings.get("num_replicas").and_then(Value::as_u64).unwrap_or(1);
+    if replica_count(found) >= replica_count(&wanted) {
         wanted.remove("num_replicas");
     }
     settings::drift(&wanted, found)

@@ -13,7 +13,7 @@ use tokio::sync::{OnceCell, mpsc};
 use tokio::task::JoinSet;
 
 use super::losses::sid_of;
-use crate::{BusError, Heard};
+use crate::{BusError, SubscriptionEvent};
 
 /// Answers to one question that wait to be read; when there are more, what follows is lost, and a gap says so.
 const ANSWERS_MAX: usize = 1_024;
@@ -86,14 +86,14 @@ fn lock(routes: &Routes) -> std::sync::MutexGuard<'_, HashMap<String, Route>> {
 }
 
 impl Stream for Answers {
-    type Item = Heard;
+    type Item = SubscriptionEvent;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Heard>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<SubscriptionEvent>> {
         match self.heard.poll_recv(context) {
             Poll::Ready(Some(answer)) if answer.status == Some(StatusCode::NO_RESPONDERS) => Poll::Ready(None),
-            Poll::Ready(answer) => Poll::Ready(answer.map(Heard::from)),
+            Poll::Ready(answer) => Poll::Ready(answer.map(SubscriptionEvent::from)),
             // What came before the gap is heard before it. It was full then, so that this is asked once more after it.
-            Poll::Pending if self.missed.swap(false, Ordering::Relaxed) => Poll::Ready(Some(Heard::Gap)),
+            Poll::Pending if self.missed.swap(false, Ordering::Relaxed) => Poll::Ready(Some(SubscriptionEvent::Gap)),
             Poll::Pending => Poll::Pending,
         }
     }

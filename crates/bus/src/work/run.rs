@@ -17,7 +17,7 @@ use super::Handler;
 use super::again::{must_store_again, store_again};
 use super::backlog::Backlog;
 use super::hold::{Held, ItemId};
-use super::settle::{deal, hand_back};
+use super::settle::{hand_back, process};
 use super::share::{Places, Share};
 use super::wait_queue::WaitQueue;
 use crate::transport::Ack;
@@ -32,7 +32,7 @@ const PULL_OVER: Duration = Duration::from_millis(50);
 
 type Pulled = BoxStream<'static, Result<Delivery, BusError>>;
 
-/// Pulls and runs items until `stop`, and returns when the last handler has ended, or at `hurry` with every item
+/// Pulls and runs items until `stop`, and returns when the last handler has ended, or at `abort` with every item
 /// handed back; in both cases after the last pull has ended.
 pub(super) async fn run(
     bus: Bus,
@@ -40,7 +40,7 @@ pub(super) async fn run(
     concurrency: usize,
     handler: Arc<dyn Handler>,
     stop: CancellationToken,
-    hurry: CancellationToken,
+    abort: CancellationToken,
 ) {
     let mut intake = Intake::new(bus.clone(), queue, concurrency, handler);
     let mut pulled: Option<Pulled> = None;
@@ -65,7 +65,7 @@ pub(super) async fn run(
         tokio::select! {
             // In order, so that a simulation repeats.
             biased;
-            () = hurry.cancelled(), if !hurried => {
+            () = abort.cancelled(), if !hurried => {
                 hurried = true;
                 intake.abort(pull_ends).await;
             }
@@ -155,7 +155,7 @@ impl Intake {
     fn start(&mut self, delivery: Delivery, share: Share) {
         self.places.take(&share);
         self.placed.insert(ItemId::of(&delivery), share);
-        self.running.spawn(deal(self.bus.clone(), self.queue, self.handler.clone(), delivery));
+        self.running.spawn(process(self.bus.clone(), self.queue, self.handler.clone(), delivery));
     }
 
     /// An item was settled: its place goes to whoever waits and holds the fewest.

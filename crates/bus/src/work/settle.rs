@@ -27,7 +27,7 @@ const SETTLE_ROUNDS: u32 = 4;
 const UNBURIED_PAUSE: Duration = Duration::from_secs(5);
 
 /// Handles and settles one item.
-pub(super) async fn deal(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, delivery: Delivery) -> ItemId {
+pub(super) async fn process(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, delivery: Delivery) -> ItemId {
     let generation = bus.transport().generation();
     let too_often = |max: u64| is_counted(queue) && delivery.delivered >= max;
     let give_up = || {
@@ -113,7 +113,7 @@ async fn tell(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settle) -> R
             return store_again(bus, queue, delivery, after).await;
         }
         Settle::Retry(after) | Settle::Postpone(after) => Ack::Retry(after),
-        Settle::Reject { code, reason } => match bus.bury(delivery, code.clone(), &reason).await {
+        Settle::Reject { code, reason } => match bus.write_dead_letter(delivery, code.clone(), &reason).await {
             Ok(()) => {
                 telemetry::metric::dead_letter(queue.durable());
                 tracing::warn!(queue = queue.durable(), subject = delivery.subject, %code, reason, "dead letter");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bus::{Bus, BusError, Heard, Read, Subscription};
+use bus::{Bus, BusError, Read, Subscription, SubscriptionEvent};
 use contract::event::Envelope;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::{self, SessionKey};
@@ -192,8 +192,8 @@ impl Feed {
         let read_at = self.read_at.unwrap_or(self.look_at).min(self.look_at);
         tokio::select! {
             heard = self.heard.next() => match heard {
-                Some(Heard::Message(message)) => self.hear(&message, &mut out),
-                Some(Heard::Gap) => self.read(&mut out).await,
+                Some(SubscriptionEvent::Message(message)) => self.hear(&message, &mut out),
+                Some(SubscriptionEvent::Gap) => self.read(&mut out).await,
                 None => self.subscribe_again(&mut out).await,
             },
             () = tokio::time::sleep_until(read_at) => {

@@ -24,7 +24,7 @@ async fn bury(world: &World, at: &subject::Subject, body: &str, code: ErrorCode)
         payload: body.to_owned().into(),
         ack: String::new(),
     };
-    world.bus.bury(&delivery, code, "it could not be handled").await.unwrap();
+    world.bus.write_dead_letter(&delivery, code, "it could not be handled").await.unwrap();
 }
 
 fn message(text: &str) -> String {
@@ -124,7 +124,7 @@ async fn dead_command_stored_by_reference_is_sent_again_with_its_body() {
     client.start(start).await.unwrap();
     world.control.sleep();
     let text = "x".repeat(contract::limits::INLINE_BYTES_MAX);
-    let sealed = world.bus.seal(Objects::Work, message(&text).into()).await.unwrap();
+    let sealed = world.bus.offload_body(Objects::Work, message(&text).into()).await.unwrap();
     let reference = String::from_utf8(sealed.to_vec()).unwrap();
     assert!(reference.contains("$blob"));
     bury(&world, &control(&key("s"), "large"), &reference, ErrorCode::Poison).await;

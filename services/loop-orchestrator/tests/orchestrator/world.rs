@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bus::memory::{Fault, Faults, MemoryServer, Op};
 use bus::rpc::Serving;
-use bus::{Bus, Heard, Read, Stored, Subscription};
+use bus::{Bus, Read, Stored, Subscription, SubscriptionEvent};
 use contract::Timestamp;
 use contract::command::{Command, CommandMeta, ControlReason, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, VERSION};
@@ -168,8 +168,8 @@ impl World {
 pub(crate) async fn next_code(errors: &mut Subscription) -> String {
     let message = loop {
         match tokio::time::timeout(WAIT_MAX, errors.next()).await {
-            Ok(Some(Heard::Message(message))) => break message,
-            Ok(Some(Heard::Gap)) => {}
+            Ok(Some(SubscriptionEvent::Message(message))) => break message,
+            Ok(Some(SubscriptionEvent::Gap)) => {}
             Ok(None) | Err(_) => panic!("viewers are told no error"),
         }
     };

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bus::memory::{Action, Fault, Faults, Op};
-use bus::{Heard, MemoryServer};
+use bus::{MemoryServer, SubscriptionEvent};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::commit::Phase;
@@ -51,7 +51,7 @@ async fn a_call_is_streamed_and_reported_once() {
     gateway.drain(Duration::from_secs(1)).await;
 
     let mut chunks = Vec::new();
-    while let Some(Heard::Message(message)) = events.next().await {
+    while let Some(SubscriptionEvent::Message(message)) = events.next().await {
         let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
         assert_eq!((envelope.seq, envelope.session_id.as_str()), (None, "s1"));
         let chunk: Chunk = serde_json::from_str(envelope.data.get()).unwrap();
@@ -78,7 +78,9 @@ async fn tool_calls_are_shown_as_they_come_but_not_the_signal() {
     let names: Vec<&str> = finished.tool_calls.iter().map(|call| call.function.name.as_str()).collect();
     assert_eq!((names, finished.finish_reason), (vec!["f", "continuation"], FinishReason::ToolCalls));
     let mut arguments = String::new();
-    while let Ok(Some(Heard::Message(message))) = tokio::time::timeout(Duration::from_secs(1), partial.next()).await {
+    while let Ok(Some(SubscriptionEvent::Message(message))) =
+        tokio::time::timeout(Duration::from_secs(1), partial.next()).await
+    {
         let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
         let call: PartialCall = serde_json::from_str(envelope.data.get()).unwrap();
         assert_eq!((call.index, call.name.as_deref()), (0, Some("f")));
@@ -146,7 +148,7 @@ async fn a_cancel_ends_a_call_with_what_had_come() {
 async fn attempts(chunks: &mut bus::Subscription) -> Vec<String> {
     let mut attempts = Vec::new();
     while let Ok(Some(heard)) = tokio::time::timeout(Duration::from_secs(1), chunks.next()).await {
-        let Heard::Message(message) = heard else { continue };
+        let SubscriptionEvent::Message(message) = heard else { continue };
         let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
         attempts.push(serde_json::from_str::<Chunk>(envelope.data.get()).unwrap().attempt);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bus::Heard;
+use bus::SubscriptionEvent;
 use contract::commit::Phase;
 use contract::event::{Envelope, ErrorEvent, Topic};
 use contract::model::{FailureKind, FinishReason};
@@ -52,7 +52,7 @@ async fn a_failure_before_anything_was_shown_is_retried_after_what_the_provider_
 async fn notices(errors: &mut bus::Subscription) -> Vec<ErrorEvent> {
     let mut notices = Vec::new();
     while let Ok(Some(heard)) = tokio::time::timeout(Duration::from_secs(1), errors.next()).await {
-        let Heard::Message(message) = heard else { continue };
+        let SubscriptionEvent::Message(message) = heard else { continue };
         let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
         assert_eq!(envelope.seq, None, "a notice is no fact");
         notices.push(serde_json::from_str(envelope.data.get()).unwrap());

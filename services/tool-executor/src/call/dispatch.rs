@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bus::{Bus, BusError, Headers, Heard, Standing, Subscription};
+use bus::{Bus, BusError, CallStatus, Headers, Subscription, SubscriptionEvent};
 use bytes::Bytes;
 use contract::ids::CallAttempt;
 use contract::subject::{self, SessionKey};
@@ -169,10 +169,10 @@ impl Dispatch<'_> {
                 () = sleep_until(deadline) => return Some(false),
                 () = sleep(pause) => {}
             }
-            match self.bus.standing(self.key, self.call, self.item.meta.slot).await {
-                Ok(Standing::Open) => return Some(true),
-                Ok(Standing::Closed) => return None,
-                Ok(Standing::Paused | Standing::Unseen) => pause = limits::WORKER_CHECK_EVERY,
+            match self.bus.call_status(self.key, self.call, self.item.meta.slot).await {
+                Ok(CallStatus::Open) => return Some(true),
+                Ok(CallStatus::Closed) => return None,
+                Ok(CallStatus::Paused | CallStatus::NotVisible) => pause = limits::WORKER_CHECK_EVERY,
                 // Nobody could be told of a result either.
                 Err(error) => tracing::debug!(session = %self.key, call = %self.call, %error, "the log is not there"),
             }
@@ -199,7 +199,7 @@ impl Dispatch<'_> {
             tokio::select! {
                 biased;
                 heard = replies.next() => match heard {
-                    Some(Heard::Message(message)) => {
+                    Some(SubscriptionEvent::Message(message)) => {
                         heard_any = true;
                         match read(&message, self.item.effect) {
                             Reply::Final(answer) => return Waited::Answered(answer),
@@ -209,7 +209,7 @@ impl Dispatch<'_> {
                             }
                         }
                     }
-                    Some(Heard::Gap) => {
+                    Some(SubscriptionEvent::Gap) => {
                         heard_any = true;
                         // A call that must not run twice can still be answered: it is waited for, but not for long.
                         if self.repeatable() {
@@ -356,7 +356,7 @@ async fn answer_of(question: &mut Option<BoxFuture<'_, ReplicaAnswer>>) -> Repli
 /// may answer either. Over when the newest one is.
 #[derive(Default)]
 struct Replies {
-    all: SelectAll<BoxStream<'static, (u32, Option<Heard>)>>,
+    all: SelectAll<BoxStream<'static, (u32, Option<SubscriptionEvent>)>>,
     newest: u32,
 }
 
@@ -368,7 +368,7 @@ impl Replies {
         self.all.push(subscription.map(move |heard| (number, Some(heard))).chain(end).boxed());
     }
 
-    async fn next(&mut self) -> Option<Heard> {
+    async fn next(&mut self) -> Option<SubscriptionEvent> {
         loop {
             match self.all.next().await? {
                 (_, Some(heard)) => return Some(heard),

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use bus::{Bus, BusError, Heard};
+use bus::{Bus, BusError, SubscriptionEvent};
 use bytes::Bytes;
 use contract::subject::Subject;
 use contract::tool::header;
@@ -134,7 +134,7 @@ pub(super) async fn ask_replicas(bus: &Bus, subject: Subject, call: String) -> R
     };
     let (mut denied, mut unclear) = (false, false);
     while let Ok(Some(answer)) = timeout_at(until, answers.next()).await {
-        let Heard::Message(answer) = answer else { return ReplicaAnswer::Away };
+        let SubscriptionEvent::Message(answer) = answer else { return ReplicaAnswer::Away };
         match answer.header(header::RUNNING) {
             Some("1") => return ReplicaAnswer::Running,
             Some(_) => denied = true,

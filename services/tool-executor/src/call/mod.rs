@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bus::{Bus, BusError, Claim, Delivery, Handler, Settle, Standing};
+use bus::{Bus, BusError, CallStatus, Claim, Delivery, Handler, Settle};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::ids::CallAttempt;
@@ -77,7 +77,7 @@ impl Calls {
         let bad = |reason: &str| Settle::Reject { code: ErrorCode::BadRequest, reason: reason.to_owned() };
         let Some(subject) = subject::parse_item(&delivery.subject) else { return Ok(bad("not a tool call's subject")) };
         let (key, call) = (&subject.key, &subject.call);
-        let body = self.bus.open_stored(Objects::Work, delivery.payload.clone(), delivery.stored_at).await?;
+        let body = self.bus.load_body(Objects::Work, delivery.payload.clone(), delivery.stored_at).await?;
         let item: ToolItem = match serde_json::from_slice(&body) {
             Ok(item) => item,
             Err(error) => return Ok(bad(&format!("not a tool call: {error}"))),
@@ -119,13 +119,13 @@ impl Calls {
 
     /// Asks the log; a settlement when the call must not start now.
     async fn not_now(&self, work: &Work<'_>) -> Result<Option<Settle>, BusError> {
-        Ok(match self.bus.standing(work.key, work.call, work.item.meta.slot).await? {
-            Standing::Open => None,
-            Standing::Closed => Some(Settle::Done),
+        Ok(match self.bus.call_status(work.key, work.call, work.item.meta.slot).await? {
+            CallStatus::Open => None,
+            CallStatus::Closed => Some(Settle::Done),
             // The log was put back to an older state: nobody will ever open this call.
-            Standing::Unseen if work.delivered >= limits::UNSEEN_DELIVERIES_MAX => Some(Settle::Done),
+            CallStatus::NotVisible if work.delivered >= limits::UNSEEN_DELIVERIES_MAX => Some(Settle::Done),
             // A call that waits must not sit in a place.
-            Standing::Unseen | Standing::Paused => Some(Settle::Postpone(again_after(work.delivered))),
+            CallStatus::NotVisible | CallStatus::Paused => Some(Settle::Postpone(again_after(work.delivered))),
         })
     }
 
@@ -188,10 +188,10 @@ impl Calls {
             return true;
         }
         loop {
-            match self.bus.standing(work.key, work.call, work.item.meta.slot).await {
-                Ok(Standing::Open) => return true,
-                Ok(Standing::Closed) => return false,
-                Ok(Standing::Paused | Standing::Unseen) => {}
+            match self.bus.call_status(work.key, work.call, work.item.meta.slot).await {
+                Ok(CallStatus::Open) => return true,
+                Ok(CallStatus::Closed) => return false,
+                Ok(CallStatus::Paused | CallStatus::NotVisible) => {}
                 Err(error) => tracing::debug!(session = %work.key, call = %work.call, %error, "the log is not there"),
             }
             tokio::select! {

@@ -7,7 +7,7 @@ mod known;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bus::{Bus, BusError, Heard, Subscription};
+use bus::{Bus, BusError, Subscription, SubscriptionEvent};
 use bytes::Bytes;
 use contract::streams::Bucket;
 use contract::subject::{self, Subject};
@@ -99,8 +99,8 @@ impl Catalogue {
             tokio::select! {
                 () = sleep_until(began + POLL_EVERY) => {}
                 heard = next(&mut announced) => match heard {
-                    Some(Heard::Message(_)) => self.settle(&mut announced).await,
-                    Some(Heard::Gap) => self.trouble.note(),
+                    Some(SubscriptionEvent::Message(_)) => self.settle(&mut announced).await,
+                    Some(SubscriptionEvent::Gap) => self.trouble.note(),
                     None => {
                         announced = None;
                         sleep_until(began + POLL_EVERY).await;
@@ -114,7 +114,7 @@ impl Catalogue {
     async fn settle(&self, announced: &mut Option<Subscription>) {
         let forget = async {
             while let Some(heard) = next(announced).await {
-                if matches!(heard, Heard::Gap) {
+                if matches!(heard, SubscriptionEvent::Gap) {
                     self.trouble.note();
                 }
             }
@@ -281,8 +281,8 @@ async fn answers(
     let mut heard_any = false;
     loop {
         let message = match timeout_at(end, answers.next()).await {
-            Ok(Some(Heard::Message(message))) => message,
-            Ok(Some(Heard::Gap)) => {
+            Ok(Some(SubscriptionEvent::Message(message))) => message,
+            Ok(Some(SubscriptionEvent::Gap)) => {
                 return Err(BusError::Unavailable("the connection was lost during a poll".to_owned()));
             }
             // The server said that there is nobody, or nobody else.
@@ -302,7 +302,7 @@ async fn answers(
     }
 }
 
-async fn next(announced: &mut Option<Subscription>) -> Option<Heard> {
+async fn next(announced: &mut Option<Subscription>) -> Option<SubscriptionEvent> {
     match announced {
         Some(heard) => heard.next().await,
         None => std::future::pending().await,

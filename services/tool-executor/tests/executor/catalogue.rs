@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bus::{Bus, Heard, MemoryServer};
+use bus::{Bus, MemoryServer, SubscriptionEvent};
 use bytes::Bytes;
 use contract::commit::Phase;
 use contract::subject::{self, Subject};
@@ -34,7 +34,7 @@ async fn say(
     let mut questions = futures::stream::select_all(asked);
     let (saying, handle) = futures::future::abortable(async move {
         while let Some(heard) = questions.next().await {
-            let Heard::Message(question) = heard else { continue };
+            let SubscriptionEvent::Message(question) = heard else { continue };
             let to = question.reply.unwrap();
             for info in &infos {
                 bus.transport().reply(&to, Vec::new(), info.clone()).await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bus::memory::{Action, Fault, Faults, Op};
-use bus::{Heard, MemoryServer};
+use bus::{MemoryServer, SubscriptionEvent};
 use contract::Timestamp;
 use contract::event::{Envelope, ToolCallProgress, Topic};
 use contract::subject;
@@ -125,7 +125,7 @@ async fn viewers_are_told_but_not_more_often_than_they_can_read() {
     tool.answer(&request, &[], b"done").await;
     world.result().await;
     let mut told = Vec::new();
-    while let Ok(Some(Heard::Message(message))) = timeout(Duration::from_secs(1), heard.next()).await {
+    while let Ok(Some(SubscriptionEvent::Message(message))) = timeout(Duration::from_secs(1), heard.next()).await {
         let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
         assert_eq!(envelope.seq, None);
         let progress: ToolCallProgress = serde_json::from_str(envelope.data.get()).unwrap();

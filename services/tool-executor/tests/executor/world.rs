@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bus::memory::Life;
 use bus::transport::Headers;
-use bus::{Bus, Heard, Inbox, MemoryServer, Message, Stored};
+use bus::{Bus, Inbox, MemoryServer, Message, Stored, SubscriptionEvent};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::commit::{Commit, CommitMeta, Phase};
@@ -160,7 +160,7 @@ impl World {
         task.spawn(async move {
             let mut questions = bus.listen(&subject::service_info(&name()), None).await.unwrap();
             while let Some(question) = questions.next().await {
-                let Heard::Message(question) = question else { continue };
+                let SubscriptionEvent::Message(question) = question else { continue };
                 if question.header(header::CALL).is_some() {
                     asked.fetch_add(1, Ordering::Relaxed);
                     let says = (!running.is_empty()).then(|| (header::RUNNING.to_owned(), running.to_owned()));
@@ -179,7 +179,7 @@ impl World {
         task.spawn(async move {
             let mut probes = bus.listen(&subject::tool_probe(&tenant, &name()), None).await.unwrap();
             while let Some(probe) = probes.next().await {
-                let Heard::Message(probe) = probe else { continue };
+                let SubscriptionEvent::Message(probe) = probe else { continue };
                 assert!(probe.header(header::CALL).is_some() && !probe.payload.is_empty());
                 let number = asked.fetch_add(1, Ordering::Relaxed);
                 let (headers, body) = answers[number.min(answers.len() - 1)];
@@ -284,8 +284,8 @@ async fn next(subscription: &mut bus::Subscription) -> Message {
 async fn heard(subscription: &mut bus::Subscription) -> Message {
     loop {
         match subscription.next().await.expect("the subscription ended") {
-            Heard::Message(message) => return message,
-            Heard::Gap => {}
+            SubscriptionEvent::Message(message) => return message,
+            SubscriptionEvent::Gap => {}
         }
     }
 }

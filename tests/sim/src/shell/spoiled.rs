@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bus::transport::{
-    Ack, Appended, Drift, Headers, Message, Read, ReadMany, Rewound, Storage, StorageSize, Stored, Subscription,
+    Ack, Appended, DriftPolicy, Headers, Message, Read, ReadMany, Rewound, Storage, StorageSize, Stored, Subscription,
     Transport,
 };
 use bus::{Bus, BusError, Delivery, Depth};
@@ -184,7 +184,7 @@ impl Transport for Spoiled {
         self.bus.transport().retention()
     }
 
-    async fn ensure(&self, drift: Drift) -> Result<(), BusError> {
+    async fn ensure(&self, drift: DriftPolicy) -> Result<(), BusError> {
         self.bus.transport().ensure(drift).await
     }
 

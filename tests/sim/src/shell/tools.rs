@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bus::memory::MemoryServer;
-use bus::{Bus, BusError, Heard, Message};
+use bus::{Bus, BusError, Message, SubscriptionEvent};
 use bytes::Bytes;
 use contract::subject::SessionKey;
 use contract::tool::header;
@@ -83,7 +83,7 @@ pub(super) async fn serve(server: &MemoryServer, seed: u64) -> Result<Witness, B
     let mut info = futures::stream::select_all(asked);
     let replier = bus.clone();
     tasks.spawn("discovery", async move {
-        while let Some(Heard::Message(message)) = info.next().await {
+        while let Some(SubscriptionEvent::Message(message)) = info.next().await {
             if let Some(to) = message.reply {
                 let _told = replier.transport().reply(&to, Vec::new(), describe()).await;
             }
@@ -97,7 +97,7 @@ pub(super) async fn serve(server: &MemoryServer, seed: u64) -> Result<Witness, B
         let mut rng = Rng::new(seed + index as u64);
         tasks.spawn("tool", async move {
             while let Some(heard) = calls.next().await {
-                let Heard::Message(message) = heard else { continue };
+                let SubscriptionEvent::Message(message) = heard else { continue };
                 if let Ok(mut seen) = witnessed.lock() {
                     seen.ran(tool, &message);
                 }

@@ -253,7 +253,7 @@ impl PostOffice {
                 tracing::info!(%mailbox, mail = %id, from = %mail.from, call = mail.call, "mail stored");
                 Ok(Sender::ThisCall)
             }
-            Posted::There(entry) => sender_of(&entry, mail),
+            Posted::Duplicate(entry) => sender_of(&entry, mail),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{Bus, BusError, Head, Read};
 
 /// What the log says of one try of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum CallStatus {
     /// It is open: start it.
     Open,
     /// It was answered, stopped or superseded.
@@ -16,32 +16,32 @@ pub enum Standing {
     /// It is open, but its session is paused.
     Paused,
     /// The commit that opened it is not to be seen.
-    Unseen,
+    NotVisible,
 }
 
 impl Bus {
     /// How a call stands, as the leader knows it: that it is open, and its session not paused, only the leader proves
     /// (I5). `slot` is that of the commit that opened it.
-    pub async fn standing(&self, key: &SessionKey, call: &CallAttempt, slot: u64) -> Result<Standing, BusError> {
+    pub async fn call_status(&self, key: &SessionKey, call: &CallAttempt, slot: u64) -> Result<CallStatus, BusError> {
         let head = self.head(key, Read::Leader).await?;
-        Ok(head.map_or(Standing::Unseen, |head| of(&head, call, slot)))
+        Ok(head.map_or(CallStatus::NotVisible, |head| of(&head, call, slot)))
     }
 
     /// Whether a call that runs is no longer wanted. Any replica may say so, since a try never opens again; that it
     /// does not say so proves nothing.
     pub async fn is_closed(&self, key: &SessionKey, call: &CallAttempt, slot: u64) -> Result<bool, BusError> {
         let head = self.head(key, Read::Any).await?;
-        Ok(head.is_some_and(|head| of(&head, call, slot) == Standing::Closed))
+        Ok(head.is_some_and(|head| of(&head, call, slot) == CallStatus::Closed))
     }
 }
 
-fn of(head: &Head, call: &CallAttempt, slot: u64) -> Standing {
+fn of(head: &Head, call: &CallAttempt, slot: u64) -> CallStatus {
     if head.slot < slot {
-        return Standing::Unseen;
+        return CallStatus::NotVisible;
     }
     match (head.meta.is_open(call), head.meta.phase) {
-        (false, _) | (true, Phase::Ended) => Standing::Closed,
-        (true, Phase::Paused) => Standing::Paused,
-        (true, Phase::Idle | Phase::Running) => Standing::Open,
+        (false, _) | (true, Phase::Ended) => CallStatus::Closed,
+        (true, Phase::Paused) => CallStatus::Paused,
+        (true, Phase::Idle | Phase::Running) => CallStatus::Open,
     }
 }

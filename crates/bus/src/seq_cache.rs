@@ -10,7 +10,7 @@ const SESSIONS_MAX: usize = 16_384;
 
 /// The last slots.
 #[derive(Debug, Default)]
-pub(crate) struct Tails(Mutex<HashMap<SessionKey, Tail>>);
+pub(crate) struct SeqCache(Mutex<HashMap<SessionKey, Tail>>);
 
 /// The last slot of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,12 +33,12 @@ pub(crate) enum Source {
     Replica,
 }
 
-impl Tails {
+impl SeqCache {
     /// The sequence of the slot that holds this commit, where it is the last one that is known and was learned over the
     /// connection that stands now.
     pub(crate) fn seq(&self, key: &SessionKey, slot: u64, commit: &str, generation: u64) -> Option<u64> {
-        let tails = self.lock();
-        let tail = tails.get(key)?;
+        let seq_cache = self.lock();
+        let tail = seq_cache.get(key)?;
         let is_same =
             tail.slot == slot && tail.generation == generation && (commit.is_empty() || tail.commit == commit);
         is_same.then_some(tail.seq)
@@ -46,18 +46,18 @@ impl Tails {
 
     /// Notes the last slot of a session's log.
     pub(crate) fn note(&self, key: &SessionKey, tail: Tail, source: Source) {
-        let mut tails = self.lock();
-        if let Some(known) = tails.get_mut(key) {
+        let mut seq_cache = self.lock();
+        if let Some(known) = seq_cache.get_mut(key) {
             let replaces = source == Source::Leader || tail.generation > known.generation || tail.seq > known.seq;
             if replaces {
                 *known = tail;
             }
             return;
         }
-        if tails.len() >= SESSIONS_MAX {
-            tails.clear();
+        if seq_cache.len() >= SESSIONS_MAX {
+            seq_cache.clear();
         }
-        tails.insert(key.clone(), tail);
+        seq_cache.insert(key.clone(), tail);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Tail>> {
@@ -75,15 +75,15 @@ mod tests {
     fn leader_read_lowers_the_tail_and_a_replica_read_does_not() {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
         let tail = |slot, seq, commit: &str, generation| Tail { slot, seq, commit: commit.to_owned(), generation };
-        let tails = Tails::default();
-        tails.note(&key, tail(20, 1_000, "a", 1), Source::Leader);
-        tails.note(&key, tail(15, 700, "b", 1), Source::Replica);
-        assert_eq!(tails.seq(&key, 20, "a", 1), Some(1_000), "a replica may be behind");
-        assert_eq!(tails.seq(&key, 20, "b", 1), None, "another history");
-        assert_eq!(tails.seq(&key, 20, "a", 2), None, "learned over another connection");
-        tails.note(&key, tail(15, 700, "b", 1), Source::Leader);
-        assert_eq!(tails.seq(&key, 15, "b", 1), Some(700), "the leader corrects it downwards");
-        tails.note(&key, tail(14, 600, "c", 2), Source::Replica);
-        assert_eq!(tails.seq(&key, 14, "c", 2), Some(600), "what was learned before counts no more");
+        let seq_cache = SeqCache::default();
+        seq_cache.note(&key, tail(20, 1_000, "a", 1), Source::Leader);
+        seq_cache.note(&key, tail(15, 700, "b", 1), Source::Replica);
+        assert_eq!(seq_cache.seq(&key, 20, "a", 1), Some(1_000), "a replica may be behind");
+        assert_eq!(seq_cache.seq(&key, 20, "b", 1), None, "another history");
+        assert_eq!(seq_cache.seq(&key, 20, "a", 2), None, "learned over another connection");
+        seq_cache.note(&key, tail(15, 700, "b", 1), Source::Leader);
+        assert_eq!(seq_cache.seq(&key, 15, "b", 1), Some(700), "the leader corrects it downwards");
+        seq_cache.note(&key, tail(14, 600, "c", 2), Source::Replica);
+        assert_eq!(seq_cache.seq(&key, 14, "c", 2), Some(600), "what was learned before counts no more");
     }
 }

@@ -14,7 +14,7 @@ const BELIEVED: Duration = Duration::from_secs(5);
 
 /// What was found out, and when.
 #[derive(Debug, Default)]
-pub(super) struct Copies(Mutex<Option<(Instant, bool)>>);
+pub(super) struct ReplicaCount(Mutex<Option<(Instant, bool)>>);
 
 #[derive(Deserialize)]
 struct Info {
@@ -26,7 +26,7 @@ struct Config {
     num_replicas: u64,
 }
 
-impl Copies {
+impl ReplicaCount {
     /// Whether the stream has one copy; `false` also where nobody knows.
     pub(super) async fn is_one(&self, nats: &Nats, stream: &str) -> bool {
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
