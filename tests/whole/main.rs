@@ -11,6 +11,7 @@ mod failures;
 mod gates;
 mod judged;
 mod kills;
+mod language;
 mod look;
 mod mail;
 mod providers;
