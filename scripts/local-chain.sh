@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ten runs of a small model on the CPU that calls a tool in every step, RUNS=10: whether each ends by itself, with an answer.
+# Ten runs of a small model on the CPU to which tools are offered, RUNS=10: whether each ends by itself, with an answer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,7 +15,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-PORT=0 CHAT_TEMPLATE=scripts/local-chain.jinja scripts/local-model.sh >"$work/model.log" 2>&1 &
+PORT=0 scripts/local-model.sh >"$work/model.log" 2>&1 &
 server=$!
 url=
 for _ in $(seq 1500); do

