@@ -14,8 +14,10 @@ use contract::{ErrorCode, TenantId};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::log::{encode, parse, trace_headers};
 use crate::{Bus, BusError, Message, Subscription, SubscriptionEvent, retry};
@@ -31,6 +33,8 @@ const HOLD_AFTER: Duration = Duration::from_millis(500);
 const COMPOSE_MAX: Duration = Duration::from_secs(5);
 /// How long the answer to a repair is awaited: the session is loaded, and what it is owed is published.
 const REPAIR_MAX: Duration = Duration::from_secs(10);
+/// Pause before a subscription that failed is tried again.
+const SERVE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How long the answer of a mailbox is awaited: some requests to its stream.
 const MAIL_MAX: Duration = Duration::from_secs(10);
 /// The queue group in which orchestrators share their requests.
@@ -55,6 +59,26 @@ pub type Answer = Arc<dyn Fn(Message) -> BoxFuture<'static, Option<Bytes>> + Sen
 struct CancelBody {
     call: CallId,
     attempt: u32,
+}
+
+/// Serves until it is to end. `serve` subscribes; where that fails it is called again every second.
+pub async fn serve_until_cancelled<F, Fut>(ending: &CancellationToken, serve: F)
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = Result<Serving, BusError>>,
+{
+    let subscribed = async {
+        loop {
+            match serve().await {
+                Ok(serving) => return serving,
+                Err(error) => tracing::debug!(%error, "nobody can send requests yet"),
+            }
+            tokio::time::sleep(SERVE_AGAIN_AFTER).await;
+        }
+    };
+    let serving = ending.run_until_cancelled(subscribed).await;
+    ending.cancelled().await;
+    drop(serving);
 }
 
 impl Bus {
@@ -140,19 +164,8 @@ impl Bus {
     where
         F: Fn(ComposeRequest) -> BoxFuture<'static, ComposeReply> + Send + Sync + 'static,
     {
-        let compose = Arc::new(compose);
-        let answer: Answer = Arc::new(move |message: Message| {
-            let compose = compose.clone();
-            async move {
-                let reply = match parse(&message.payload) {
-                    Ok(request) => compose(request).await,
-                    Err(error) => ComposeReply::Refused { code: ErrorCode::BadRequest, message: error.to_string() },
-                };
-                encode(&reply).ok()
-            }
-            .boxed()
-        });
-        self.serve(&subject::compose(), Some(COMPOSERS), answer).await
+        let refuse = |code, message| ComposeReply::Refused { code, message };
+        self.serve_requests(&subject::compose(), COMPOSERS, compose, refuse).await
     }
 
     /// As [`Bus::serve_compose`], with requests and answers as they travel, for an answerer that knows what it was asked
@@ -204,19 +217,9 @@ impl Bus {
     where
         F: Fn(SessionKey) -> BoxFuture<'static, RepairReply> + Send + Sync + 'static,
     {
-        let repair = Arc::new(repair);
-        let answer: Answer = Arc::new(move |message: Message| {
-            let repair = repair.clone();
-            async move {
-                let reply = match parse::<RepairRequest>(&message.payload) {
-                    Ok(RepairRequest { tenant, session }) => repair(SessionKey { tenant, session }).await,
-                    Err(error) => RepairReply::Refused { code: ErrorCode::BadRequest, message: error.to_string() },
-                };
-                encode(&reply).ok()
-            }
-            .boxed()
-        });
-        self.serve(&subject::repair(), Some(ORCHESTRATORS), answer).await
+        let refuse = |code, message| RepairReply::Refused { code, message };
+        let repair = move |RepairRequest { tenant, session }| repair(SessionKey { tenant, session });
+        self.serve_requests(&subject::repair(), ORCHESTRATORS, repair, refuse).await
     }
 
     /// Asks a mailbox of a tenant, for a client.
@@ -232,19 +235,37 @@ impl Bus {
     where
         F: Fn(MailRequest) -> BoxFuture<'static, MailResponse> + Send + Sync + 'static,
     {
-        let mailboxes = Arc::new(mailboxes);
+        let refuse = |code, message| MailResponse::Refused { code, message };
+        self.serve_requests(&subject::mail_request(tenant), EXECUTORS, mailboxes, refuse).await
+    }
+
+    /// Answers requests of one shape, shared within a queue group, until the guard is dropped. `refuse` answers a request
+    /// of another shape.
+    async fn serve_requests<Q, R, F>(
+        &self,
+        subject: &Subject,
+        queue: &str,
+        handle: F,
+        refuse: fn(ErrorCode, String) -> R,
+    ) -> Result<Serving, BusError>
+    where
+        Q: DeserializeOwned + Send + 'static,
+        R: Serialize + Send + 'static,
+        F: Fn(Q) -> BoxFuture<'static, R> + Send + Sync + 'static,
+    {
+        let handle = Arc::new(handle);
         let answer: Answer = Arc::new(move |message: Message| {
-            let mailboxes = mailboxes.clone();
+            let handle = handle.clone();
             async move {
                 let reply = match parse(&message.payload) {
-                    Ok(request) => mailboxes(request).await,
-                    Err(error) => MailResponse::Refused { code: ErrorCode::BadRequest, message: error.to_string() },
+                    Ok(request) => handle(request).await,
+                    Err(error) => refuse(ErrorCode::BadRequest, error.to_string()),
                 };
                 encode(&reply).ok()
             }
             .boxed()
         });
-        self.serve(&subject::mail_request(tenant), Some(EXECUTORS), answer).await
+        self.serve(subject, Some(queue), answer).await
     }
 
     /// Answers requests on a subject until the guard is dropped.

@@ -148,18 +148,19 @@ impl Bus {
         headers: Headers,
         body: Bytes,
     ) -> Result<(), BusError> {
-        if publication == Publication::Anew {
+        let replace = async || {
             self.transport().purge(stream, subject).await?;
-        }
-        let sent = self.send_once(stream, subject, headers.clone(), body.clone()).await?;
-        match (publication, sent) {
-            // What waits there is of a history that an older store has lost, or this very item, whose answer was lost. The
-            // first may be delivered to nobody.
-            (Publication::First, Sent::Duplicate) => {
-                self.transport().purge(stream, subject).await?;
-                self.send_once(stream, subject, marked_again(headers), body).await.map(drop)
-            }
-            (Publication::First, Sent::Stored(_)) | (Publication::Again | Publication::Anew, _) => Ok(()),
+            self.send_once(stream, subject, marked_again(headers.clone()), body.clone()).await.map(drop)
+        };
+        match publication {
+            Publication::Again => self.send_once(stream, subject, headers, body).await.map(drop),
+            Publication::Anew => replace().await,
+            Publication::First => match self.send_once(stream, subject, headers.clone(), body.clone()).await? {
+                Sent::Stored(_) => Ok(()),
+                // What waits there is of a history that an older store has lost, or this very item, whose answer was lost.
+                // The first may be delivered to nobody.
+                Sent::Duplicate => replace().await,
+            },
         }
     }
 

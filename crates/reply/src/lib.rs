@@ -37,7 +37,7 @@ pub use pattern::TextPattern;
 pub use patterns::{
     CACHE_BYTES_MAX, COMPILED_LISTS_BYTES_MAX, Heard, PATTERN_TEXTS_BYTES_MAX, PATTERNS_MAX, PatternError, Patterns,
 };
-pub use read::{NextAction, Reading, Signal, Status, is_signal, read};
+pub use read::{NextAction, Reading, Signal, Status, read};
 pub use schema::{definition, envelope, response_format};
 pub use split::{Rest, Splitter};
 pub use suggest::{Suggestion, suggest};

@@ -93,11 +93,6 @@ impl Reading {
     }
 }
 
-/// Whether a call is the pseudo-call that only signals.
-pub fn is_signal(call: &ToolCall) -> bool {
-    call.is_signal()
-}
-
 /// Reads a reply of a session that asked for signals in this form. The first that speaks is believed: the pseudo-call,
 /// then what stands in the text.
 pub fn read(text: &str, calls: &[ToolCall], form: SignalForm) -> Reading {
@@ -107,18 +102,18 @@ pub fn read(text: &str, calls: &[ToolCall], form: SignalForm) -> Reading {
     visible.push_str(&rest.text);
 
     let written = rest.signal.as_ref();
-    let pseudo = || calls.iter().filter(|call| is_signal(call)).find_map(pseudo);
+    let pseudo = || calls.iter().filter(|call| call.is_signal()).find_map(pseudo);
     let in_text = || {
         let Written { value, is_damaged, is_whole_reply: _ } = written?;
         Some((signal_of(&value["continuation"], value)?, *is_damaged))
     };
     let signal = if form == SignalForm::Off { None } else { pseudo().or_else(in_text) };
     let mut asked = Vec::new();
-    if !calls.iter().any(|call| !is_signal(call)) {
+    if !calls.iter().any(|call| !call.is_signal()) {
         // An envelope among prose or in a fence is an example, or meant for people: its calls are not run.
         if let Some(Written { value, is_damaged: false, is_whole_reply: true }) = written {
             let enveloped = value["tool_calls"].as_array().into_iter().flatten().map(call_of);
-            asked.extend(enveloped.filter(|call| !is_signal(call)));
+            asked.extend(enveloped.filter(|call| !call.is_signal()));
         }
         if let (true, Some((signal, false))) = (asked.is_empty(), &signal) {
             asked.extend(next_call(signal));

@@ -448,7 +448,7 @@ impl State {
         let calls: Vec<ToolCallState> = reply
             .tool_calls
             .iter()
-            .filter(|call| !reply::is_signal(call))
+            .filter(|call| !call.is_signal())
             .filter_map(|call| {
                 let id = contract::CallId::new(&call.id).ok()?;
                 let name = call.function.name.clone();

@@ -152,7 +152,7 @@ impl Reader {
     fn reply(&mut self, time: Timestamp, reply: &AiFullReceived) {
         let place = self.turns.len().saturating_sub(1);
         let Some(turn) = self.turns.last_mut() else { return };
-        let real = reply.tool_calls.iter().filter(|call| !reply::is_signal(call));
+        let real = reply.tool_calls.iter().filter(|call| !call.is_signal());
         let tool_calls: Vec<ReadableCall> = real
             .map(|call| ReadableCall {
                 id: call.id.clone(),

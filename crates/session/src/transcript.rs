@@ -331,7 +331,7 @@ impl Transcript {
         self.results = tool_calls
             .iter()
             .filter_map(|call| {
-                let content = reply::is_signal(call).then(|| "noted".to_owned());
+                let content = call.is_signal().then(|| "noted".to_owned());
                 Some(Expected { call: Id::new(&call.id).ok()?, content })
             })
             .collect();

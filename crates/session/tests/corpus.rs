@@ -81,7 +81,7 @@ fn differs_in(order: &[Rule], row: &Row) -> Option<String> {
     let settings = ContinuationSettings { max_iterations: row.max_iterations, enabled: row.enabled, ..base };
     let calls: Vec<ToolCall> = row.calls.iter().map(|call| ToolCall::new("", &call.name, &call.arguments)).collect();
     let reading = reply::read(&row.text, &calls, row.signal);
-    let runs = calls.iter().filter(|call| !reply::is_signal(call)).count() + reading.calls.len();
+    let runs = calls.iter().filter(|call| !call.is_signal()).count() + reading.calls.len();
     let verdict = decide_in(
         order,
         &settings,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::Rewound;
+use bus::rpc::serve_until_cancelled;
 use contract::ErrorCode;
 use contract::commit::Phase;
 use contract::repair::RepairReply;
@@ -25,24 +26,14 @@ const AT_ONCE: usize = 16;
 
 /// Answers requests to repair a session, until it is to end.
 pub(crate) async fn serve(shell: Arc<Shell>, ending: CancellationToken) {
-    let bus = shell.bus.clone();
-    let subscribed = async {
-        loop {
-            let shell = shell.clone();
-            let repair = move |key: SessionKey| {
-                let shell = shell.clone();
-                async move { reply(&key, shell.repair(&key).await) }.boxed()
-            };
-            match bus.serve_repair(repair).await {
-                Ok(serving) => return serving,
-                Err(error) => tracing::debug!(%error, "nobody can ask for a repair yet"),
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
+    let serve = || {
+        let repairing = shell.clone();
+        shell.bus.serve_repair(move |key| {
+            let shell = repairing.clone();
+            async move { reply(&key, shell.repair(&key).await) }.boxed()
+        })
     };
-    let serving = ending.run_until_cancelled(subscribed).await;
-    ending.cancelled().await;
-    drop(serving);
+    serve_until_cancelled(&ending, serve).await;
 }
 
 /// Repairs every session when a stream is found to end before where it was seen to end. That is looked for after each reconnect, and

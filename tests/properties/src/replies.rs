@@ -52,7 +52,7 @@ pub fn signal(data: &[u8]) {
         assert!(reading.calls.is_empty(), "{:?}", reading.calls);
     }
     let pseudo = ToolCall::new("1", "continuation", arguments);
-    assert!(reply::is_signal(&pseudo));
+    assert!(pseudo.is_signal());
     let signalled = read("", std::slice::from_ref(&pseudo), SignalForm::Call);
     check(&signalled);
     let broken = serde_json::Deserializer::from_str(arguments).into_iter::<serde_json::Value>().next();

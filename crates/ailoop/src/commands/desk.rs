@@ -232,7 +232,7 @@ fn decided(settings: &ContinuationSettings, patterns: &Patterns, sample: &Sample
     let facts = Facts {
         text: reading.spoken(),
         signal: reading.signal.as_ref(),
-        has_calls: !reading.calls.is_empty() || calls.iter().any(|call| !reply::is_signal(call)),
+        has_calls: !reading.calls.is_empty() || calls.iter().any(|call| !call.is_signal()),
         finish: sample.finish.unwrap_or(FinishReason::Stop),
         unseen: false,
         doubted: false,

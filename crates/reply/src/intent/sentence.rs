@@ -389,9 +389,13 @@ const LETTERS: &[&str] = &[
 
 /// Where the sentence ends that hands over a poem or a letter, and whether it is the whole line: then the text comes below.
 fn introduces_draft(line: &str) -> Option<(usize, bool)> {
-    let lower = line.to_ascii_lowercase();
     let is_japanese =
-        lower.contains("\u{6848}\u{3067}\u{3059}") || lower.contains("\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}");
+        line.contains("\u{6848}\u{3067}\u{3059}") || line.contains("\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}");
+    // Nearly all lines hand nothing over: they are neither copied nor searched for each phrase.
+    if !is_japanese && !may_hand_over(line) {
+        return None;
+    }
+    let lower = line.to_ascii_lowercase();
     let begin = HERE.iter().find_map(|here| {
         let at = lower.find(here)?;
         (at == 0 || lower[..at].trim_end().ends_with(['.', '!', '?', ','])).then_some(at)
@@ -405,6 +409,15 @@ fn introduces_draft(line: &str) -> Option<(usize, bool)> {
     let below =
         is_whole && (is_japanese || lower[stop..].starts_with([':', '\u{FF1A}'])) && (holds(TALES) || holds(LETTERS));
     (below || !is_whole && holds(TALES)).then_some((end, is_whole))
+}
+
+/// Whether one of [`HERE`] begins the line, or stands behind a sign that ends a sentence or a clause.
+fn may_hand_over(line: &str) -> bool {
+    let is_here = |text: &str| {
+        let text = text.trim_start().as_bytes();
+        HERE.iter().any(|here| text.get(..here.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(here.as_bytes())))
+    };
+    is_here(line) || line.match_indices(['.', '!', '?', ',']).any(|(at, _)| is_here(&line[at + 1..]))
 }
 
 /// Whether a text has this word as a whole. Chinese and Japanese have no blanks between words.

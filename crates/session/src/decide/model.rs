@@ -204,7 +204,7 @@ impl DecisionBuilder<'_> {
         let Some(setup) = self.core.setup.clone() else { return };
         let settings = &setup.agent.continuation;
         let limit = self.core.turn.as_ref().and_then(|turn| turn.limit(settings, self.at));
-        let real: Vec<&ToolCall> = calls.iter().filter(|call| !reply::is_signal(call)).collect();
+        let real: Vec<&ToolCall> = calls.iter().filter(|call| !call.is_signal()).collect();
         let facts = Facts {
             text: reading.spoken(),
             signal: reading.signal.as_ref(),

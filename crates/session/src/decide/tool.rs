@@ -19,7 +19,7 @@ use crate::state::{Activity, Question, Stage, ToolCallState, ToolRequest};
 impl DecisionBuilder<'_> {
     /// Looks at each call of a reply: what cannot be run gets its error at once, the others go on.
     pub(super) fn identify(&mut self, calls: &[ToolCall]) {
-        for (index, call) in calls.iter().filter(|call| !reply::is_signal(call)).enumerate() {
+        for (index, call) in calls.iter().filter(|call| !call.is_signal()).enumerate() {
             let Ok(id) = CallId::new(&call.id) else { continue };
             let Some(state) = self.core.turn.as_ref().and_then(|turn| turn.call(&id)).cloned() else { continue };
             match self.runnable(index, call) {

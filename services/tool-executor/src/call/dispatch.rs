@@ -273,13 +273,11 @@ impl Dispatch<'_> {
 
     fn headers(&self) -> Headers {
         let meta = &self.item.meta;
-        let mut headers = vec![
-            (header::CALL.to_owned(), self.call_key()),
-            (header::SESSION.to_owned(), self.key.session.to_string()),
-            (header::AGENT.to_owned(), meta.agent.chars().filter(|c| !c.is_control()).collect()),
+        let mut headers = identity(self.key, self.item);
+        headers.extend([
             (header::ATTEMPT.to_owned(), format!("{}.{}", meta.attempt, self.delivered)),
             (header::DEADLINE.to_owned(), self.clock.now().after(self.timeout).to_string()),
-        ];
+        ]);
         let started = self.item.session_started;
         headers.extend(started.map(|started| (header::SESSION_STARTED.to_owned(), started.to_string())));
         headers.extend(telemetry::trace::current().map(|parent| (header::TRACEPARENT.to_owned(), parent)));
@@ -343,6 +341,15 @@ impl Dispatch<'_> {
             EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(text),
         }
     }
+}
+
+/// The headers that name a call to its tool: its id there, its session and its agent.
+pub(super) fn identity(key: &SessionKey, item: &ToolItem) -> Headers {
+    vec![
+        (header::CALL.to_owned(), item.call_key(&key.tenant, &key.session)),
+        (header::SESSION.to_owned(), key.session.to_string()),
+        (header::AGENT.to_owned(), item.meta.agent.chars().filter(|c| !c.is_control()).collect()),
+    ]
 }
 
 async fn answer_of(question: &mut Option<BoxFuture<'_, ReplicaAnswer>>) -> ReplicaAnswer {

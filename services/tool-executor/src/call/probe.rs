@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bus::{BusError, Headers, Message};
+use bus::{BusError, Message};
 use bytes::Bytes;
 use contract::subject;
 use contract::tool::{OUTCOME_NONE, OUTCOME_UNKNOWN, Outcome, header};
@@ -10,6 +10,7 @@ use contract::{ErrorCode, limits};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::dispatch::identity;
 use super::doubt::{ReplicaAnswer, ask_replicas};
 use super::reply::Answer;
 use super::{Calls, Work};
@@ -91,19 +92,14 @@ impl Calls {
     async fn probe(&self, work: &Work<'_>) -> Result<Option<ProbeOutcome>, BusError> {
         let (tenant, tool) = (&work.key.tenant, &work.item.tool);
         let call = work.item.call_key(tenant, &work.key.session);
-        match ask_replicas(&self.bus, subject::service_info(tool), call.clone()).await {
+        match ask_replicas(&self.bus, subject::service_info(tool), call).await {
             ReplicaAnswer::Running | ReplicaAnswer::Away => return Ok(None),
             // A tool that does not know the question may still be able to tell.
             ReplicaAnswer::Denied | ReplicaAnswer::Unclear => {}
         }
-        let headers: Headers = vec![
-            (header::CALL.to_owned(), call),
-            (header::SESSION.to_owned(), work.key.session.to_string()),
-            (header::AGENT.to_owned(), work.item.meta.agent.chars().filter(|c| !c.is_control()).collect()),
-        ];
         let body = Bytes::copy_from_slice(work.item.arguments.get().as_bytes());
         let probe = subject::tool_probe(tenant, tool);
-        let answer = self.bus.transport().request(&probe, headers, body, ANSWER_MAX).await?;
+        let answer = self.bus.transport().request(&probe, identity(work.key, work.item), body, ANSWER_MAX).await?;
         Ok(Some(read(&answer)))
     }
 }

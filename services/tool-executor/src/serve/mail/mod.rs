@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
 use bus::Bus;
+use bus::rpc::serve_until_cancelled;
 use contract::TenantId;
 use futures::FutureExt;
 use schemars::JsonSchema;
@@ -40,28 +41,16 @@ pub struct MailConfig {
     pub login: Option<Login>,
 }
 
-/// Pause before a subscription that failed is tried again.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
-
 /// Lets clients reach the mailboxes of a tenant, until it is to end.
 pub(super) async fn serve_clients(bus: Bus, tenant: TenantId, office: PostOffice, ending: CancellationToken) {
-    let subscribed = async {
-        loop {
+    let serve = || {
+        let office = office.clone();
+        bus.serve_mail(&tenant, move |request| {
             let office = office.clone();
-            let answer = move |request| {
-                let office = office.clone();
-                async move { office.answer(request).await }.boxed()
-            };
-            match bus.serve_mail(&tenant, answer).await {
-                Ok(serving) => return serving,
-                Err(error) => tracing::debug!(%error, "no client can reach the mailboxes yet"),
-            }
-            tokio::time::sleep(AGAIN_AFTER).await;
-        }
+            async move { office.answer(request).await }.boxed()
+        })
     };
-    let serving = ending.run_until_cancelled(subscribed).await;
-    ending.cancelled().await;
-    drop(serving);
+    serve_until_cancelled(&ending, serve).await;
 }
 
 /// `send_mail`, `check_mail` and `reply_mail` over an office.
