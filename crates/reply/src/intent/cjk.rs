@@ -83,7 +83,19 @@ fn japanese(sentence: &Sentence, text: &str) -> Stance {
     }
     let text = text.trim_end_matches(['ね', 'よ']);
     // "I sum up the results", and then they come.
-    if ["まとめます", "説明します", "紹介します", "報告します", "示します"].iter().any(|word| text.ends_with(word))
+    if [
+        "まとめます",
+        "説明します",
+        "紹介します",
+        "報告します",
+        "示します",
+        "提案します",
+        "案内します",
+        "お答えします",
+        "回答します",
+    ]
+    .iter()
+    .any(|word| text.ends_with(word))
     {
         return Stance::Tells;
     }
@@ -104,6 +116,13 @@ fn japanese(sentence: &Sentence, text: &str) -> Stance {
     }
     if text.contains("残って") && ends(&["ます", "いる"]) {
         return Stance::Unfinished;
+    }
+    if text.contains("先に") && text.ends_with("ておきます") && !text.contains("ください") {
+        return Stance::Announces;
+    }
+    // "Do that, and it is solved."
+    if is_result(text) {
+        return Stance::Neutral;
     }
     let last = text.rsplit('\u{3001}').next().unwrap_or(text);
     // "The server checks" is about the server; "first, I" is about the model.
@@ -159,6 +178,17 @@ fn is_law(text: &str) -> bool {
         before.ends_with(['く', 'る', 'す', 'む', 'ぶ', 'つ', 'ぐ'])
             && !behind.starts_with(['い', '思', '言', '考', 'こ', 'し', 'の', 'き', 'も', 'は', '、'])
     })
+}
+
+/// Whether a sentence says what becomes of a thing once something is done to it.
+fn is_result(text: &str) -> bool {
+    let given = text
+        .match_indices('ば')
+        .any(|(at, _)| text[..at].ends_with(['け', 'せ', 'て', 'ね', 'べ', 'め', 'れ', 'え', 'げ']));
+    given
+        && ["解消します", "解決します", "動作します", "動きます", "直ります", "改善します", "完了します"]
+            .iter()
+            .any(|word| text.ends_with(word))
 }
 
 fn chinese(sentence: &Sentence, text: &str) -> Stance {

@@ -67,8 +67,11 @@ pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_unde
         return Stance::Asks;
     }
     let lead = (0..all.len() - 1).take_while(|at| words.alone(*at, INTERJECTIONS)).count();
-    let asks_for_a_moment = all[0] == "please" && words.has(AT_ONCE);
-    let at_once = words.places(AT_ONCE).any(|at| at <= lead || matches!(all[at - 1], "so" | "and" | "then" | "now"));
+    // "Please hold on", but not "please call them right away".
+    let begins_polite = all[lead] == "please";
+    let asks_for_a_moment = begins_polite && words.has_at(lead + 1, AT_ONCE);
+    let at_once = !begins_polite
+        && words.places(AT_ONCE).any(|at| at <= lead || matches!(all[at - 1], "so" | "and" | "then" | "now"));
     // "One sec while I open it."
     let while_i = words.places(AT_ONCE).any(|at| words.all[at..].windows(2).any(|pair| pair == ["while", "i"]));
     if at_once || asks_for_a_moment || while_i {
@@ -99,10 +102,10 @@ pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_unde
     }
     // "Streaming:" is the name of something.
     let is_name = sentence.end == End::Colon && all.len() == 1;
-    let names_work = is_done_to(words)
-        || is_doing(words)
-        || acts_now(words)
-        || moves_on(text, words)
+    if is_done_to(words) || is_doing(words) || acts_now(words) {
+        return Stance::Announces;
+    }
+    let names_work = moves_on(text, words)
         || puts_first(words)
         || is_label(sentence, words, lead)
         || sentence.place != Place::Item && is_named_work(words, lead);
@@ -111,9 +114,9 @@ pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_unde
         || [["starting", "now"], ["come", "now"], ["comes", "now"]].iter().any(|end| all.ends_with(end))
         || sentence.end == End::Colon && is_under_way && is_step(words, lead)
     {
-        return Stance::Announces;
+        return Stance::Names;
     }
-    if is_unfinished(words) && sentence.place != Place::Heading && sentence.end != End::Colon {
+    if is_unfinished(words) && sentence.place == Place::Text && sentence.end != End::Colon {
         return Stance::Unfinished;
     }
     if words.has(DONE) { Stance::Done } else { Stance::Neutral }
@@ -135,7 +138,8 @@ pub(super) fn is_afterwards(words: &Words<'_>) -> bool {
 fn is_unfinished(words: &Words<'_>) -> bool {
     let Some((at, _)) = words.first(UNFINISHED) else { return false };
     let before = &words.all[..at];
-    let denies = words.all.iter().any(|word| matches!(*word, "nothing" | "no" | "none" | "didn't"));
+    let denies = words.all.iter().any(|word| matches!(*word, "nothing" | "no" | "none" | "didn't"))
+        || words.all.windows(2).any(|pair| matches!(pair[0], "for" | "to") && matches!(pair[1], "you" | "your"));
     let relates =
         matches!(before.last(), Some(&("which" | "what"))) || words.all.windows(2).any(|pair| pair == ["next", "to"]);
     let any = matches!(before, ["a" | "an", ..] | ["in" | "for" | "with", _, "a" | "an", ..]);
@@ -186,6 +190,11 @@ fn waits(words: &Words<'_>) -> bool {
     if words.all[at + length - 1] == "won't" && words.all.contains(&"while") {
         return false;
     }
+    // "Next I need the survey so I can compare the two."
+    let is_step = matches!(words.all[0], "next" | "now") && words.all[1..].starts_with(&["i", "need"]);
+    if is_step && words.all.windows(3).any(|three| three == ["so", "i", "can"]) {
+        return false;
+    }
     let follows = (at + length + 1..words.all.len())
         .any(|next| words.has_at(next, FUTURE | DOING) && matches!(words.all[next - 1], "so" | "but" | "and"));
     !follows && !waits_a_moment(words)
@@ -226,10 +235,12 @@ fn future(words: &Words<'_>, at: usize, length: usize) -> Stance {
     let goes = matches!(*first, "get" | "see")
         && all
             .get(verb + 1)
-            .is_some_and(|word| matches!(*word, "started" | "going" | "what" | "if" | "how" | "whether"));
+            .is_some_and(|word| matches!(*word, "started" | "going" | "what" | "if" | "how" | "whether" | "the"));
     let together = (all[at].starts_with("we") || all[at] == "let's") && !goes;
-    // "There is nothing further I'll do."
-    if all[..at].contains(&"nothing") {
+    // "There is nothing further I'll do.", "No key that would let me look at it."
+    let would_let =
+        all[at] == "let" && at > 0 && matches!(all[at - 1], "would" | "will" | "could" | "doesn't" | "didn't");
+    if all[..at].contains(&"nothing") || would_let {
         return Stance::Neutral;
     }
     let is_doing = *first == "be" && all.get(verb + 1).is_some_and(|word| word.ends_with("ing"));
@@ -385,12 +396,32 @@ fn is_done_to(words: &Words<'_>) -> bool {
         && !words.all.iter().any(|word| matches!(*word, "you" | "your" | "when" | "if"))
 }
 
+/// What has a date of its own: "Next renewal: 14 March."
+const DATED: &[&str] = &[
+    "steps",
+    "meeting",
+    "appointment",
+    "deadline",
+    "date",
+    "expiry",
+    "expiration",
+    "renewal",
+    "payment",
+    "invoice",
+    "review",
+    "delivery",
+    "maintenance",
+    "visit",
+    "due",
+    "backup",
+];
+
 /// "Next:", "Next step:".
 fn is_label(sentence: &Sentence, words: &Words<'_>, lead: usize) -> bool {
     let rest = &words.all[lead..];
     let is_last = |at: usize| lead + at == words.all.len();
     let named = words.longest_at(lead, LABELS).is_some_and(is_last) || words.all.last() == Some(&"next");
-    let is_date = rest.iter().any(|word| matches!(*word, "steps" | "meeting" | "appointment" | "deadline" | "date"));
+    let is_date = rest.iter().any(|word| DATED.contains(word));
     let other = rest[0] == "next" && rest.len() <= 3 && !is_date;
     // "## Next", and below it what the model does.
     let is_heading = sentence.place == Place::Heading && rest == ["next"];
@@ -413,7 +444,10 @@ fn is_named_work(words: &Words<'_>, lead: usize) -> bool {
         return true;
     }
     // "One more search.", "Slide 7 next."
-    let counts = matches!(words.all[lead..], ["one", "more" | "last", _] | ["one", "more" | "last", _, _]);
+    let counts = matches!(
+        words.all[lead..],
+        ["one", "more" | "last", _] | ["one", "more" | "last", _, _] | ["one", "more" | "last", _, "to", "go", ..]
+    );
     let is_talk = |word: &&str| {
         matches!(
             *word,
@@ -451,9 +485,9 @@ fn is_named_work(words: &Words<'_>, lead: usize) -> bool {
         && (2..=3).contains(&rest.len())
         && !words.has_word(lead + 1..words.all.len(), WORKS | FINITE | BEHAVES)
     {
-        return !rest
-            .iter()
-            .any(|word| matches!(*word, "time" | "week" | "month" | "year" | "steps" | "day" | "question" | "you"));
+        return !rest.iter().any(|word| {
+            matches!(*word, "time" | "week" | "month" | "year" | "day" | "question" | "you") || DATED.contains(word)
+        });
     }
     // "Now 2017.", "Now chapter 4."
     let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
@@ -577,7 +611,8 @@ const OVER: &[&str] = &["done", "complete", "empty", "down", "out", "ready", "th
 
 /// "Chapter 1 summarized, moving to chapter 2.", "The abstract isn't enough, fetching the PDF."
 fn moves_on(text: &str, words: &Words<'_>) -> bool {
-    let dash = ["\u{2014} ", "\u{2013} ", "\u{2192} ", " - "].iter().find_map(|dash| text.rsplit_once(dash));
+    let dash =
+        ["\u{2014} ", "\u{2013} ", "\u{2190} ", "\u{2192} ", " - "].iter().find_map(|dash| text.rsplit_once(dash));
     let Some((before, behind)) = dash.or_else(|| text.rsplit_once(", ")) else { return false };
     let (before, behind) = (before.trim_end(), behind.strip_prefix("then ").unwrap_or(behind));
     if ["on to ", "onto ", "time to "].iter().any(|start| behind.starts_with(start)) {

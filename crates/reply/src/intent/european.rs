@@ -83,17 +83,29 @@ fn stance_in(language: u32, sentence: &Sentence, text: &str, words: &Words<'_>) 
     if sentence.end != End::Question && acts_at_once(language, text) {
         return Some(Stance::Announces);
     }
+    if sentence.end != End::Question && (waits_a_moment(words) || language == SPANISH && follows(words)) {
+        return Some(Stance::Announces);
+    }
     if sentence.end == End::Question || has(ASKS) {
         return Some(Stance::Asks);
     }
     if names_next(text) {
         return Some(Stance::Announces);
     }
+    // "Bitte best\u{E4}tigen Sie, dann beginne ich."
+    let is_asked_first = language == GERMAN
+        && words.all[0] == "bitte"
+        && words.all.windows(2).any(|pair| pair[0].ends_with("en") && pair[1] == "sie")
+        && words.all.contains(&"dann");
+    if is_asked_first {
+        return Some(Stance::Requests);
+    }
     if is_conditional(language, words) {
         return Some(Stance::Neutral);
     }
     // "Öffnen Sie die Einstellungen."
-    let is_imperative = words.all.get(1) == Some(&"sie") && words.all[0].ends_with("en");
+    let lets_me = words.all[0] == "lassen" && matches!(words.all.get(2), Some(&("mich" | "uns")));
+    let is_imperative = words.all.get(1) == Some(&"sie") && words.all[0].ends_with("en") && !lets_me;
     if language == GERMAN && is_imperative {
         return Some(Stance::Requests);
     }
@@ -108,6 +120,29 @@ fn stance_in(language: u32, sentence: &Sentence, text: &str, words: &Words<'_>) 
     }
     // "Ce que j'ai d\u{E9}j\u{E0} :" stands over a list.
     (has(DONE) && sentence.end != End::Colon).then_some(Stance::Done)
+}
+
+/// "As\u{ED} que lo descargo": the model acts for the reason that was given.
+fn follows(words: &Words<'_>) -> bool {
+    let acts = |word: &str| {
+        word.len() > 3 && word.ends_with('o') && !matches!(word, "como" | "esto" | "todo" | "solo" | "tengo" | "creo")
+    };
+    words.all.windows(4).any(|four| {
+        four[..2] == ["as\u{ED}", "que"]
+            && (acts(four[2]) && matches!(four[3], "un" | "una" | "el" | "la" | "los" | "las")
+                || matches!(four[2], "lo" | "la" | "los" | "las") && acts(four[3]))
+    })
+}
+
+/// "Ich warte 30 Sekunden und versuche es dann noch einmal."
+fn waits_a_moment(words: &Words<'_>) -> bool {
+    const WAIT: &[&str] = &["warte", "j'attends", "attends", "espero"];
+    const UNITS: &[&str] = &["sekunden", "minuten", "minute", "secondes", "minutes", "segundos", "minutos", "minuto"];
+    let wait = words.all.iter().position(|word| WAIT.contains(word));
+    wait.is_some_and(|at| {
+        let behind = &words.all[at..];
+        behind.iter().any(|word| UNITS.contains(word)) && behind.iter().any(|word| matches!(*word, "und" | "et" | "y"))
+    })
 }
 
 /// Nouns of work, and verbs without a subject, with which short lines about what happens now begin.
@@ -232,39 +267,49 @@ fn acts_first(language: u32, words: &Words<'_>) -> bool {
                 && matches!(next, "le" | "la" | "les" | "l'" | "un" | "une" | "des" | "maintenant" | "d'abord")
         }
         SPANISH => {
-            let is_other = matches!(
-                first,
-                "todo"
-                    | "como"
-                    | "cuando"
-                    | "dado"
-                    | "sobre"
-                    | "tanto"
-                    | "solo"
-                    | "bueno"
-                    | "siendo"
-                    | "entiendo"
-                    | "lamento"
-                    | "espero"
-                    | "recomiendo"
-                    | "propongo"
-                    | "sugiero"
-                    | "prefiero"
-                    | "veo"
-                    | "resultado"
-                    | "tengo"
-                    | "pero"
-                    | "luego"
-                    | "listo"
-                    | "adjunto"
-            );
+            let is_other = |word: &str| {
+                matches!(
+                    word,
+                    "todo"
+                        | "como"
+                        | "cuando"
+                        | "dado"
+                        | "sobre"
+                        | "tanto"
+                        | "solo"
+                        | "bueno"
+                        | "siendo"
+                        | "entiendo"
+                        | "lamento"
+                        | "espero"
+                        | "recomiendo"
+                        | "propongo"
+                        | "sugiero"
+                        | "prefiero"
+                        | "veo"
+                        | "resultado"
+                        | "tengo"
+                        | "pero"
+                        | "luego"
+                        | "listo"
+                        | "adjunto"
+                )
+            };
             let acts = first.ends_with('o')
                 && first.len() > 4
-                && !is_other
+                && !is_other(first)
                 && !first.ends_with("ado")
                 && !first.ends_with("ido")
-                && matches!(next, "los" | "las" | "el" | "la" | "un" | "una" | "ahora");
-            acts || first == "voy" && ["ar", "er", "ir"].iter().any(|end| next.ends_with(end))
+                && matches!(next, "los" | "las" | "el" | "la" | "un" | "una" | "ahora" | "al");
+            // "Lo renuevo": the object stands before its verb.
+            let on_it = matches!(first, "lo" | "la" | "los" | "las")
+                && next.ends_with('o')
+                && next.len() > 4
+                && !next.ends_with("ado")
+                && !next.ends_with("ido")
+                && !is_other(next);
+            acts || on_it
+                || first == "voy" && (next == "con" || ["ar", "er", "ir"].iter().any(|end| next.ends_with(end)))
         }
         _ => false,
     }
@@ -274,7 +319,7 @@ fn acts_first(language: u32, words: &Words<'_>) -> bool {
 fn acts_now(words: &Words<'_>) -> bool {
     let is_when = |word: &str| matches!(word, "ahora" | "primero" | "luego" | "después" | "enseguida");
     let acts = |word: &str| {
-        word.len() > 4
+        (word.len() > 4 || matches!(word, "hago" | "leo"))
             && word.ends_with('o')
             && !matches!(
                 word,
@@ -310,7 +355,26 @@ fn is_state(language: u32, words: &Words<'_>) -> bool {
         FRENCH => words.all[0] == "maintenant" && has(&["est", "sont", "a", "ont", "fonctionne", "fonctionnent"]),
         SPANISH => {
             words.all[0] == "ahora"
-                && has(&["est\u{E1}", "est\u{E1}n", "es", "son", "funciona", "funcionan", "tiene", "tienen"])
+                && has(&[
+                    "est\u{E1}",
+                    "est\u{E1}n",
+                    "es",
+                    "son",
+                    "funciona",
+                    "funcionan",
+                    "tiene",
+                    "tienen",
+                    "aparece",
+                    "aparecen",
+                    "muestra",
+                    "queda",
+                    "quedan",
+                    "usa",
+                    "devuelve",
+                    "hay",
+                    "puede",
+                    "pueden",
+                ])
         }
         _ => false,
     }
@@ -327,7 +391,17 @@ fn names_next(text: &str) -> bool {
 
 /// "Ahora, `production-eu`."
 fn is_next(words: &Words<'_>) -> bool {
-    matches!(words.all.as_slice(), ["ahora" | "jetzt" | "nun" | "maintenant" | "ensuite" | "luego" | "dann", span] if span.contains(SPAN))
+    const NOW: &[&str] = &["ahora", "jetzt", "nun", "maintenant", "ensuite", "luego", "dann"];
+    // "Jetzt Schritt 3: ..."
+    const STEPS: &[&str] =
+        &["schritt", "phase", "kapitel", "teil", "\u{E9}tape", "chapitre", "partie", "paso", "fase", "parte"];
+    match words.all.as_slice() {
+        [now, span] => NOW.contains(now) && span.contains(SPAN),
+        [now, step, number] => {
+            NOW.contains(now) && STEPS.contains(step) && number.bytes().all(|byte| byte.is_ascii_digit())
+        }
+        _ => false,
+    }
 }
 
 /// Words before the sentence proper.

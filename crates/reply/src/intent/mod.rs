@@ -11,10 +11,16 @@ mod lexicon;
 mod sentence;
 
 use lexicon::Words;
-use sentence::{End, Place, SPAN, Sentences};
+use sentence::{End, Lines, Place, SPAN, Sentences};
 
+/// Lines of a reply's end that are read at first.
+const LINES_FIRST: usize = 6;
+/// Sentences before one that its stance may depend on.
+const LOOKS_BACK: usize = 5;
 /// Sentences without a stance that may follow an announcement. Behind more of them the reply itself was what was announced.
-const BEHIND_MAX: usize = 4;
+const BEHIND_MAX: usize = 2;
+/// The same where the announcement does not say who acts.
+const NAMED_BEHIND_MAX: usize = 2;
 
 /// What a reply says about going on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +52,8 @@ const DONE: &str = "done";
 enum Stance {
     /// The model names work that it does next.
     Announces,
+    /// Work is named, and nobody who does it: "Retrying.", "Chapter 2 next."
+    Names,
     /// Something is left to do.
     Unfinished,
     /// The model says what its text is about to tell.
@@ -62,34 +70,49 @@ enum Stance {
 
 /// What a reply says about going on; none where it says nothing.
 pub fn intent(reply: &str) -> Option<Intent> {
-    let sentences = Sentences::of(reply);
+    let lines = Lines::of(reply);
+    // Mostly the last lines tell, and the others need not be read.
+    let mut last = LINES_FIRST;
+    loop {
+        let sentences = lines.sentences(last);
+        let (intent, first) = said(&sentences);
+        if first >= LOOKS_BACK || last >= lines.len() {
+            return intent;
+        }
+        last = lines.len().min(4 * last);
+    }
+}
+
+/// What sentences say about going on, and the first of them that was looked at.
+fn said(sentences: &Sentences) -> (Option<Intent>, usize) {
     let all = sentences.all();
     let mut words = Words::default();
     let (mut behind, mut items) = (0, 0);
     for (at, sentence) in all.iter().enumerate().rev() {
         let text = sentences.text(sentence);
-        let stance = stance(&sentences, at, &mut words);
+        let stance = stance(sentences, at, &mut words);
         let follows = behind + items > 0 || sentences.is_followed;
         let (continues, rule) = match stance {
-            Stance::Announces if depends(&sentences, at, &mut words) => (false, ASKS),
-            Stance::Tells if follows => return None,
+            Stance::Announces | Stance::Names if depends(sentences, at, &mut words) => (false, ASKS),
+            Stance::Tells if follows => return (None, at),
             Stance::Announces | Stance::Tells => (true, ANNOUNCES),
+            Stance::Names if behind <= NAMED_BEHIND_MAX => (true, ANNOUNCES),
             Stance::Unfinished if behind <= 1 => (true, UNFINISHED),
             Stance::Asks | Stance::Requests => (false, ASKS),
             Stance::Done => (false, DONE),
-            Stance::Neutral | Stance::Unfinished => {
+            Stance::Neutral | Stance::Names | Stance::Unfinished => {
                 let is_item = sentence.place == Place::Item;
                 items += usize::from(is_item);
                 behind += usize::from(!is_item);
                 if behind > BEHIND_MAX {
-                    return None;
+                    return (None, at);
                 }
                 continue;
             }
         };
-        return Some(Intent { continues, rule, sentence: text.to_owned() });
+        return (Some(Intent { continues, rule, sentence: text.to_owned() }), at);
     }
-    None
+    (None, 0)
 }
 
 fn stance<'a>(sentences: &'a Sentences, at: usize, words: &mut Words<'a>) -> Stance {

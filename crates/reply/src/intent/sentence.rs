@@ -110,8 +110,21 @@ pub(super) struct Sentences {
     pub(super) is_followed: bool,
 }
 
-impl Sentences {
-    pub(super) fn of(reply: &str) -> Self {
+/// A line in which the model speaks to its reader.
+#[derive(Debug)]
+struct Line<'a> {
+    text: &'a str,
+    paragraph: usize,
+    /// Whether code, a quotation or a text for somebody else comes before the next such line.
+    is_followed: bool,
+}
+
+/// The lines of a reply's end in which the model speaks to its reader.
+#[derive(Debug, Default)]
+pub(super) struct Lines<'a>(Vec<Line<'a>>);
+
+impl<'a> Lines<'a> {
+    pub(super) fn of(reply: &'a str) -> Self {
         let from = reply.ceil_char_boundary(reply.len().saturating_sub(TEXT_BYTES_MAX));
         let (mut from, mut reply) = (from, reply);
         if reply[from..].contains('<') {
@@ -121,7 +134,7 @@ impl Sentences {
         }
         let begin = reply[..from].rfind('\n').map_or(0, |end| end + 1);
         let mut fenced = reply[..begin].lines().filter(|line| is_fence(line)).count() % 2 == 1;
-        let mut this = Self::default();
+        let mut lines = Self::default();
         let said = staged(&reply[begin..]);
         let (mut paragraph, mut skipped, mut is_letter) = (0, from - begin, false);
         // Up to which paragraph the lines are those of a text for somebody else, and whether a rule ends it.
@@ -130,9 +143,9 @@ impl Sentences {
             let line = whole.get(std::mem::take(&mut skipped)..).unwrap_or_default();
             if is_fence(whole) {
                 fenced = !fenced;
-                this.is_followed = true;
+                lines.skip();
             } else if fenced || is_quoted(whole) || said.contains(&number) {
-                this.is_followed = true;
+                lines.skip();
             } else if line.trim().is_empty() {
                 paragraph += 1;
             } else if is_rule(line) && (is_ruled || draft.is_some_and(|last| paragraph <= last)) {
@@ -140,29 +153,52 @@ impl Sentences {
                 let is_closed = is_ruled || reply[begin..].lines().skip(number + 1).any(is_rule);
                 (draft, is_ruled) = (None, !is_ruled && is_closed);
             } else if is_ruled || draft.is_some_and(|last| paragraph <= last) {
-                this.is_followed = true;
+                lines.skip();
             } else if let Some((end, is_whole)) = introduces_draft(line) {
-                this.line(&line[..end], paragraph);
-                this.is_followed = true;
+                lines.0.push(Line { text: &line[..end], paragraph, is_followed: true });
                 // Behind a blank line the draft is the next paragraph.
                 let is_apart = reply[begin..].lines().nth(number + 1).is_none_or(|next| next.trim().is_empty());
                 draft = Some(paragraph + usize::from(is_whole && is_apart));
             } else if is_letter || begins_letter(line) {
                 is_letter = !ends_letter(line);
-                this.is_followed = true;
+                lines.skip();
             } else {
-                let before = this.all.len();
-                this.line(line, paragraph);
-                if this.all.len() > before {
-                    this.is_followed = false;
-                }
+                lines.0.push(Line { text: line, paragraph, is_followed: false });
             }
         }
-        let spare = this.all.len().saturating_sub(SENTENCES_MAX);
-        this.all.drain(..spare);
-        this
+        lines
     }
 
+    /// A line is not said to the reader.
+    fn skip(&mut self) {
+        if let Some(line) = self.0.last_mut() {
+            line.is_followed = true;
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The sentences of the last lines.
+    pub(super) fn sentences(&self, last: usize) -> Sentences {
+        let lines = &self.0[self.0.len().saturating_sub(last)..];
+        let capacity = lines.iter().map(|line| line.text.len()).sum();
+        let mut sentences = Sentences { text: String::with_capacity(capacity), ..Sentences::default() };
+        for line in lines {
+            let before = sentences.all.len();
+            sentences.line(line.text, line.paragraph);
+            // A line without a word is none.
+            sentences.is_followed &= sentences.all.len() == before;
+            sentences.is_followed |= line.is_followed;
+        }
+        let spare = sentences.all.len().saturating_sub(SENTENCES_MAX);
+        sentences.all.drain(..spare);
+        sentences
+    }
+}
+
+impl Sentences {
     pub(super) fn all(&self) -> &[Sentence] {
         &self.all
     }
@@ -177,7 +213,14 @@ impl Sentences {
         let line = if place == Place::Item { without_box(line) } else { line };
         let mut begin = self.text.len();
         let mut rest = line;
-        while let Some(c) = rest.chars().next() {
+        loop {
+            // Most of a text is letters and blanks.
+            let run = rest.bytes().position(|byte| SIGNS[usize::from(byte)]).unwrap_or(rest.len());
+            let from = self.text.len();
+            self.text.push_str(&rest[..run]);
+            self.text[from..].make_ascii_lowercase();
+            rest = &rest[run..];
+            let Some(c) = rest.chars().next() else { break };
             let length = c.len_utf8();
             let next = rest[length..].chars().next();
             if let Some(skip) = span(rest, c) {
@@ -257,6 +300,23 @@ impl Sentences {
         }
     }
 }
+
+/// Bytes that end or begin something, or belong to a character of more bytes.
+static SIGNS: [bool; 256] = {
+    let mut table = [false; 256];
+    let signs = b".!?;:*_~`\"";
+    let mut at = 0;
+    while at < signs.len() {
+        table[signs[at] as usize] = true;
+        at += 1;
+    }
+    at = 0x80;
+    while at < 256 {
+        table[at] = true;
+        at += 1;
+    }
+    table
+};
 
 /// Where the text begins behind the last thought, also behind one that began earlier.
 fn thoughts_end(end: &str) -> usize {
@@ -389,8 +449,8 @@ const LETTERS: &[&str] = &[
 
 /// Where the sentence ends that hands over a poem or a letter, and whether it is the whole line: then the text comes below.
 fn introduces_draft(line: &str) -> Option<(usize, bool)> {
-    let is_japanese =
-        line.contains("\u{6848}\u{3067}\u{3059}") || line.contains("\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}");
+    let is_japanese = !line.is_ascii()
+        && (line.contains("\u{6848}\u{3067}\u{3059}") || line.contains("\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}"));
     // Nearly all lines hand nothing over: they are neither copied nor searched for each phrase.
     if !is_japanese && !may_hand_over(line) {
         return None;
@@ -415,7 +475,11 @@ fn introduces_draft(line: &str) -> Option<(usize, bool)> {
 fn may_hand_over(line: &str) -> bool {
     let is_here = |text: &str| {
         let text = text.trim_start().as_bytes();
-        HERE.iter().any(|here| text.get(..here.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(here.as_bytes())))
+        let first = text.first().copied().unwrap_or_default();
+        matches!(first, b'h' | b'H' | b'v' | b'V' | b'a' | b'A' | 0x80..)
+            && HERE
+                .iter()
+                .any(|here| text.get(..here.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(here.as_bytes())))
     };
     is_here(line) || line.match_indices(['.', '!', '?', ',']).any(|(at, _)| is_here(&line[at + 1..]))
 }
@@ -478,11 +542,10 @@ fn is_verse(lines: &[&str]) -> bool {
 /// Whether a line is the salutation of a letter: short, and with a comma or nothing at its end.
 fn begins_letter(line: &str) -> bool {
     let line = line.trim().trim_matches('*');
-    let lower: String = line.chars().take(24).flat_map(char::to_lowercase).collect();
     let is_heading =
-        ["subject:", "betreff:", "objet :", "asunto:", "件名", "主题："].iter().any(|head| lower.starts_with(head));
+        ["subject:", "betreff:", "objet :", "asunto:", "件名", "主题："].iter().any(|head| begins_with(line, head));
     let salutes =
-        SALUTATIONS.iter().any(|word| lower.starts_with(word)) || line.ends_with('様') && line.chars().count() < 12;
+        SALUTATIONS.iter().any(|word| begins_with(line, word)) || line.ends_with('様') && line.chars().count() < 12;
     is_heading
         || salutes
             && line.len() <= 80
@@ -491,8 +554,17 @@ fn begins_letter(line: &str) -> bool {
 }
 
 fn ends_letter(line: &str) -> bool {
-    let lower: String = line.trim().chars().take(24).flat_map(char::to_lowercase).collect();
-    CLOSINGS.iter().any(|word| lower.starts_with(word))
+    CLOSINGS.iter().any(|word| begins_with(line.trim(), word))
+}
+
+/// Whether a text begins with a word in lower case.
+fn begins_with(text: &str, word: &str) -> bool {
+    let (first, wanted) = (text.bytes().next().unwrap_or_default(), word.bytes().next().unwrap_or_default());
+    if first.is_ascii() && first.to_ascii_lowercase() != wanted {
+        return false;
+    }
+    let mut lower = text.chars().flat_map(char::to_lowercase);
+    word.chars().all(|c| lower.next() == Some(c))
 }
 
 fn is_fence(line: &str) -> bool {
