@@ -25,6 +25,8 @@ const TAG: &str = r"(?:<\|?[a-z_]{3,24}\|?>[ \t\r\n]{0,16})";
 const OBJECT: &str = r#"\{[ \t\r\n]{0,64}(?:["'`]|“|”|„|‘|’|continuation\b|status\b|\})"#;
 /// The same, where only what is surely an envelope counts.
 const KNOWN: &str = r#"\{[ \t\r\n]{0,64}(?:["'`]|“|”|„|‘|’)?(?:continuation|status)\b"#;
+/// A call as models write it whose server leaves it in the text.
+const TAGGED_CALL: &str = r#"<\|?(?:tool_call|function_call)\|?>[ \t\r\n]{0,16}\{[ \t\r\n]{0,64}""#;
 const THINK: &str = r"<(?:think|thinking|thought|thoughts|reasoning)>";
 const THOUGHT: &str = r"</(?:think|thinking|thought|thoughts|reasoning)>";
 
@@ -48,7 +50,7 @@ pub(crate) enum Place {
     Within,
     /// In a block of code.
     Code,
-    /// Where no signal is read: only thoughts count.
+    /// Where no signal is read: only thoughts and calls in tags count.
     Off,
 }
 
@@ -59,7 +61,7 @@ static AUTOMATA: LazyLock<Option<[dense::DFA<Vec<u32>>; 4]>> = LazyLock::new(|| 
         automaton(&[&line, THINK, THOUGHT])?,
         automaton(&[&within, r"\z\A[a&&b]", THOUGHT])?,
         automaton(&[KNOWN])?,
-        automaton(&[r"\z\A[a&&b]", THINK, THOUGHT])?,
+        automaton(&[TAGGED_CALL, THINK, THOUGHT])?,
     ])
 });
 
@@ -77,6 +79,7 @@ pub(crate) struct Recogniser {
 }
 
 /// What a character made of a lead.
+#[derive(Clone, Copy)]
 pub(crate) enum Step {
     /// It can still become one.
     Open,
@@ -163,6 +166,8 @@ mod tests {
             (Place::Within, "status: {\"", None),
             (Place::Code, "{\"a\"", None),
             (Place::Off, "{\"", None),
+            (Place::Off, "<tool_call>\n{\"", Some(Lead::Object)),
+            (Place::Off, "<tool>{\"", None),
             (Place::Off, "<think>", Some(Lead::ThoughtBegins)),
         ] {
             assert_eq!(recognise(place, text), lead, "{place:?} {text}");

@@ -5,6 +5,7 @@
 //! later; both use the one [`Splitter`], so the streamed text is the committed text, however the reply was cut.
 
 mod cache;
+mod calls;
 mod envelope;
 mod evidence;
 mod intent;
@@ -30,6 +31,7 @@ mod tolerant;
 mod windows;
 mod written;
 
+pub use calls::{is_only_calls, is_only_marked_calls};
 pub use evidence::{Evidence, evidence};
 pub use intent::{Intent, intent};
 pub use nudge::is_nudge;

@@ -84,6 +84,8 @@ pub struct Reading {
     /// Calls that the reply asks for without a native one: those of an envelope that is the whole reply, else the next
     /// action. Never any of a signal that is damaged.
     pub calls: Vec<ToolCall>,
+    /// Tool calls in tags, which the model's server should have read. Nobody runs them, and nobody reads them.
+    pub unread_calls: usize,
 }
 
 impl Reading {
@@ -120,7 +122,8 @@ pub fn read(text: &str, calls: &[ToolCall], form: SignalForm) -> Reading {
         }
     }
     let signal = signal.map(|(signal, _)| signal);
-    Reading { visible, spoken_from: rest.spoken_from, thought: rest.thought, signal, calls: asked }
+    let (spoken_from, thought, unread_calls) = (rest.spoken_from, rest.thought, rest.unread_calls);
+    Reading { visible, spoken_from, thought, signal, calls: asked, unread_calls }
 }
 
 /// The signal of a pseudo-call, and whether its arguments are damaged.

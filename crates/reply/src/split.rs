@@ -7,7 +7,7 @@ use contract::model::SignalForm;
 
 use crate::envelope::Envelope;
 use crate::lead::{LEAD_BYTES_MAX, Lead, Place, Recogniser, Step};
-use crate::tolerant::{self, End};
+use crate::tolerant::{self, End, Object};
 use crate::written::{Meaning, Written, meaning, mentions_signal};
 
 /// Bytes within which an object must have named a key of a signal to be held any longer.
@@ -44,6 +44,8 @@ pub struct Splitter {
     /// An object was left out, or its response shown in its place.
     had_object: bool,
     signal: Option<Written>,
+    /// Tool calls in tags that were left out.
+    unread_calls: usize,
     /// Bytes that were shown before it.
     signal_at: usize,
     thought: String,
@@ -64,6 +66,8 @@ pub struct Rest {
     pub thought: String,
     /// The signal; the last one counts.
     pub signal: Option<Written>,
+    /// Tool calls in tags that were left out: the model's server should have read them. Nobody runs them.
+    pub unread_calls: usize,
     /// Where in the shown text the model speaks after its last thought, in bytes.
     pub spoken_from: usize,
 }
@@ -96,6 +100,8 @@ struct Held {
     is_quoted: bool,
     /// Whether the model said nothing before it, so that it can be the whole reply.
     is_first: bool,
+    /// Whether the tag of a tool call stands before it, at the beginning of a line.
+    is_tagged: bool,
     /// Shows the response of the envelope that the session asked for while it grows.
     envelope: Option<Envelope>,
 }
@@ -103,6 +109,20 @@ struct Held {
 impl Held {
     fn json(&self) -> &str {
         &self.raw[self.from..]
+    }
+
+    /// Whether it is a tool call in tags.
+    fn is_call(&self, object: &Object) -> bool {
+        let value = &object.value;
+        let has_arguments = ["arguments", "parameters"].iter().any(|key| value.get(key).is_some());
+        let is_cut =
+            object.end == End::Open && object.cut_key.as_deref().is_none_or(|key| "arguments".starts_with(key));
+        self.is_tagged && value["name"].is_string() && (has_arguments || is_cut)
+    }
+
+    /// Whether what has come may be one.
+    fn is_call_so_far(&self) -> bool {
+        self.is_tagged && self.is_call(&tolerant::read_so_far(self.json()))
     }
 
     /// Whether a part of its response was shown: then it is an envelope, whatever else follows in it.
@@ -127,6 +147,7 @@ impl Splitter {
             left_out: false,
             had_object: false,
             signal: None,
+            unread_calls: 0,
             signal_at: 0,
             thought: String::new(),
             shown: 0,
@@ -179,7 +200,8 @@ impl Splitter {
         if let Some(signal) = &mut signal {
             signal.is_whole_reply &= behind == 0;
         }
-        Rest { text: out, thought: self.thought, signal, spoken_from: self.spoken_from }
+        let (unread_calls, spoken_from) = (self.unread_calls, self.spoken_from);
+        Rest { text: out, thought: self.thought, signal, unread_calls, spoken_from }
     }
 
     fn feed(&mut self, piece: &str, out: &mut String) {
@@ -187,7 +209,7 @@ impl Splitter {
         loop {
             if matches!(self.state, State::Text) && !self.at_line {
                 // Nothing else can begin a signal, so most of a reply is shown as it comes.
-                let plain = rest.bytes().position(|byte| BEGINS[byte as usize]).unwrap_or(rest.len());
+                let plain = self.plain_bytes(rest);
                 self.plain(&rest[..plain], out);
                 rest = &rest[plain..];
             }
@@ -196,6 +218,28 @@ impl Splitter {
             self.step(c, out);
             rest = chars.as_str();
         }
+    }
+
+    /// How much of a text is sure to begin nothing.
+    fn plain_bytes(&self, text: &str) -> usize {
+        let bytes = text.as_bytes();
+        let begins = |at: usize| {
+            let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+            let is_in_word = before.map_or_else(|| self.before.is_ascii_alphanumeric(), u8::is_ascii_alphanumeric);
+            match bytes[at] {
+                b'c' | b'C' => !is_in_word && may_be_key(&bytes[at..]),
+                b'"' | b'\'' | b'*' | b'_' => !is_in_word,
+                _ => true,
+            }
+        };
+        let mut from = 0;
+        while let Some(next) = bytes[from..].iter().position(|byte| BEGINS[usize::from(*byte)]) {
+            if begins(from + next) {
+                return from + next;
+            }
+            from += next + 1;
+        }
+        bytes.len()
     }
 
     fn step(&mut self, c: char, out: &mut String) {
@@ -210,9 +254,10 @@ impl Splitter {
     }
 
     fn text(&mut self, c: char, out: &mut String) {
-        match self.place(c).and_then(Recogniser::new) {
-            Some(recogniser) => self.lead(String::new(), recogniser, c, out),
-            None => self.show(c, out),
+        let Some(mut recogniser) = self.place(c).and_then(Recogniser::new) else { return self.show(c, out) };
+        match recogniser.push(c) {
+            Step::Dead => self.show(c, out),
+            step @ (Step::Open | Step::Found(_)) => self.led(step, c.to_string(), recogniser, out),
         }
     }
 
@@ -238,7 +283,13 @@ impl Splitter {
 
     fn lead(&mut self, mut raw: String, mut recogniser: Recogniser, c: char, out: &mut String) {
         raw.push(c);
-        match recogniser.push(c) {
+        let step = recogniser.push(c);
+        self.led(step, raw, recogniser, out);
+    }
+
+    /// What came may begin something, as far as the recogniser knows.
+    fn led(&mut self, step: Step, raw: String, recogniser: Recogniser, out: &mut String) {
+        match step {
             Step::Open if raw.len() < LEAD_BYTES_MAX => self.state = State::Lead { raw, recogniser },
             Step::Open | Step::Dead => self.release(&raw, out),
             Step::Found(Lead::ThoughtBegins) => self.state = State::Thought { close: String::new() },
@@ -261,7 +312,8 @@ impl Splitter {
             && raw[..from].trim().is_empty()
             && self.spoken_from == self.shown + out.len();
         let envelope = (self.form == SignalForm::Envelope && !self.began && !is_quoted).then(Envelope::default);
-        let mut held = Held { raw: raw[..from].to_owned(), from, is_quoted, is_first, envelope };
+        let is_tagged = self.at_line && !is_quoted && raw.starts_with('<') && raw[..from].contains("_call");
+        let mut held = Held { raw: raw[..from].to_owned(), from, is_quoted, is_first, is_tagged, envelope };
         let object = raw[from..].to_owned();
         held.raw.push_str(&object);
         if let Some(envelope) = &mut held.envelope {
@@ -284,7 +336,8 @@ impl Splitter {
                 self.gap.clear();
             }
         }
-        let is_unknown = held.json().len() == UNKNOWN_BYTES_MAX && !mentions_signal(held.json());
+        let is_unknown =
+            held.json().len() == UNKNOWN_BYTES_MAX && !mentions_signal(held.json()) && !held.is_call_so_far();
         self.state = State::Object(held);
         if c == '}' {
             self.try_close(out);
@@ -308,7 +361,7 @@ impl Splitter {
             }
             return;
         }
-        let meaning = meaning(&object, self.form, held.is_first);
+        let meaning = self.meaning(&object, held);
         // What is damaged may only seem to end here.
         if matches!(meaning, Meaning::Text) && !object.is_valid && mentions_signal(held.json()) {
             self.reread += held.json().len();
@@ -319,6 +372,10 @@ impl Splitter {
             Meaning::Signal(written) if held.is_quoted => self.await_end(held, written),
             Meaning::Calls(written) => self.await_end(held, written),
             Meaning::Signal(written) => self.found(&held, written, out),
+            Meaning::UnreadCall => {
+                self.unread_calls += 1;
+                self.leave_out(&held);
+            }
             Meaning::Silent if !held.is_quoted => self.leave_out(&held),
             Meaning::Text if held.has_shown() => self.leave_out(&held),
             Meaning::Silent | Meaning::Text => {
@@ -326,6 +383,14 @@ impl Splitter {
                 self.reject(out);
             }
         }
+    }
+
+    fn meaning(&self, object: &Object, held: &Held) -> Meaning {
+        let meaning = match self.form {
+            SignalForm::Off => Meaning::Text,
+            SignalForm::Text | SignalForm::Call | SignalForm::Envelope => meaning(object, self.form, held.is_first),
+        };
+        if matches!(meaning, Meaning::Text) && held.is_call(object) { Meaning::UnreadCall } else { meaning }
     }
 
     fn await_end(&mut self, held: Box<Held>, written: Written) {
@@ -346,7 +411,12 @@ impl Splitter {
     fn end_object(&mut self, held: Held, out: &mut String) {
         let object = tolerant::read(held.json());
         let behind = held.json()[object.bytes..].to_owned();
-        match meaning(&object, self.form, held.is_first) {
+        match self.meaning(&object, &held) {
+            Meaning::UnreadCall => {
+                self.unread_calls += 1;
+                self.leave_out(&held);
+                self.feed(&behind, out);
+            }
             Meaning::Signal(_) | Meaning::Silent if held.is_quoted && object.end != End::Closed => {
                 // Cut off in code: nobody asked for it there, and nobody is to read half of it.
                 self.between();
@@ -559,6 +629,13 @@ impl Splitter {
         }
         self.began = true;
     }
+}
+
+/// Whether a text may begin with the key of a signal.
+fn may_be_key(text: &[u8]) -> bool {
+    const KEY: &[u8] = b"continuation";
+    let length = text.len().min(KEY.len());
+    text[..length].eq_ignore_ascii_case(&KEY[..length])
 }
 
 /// Bytes that may begin a lead within a line, and line ends, after which any may.

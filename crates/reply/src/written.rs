@@ -27,6 +27,8 @@ pub(crate) enum Meaning {
     Signal(Written),
     /// Calls in an envelope without a signal: an example, unless they are the whole reply.
     Calls(Written),
+    /// A tool call that the model's server left in the text.
+    UnreadCall,
     /// A part of a signal that says nothing: people do not read it either.
     Silent,
     /// Text for people.

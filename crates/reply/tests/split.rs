@@ -83,6 +83,38 @@ fn json_that_the_session_did_not_ask_for_is_text() {
 }
 
 #[test]
+fn tool_call_that_a_server_left_in_the_text_is_neither_shown_nor_run() {
+    let call = |argument: &str| {
+        format!("<tool_call>\n{{\"name\": \"write\", \"arguments\": {{\"text\": \"{argument}\"}}}}\n</tool_call>")
+    };
+    let (short, long) = (call("x"), call(&"x} ".repeat(1_000)));
+    for (text, shown, calls) in [
+        (short.clone(), "", 1),
+        (format!("I write it.\n{short}"), "I write it.", 1),
+        (format!("{short}\n{short}"), "", 2),
+        (format!("{short}\nIt is written."), "It is written.", 1),
+        (short[..short.len() - 16].to_owned(), "", 1),
+        (short[..24].to_owned(), "", 1),
+        ("<tool_call>\n{\"name\": \"write\"".to_owned(), "", 1),
+        (long.clone(), "", 1),
+        (long[..2_300].to_owned(), "", 1),
+        // Examples.
+        (format!("Write {short}"), &format!("Write {short}"), 0),
+        (format!("```\n{short}\n```"), &format!("```\n{short}\n```"), 0),
+        ("<tool_call>{\"name\": \"Ada\"}</tool_call>".to_owned(), "<tool_call>{\"name\": \"Ada\"}</tool_call>", 0),
+    ] {
+        for form in FORMS {
+            if text.len() < 200 {
+                check(form, &text, shown, None);
+            }
+            let reading = read(&text, &[], form);
+            assert_eq!((reading.visible.as_str(), reading.unread_calls), (shown, calls), "{form:?} {text}");
+            assert!(reading.calls.is_empty(), "{text}");
+        }
+    }
+}
+
+#[test]
 fn signal_in_text_is_read_and_not_shown() {
     let form = SignalForm::Text;
     for (text, shown, status) in [

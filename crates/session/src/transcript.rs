@@ -339,6 +339,16 @@ impl Transcript {
         self.push(Json::of(&said), Kind::Reply);
     }
 
+    /// The last result of a turn, as the model read it.
+    pub(crate) fn last_result(&self, turn: u32) -> Option<String> {
+        let mut placed = self.messages.iter().zip(&self.places).rev();
+        let (message, _) = placed.find(|(_, place)| place.turn == turn && place.kind == Kind::Result)?;
+        match serde_json::from_str(message.get()) {
+            Ok(Message::Tool { content, .. }) => Some(content),
+            Ok(Message::System { .. } | Message::User { .. } | Message::Assistant { .. }) | Err(_) => None,
+        }
+    }
+
     fn result(&mut self, result: &ToolCallResult) {
         if let Some(expected) = self.results.iter_mut().find(|expected| expected.call == result.call) {
             expected.content = Some(as_read(result));

@@ -20,6 +20,9 @@ use crate::check;
 use crate::continuation::{self, Facts, Verdict};
 use crate::state::Activity;
 
+/// What is said of a reply that holds nothing but tool calls which nobody read.
+const UNREAD_CALLS: &str = "the model's server leaves its tool calls in the text instead of reading them";
+
 /// The model call that a report may belong to.
 struct Awaited {
     /// The attempt that runs now; none while the next one waits for its time.
@@ -91,7 +94,9 @@ impl DecisionBuilder<'_> {
         let cancelled = finished.finish_reason == FinishReason::Cancelled;
         let reading = reply::read(&finished.text, &finished.tool_calls, self.core.signal_form());
         // Reasoning alone is no answer, and providers refuse a transcript that holds it.
-        let says = !reading.visible.trim().is_empty() || reading.signal.is_some() || !reading.calls.is_empty();
+        let is_unread = reply::is_only_marked_calls(&reading.visible);
+        let has_text = !reading.visible.trim().is_empty() && !is_unread;
+        let says = has_text || reading.signal.is_some() || !reading.calls.is_empty();
         let empty = !says && finished.tool_calls.is_empty();
         // Of an older attempt only what it says is taken; that it says nothing fails no attempt that runs, or is to run.
         if (empty || cancelled) && !awaited.interrupted && awaited.attempt != Some(finished.meta.attempt) {
@@ -104,7 +109,7 @@ impl DecisionBuilder<'_> {
             // Nobody called it off: an attempt that ended for reasons of the gateway's own.
             self.failed(finished, FailureKind::Truncated, "the call was given up by its gateway", None);
         } else if empty {
-            self.empty(finished, &awaited);
+            self.empty(finished, &awaited, is_unread || reading.unread_calls > 0);
         } else if let Some(limit) = awaited.last {
             self.last_word(finished, &reading, &awaited, limit);
         } else {
@@ -121,12 +126,19 @@ impl DecisionBuilder<'_> {
         self.emit(Event::AiFullReceived(Box::new(event)));
     }
 
-    /// A reply without text and tool calls.
-    fn empty(&mut self, finished: &ModelFinished, awaited: &Awaited) {
+    /// A reply without text and tool calls. `has_unread_calls`: its server left tool calls in the text.
+    fn empty(&mut self, finished: &ModelFinished, awaited: &Awaited, has_unread_calls: bool) {
+        let what = if has_unread_calls { UNREAD_CALLS } else { "the reply is empty" };
         if let Some(limit) = awaited.last {
-            self.no_last_word(finished, FailureKind::Empty, "the reply is empty", limit);
+            self.no_last_word(finished, FailureKind::Empty, what, limit);
         } else if awaited.empties + 1 < EMPTY_REPLIES_MAX {
-            self.attempt_failed(finished, FailureKind::Empty, "the reply is empty", Some(self.at));
+            self.attempt_failed(finished, FailureKind::Empty, what, Some(self.at));
+        } else if has_unread_calls {
+            let message = format!(
+                "{UNREAD_CALLS}, {EMPTY_REPLIES_MAX} times; switch its reading of tool calls on (llama.cpp: `--jinja`, \
+                 vLLM: `--enable-auto-tool-choice` and `--tool-call-parser`), or use another model"
+            );
+            self.give_up(finished, FailureKind::Empty, &message);
         } else {
             let advice = match finished.finish_reason {
                 FinishReason::Length => {
@@ -147,7 +159,8 @@ impl DecisionBuilder<'_> {
     /// The reply to a turn's last step. Calls that it makes all the same are not run, and nothing of them stays in the
     /// transcript: no result would follow.
     fn last_word(&mut self, finished: &ModelFinished, reading: &Reading, awaited: &Awaited, limit: StopReason) {
-        if reading.visible.trim().is_empty() {
+        // Small models repeat their last call even where they have no tools: nobody reads that as an answer.
+        if reading.visible.trim().is_empty() || reply::is_only_calls(&reading.visible) {
             return self.no_last_word(finished, FailureKind::Empty, "the last step has no text", limit);
         }
         let mut event = full(finished, awaited, reading, Vec::new());
@@ -158,10 +171,10 @@ impl DecisionBuilder<'_> {
         self.end_turn(limit);
     }
 
-    /// A turn's last step failed: the turn ends without a last word. There is no other attempt.
+    /// A turn's last step failed: the turn ends without the model's answer. There is no other attempt.
     fn no_last_word(&mut self, report: &ModelFinished, kind: FailureKind, message: &str, limit: StopReason) {
         self.attempt_failed(report, kind, message, None);
-        self.end_turn(limit);
+        self.end_without_answer(limit);
     }
 
     pub(super) fn attempt_failed(

@@ -17,7 +17,11 @@ use super::tool::told;
 use crate::apply::status_of;
 use crate::continuation;
 use crate::guard::Guard;
+use crate::readable::shortened;
 use crate::state::{Activity, Stage, ToolCallState, Turn};
+
+/// Bytes of the last result that the user reads where the model gave no answer.
+const LAST_RESULT_BYTES: usize = 1_000;
 
 impl DecisionBuilder<'_> {
     /// Ends the running turn: what is open is cancelled, each call gets its one result.
@@ -37,6 +41,27 @@ impl DecisionBuilder<'_> {
             Activity::AwaitingUser { gate, .. } => self.close_gate(gate, AnswerDecision::Deny, None, None),
             Activity::Ready | Activity::Backoff { .. } | Activity::Deciding => {}
         }
+        self.complete(turn, reason);
+    }
+
+    /// Ends the turn at a limit at which the model gave no answer: the user is told so, and what was found last.
+    pub(super) fn end_without_answer(&mut self, limit: StopReason) {
+        let (Some(mut turn), Some(setup)) = (self.core.turn.clone(), &self.core.setup) else { return };
+        let why = continuation::used_up(&setup.agent.continuation, limit);
+        let mut answer = format!("The turn ended without an answer: {why}.");
+        if let Some(found) = self.transcript.last_result(turn.number) {
+            answer.push_str(" The last result: ");
+            answer.push_str(&shortened(&found, LAST_RESULT_BYTES));
+        }
+        if !turn.text.is_empty() {
+            turn.text.push_str("\n\n");
+        }
+        turn.text.push_str(&answer);
+        self.complete(turn, limit);
+    }
+
+    /// Nothing of the turn is open any more.
+    fn complete(&mut self, turn: Turn, reason: StopReason) {
         let step = turn.iterations();
         let Turn { number, text, spent, .. } = turn;
         self.emit(Event::TurnCompleted(TurnCompleted {

@@ -76,6 +76,22 @@ fn empty_replies_are_asked_for_again_and_not_for_ever() {
 }
 
 #[test]
+fn tool_call_that_a_server_left_in_the_text_is_asked_for_again_and_the_server_is_named_at_last() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    let call = "{\"name\": \"look\", \"arguments\": {}}\n</tool_call>";
+    for text in [call, &format!("<tool_call>\n{call}"), call] {
+        assert_eq!(talk.stop_reason(), None);
+        talk.reply(text, &[]);
+    }
+    assert_eq!(talk.stop_reason(), Some("error"));
+    let told = talk.events.iter().find_map(|event| match event {
+        Event::Error(error) => Some(error.message.clone()),
+        _ => None,
+    });
+    assert!(told.as_ref().is_some_and(|told| told.contains("leaves its tool calls in the text")), "{told:?}");
+}
+
+#[test]
 fn reply_of_reasoning_alone_is_an_empty_reply() {
     let mut talk = Talk::begin(ContinuationSettings { timeout: 3_000, ..ContinuationSettings::default() });
     talk.reply_of_reasoning();

@@ -114,9 +114,12 @@ fn last_word_with_tool_calls_runs_none_of_them() {
 
 #[test]
 fn last_word_that_fails_or_is_empty_ends_the_turn_as_its_limit_does() {
-    let fails: [Failure; 5] = [
+    let fails: [Failure; 6] = [
         ("empty", |talk| talk.reply("", &[])),
         ("calls alone", |talk| talk.reply("", &["{}"])),
+        ("a call as text", |talk| {
+            talk.reply("<tool_call>\n{\"name\": \"look\", \"arguments\": {}}\n</tool_call>", &[]);
+        }),
         ("overloaded", |talk| talk.fail(FailureKind::Overloaded)),
         ("too long", |talk| talk.fail(FailureKind::ContextLength)),
         ("hung", |talk| talk.wait(MODEL_CALL_MAX)),
@@ -128,7 +131,9 @@ fn last_word_that_fails_or_is_empty_ends_the_turn_as_its_limit_does() {
         assert!(forbids_tools(&talk), "{what}");
         fail(&mut talk);
         assert_eq!(completed(&talk).stop_reason.as_str(), "max_iterations", "{what}");
-        assert_eq!((completed(&talk).final_response.as_str(), completed(&talk).iterations), ("I look.", 1), "{what}");
+        let answer =
+            "I look.\n\nThe turn ended without an answer: the turn's 1 steps are used up. The last result: found";
+        assert_eq!((completed(&talk).final_response.as_str(), completed(&talk).iterations), (answer, 1), "{what}");
         assert!(talk.call().is_none(), "{what}");
         assert!(!talk.events.iter().any(|event| matches!(event, Event::Error(_))), "{what}");
     }
