@@ -31,6 +31,18 @@ if [ -z "$url" ]; then
 fi
 cp -r config "$work/config"
 sed -i "s#http://127.0.0.1:8080#$url#" "$work/config/models.yaml"
+# A model of this size follows a short prompt with one tool, or none at all.
+cat >>"$work/config/agents.yaml" <<'YAML'
+
+  reader:
+    name: Rita the Reader
+    prompt_file: eamonn_executioner.md
+    tools: {allow: [read_file]}
+    ai_config:
+      system_prompt: You read files with read_file and answer in one sentence.
+      include_shared: false
+      parameters: {temperature: 0.4}
+YAML
 "${CARGO:-cargo}" build --quiet --locked --bin ailoop
 # The runs have a directory of their own.
 if [ -z "${AILOOP_NATS_SERVER:-}" ] && [ -x .tools/nats-server ]; then

@@ -17,6 +17,9 @@ params.port = int(sys.argv[2])
 params.n_ctx = 8192
 params.n_parallel = 1
 params.use_jinja = True
+# The model's own template leaves tools out.
+with open(os.path.join(os.path.dirname(__file__), "local-model.jinja"), encoding="utf-8") as template:
+    params.chat_template = template.read()
 params.verbosity = 1
 
 server = xllamacpp.Server(params)

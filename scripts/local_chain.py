@@ -16,7 +16,7 @@ os.makedirs(project)
 with open(os.path.join(project, "notes.txt"), "w", encoding="utf-8") as notes:
     notes.write("The meeting about the garden is on Tuesday at nine. Bring the seeds.\n")
 environment = dict(os.environ, AILOOP_CONFIG=os.path.join(work, "config"), NO_COLOR="1")
-line = [binary, "run", "--json", "--agent", "e", "--model", "local", "--root", project, PROMPT]
+line = [binary, "run", "--json", "--agent", "reader", "--model", "local", "--root", project, PROMPT]
 
 print("| run | ended | steps | tool calls | seconds | answer |")
 print("|---|---|---|---|---|---|")
