@@ -75,7 +75,7 @@ pub fn intent(reply: &str) -> Option<Intent> {
     let mut last = LINES_FIRST;
     loop {
         let sentences = lines.sentences(last);
-        let (intent, first) = said(&sentences);
+        let (intent, first) = intent_of(&sentences);
         if first >= LOOKS_BACK || last >= lines.len() {
             return intent;
         }
@@ -84,7 +84,7 @@ pub fn intent(reply: &str) -> Option<Intent> {
 }
 
 /// What sentences say about going on, and the first of them that was looked at.
-fn said(sentences: &Sentences) -> (Option<Intent>, usize) {
+fn intent_of(sentences: &Sentences) -> (Option<Intent>, usize) {
     let all = sentences.all();
     let mut words = Words::default();
     let (mut behind, mut items) = (0, 0);
