@@ -5,7 +5,7 @@
 
 pub mod archive;
 pub mod body;
-pub mod call_status;
+pub mod call;
 pub mod control;
 pub mod dead;
 pub mod error;
@@ -25,7 +25,7 @@ pub mod work;
 
 use std::sync::Arc;
 
-pub use call_status::CallStatus;
+pub use call::CallStatus;
 pub use control::{Inbox, Sent};
 pub use dead::DeadLetter;
 pub use error::BusError;

@@ -266,6 +266,14 @@ pub struct ItemMeta {
     pub agent: String,
 }
 
+impl ItemMeta {
+    /// What a result tells of the item.
+    pub fn of_result(&self) -> ResultMeta {
+        let Self { slot, call, attempt, .. } = self;
+        ResultMeta { v: crate::commit::VERSION, slot: *slot, call: call.clone(), attempt: *attempt }
+    }
+}
+
 /// A model call on its way to a gateway.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ModelItem {

@@ -1,7 +1,7 @@
 //! Texts that are nothing but tool calls, as servers of small models leave them.
 
 #[test]
-fn text_of_calls_alone_is_told_from_text_for_people() {
+fn text_of_calls_alone_differs_from_text_for_people() {
     for calls in [
         "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"notes.txt\"}}\n</tool_call>",
         "{\"name\": \"read_file\", \"arguments\": {\"path\": \"notes.txt\"}}\n</tool_call>",

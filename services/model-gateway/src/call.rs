@@ -12,7 +12,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::breaker::{Breakers, Leave, LeftAlone};
 use crate::failure::Failure;
-use crate::gate;
 use crate::job::Job;
 use crate::limits::account::Amount;
 use crate::limits::{Charge, Limits};
@@ -20,7 +19,6 @@ use crate::outcome::{self, Outcome, Paid};
 use crate::provider::{Request, Route, Routes};
 use crate::reply::{Delta, Reply};
 use crate::retry::{Next, Plan, TRIES_MAX, WAIT_MAX};
-use crate::running::Entry;
 use crate::viewers::Viewers;
 use service::clock::Clock;
 use service::models::Budget;
@@ -96,7 +94,6 @@ pub async fn run(
     around: Around<'_>,
     job: &Job,
     routes: &Routes,
-    entry: &Entry,
     viewers: &mut Viewers<'_>,
     charge: &mut Charge,
 ) -> Result<Option<Ran>, BusError> {
@@ -117,8 +114,8 @@ pub async fn run(
         let call = Call { around, job, routes, tokens: most.unwrap_or(0), began, until };
         tokio::select! {
             biased;
-            () = entry.cancelled() => End::Cancelled,
-            () = gate::closed(around.bus, job) => End::Cancelled,
+            () = job.cancelled.cancelled() => End::Cancelled,
+            () = around.bus.until_closed(&job.key, &job.call, job.meta().slot) => End::Cancelled,
             () = sleep_until(until) => End::Failed(Failure::new(FailureKind::TimedOut, "the call's deadline has passed")),
             end = call.tries(&mut so_far, viewers) => end,
         }

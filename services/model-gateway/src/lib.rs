@@ -8,7 +8,6 @@ pub mod breaker;
 pub mod call;
 pub mod chunks;
 pub mod failure;
-pub mod gate;
 pub mod http;
 pub mod job;
 pub mod limits;
@@ -21,7 +20,6 @@ pub mod recording;
 pub mod reply;
 pub mod resolve;
 pub mod retry;
-pub mod running;
 pub mod scripted;
 pub mod sse;
 pub mod viewers;
@@ -31,7 +29,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{Bus, Worker};
+use bus::Bus;
+use bus::call::CallWorker;
 use contract::streams::Queue;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -63,7 +62,7 @@ impl Default for Config {
 /// A replica that runs model calls.
 #[derive(Debug)]
 pub struct Gateway {
-    worker: Worker,
+    worker: CallWorker,
     tasks: Tasks,
     readiness: Readiness,
 }
@@ -91,13 +90,11 @@ impl Gateway {
         clock: Arc<dyn Clock>,
         readiness: Readiness,
     ) -> Self {
-        let (tasks, running) = (Tasks::new(), running::Running::default());
-        tasks.spawn("cancels", running.clone().follow(bus.clone(), tasks.token()));
+        let tasks = Tasks::new();
         tasks.spawn("files", providers.clone().follow(tasks.token()));
         let limits = limits::Limits::start(&bus, &clock, &uuid::Uuid::now_v7().simple().to_string(), &tasks);
-        let calls =
-            worker::Calls { bus: bus.clone(), providers, clock, running, limits, breakers: Breakers::default() };
-        let worker = Worker::start(bus, Queue::Model, config.concurrency, Arc::new(calls));
+        let calls = worker::Calls { bus: bus.clone(), providers, clock, limits, breakers: Breakers::default() };
+        let worker = CallWorker::start(bus, Queue::Model, config.concurrency, calls);
         readiness.set(true);
         Self { worker, tasks, readiness }
     }

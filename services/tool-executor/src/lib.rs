@@ -9,14 +9,15 @@ mod trouble;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{Bus, NatsConfig, Worker};
+use bus::call::CallWorker;
+use bus::{Bus, NatsConfig};
 use contract::streams::Queue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::health::Readiness;
 use service::tasks::Tasks;
 
-use call::{Calls, Cancels};
+use call::Calls;
 use schema::Schemas;
 use serve::Served;
 use serve::mail::PostOffice;
@@ -59,7 +60,7 @@ impl Default for Config {
 /// A running executor.
 #[derive(Debug)]
 pub struct Executor {
-    worker: Worker,
+    worker: CallWorker,
     tasks: Tasks,
     served: Served,
     readiness: Readiness,
@@ -74,14 +75,13 @@ impl Executor {
     /// As [`Executor::start`], with a clock of the caller's.
     pub async fn with_clock(config: Config, bus: Bus, clock: Arc<dyn Clock>) -> Result<Self, ServeError> {
         let office = PostOffice::new(bus.clone(), config.serve.tenant.clone(), clock.clone());
-        let (cancels, schemas, trouble) = (Cancels::default(), Schemas::default(), Trouble::default());
+        let (schemas, trouble) = (Schemas::default(), Trouble::default());
         let served = Served::start(&config.serve, &config.nats, &bus, office, &schemas).await?;
         let (tasks, readiness) = (Tasks::new(), Readiness::new("executor"));
         let (known, ending, ready) = (schemas.clone(), tasks.token(), readiness.clone());
         tasks.spawn("catalogue", catalogue::run(bus.clone(), known, trouble.clone(), served.names(), ending, ready));
-        tasks.spawn("cancels", cancels.clone().listen(bus.clone(), tasks.token()));
-        let calls = Calls::new(bus.clone(), clock, cancels, schemas, trouble);
-        let worker = Worker::start(bus, Queue::Tool, config.concurrency, Arc::new(calls));
+        let calls = Calls::new(bus.clone(), clock, schemas, trouble);
+        let worker = CallWorker::start(bus, Queue::Tool, config.concurrency, calls);
         Ok(Self { worker, tasks, served, readiness })
     }
 

@@ -84,11 +84,14 @@ fn tool_call_that_a_server_left_in_the_text_is_asked_for_again_and_the_server_is
         talk.reply(text, &[]);
     }
     assert_eq!(talk.stop_reason(), Some("error"));
-    let told = talk.events.iter().find_map(|event| match event {
+    let message = talk.events.iter().find_map(|event| match event {
         Event::Error(error) => Some(error.message.clone()),
         _ => None,
     });
-    assert!(told.as_ref().is_some_and(|told| told.contains("leaves its tool calls in the text")), "{told:?}");
+    assert!(
+        message.as_ref().is_some_and(|message| message.contains("leaves its tool calls in the text")),
+        "{message:?}"
+    );
 }
 
 #[test]

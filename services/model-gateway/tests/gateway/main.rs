@@ -283,7 +283,7 @@ async fn a_deadline_ends_a_call_that_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_that_cannot_be_read_is_told_and_buried() {
+async fn item_that_cannot_be_read_is_reported_and_becomes_a_dead_letter() {
     let world = World::new();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
     let subject = subject::model_item(&world.key, &World::call());

@@ -1,10 +1,11 @@
 //! One call on its way: the request to the tool, and everything that may end it.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use bus::call::OpenCall;
 use bus::{Bus, BusError, CallStatus, Headers, Subscription, SubscriptionEvent};
 use bytes::Bytes;
-use contract::ids::CallAttempt;
 use contract::subject::{self, SessionKey};
 use contract::tool::{EffectClass, Outcome, ToolItem, header};
 use contract::{ErrorCode, limits};
@@ -12,7 +13,6 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
-use tokio_util::sync::CancellationToken;
 
 use super::doubt::{Doubt, ReplicaAnswer, Verdict, ask_replicas};
 use super::life::{Deadlines, LOOK_EVERY, Life};
@@ -29,11 +29,7 @@ const RESEND_AFTER: Duration = Duration::from_millis(200);
 pub(crate) struct Dispatch<'a> {
     pub(crate) bus: &'a Bus,
     pub(crate) clock: &'a dyn Clock,
-    pub(crate) key: &'a SessionKey,
-    pub(crate) call: &'a CallAttempt,
-    pub(crate) item: &'a ToolItem,
-    /// Which delivery of the item this is, from 1.
-    pub(crate) delivered: u64,
+    pub(crate) work: &'a OpenCall<ToolItem>,
     /// Whether an executor that was lost may have sent it, and it may have taken effect.
     pub(crate) sent_before: bool,
     /// How long the tool has, from the dispatch.
@@ -43,7 +39,6 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) trouble: Option<&'a Trouble>,
     /// Until when it is waited for in any case: this process has not heard of it, and has not been there for long.
     pub(crate) expected_until: Option<Instant>,
-    pub(crate) cancelled: &'a CancellationToken,
 }
 
 /// What waiting for a reply came to.
@@ -68,12 +63,12 @@ enum Waited {
 impl Dispatch<'_> {
     /// Calls the tool; `None` when meanwhile nobody wants the answer any more.
     pub(crate) async fn run(&self) -> Option<Answer> {
-        let mut life = Life::new(self.bus, self.clock, self.key, self.call, self.item, self.deadlines);
+        let mut life = Life::new(self.bus, self.clock, self.work, self.deadlines);
         let mut resends = 0;
         let mut missed = None;
         let mut replies = Replies::default();
         loop {
-            if self.cancelled.is_cancelled() {
+            if self.work.cancelled.is_cancelled() {
                 return Some(self.called_off(resends > 0 || self.sent_before).await);
             }
             let waited = match self.send().await {
@@ -87,7 +82,7 @@ impl Dispatch<'_> {
                     format!("the arguments are too large: {error}"),
                 )),
                 Err(error) => {
-                    tracing::warn!(session = %self.key, call = %self.call, %error, "request to tool failed");
+                    tracing::warn!(session = %self.work.key, call = %self.work.call, %error, "request to tool failed");
                     Waited::Lost
                 }
             };
@@ -111,7 +106,7 @@ impl Dispatch<'_> {
                 }
                 Waited::Lost => return Some(self.lost()),
                 Waited::Gone if self.repeatable() && resends < RESENDS_MAX => {
-                    tracing::info!(session = %self.key, call = %self.call, "the tool's replica is gone; sent again");
+                    tracing::info!(session = %self.work.key, call = %self.work.call, "the tool's replica is gone; sent again");
                     resends += 1;
                     if let Some(ended) = self.ends_before_resend(&life).await {
                         return ended;
@@ -120,7 +115,7 @@ impl Dispatch<'_> {
                 }
                 Waited::Gone => return Some(self.gone(resends)),
                 Waited::Unread if self.repeatable() && resends < RESENDS_MAX => {
-                    tracing::info!(session = %self.key, call = %self.call, "no replica has the call; sent again");
+                    tracing::info!(session = %self.work.key, call = %self.work.call, "no replica has the call; sent again");
                     resends += 1;
                     if let Some(ended) = self.ends_before_resend(&life).await {
                         return ended;
@@ -147,7 +142,7 @@ impl Dispatch<'_> {
         let missed = *missed.get_or_insert(now);
         let until = self.trouble.map_or(missed, |trouble| trouble.back_until(missed));
         let until = self.expected_until.map_or(until, |expected| until.max(expected));
-        !self.cancelled.is_cancelled() && now < until.min(deadline)
+        !self.work.cancelled.is_cancelled() && now < until.min(deadline)
     }
 
     /// How the call ends where it must not be sent again: the inner value is `None` when nobody wants an answer any more.
@@ -165,29 +160,31 @@ impl Dispatch<'_> {
         let mut pause = RESEND_AFTER;
         loop {
             tokio::select! {
-                () = self.cancelled.cancelled() => return Some(true),
+                () = self.work.cancelled.cancelled() => return Some(true),
                 () = sleep_until(deadline) => return Some(false),
                 () = sleep(pause) => {}
             }
-            match self.bus.call_status(self.key, self.call, self.item.meta.slot).await {
+            match self.bus.call_status(&self.work.key, &self.work.call, self.work.item.meta.slot).await {
                 Ok(CallStatus::Open) => return Some(true),
                 Ok(CallStatus::Closed) => return None,
                 Ok(CallStatus::Paused | CallStatus::NotVisible) => pause = limits::WORKER_CHECK_EVERY,
                 // Nobody could be told of a result either.
-                Err(error) => tracing::debug!(session = %self.key, call = %self.call, %error, "the log is not there"),
+                Err(error) => {
+                    tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "the log is not there");
+                }
             }
         }
     }
 
     async fn send(&self) -> Result<Subscription, BusError> {
-        let subject = subject::tool(&self.key.tenant, &self.item.tool);
-        let body = Bytes::copy_from_slice(self.item.arguments.get().as_bytes());
+        let subject = subject::tool(&self.work.key.tenant, &self.work.item.tool);
+        let body = Bytes::copy_from_slice(self.work.item.arguments.get().as_bytes());
         self.bus.transport().request_many(&subject, self.headers(), body).await
     }
 
     async fn wait(&self, replies: &mut Replies, life: &mut Life<'_>) -> Waited {
-        let mut check = interval_at(Instant::now() + limits::WORKER_CHECK_EVERY, limits::WORKER_CHECK_EVERY);
-        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let OpenCall { key, call, item, .. } = self.work;
+        let mut closed = pin!(self.bus.until_closed(key, call, item.meta.slot));
         let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard_any = false;
@@ -201,7 +198,7 @@ impl Dispatch<'_> {
                 heard = replies.next() => match heard {
                     Some(SubscriptionEvent::Message(message)) => {
                         heard_any = true;
-                        match read(&message, self.item.effect) {
+                        match read(&message, self.work.item.effect) {
                             Reply::Final(answer) => return Waited::Answered(answer),
                             Reply::Progress { text, instance } => {
                                 doubt.settle();
@@ -220,7 +217,7 @@ impl Dispatch<'_> {
                     None if heard_any => return Waited::Lost,
                     None => return Waited::NoTool,
                 },
-                () = self.cancelled.cancelled() => return Waited::Cancelled,
+                () = self.work.cancelled.cancelled() => return Waited::Cancelled,
                 () = sleep_until(deadline) => return Waited::Late,
                 () = sleep_until(asks_at.unwrap_or(deadline)), if asks_at.is_some() => life.ask().await,
                 () = sleep_until(doubts_at.unwrap_or(deadline)), if doubts_at.is_some() => {
@@ -237,15 +234,9 @@ impl Dispatch<'_> {
                 _ = look.tick() => if life.is_gone(self.trouble).await {
                     return Waited::Gone;
                 },
-                _ = check.tick() => if self.is_closed().await {
-                    return Waited::Closed;
-                },
+                () = &mut closed => return Waited::Closed,
             }
         }
-    }
-
-    async fn is_closed(&self) -> bool {
-        self.bus.is_closed(self.key, self.call, self.item.meta.slot).await.unwrap_or(false)
     }
 
     /// Nobody wants it any more; `sent`: somebody may have got it.
@@ -259,33 +250,32 @@ impl Dispatch<'_> {
 
     /// Tells the tool that nobody waits any more; best effort.
     async fn tell_tool(&self) {
-        let subject = subject::tool_cancel(&self.key.tenant, &self.item.tool);
+        let subject = subject::tool_cancel(&self.work.key.tenant, &self.work.item.tool);
         let headers = vec![(header::CALL.to_owned(), self.call_key())];
         if let Err(error) = self.bus.transport().publish(&subject, headers, Bytes::new()).await {
-            tracing::debug!(session = %self.key, call = %self.call, %error, "tool not told of the cancel");
+            tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "tool not told of the cancel");
         }
     }
 
     /// The call's id at the tool, which takes effect once per id.
     fn call_key(&self) -> String {
-        self.item.call_key(&self.key.tenant, &self.key.session)
+        self.work.item.call_key(&self.work.key.tenant, &self.work.key.session)
     }
 
     fn headers(&self) -> Headers {
-        let meta = &self.item.meta;
-        let mut headers = identity(self.key, self.item);
+        let mut headers = identity(&self.work.key, &self.work.item);
         headers.extend([
-            (header::ATTEMPT.to_owned(), format!("{}.{}", meta.attempt, self.delivered)),
+            (header::ATTEMPT.to_owned(), self.work.attempt()),
             (header::DEADLINE.to_owned(), self.clock.now().after(self.timeout).to_string()),
         ]);
-        let started = self.item.session_started;
+        let started = self.work.item.session_started;
         headers.extend(started.map(|started| (header::SESSION_STARTED.to_owned(), started.to_string())));
         headers.extend(telemetry::trace::current().map(|parent| (header::TRACEPARENT.to_owned(), parent)));
         headers
     }
 
     fn repeatable(&self) -> bool {
-        self.item.effect.may_repeat()
+        self.work.item.effect.may_repeat()
     }
 
     /// Nobody knows what a tool did that does not answer. A model that calls an idempotent one again makes another call,
@@ -295,7 +285,7 @@ impl Dispatch<'_> {
             Some(silence) => format!("silent for {} seconds after it showed progress", silence.as_secs_f64().ceil()),
             None => format!("no answer within {} seconds", self.timeout.as_secs_f64().ceil()),
         };
-        match self.item.effect {
+        match self.work.item.effect {
             EffectClass::Pure => Answer::new(Outcome::Timeout, text),
             EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(&text),
         }
@@ -303,8 +293,8 @@ impl Dispatch<'_> {
 
     /// Nobody serves the tool now; an earlier try may have taken effect.
     fn nobody(&self, resends: u32) -> Answer {
-        let tool = self.item.tool.as_str();
-        if resends > 0 && self.item.effect.takes_effect() {
+        let tool = self.work.item.tool.as_str();
+        if resends > 0 && self.work.item.effect.takes_effect() {
             return self.gone(resends - 1);
         }
         if self.sent_before {
@@ -317,14 +307,14 @@ impl Dispatch<'_> {
 
     fn gone(&self, resends: u32) -> Answer {
         let text = format!("the tool's process ended while it worked on the call ({} times)", resends + 1);
-        match self.item.effect {
+        match self.work.item.effect {
             EffectClass::Pure => Answer::error(ErrorCode::Unavailable, text),
             EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(&text),
         }
     }
 
     fn lost(&self) -> Answer {
-        match self.item.effect {
+        match self.work.item.effect {
             EffectClass::Pure => {
                 Answer::error(ErrorCode::Unavailable, "the tool could not be reached: the connection was lost")
             }
@@ -336,7 +326,7 @@ impl Dispatch<'_> {
 
     fn unread(&self) -> Answer {
         let text = "no replica of the tool has the call: it was lost on its way, or its answer was";
-        match self.item.effect {
+        match self.work.item.effect {
             EffectClass::Pure => Answer::error(ErrorCode::Unavailable, text),
             EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(text),
         }

@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
+use bus::call::OpenCall;
 use bus::{Bus, BusError};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::event::{Envelope, ToolCallProgress, Topic};
-use contract::ids::CallAttempt;
 use contract::limits::PROGRESS_EVERY;
-use contract::model::ResultMeta;
-use contract::subject::{self, SessionKey, Subject};
+use contract::subject::{self, Subject};
 use contract::tool::{ExtendToolCall, ToolItem};
 use contract::{CommandId, Json};
 use tokio::time::{Instant, timeout};
@@ -46,9 +45,7 @@ pub(crate) struct Deadlines {
 pub(super) struct Life<'a> {
     bus: &'a Bus,
     clock: &'a dyn Clock,
-    key: &'a SessionKey,
-    call: &'a CallAttempt,
-    item: &'a ToolItem,
+    work: &'a OpenCall<ToolItem>,
     /// From each sign of progress.
     timeout: Duration,
     deadline: Instant,
@@ -66,24 +63,16 @@ pub(super) struct Life<'a> {
 
 impl<'a> Life<'a> {
     /// A call with its deadlines.
-    pub(super) fn new(
-        bus: &'a Bus,
-        clock: &'a dyn Clock,
-        key: &'a SessionKey,
-        call: &'a CallAttempt,
-        item: &'a ToolItem,
-        deadlines: Deadlines,
-    ) -> Self {
+    pub(super) fn new(bus: &'a Bus, clock: &'a dyn Clock, work: &'a OpenCall<ToolItem>, deadlines: Deadlines) -> Self {
         let now = Instant::now();
         let Deadlines { deadline, known } = deadlines;
         let left = deadline.saturating_duration_since(now);
-        let timeout = if item.timeout_ms == 0 { left } else { Duration::from_millis(item.timeout_ms) };
+        let timeout_ms = work.item.timeout_ms;
+        let timeout = if timeout_ms == 0 { left } else { Duration::from_millis(timeout_ms) };
         Self {
             bus,
             clock,
-            key,
-            call,
-            item,
+            work,
             timeout,
             deadline,
             known,
@@ -118,12 +107,12 @@ impl<'a> Life<'a> {
         let now = Instant::now();
         let wanted = self.deadline.max(now + ASK_AT_LEAST);
         let left = wanted.saturating_duration_since(now);
-        let (meta, id) = (&self.item.meta, uuid::Uuid::now_v7().simple().to_string());
-        let meta = ResultMeta { v: meta.v, slot: meta.slot, call: meta.call.clone(), attempt: meta.attempt };
+        let id = uuid::Uuid::now_v7().simple().to_string();
+        let meta = self.work.item.meta.of_result();
         let extension = ExtendToolCall { meta, deadline: self.clock.now().after(left) };
         let body = Bytes::from(Json::of(&extension).get().to_owned());
         let Ok(id) = CommandId::new(&id) else { return };
-        let asked = timeout(ASK_MAX, self.bus.send_control(self.key, Verb::ExtendToolCall, &id, body)).await;
+        let asked = timeout(ASK_MAX, self.bus.send_control(&self.work.key, Verb::ExtendToolCall, &id, body)).await;
         let failed = match asked {
             Ok(sent) => sent.err().map(|error| error.to_string()),
             Err(late) => Some(late.to_string()),
@@ -132,7 +121,7 @@ impl<'a> Life<'a> {
             None => self.known = wanted,
             Some(error) => {
                 self.asks_from = Instant::now() + ASK_AGAIN_AFTER;
-                tracing::debug!(session = %self.key, call = %self.call, error, "the loop was not asked for more time");
+                tracing::debug!(session = %self.work.key, call = %self.work.call, error, "the loop was not asked for more time");
             }
         }
     }
@@ -161,24 +150,24 @@ impl<'a> Life<'a> {
         self.signs += 1;
         let trace = telemetry::trace::current();
         let trace = trace.as_deref().and_then(telemetry::trace::trace_id);
-        let data = ToolCallProgress { call: self.call.call.clone(), tool: self.item.tool.clone(), text };
+        let data = ToolCallProgress { call: self.work.call.call.clone(), tool: self.work.item.tool.clone(), text };
         let envelope = Envelope {
-            id: format!("{}-{}-progress-{}", self.key.session, self.call, self.signs),
-            session_id: self.key.session.clone(),
-            tenant: self.key.tenant.clone(),
+            id: format!("{}-{}-progress-{}", self.work.key.session, self.work.call, self.signs),
+            session_id: self.work.key.session.clone(),
+            tenant: self.work.key.tenant.clone(),
             seq: None,
             time: self.clock.now(),
             trace_id: trace.unwrap_or_default().to_owned(),
             data: Json::of(&data),
         };
-        if let Err(error) = self.bus.publish_event(self.key, Topic::ToolCallProgress, &envelope).await {
-            tracing::debug!(session = %self.key, call = %self.call, %error, "progress not told");
+        if let Err(error) = self.bus.publish_event(&self.work.key, Topic::ToolCallProgress, &envelope).await {
+            tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "progress not told");
         }
     }
 
     /// Where to ask whether the call is worked on: the replica that said that it works on it, else all of its tool.
     pub(super) fn asked_at(&self) -> Subject {
-        self.instance.clone().unwrap_or_else(|| subject::service_info(&self.item.tool))
+        self.instance.clone().unwrap_or_else(|| subject::service_info(&self.work.item.tool))
     }
 
     /// Whether the replica that works on the call is gone. Of one that did not say who it is nothing is known.

@@ -1,5 +1,6 @@
 //! What became of a lost call of a `reconcilable` tool: the tool is asked, and the call is never sent again.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bus::{BusError, Message};
@@ -8,12 +9,11 @@ use contract::subject;
 use contract::tool::{OUTCOME_NONE, OUTCOME_UNKNOWN, Outcome, header};
 use contract::{ErrorCode, limits};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tokio_util::sync::CancellationToken;
 
 use super::dispatch::identity;
 use super::doubt::{ReplicaAnswer, ask_replicas};
 use super::reply::Answer;
-use super::{Calls, Work};
+use super::{Calls, ToolCall};
 
 /// How long the answer to one probe is awaited.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -41,18 +41,14 @@ enum ProbeOutcome {
 impl Calls {
     /// Replaces the answer of a call of which nothing is known by what the tool says of the call, asking until shortly
     /// before the loop gives up. `None`: the log no longer wants an answer.
-    pub(super) async fn reconcile(
-        &self,
-        work: &Work<'_>,
-        mut unknown: Answer,
-        cancelled: &CancellationToken,
-    ) -> Option<Answer> {
+    pub(super) async fn reconcile(&self, work: &ToolCall, mut unknown: Answer) -> Option<Answer> {
         let deadline = Instant::now() + work.item.meta.deadline.since(self.clock.now());
         let (end, no_effect_from) = (deadline + AFTER_DEADLINE, deadline + NO_EFFECT_AFTER);
-        let (mut no_effect, mut checked, mut why) = (0, Instant::now(), None);
+        let (mut no_effect, mut why) = (0, None);
+        let mut closed = pin!(self.bus.until_closed(&work.key, &work.call, work.item.meta.slot));
         loop {
             let probed = tokio::select! {
-                () = cancelled.cancelled() => break,
+                () = work.cancelled.cancelled() => break,
                 probed = timeout_at(end, self.probe(work)) => probed,
             };
             let Ok(probed) = probed else { break };
@@ -70,14 +66,9 @@ impl Calls {
                 let text = "the call was lost before the tool carried it out: it took no effect, and may be made again";
                 return Some(Answer::error(ErrorCode::Unavailable, text));
             }
-            if checked.elapsed() >= limits::WORKER_CHECK_EVERY {
-                checked = Instant::now();
-                if self.bus.is_closed(work.key, work.call, work.item.meta.slot).await.unwrap_or(false) {
-                    return None;
-                }
-            }
             tokio::select! {
-                () = cancelled.cancelled() => break,
+                () = work.cancelled.cancelled() => break,
+                () = &mut closed => return None,
                 () = sleep_until(end) => break,
                 () = sleep(AGAIN_AFTER) => {}
             }
@@ -89,7 +80,7 @@ impl Calls {
     }
 
     /// Asks once. `None`: a replica still works on the call, or it is not known whether one does.
-    async fn probe(&self, work: &Work<'_>) -> Result<Option<ProbeOutcome>, BusError> {
+    async fn probe(&self, work: &ToolCall) -> Result<Option<ProbeOutcome>, BusError> {
         let (tenant, tool) = (&work.key.tenant, &work.item.tool);
         let call = work.item.call_key(tenant, &work.key.session);
         match ask_replicas(&self.bus, subject::service_info(tool), call).await {
@@ -99,7 +90,7 @@ impl Calls {
         }
         let body = Bytes::copy_from_slice(work.item.arguments.get().as_bytes());
         let probe = subject::tool_probe(tenant, tool);
-        let answer = self.bus.transport().request(&probe, identity(work.key, work.item), body, ANSWER_MAX).await?;
+        let answer = self.bus.transport().request(&probe, identity(&work.key, &work.item), body, ANSWER_MAX).await?;
         Ok(Some(read(&answer)))
     }
 }

@@ -11,11 +11,12 @@ mod world;
 use std::time::Duration;
 
 use bus::MemoryServer;
+use bytes::Bytes;
 use contract::commit::Phase;
 use contract::streams::Objects;
-use contract::subject::SessionKey;
+use contract::subject::{self, SessionKey};
 use contract::tool::{EffectClass, FullResultRef, Outcome, ToolResult, header};
-use contract::{ErrorCode, Json, Timestamp};
+use contract::{ErrorCode, Json, Timestamp, ToolName};
 use tokio::time::Instant;
 
 use world::{World, call};
@@ -48,6 +49,20 @@ async fn a_call_reaches_the_tool_and_its_result_the_session() {
     let result = world.result().await;
     assert_eq!(what(&result), (Outcome::Ok, None, r#"{"done":true}"#));
     assert_eq!((result.meta.slot, result.meta.attempt), (0, 1));
+    world.settled().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_that_cannot_be_read_is_reported_and_becomes_a_dead_letter() {
+    let world = World::new().await;
+    let tool = ToolName::new("act").unwrap();
+    let subject = subject::tool_item(&world.key, &tool, &call());
+    let body = Bytes::from_static(b"{\"meta\":7}");
+    world.bus.transport().append(&subject, false, Vec::new(), body).await.unwrap();
+    let _executor = world.executor("a").await;
+    let result = world.result().await;
+    let text = "the call cannot be read at column 9";
+    assert_eq!(what(&result), (Outcome::Error, Some(ErrorCode::BadRequest), text));
     world.settled().await;
 }
 

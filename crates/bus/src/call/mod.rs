@@ -1,0 +1,313 @@
+//! Calls of models and tools: what a worker does with a delivered item before it starts a call, and with its result after.
+//!
+//! The log says whether a call may start, the worker that holds a call says so when it is asked, and the control stream says
+//! whether its result waits already. Gateways and executors differ only in what they do in between.
+
+mod cancels;
+mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use contract::command::Verb;
+use contract::ids::CallAttempt;
+use contract::limits::{UNSEEN_DELIVERIES_MAX, WORKER_CHECK_EVERY};
+use contract::model::{ItemMeta, ResultMeta};
+use contract::streams::{Objects, Queue};
+use contract::subject::{self, ItemSubject, SessionKey};
+use contract::tool::{header, sha256_hex};
+use contract::{CommandId, ErrorCode, ToolName};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Bus, BusError, Delivery, Handler, Sent, Settle, Worker};
+use cancels::Cancels;
+pub use status::CallStatus;
+
+/// Pause between two tries to store a result.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before an item that another worker holds comes again, times its deliveries.
+const HELD_PAUSE: Duration = Duration::from_secs(2);
+/// The longest such pause.
+const HELD_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Pause before an item that cannot start now comes again; it doubles with its deliveries.
+const PAUSE: Duration = Duration::from_millis(500);
+/// The longest such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// A call that may start: the log has it as open, nobody else holds it, and no result of it waits.
+#[derive(Debug)]
+pub struct OpenCall<I> {
+    /// The session.
+    pub key: SessionKey,
+    /// Which attempt of which call.
+    pub call: CallAttempt,
+    /// What the loop asks for.
+    pub item: I,
+    /// Bytes of the item.
+    pub bytes: usize,
+    /// Which delivery of the item this is, from 1.
+    pub delivered: u64,
+    /// Whether another worker may have begun with it.
+    pub may_have_been_held: bool,
+    /// The trace that the call belongs to.
+    pub traceparent: Option<String>,
+    /// Cancelled when the loop calls the call off.
+    pub cancelled: CancellationToken,
+}
+
+impl<I> OpenCall<I> {
+    /// The attempt with its delivery, as people see it: `2.1`.
+    pub fn attempt(&self) -> String {
+        format!("{}.{}", self.call.attempt, self.delivered)
+    }
+}
+
+/// The result of a call, as it is sent to the session.
+#[derive(Debug, Clone)]
+pub struct CallResult {
+    /// Under which verb.
+    pub verb: Verb,
+    /// The same for each delivery of the item, so that a result counts once.
+    pub id: CommandId,
+    /// The id under which it is stored where a result waits under `id` already, which may be that of another run; none where
+    /// it is left out then.
+    pub beside: Option<CommandId>,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// What workers of model calls and of tool calls do each in their own way.
+#[async_trait]
+pub trait CallHandler: Send + Sync + 'static {
+    /// What the loop asks for.
+    type Item: DeserializeOwned + Send + Sync + 'static;
+
+    /// The verbs under which results are sent.
+    const RESULTS: &'static [Verb];
+
+    /// The ids of an item.
+    fn meta(item: &Self::Item) -> &ItemMeta;
+
+    /// The tool that an item is for; none of a model call.
+    fn tool(item: &Self::Item) -> Option<&ToolName>;
+
+    /// The ids under which a result of a call may wait.
+    fn result_ids(call: &CallAttempt) -> Result<Vec<CommandId>, BusError>;
+
+    /// Runs a call. None: nobody wants a result any more. An error: nothing was begun, and the call is to be made later.
+    async fn run(&self, call: OpenCall<Self::Item>) -> Result<Option<CallResult>, BusError>;
+
+    /// A call is not made again that may have run at a worker that died.
+    async fn leave(&self, call: OpenCall<Self::Item>) -> Result<(), BusError> {
+        drop(call);
+        Ok(())
+    }
+
+    /// What the loop is told of an item that cannot be read.
+    fn unreadable(&self, meta: ResultMeta, why: &str) -> Result<CallResult, BusError>;
+}
+
+/// Takes the items of one queue of calls until it is drained.
+#[derive(Debug)]
+pub struct CallWorker {
+    worker: Worker,
+    /// Listens for what is called off; ends with this.
+    _cancels: JoinSet<()>,
+}
+
+impl CallWorker {
+    /// Starts taking calls, at most `concurrency` at the same time.
+    pub fn start<H: CallHandler>(bus: Bus, queue: Queue, concurrency: usize, handler: H) -> Self {
+        let cancels = Cancels::default();
+        let mut listening = JoinSet::new();
+        listening.spawn(cancels.clone().listen(bus.clone()));
+        let calls = Calls { bus: bus.clone(), cancels, handler };
+        Self { worker: Worker::start(bus, queue, concurrency, Arc::new(calls)), _cancels: listening }
+    }
+
+    /// Stops taking calls, lets those that run end for up to `timeout`, and hands the others back.
+    pub async fn drain(self, timeout: Duration) {
+        self.worker.drain(timeout).await;
+    }
+}
+
+struct Calls<H> {
+    bus: Bus,
+    cancels: Cancels,
+    handler: H,
+}
+
+#[async_trait]
+impl<H: CallHandler> Handler for Calls<H> {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        let Some(subject) = subject::parse_item(&delivery.subject) else {
+            return reject("the subject is not that of a call");
+        };
+        match self.deal(delivery, subject).await {
+            Ok(settle) => settle,
+            Err(BusError::Malformed(reason)) => Settle::Reject { code: ErrorCode::BadRequest, reason },
+            Err(error) if error.is_final() => Settle::Reject { code: error.code(), reason: error.to_string() },
+            Err(error) => {
+                tracing::warn!(subject = delivery.subject, %error, "call handed back");
+                // The bus is away, or a bucket of it: the call is none the worse for it, however long that takes.
+                Settle::Postpone(pause(delivery.delivered))
+            }
+        }
+    }
+}
+
+impl<H: CallHandler> Calls<H> {
+    async fn deal(&self, delivery: &Delivery, subject: ItemSubject) -> Result<Settle, BusError> {
+        let body = self.bus.load_body(Objects::Work, delivery.payload.clone(), delivery.stored_at).await?;
+        let item: H::Item = match serde_json::from_slice(&body) {
+            Ok(item) => item,
+            Err(error) => return self.unreadable(&subject, &body, &error).await,
+        };
+        let ItemSubject { key, call, tool, .. } = subject;
+        let meta = H::meta(&item);
+        if tool.as_ref() != H::tool(&item) || (&call.call, call.attempt) != (&meta.call, meta.attempt) {
+            return Ok(reject("the subject and the body name different calls"));
+        }
+        let slot = meta.slot;
+        // Before the log is asked: then no cancel is missed.
+        let registered = self.cancels.enter(&key, &call);
+        let open = OpenCall {
+            key: key.clone(),
+            call: call.clone(),
+            item,
+            bytes: body.len(),
+            delivered: delivery.delivered,
+            may_have_been_held: delivery.may_have_been_held(),
+            traceparent: crate::transport::header(&delivery.headers, header::TRACEPARENT).map(str::to_owned),
+            cancelled: registered.token.clone(),
+        };
+        drop(body);
+        if let Some(settle) = self.not_now(&open, slot).await? {
+            return self.leave(open, settle).await;
+        }
+        if open.may_have_been_held {
+            if self.bus.call_is_held(&key, &call.call).await? {
+                let times = u32::try_from(delivery.delivered).unwrap_or(u32::MAX);
+                return Ok(Settle::Postpone(HELD_PAUSE.saturating_mul(times).min(HELD_PAUSE_MAX)));
+            }
+            for id in H::result_ids(&call)? {
+                if self.bus.waits(&key, H::RESULTS, &id).await? {
+                    return self.leave(open, Settle::Done).await;
+                }
+            }
+            // That took a while: the log is asked again.
+            if let Some(settle) = self.not_now(&open, slot).await? {
+                return self.leave(open, settle).await;
+            }
+        }
+        // Whoever asks is told that the call is held until its result is stored: one that cannot be stored yet has its effect.
+        let _held = self.bus.hold_call(&key, &call.call);
+        Ok(match self.handler.run(open).await? {
+            Some(result) => self.report(&key, &call, result).await,
+            None => Settle::Done,
+        })
+    }
+
+    /// Asks the log; a settlement when the call must not start now.
+    async fn not_now(&self, open: &OpenCall<H::Item>, slot: u64) -> Result<Option<Settle>, BusError> {
+        Ok(match self.bus.call_status(&open.key, &open.call, slot).await? {
+            CallStatus::Open => None,
+            CallStatus::Closed => Some(Settle::Done),
+            // The log was put back to an older state: nobody will ever open this call.
+            CallStatus::NotVisible if open.delivered >= UNSEEN_DELIVERIES_MAX => Some(Settle::Done),
+            // A call that waits must not sit in a place.
+            CallStatus::NotVisible | CallStatus::Paused => Some(Settle::Postpone(pause(open.delivered))),
+        })
+    }
+
+    /// A call must not start now. One that ran at a worker that died is not made again.
+    async fn leave(&self, open: OpenCall<H::Item>, settle: Settle) -> Result<Settle, BusError> {
+        if open.may_have_been_held && settle == Settle::Done {
+            self.handler.leave(open).await?;
+        }
+        Ok(settle)
+    }
+
+    /// Stores the result before the item is acknowledged. The item is held until then, however long the bus is away: whoever
+    /// had it next would call again what was paid for, or could not tell what a tool did.
+    async fn report(&self, key: &SessionKey, call: &CallAttempt, result: CallResult) -> Settle {
+        let CallResult { verb, mut id, beside, body } = result;
+        loop {
+            match self.bus.send_control(key, verb, &id, body.clone()).await {
+                Ok(Sent::Stored(_)) => return Settle::Done,
+                // What waits may be the result of another run. Should it be this one, it counts once.
+                Ok(Sent::Duplicate) => match &beside {
+                    Some(beside) if *beside != id => id = beside.clone(),
+                    Some(_) | None => return Settle::Done,
+                },
+                Err(error) if error.is_final() => {
+                    return Settle::Reject { code: error.code(), reason: error.to_string() };
+                }
+                Err(error) => {
+                    tracing::warn!(session = %key, %call, %error, "result not stored yet");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// An item that cannot be read: the loop is told as far as its ids are known, and the item is kept for people.
+    async fn unreadable(
+        &self,
+        subject: &ItemSubject,
+        body: &[u8],
+        error: &serde_json::Error,
+    ) -> Result<Settle, BusError> {
+        #[derive(Deserialize)]
+        struct Ids {
+            meta: ItemMeta,
+        }
+        let slot = serde_json::from_slice::<Ids>(body).map_or(0, |ids| ids.meta.slot);
+        let CallAttempt { call, attempt } = subject.call.clone();
+        let meta = ResultMeta { v: contract::commit::VERSION, slot, call, attempt };
+        let why = format!("the call cannot be read at column {}", error.column());
+        let result = self.handler.unreadable(meta, &why)?;
+        match self.report(&subject.key, &subject.call, result).await {
+            Settle::Done => Ok(reject(&why)),
+            other @ (Settle::Retry(_) | Settle::Postpone(_) | Settle::Reject { .. }) => Ok(other),
+        }
+    }
+}
+
+impl Bus {
+    /// Returns when the log no longer lists a call as open. Reads that fail or are stale prove nothing.
+    pub async fn until_closed(&self, key: &SessionKey, call: &CallAttempt, slot: u64) {
+        loop {
+            tokio::time::sleep(WORKER_CHECK_EVERY).await;
+            match self.is_closed(key, call, slot).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => tracing::debug!(session = %key, %call, %error, "the log cannot be read"),
+            }
+        }
+    }
+}
+
+/// The id of a result of an attempt: the same however often its item is delivered. `end` tells results of one attempt apart.
+pub fn result_id(call: &CallAttempt, end: &str) -> Result<CommandId, BusError> {
+    let text = format!("{}-{}{end}", call.call, call.attempt);
+    // A call id may fill a command id alone.
+    let id = CommandId::new(&text).or_else(|_| CommandId::new(&sha256_hex(text.as_bytes())));
+    id.map_err(|error| BusError::Malformed(error.to_string()))
+}
+
+fn reject(reason: &str) -> Settle {
+    Settle::Reject { code: ErrorCode::BadRequest, reason: reason.to_owned() }
+}
+
+/// How long a call that cannot start now is handed back, since its session is paused or the bus is away: short at first, so
+/// that it begins soon after a short while.
+fn pause(delivered: u64) -> Duration {
+    let doublings = u32::try_from(delivered.saturating_sub(1).min(8)).unwrap_or(8);
+    PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX)
+}
