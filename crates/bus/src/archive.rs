@@ -1,5 +1,7 @@
 //! Pages that leave the log: each becomes one message of the archive, and the log lets go of it when that is proven.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -11,8 +13,9 @@ use contract::{ErrorCode, Json};
 use serde::{Deserialize, Serialize};
 
 use crate::log::{encode, parse, slot_of};
-use crate::transport::{Appended, EXPECTED_LAST, ReadMany};
-use crate::{Bus, BusError, Read, Stored, body, retry};
+use crate::transport::{EXPECTED_LAST, ReadMany};
+use crate::verify::{Verified, Write};
+use crate::{Bus, BusError, Read, Stored, body};
 
 /// Version of an archived page.
 const VERSION: u32 = 1;
@@ -192,28 +195,26 @@ impl Bus {
         let meta = PageMeta { v: VERSION, page, seq: head.meta.seq };
         let body = self.offload_body(Objects::Archive, encode(&Page { meta, commits })?).await?;
         let subject = subject::archive_page(key, page);
-        let mut expected = 0;
-        let mut doubt = BusError::Timeout { what: subject.to_string() };
-        for round in 1..=retry::ROUNDS_MAX {
-            if expected > 0 && owner == Owner::Nobody && self.head(key, Read::Leader).await?.is_some() {
-                let message = format!("there is a session {} already", key.session);
-                return Err(BusError::Unusable { code: ErrorCode::SessionExists, message });
-            }
-            let headers = vec![(EXPECTED_LAST.to_owned(), expected.to_string())];
-            match self.transport().append(&subject, false, headers, body.clone()).await {
-                Ok(Appended::Stored(_)) => return Ok(()),
-                Ok(Appended::Doubtful(why)) => doubt = BusError::Unavailable(why),
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            match self.transport().last(Stream::Archive, &subject, Read::Leader).await {
-                Ok(Some(found)) if found.payload == body => return Ok(()),
-                Ok(found) => expected = found.map_or(0, |found| found.seq),
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            retry::wait(round, subject.as_str()).await;
-        }
-        Err(doubt)
+        let expected = AtomicU64::new(0);
+        Verified::new(subject.as_str(), subject.as_str())
+            .write(
+                |_| async {
+                    let expected = expected.load(Ordering::Relaxed);
+                    if expected > 0 && owner == Owner::Nobody && self.head(key, Read::Leader).await?.is_some() {
+                        let message = format!("there is a session {} already", key.session);
+                        return Err(BusError::Unusable { code: ErrorCode::SessionExists, message });
+                    }
+                    let headers = vec![(EXPECTED_LAST.to_owned(), expected.to_string())];
+                    let appended = self.transport().append(&subject, false, headers, body.clone()).await?;
+                    Ok(Write::of(appended, |_| ()))
+                },
+                || async {
+                    let found = self.transport().last(Stream::Archive, &subject, Read::Leader).await?;
+                    let (seq, is_ours) = found.map_or((0, false), |found| (found.seq, found.payload == body));
+                    expected.store(seq, Ordering::Relaxed);
+                    Ok(is_ours.then_some(()))
+                },
+            )
+            .await
     }
 }

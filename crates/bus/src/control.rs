@@ -6,10 +6,11 @@ use contract::command::Verb;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
 
-use crate::log::{refused, trace_headers};
-use crate::transport::{Appended, ReadMany};
+use crate::log::trace_headers;
+use crate::transport::ReadMany;
+use crate::verify::{Verified, Write};
 use crate::work::marked_again;
-use crate::{Bus, BusError, Headers, Read, Stored, retry};
+use crate::{Bus, BusError, Headers, Read, Stored};
 
 /// How a message came into a stream that holds one per subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,23 +74,18 @@ impl Bus {
         headers: Headers,
         body: Bytes,
     ) -> Result<Sent, BusError> {
-        let mut doubt = BusError::Timeout { what: subject.to_string() };
-        for round in 1..=retry::ROUNDS_MAX {
-            let headers = if round == 1 { headers.clone() } else { marked_again(headers.clone()) };
-            match self.transport().append(subject, false, headers, body.clone()).await {
-                Ok(Appended::Stored(seq)) => return Ok(Sent::Stored(seq)),
-                Ok(Appended::Doubtful(why)) => doubt = refused(why),
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            match self.transport().last(stream, subject, Read::Leader).await {
-                Ok(Some(_)) => return Ok(Sent::Duplicate),
-                Ok(None) => {}
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            retry::wait(round, subject.as_str()).await;
-        }
-        Err(doubt)
+        Verified::new(subject.as_str(), subject.as_str())
+            .write(
+                |round| {
+                    let headers = if round == 1 { headers.clone() } else { marked_again(headers.clone()) };
+                    let append = self.transport().append(subject, false, headers, body.clone());
+                    async { Ok(Write::of(append.await?, Sent::Stored)) }
+                },
+                || async {
+                    let waits = self.transport().last(stream, subject, Read::Leader).await?.is_some();
+                    Ok(waits.then_some(Sent::Duplicate))
+                },
+            )
+            .await
     }
 }

@@ -8,8 +8,9 @@ use contract::{ErrorCode, Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::log::{encode, parse, trace_headers};
-use crate::transport::{Appended, ReadMany};
-use crate::{Bus, BusError, Delivery, Read, retry};
+use crate::transport::ReadMany;
+use crate::verify::{Verified, Write};
+use crate::{Bus, BusError, Delivery, Read};
 
 /// The body of a dead letter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,17 +45,15 @@ impl Bus {
             body: body_of(&delivery.payload),
         };
         let (subject, body) = (dead_subject(delivery)?, encode(&letter)?);
-        let mut doubt = BusError::Timeout { what: subject.to_string() };
-        for round in 1..=retry::ROUNDS_MAX {
-            match self.transport().append(&subject, false, trace_headers(), body.clone()).await {
-                Ok(Appended::Stored(_)) => return Ok(()),
-                Ok(Appended::Doubtful(why)) => doubt = BusError::Full(why),
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            retry::wait(round, subject.as_str()).await;
-        }
-        Err(doubt)
+        Verified::new(subject.as_str(), subject.as_str())
+            .write(
+                |_| async {
+                    let appended = self.transport().append(&subject, false, trace_headers(), body.clone()).await?;
+                    Ok(Write::of(appended, |_| ()))
+                },
+                || async { Ok(None) },
+            )
+            .await
     }
 }
 

@@ -1,5 +1,6 @@
 //! Small facts by key: the tool catalogue, the index of sessions, claims.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use contract::commit::SessionSummary;
@@ -13,7 +14,8 @@ use serde::de::DeserializeOwned;
 
 use crate::log::encode;
 use crate::transport::KV_OPERATION;
-use crate::{Bus, BusError, SubscriptionEvent, retry};
+use crate::verify::{Verified, Write};
+use crate::{Bus, BusError, SubscriptionEvent};
 
 /// Whose a claim is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,24 +123,20 @@ impl Bus {
         owner: &str,
     ) -> Result<Claim, BusError> {
         let name = claim_name(key, call, parts);
-        let mut doubt = BusError::Timeout { what: format!("claim of {name}") };
-        for round in 1..=retry::ROUNDS_MAX {
-            match self.transport().kv_create(Bucket::Claims, &name, owner.to_owned().into()).await {
-                Ok(true) => return Ok(Claim::Mine),
-                Ok(false) => {}
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            match self.transport().kv_get(Bucket::Claims, &name).await {
-                Ok(Some(found)) if found == owner.as_bytes() => return Ok(Claim::Mine),
-                Ok(Some(_)) => return Ok(Claim::Theirs),
-                Ok(None) => {}
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            retry::wait(round, owner).await;
-        }
-        Err(doubt)
+        let what = format!("claim of {name}");
+        let bus = self.transport();
+        Verified::new(&what, owner)
+            .write(
+                |_| async {
+                    let created = bus.kv_create(Bucket::Claims, &name, owner.to_owned().into()).await?;
+                    Ok(if created { Write::Known(Claim::Mine) } else { Write::beaten(&what) })
+                },
+                || async {
+                    let found = bus.kv_get(Bucket::Claims, &name).await?;
+                    Ok(found.map(|found| if found == owner.as_bytes() { Claim::Mine } else { Claim::Theirs }))
+                },
+            )
+            .await
     }
 
     /// Changes a limit that gateways share, under the eyes of the others: `change` says what takes the place of the entry
@@ -149,31 +147,28 @@ impl Bus {
         &self,
         key: &str,
         writer: &str,
-        mut change: impl FnMut(Option<&[u8]>) -> Result<(Vec<u8>, T), BusError> + Send,
+        change: impl FnMut(Option<&[u8]>) -> Result<(Vec<u8>, T), BusError> + Send,
     ) -> Result<T, BusError> {
         let (bucket, bus) = (Bucket::Limits, self.transport());
-        let mut doubt = BusError::Timeout { what: format!("change of {key}") };
-        for round in 1..=retry::ROUNDS_MAX {
-            let written = match bus.kv_entry(bucket, key).await {
-                Ok(found) => {
-                    let (value, told) = change(found.as_ref().map(|(_, value)| value.as_ref()))?;
-                    let stored = match found {
-                        Some((revision, _)) => bus.kv_update(bucket, key, value.into(), revision).await,
-                        None => bus.kv_create(bucket, key, value.into()).await,
+        let (what, change) = (format!("change of {key}"), Mutex::new(change));
+        // Each try looks first at what is there.
+        Verified::new(&what, writer)
+            .write(
+                |_| async {
+                    let found = bus.kv_entry(bucket, key).await?;
+                    let (value, changed) = {
+                        let mut change = change.lock().unwrap_or_else(PoisonError::into_inner);
+                        change(found.as_ref().map(|(_, value)| value.as_ref()))?
                     };
-                    stored.map(|stored| stored.then_some(told))
-                }
-                Err(error) => Err(error),
-            };
-            match written {
-                Ok(Some(told)) => return Ok(told),
-                Ok(None) => {}
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            retry::wait(round, writer).await;
-        }
-        Err(doubt)
+                    let stored = match found {
+                        Some((revision, _)) => bus.kv_update(bucket, key, value.into(), revision).await?,
+                        None => bus.kv_create(bucket, key, value.into()).await?,
+                    };
+                    Ok(if stored { Write::Known(changed) } else { Write::beaten(&what) })
+                },
+                || async { Ok(None) },
+            )
+            .await
     }
 
     async fn entries<T: DeserializeOwned>(&self, bucket: Bucket, tenant: &TenantId) -> Result<Vec<T>, BusError> {

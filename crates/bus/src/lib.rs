@@ -21,6 +21,7 @@ pub mod rpc;
 mod seq_cache;
 pub mod timer;
 pub mod transport;
+mod verify;
 pub mod work;
 
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub use memory::MemoryServer;
 pub use nats::NatsConfig;
 pub use rpc::Serving;
 pub use transport::{
-    Delivery, Depth, DriftPolicy, Headers, Message, Read, Rewound, Storage, StorageSize, Stored, Subscription,
+    Delivery, Depth, Doubt, DriftPolicy, Headers, Message, Read, Rewound, Storage, StorageSize, Stored, Subscription,
     SubscriptionEvent, Transport,
 };
 pub use work::{Handler, Settle, Worker};

@@ -14,7 +14,8 @@ use contract::tool::header;
 use futures::future::try_join_all;
 
 use crate::seq_cache::{Source, Tail};
-use crate::transport::{Appended, EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl};
+use crate::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl};
+use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Read, Stored, body, retry};
 
 /// Rounds of removing a commit that was written behind another history: about half a minute.
@@ -239,29 +240,25 @@ impl Bus {
         headers.push((EXPECTED_LAST.to_owned(), after.seq.to_string()));
         headers.push((EXPECTED_OF.to_owned(), after.filter.to_string()));
         headers.extend(offer.life.map(ttl));
-        let mut doubt = BusError::Timeout { what: format!("commit of slot {}", offer.slot) };
-        for round in 1..=retry::ROUNDS_MAX {
-            match self.transport().append(&subject, false, headers.clone(), body.clone()).await {
-                Ok(Appended::Stored(seq)) => return self.stored(key, offer, after, seq).await,
-                Ok(Appended::Doubtful(why)) => doubt = refused(why),
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
+        let what = format!("commit of slot {}", offer.slot);
+        // Where the slot is empty the same body may be offered again, and at most one copy of it will ever stand there.
+        let holder = Verified::new(&what, offer.commit)
+            .write(
+                |_| async {
+                    let appended = self.transport().append(&subject, false, headers.clone(), body.clone()).await?;
+                    Ok(Write::of(appended, Holder::Ours))
+                },
+                || self.slot_owner(&subject, offer.commit, after),
+            )
+            .await?;
+        match holder {
+            Holder::Ours(seq) => self.stored(key, offer, after, seq).await,
+            Holder::Theirs => {
+                telemetry::metric::refused_commit();
+                self.forget(store, &body).await;
+                Ok(Committed::Theirs)
             }
-            match self.slot_owner(&subject, offer.commit, after).await {
-                Ok(Some(Holder::Ours(seq))) => return self.stored(key, offer, after, seq).await,
-                Ok(Some(Holder::Theirs)) => {
-                    telemetry::metric::refused_commit();
-                    self.forget(store, &body).await;
-                    return Ok(Committed::Theirs);
-                }
-                // Empty: the same body may be offered again, and at most one copy of it will ever stand there.
-                Ok(None) => {}
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            retry::wait(round, offer.commit).await;
         }
-        Err(doubt)
     }
 
     /// What to make of our commit that stands in its slot. Where the connection broke on the way, the server may have another
@@ -522,12 +519,6 @@ fn page_start(slot: u64) -> u64 {
 pub(crate) fn slot_of(stored: &Stored) -> Result<u64, BusError> {
     let parsed = subject::parse_log(&stored.subject);
     parsed.map(|s| s.slot).ok_or_else(|| BusError::Malformed(format!("{} is no slot", stored.subject)))
-}
-
-/// What a doubt means where nothing was stored: the stream is full, or a write is under way that nobody sees yet.
-pub(crate) fn refused(why: String) -> BusError {
-    let is_full = why.starts_with("error 10077") && !why.contains("per subject");
-    if is_full { BusError::Full(why) } else { BusError::Unavailable(why) }
 }
 
 /// Parses JSON; the error names the place, never the content.

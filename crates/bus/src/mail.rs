@@ -9,7 +9,8 @@ use contract::subject::{self, MailboxKey, Subject};
 
 use crate::log::{encode, parse, trace_headers};
 use crate::transport::{Appended, EXPECTED_LAST, ReadMany, ttl};
-use crate::{Bus, BusError, Headers, Read, retry};
+use crate::verify::{Verified, Write};
+use crate::{Bus, BusError, Headers, Read};
 
 /// What lies in a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,25 +59,22 @@ impl Bus {
     /// Stores a mail unless its id is taken. Whatever the server says, the mailbox itself tells.
     pub async fn post_mail(&self, at: &MailboxKey, id: &MailId, mail: &Mail) -> Result<Posted, BusError> {
         let (subject, body) = (subject::mail(at, id), encode(&MailEntry::Open(mail.clone()))?);
-        let mut doubt = BusError::Timeout { what: subject.to_string() };
-        for round in 1..=retry::ROUNDS_MAX {
-            match self.put_mail(&subject, 0, trace_headers(), body.clone()).await {
-                Ok(None) => return Ok(Posted::Stored),
-                Ok(Some(why)) => doubt = BusError::Full(why),
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            match self.mail_at(&subject).await {
-                Ok(Some((_, MailEntry::Open(found)))) if found == *mail => return Ok(Posted::Stored),
-                Ok(Some((_, entry))) => return Ok(Posted::Duplicate(entry)),
-                // The same body may be offered again: at most one copy of it will ever stand there.
-                Ok(None) => {}
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            retry::wait(round, subject.as_str()).await;
-        }
-        Err(doubt)
+        // The same body may be offered again: at most one copy of it will ever stand there.
+        Verified::new(subject.as_str(), subject.as_str())
+            .write(
+                |_| async {
+                    let appended = self.put_mail(&subject, 0, trace_headers(), body.clone()).await?;
+                    Ok(Write::of(appended, |_| Posted::Stored))
+                },
+                || async {
+                    Ok(match self.mail_at(&subject).await? {
+                        Some((_, MailEntry::Open(found))) if found == *mail => Some(Posted::Stored),
+                        Some((_, entry)) => Some(Posted::Duplicate(entry)),
+                        None => None,
+                    })
+                },
+            )
+            .await
     }
 
     /// Puts a mark in the place of the mail with sequence `seq`. Returns whether the mark that stands there now is of
@@ -91,24 +89,21 @@ impl Bus {
         let (subject, body) = (subject::mail(at, id), encode(&MailEntry::Closed(mark.clone()))?);
         let mut headers = trace_headers();
         headers.push(ttl(MAIL_CLOSED_AGE_MAX));
-        let mut doubt = BusError::Timeout { what: subject.to_string() };
-        for round in 1..=retry::ROUNDS_MAX {
-            match self.put_mail(&subject, seq, headers.clone(), body.clone()).await {
-                Ok(None) => return Ok(true),
-                Ok(Some(why)) => doubt = BusError::Full(why),
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            match self.mail_at(&subject).await {
-                Ok(Some((_, MailEntry::Closed(found)))) => return Ok(found.closed_by == mark.closed_by),
-                Ok(Some((found, MailEntry::Open(_)))) if found == seq => {}
-                Ok(Some(_) | None) => return Ok(false),
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            retry::wait(round, subject.as_str()).await;
-        }
-        Err(doubt)
+        Verified::new(subject.as_str(), subject.as_str())
+            .write(
+                |_| async {
+                    let appended = self.put_mail(&subject, seq, headers.clone(), body.clone()).await?;
+                    Ok(Write::of(appended, |_| true))
+                },
+                || async {
+                    Ok(match self.mail_at(&subject).await? {
+                        Some((_, MailEntry::Closed(found))) => Some(found.closed_by == mark.closed_by),
+                        Some((found, MailEntry::Open(_))) if found == seq => None,
+                        Some(_) | None => Some(false),
+                    })
+                },
+            )
+            .await
     }
 
     async fn mail_at(&self, subject: &Subject) -> Result<Option<(u64, MailEntry)>, BusError> {
@@ -116,18 +111,15 @@ impl Bus {
         Ok(Some((stored.seq, parse(&stored.payload)?)))
     }
 
-    /// Appends over the entry of this sequence, 0 for none; the reason where nobody knows whether it is stored.
+    /// Appends over the entry of this sequence, 0 for none.
     async fn put_mail(
         &self,
         subject: &Subject,
         over: u64,
         mut headers: Headers,
         body: Bytes,
-    ) -> Result<Option<String>, BusError> {
+    ) -> Result<Appended, BusError> {
         headers.push((EXPECTED_LAST.to_owned(), over.to_string()));
-        match self.transport().append(subject, false, headers, body).await? {
-            Appended::Stored(_) => Ok(None),
-            Appended::Doubtful(why) => Ok(Some(why)),
-        }
+        self.transport().append(subject, false, headers, body).await
     }
 }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::{encode, trace_headers};
 use crate::transport::{Appended, EXPECTED_LAST, header};
-use crate::{Bus, BusError, Headers, Read, retry};
+use crate::verify::{Verified, Write};
+use crate::{Bus, BusError, Headers, Read};
 
 /// Header that says when a message is due: `@at <RFC 3339>`.
 pub(crate) const SCHEDULE: &str = "Nats-Schedule";
@@ -31,33 +32,26 @@ impl Bus {
         headers.push((SCHEDULE_TARGET.to_owned(), subject::timer_due(key).to_string()));
         let (subject, body) = (subject::timer_set(key), encode(&Due { number })?);
         // Before the first setting there is nothing to look at, as a rule.
-        if number == 1 && matches!(self.append_over(&subject, 0, &headers, &body).await, Ok(None)) {
+        if number == 1 && matches!(self.append_over(&subject, 0, &headers, &body).await, Ok(Appended::Stored(_))) {
             return Ok(());
         }
-        let mut doubt = BusError::Timeout { what: subject.to_string() };
-        for round in 1..=retry::ROUNDS_MAX {
-            match self.set_over(key, number, &headers, &body).await {
-                Ok(None) => return Ok(()),
-                Ok(Some(why)) => doubt = BusError::Full(why),
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => doubt = error,
-            }
-            retry::wait(round, subject.as_str()).await;
-        }
-        Err(doubt)
+        // Each try looks first at what is set.
+        Verified::new(subject.as_str(), subject.as_str())
+            .write(|_| self.set_over(key, number, &headers, &body), || async { Ok(None) })
+            .await
     }
 
-    /// Sets a timer over what is set now; the reason where another one was faster, or nobody knows.
+    /// Sets a timer over what is set now, unless that is a later one.
     async fn set_over(
         &self,
         key: &SessionKey,
         number: u64,
         headers: &Headers,
         body: &Bytes,
-    ) -> Result<Option<String>, BusError> {
+    ) -> Result<Write<()>, BusError> {
         let subject = subject::timer_set(key);
         let Some(set) = self.transport().last(Stream::Timer, &subject, Read::Leader).await? else {
-            return self.append_over(&subject, 0, headers, body).await;
+            return Ok(Write::of(self.append_over(&subject, 0, headers, body).await?, |_| ()));
         };
         let is_later = match serde_json::from_slice::<Due>(&set.payload) {
             Ok(due) if due.number > number => self.has_set_timer(key, due.number).await?,
@@ -65,7 +59,10 @@ impl Bus {
             Ok(due) if due.number == number => header(headers, SCHEDULE) == header(&set.headers, SCHEDULE),
             Ok(_) | Err(_) => false,
         };
-        if is_later { Ok(None) } else { self.append_over(&subject, set.seq, headers, body).await }
+        if is_later {
+            return Ok(Write::Known(()));
+        }
+        Ok(Write::of(self.append_over(&subject, set.seq, headers, body).await?, |_| ()))
     }
 
     /// Whether the log, as the leader has it, holds this setting of the session's timer. It does not where the log was put back to
@@ -81,13 +78,10 @@ impl Bus {
         seq: u64,
         headers: &Headers,
         body: &Bytes,
-    ) -> Result<Option<String>, BusError> {
+    ) -> Result<Appended, BusError> {
         let expected = (EXPECTED_LAST.to_owned(), seq.to_string());
         let headers = headers.iter().cloned().chain([expected]).collect();
-        match self.transport().append(subject, false, headers, body.clone()).await? {
-            Appended::Stored(_) => Ok(None),
-            Appended::Doubtful(why) => Ok(Some(why)),
-        }
+        self.transport().append(subject, false, headers, body.clone()).await
     }
 
     /// Cancels the session's timer; one that is due already is delivered all the same.

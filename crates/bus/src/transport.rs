@@ -93,9 +93,37 @@ pub fn ttl(life: Duration) -> (String, String) {
 pub enum Appended {
     /// Stored under this sequence.
     Stored(u64),
-    /// The server says that a message is or may be there already, or that another one was faster
-    /// (10071, 10164, 10158, 10077, `duplicate: true`): only a leader read tells.
-    Doubtful(String),
+    /// The server says that a message is or may be there already, or that another one was faster: only a leader read tells.
+    Doubtful(Doubt),
+}
+
+/// Why the answer to an append does not tell what is stored. The text is the server's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Doubt {
+    /// `duplicate: true`.
+    #[error("duplicate")]
+    Duplicate,
+    /// Another message was or may have been faster (10071, 10164, 10158).
+    #[error("{0}")]
+    Overtaken(String),
+    /// The subject has its one message (10077, maximum messages per subject).
+    #[error("{0}")]
+    Taken(String),
+    /// The stream takes no more messages (10077).
+    #[error("{0}")]
+    Full(String),
+}
+
+impl Doubt {
+    /// What it means where nothing is stored: a stream without room is full, and everything else is a write under way that
+    /// nobody sees yet.
+    pub fn into_error(self) -> BusError {
+        let text = self.to_string();
+        match self {
+            Self::Full(_) => BusError::Full(text),
+            Self::Duplicate | Self::Overtaken(_) | Self::Taken(_) => BusError::Unavailable(text),
+        }
+    }
 }
 
 /// How fresh a read must be.

@@ -16,11 +16,12 @@ use tokio_util::sync::CancellationToken;
 use super::answers::{Answers, End};
 use super::life::{Life, Shared};
 use super::pull::Pull;
+use super::store::MAXIMUM_EXCEEDED;
 use super::{Action, Aged, Fault, MemoryServer};
 use crate::transport::{
     Ack, Appended, DriftPolicy, KV_OPERATION, OBJECT_BYTES_MAX, ReadMany, Rewound, Storage, StorageSize, Transport,
 };
-use crate::{BusError, Delivery, Depth, Headers, Message, Read, Stored, Subscription, SubscriptionEvent};
+use crate::{BusError, Delivery, Depth, Doubt, Headers, Message, Read, Stored, Subscription, SubscriptionEvent};
 
 /// How long an answer is awaited that never comes.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -215,7 +216,9 @@ impl Transport for Client {
                     server.lock().seen.insert((self.shared.name.clone(), stream), seq);
                     Ok(Appended::Stored(seq))
                 }
-                (Ok(_), Some((code, _))) | (Err(code), _) => Ok(doubtful(code)),
+                (Ok(_), Some((code, _))) => Ok(doubtful(code)),
+                (Err(MAXIMUM_EXCEEDED), _) => Ok(Appended::Doubtful(Doubt::Taken(error_text(MAXIMUM_EXCEEDED)))),
+                (Err(code), _) => Ok(doubtful(code)),
             }
         })
         .await
@@ -473,8 +476,17 @@ impl Transport for Client {
     }
 }
 
+/// The doubt that a code stands for; 0: `duplicate: true`.
 fn doubtful(code: u16) -> Appended {
-    Appended::Doubtful(if code == 0 { "duplicate".to_owned() } else { format!("error {code}") })
+    Appended::Doubtful(match code {
+        0 => Doubt::Duplicate,
+        MAXIMUM_EXCEEDED => Doubt::Full(error_text(code)),
+        other => Doubt::Overtaken(error_text(other)),
+    })
+}
+
+fn error_text(code: u16) -> String {
+    format!("error {code}")
 }
 
 fn fits(payload: &Bytes, max: usize) -> Result<(), BusError> {

@@ -13,13 +13,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{ANSWER_MAX, JETSTREAM_MAX, Nats};
-use crate::transport::{Appended, EXPECTED_LAST};
+use crate::transport::{Appended, Doubt, EXPECTED_LAST};
 use crate::{BusError, Depth, Headers};
 
-/// The server's codes that mean "there is or may be a message already, or another one was faster".
-const DOUBTS: [u32; 4] = [10_071, 10_164, 10_158, 10_077];
+/// The server's codes that mean "another message was or may have been faster".
+const OVERTAKEN: [u32; 3] = [10_071, 10_164, 10_158];
+/// A maximum is exceeded: of the stream, or of one subject.
+const MAXIMUM_EXCEEDED: u32 = 10_077;
 /// Codes for "something is full": the account; the server, three times.
 const FULL: [u32; 4] = [10_002, 10_023, 10_047, 10_028];
+/// What the server says of a message where the subject has one.
+const PER_SUBJECT: &str = "per subject";
 /// The message is larger than the stream takes.
 const TOO_LARGE: u32 = 10_054;
 /// There is no message of this sequence: what a cluster says.
@@ -53,6 +57,17 @@ impl Refusal {
         NOT_ENABLED.contains(&self.err_code)
     }
 
+    /// The doubt that the refusal leaves; none where it is plain that nothing is stored.
+    fn doubt(&self) -> Option<Doubt> {
+        let text = self.to_string();
+        match self.err_code {
+            code if OVERTAKEN.contains(&code) => Some(Doubt::Overtaken(text)),
+            MAXIMUM_EXCEEDED if self.description.contains(PER_SUBJECT) => Some(Doubt::Taken(text)),
+            MAXIMUM_EXCEEDED => Some(Doubt::Full(text)),
+            _ => None,
+        }
+    }
+
     /// The refusal as the caller's error.
     pub(super) fn into_error(self) -> BusError {
         if FULL.contains(&self.err_code) || self.code == 429 {
@@ -71,7 +86,9 @@ fn advice(err_code: u32, description: &str) -> &'static str {
         10_002 => " (the account's limit: raise its max_file, or make room)",
         10_023 | 10_047 | 10_028 => " (nats-server's limit: raise max_file_store, or make room)",
         // A message that is there already is refused with the same code.
-        10_077 if !description.contains("per subject") => " (somebody limited the stream: `ailoop bootstrap --fix`)",
+        MAXIMUM_EXCEEDED if !description.contains(PER_SUBJECT) => {
+            " (somebody limited the stream: `ailoop bootstrap --fix`)"
+        }
         _ => "",
     }
 }
@@ -80,7 +97,7 @@ fn advice(err_code: u32, description: &str) -> &'static str {
 pub(super) fn full(text: &str) -> Option<BusError> {
     let rest = text.split("error code ").nth(1)?;
     let err_code = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
-    let is_full = FULL.contains(&err_code) || DOUBTS.contains(&err_code);
+    let is_full = FULL.contains(&err_code) || err_code == MAXIMUM_EXCEEDED;
     is_full.then(|| BusError::Full(format!("error {err_code}: {text}{}", advice(err_code, text))))
 }
 
@@ -152,13 +169,15 @@ impl Nats {
         }
         match error {
             None if seq == 0 => Err(BusError::Malformed("an append was answered without a sequence".to_owned())),
-            None if duplicate => Ok(Appended::Doubtful(format!("duplicate of {seq}"))),
+            None if duplicate => Ok(Appended::Doubtful(Doubt::Duplicate)),
             None => Ok(Appended::Stored(seq)),
-            Some(refusal) if DOUBTS.contains(&refusal.err_code) => Ok(Appended::Doubtful(refusal.to_string())),
             Some(refusal) if refusal.err_code == TOO_LARGE => {
                 Err(BusError::TooLarge { bytes, max: self.client.max_payload() })
             }
-            Some(refusal) => Err(refusal.into_error()),
+            Some(refusal) => match refusal.doubt() {
+                Some(doubt) => Ok(Appended::Doubtful(doubt)),
+                None => Err(refusal.into_error()),
+            },
         }
     }
 

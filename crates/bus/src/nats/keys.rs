@@ -8,7 +8,6 @@ use serde::Deserialize;
 
 use super::Nats;
 use super::api::Refusal;
-use crate::log::refused;
 use crate::transport::{Appended, KV_OPERATION, ReadMany, StorageSize, header, ttl};
 use crate::{BusError, Headers, Stored};
 
@@ -54,15 +53,15 @@ impl Nats {
         let mut expected = 0;
         // A deleted key is free as well: over its mark.
         for _ in 0..2 {
-            let why = match self.js_append(&subject, Some(expected), Headers::new(), value.clone()).await? {
+            let doubt = match self.js_append(&subject, Some(expected), Headers::new(), value.clone()).await? {
                 Appended::Stored(_) => return Ok(true),
-                Appended::Doubtful(why) => why,
+                Appended::Doubtful(doubt) => doubt,
             };
             match self.leader_last(&stream(bucket), &subject).await? {
                 Some(mark) if is_deleted(&mark) && mark.seq != expected => expected = mark.seq,
                 Some(found) if !is_deleted(&found) => return Ok(false),
                 // Nobody was faster that anybody can see.
-                Some(_) | None => return Err(refused(why)),
+                Some(_) | None => return Err(doubt.into_error()),
             }
         }
         Ok(false)
@@ -142,7 +141,7 @@ impl Nats {
     async fn key_write(&self, bucket: Bucket, key: &str, headers: Headers, value: Bytes) -> Result<(), BusError> {
         match self.js_append(&subject(bucket, key), None, headers, value).await? {
             Appended::Stored(_) => Ok(()),
-            Appended::Doubtful(why) => Err(BusError::Full(why)),
+            Appended::Doubtful(doubt) => Err(doubt.into_error()),
         }
     }
 }

@@ -11,7 +11,8 @@ use contract::subject::{self, Subject};
 
 use super::marked_again;
 use super::settle::{hand_back, is_counted};
-use crate::transport::{Ack, Appended};
+use crate::transport::Ack;
+use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Delivery, Read, retry};
 
 /// Deliveries after which an item that is handed back is stored anew instead: the other half is for failures.
@@ -44,26 +45,21 @@ pub(super) async fn store_again(bus: &Bus, queue: Queue, delivery: &Delivery, pa
     }
     // It may have been begun in one of its deliveries; the new count does not show that.
     let headers = marked_again(delivery.headers.clone());
-    let mut doubt = BusError::Timeout { what: at.to_string() };
-    for round in 1..=ROUNDS_MAX {
-        match bus.transport().append(&at, false, headers.clone(), delivery.payload.clone()).await {
-            Ok(Appended::Stored(_)) => return Ok(()),
-            Ok(Appended::Doubtful(why)) => doubt = BusError::Full(why),
-            Err(error) => doubt = error,
-        }
-        // A doubt is settled by the leader: the item is there, or it is not.
-        if let Ok(Some(_)) = bus.transport().last(stream, &at, Read::Leader).await {
-            return Ok(());
-        }
-        retry::wait(round, &delivery.subject).await;
-    }
-    Err(doubt)
+    Verified { what: at.as_str(), salt: &delivery.subject, rounds: ROUNDS_MAX }
+        .write(
+            |_| async {
+                let appended = bus.transport().append(&at, false, headers.clone(), delivery.payload.clone()).await?;
+                Ok(Write::of(appended, |_| ()))
+            },
+            || async { Ok(bus.transport().last(stream, &at, Read::Leader).await?.map(drop)) },
+        )
+        .await
 }
 
 /// Acknowledges the item and waits until the leader shows that it is gone; `false` when it was not there any more. Nothing
 /// was done where that is an error.
 async fn removed(bus: &Bus, stream: Stream, at: &Subject, delivery: &Delivery) -> Result<bool, BusError> {
-    let is_there = async || {
+    let is_there = || async {
         let last = bus.transport().last(stream, at, Read::Leader).await?;
         Ok::<bool, BusError>(last.is_some_and(|last| last.seq == delivery.seq))
     };
