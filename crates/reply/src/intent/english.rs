@@ -114,7 +114,7 @@ pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_unde
         || [["starting", "now"], ["come", "now"], ["comes", "now"]].iter().any(|end| all.ends_with(end))
         || sentence.end == End::Colon && is_under_way && is_step(words, lead)
     {
-        return Stance::Names;
+        return Stance::Announces;
     }
     if is_unfinished(words) && sentence.place == Place::Text && sentence.end != End::Colon {
         return Stance::Unfinished;

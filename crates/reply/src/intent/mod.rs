@@ -17,10 +17,10 @@ use sentence::{End, Lines, Place, SPAN, Sentences};
 const LINES_FIRST: usize = 6;
 /// Sentences before one that its stance may depend on.
 const LOOKS_BACK: usize = 5;
-/// Sentences without a stance that may follow an announcement. Behind more of them the reply itself was what was announced.
-const BEHIND_MAX: usize = 2;
-/// The same where the announcement does not say who acts.
-const NAMED_BEHIND_MAX: usize = 2;
+/// Sentences without a stance that may follow one with a stance.
+const BEHIND_MAX: usize = 4;
+/// The same for an announcement. Behind more of them the reply itself was what was announced.
+const ANNOUNCED_BEHIND_MAX: usize = 2;
 
 /// What a reply says about going on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +52,6 @@ const DONE: &str = "done";
 enum Stance {
     /// The model names work that it does next.
     Announces,
-    /// Work is named, and nobody who does it: "Retrying.", "Chapter 2 next."
-    Names,
     /// Something is left to do.
     Unfinished,
     /// The model says what its text is about to tell.
@@ -93,14 +91,14 @@ fn intent_of(sentences: &Sentences) -> (Option<Intent>, usize) {
         let stance = stance(sentences, at, &mut words);
         let follows = behind + items > 0 || sentences.is_followed;
         let (continues, rule) = match stance {
-            Stance::Announces | Stance::Names if depends(sentences, at, &mut words) => (false, ASKS),
+            Stance::Announces if depends(sentences, at, &mut words) => (false, ASKS),
             Stance::Tells if follows => return (None, at),
+            Stance::Announces | Stance::Tells if behind > ANNOUNCED_BEHIND_MAX => return (None, at),
             Stance::Announces | Stance::Tells => (true, ANNOUNCES),
-            Stance::Names if behind <= NAMED_BEHIND_MAX => (true, ANNOUNCES),
             Stance::Unfinished if behind <= 1 => (true, UNFINISHED),
             Stance::Asks | Stance::Requests => (false, ASKS),
             Stance::Done => (false, DONE),
-            Stance::Neutral | Stance::Names | Stance::Unfinished => {
+            Stance::Neutral | Stance::Unfinished => {
                 let is_item = sentence.place == Place::Item;
                 items += usize::from(is_item);
                 behind += usize::from(!is_item);
