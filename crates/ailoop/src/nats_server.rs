@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use contract::ErrorCode;
+use contract::backoff::Backoff;
 use serde::Deserialize;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep, timeout};
@@ -22,8 +23,8 @@ pub(crate) const SUPERVISED_END_MAX: Duration = Duration::from_secs(36);
 /// Starts of a server that ended by itself, within [`RESTARTS_WINDOW`].
 const RESTARTS_MAX: usize = 5;
 const RESTARTS_WINDOW: Duration = Duration::from_mins(5);
-/// Pause before the first of them; doubled for each further one.
-const RESTART_PAUSE: Duration = Duration::from_millis(100);
+/// Pauses before each of them.
+const RESTART: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs the server until our end of the pipe is closed, which the kernel does however we end. It stands in a process
@@ -62,7 +63,7 @@ impl Restarts {
         if self.0.len() >= RESTARTS_MAX {
             return None;
         }
-        let pause = RESTART_PAUSE * 2_u32.pow(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
+        let pause = RESTART.pause(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         self.0.push_back(now);
         Some(pause)
     }
@@ -346,7 +347,7 @@ mod tests {
         let (mut restarts, now) = (Restarts::default(), Instant::now());
         let pauses: Vec<_> = (0..7).map(|_| restarts.next(now).map(|pause| pause.as_millis())).collect();
         assert_eq!(pauses, [Some(100), Some(200), Some(400), Some(800), Some(1_600), None, None]);
-        assert_eq!(restarts.next(now + RESTARTS_WINDOW), Some(RESTART_PAUSE), "long ago does not count");
+        assert_eq!(restarts.next(now + RESTARTS_WINDOW), Some(RESTART.pause(0)), "long ago does not count");
     }
 
     #[tokio::test]

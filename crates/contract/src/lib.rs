@@ -4,6 +4,7 @@
 //! cannot hold `.`, `*`, `>` or white space (I6).
 
 pub mod ai_config;
+pub mod backoff;
 pub mod command;
 pub mod commit;
 pub mod compose;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use contract::backoff::Backoff;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::service::service_fn;
@@ -21,10 +22,8 @@ use tower_service::Service;
 use crate::connections::{Connection, Connections};
 use crate::tasks::Tasks;
 
-/// The first pause after accepting failed; it doubles up to [`PAUSE_MAX`].
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// The longest pause after accepting failed.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The pauses after accepting failed.
+const ACCEPT: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 /// How long a connection that must close may take to finish its answer.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 /// Bytes that hyper buffers for the head of an HTTP/1 request.
@@ -82,7 +81,7 @@ pub struct Server {
 impl Server {
     /// Accepts and serves connections until it must end.
     pub async fn run(self, mut listener: impl Accept) {
-        let mut pause = PAUSE_MIN;
+        let mut tries = 0;
         loop {
             let accepted = async {
                 self.connections.room().await;
@@ -91,11 +90,12 @@ impl Server {
             let Some(accepted) = self.ending.run_until_cancelled(accepted).await else { return };
             match accepted {
                 Ok((stream, peer)) => {
-                    pause = PAUSE_MIN;
+                    tries = 0;
                     self.open(stream, peer);
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
+                    let pause = ACCEPT.pause(tries);
                     // Accepting would fail again at once: EMFILE leaves the connection in the queue.
                     tracing::warn!(listener = self.name, %error, ?pause, "no connection can be accepted now");
                     telemetry::metric::connection_closed(self.name, "accept_failed");
@@ -103,7 +103,7 @@ impl Server {
                     if self.ending.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                         return;
                     }
-                    pause = (pause * 2).min(PAUSE_MAX);
+                    tries += 1;
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bus::{Bus, NatsConfig};
+use contract::backoff::Backoff;
 use futures::future::BoxFuture;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::de::DeserializeOwned;
@@ -16,10 +17,8 @@ use crate::tasks::Tasks;
 /// Pause between looks at the bus, for readiness.
 const PING_EVERY: Duration = Duration::from_secs(2);
 
-/// First pause between two tries to reach NATS at the start; it doubles.
-const CONNECT_PAUSE: Duration = Duration::from_millis(250);
-/// The longest one: so often at least it is said that NATS is waited for.
-const CONNECT_PAUSE_MAX: Duration = Duration::from_secs(4);
+/// Pauses between two tries to reach NATS at the start.
+const CONNECT: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(4));
 
 /// How long a look at the bus may still take at the end.
 const WATCH_END_MAX: Duration = Duration::from_secs(1);
@@ -77,7 +76,7 @@ where
 /// that restarts is back soon: for as long as the configuration says. `None` when the process is told to end meanwhile.
 async fn connect(nats: &NatsConfig, shutdown: &Shutdown) -> anyhow::Result<Option<Bus>> {
     let (began, wait_max) = (Instant::now(), Duration::from_secs(nats.start_wait_seconds.into()));
-    let mut pause = CONNECT_PAUSE;
+    let mut tries = 0;
     loop {
         let connected = async {
             let bus = Bus::connect(nats).await?;
@@ -97,10 +96,10 @@ async fn connect(nats: &NatsConfig, shutdown: &Shutdown) -> anyhow::Result<Optio
         let (waited_s, wait_max_s) = (waited.as_secs(), wait_max.as_secs());
         tracing::warn!(code = %error.code(), %error, waited_s, wait_max_s, "NATS cannot be used yet; it is tried again");
         tokio::select! {
-            () = tokio::time::sleep(pause.min(wait_max.saturating_sub(waited))) => {}
+            () = tokio::time::sleep(CONNECT.pause(tries).min(wait_max.saturating_sub(waited))) => {}
             () = shutdown.wait() => return Ok(None),
         }
-        pause = (pause * 2).min(CONNECT_PAUSE_MAX);
+        tries += 1;
     }
 }
 

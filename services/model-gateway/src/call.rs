@@ -1,10 +1,10 @@
 //! Runs one call: asks providers until one answers, shows the reply while it grows, and ends with the one result.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
 use std::time::Duration;
 
 use bus::{Bus, BusError};
+use contract::backoff;
 use contract::event::ErrorEvent;
 use contract::model::{FailureKind, Usage};
 use tokio::sync::mpsc;
@@ -367,9 +367,7 @@ impl Progress<'_> {
 
 /// From 0 to below 1, another one for each call: derived, not rolled, so that a simulation repeats.
 fn spread(job: &Job) -> f64 {
-    let mut hasher = DefaultHasher::new();
-    (job.key.session.as_str(), job.call.to_string(), &job.attempt).hash(&mut hasher);
-    f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+    backoff::part(&format!("{}/{}/{}", job.key.session, job.call, job.attempt), 0)
 }
 
 /// Never, where nothing is due.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use contract::backoff::Backoff;
 use contract::model::FailureKind;
 
 use crate::failure::Failure;
@@ -13,9 +14,8 @@ pub const TRIES_MAX: u32 = 4;
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
 /// All waits of one call together.
 const WAITS_MAX: Duration = Duration::from_secs(30);
-/// The pause after a first failure; it doubles.
-const FIRST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(5);
+/// The pauses after failures.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
 /// What to do after a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Plan {
 
     /// Never shorter than what the provider asks for.
     fn pause(&self, retry_after: Option<Duration>) -> Duration {
-        let full = (FIRST * 2_u32.pow(self.tries.saturating_sub(1).min(8))).min(LONGEST);
+        let full = BACKOFF.pause(self.tries.saturating_sub(1));
         let pause = full.mul_f64(0.8 + 0.4 * self.spread);
         retry_after.map_or(pause, |wish| pause.max(wish.mul_f64(1.0 + 0.1 * self.spread)))
     }

@@ -248,7 +248,7 @@ fn show_append(appended: Appended) -> String {
     match appended {
         Appended::Stored(seq) => format!("stored {seq}"),
         // Only the code is the same everywhere.
-        Appended::Doubtful(why) => why.split(':').next().unwrap_or_default().to_owned(),
+        Appended::Doubtful(doubt) => doubt.to_string().split(':').next().unwrap_or_default().to_owned(),
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use contract::backoff::Backoff;
 use contract::command::Verb;
 use contract::ids::CallAttempt;
 use contract::limits::{UNSEEN_DELIVERIES_MAX, WORKER_CHECK_EVERY};
@@ -34,10 +35,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const HELD_PAUSE: Duration = Duration::from_secs(2);
 /// The longest such pause.
 const HELD_PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Pause before an item that cannot start now comes again; it doubles with its deliveries.
-const PAUSE: Duration = Duration::from_millis(500);
-/// The longest such pause.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Pauses before an item that cannot start now comes again.
+const NOT_NOW: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
 /// A call that may start: the log has it as open, nobody else holds it, and no result of it waits.
 #[derive(Debug)]
@@ -308,6 +307,5 @@ fn reject(reason: &str) -> Settle {
 /// How long a call that cannot start now is handed back, since its session is paused or the bus is away: short at first, so
 /// that it begins soon after a short while.
 fn pause(delivered: u64) -> Duration {
-    let doublings = u32::try_from(delivered.saturating_sub(1).min(8)).unwrap_or(8);
-    PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX)
+    NOT_NOW.pause(u32::try_from(delivered.saturating_sub(1)).unwrap_or(u32::MAX))
 }

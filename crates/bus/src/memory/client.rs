@@ -216,9 +216,9 @@ impl Transport for Client {
                     server.lock().seen.insert((self.shared.name.clone(), stream), seq);
                     Ok(Appended::Stored(seq))
                 }
-                (Ok(_), Some((code, _))) => Ok(doubtful(code)),
+                // Only subjects have a maximum here.
                 (Err(MAXIMUM_EXCEEDED), _) => Ok(Appended::Doubtful(Doubt::Taken(error_text(MAXIMUM_EXCEEDED)))),
-                (Err(code), _) => Ok(doubtful(code)),
+                (Ok(_), Some((code, _))) | (Err(code), _) => Ok(doubtful(code)),
             }
         })
         .await

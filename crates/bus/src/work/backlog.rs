@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use contract::backoff::Backoff;
 use tokio::time::Instant;
 
 use super::share::Share;
 use crate::Delivery;
 
-/// The first pause of an item; it doubles with each delivery.
-const FIRST: Duration = Duration::from_millis(100);
-/// The longest pause of an item whose share has few others that wait.
-const LONGEST: Duration = Duration::from_secs(5);
+/// The pauses of an item whose share has few others that wait.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 /// Between two items of one share that come again: 500 of them a second at most, however many there are.
 const SPACING: Duration = Duration::from_millis(2);
 /// The longest pause of all.
@@ -43,11 +42,8 @@ impl Backlog {
 
 /// Doubles with each delivery, and is spread by the item, so that those that came together part.
 fn own_pause(delivery: &Delivery) -> Duration {
-    let doublings = u32::try_from(delivery.delivered.saturating_sub(1).min(8)).unwrap_or(8);
-    let full = FIRST.saturating_mul(1 << doublings).min(LONGEST);
-    // Derived, not rolled, so that a simulation repeats.
-    let part = delivery.seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
-    full * 3 / 4 + full / 4 * u32::try_from(part).unwrap_or(0) / 256
+    let tries = u32::try_from(delivery.delivered.saturating_sub(1)).unwrap_or(u32::MAX);
+    BACKOFF.spread(tries, &delivery.seq.to_string())
 }
 
 #[cfg(test)]
@@ -74,14 +70,17 @@ mod tests {
         let mut backlog = Backlog::default();
         let share = |tenant: &str| Share { tenant: tenant.to_owned(), resource: "x".to_owned() };
         let pauses: Vec<Duration> = (1..=10).map(|times| backlog.pause(&share("a"), &delivery(7, times))).collect();
-        assert!(pauses.is_sorted() && pauses[0] <= FIRST && pauses[9] <= LONGEST && pauses[9] > LONGEST / 2);
+        for (tries, pause) in (0..).zip(&pauses) {
+            let whole = BACKOFF.pause(tries);
+            assert!(*pause >= whole / 2 && *pause <= whole, "{tries}: {pause:?}");
+        }
         let many: Vec<Duration> = (0..10_000).map(|seq| backlog.pause(&share("b"), &delivery(seq, 1))).collect();
         assert!(many[9_999] > Duration::from_secs(19), "{:?}", many[9_999]);
-        assert!(backlog.pause(&share("c"), &delivery(1, 1)) <= FIRST, "the backlog of others is not ours");
+        assert!(backlog.pause(&share("c"), &delivery(1, 1)) <= BACKOFF.pause(0), "the backlog of others is not ours");
         for _ in 0..20_000 {
             assert!(backlog.pause(&share("b"), &delivery(1, 1)) <= BACKLOG_LONGEST);
         }
         tokio::time::sleep(BACKLOG_LONGEST).await;
-        assert!(backlog.pause(&share("b"), &delivery(1, 1)) <= FIRST, "it came again meanwhile");
+        assert!(backlog.pause(&share("b"), &delivery(1, 1)) <= BACKOFF.pause(0), "it came again meanwhile");
     }
 }

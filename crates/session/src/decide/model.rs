@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use contract::ErrorCode;
+use contract::backoff::Backoff;
 use contract::commit::VERSION;
 use contract::event::{
     AiFullReceived, ContinuationProgress, Event, ModelCallFailed, ModelFellBack, Progress, Spent, StopReason,
@@ -11,7 +12,6 @@ use contract::ids::CallId;
 use contract::limits::EMPTY_REPLIES_MAX;
 use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, ToolCall, Usage};
 use contract::settings::OnError;
-use contract::tool::sha256_hex;
 
 use super::{DecisionBuilder, Ignored};
 use reply::{Reading, Signal};
@@ -20,6 +20,8 @@ use crate::check;
 use crate::continuation::{self, Facts, Verdict};
 use crate::state::Activity;
 
+/// Pauses before a model is asked again. The spread follows from the ids: each replica decides the same.
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 /// What is said of a reply that holds nothing but tool calls which nobody read.
 const UNREAD_CALLS: &str = "the model's server leaves its tool calls in the text instead of reading them";
 
@@ -309,8 +311,8 @@ impl DecisionBuilder<'_> {
         }
         let retries = self.core.setup.as_ref().map_or(0, |setup| setup.agent.continuation.retries);
         let retry_at = (kind.is_retryable() && turn.retries < retries).then(|| {
-            let backoff = backoff(turn.retries, &report.meta.call, report.meta.attempt);
-            self.at.after(backoff.max(retry_after.unwrap_or_default()))
+            let salt = format!("{}.{}", report.meta.call, report.meta.attempt);
+            self.at.after(RETRY.spread(turn.retries, &salt).max(retry_after.unwrap_or_default()))
         });
         let retry_at = retry_at.filter(|retry_at| *retry_at < turn.clock.deadline_from(self.at));
         match retry_at {
@@ -399,12 +401,4 @@ fn full(finished: &ModelFinished, awaited: &Awaited, reading: &Reading, tool_cal
         // What the log cannot hold is left out: its provider then reasons anew.
         replay: finished.replay.clone().filter(check::is_embeddable),
     }
-}
-
-/// Doubling from half a second, with jitter that follows from the ids.
-fn backoff(retries: u32, call: &CallId, attempt: u32) -> Duration {
-    let base = 500_u64 << retries.min(6);
-    let digest = sha256_hex(format!("{call}.{attempt}").as_bytes());
-    let jitter = u64::from_str_radix(&digest[..4], 16).unwrap_or(0) % (base / 2);
-    Duration::from_millis(base + jitter)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::backoff::Backoff;
 use contract::commit::Phase;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
@@ -56,22 +57,22 @@ pub struct Viewer {
     again: Duration,
 }
 
-/// The first pause between looks whether a session started, and the longest one.
-const START_LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// The pauses between looks whether a session started.
+const START_LOOKS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
 impl Sessions {
     /// As [`Sessions::watch`], but waits for the start of the session while that is stored and not handled.
     pub async fn watch_started(&self, caller: &Caller, watch: &Watch) -> Result<(Watching, Viewer), Failure> {
         let key = SessionKey { tenant: caller.tenant.clone(), session: watch.session_id.clone() };
         let deadline = Instant::now() + self.command_wait();
-        let (mut pause, pause_max) = START_LOOKS;
+        let mut tries = 0;
         loop {
             // Asked before the log is read: a start that is handled in between is seen there.
             let waits = self.start_waits(&key).await?;
             match self.watch(caller, watch).await {
                 Err(failure) if failure.code == ErrorCode::UnknownSession && waits && Instant::now() < deadline => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(pause_max);
+                    tokio::time::sleep(START_LOOKS.pause(tries)).await;
+                    tries += 1;
                 }
                 outcome => return outcome,
             }

@@ -2,28 +2,28 @@
 
 use std::time::Duration;
 
-/// Before the first try again; each further one waits twice as long.
-const FIRST: Duration = Duration::from_millis(500);
-/// The longest wait.
-const LAST: Duration = Duration::from_secs(30);
-/// A server that served for so long begins anew with [`FIRST`] when it goes down.
+use contract::backoff::Backoff;
+
+/// The waits before the next try.
+const WAITS: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
+/// A server that served for so long begins anew with the first wait when it goes down.
 const HEALTHY_AFTER: Duration = Duration::from_mins(1);
 
 /// The waits of one server.
 #[derive(Debug, Default)]
-pub(super) struct Backoff {
+pub(super) struct Restarts {
     tries: u32,
 }
 
-impl Backoff {
-    /// The wait after a life of this length; `chance` of 0 to 255 makes half of it differ between executors.
-    pub(super) fn after(&mut self, lived: Duration, chance: u8) -> Duration {
+impl Restarts {
+    /// The wait after a life of this length; `salt` makes it differ between executors.
+    pub(super) fn after(&mut self, lived: Duration, salt: &str) -> Duration {
         if lived >= HEALTHY_AFTER {
             self.tries = 0;
         }
-        let whole = FIRST.saturating_mul(1 << self.tries.min(16)).min(LAST);
+        let wait = WAITS.spread(self.tries, salt);
         self.tries = self.tries.saturating_add(1);
-        whole / 2 + whole / 2 * u32::from(chance) / 255
+        wait
     }
 }
 
@@ -32,13 +32,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_doubles_up_to_a_limit_and_begins_anew_after_a_healthy_while() {
-        let mut backoff = Backoff::default();
-        let short = Duration::from_secs(1);
-        let waits: Vec<u128> = (0..8).map(|_| backoff.after(short, 255).as_millis()).collect();
-        assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
-        assert_eq!(backoff.after(short, 0), LAST / 2);
-        assert_eq!(backoff.after(HEALTHY_AFTER, 255), FIRST);
-        assert_eq!(backoff.after(short, 255), FIRST * 2);
+    fn waits_begin_anew_after_a_healthy_while() {
+        let (mut restarts, short) = (Restarts::default(), Duration::from_secs(1));
+        for tries in 0..8 {
+            assert_eq!(restarts.after(short, "a"), WAITS.spread(tries, "a"));
+        }
+        assert_eq!(restarts.after(HEALTHY_AFTER, "a"), WAITS.spread(0, "a"));
+        assert_eq!(restarts.after(short, "a"), WAITS.spread(1, "a"));
     }
 }

@@ -9,7 +9,7 @@ use service::tasks::Tasks;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::backoff::Backoff;
+use super::backoff::Restarts;
 use super::call::Line;
 use super::config::McpConfig;
 use super::link::{Found, Link, News};
@@ -27,7 +27,7 @@ pub(super) struct Keeper {
     config: McpConfig,
     shown: Shown,
     tasks: Tasks,
-    backoff: Backoff,
+    restarts: Restarts,
     /// What is told once the server is there for the first time, or could not be reached once: the names of its tools.
     first: Option<oneshot::Sender<BTreeSet<String>>>,
     /// Whether the next try begins with the old handshake.
@@ -49,7 +49,7 @@ impl Keeper {
             config,
             shown,
             tasks,
-            backoff: Backoff::default(),
+            restarts: Restarts::default(),
             first: Some(first),
             legacy: false,
             complaints: BTreeSet::new(),
@@ -64,8 +64,8 @@ impl Keeper {
             let lived = self.live().await;
             // Nobody waits for the first time any more.
             self.first = None;
-            let chance = uuid::Uuid::now_v7().as_bytes()[15];
-            ending.run_until_cancelled(sleep(self.backoff.after(lived, chance))).await;
+            let salt = uuid::Uuid::now_v7().to_string();
+            ending.run_until_cancelled(sleep(self.restarts.after(lived, &salt))).await;
         }
     }
 
