@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use contract::ErrorCode;
+use contract::backoff::Backoff;
 use proto::{Notification, SessionRequest, WatchRequest};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Status, Streaming};
@@ -15,9 +16,8 @@ pub const AWAY_MAX: Duration = Duration::from_secs(30);
 /// Pause between two tries to reach it.
 pub const RETRY_EVERY: Duration = Duration::from_millis(300);
 /// After so long without a notification the fleet is asked whether it is still there; each time that it is, the next
-/// question waits twice as long, up to [`SILENCE_MAX`]: it costs the fleet a read of the session.
-const SILENCE_MIN: Duration = Duration::from_secs(5);
-const SILENCE_MAX: Duration = Duration::from_secs(20);
+/// question waits twice as long: it costs the fleet a read of the session.
+const SILENCE: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(20));
 /// Longest wait for the answer to that question.
 const PROBE_MAX: Duration = Duration::from_secs(5);
 
@@ -69,7 +69,7 @@ impl Stream {
             chunks,
             open: None,
             outage: None,
-            silence: SILENCE_MIN,
+            silence: SILENCE.pause(0),
             pending: None,
         }
     }
@@ -92,7 +92,7 @@ impl Stream {
             match timeout(self.silence, open.message()).await {
                 Err(_silence) => self.probe().await?,
                 Ok(Ok(Some(notification))) => {
-                    self.silence = SILENCE_MIN;
+                    self.silence = SILENCE.pause(0);
                     self.restore();
                     if self.is_new(&notification) {
                         let event = StreamEvent::Notification(Box::new(notification));
@@ -154,7 +154,7 @@ impl Stream {
     async fn probe(&mut self) -> Result<(), Failure> {
         match timeout(PROBE_MAX, self.ask()).await {
             Ok(Ok(_phase)) => {
-                self.silence = (self.silence * 2).min(SILENCE_MAX);
+                self.silence = SILENCE.after(self.silence);
                 self.restore();
                 Ok(())
             }

@@ -20,7 +20,12 @@ impl Backoff {
         self.first.saturating_mul(1_u32 << tries.min(31)).min(self.longest)
     }
 
-    /// The same, spread between its half and the whole by `salt`, so that those who failed together part. Derived, not rolled,
+    /// The pause after one of this length.
+    pub fn after(self, pause: Duration) -> Duration {
+        pause.saturating_mul(2).clamp(self.first, self.longest)
+    }
+
+    /// The pause after so many tries, spread between its half and the whole by `salt`, so that those who failed together part. Derived, not rolled,
     /// so that a simulation repeats.
     pub fn spread(self, tries: u32, salt: &str) -> Duration {
         let whole = self.pause(tries);
@@ -47,6 +52,8 @@ mod tests {
         let pauses: Vec<u128> = (0..9).map(|tries| backoff.pause(tries).as_millis()).collect();
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 320, 500, 500]);
         assert_eq!(backoff.pause(u32::MAX), Duration::from_millis(500));
+        assert_eq!(backoff.after(Duration::ZERO), Duration::from_millis(5));
+        assert_eq!(backoff.after(Duration::from_millis(300)), Duration::from_millis(500));
         for tries in 0..20 {
             let (whole, pause) = (backoff.pause(tries), backoff.spread(tries, "a"));
             assert!(pause >= whole / 2 && pause <= whole, "{pause:?}");

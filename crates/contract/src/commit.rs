@@ -11,8 +11,7 @@ use crate::timestamp::Timestamp;
 
 /// Version of the fold. A replica that meets a greater one never decides nor snapshots: it hands back.
 pub const FOLD: u32 = 8;
-/// Version of the contract.
-pub const VERSION: u32 = 1;
+pub use crate::version::VERSION;
 
 /// What stands first in a commit: enough for workers and viewers, without reading the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -161,7 +161,7 @@ impl CallId {
 impl SessionId {
     /// The session that performs a call of another one. It follows from the call, so that it is started once.
     pub fn child(tenant: &TenantId, parent: &Self, call: &CallId) -> Self {
-        let digest = crate::tool::sha256_hex(format!("{tenant}/{parent}/{call}").as_bytes());
+        let digest = crate::hash::sha256_hex(format!("{tenant}/{parent}/{call}").as_bytes());
         Self(format!("child-{}", digest.get(..CHILD_DIGITS).unwrap_or(&digest)).into())
     }
 }
@@ -184,7 +184,7 @@ impl MailId {
     }
 
     fn hashed(text: &str) -> Self {
-        Self(crate::tool::sha256_hex(text.as_bytes())[..Self::DIGITS].into())
+        Self(crate::hash::sha256_hex(text.as_bytes())[..Self::DIGITS].into())
     }
 }
 

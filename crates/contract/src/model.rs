@@ -270,7 +270,7 @@ impl ItemMeta {
     /// What a result tells of the item.
     pub fn of_result(&self) -> ResultMeta {
         let Self { slot, call, attempt, .. } = self;
-        ResultMeta { v: crate::commit::VERSION, slot: *slot, call: call.clone(), attempt: *attempt }
+        ResultMeta { v: crate::version::VERSION, slot: *slot, call: call.clone(), attempt: *attempt }
     }
 }
 

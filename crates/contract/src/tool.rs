@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::Spent;
+pub use crate::hash::sha256_hex;
 use crate::ids::{CallId, SessionId, TenantId, ToolName};
 use crate::limits;
 use crate::model::{ItemMeta, ResultMeta};
+use crate::spent::Spent;
 use crate::{ErrorCode, Json, Timestamp};
 
 /// What may be done when nobody knows whether a call took effect.
@@ -109,16 +110,6 @@ impl ToolSpec {
 /// SHA-256 in hex of an arguments object, byte for byte: what an approval is bound to.
 pub fn arguments_sha256(arguments: &Json) -> String {
     sha256_hex(arguments.get().as_bytes())
-}
-
-/// SHA-256 in hex.
-pub fn sha256_hex(bytes: &[u8]) -> String {
-    use sha2::Digest as _;
-    use std::fmt::Write as _;
-    sha2::Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 /// A tool call on its way to an executor.

@@ -7,7 +7,6 @@ use bus::{Bus, BusError, Head, Read};
 use contract::Json;
 use contract::commit::{Commit, OpenGate, Phase, SessionSummary};
 use contract::compose::{KnownAgent, KnownModel};
-use contract::event::Event;
 use contract::limits::TRANSCRIPT_BYTES_MAX;
 use contract::repair::RepairReply;
 use contract::streams::Objects;
@@ -189,7 +188,7 @@ pub struct Line {
 
 impl Line {
     fn of((slot, commit): &(u64, Commit)) -> Self {
-        let events = commit.events.iter().map(Event::name).collect();
+        let events = commit.events.iter().map(|event| event.name().to_owned()).collect();
         Self { slot: *slot, time: commit.meta.time, phase: commit.meta.phase, events }
     }
 }

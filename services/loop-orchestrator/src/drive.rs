@@ -8,6 +8,7 @@ use bus::control::Inbox;
 use bus::work::{Handler, Settle};
 use bus::{BusError, Delivery, Stored};
 use contract::ErrorCode;
+use contract::backoff::Backoff;
 use contract::event::ErrorEvent;
 use contract::limits::DELIVERIES_MAX;
 use contract::subject::{self, SessionKey};
@@ -22,9 +23,9 @@ use crate::shell::{Loaded, Shell, Trouble, folded};
 const INBOX_READS_MAX: u32 = 20;
 /// Pause between those reads.
 const INBOX_PAUSE: Duration = Duration::from_millis(25);
-/// How long an input is handed back for at first when the bus or the composer is in trouble; it doubles.
-const RETRY: Duration = Duration::from_millis(500);
-/// How long at most, and how long it is left to the replicas of a newer version.
+/// For how long an input is handed back when the bus or the composer is in trouble.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(500), RETRY_MAX);
+/// The longest such pause, and how long it is left to the replicas of a newer version.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// Handles inputs.
@@ -198,8 +199,7 @@ impl<'a> Taken<'a> {
 /// what is wrong with the session itself is given up in the end, so that it does not come again for ever.
 pub(crate) fn settle(failures: &Failures, taken: Taken<'_>, result: Result<(), Trouble>) -> Settle {
     let Taken { key, subject, delivered } = taken;
-    let doublings = u32::try_from(delivered.saturating_sub(1).min(8)).unwrap_or(8);
-    let pause = RETRY.saturating_mul(1 << doublings).min(RETRY_MAX);
+    let pause = RETRY.pause(u32::try_from(delivered.saturating_sub(1)).unwrap_or(u32::MAX));
     match result {
         Ok(()) => {
             failures.forget(subject);
@@ -226,7 +226,7 @@ pub(crate) fn settle(failures: &Failures, taken: Taken<'_>, result: Result<(), T
             tracing::error!(session = %key, %skew, "this replica decides nothing; another one takes the input");
             Settle::Retry(RETRY_MAX)
         }
-        Err(Trouble::Busy | Trouble::Split) => Settle::Retry(RETRY),
+        Err(Trouble::Busy | Trouble::Split) => Settle::Retry(RETRY.pause(0)),
         Err(Trouble::Newer { fold }) => {
             tracing::warn!(session = %key, fold, "a newer version runs this session; its replicas take the input");
             Settle::Retry(RETRY_MAX)

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use contract::backoff::Backoff;
 use contract::model::FailureKind;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -18,6 +19,7 @@ const FAILING: Duration = Duration::from_secs(2);
 const FIRST: Duration = Duration::from_secs(1);
 /// How long it is left alone at most.
 const LONGEST: Duration = Duration::from_mins(1);
+const BACKOFF: Backoff = Backoff::new(FIRST, LONGEST);
 /// How long a call waits for another one that asks whether the model is well again.
 const PROBE_MAX: Duration = Duration::from_secs(10);
 /// Models that are remembered as failing.
@@ -113,9 +115,8 @@ impl Breaker {
         self.failures = self.failures.saturating_add(1);
         let since = *self.since.get_or_insert(now);
         if self.failures >= FAILURES_MAX && now >= since + FAILING {
-            let full = FIRST * 2_u32.pow(self.opened.min(8));
+            self.open = Some(now + BACKOFF.pause(self.opened));
             self.opened = self.opened.saturating_add(1);
-            self.open = Some(now + full.min(LONGEST));
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bus::{Bus, BusError, Read, Subscription, SubscriptionEvent};
+use contract::backoff::Backoff;
 use contract::event::Envelope;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::{self, SessionKey};
@@ -22,8 +23,8 @@ use crate::failure::Failure;
 pub const HEAD_EVERY: Duration = Duration::from_secs(5);
 /// Notices that a viewer's task may fall behind before it reads the log instead.
 pub const FEED_MAX: usize = 512;
-/// The first pause before the log is read again for something that it did not show yet.
-const AGAIN_FIRST: Duration = Duration::from_millis(50);
+/// The pauses before the log is read again for something that it did not show yet.
+const AGAIN: Backoff = Backoff::new(Duration::from_millis(50), HEAD_EVERY);
 
 /// What a feed tells its viewers.
 #[derive(Debug, Clone)]
@@ -180,7 +181,7 @@ impl Feed {
             slot: page.last_slot.unwrap_or(0),
             look_at: Instant::now() + HEAD_EVERY,
             read_at: None,
-            again: AGAIN_FIRST,
+            again: AGAIN.pause(0),
         };
         Ok((feed, page))
     }
@@ -206,10 +207,10 @@ impl Feed {
             }
         }
         self.read_at = match (self.merger.wants_log(), self.read_at) {
-            (true, None) => Some(Instant::now() + AGAIN_FIRST),
+            (true, None) => Some(Instant::now() + AGAIN.pause(0)),
             (true, at) => at,
             (false, _) => {
-                self.again = AGAIN_FIRST;
+                self.again = AGAIN.pause(0);
                 None
             }
         };
@@ -255,9 +256,9 @@ impl Feed {
             Err(error) => tracing::warn!(session = %self.key, %error, "the log of a watched session cannot be read"),
         }
         if self.merger.next() > before {
-            self.again = AGAIN_FIRST;
+            self.again = AGAIN.pause(0);
         } else {
-            self.again = (self.again * 2).min(HEAD_EVERY);
+            self.again = AGAIN.after(self.again);
         }
         self.read_at = Some(Instant::now() + self.again);
     }
@@ -273,7 +274,7 @@ impl Feed {
     }
 
     async fn subscribe_again(&mut self, out: &mut Vec<Arc<Notice>>) {
-        tokio::time::sleep(AGAIN_FIRST * 10).await;
+        tokio::time::sleep(AGAIN.pause(0) * 10).await;
         match self.bus.events(&self.key).await {
             Ok(heard) => {
                 self.heard = heard;

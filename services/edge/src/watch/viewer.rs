@@ -27,8 +27,8 @@ use crate::params::Watch;
 use crate::queue::{ClientQueue, Item};
 use crate::sessions::Sessions;
 
-/// The first pause before the log is read again for something that it did not show yet.
-const AGAIN_FIRST: Duration = Duration::from_millis(50);
+/// The pauses before the log is read again for something that it did not show yet.
+const AGAIN: Backoff = Backoff::new(Duration::from_millis(50), HEAD_EVERY);
 
 /// What a viewer is told at first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -126,7 +126,7 @@ impl Sessions {
             feed,
             slot,
             page: (first_page == last_page).then_some(page),
-            again: AGAIN_FIRST,
+            again: AGAIN.pause(0),
         };
         Ok((watching, viewer))
     }
@@ -215,9 +215,9 @@ impl Viewer {
             }
         }
         if self.merger.next() > before {
-            self.again = AGAIN_FIRST;
+            self.again = AGAIN.pause(0);
         } else {
-            self.again = (self.again * 2).min(HEAD_EVERY);
+            self.again = AGAIN.after(self.again);
         }
         Ok(true)
     }

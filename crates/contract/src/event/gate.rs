@@ -1,0 +1,68 @@
+//! A person is asked.
+
+use serde::{Deserialize, Serialize};
+
+use super::StopReason;
+use crate::Json;
+use crate::command::AnswerDecision;
+use crate::ids::{CallId, ToolName};
+use crate::model::FailureKind;
+use crate::settings::OnExpiry;
+use crate::timestamp::Timestamp;
+
+/// What a gate asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateKind {
+    /// May this call run?
+    Approval,
+    /// The model asks: see the arguments of `ask_user`.
+    Question,
+    /// The turn is at a limit: may it use as much again?
+    Limit(StopReason),
+    /// A model call has failed for good: shall it be tried again?
+    Error(FailureKind),
+}
+
+/// A person is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateOpened {
+    /// The gate's id: that of the call.
+    pub gate: CallId,
+    /// What is asked.
+    pub kind: GateKind,
+    /// SHA-256 of the arguments that are shown.
+    pub arguments_sha256: String,
+    /// When it closes by itself.
+    pub expires: Timestamp,
+    /// The call's tool, where the gate is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolName>,
+    /// The call's arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Json>,
+    /// What counts when nobody answers in time.
+    #[serde(default, skip_serializing_if = "OnExpiry::is_deny")]
+    pub on_expiry: OnExpiry,
+}
+
+/// A gate's end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateClosed {
+    /// Which gate.
+    pub gate: CallId,
+    /// What was decided.
+    pub decision: AnswerDecision,
+    /// By whom; nobody when it expired or the turn ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The arguments with which the call runs, where they were changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Json>,
+    /// SHA-256 of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments_sha256: Option<String>,
+    /// The note.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}

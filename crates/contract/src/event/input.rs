@@ -1,0 +1,86 @@
+//! What became of the inputs of a session.
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::{MessageMode, Parent, Refusal, Verb};
+use crate::ids::CommandId;
+use crate::model::Content;
+use crate::spent::Spent;
+use crate::timestamp::Timestamp;
+use crate::tool::Outcome;
+
+/// Which input was handled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InputHandled {
+    /// What it was.
+    #[serde(flatten)]
+    pub input: InputRef,
+    /// For client commands: their sequence in the control stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_seq: Option<u64>,
+    /// For client commands: when the control stream took them, by the server's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_at: Option<Timestamp>,
+    /// Of a parent's command: which of all that it told its children this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<u64>,
+}
+
+/// Which input changed nothing, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InputIgnored {
+    /// What it was.
+    #[serde(flatten)]
+    pub input: InputRef,
+    /// For client commands: their sequence in the control stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_seq: Option<u64>,
+    /// For client commands: when the control stream took them, by the server's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_at: Option<Timestamp>,
+    /// Of a parent's command: which of all that it told its children this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<u64>,
+    /// Why, as its sender is told.
+    pub refusal: Refusal,
+    /// What a late reply used all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Spent>,
+    /// What a late result says, where it was not known before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<Outcome>,
+    /// Of a `start` by another session: whose call gets the refusal as its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Box<Parent>>,
+}
+
+/// An input by its identity.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct InputRef {
+    /// What kind.
+    pub kind: InputKind,
+    /// Unique within its kind.
+    pub id: CommandId,
+}
+
+/// A control verb, or the timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputKind {
+    /// The session's timer; its id is the number of the setting.
+    Timer,
+    /// Control.
+    #[serde(untagged)]
+    Control(Verb),
+}
+
+/// A user message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserProcessed {
+    /// The id of the command that brought it.
+    pub message_id: CommandId,
+    /// Text or parts.
+    pub content: Content,
+    /// How it meets a running turn.
+    pub mode: MessageMode,
+}

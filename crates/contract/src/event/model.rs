@@ -1,0 +1,138 @@
+//! Calls of models, and their replies.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{CallId, ToolName};
+use crate::model::{FailureKind, FinishReason, ReasoningParts, ToolCall};
+use crate::spent::Spent;
+use crate::timestamp::Timestamp;
+
+/// A fallback of the model takes over, to the turn's end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelFellBack {
+    /// Which of the fallbacks, from 1.
+    pub number: u32,
+    /// Its id.
+    pub model: String,
+}
+
+/// An open request for a summary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SummaryOpened {
+    /// Its id.
+    pub call: CallId,
+    /// The first turn that stays as it is.
+    pub before: u32,
+    /// When its watchdog bites.
+    pub deadline: Timestamp,
+}
+
+/// An open question to a judge about the running step's reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JudgeOpened {
+    /// Its id.
+    pub call: CallId,
+    /// The model that judges.
+    pub model: String,
+    /// When its watchdog bites.
+    pub deadline: Timestamp,
+}
+
+/// An open model call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelCallOpened {
+    /// Its id.
+    pub call: CallId,
+    /// From 1.
+    pub attempt: u32,
+    /// The turn.
+    pub turn: u32,
+    /// The step.
+    pub step: u32,
+    /// When its watchdog bites.
+    pub deadline: Timestamp,
+}
+
+/// A failed attempt of a model call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelCallFailed {
+    /// Which call.
+    pub call: CallId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// How it failed.
+    pub kind: FailureKind,
+    /// What happened, for people.
+    pub message: String,
+    /// What it used.
+    #[serde(default)]
+    pub spent: Spent,
+    /// When the next attempt opens; none: no further one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+}
+
+/// A call that is no longer wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallCancelled {
+    /// Which call.
+    pub call: CallId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The tool; none for a model call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolName>,
+}
+
+/// A model call that gives way to the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelCallInterrupted {
+    /// Which call.
+    pub call: CallId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// How long its partial text is awaited.
+    pub until: Timestamp,
+}
+
+/// A whole reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AiFullReceived {
+    /// The model call that it answers; also the message's id.
+    pub call: CallId,
+    /// The turn.
+    pub turn: u32,
+    /// The step.
+    pub step: u32,
+    /// What the user reads.
+    pub text: String,
+    /// What the model wrote, where that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<String>,
+    /// Its reasoning.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reasoning: String,
+    /// Its calls, with our ids. In the log the pseudo-call `continuation` is among them; viewers get it without that one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// Why it ended.
+    pub finish_reason: FinishReason,
+    /// The provider's word for it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub raw_finish_reason: String,
+    /// What it used.
+    #[serde(default)]
+    pub spent: Spent,
+    /// Who answered.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub provider: String,
+    /// The model that answered, in the provider's words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub model: String,
+    /// Milliseconds from the request to the end of the reply.
+    #[serde(default)]
+    pub latency_ms: u64,
+    /// What the provider wants to be told again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReasoningParts>,
+}

@@ -1,0 +1,187 @@
+//! A session begins, changes, ends, and leaves the log.
+
+use serde::{Deserialize, Serialize};
+
+use super::StopReason;
+use crate::ai_config::AiConfig;
+use crate::command::{ContinuationOverride, Features, Parent, Verb};
+use crate::ids::CallId;
+use crate::model::{Message, Streaming};
+use crate::settings::{AgentSettings, ModelSettings};
+use crate::spent::Spent;
+use crate::timestamp::Timestamp;
+
+/// The session left the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionArchived {
+    /// The slots before this one are in the archive.
+    pub slots: u64,
+}
+
+/// The session came from a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionImported {
+    /// The slots before this one are in the archive.
+    pub slots: u64,
+    /// When the file was written.
+    pub exported: Timestamp,
+}
+
+/// The session's beginning, with everything that it keeps to its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionStarted {
+    /// The agent.
+    pub agent: AgentSettings,
+    /// The model.
+    pub model: ModelSettings,
+    /// Whether it waits for more after its first turn.
+    pub interactive: bool,
+    /// The composed prompt; the session keeps it.
+    pub prompt: String,
+    /// SHA-256 over prompt and components.
+    pub fingerprint: String,
+    /// History to begin with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Message>,
+    /// Parameters for the provider.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Which tools may be called, by the step of a turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_choice: Vec<serde_json::Value>,
+    /// What this session says itself of its prompt and requests; it stays when agent or model are looked up again.
+    #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
+    pub ai_config: AiConfig,
+    /// How replies are streamed.
+    pub streaming: Streaming,
+    /// Models that may take the model's place, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<ModelSettings>,
+    /// Features that this session switched.
+    #[serde(default, skip_serializing_if = "Features::is_empty")]
+    pub features: Features,
+    /// Continuation settings that this session replaced; they stay when agent or model are looked up again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrides: Option<ContinuationOverride>,
+    /// The tools to which the session limits itself, of those that its agent may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_tools: Option<Vec<String>>,
+    /// The call of another session that this one performs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Box<Parent>>,
+}
+
+/// What holds from now on in a session that runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Configured {
+    /// Who asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The agent.
+    pub agent: AgentSettings,
+    /// The model.
+    pub model: ModelSettings,
+    /// Models that may take its place, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<ModelSettings>,
+    /// The new prompt and its fingerprint; none: as it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Prompt>,
+    /// All features that this session switched.
+    #[serde(default, skip_serializing_if = "Features::is_empty")]
+    pub features: Features,
+    /// All continuation settings that this session replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrides: Option<ContinuationOverride>,
+    /// Requests to the model from now on; none: as they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Requests>,
+}
+
+/// How requests to the model are made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Requests {
+    /// Parameters for the provider.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Which tools may be called, by the step of a turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_choice: Vec<serde_json::Value>,
+    /// All that this session says itself of its prompt and requests.
+    #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
+    pub ai_config: AiConfig,
+}
+
+/// A composed prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// Its text.
+    pub text: String,
+    /// SHA-256 over the text, in hex.
+    pub fingerprint: String,
+}
+
+/// What a child session is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildCommanded {
+    /// The call that it performs.
+    pub call: CallId,
+    /// Counts all that is told to children.
+    pub number: u64,
+    /// `pause`, `resume` or `stop`.
+    pub verb: Verb,
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// Its turn ended and it was not interactive.
+    Completed,
+    /// It was stopped.
+    Stopped,
+    /// It could not go on.
+    Error,
+    /// Nobody wanted anything of it for too long.
+    Expired,
+}
+
+impl EndReason {
+    /// As in an event.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Stopped => "stopped",
+            Self::Error => "error",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// The session's end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionEnded {
+    /// Why.
+    pub reason: EndReason,
+    /// Why its last turn ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
+    /// `MAX_ITERATIONS_REACHED` at that limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// The last turn's answer.
+    #[serde(default)]
+    pub final_response: String,
+    /// Steps of the last turn.
+    #[serde(default)]
+    pub iterations: u32,
+    /// What the whole session used.
+    #[serde(default)]
+    pub spent: Spent,
+    /// Who stopped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why, in the words of whoever stopped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}

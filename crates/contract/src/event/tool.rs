@@ -1,0 +1,106 @@
+//! Calls of tools, and their results.
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::Budget;
+use crate::ids::{AgentId, CallId, SessionId, ToolName};
+use crate::timestamp::Timestamp;
+use crate::tool::{Approval, ChildUsage, EffectClass, FullResultRef, Outcome};
+use crate::{ErrorCode, Json};
+
+/// A complete tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallIdentified {
+    /// Its id.
+    pub call: CallId,
+    /// The tool.
+    pub tool: ToolName,
+    /// The arguments object.
+    pub arguments: Json,
+    /// What may be done after a loss.
+    pub effect: EffectClass,
+    /// Whether a person is asked first.
+    pub approval: Approval,
+    /// Milliseconds from dispatch to its deadline, the turn's deadline aside.
+    pub timeout_ms: u64,
+    /// Bytes of its result that the model reads.
+    pub max_output: usize,
+}
+
+/// A tool call on its way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallOpened {
+    /// Which call.
+    pub call: CallId,
+    /// From 1.
+    pub attempt: u32,
+    /// When an answer is no longer wanted.
+    pub deadline: Timestamp,
+    /// Set where the loop performs the call itself, by a child session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<Child>,
+}
+
+/// A tool call that shows progress may take longer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallExtended {
+    /// Which call.
+    pub call: CallId,
+    /// Which try of it.
+    pub attempt: u32,
+    /// When an answer is no longer wanted.
+    pub deadline: Timestamp,
+}
+
+/// Data of `tool_call.progress`, which is told once and never logged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallProgress {
+    /// Which call.
+    pub call: CallId,
+    /// The tool.
+    pub tool: ToolName,
+    /// What it says, shortened where it is long.
+    #[serde(default)]
+    pub text: String,
+}
+
+/// A child session that performs a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Child {
+    /// The session; its id follows from the call's.
+    pub session_id: SessionId,
+    /// Its agent, as the model named it.
+    pub agent: AgentId,
+    /// What it is asked.
+    pub task: String,
+    /// What is reserved for it.
+    pub share: Budget,
+}
+
+/// The one result of a tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallResult {
+    /// Which call.
+    pub call: CallId,
+    /// The tool's name, as the model wrote it.
+    pub tool: String,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What the model reads.
+    pub content: String,
+    /// For `error`: which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<ErrorCode>,
+    /// Milliseconds from dispatch to result.
+    #[serde(default)]
+    pub duration_ms: u64,
+    /// Where the whole of it is, when `content` is only parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<FullResultRef>,
+    /// What the child session used that performed the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<ChildUsage>,
+    /// Whether it takes the place of an earlier `unknown` or `timeout`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaces: bool,
+}

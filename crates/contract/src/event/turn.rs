@@ -1,0 +1,270 @@
+//! A turn begins, goes on, and ends.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{CallId, CommandId};
+use crate::spent::Spent;
+use crate::tool::ToolSpec;
+
+/// A turn is at a limit and ends with its next step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitReached {
+    /// The limit: the turn's stop reason.
+    pub limit: StopReason,
+    /// The user-role message that asks the model for the last word.
+    pub nudge: String,
+}
+
+/// A turn's beginning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnStarted {
+    /// From 1.
+    pub turn: u32,
+    /// W3C `traceparent` under which the turn's spans stand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// The messages that begin it.
+    pub messages: Vec<CommandId>,
+    /// Whether the user only asks to go on with what had ended as completed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub premature: bool,
+}
+
+/// The session's tools, as found at a turn's start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolsResolved {
+    /// SHA-256 over all of them.
+    pub sha256: String,
+    /// Sorted by name.
+    pub tools: Vec<ToolSpec>,
+}
+
+/// Who paused or resumed, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct StatusChanged {
+    /// Who.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What made the decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum DecisionSource {
+    /// The model's own signal.
+    Explicit,
+    /// A pattern: `continuation:<pattern>` or `termination:<pattern>`.
+    Pattern(String),
+    /// What the words of the reply say: `announces`, `unfinished`, `asks` or `done`.
+    Intent(String),
+    /// The reply holds tool calls.
+    ToolCalls,
+    /// The reply was cut at the output limit.
+    Length,
+    /// A user message that the model has not seen.
+    Message,
+    /// The model's own signal, of which it is less sure than its agent has to be.
+    Confidence,
+    /// Another model that was asked, by its id.
+    Judge(String),
+    /// A limit, by its name.
+    Limit(String),
+    /// Nothing spoke.
+    Default,
+}
+
+impl fmt::Display for DecisionSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Explicit => f.write_str("explicit"),
+            Self::Pattern(which) => write!(f, "pattern:{which}"),
+            Self::Intent(rule) => write!(f, "intent:{rule}"),
+            Self::ToolCalls => f.write_str("tool_calls"),
+            Self::Length => f.write_str("length"),
+            Self::Message => f.write_str("message"),
+            Self::Confidence => f.write_str("confidence"),
+            Self::Judge(model) => write!(f, "judge:{model}"),
+            Self::Limit(which) => write!(f, "limit:{which}"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+impl From<DecisionSource> for String {
+    fn from(source: DecisionSource) -> Self {
+        source.to_string()
+    }
+}
+
+impl From<String> for DecisionSource {
+    fn from(text: String) -> Self {
+        match text.split_once(':') {
+            Some(("pattern", which)) => Self::Pattern(which.to_owned()),
+            Some(("intent", rule)) => Self::Intent(rule.to_owned()),
+            Some(("judge", model)) => Self::Judge(model.to_owned()),
+            Some(("limit", which)) => Self::Limit(which.to_owned()),
+            _ => match text.as_str() {
+                "explicit" => Self::Explicit,
+                "tool_calls" => Self::ToolCalls,
+                "length" => Self::Length,
+                "message" => Self::Message,
+                "confidence" => Self::Confidence,
+                _ => Self::Default,
+            },
+        }
+    }
+}
+
+/// The model's, or the loop's, idea of how far the work is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct Progress {
+    /// The step at hand.
+    pub current_step: Option<u32>,
+    /// Of how many; unknown is null.
+    pub total_steps: Option<u32>,
+    /// 0 to 100; unknown is null. Written without a fraction where it has none.
+    #[serde(serialize_with = "without_empty_fraction")]
+    pub completion_percentage: Option<f64>,
+    /// What is done.
+    pub steps_completed: Vec<String>,
+    /// What is left.
+    pub steps_remaining: Vec<String>,
+}
+
+impl Progress {
+    /// Whether it says more than which step is at hand.
+    pub fn is_told(&self) -> bool {
+        *self != Self { current_step: self.current_step, ..Self::default() }
+    }
+}
+
+/// Writes 50 for 50.0.
+#[allow(clippy::ref_option, clippy::cast_possible_truncation, reason = "as serde asks; the bounds are checked")]
+fn without_empty_fraction<S: serde::Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        None => serializer.serialize_none(),
+        Some(number) if number.fract() == 0.0 && number.abs() < 1e15 => serializer.serialize_i64(*number as i64),
+        Some(number) => serializer.serialize_f64(*number),
+    }
+}
+
+/// A decision and the progress that goes with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContinuationProgress {
+    /// The agent.
+    pub agent_id: String,
+    /// The turn.
+    pub turn: u32,
+    /// The step's number within its turn.
+    pub iteration: u32,
+    /// Steps that the turn may have.
+    pub max_iterations: u32,
+    /// How far the work is.
+    pub progress: Progress,
+    /// The tools that the reply called.
+    pub current_tools: Vec<String>,
+    /// Whether another step follows.
+    pub continues: bool,
+    /// What made the decision.
+    pub source: DecisionSource,
+    /// Why.
+    pub reason: String,
+    /// The signal's status, or `UNKNOWN`.
+    pub status: String,
+    /// How sure the model says it is, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    /// The reply's first 200 characters.
+    pub excerpt: String,
+    /// Its tool calls.
+    pub call_ids: Vec<CallId>,
+    /// What the loop says to the model at the start of the next step, as a user-role message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nudge: Option<String>,
+    /// What a judge used.
+    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+    pub spent: Spent,
+}
+
+/// Why a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It was done.
+    Completed,
+    /// Its steps were used up.
+    MaxIterations,
+    /// Its time was used up.
+    Timeout,
+    /// Its tokens were used up.
+    TokenLimit,
+    /// Its money was used up.
+    CostLimit,
+    /// Its tool calls were used up.
+    ToolCallLimit,
+    /// The model made the same call again and again.
+    Repetition,
+    /// Step after step brought nothing new.
+    NoProgress,
+    /// It was stopped.
+    Stopped,
+    /// It could not go on.
+    Error,
+}
+
+impl StopReason {
+    /// As in an event.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::MaxIterations => "max_iterations",
+            Self::Timeout => "timeout",
+            Self::TokenLimit => "token_limit",
+            Self::CostLimit => "cost_limit",
+            Self::ToolCallLimit => "tool_call_limit",
+            Self::Repetition => "repetition",
+            Self::NoProgress => "no_progress",
+            Self::Stopped => "stopped",
+            Self::Error => "error",
+        }
+    }
+
+    /// Whether the turn was cut short by a limit.
+    pub const fn is_limit(self) -> bool {
+        match self {
+            Self::MaxIterations
+            | Self::Timeout
+            | Self::TokenLimit
+            | Self::CostLimit
+            | Self::ToolCallLimit
+            | Self::Repetition
+            | Self::NoProgress => true,
+            Self::Completed | Self::Stopped | Self::Error => false,
+        }
+    }
+}
+
+/// A turn's end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnCompleted {
+    /// The turn.
+    pub turn: u32,
+    /// Why.
+    pub stop_reason: StopReason,
+    /// `MAX_ITERATIONS_REACHED` at that limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Its steps.
+    pub iterations: u32,
+    /// What the user reads.
+    pub final_response: String,
+    /// What it used.
+    pub spent: Spent,
+}
