@@ -59,7 +59,7 @@ fn files(extension: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     let mut open: Vec<PathBuf> =
         ["crates", "services", "tests", "docs", "proto", "examples"].iter().map(|dir| root().join(dir)).collect();
-    for page in ["README.md", "ARCHITECTURE.md"] {
+    for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
         found.insert(page.to_owned(), std::fs::read_to_string(root().join(page))?);
     }
     while let Some(dir) = open.pop() {

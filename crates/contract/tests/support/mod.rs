@@ -18,7 +18,7 @@ pub(crate) fn page(name: &str) -> String {
 
 /// Every page of documentation by name; the README has tests of its own.
 pub(crate) fn pages() -> Vec<(String, String)> {
-    let mut names = vec!["ARCHITECTURE.md".to_owned(), "tests/README.md".to_owned()];
+    let mut names = ["ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md"].map(str::to_owned).to_vec();
     for dir in ["docs", "docs/reference", "docs/adr"] {
         for entry in std::fs::read_dir(root().join(dir)).unwrap() {
             let path = entry.unwrap().path();
