@@ -196,7 +196,7 @@ impl Bus {
         let body = self.offload_body(Objects::Archive, encode(&Page { meta, commits })?).await?;
         let subject = subject::archive_page(key, page);
         let expected = AtomicU64::new(0);
-        Verified::new(subject.as_str(), subject.as_str())
+        Verified::at(&subject)
             .write(
                 |_| async {
                     let expected = expected.load(Ordering::Relaxed);

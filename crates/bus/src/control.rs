@@ -74,7 +74,7 @@ impl Bus {
         headers: Headers,
         body: Bytes,
     ) -> Result<Sent, BusError> {
-        Verified::new(subject.as_str(), subject.as_str())
+        Verified::at(subject)
             .write(
                 |round| {
                     let headers = if round == 1 { headers.clone() } else { marked_again(headers.clone()) };

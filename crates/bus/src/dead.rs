@@ -45,14 +45,11 @@ impl Bus {
             body: body_of(&delivery.payload),
         };
         let (subject, body) = (dead_subject(delivery)?, encode(&letter)?);
-        Verified::new(subject.as_str(), subject.as_str())
-            .write(
-                |_| async {
-                    let appended = self.transport().append(&subject, false, trace_headers(), body.clone()).await?;
-                    Ok(Write::of(appended, |_| ()))
-                },
-                || async { Ok(None) },
-            )
+        Verified::at(&subject)
+            .repeat(|_| async {
+                let appended = self.transport().append(&subject, false, trace_headers(), body.clone()).await?;
+                Ok(Write::of(appended, |_| ()))
+            })
             .await
     }
 }

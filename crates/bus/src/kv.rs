@@ -1,6 +1,5 @@
 //! Small facts by key: the tool catalogue, the index of sessions, claims.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use contract::commit::SessionSummary;
@@ -147,27 +146,21 @@ impl Bus {
         &self,
         key: &str,
         writer: &str,
-        change: impl FnMut(Option<&[u8]>) -> Result<(Vec<u8>, T), BusError> + Send,
+        change: impl Fn(Option<&[u8]>) -> Result<(Vec<u8>, T), BusError> + Send + Sync,
     ) -> Result<T, BusError> {
         let (bucket, bus) = (Bucket::Limits, self.transport());
-        let (what, change) = (format!("change of {key}"), Mutex::new(change));
+        let what = format!("change of {key}");
         // Each try looks first at what is there.
         Verified::new(&what, writer)
-            .write(
-                |_| async {
-                    let found = bus.kv_entry(bucket, key).await?;
-                    let (value, changed) = {
-                        let mut change = change.lock().unwrap_or_else(PoisonError::into_inner);
-                        change(found.as_ref().map(|(_, value)| value.as_ref()))?
-                    };
-                    let stored = match found {
-                        Some((revision, _)) => bus.kv_update(bucket, key, value.into(), revision).await?,
-                        None => bus.kv_create(bucket, key, value.into()).await?,
-                    };
-                    Ok(if stored { Write::Known(changed) } else { Write::beaten(&what) })
-                },
-                || async { Ok(None) },
-            )
+            .repeat(|_| async {
+                let found = bus.kv_entry(bucket, key).await?;
+                let (value, changed) = change(found.as_ref().map(|(_, value)| value.as_ref()))?;
+                let stored = match found {
+                    Some((revision, _)) => bus.kv_update(bucket, key, value.into(), revision).await?,
+                    None => bus.kv_create(bucket, key, value.into()).await?,
+                };
+                Ok(if stored { Write::Known(changed) } else { Write::beaten(&what) })
+            })
             .await
     }
 

@@ -60,7 +60,7 @@ impl Bus {
     pub async fn post_mail(&self, at: &MailboxKey, id: &MailId, mail: &Mail) -> Result<Posted, BusError> {
         let (subject, body) = (subject::mail(at, id), encode(&MailEntry::Open(mail.clone()))?);
         // The same body may be offered again: at most one copy of it will ever stand there.
-        Verified::new(subject.as_str(), subject.as_str())
+        Verified::at(&subject)
             .write(
                 |_| async {
                     let appended = self.put_mail(&subject, 0, trace_headers(), body.clone()).await?;
@@ -89,7 +89,7 @@ impl Bus {
         let (subject, body) = (subject::mail(at, id), encode(&MailEntry::Closed(mark.clone()))?);
         let mut headers = trace_headers();
         headers.push(ttl(MAIL_CLOSED_AGE_MAX));
-        Verified::new(subject.as_str(), subject.as_str())
+        Verified::at(&subject)
             .write(
                 |_| async {
                     let appended = self.put_mail(&subject, seq, headers.clone(), body.clone()).await?;

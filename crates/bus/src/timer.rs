@@ -36,9 +36,7 @@ impl Bus {
             return Ok(());
         }
         // Each try looks first at what is set.
-        Verified::new(subject.as_str(), subject.as_str())
-            .write(|_| self.set_over(key, number, &headers, &body), || async { Ok(None) })
-            .await
+        Verified::at(&subject).repeat(|_| self.set_over(key, number, &headers, &body)).await
     }
 
     /// Sets a timer over what is set now, unless that is a later one.

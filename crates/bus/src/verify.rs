@@ -1,5 +1,7 @@
 //! Writes of which the server's answer does not tell whether they stand: what is stored tells, as the leader knows it.
 
+use contract::subject::Subject;
+
 use crate::transport::Appended;
 use crate::{BusError, retry};
 
@@ -37,9 +39,22 @@ pub(crate) struct Verified<'a> {
 }
 
 impl<'a> Verified<'a> {
+    /// A write to a subject.
+    pub(crate) fn at(subject: &'a Subject) -> Self {
+        Self::new(subject.as_str(), subject.as_str())
+    }
+
     /// A write that is tried as often as usual.
     pub(crate) fn new(what: &'a str, salt: &'a str) -> Self {
         Self { what, salt, rounds: retry::ROUNDS_MAX }
+    }
+
+    /// Writes where each try looks itself at what is stored, or where writing twice changes nothing.
+    pub(crate) async fn repeat<T, W>(self, write: impl Fn(u32) -> W) -> Result<T, BusError>
+    where
+        W: Future<Output = Result<Write<T>, BusError>>,
+    {
+        self.write(write, || std::future::ready(Ok(None))).await
     }
 
     /// Writes, and asks what is stored where the answer does not tell; `write` gets the round, from 1. Neither is asked again

@@ -179,6 +179,6 @@ impl Bus {
     }
 }
 
-fn call_of(meta: &ItemMeta) -> CallAttempt {
+pub(crate) fn call_of(meta: &ItemMeta) -> CallAttempt {
     CallAttempt { call: meta.call.clone(), attempt: meta.attempt }
 }

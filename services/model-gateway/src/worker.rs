@@ -71,9 +71,8 @@ impl CallHandler for Calls {
         self.limits.forfeit(&job, &providers.budgets(&job.key.tenant, &job.meta().agent)).await
     }
 
-    fn unreadable(&self, meta: ResultMeta, why: &str) -> Result<CallResult, BusError> {
-        let call = CallAttempt { call: meta.call.clone(), attempt: meta.attempt };
-        result(&call, &Outcome::refused(meta, Failure::new(FailureKind::BadRequest, why)), None)
+    fn unreadable(&self, call: &CallAttempt, meta: ResultMeta, why: &str) -> Result<CallResult, BusError> {
+        result(call, &Outcome::refused(meta, Failure::new(FailureKind::BadRequest, why)), None)
     }
 }
 

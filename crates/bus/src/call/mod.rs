@@ -25,6 +25,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::work::call_of;
 use crate::{Bus, BusError, Delivery, Handler, Sent, Settle, Worker};
 use cancels::Cancels;
 pub use status::CallStatus;
@@ -108,7 +109,7 @@ pub trait CallHandler: Send + Sync + 'static {
     }
 
     /// What the loop is told of an item that cannot be read.
-    fn unreadable(&self, meta: ResultMeta, why: &str) -> Result<CallResult, BusError>;
+    fn unreadable(&self, call: &CallAttempt, meta: ResultMeta, why: &str) -> Result<CallResult, BusError>;
 }
 
 /// Takes the items of one queue of calls until it is drained.
@@ -169,7 +170,7 @@ impl<H: CallHandler> Calls<H> {
         };
         let ItemSubject { key, call, tool, .. } = subject;
         let meta = H::meta(&item);
-        if tool.as_ref() != H::tool(&item) || (&call.call, call.attempt) != (&meta.call, meta.attempt) {
+        if tool.as_ref() != H::tool(&item) || call != call_of(meta) {
             return Ok(reject("the subject and the body name different calls"));
         }
         let slot = meta.slot;
@@ -270,7 +271,7 @@ impl<H: CallHandler> Calls<H> {
         let CallAttempt { call, attempt } = subject.call.clone();
         let meta = ResultMeta { v: contract::commit::VERSION, slot, call, attempt };
         let why = format!("the call cannot be read at column {}", error.column());
-        let result = self.handler.unreadable(meta, &why)?;
+        let result = self.handler.unreadable(&subject.call, meta, &why)?;
         match self.report(&subject.key, &subject.call, result).await {
             Settle::Done => Ok(reject(&why)),
             other @ (Settle::Retry(_) | Settle::Postpone(_) | Settle::Reject { .. }) => Ok(other),

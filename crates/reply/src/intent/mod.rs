@@ -166,3 +166,23 @@ fn depends<'a>(sentences: &'a Sentences, at: usize, words: &mut Words<'a>) -> bo
     words.read(text);
     english::is_afterwards(words) || cjk::is_afterwards(text)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_lines_tell_the_same_as_all() {
+        for row in include_str!("../../tests/corpus/tuned.jsonl").lines() {
+            let row: serde_json::Value = serde_json::from_str(row).unwrap();
+            let text = row["text"].as_str().unwrap();
+            // Also where more lines stand before what tells.
+            for text in [text.to_owned(), format!("{text}\n\n{text}")] {
+                let lines = Lines::of(&text);
+                let (whole, _) = intent_of(&lines.sentences(lines.len()));
+                assert_eq!(intent(&text), whole, "{text}");
+            }
+        }
+    }
+}

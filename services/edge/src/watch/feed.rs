@@ -24,7 +24,7 @@ pub const HEAD_EVERY: Duration = Duration::from_secs(5);
 /// Notices that a viewer's task may fall behind before it reads the log instead.
 pub const FEED_MAX: usize = 512;
 /// The pauses before the log is read again for something that it did not show yet.
-const AGAIN: Backoff = Backoff::new(Duration::from_millis(50), HEAD_EVERY);
+pub(super) const AGAIN: Backoff = Backoff::new(Duration::from_millis(50), HEAD_EVERY);
 
 /// What a feed tells its viewers.
 #[derive(Debug, Clone)]

@@ -15,7 +15,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use super::feed::{Fed, HEAD_EVERY};
+use super::feed::{AGAIN, Fed};
 use super::merger::{Gone, Merger};
 use super::notice::Notice;
 use super::pages::{self, Stretch};
@@ -26,9 +26,6 @@ use crate::guard::Caller;
 use crate::params::Watch;
 use crate::queue::{ClientQueue, Item};
 use crate::sessions::Sessions;
-
-/// The pauses before the log is read again for something that it did not show yet.
-const AGAIN: Backoff = Backoff::new(Duration::from_millis(50), HEAD_EVERY);
 
 /// What a viewer is told at first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

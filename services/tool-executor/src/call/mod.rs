@@ -281,11 +281,10 @@ impl CallHandler for Calls {
         self.execute(&work).instrument(span).await
     }
 
-    fn unreadable(&self, meta: ResultMeta, why: &str) -> Result<CallResult, BusError> {
-        let call = CallAttempt { call: meta.call.clone(), attempt: meta.attempt };
+    fn unreadable(&self, call: &CallAttempt, meta: ResultMeta, why: &str) -> Result<CallResult, BusError> {
         let answer = Answer::error(ErrorCode::BadRequest, why);
         let (outcome, content, code) = (answer.outcome, answer.content, answer.code);
-        call_result(&call, &ToolResult { meta, outcome, content, code, duration_ms: 0, whole: None, used: None })
+        call_result(call, &ToolResult { meta, outcome, content, code, duration_ms: 0, whole: None, used: None })
     }
 }
 
