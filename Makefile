@@ -19,7 +19,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders storm toolstorm restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp faulty garbage clean
+.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -52,7 +52,7 @@ sim: ## Simulate sessions in virtual time: many seeds, then planted bugs; LONG=1
 	$(CARGO) run --quiet --profile sim --locked --package simulation --bin sim $(if $(LONG),-- --inputs 10000000 --fleets 5000)
 
 conformance: setup ## The in-memory server against nats-server: OPERATIONS (100,000) random operations, two minutes on two cores
-	AILOOP_CONFORMANCE_OPERATIONS=$(OPERATIONS) $(CARGO) test --quiet --locked --workspace --test nats conformance -- --nocapture
+	AILOOP_CONFORMANCE_OPERATIONS=$(OPERATIONS) $(CARGO) test --quiet --locked --workspace --test suite nats::conformance -- --nocapture
 
 fuzz: ## Feed what reads foreign bytes with random ones, FUZZ_SECONDS (600) for each target; needs nightly and cargo-fuzz
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
@@ -68,22 +68,22 @@ soak: setup ## Memory of each service under load; MINUTES=30
 
 chaos: setup ## Every fault at every step, on one nats-server and on three: FAULTS=1000 in all, or HOURS=8; goes on where it ended at this commit
 	AILOOP_CHAOS_SEED=$(SEED) AILOOP_CHAOS_FAULTS=$(FAULTS) AILOOP_CHAOS_FLEETS=4 AILOOP_CHAOS_NODES=1,3 AILOOP_CHAOS_FILE=$(TARGET)/chaos/$(COMMIT)/rows.jsonl \
-	$(if $(HOURS),AILOOP_CHAOS_HOURS=$(HOURS)) $(CARGO) test --quiet --locked --workspace --test chaos every_step -- --nocapture
+	$(if $(HOURS),AILOOP_CHAOS_HOURS=$(HOURS)) $(CARGO) test --quiet --locked --workspace --test suite chaos::every_step -- --nocapture
 
 leaders: setup ## Kill the leader of a stream every 10 s for five minutes, on three nats-servers under load
-	AILOOP_LEADERS_SECONDS=300 $(CARGO) test --quiet --locked --workspace --test chaos leaders -- --nocapture
+	AILOOP_LEADERS_SECONDS=300 $(CARGO) test --quiet --locked --workspace --test suite chaos::leaders -- --nocapture
 
-storm: setup ## Users who interfere, models that fail, processes that die at random: 100 faults
-	AILOOP_STORM_SEED=$(SEED) AILOOP_STORM_FAULTS=100 $(CARGO) test --quiet --locked --workspace --test storm -- --nocapture
+random-faults: setup ## Users who interfere, models that fail, processes that die at random: 100 faults
+	AILOOP_RANDOM_FAULTS_SEED=$(SEED) AILOOP_RANDOM_FAULTS=100 $(CARGO) test --quiet --locked --workspace --test campaigns random_faults -- --nocapture
 
-toolstorm: setup ## Tools in three languages under 200 sessions, tools and executors killed at random, KILLS=60
+tool-faults: setup ## Tools in three languages under 200 sessions, tools and executors killed at random, KILLS=60
 	@scripts/javascript.sh
-	AILOOP_TOOLSTORM_SEED=$(SEED) AILOOP_TOOLSTORM_KILLS=$(or $(KILLS),60) \
-	$(CARGO) test --quiet --locked --workspace --test toolstorm -- --nocapture
+	AILOOP_TOOL_FAULTS_SEED=$(SEED) AILOOP_TOOL_FAULTS_KILLS=$(or $(KILLS),60) \
+	$(CARGO) test --quiet --locked --workspace --test campaigns tool_faults -- --nocapture
 
 restore: setup ## A nats-server that comes back with an older store, under a running fleet; ONLY=claims names trials
 	AILOOP_RESTORE_ONLY="$(ONLY)" AILOOP_RESTORE_FILE=$(TARGET)/restore/findings.jsonl \
-	$(CARGO) test --quiet --locked --workspace --test restore -- --nocapture
+	$(CARGO) test --quiet --locked --workspace --test campaigns restore -- --nocapture
 
 upgrade: setup ## An older version beside this one, every replica replaced in turn: OLD=<path of its ailoop> or OLD_REV=<revision>
 	@OLD="$(OLD)" OLD_REV="$(OLD_REV)" CARGO="$(CARGO)" scripts/upgrade.sh
@@ -91,10 +91,10 @@ upgrade: setup ## An older version beside this one, every replica replaced in tu
 hostile: setup ## Hostile clients, tools and model servers beside sessions of others, and a table; ONLY=silent names trials
 	$(CARGO) build --quiet --release --locked --bin ailoop
 	AILOOP_UNDER_TEST=$(TARGET)/release/ailoop AILOOP_HOSTILE_SEED=$(SEED) AILOOP_HOSTILE_ONLY="$(ONLY)" AILOOP_HOSTILE_FILE=$(TARGET)/hostile.md \
-	$(CARGO) test --quiet --locked --workspace --test hostile -- --nocapture
+	$(CARGO) test --quiet --locked --workspace --test campaigns hostile -- --nocapture
 
 drain: setup ## Restart every replica in turn under load: 100 sessions, one replica every 20 s
-	AILOOP_DRAIN_SESSIONS=100 AILOOP_DRAIN_EVERY=20 $(CARGO) test --quiet --locked --workspace --test drain -- --nocapture
+	AILOOP_DRAIN_SESSIONS=100 AILOOP_DRAIN_EVERY=20 $(CARGO) test --quiet --locked --workspace --test suite drain:: -- --nocapture
 
 local-model: ## Fetch and serve a small model on the CPU, PORT=8080; `ailoop run --model local` streams from it
 	@scripts/local-model.sh
@@ -109,10 +109,10 @@ mcp: setup ## MCP servers that others wrote, over stdio and HTTP: fetch them, ca
 	@scripts/mcp-servers.sh
 
 faulty: setup ## 500 sessions against a provider that fails at every third request
-	AILOOP_FAULTY_SESSIONS=500 $(CARGO) test --quiet --locked --workspace --test whole a_third_of_all -- --nocapture
+	AILOOP_FAULTY_SESSIONS=500 $(CARGO) test --quiet --locked --workspace --test suite a_third_of_all -- --nocapture
 
 garbage: ## Broken streams of model providers, STREAMS=1000000: none may pass for half a tool call
-	AILOOP_GARBAGE_STREAMS=$(STREAMS) $(CARGO) test --quiet --release --locked --package model-gateway --test conformance no_garbage -- --nocapture
+	AILOOP_GARBAGE_STREAMS=$(STREAMS) $(CARGO) test --quiet --release --locked --package model-gateway --test suite no_garbage -- --nocapture
 
 clean: ## Remove what was built and what sessions left in .ailoop/; .tools/ stays
 	$(CARGO) clean

@@ -45,4 +45,4 @@ AILOOP_AIMOCK_URL=$(address "$AIMOCK/log")
 AILOOP_LLAMACPP_URL=$(address "$AIMOCK/local.log")
 export AILOOP_AIMOCK_URL AILOOP_LLAMACPP_URL
 printf 'aimock %s at %s, llama.cpp at %s\n' "$AIMOCK_VERSION" "$AILOOP_AIMOCK_URL" "$AILOOP_LLAMACPP_URL"
-cargo test --quiet --locked --package model-gateway --test conformance third_party -- --nocapture
+cargo test --quiet --locked --package model-gateway --test suite third_party -- --nocapture

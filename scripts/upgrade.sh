@@ -24,4 +24,4 @@ case "$OLD" in
     /*) ;;
     *) OLD="$root/$OLD" ;;
 esac
-AILOOP_UPGRADE_OLD="$OLD" exec $cargo test --quiet --locked --workspace --test upgrade -- --nocapture
+AILOOP_UPGRADE_OLD="$OLD" exec $cargo test --quiet --locked --workspace --test campaigns upgrade -- --nocapture

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use simulation::rng::Rng;
 use tokio::time::Instant;
 
-use crate::step::{FAULTS, Fault, STEPS, Step, Target};
+use crate::chaos::step::{FAULTS, Fault, STEPS, Step, Target};
 
 /// What is tried: a fault at a step, on so many nodes.
 #[derive(Debug, Clone, Copy)]

@@ -16,14 +16,14 @@ use contract::subject;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::book::{Book, Cell, Row};
-use crate::life::{Trouble, User};
-use crate::older_store;
-use crate::oracle::{Witnesses, gap, resumed};
-use crate::proxy::Aim;
-use crate::stage::Stage;
-use crate::step::{Fault, Target};
-use crate::witness::Model;
+use crate::chaos::book::{Book, Cell, Row};
+use crate::chaos::life::{Trouble, User};
+use crate::chaos::older_store;
+use crate::chaos::oracle::{Witnesses, gap, resumed};
+use crate::chaos::proxy::Aim;
+use crate::chaos::stage::Stage;
+use crate::chaos::step::{Fault, Target};
+use crate::chaos::witness::Model;
 
 /// Sessions that run beside the one that is struck.
 const OTHERS: usize = 3;

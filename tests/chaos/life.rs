@@ -11,7 +11,7 @@ use contract::commit::Phase;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::stage::{Doors, Starts};
+use crate::chaos::stage::{Doors, Starts};
 
 /// How long an answer of an edge is awaited before the next edge is asked.
 const ANSWER_MAX: Duration = Duration::from_secs(3);

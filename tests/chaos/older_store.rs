@@ -20,11 +20,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::book::Row;
-use crate::fleet::Fleet;
-use crate::oracle::resumed;
-use crate::proxy::Fired;
-use crate::step::Step;
+use crate::chaos::book::Row;
+use crate::chaos::fleet::Fleet;
+use crate::chaos::oracle::resumed;
+use crate::chaos::proxy::Fired;
+use crate::chaos::step::Step;
 
 /// Time between two copies of the store.
 const COPY_EVERY: Duration = Duration::from_millis(150);

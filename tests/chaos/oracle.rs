@@ -18,8 +18,8 @@ use contract::subject::{self, SessionKey};
 use contract::tool::Outcome;
 use tokio::time::{Instant, sleep};
 
-use crate::proxy::Wires;
-use crate::witness::{Model, Served};
+use crate::chaos::proxy::Wires;
+use crate::chaos::witness::{Model, Served};
 
 /// Steps that a turn may have.
 const STEPS_MAX: u32 = 10;

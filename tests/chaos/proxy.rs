@@ -12,8 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::frame::Frame;
-use crate::step::{Moment, Step, Way};
+use crate::chaos::frame::Frame;
+use crate::chaos::step::{Moment, Step, Way};
 
 /// What a link does with messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use bus::{Bus, NatsConfig};
 use contract::streams::Stream;
 use tokio::time::sleep;
 
-use crate::proxy::{Mode, Proxy, Wires};
-use crate::step::{Fault, Target};
+use crate::chaos::proxy::{Mode, Proxy, Wires};
+use crate::chaos::step::{Fault, Target};
 
 /// Two of each run.
 pub(crate) const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", "edge"];

@@ -14,7 +14,7 @@ use contract::subject::{self, MailboxKey};
 use contract::{AgentId, MailId, TenantId, Timestamp, ToolName};
 use futures::{FutureExt, StreamExt};
 
-use crate::probe::Probe;
+use crate::deploy::probe::Probe;
 
 /// What a tool may not say, and what each of it would be.
 const FORGED: [&str; 12] = [

@@ -4,7 +4,7 @@
 use ailoop_tests::nats::NatsServer;
 use bus::permissions::users;
 
-use crate::probe::Probe;
+use crate::deploy::probe::Probe;
 
 /// A subject, and who may publish to it.
 const PUBLISH: &[(&str, &[&str])] = &[

@@ -5,7 +5,7 @@ use ailoop_tests::nats::NatsServer;
 use ailoop_tool::{Call, Effect, Tool, ToolError, Tools};
 use serde_json::json;
 
-use crate::probe::Probe;
+use crate::deploy::probe::Probe;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_toolsmith_tries_and_verifies_a_tool() -> anyhow::Result<()> {

@@ -14,7 +14,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::fleet::Target;
+use crate::hostile::fleet::Target;
 
 /// Connections that say nothing, and how many of them are opened at the same time.
 const SILENT: usize = 1_100;

@@ -18,12 +18,12 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
-use crate::bystanders;
-use crate::idle;
-use crate::models::{EVIL, HostileModel, SECRET, call_once};
-use crate::table::Row;
-use crate::tools::SERVER;
-use crate::trials::Trial;
+use crate::hostile::bystanders;
+use crate::hostile::idle;
+use crate::hostile::models::{EVIL, HostileModel, SECRET, call_once};
+use crate::hostile::table::Row;
+use crate::hostile::tools::SERVER;
+use crate::hostile::trials::Trial;
 
 /// Sessions of others that run alone, and at least beside the hostile party.
 const SESSIONS: usize = 300;
@@ -149,7 +149,7 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
     wrong.extend(beside.failed.first().map(|first| format!("{} others failed: {first}", beside.failed.len())));
     if let Err(error) = ended {
         // The fleet may refuse a hostile party at any moment: that is no failure.
-        crate::show(&format!("{}: the hostile party ended early: {error:#}", trial.name));
+        crate::hostile::show(&format!("{}: the hostile party ended early: {error:#}", trial.name));
     }
     let broken_in = broken_in.lock().unwrap_or_else(PoisonError::into_inner).take();
     wrong.extend(broken_in.map(|what| format!("it was given what it may not have: {what}")));

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::clients::{call, start};
-use crate::fleet::Target;
-use crate::idle;
+use crate::hostile::clients::{call, start};
+use crate::hostile::fleet::Target;
+use crate::hostile::idle;
 
 /// The model of a hostile server, in `models.yaml`.
 pub(crate) const EVIL: &str = "evil";

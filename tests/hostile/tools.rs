@@ -8,8 +8,8 @@ use ailoop_tool::{Effect, Tool, Tools};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::fleet::Target;
-use crate::models::call_once;
+use crate::hostile::fleet::Target;
+use crate::hostile::models::call_once;
 
 /// A schema whose references double at each level.
 fn doubling(levels: usize) -> Value {

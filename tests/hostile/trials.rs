@@ -5,8 +5,8 @@ use futures::future::BoxFuture;
 
 use ailoop_tests::model::{Asked, Reply};
 
-use crate::fleet::Target;
-use crate::{clients, models, tools};
+use crate::hostile::fleet::Target;
+use crate::hostile::{clients, models, tools};
 
 /// One trial.
 pub(crate) struct Trial {

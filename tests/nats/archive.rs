@@ -10,7 +10,7 @@ use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey};
 use contract::tool::sha256_hex;
 
-use crate::world::{World, commit, eventually, key};
+use crate::nats::world::{World, commit, eventually, key};
 
 const END: u64 = 2 * SLOTS_PER_PAGE + 5;
 

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tool_executor::{Clock, Config, Executor, SystemClock};
 
-use crate::world::{World, eventually, key};
+use crate::nats::world::{World, eventually, key};
 
 /// The longest that one fault may cost a session.
 const FAULT_MAX: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ use contract::subject::{self, Subject};
 use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
-use crate::world::{World, eventually, key};
+use crate::nats::world::{World, eventually, key};
 
 /// Waits until this connection's node knows of a subscription that was made at another one. Whoever subscribed is asked
 /// once, and does not answer.

@@ -7,7 +7,7 @@ use contract::tool::ToolSpec;
 use contract::{Json, limits};
 use futures::future::try_join_all;
 
-use crate::world::{World, eventually, key};
+use crate::nats::world::{World, eventually, key};
 
 pub(crate) async fn one_owner_gets_the_claim(world: &mut World) -> anyhow::Result<()> {
     let buses = try_join_all((0..3).map(|n| world.connect(n))).await?;

@@ -10,7 +10,7 @@ use contract::subject::SessionKey;
 use futures::future::try_join_all;
 use tokio::sync::watch;
 
-use crate::world::{World, commit, eventually, key};
+use crate::nats::world::{World, commit, eventually, key};
 
 pub(crate) async fn every_slot_has_one_winner(world: &mut World) -> anyhow::Result<()> {
     const SLOTS: u64 = 70;

@@ -7,7 +7,7 @@ use contract::subject::{self, MailboxKey};
 use contract::{AgentId, MailId, TenantId, Timestamp};
 use futures::future::try_join_all;
 
-use crate::world::{World, eventually};
+use crate::nats::world::{World, eventually};
 
 fn mailbox(agent: &str) -> anyhow::Result<MailboxKey> {
     Ok(MailboxKey { tenant: TenantId::default(), agent: AgentId::new(agent)? })

@@ -19,7 +19,7 @@ use contract::{CallId, ErrorCode, ToolName};
 use futures::{StreamExt, TryStreamExt};
 use tokio::time::Instant;
 
-use crate::world::{World, eventually, id, key, pull, pull_one};
+use crate::nats::world::{World, eventually, id, key, pull, pull_one};
 
 const SOON: Duration = Duration::from_secs(1);
 /// In the middle of an ack wait.

@@ -21,7 +21,7 @@ use contract::tool::{EffectClass, ToolItem};
 use contract::{ErrorCode, Json, Timestamp};
 use serde_json::{Value, json};
 
-use crate::world::{commit, eventually, id, key, pull, pull_one};
+use crate::nats::world::{commit, eventually, id, key, pull, pull_one};
 
 /// Everything that services write, each to be refused or done as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

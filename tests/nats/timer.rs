@@ -8,7 +8,7 @@ use contract::Timestamp;
 use contract::streams::Queue;
 use contract::subject;
 
-use crate::world::{World, key, pull, pull_one};
+use crate::nats::world::{World, key, pull, pull_one};
 
 fn now() -> Timestamp {
     Timestamp::default().after(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-use crate::world::{id, key};
+use crate::nats::world::{id, key};
 
 /// One operation; numbers choose among few subjects, so that they meet.
 #[derive(Debug, Clone)]

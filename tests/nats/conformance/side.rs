@@ -12,7 +12,7 @@ use contract::subject;
 use tokio::time::Instant;
 
 use super::acts::{Act, Door, Place, session};
-use crate::world::{eventually, pull};
+use crate::nats::world::{eventually, pull};
 
 /// How long a real server is given for what it surely has: so little that no ack wait is over meanwhile.
 const SURELY: Duration = Duration::from_secs(2);

@@ -1,0 +1,278 @@
+//! Pages leave the log: nothing is lost on the way, whoever dies, and nobody can write where they were.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bus::memory::{Action, Fault, Faults, Op};
+use bus::transport::ReadMany;
+use bus::{Bus, BusError, Committed, MemoryServer, Offer, Read};
+use bytes::Bytes;
+use contract::commit::Phase;
+use contract::ids::{SessionId, TenantId};
+use contract::limits::{INLINE_BYTES_MAX, RETENTION, SLOTS_PER_PAGE};
+use contract::streams::{Objects, Stream};
+use contract::subject::{self, SessionKey};
+use contract::tool::sha256_hex;
+
+const PAGE: u64 = SLOTS_PER_PAGE;
+
+fn key() -> SessionKey {
+    SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
+}
+
+/// A commit; some are large.
+fn commit(slot: u64, archived: Option<u64>) -> Bytes {
+    let phase = if archived.is_some() { Phase::Ended } else { Phase::Running };
+    let meta = serde_json::json!({
+        "v": 1, "commit": format!("c{slot}"), "fold": 1, "phase": phase, "open": [], "control_seq": 0, "seq": slot + 1,
+        "time": "2024-01-15T10:30:45.123Z", "archived": archived,
+    });
+    let filler = if slot % 50 == 7 { "x".repeat(INLINE_BYTES_MAX) } else { String::new() };
+    serde_json::to_vec(&serde_json::json!({ "meta": meta, "filler": filler, "events": [] })).unwrap().into()
+}
+
+async fn write(bus: &Bus, slots: std::ops::Range<u64>) {
+    for slot in slots {
+        let written = bus.commit(&key(), slot, &format!("c{slot}"), commit(slot, None)).await.unwrap();
+        assert_eq!(written, Committed::Ours);
+    }
+}
+
+/// Ends the log with a commit that stands alone.
+async fn archive_all(bus: &Bus, slot: u64) {
+    let life = Some(RETENTION);
+    let (body, id) = (commit(slot, Some(slot)), format!("c{slot}"));
+    let offer = Offer { slot, prev: "", commit: &id, body, life };
+    assert_eq!(bus.commit_for(&key(), offer).await.unwrap(), Committed::Ours);
+    bus.archive(&key(), slot).await.unwrap();
+}
+
+async fn slots(bus: &Bus) -> Vec<u64> {
+    let history = bus.history(&key(), 0).await.unwrap();
+    assert!(history.iter().all(|(slot, commit)| commit.meta.commit == format!("c{slot}")));
+    history.iter().map(|(slot, _)| *slot).collect()
+}
+
+/// The slots that are in the log itself.
+async fn in_log(bus: &Bus) -> Vec<u64> {
+    let found = bus.transport().last_many(Stream::Log, &subject::log_session(&key())).await.unwrap();
+    let ReadMany::Messages(found) = found else { panic!("too many") };
+    found.iter().map(|stored| subject::parse_log(&stored.subject).unwrap().slot).collect()
+}
+
+async fn is_stored(bus: &Bus, store: Objects, slot: u64) -> bool {
+    bus.transport().get_object(store, &sha256_hex(&commit(slot, None))).await.unwrap().is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_left_the_log_reads_as_before() {
+    let bus = MemoryServer::new().bus();
+    write(&bus, 0..2 * PAGE + 5).await;
+    let all: Vec<u64> = (0..2 * PAGE + 5).collect();
+    bus.archive(&key(), PAGE).await.unwrap();
+    assert_eq!(in_log(&bus).await, (PAGE..2 * PAGE + 5).collect::<Vec<_>>());
+    assert_eq!(slots(&bus).await, all);
+    assert_eq!(bus.page(&key(), 0).await.unwrap().unwrap().len() as u64, PAGE);
+    assert_eq!((bus.page_seq(&key(), 0).await.unwrap(), bus.page_seq(&key(), 1).await.unwrap()), (Some(1), Some(65)));
+    assert_eq!(bus.commit_at(&key(), 7).await.unwrap().unwrap().meta.commit, "c7");
+    let forked = bus.load_until(&key(), Some(9)).await.unwrap().unwrap();
+    assert_eq!(forked.iter().map(|(slot, _)| *slot).collect::<Vec<_>>(), (0..=9).collect::<Vec<_>>());
+    // Large bodies went along, and what the log still has keeps its own.
+    for (slot, archived) in [(7, true), (57, true), (107, false)] {
+        assert_eq!(is_stored(&bus, Objects::Blobs, slot).await, !archived, "{slot}");
+        assert_eq!(is_stored(&bus, Objects::Archive, slot).await, archived, "{slot}");
+    }
+    bus.archive(&key(), PAGE).await.unwrap();
+    assert_eq!(slots(&bus).await, all, "twice is as once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_archived_session_is_its_head_alone_until_it_is_nothing() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    let end = PAGE + 20;
+    write(&bus, 0..end).await;
+    archive_all(&bus, end).await;
+    assert_eq!(in_log(&bus).await, [end]);
+    assert_eq!(slots(&bus).await, (0..=end).collect::<Vec<_>>());
+    let loaded =
+        |commits: Vec<(u64, contract::commit::Commit)>| commits.iter().map(|(slot, _)| *slot).collect::<Vec<_>>();
+    assert_eq!(loaded(bus.load(&key()).await.unwrap().unwrap()), [end]);
+    assert_eq!(loaded(bus.load_until(&key(), None).await.unwrap().unwrap()), (PAGE..end).collect::<Vec<_>>());
+    assert_eq!(loaded(bus.head_page(&key()).await.unwrap()), (PAGE..=end).collect::<Vec<_>>());
+    // Whoever is late is written behind it, and stands alone as well.
+    let body = commit(end + 1, Some(end));
+    let offer = Offer { slot: end + 1, prev: "", commit: "late", body, life: Some(RETENTION) };
+    let late = bus.commit_for(&key(), offer).await.unwrap();
+    assert_eq!(late, Committed::Ours);
+    assert_eq!(loaded(bus.load(&key()).await.unwrap().unwrap()), [end + 1]);
+
+    tokio::time::advance(RETENTION + Duration::from_secs(1)).await;
+    assert_eq!(bus.head(&key(), Read::Leader).await.unwrap(), None);
+    assert_eq!(slots(&bus).await, Vec::<u64>::new());
+    write(&bus, 0..1).await;
+    assert_eq!(slots(&bus).await, [0], "the id is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_writes_where_a_page_was() {
+    let server = MemoryServer::new();
+    let (bus, late) = (server.bus(), server.bus());
+    write(&bus, 0..10).await;
+    late.load(&key()).await.unwrap();
+    let unborn = server.bus();
+    write(&bus, 10..2 * PAGE + 1).await;
+    bus.archive(&key(), PAGE).await.unwrap();
+    for (writer, slot) in [(&late, 10), (&unborn, 0), (&unborn, 10), (&late, 2 * PAGE)] {
+        let body = commit(slot, None);
+        assert_eq!(writer.commit(&key(), slot, "late", body).await.unwrap(), Committed::Theirs, "{slot}");
+    }
+    let head = bus.head(&key(), Read::Leader).await.unwrap().unwrap();
+    assert_eq!((head.slot, head.meta.commit.as_str()), (2 * PAGE, "c128"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_a_session_that_had_the_id_before_is_not_believed() {
+    let bus = MemoryServer::new().bus();
+    let others: Vec<Bytes> = (0..PAGE).map(|slot| commit(slot + 1_000, None)).collect();
+    bus.put_archived(&key(), 0, others).await.unwrap();
+    write(&bus, 0..2 * PAGE + 1).await;
+    assert_eq!(slots(&bus).await.len() as u64, 2 * PAGE + 1, "the log goes first");
+    bus.archive(&key(), PAGE).await.unwrap();
+    assert_eq!(slots(&bus).await.len() as u64, 2 * PAGE + 1);
+    assert_eq!(bus.commit_at(&key(), 3).await.unwrap().unwrap().meta.commit, "c3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_from_the_archive_is_left_out() {
+    let bus = MemoryServer::new().bus();
+    write(&bus, 0..3 * PAGE).await;
+    bus.archive(&key(), PAGE).await.unwrap();
+    tokio::time::advance(RETENTION + Duration::from_secs(1)).await;
+    bus.archive(&key(), 2 * PAGE).await.unwrap();
+    assert_eq!(slots(&bus).await, (PAGE..3 * PAGE).collect::<Vec<_>>());
+    assert!(bus.page(&key(), 0).await.unwrap().is_none());
+    assert!(bus.load_until(&key(), Some(9)).await.unwrap().is_none());
+}
+
+/// Does something to one operation of the worker, the `nth` of all.
+struct Nth {
+    at: usize,
+    fault: Fault,
+    count: AtomicUsize,
+}
+
+impl Faults for Nth {
+    fn on(&self, op: Op<'_>) -> Fault {
+        if op.client == "worker" && self.count.fetch_add(1, Ordering::SeqCst) == self.at {
+            return self.fault;
+        }
+        Fault::None
+    }
+}
+
+/// Nothing is lost, whatever happens to any one operation on the way: what was readable is, at every moment, and whoever
+/// does it again comes to the end.
+#[tokio::test(start_paused = true)]
+async fn whatever_happens_on_the_way_nothing_is_lost() {
+    let end = PAGE + 9;
+    let faults = [
+        Fault::Crash { done: false },
+        Fault::Crash { done: true },
+        Fault::NotDone,
+        Fault::AckLost,
+        Fault::Stale(70),
+        Fault::Doubtful { code: 10_071, stored: true },
+        Fault::Doubtful { code: 10_164, stored: false },
+        Fault::Doubtful { code: 0, stored: false },
+    ];
+    for fault in faults {
+        // Most of it is one removal after the other.
+        for nth in (0..24).chain((24..).step_by(9)) {
+            let hit = Arc::new(Nth { at: nth, fault, count: AtomicUsize::new(0) });
+            let server = MemoryServer::with_faults(hit.clone());
+            let (worker, _life) = server.client("worker");
+            let bus = server.bus();
+            write(&bus, 0..end).await;
+            let (body, id) = (commit(end, Some(end)), format!("c{end}"));
+            let offer = Offer { slot: end, prev: "", commit: &id, body, life: Some(RETENTION) };
+            bus.commit_for(&key(), offer).await.unwrap();
+            // The dead never come back with an answer.
+            let done = tokio::time::timeout(Duration::from_hours(1), worker.archive(&key(), end)).await;
+            if let Ok(Err(error)) = &done {
+                assert!(
+                    matches!(error, BusError::Unavailable(_) | BusError::Timeout { .. }),
+                    "{fault:?} {nth}: {error}"
+                );
+            }
+            let all: Vec<u64> = (0..=end).collect();
+            assert_eq!(slots(&bus).await, all, "{fault:?} at {nth}, {:?}", in_log(&bus).await);
+            bus.archive(&key(), end).await.unwrap();
+            assert_eq!(in_log(&bus).await, [end], "{fault:?} at {nth}");
+            assert_eq!(slots(&bus).await, all, "{fault:?} at {nth}");
+            assert!(!is_stored(&bus, Objects::Blobs, 7).await && !is_stored(&bus, Objects::Blobs, 57).await);
+            if hit.count.load(Ordering::SeqCst) <= nth {
+                break;
+            }
+        }
+    }
+}
+
+/// Counts what a client reads.
+#[derive(Default)]
+struct Reads(AtomicUsize);
+
+impl Faults for Reads {
+    fn on(&self, op: Op<'_>) -> Fault {
+        if matches!(op.action, Action::Last(_) | Action::LastMany) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+        Fault::None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn loading_costs_as_much_at_the_end_as_at_the_beginning() {
+    let reads = Arc::new(Reads::default());
+    let bus = MemoryServer::with_faults(reads.clone()).bus();
+    let mut costs = std::collections::BTreeSet::new();
+    for page in 0..20 {
+        write(&bus, page * PAGE..(page + 1) * PAGE).await;
+        if page > 1 {
+            bus.archive(&key(), (page - 1) * PAGE).await.unwrap();
+        }
+        let before = reads.0.load(Ordering::SeqCst);
+        let loaded = bus.load(&key()).await.unwrap().unwrap();
+        costs.insert((loaded.len(), reads.0.load(Ordering::SeqCst) - before));
+        assert!(in_log(&bus).await.len() as u64 <= 3 * PAGE);
+    }
+    assert_eq!(costs.len(), 1, "{costs:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn archived_page_of_an_earlier_session_of_the_id_fills_no_hole() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    // The earlier session: its first page is in the archive, its log is gone.
+    let earlier: Vec<Bytes> = (0..PAGE).map(|slot| linked(slot, "old")).collect();
+    bus.put_archived(&key(), 0, earlier).await.unwrap();
+    for slot in 0..4 {
+        bus.commit(&key(), slot, &format!("new{slot}"), linked(slot, "new")).await.unwrap();
+    }
+    // Slot 2 is lost, as after a power cut.
+    let lost = bus.transport().last(Stream::Log, &subject::log_slot(&key(), 2), Read::Leader).await.unwrap().unwrap();
+    bus.transport().delete(Stream::Log, lost.seq).await.unwrap();
+    let read = bus.load(&key()).await;
+    assert!(matches!(read, Err(BusError::Unavailable(_))), "another session's commit fills the hole: {read:?}");
+}
+
+/// A commit that names the one before it.
+fn linked(slot: u64, session: &str) -> Bytes {
+    let prev = slot.checked_sub(1).map(|before| format!("{session}{before}"));
+    let meta = serde_json::json!({
+        "v": 1, "commit": format!("{session}{slot}"), "prev": prev.unwrap_or_default(), "fold": 1, "phase": Phase::Running,
+        "open": [], "control_seq": 0, "seq": slot + 1, "time": "2024-01-15T10:30:45.123Z",
+    });
+    serde_json::to_vec(&serde_json::json!({ "meta": meta, "events": [] })).unwrap().into()
+}

@@ -1,0 +1,10 @@
+//! The bus over the in-memory server.
+
+#![allow(clippy::panic, clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
+
+mod archive;
+mod mail;
+mod memory;
+mod postpone;
+mod shares;
+mod worker;

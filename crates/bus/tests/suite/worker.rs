@@ -1,0 +1,288 @@
+//! The worker on the in-memory server, in virtual time.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bus::dead::DeadLetter;
+use bus::memory::{Action, Fault, Faults, Op};
+use bus::work::Publication;
+use bus::{Bus, Delivery, Handler, MemoryServer, Read, Settle, Worker};
+use bytes::Bytes;
+use contract::command::Verb;
+use contract::commit::VERSION;
+use contract::ids::{CallAttempt, CallId, CommandId, SessionId, TenantId};
+use contract::model::{ItemMeta, ModelItem, SignalForm, Streaming};
+use contract::streams::{Queue, Stream};
+use contract::subject::{self, SessionKey};
+use contract::{ErrorCode, Timestamp, limits};
+
+fn key() -> SessionKey {
+    SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
+}
+
+async fn send(bus: &Bus, name: &str) {
+    bus.send_control(&key(), Verb::Pause, &CommandId::new(name).unwrap(), Bytes::from_static(b"{}")).await.unwrap();
+}
+
+async fn waiting(bus: &Bus) -> usize {
+    match bus.inbox(&key()).await.unwrap() {
+        bus::Inbox::Messages(messages) => messages.len(),
+        bus::Inbox::TooMany => usize::MAX,
+    }
+}
+
+async fn until(bus: &Bus, left: usize) {
+    let patient = async {
+        while waiting(bus).await != left {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(30), patient).await.unwrap();
+}
+
+/// Works for a while on each item, as told by its name, and keeps count.
+#[derive(Default)]
+struct Clerk {
+    takes: Duration,
+    now: AtomicUsize,
+    most: AtomicUsize,
+    handled: Mutex<BTreeMap<String, u64>>,
+}
+
+#[async_trait]
+impl Handler for Clerk {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        let name = delivery.subject.rsplit('.').next().unwrap_or_default().to_owned();
+        *self.handled.lock().unwrap().entry(name.clone()).or_default() += 1;
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        tokio::time::sleep(self.takes).await;
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        match name.as_str() {
+            "never" => Settle::Retry(Duration::from_millis(10)),
+            "twice" if delivery.delivered < 2 => Settle::Retry(Duration::from_secs(2)),
+            "panics" => panic!("planted"),
+            _ => Settle::Done,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_as_there_is_room_for_and_each_once() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    let clerk = Arc::new(Clerk { takes: limits::ACK_WAIT * 10, ..Clerk::default() });
+    for n in 0..20 {
+        send(&bus, &format!("n{n}")).await;
+    }
+    // Two workers; items take ten times the ack wait, and still nobody loses one.
+    let workers = [4, 3].map(|room| Worker::start(server.bus(), Queue::Inputs, room, clerk.clone()));
+    until(&bus, 0).await;
+    assert_eq!(clerk.most.load(Ordering::SeqCst), 7);
+    assert!(clerk.handled.lock().unwrap().values().all(|times| *times == 1));
+    for worker in workers {
+        worker.drain(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_is_not_handled_twice_after_a_restart() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    let clerk = Arc::new(Clerk { takes: Duration::from_mins(1), ..Clerk::default() });
+    let worker = Worker::start(server.bus(), Queue::Inputs, 2, clerk.clone());
+    send(&bus, "a").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    server.restart();
+    until(&bus, 0).await;
+    assert_eq!(clerk.handled.lock().unwrap().get("a"), Some(&1));
+    worker.drain(Duration::ZERO).await;
+}
+
+async fn letter(bus: &Bus, at: &subject::Subject) -> DeadLetter {
+    let letter = bus.transport().last(Stream::Dead, at, Read::Leader).await.unwrap().unwrap();
+    serde_json::from_slice(&letter.payload).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_come_back_and_poison_is_buried() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    let clerk = Arc::new(Clerk::default());
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, clerk.clone());
+    for name in ["twice", "panics"] {
+        send(&bus, name).await;
+    }
+    until(&bus, 0).await;
+    assert_eq!(clerk.handled.lock().unwrap().get("twice"), Some(&2));
+    let at = subject::dead(&key(), subject::DeadKind::Control, &CommandId::new("panics").unwrap());
+    assert_eq!(letter(&bus, &at).await.code, ErrorCode::Poison);
+    worker.drain(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_input_is_never_given_up_for_being_handed_back() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    let clerk = Arc::new(Clerk::default());
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, clerk.clone());
+    send(&bus, "never").await;
+    let often = async {
+        while clerk.handled.lock().unwrap().get("never").copied().unwrap_or_default() <= 2 * limits::DELIVERIES_MAX {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(30), often).await.unwrap();
+    assert_eq!(waiting(&bus).await, 1);
+    worker.drain(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hopeless_work_item_is_buried() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    let clerk = Arc::new(Hopeless(AtomicUsize::new(0)));
+    let worker = Worker::start(server.bus(), Queue::Model, 4, clerk.clone());
+    let call = CallAttempt { call: CallId::model(1, 1), attempt: 1 };
+    let item = subject::model_item(&key(), &call);
+    bus.transport().append(&item, false, Vec::new(), Bytes::from_static(b"{}")).await.unwrap();
+    let gone = async {
+        while bus.transport().last(Stream::Model, &item, Read::Leader).await.unwrap().is_some() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(30), gone).await.unwrap();
+    assert_eq!(clerk.0.load(Ordering::SeqCst) as u64, limits::DELIVERIES_MAX);
+    worker.drain(Duration::ZERO).await;
+}
+
+/// Hands everything back.
+struct Hopeless(AtomicUsize);
+
+#[async_trait]
+impl Handler for Hopeless {
+    async fn handle(&self, _: &Delivery) -> Settle {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Settle::Retry(Duration::from_millis(10))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_lets_short_work_end_and_hands_back_long_work_at_once() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    let slow = Arc::new(Clerk { takes: Duration::from_secs(3), ..Clerk::default() });
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, slow.clone());
+    send(&bus, "short").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    worker.drain(Duration::from_secs(10)).await;
+    assert_eq!(waiting(&bus).await, 0, "short work ended");
+
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, slow.clone());
+    send(&bus, "long").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    worker.drain(Duration::from_secs(1)).await;
+    let quick = Arc::new(Clerk::default());
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, quick.clone());
+    let from = tokio::time::Instant::now();
+    until(&bus, 0).await;
+    assert!(from.elapsed() < Duration::from_secs(1), "{:?}", from.elapsed());
+    worker.drain(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_worker_loses_its_items_to_another() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    let (replica, life) = server.client("replica");
+    let doomed =
+        Worker::start(replica, Queue::Inputs, 4, Arc::new(Clerk { takes: limits::IDLE_MAX, ..Clerk::default() }));
+    send(&bus, "a").await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    life.kill();
+    let from = tokio::time::Instant::now();
+    let worker = Worker::start(server.bus(), Queue::Inputs, 4, Arc::new(Clerk::default()));
+    until(&bus, 0).await;
+    assert!(from.elapsed() <= limits::ACK_WAIT + Duration::from_millis(50), "{:?}", from.elapsed());
+    worker.drain(Duration::ZERO).await;
+    drop(doomed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_of_a_sequence_that_is_given_out_again_is_handled_and_kept() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    let empty = server.backup(&[Stream::Control]);
+    let clerk = Arc::new(Clerk { takes: Duration::from_secs(20), ..Clerk::default() });
+    let _worker = Worker::start(server.bus(), Queue::Inputs, 8, clerk.clone());
+    send(&bus, "lost").await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    server.restore(&empty);
+    // The worker still works on "lost", which had this sequence.
+    send(&bus, "new").await;
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(waiting(&bus).await, 1, "the end of the lost item does not acknowledge the new one");
+    until(&bus, 0).await;
+    let handled = clerk.handled.lock().unwrap().clone();
+    assert_eq!(handled, BTreeMap::from([("lost".to_owned(), 1), ("new".to_owned(), 1)]));
+}
+
+/// The first item is stored, and its publisher gets no answer.
+#[derive(Default)]
+struct Unanswered(AtomicUsize);
+
+impl Faults for Unanswered {
+    fn on(&self, op: Op<'_>) -> Fault {
+        let is_item = op.action == Action::Append && op.subject.starts_with("ai_loop.model.");
+        if is_item && self.0.fetch_add(1, Ordering::SeqCst) == 0 { Fault::AckLost } else { Fault::None }
+    }
+}
+
+/// Is done with each item at once, and keeps whether it may have been held before.
+#[derive(Default)]
+struct Quick(Mutex<Vec<bool>>);
+
+#[async_trait]
+impl Handler for Quick {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        self.0.lock().unwrap().push(delivery.may_have_been_held());
+        Settle::Done
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_published_again_because_nobody_answered_its_worker_knows_that_it_may_be_done() {
+    let server = MemoryServer::with_faults(Arc::new(Unanswered::default()));
+    let quick = Arc::new(Quick::default());
+    let worker = Worker::start(server.bus(), Queue::Model, 1, quick.clone());
+    let meta = ItemMeta {
+        v: VERSION,
+        slot: 1,
+        turn: 1,
+        step: 1,
+        call: CallId::model(1, 1),
+        attempt: 1,
+        deadline: Timestamp::from_millis(u64::MAX),
+        agent: "e".to_owned(),
+    };
+    let item = ModelItem {
+        meta,
+        model: "m".to_owned(),
+        messages: Vec::new(),
+        tools: Vec::new(),
+        parallel_tool_calls: false,
+        parameters: serde_json::Map::new(),
+        response_format: None,
+        streaming: Streaming::default(),
+        signal: SignalForm::Off,
+    };
+    server.bus().publish_model_item(&key(), &item, Publication::First).await.unwrap();
+    while quick.0.lock().unwrap().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(*quick.0.lock().unwrap(), [false, true], "the first one was done before the second one was stored");
+    worker.drain(Duration::ZERO).await;
+}

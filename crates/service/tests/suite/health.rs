@@ -1,0 +1,59 @@
+//! What an operator gets from the health server.
+
+use std::net::SocketAddr;
+
+use service::health::{Config, Readiness, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+#[tokio::test]
+async fn silent_connections_over_the_limit_make_room_for_a_probe() {
+    let config = Config { listen: Some("127.0.0.1:0".parse().unwrap()) };
+    let health = serve(config, Readiness::new("composer")).await.unwrap();
+    let address = health.address().unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    assert_eq!(get(address, "/healthz").await.0, 200);
+    let mut rest = Vec::new();
+    let closed = tokio::time::timeout(std::time::Duration::from_secs(5), silent[0].read_to_end(&mut rest)).await;
+    assert!(closed.is_ok(), "the oldest one is still open");
+    health.end().await;
+}
+
+#[tokio::test]
+async fn lives_ready_and_counted() {
+    let (bus, work) = (Readiness::new("nats"), Readiness::new("composer"));
+    let config = Config { listen: Some("127.0.0.1:0".parse().unwrap()) };
+    let health = serve(config, Readiness::all([bus.clone(), work.clone()])).await.unwrap();
+    let address = health.address().unwrap();
+
+    assert_eq!(get(address, "/healthz").await, (200, "ok\n".to_owned()));
+    assert_eq!(get(address, "/readyz").await, (503, "waiting for nats, composer\n".to_owned()));
+    bus.set(true);
+    assert_eq!(get(address, "/readyz").await, (503, "waiting for composer\n".to_owned()));
+    work.set(true);
+    assert_eq!(get(address, "/readyz").await, (200, "ready\n".to_owned()));
+    bus.warn(Some("it is slow"));
+    assert_eq!(get(address, "/readyz").await, (200, "ready\nwarning: nats: it is slow\n".to_owned()));
+    bus.warn(None);
+    assert_eq!(get(address, "/readyz").await, (200, "ready\n".to_owned()));
+    assert_eq!(get(address, "/metrics").await.0, 200);
+    assert_eq!(get(address, "/other").await.0, 404);
+
+    let taken = serve(Config { listen: Some(address) }, work.clone()).await.unwrap_err();
+    assert_eq!(taken.code(), contract::ErrorCode::PortInUse);
+    health.end().await;
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    assert_eq!(serve(Config::default(), work).await.unwrap().address(), None);
+}

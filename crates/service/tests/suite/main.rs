@@ -1,0 +1,8 @@
+//! Configuration, health and reloading.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod health;
+mod models;
+mod reload;
+mod reload_told;

@@ -1,0 +1,33 @@
+//! Turns, played input by input against the pure loop.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::wildcard_enum_match_arm,
+    reason = "tests may, and look for one event"
+)]
+
+mod archive;
+mod attempts;
+mod bad_commands;
+mod bad_input;
+mod children;
+mod commands;
+mod configure;
+mod context;
+mod corpus;
+mod depth;
+mod gates;
+mod judge;
+mod last_word;
+mod limits;
+mod marks;
+mod model_errors;
+mod old_log;
+mod pauses;
+mod readable;
+mod signals;
+mod stories;
+mod talk;
+mod telling;

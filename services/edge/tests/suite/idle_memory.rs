@@ -1,0 +1,112 @@
+//! What an idle connection costs, measured: a process of its own, so that nothing else allocates meanwhile.
+
+use std::net::SocketAddr;
+
+use bus::MemoryServer;
+use edge::{Config, Edge};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Connections of one measurement.
+const CONNECTIONS: usize = 500;
+/// Bytes that an idle WebSocket and an idle gRPC connection may take: what the edge books for them. 24 KiB of the latter
+/// are buffers of HTTP/2 that cannot be smaller.
+const IDLE_BYTES_MAX: [usize; 2] = [32 << 10, 40 << 10];
+
+/// Resident bytes of this process.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// Opens a connection, sends what makes it authenticated, and reads until the server has answered.
+async fn open(address: SocketAddr, request: &[u8], answered: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.windows(answered.len()).any(|window| window == answered) {
+        assert!(stream.read_buf(&mut answer).await.unwrap() > 0, "{}", String::from_utf8_lossy(&answer));
+    }
+    stream
+}
+
+/// Bytes that each of many connections of a kind takes; the first ones fill pools and are not counted.
+async fn measure(address: SocketAddr, request: &[u8], answered: &[u8]) -> usize {
+    let mut streams = Vec::with_capacity(CONNECTIONS * 2);
+    for _ in 0..CONNECTIONS {
+        streams.push(open(address, request, answered).await);
+    }
+    let before = resident();
+    for _ in 0..CONNECTIONS {
+        streams.push(open(address, request, answered).await);
+    }
+    (resident() - before) / CONNECTIONS
+}
+
+/// A frame of a client, masked with zeros.
+fn frame(text: &str) -> Vec<u8> {
+    let length = u8::try_from(text.len()).unwrap();
+    [&[0x81, 0x80 | length, 0, 0, 0, 0], text.as_bytes()].concat()
+}
+
+/// Runs this test again in a process where no other test runs, and says whether this is that process.
+fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "AILOOP_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = again.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && printed.contains("1 passed"),
+        "{printed}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    false
+}
+
+#[tokio::test]
+async fn idle_connection_takes_at_most_what_is_booked_for_it() {
+    if !is_alone("idle_memory::idle_connection_takes_at_most_what_is_booked_for_it") {
+        return;
+    }
+    service::process::raise_open_files();
+    let listen = edge::config::Listen { listen: "127.0.0.1:0".parse().unwrap() };
+    let edge =
+        Edge::start(Config { ws: listen, grpc: listen, ..Config::default() }, MemoryServer::new().bus()).await.unwrap();
+
+    let handshake = b"GET /ws HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let call = frame(r#"{"jsonrpc":"2.0","id":1,"method":"session.list"}"#);
+    let ws = measure(edge.addresses().ws, &[handshake, &call[..]].concat(), br#""sessions":[]"#).await;
+
+    // The preface, empty settings, and `List` without fields. Indexed are POST, http and the name of `:authority`; the
+    // other headers are literals without Huffman coding.
+    let mut block = [&[0x83, 0x86, 1, 9][..], b"localhost"].concat();
+    for (name, value) in
+        [(":path", "/ailoop.v1.Sessions/List"), ("te", "trailers"), ("content-type", "application/grpc")]
+    {
+        block.push(0);
+        for text in [name, value] {
+            block.push(u8::try_from(text.len()).unwrap());
+            block.extend(text.as_bytes());
+        }
+    }
+    let length = u8::try_from(block.len()).unwrap();
+    let request = [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..],
+        &[0, 0, length, 1, 4, 0, 0, 0, 1],
+        &block,
+        &[0, 0, 5, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0],
+    ]
+    .concat();
+    // Trailers come as a frame of type 1 that ends the stream.
+    let grpc = measure(edge.addresses().grpc, &request, &[1, 5, 0, 0, 0, 1]).await;
+
+    assert!(ws <= IDLE_BYTES_MAX[0] && grpc <= IDLE_BYTES_MAX[1], "WebSocket {ws}, gRPC {grpc} bytes");
+    // Figures for whoever changes buffers: AILOOP_TEST_ALONE=1 cargo test -p edge idle_memory -- --nocapture
+    std::io::Write::write_all(&mut std::io::stdout(), format!("idle: WebSocket {ws}, gRPC {grpc} bytes\n").as_bytes())
+        .unwrap();
+}

@@ -1,0 +1,13 @@
+//! The edge through its doors: real sockets, the bus in memory, and a loop that does as it is told.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod admission;
+mod bad_input;
+mod commands;
+mod connections;
+mod dead;
+mod doors;
+mod idle_memory;
+mod support;
+mod watching;

@@ -1,0 +1,126 @@
+//! Every family of providers over real HTTP: the same replies, and the same mishaps, come to the same.
+
+mod dialect;
+mod garbage;
+mod hostile;
+mod mishaps;
+mod parameters;
+mod replies;
+mod server;
+mod third_party;
+
+use std::io::Write;
+use std::time::Duration;
+
+use contract::model::{ItemMeta, ModelItem, Streaming};
+use contract::settings::ModelSettings;
+use contract::{CallId, Json};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use model_gateway::adapter::Family;
+use model_gateway::failure::Failure;
+use model_gateway::provider::{Providers, Request};
+use model_gateway::reply::{Delta, Reply};
+use model_gateway::{Clock, SystemClock};
+use serde_json::{Map, json};
+use service::models;
+use service::paths::{Paths, TextFile};
+use tokio::sync::mpsc;
+
+use server::{Answer, Server};
+
+/// Silence of a provider that is too long, in seconds.
+const IDLE: u64 = 1;
+
+fn item(streamed: bool) -> ModelItem {
+    let meta = ItemMeta {
+        v: 1,
+        slot: 1,
+        turn: 1,
+        step: 1,
+        call: CallId::model(1, 1),
+        attempt: 1,
+        deadline: SystemClock.now().after(Duration::from_mins(1)),
+        agent: "a".to_owned(),
+    };
+    ModelItem {
+        signal: contract::model::SignalForm::Text,
+        response_format: None,
+        meta,
+        model: "m/up-1".to_owned(),
+        messages: vec![Json::of(&json!({"role": "user", "content": "hi"}))],
+        tools: vec![],
+        parallel_tool_calls: true,
+        parameters: Map::new(),
+        streaming: Streaming { enabled: streamed, connect: 5, first_byte: IDLE, idle: IDLE, ..Streaming::default() },
+    }
+}
+
+fn kind(family: Family) -> &'static str {
+    match family {
+        Family::OpenaiChat => "openai_chat",
+        Family::OpenaiResponses => "openai_responses",
+        Family::Anthropic => "anthropic",
+        Family::Gemini => "gemini",
+    }
+}
+
+/// One call of a provider that answers so; what came, whole or not, and how it ended.
+async fn call(family: Family, streamed: bool, answer: Answer) -> (Reply, Result<(), Failure>) {
+    let server = Server::start(vec![answer]).await.unwrap();
+    let called = call_at(family, &server.url(), item(streamed)).await;
+    assert_eq!(server.asked().len(), 1, "one request for one call");
+    called
+}
+
+/// As [`call`], of a provider that is there already.
+async fn call_at(family: Family, url: &str, item: ModelItem) -> (Reply, Result<(), Failure>) {
+    let text = format!("providers: {{m: {{kind: {}, base_url: \"{url}\"}}}}", kind(family));
+    let file = TextFile { origin: "models.yaml".to_owned(), text };
+    let providers = Providers::new(models::parse(&file).unwrap(), &Paths::default()).unwrap();
+    let provider = providers.routes(&item.model).unwrap().ways.remove(0).client;
+    let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
+    let settings = ModelSettings { reasoning: true, ..ModelSettings::default() };
+    let request = Request { item: &item, upstream: "up-1", provider: "m", settings: &settings, traceparent: None };
+    let asked = async {
+        let send = send;
+        provider.call(&request, &send, &SystemClock).await
+    };
+    let gathered = async move {
+        let mut reply = Reply::default();
+        while let Some(more) = deltas.recv().await {
+            for delta in more {
+                if let Err(failure) = reply.add(&delta) {
+                    return (reply, Err(failure));
+                }
+            }
+        }
+        (reply, Ok(()))
+    };
+    let (ended, (reply, added)) = tokio::join!(asked, gathered);
+    (reply, added.and(ended))
+}
+
+/// As [`call`], of a stream that must come to a reply.
+async fn reply(family: Family, answer: Answer) -> Reply {
+    let (reply, ended) = call(family, true, answer).await;
+    ended.unwrap_or_else(|failure| panic!("{family:?}: {:?} {failure}", failure.kind));
+    reply
+}
+
+/// As [`call`], of a stream that must fail.
+async fn failure(family: Family, answer: Answer) -> Failure {
+    let (reply, ended) = call(family, true, answer).await;
+    ended.map(|()| panic!("{family:?}: a reply: {reply:?}")).unwrap_err()
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[allow(clippy::print_stderr, reason = "the figures of a long run")]
+fn figures(line: &str) {
+    eprintln!("{line}");
+}

@@ -1,0 +1,348 @@
+//! A gateway on the in-memory bus: when a call starts, what viewers see of it, and that it is reported once.
+
+mod money;
+mod reliability;
+mod runs;
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bus::memory::{Action, Fault, Faults, Op};
+use bus::{MemoryServer, SubscriptionEvent};
+use bytes::Bytes;
+use contract::command::Verb;
+use contract::commit::Phase;
+use contract::event::{Envelope, Topic};
+use contract::model::{Channel, Chunk, FailureKind, FinishReason, ModelItem, PartialCall};
+use contract::subject::{self};
+use contract::{CommandId, Json, Timestamp};
+use futures::StreamExt;
+use model_gateway::{Clock, Config, Gateway, Providers, SystemClock};
+use service::health::Readiness;
+use service::reload::Look;
+
+use world::{World, seconds, until};
+
+const SCRIPT: &str = "
+delay_ms: 1000
+steps:
+  - {when: \"'broken' in prompt\", text: '{{ 1 | nothing }}'}
+  - {when: \"'tools' in prompt\", text: 'Look.', tool_calls: [{name: f, arguments: {a: 1}}], signal: {status: CONTINUE}}
+  - {text: 'one two three four five six seven eight nine ten'}
+";
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_streamed_and_reported_once() {
+    let world = World::new();
+    let mut events = world.bus.events(&world.key).await.unwrap();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    world.ask(&world.item("hello")).await;
+    let (gateway, _) = world.gateway("g").await;
+    let finished = world.finished().await;
+    assert_eq!(finished.text, "one two three four five six seven eight nine ten");
+    assert_eq!((finished.finish_reason, finished.provider.as_str()), (FinishReason::Stop, "s"));
+    assert_eq!((finished.meta.slot, finished.meta.call.as_str(), finished.meta.attempt), (0, "m1-1", 1));
+    assert!(finished.usage.total() > 0);
+    world.nothing_waits().await;
+    gateway.drain(Duration::from_secs(1)).await;
+
+    let mut chunks = Vec::new();
+    while let Some(SubscriptionEvent::Message(message)) = events.next().await {
+        let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
+        assert_eq!((envelope.seq, envelope.session_id.as_str()), (None, "s1"));
+        let chunk: Chunk = serde_json::from_str(envelope.data.get()).unwrap();
+        let last = chunk.last;
+        chunks.push(chunk);
+        if last {
+            break;
+        }
+    }
+    assert_eq!(chunks.len(), 11, "ten words, far apart, and the final marker");
+    assert!((0..).zip(&chunks).all(|(n, chunk)| chunk.index == n && chunk.attempt == "1.1"), "{chunks:?}");
+    assert!(chunks.iter().all(|chunk| chunk.channel == Channel::Text));
+    assert_eq!(chunks.iter().map(|chunk| chunk.delta.as_str()).collect::<String>(), finished.text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tool_calls_are_shown_as_they_come_but_not_the_signal() {
+    let world = World::new();
+    let mut partial = world.bus.topic(&world.key.tenant, Topic::ToolCallPartial).await.unwrap();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    world.ask(&world.item("use tools")).await;
+    let (_gateway, _) = world.gateway("g").await;
+    let finished = world.finished().await;
+    let names: Vec<&str> = finished.tool_calls.iter().map(|call| call.function.name.as_str()).collect();
+    assert_eq!((names, finished.finish_reason), (vec!["f", "continuation"], FinishReason::ToolCalls));
+    let mut arguments = String::new();
+    while let Ok(Some(SubscriptionEvent::Message(message))) =
+        tokio::time::timeout(Duration::from_secs(1), partial.next()).await
+    {
+        let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
+        let call: PartialCall = serde_json::from_str(envelope.data.get()).unwrap();
+        assert_eq!((call.index, call.name.as_deref()), (0, Some("f")));
+        arguments += &call.delta;
+    }
+    assert_eq!(arguments, "{\"a\":1}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn i5_only_an_open_call_of_a_session_that_is_not_paused_starts() {
+    // Closed, ended: acknowledged without a call.
+    for (phase, open) in [(Phase::Running, vec!["m1-1.2", "m1-2.1"]), (Phase::Ended, vec![]), (Phase::Idle, vec![])] {
+        let world = World::new();
+        world.commit(0, phase, &open).await;
+        world.ask(&world.item("hello")).await;
+        let (_gateway, _) = world.gateway("g").await;
+        world.nothing_waits().await;
+        assert!(world.is_unanswered().await);
+    }
+    // Paused: laid aside for as long as it takes, and started after it.
+    let world = World::new();
+    world.commit(0, Phase::Paused, &["m1-1.1"]).await;
+    let mut item = world.item("hello");
+    item.meta.deadline = world.server.now().after(Duration::from_hours(9));
+    world.ask(&item).await;
+    let (_gateway, _) = world.gateway("g").await;
+    seconds(3_600).await;
+    assert!(world.is_unanswered().await);
+    world.commit(1, Phase::Running, &["m1-1.1"]).await;
+    assert_eq!(world.finished().await.finish_reason, FinishReason::Stop);
+    // Not to be seen yet.
+    let world = World::new();
+    world.ask(&world.item("hello")).await;
+    let (_gateway, _) = world.gateway("g").await;
+    seconds(5).await;
+    assert!(world.is_unanswered().await);
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    world.finished().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_ends_a_call_with_what_had_come() {
+    for by_message in [true, false] {
+        let world = World::new();
+        world.commit(0, Phase::Running, &["m1-1.1"]).await;
+        world.ask(&world.item("hello")).await;
+        let (_gateway, _) = world.gateway("g").await;
+        let view = until(async || world.bus.view(&world.key).await.unwrap().filter(|view| view.index > 1)).await;
+        assert!(view.text.starts_with("one two") && view.attempt == "1.1", "{view:?}");
+        if by_message {
+            world.bus.publish_cancel(&world.key, &World::call()).await.unwrap();
+        } else {
+            world.commit(1, Phase::Ended, &[]).await;
+        }
+        let finished = world.finished().await;
+        assert_eq!(finished.finish_reason, FinishReason::Cancelled);
+        assert!(finished.text.starts_with("one two ") && !finished.text.ends_with("ten"), "{}", finished.text);
+        assert!(finished.usage.output > 0);
+        world.nothing_waits().await;
+        assert_eq!(world.bus.view(&world.key).await.unwrap(), None);
+    }
+}
+
+/// The attempts of the chunks that were published.
+async fn attempts(chunks: &mut bus::Subscription) -> Vec<String> {
+    let mut attempts = Vec::new();
+    while let Ok(Some(heard)) = tokio::time::timeout(Duration::from_secs(1), chunks.next()).await {
+        let SubscriptionEvent::Message(message) = heard else { continue };
+        let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
+        attempts.push(serde_json::from_str::<Chunk>(envelope.data.get()).unwrap().attempt);
+    }
+    attempts
+}
+
+/// The call comes to its end, and viewers have seen one attempt of it.
+async fn made_once(world: &World, gateways: [Gateway; 2], chunks: &mut bus::Subscription) {
+    world.finished().await;
+    world.nothing_waits().await;
+    for gateway in gateways {
+        gateway.drain(Duration::from_secs(1)).await;
+    }
+    let mut attempts = attempts(chunks).await;
+    attempts.dedup();
+    assert_eq!(attempts, ["1.1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_call_is_not_made_twice() {
+    let world = World::new();
+    let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let (one, _) = world.gateway("one").await;
+    let (two, _) = world.gateway("two").await;
+    world.ask(&world.item("hello")).await;
+    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    world.server.restart();
+    made_once(&world, [one, two], &mut chunks).await;
+}
+
+/// Lets no result be stored for a while.
+#[derive(Default)]
+struct Full(AtomicBool);
+
+impl Faults for Full {
+    fn on(&self, op: Op<'_>) -> Fault {
+        let result = op.action == Action::Append && op.subject.starts_with("ai_loop.control.");
+        if result && self.0.load(Ordering::SeqCst) { Fault::NotDone } else { Fault::None }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_result_cannot_be_stored_yet_is_held() {
+    let full = Arc::new(Full::default());
+    let world = World::on(MemoryServer::with_faults(full.clone()));
+    let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
+    full.0.store(true, Ordering::SeqCst);
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let (one, _) = world.gateway("one").await;
+    let (two, _) = world.gateway("two").await;
+    world.ask(&world.item("hello")).await;
+    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    // The script takes ten seconds; then there is a result.
+    until(async || world.bus.view(&world.key).await.unwrap().is_none().then_some(())).await;
+    world.server.restart();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    full.0.store(false, Ordering::SeqCst);
+    made_once(&world, [one, two], &mut chunks).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_gateway_takes_over_from_a_dead_one_unless_the_result_waits() {
+    for answered in [false, true] {
+        let world = World::new();
+        world.commit(0, Phase::Running, &["m1-1.1"]).await;
+        world.ask(&world.item("hello")).await;
+        let (_dead, life) = world.gateway("dead").await;
+        until(async || world.bus.view(&world.key).await.unwrap()).await;
+        life.kill();
+        if answered {
+            let id = CommandId::new("m1-1-1").unwrap();
+            world.bus.send_control(&world.key, Verb::ModelFinished, &id, Bytes::from_static(b"{}")).await.unwrap();
+        }
+        let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
+        let (_other, _) = world.gateway("other").await;
+        world.nothing_waits().await;
+        let result = world.result(Verb::ModelFinished).await;
+        assert_eq!(result == "{}", answered, "{result:?}");
+        let attempts = attempts(&mut chunks).await;
+        assert_eq!(attempts.is_empty(), answered, "a second call shows: {attempts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drained_gateway_hands_its_call_back() {
+    let world = World::new();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    world.ask(&world.item("hello")).await;
+    let (one, _) = world.gateway("one").await;
+    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    one.drain(Duration::from_secs(2)).await;
+    assert!(world.is_unanswered().await);
+    let (_two, _) = world.gateway("two").await;
+    world.finished().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_called_fails_at_once_and_says_why() {
+    type Change = fn(&mut ModelItem);
+    let rows: [(&str, Change, FailureKind, &str); 4] = [
+        ("hello", |item| item.model = "nobody".to_owned(), FailureKind::BadRequest, "no model \"nobody\""),
+        ("hello", |item| item.meta.deadline = Timestamp::from_millis(1), FailureKind::TimedOut, "deadline"),
+        ("broken", |_| {}, FailureKind::BadRequest, "of the script"),
+        ("hello", |item| item.messages[0] = Json::of(&7), FailureKind::BadRequest, "cannot be read"),
+    ];
+    for (prompt, change, kind, part) in rows {
+        let world = World::new();
+        world.commit(0, Phase::Running, &["m1-1.1"]).await;
+        let mut item = world.item(prompt);
+        change(&mut item);
+        world.ask(&item).await;
+        let (_gateway, _) = world.gateway("g").await;
+        let failed = world.failed().await;
+        assert_eq!(failed.kind, kind, "{failed:?}");
+        assert!(failed.message.contains(part), "{failed:?}");
+        world.nothing_waits().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_a_call_that_runs() {
+    let world = World::new();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let mut item = world.item("hello");
+    item.meta.deadline = world.server.now().after(Duration::from_secs(4));
+    world.ask(&item).await;
+    let (_gateway, _) = world.gateway("g").await;
+    let failed = world.failed().await;
+    assert_eq!(failed.kind, FailureKind::TimedOut);
+    assert!(failed.usage.output > 0, "what came was paid for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_that_cannot_be_read_is_reported_and_becomes_a_dead_letter() {
+    let world = World::new();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let subject = subject::model_item(&world.key, &World::call());
+    let body = Bytes::from_static(b"{\"meta\":7}");
+    world.bus.transport().append(&subject, false, Vec::new(), body).await.unwrap();
+    let (_gateway, _) = world.gateway("g").await;
+    let failed = world.failed().await;
+    assert_eq!((failed.kind, failed.meta.call.as_str()), (FailureKind::BadRequest, "m1-1"));
+    world.nothing_waits().await;
+}
+
+#[test]
+fn models_and_scripts_are_read_again_and_connections_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    let two = "providers:\n  a: {kind: openai_chat, base_url: 'http://a'}\n  s: {kind: scripted, script: s.yaml}\n";
+    write("models.yaml", two);
+    write("s.yaml", SCRIPT);
+    let readiness = Readiness::new("gateway");
+    let providers = Providers::follow(Some(dir.path().to_owned()), readiness.clone()).unwrap();
+    let first = providers.get();
+    let provider = |providers: &Providers, model: &str| providers.routes(model).unwrap().ways.remove(0).client;
+
+    write("models.yaml", &format!("{two}models:\n  new: {{provider: a, prices: {{input: 1.0}}}}\n"));
+    assert!(!first.knows("new"));
+    assert_eq!(providers.refresh(), Look::Taken);
+    let second = providers.get();
+    assert!(second.knows("new") && !first.knows("new"), "a call goes on with what it began with");
+    assert!(Arc::ptr_eq(&provider(&first, "a/x"), &provider(&second, "new")));
+
+    write("models.yaml", &two.replace("http://a", "http://other"));
+    assert_eq!(providers.refresh(), Look::Taken);
+    assert!(!Arc::ptr_eq(&provider(&second, "a/x"), &provider(&providers.get(), "a/x")));
+
+    // A script counts too, broken and gone.
+    write("s.yaml", "steps: [{txt: x}]\n");
+    let Look::Broken(warning) = providers.refresh() else { panic!("a script that cannot be used") };
+    assert!(warning.contains("s.yaml:1:10: "), "{warning}");
+    std::fs::remove_file(dir.path().join("s.yaml")).unwrap();
+    assert!(matches!(providers.refresh(), Look::Broken(_)));
+    assert!(providers.get().knows("s/x") && readiness.warnings().count() == 1);
+    write("s.yaml", SCRIPT);
+    assert_eq!(providers.refresh(), Look::Taken);
+    assert_eq!(readiness.warnings().count(), 0);
+}
+
+/// The composer may have read a new model a moment before the gateway.
+#[tokio::test(start_paused = true)]
+async fn a_model_that_is_not_known_yet_is_looked_for_on_the_disk() {
+    let world = World::new();
+    let write = |name: &str, text: &str| std::fs::write(world.dir.path().join(name), text).unwrap();
+    write("models.yaml", "providers: {s: {kind: scripted, script: script.yaml}}\n");
+    let config = Config { config_dir: Some(world.dir.path().to_owned()), ..Config::default() };
+    let gateway = Gateway::start(config, world.server.bus()).await.unwrap();
+    write("models.yaml", "providers: {s: {kind: scripted, script: script.yaml}}\nmodels: {new: {provider: s}}\n");
+
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let mut item = world.item("go");
+    item.model = "new".to_owned();
+    item.meta.deadline = SystemClock.now().after(Duration::from_mins(10));
+    world.ask(&item).await;
+    assert!(world.finished().await.text.starts_with("one two three"));
+    gateway.drain(Duration::from_secs(1)).await;
+}

@@ -1,0 +1,97 @@
+//! The composer on a bus: several replicas, one answer each.
+
+use std::time::Duration;
+
+use bus::MemoryServer;
+use contract::ErrorCode;
+use contract::compose::{ComposeReply, ComposeRequest};
+use contract::ids::TenantId;
+use prompt_composer::{Composer, Config};
+
+fn request(model: Option<&str>) -> ComposeRequest {
+    serde_json::from_value(serde_json::json!({"tenant": TenantId::default(), "model": model})).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_until_it_is_drained() {
+    let server = MemoryServer::new();
+    let asking = server.bus();
+    assert!(asking.compose(&request(None)).await.is_err(), "nobody is there yet");
+
+    let empty = tempfile::tempdir().unwrap();
+    let config = Config { config_dir: Some(empty.path().to_owned()), ..Config::default() };
+    let first = Composer::start(config.clone(), server.bus()).await.unwrap();
+    let second = Composer::start(config, server.bus()).await.unwrap();
+    assert!(first.readiness().is_ready());
+
+    let ComposeReply::Composed(composed) = asking.compose(&request(Some("rehearsal"))).await.unwrap() else {
+        unreachable!("the shipped default agent takes any model")
+    };
+    assert_eq!((composed.agent.id.as_str(), composed.model.id.as_str()), ("a", "rehearsal"));
+    assert!(matches!(
+        asking.compose(&request(None)).await.unwrap(),
+        ComposeReply::Refused { code: ErrorCode::UnknownModel, .. }
+    ));
+
+    let known = asking.agents(&TenantId::default()).await.unwrap();
+    assert_eq!(known.agents.iter().map(|agent| agent.id.as_str()).collect::<String>(), "adept");
+
+    let readiness = first.readiness();
+    first.drain(Duration::from_secs(1)).await;
+    assert!(!readiness.is_ready());
+    // A request that was on its way to the drained replica is lost; whoever asked asks again.
+    let mut answers = 0;
+    for _ in 0..3 {
+        answers += usize::from(asking.compose(&request(Some("rehearsal"))).await.is_ok());
+    }
+    assert!(answers >= 2, "the other replica goes on");
+    second.drain(Duration::from_secs(1)).await;
+    assert!(asking.compose(&request(Some("rehearsal"))).await.is_err());
+    assert!(asking.agents(&TenantId::default()).await.is_err());
+}
+
+/// The whole way: a file is written, and after a while whoever asks gets what it says.
+#[tokio::test(start_paused = true)]
+async fn a_changed_prompt_reaches_whoever_asks_and_a_broken_file_reaches_nobody() {
+    let server = MemoryServer::new();
+    let asking = server.bus();
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("prompts/agents/alice_assistant.md", "I am the first Alice.");
+    let config = Config { config_dir: Some(dir.path().to_owned()), ..Config::default() };
+    let composer = Composer::start(config, server.bus()).await.unwrap();
+    let until = async |expect: &str| {
+        for _ in 0..1_000 {
+            if let Ok(ComposeReply::Composed(composed)) = asking.compose(&request(Some("rehearsal"))).await
+                && composed.prompt.starts_with(expect)
+            {
+                return;
+            }
+            // The clock is virtual: waiting costs no time.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        unreachable!("nobody says {expect:?} within 100 s")
+    };
+    until("I am the first Alice.").await;
+    write("prompts/agents/alice_assistant.md", "I am the second Alice.");
+    until("I am the second Alice.").await;
+
+    write("agents.yaml", "agents:\n  a: {nmae: Anna}\n");
+    while composer.readiness().warnings().next().is_none() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    until("I am the second Alice.").await;
+    let (_, warning) = composer.readiness().warnings().next().unwrap();
+    assert!(warning.contains("agents.yaml:2:7: "), "{warning}");
+    assert!(composer.readiness().is_ready(), "a warning is no failure");
+
+    write("agents.yaml", "default_agent: a\nagents:\n  a: {name: Anna, prompt_file: anna.md}\n");
+    write("prompts/agents/anna.md", "I am Anna.");
+    until("I am Anna.").await;
+    assert_eq!(composer.readiness().warnings().count(), 0);
+    composer.drain(Duration::from_secs(1)).await;
+}

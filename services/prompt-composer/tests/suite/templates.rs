@@ -1,0 +1,114 @@
+//! Continuation settings under a name, and what a tenant wants of every agent.
+
+use crate::world::{World, request};
+use contract::compose::ComposeRequest;
+use contract::settings::{ContinuationSettings, OnLimit};
+use contract::{ErrorCode, TenantId};
+use prompt_composer::{Book, Config};
+use serde_json::json;
+
+const AGENTS: &str = "
+continuation_templates:
+  careful: {confidence_min: 0.8, on_limit: ask, max_iterations: 12}
+  chatty: {template: plain_words, max_iterations: 30}
+tenants:
+  acme: {continuation_config: {template: careful, timeout: 900}, ai_config: {parameters: {temperature: 0}}}
+  quiet: {features: {disable: [continuation]}}
+agents:
+  x: {name: Xaver, prompt_file: x.md, continuation_config: {AGENT}}
+";
+const MODELS: &str = "
+providers: {p: {kind: scripted, script: s.yaml}}
+models: {big: {provider: p, continuation_config: {MODEL}}}
+";
+
+fn world(agent: &str, model: &str) -> World {
+    let world = World::new();
+    world.write("agents.yaml", &AGENTS.replace("AGENT", agent));
+    world.write("models.yaml", &MODELS.replace("MODEL", model));
+    world
+}
+
+fn asked(tenant: &str, template: Option<&str>) -> ComposeRequest {
+    let tenant = TenantId::new(tenant).unwrap();
+    ComposeRequest { tenant, template: template.map(str::to_owned), ..request(Some("x"), Some("big")) }
+}
+
+fn settings(world: &World, tenant: &str, template: Option<&str>) -> ContinuationSettings {
+    world.composed(&asked(tenant, template)).agent.continuation
+}
+
+#[test]
+fn template_is_that_of_the_session_else_of_the_tenant_the_agent_or_the_model() {
+    let steps = |agent: &str, model: &str, tenant: &str, session: Option<&str>| {
+        settings(&world(agent, model), tenant, session).max_iterations
+    };
+    assert_eq!(steps("", "", "other", None), 5, "what is built in");
+    assert_eq!(steps("", "template: chatty", "other", None), 30, "the model's");
+    assert_eq!(steps("template: careful", "template: chatty", "other", None), 12, "the agent's");
+    assert_eq!(steps("template: chatty", "", "acme", None), 12, "the tenant's");
+    assert_eq!(steps("template: chatty", "", "acme", Some("chatty")), 30, "the session's");
+    assert_eq!(steps("template: chatty", "", "acme", Some("")), 12, "an empty name says nothing");
+    // A field that a layer names of its own counts against any template.
+    assert_eq!(steps("max_iterations: 7", "", "acme", Some("chatty")), 7);
+}
+
+#[test]
+fn template_begins_with_one_that_is_built_in() {
+    let chatty = settings(&world("template: chatty", ""), "other", None);
+    assert!(!chatty.require_explicit_signal && chatty.continuation_patterns.is_empty(), "as plain_words has it");
+    let careful = settings(&world("template: careful", ""), "other", None);
+    assert!(careful.require_explicit_signal);
+    assert_eq!((careful.confidence_min, careful.on_limit), (Some(0.8), OnLimit::Ask));
+}
+
+#[test]
+fn tenant_goes_over_the_agent_and_nobody_else_has_it() {
+    let world = world("timeout: 60", "");
+    assert_eq!(settings(&world, "acme", None).timeout, 900);
+    assert_eq!(settings(&world, "other", None).timeout, 60);
+    let parameters = |tenant: &str| world.composed(&asked(tenant, None)).ai_config.unwrap().parameters;
+    assert_eq!((parameters("acme").get("temperature"), parameters("other").is_empty()), (Some(&json!(0)), true));
+    assert!(settings(&world, "other", None).enabled && !settings(&world, "quiet", None).enabled);
+}
+
+#[test]
+fn template_of_a_session_that_does_not_exist_is_refused_with_those_that_there_are() {
+    let (code, why) = world("", "").refused(&asked("other", Some("carefull")));
+    assert_eq!(code, ErrorCode::BadRequest);
+    assert_eq!(
+        why,
+        "continuation.template: there is no template \"carefull\" (did you mean \"careful\"?); there are careful, \
+         chatty, multi_step_tool_work, plain_words"
+    );
+}
+
+#[test]
+fn mistakes_name_file_line_and_column() {
+    let read = |agents: &str, models: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("agents.yaml"), agents).unwrap();
+        std::fs::write(dir.path().join("models.yaml"), models).unwrap();
+        let config = Config { config_dir: Some(dir.path().to_owned()), ..Config::default() };
+        let refused = Book::read(&config).unwrap_err().to_string();
+        refused.replace(&format!("{}/", dir.path().display()), "")
+    };
+    let models = MODELS.replace("MODEL", "");
+    let agents = AGENTS.replace("AGENT", "");
+    for (agents, models, wanted) in [
+        (agents.replace("plain_words", "plain_word"), models.clone(), ["agents.yaml:4:", "no template \"plain_word\""]),
+        (agents.replace("  careful:", "  plain_words:"), models.clone(), ["agents.yaml:3:", "is built in"]),
+        (agents.replace("  careful:", "  Careful Ones:"), models.clone(), ["agents.yaml:3:", "the name of a template"]),
+        (
+            agents.replace("template: careful", "template: car"),
+            models.clone(),
+            ["agents.yaml:6:", "no template \"car\""],
+        ),
+        (agents.replace("  acme:", "  a.b:"), models.clone(), ["agents.yaml:6:", "tenant"]),
+        (AGENTS.replace("AGENT", "template: cheeky"), models, ["agents.yaml:9:", "no template \"cheeky\""]),
+        (agents, MODELS.replace("MODEL", "template: chaty"), ["models.yaml:3:", "did you mean \"chatty\"?"]),
+    ] {
+        let refused = read(&agents, &models);
+        assert!(wanted.iter().all(|part| refused.contains(part)), "{wanted:?}: {refused}");
+    }
+}

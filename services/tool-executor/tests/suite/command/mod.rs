@@ -1,0 +1,368 @@
+//! `run_command` on this machine: what runs, where, within which limits, and that nothing of it is left.
+
+#![cfg(target_os = "linux")]
+mod world;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use world::{World, namespaces_are_there, resident};
+
+#[tokio::test]
+async fn a_command_runs_and_tells() {
+    let world = World::new(json!({})).await;
+    let mut done = world.sh("echo out; echo err >&2; exit 3").await;
+    assert!(done["duration_ms"].take().is_u64());
+    let told = json!({"exit_code": 3, "stdout": "out\n", "stderr": "err\n", "truncated": false, "timed_out": false,
+        "duration_ms": null});
+    assert_eq!(done, told);
+    let read = world.run(json!({"command": ["cat"], "stdin": "first\n\nlast"})).await.unwrap();
+    assert_eq!((&read["stdout"], &read["exit_code"]), (&json!("first\n\nlast"), &json!(0)));
+    let words = ["echo", "a b", "$(id)", "`id`", "; rm -rf x", "'", "\"", "*", "\\n", "-n"];
+    let echoed = world.run(json!({"command": words})).await.unwrap();
+    assert_eq!(echoed["stdout"], format!("{}\n", words[1..].join(" ")), "no shell reads it");
+    let unread = world.run(json!({"command": ["false"], "stdin": "x".repeat(200_000)})).await.unwrap();
+    assert_eq!(unread["exit_code"], 1);
+    let ended = world.sh("kill -TERM $$").await;
+    assert_eq!((&ended["signal"], ended.get("exit_code")), (&json!(15), None));
+    world.assert_nothing_is_left();
+}
+
+#[tokio::test]
+async fn only_what_is_listed_runs() {
+    let world = World::new(json!({"allow": ["cat", {"program": "seq", "args": ["[0-9]"]}]})).await;
+    let forged = world.work().join("cat");
+    fs::write(&forged, "#!/bin/sh\necho forged").unwrap();
+    fs::set_permissions(&forged, fs::Permissions::from_mode(0o755)).unwrap();
+    for command in [
+        json!(["rm", "-rf", "/"]),
+        json!(["sh", "-c", "true"]),
+        json!(["./cat"]),
+        json!(["/bin/cat"]),
+        json!(["../work/cat"]),
+        json!([forged]),
+        json!(["work/cat"]),
+        json!(["cat\0"]),
+        json!(["cat "]),
+        json!([""]),
+        json!([]),
+        json!(["seq", "10"]),
+        json!(["seq", "-s,", "3"]),
+    ] {
+        let refused = world.run(json!({"command": command})).await.unwrap_err();
+        assert!(
+            ["may not be run", "is empty", "NUL"].iter().any(|part| refused.contains(part)),
+            "{command}: {refused}"
+        );
+    }
+    let real = world.run(json!({"command": ["cat"], "stdin": "real"})).await.unwrap();
+    assert_eq!(real["stdout"], "real", "the one of the PATH, not the one of the directory");
+    assert_eq!(world.run(json!({"command": ["seq", "3"]})).await.unwrap()["stdout"], "1\n2\n3\n");
+}
+
+#[tokio::test]
+async fn a_command_stays_below_its_directory_and_knows_its_own_environment_alone() {
+    let more = json!({"env": {"COLOUR": "blue", "Mixed": "Case"}, "env_from": ["CARGO_PKG_NAME", "NO_SUCH_VARIABLE"]});
+    let world = World::new(more).await;
+    let work = world.work();
+    fs::create_dir_all(work.join("a/b")).unwrap();
+    fs::create_dir(world.dir.path().join("beside")).unwrap();
+    fs::write(work.join("file"), "").unwrap();
+    symlink("../../beside", work.join("a/out")).unwrap();
+    symlink(world.dir.path().join("beside"), work.join("away")).unwrap();
+    symlink("a/b", work.join("in")).unwrap();
+    for cwd in
+        ["..", "../beside", "a/../..", "/", "/tmp", "a/out", "away", "a/out/../..", "file", "none", "in/../../.."]
+    {
+        let refused = world.run(json!({"command": ["pwd"], "cwd": cwd})).await.unwrap_err();
+        assert!(refused.starts_with(&format!("{cwd:?}")), "{cwd}: {refused}");
+    }
+    let work = work.canonicalize().unwrap().display().to_string();
+    for (cwd, at) in [(None, ""), (Some("."), ""), (Some("a/b"), "/a/b"), (Some("./a"), "/a"), (Some("in"), "/a/b")] {
+        let told = world.run(json!({"command": ["pwd"], "cwd": cwd})).await.unwrap();
+        assert_eq!(told["stdout"], format!("{work}{at}\n"), "{cwd:?}");
+    }
+    let told = world.run(json!({"command": ["env"]})).await.unwrap();
+    let ours = |line: &&str| !["PWD=", "OLDPWD=", "SHLVL=", "_="].iter().any(|own| line.starts_with(own));
+    let mut lines: Vec<&str> = told["stdout"].as_str().unwrap().lines().filter(ours).collect();
+    lines.sort_unstable();
+    let [mark, rest @ ..] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(mark.starts_with("AILOOP_COMMAND="));
+    let expected = ["CARGO_PKG_NAME=tool-executor", "COLOUR=blue", "Mixed=Case", "PATH=/usr/local/bin:/usr/bin:/bin"];
+    assert_eq!(rest, expected);
+}
+
+#[tokio::test]
+async fn a_command_gains_no_privileges_and_is_no_root() {
+    let world = World::new(json!({})).await;
+    let status = world.run(json!({"command": ["cat", "/proc/self/status"]})).await.unwrap();
+    let status = status["stdout"].as_str().unwrap();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+    assert_eq!((field("NoNewPrivs:"), field("CapEff:")), ("1", "0000000000000000"), "{status}");
+    assert!(
+        !field("Uid:").split('\t').any(|uid| uid == "0") && !field("Groups:").split(' ').any(|gid| gid == "0"),
+        "{status}"
+    );
+}
+
+#[tokio::test]
+async fn any_amount_of_output_neither_fills_memory_nor_stops_the_command() {
+    let world = World::new(json!({"output_bytes_max": 9_000})).await;
+    let before = resident();
+    let read = world
+        .sh("echo begin; head -c 100000000 /dev/zero | tr '\\0' 'x'; echo end; head -c 100000000 /dev/zero >&2")
+        .await;
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes more");
+    assert_eq!((&read["exit_code"], &read["truncated"]), (&json!(0), &json!(true)));
+    let (out, err) = (read["stdout"].as_str().unwrap(), read["stderr"].as_str().unwrap());
+    assert!(out.starts_with("begin\nxxx") && out.ends_with("xxxend\n") && out.len() < 9_100, "{}", out.len());
+    assert!(out.contains("of 100000010 bytes left out") && err.contains("of 100000000 bytes left out"));
+    assert!(read.to_string().len() < contract::limits::TOOL_OUTPUT_BYTES_MAX, "{}", read.to_string().len());
+    // The largest outputs that are kept, of what JSON writes longest.
+    drop(world);
+    let world = World::new(json!({})).await;
+    let read = world.sh("head -c 24000 /dev/zero; head -c 24000 /dev/zero >&2").await;
+    assert!(read.to_string().len() < contract::limits::TOOL_OUTPUT_BYTES_MAX, "{}", read.to_string().len());
+}
+
+#[tokio::test]
+async fn a_late_command_is_killed_with_all_that_it_started() {
+    let world = World::new(json!({})).await;
+    let script = world.script("trap '' TERM INT HUP; sleep 300 & (sleep 300 & sleep 300) & setsid sleep 300 & wait");
+    let late = world.run(json!({"command": ["sh", script], "timeout": 1})).await.unwrap();
+    assert_eq!(
+        (&late["timed_out"], &late["signal"], &late["killed"]),
+        (&json!(true), &json!(9), &json!("it took too long"))
+    );
+    world.assert_nothing_is_left();
+    // The call has no more time than that either.
+    let little = world.run_within(json!({"command": ["sleep", "300"]}), Some(Duration::from_secs(15))).await.unwrap();
+    assert_eq!(little["timed_out"], true);
+    let none = world.run_within(json!({"command": ["sleep", "300"]}), Some(Duration::from_secs(1))).await.unwrap_err();
+    assert!(none.contains("it was not started"), "{none}");
+    world.assert_nothing_is_left();
+}
+
+#[tokio::test]
+async fn a_command_that_nobody_wants_any_more_is_killed() {
+    let world = World::new(json!({"timeout": 600})).await;
+    let script = world.script("setsid sh -c 'touch there; sleep 300' & sleep 300");
+    tokio::select! {
+        done = world.run(json!({"command": ["sh", script]})) => panic!("{done:?}"),
+        () = world.until_there("there") => assert!(!world.left().is_empty()),
+    }
+    world.until_nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn what_goes_into_the_background_ends_with_its_command() {
+    let world = World::new(json!({})).await;
+    for start in [
+        "sleep 300 &",
+        "nohup sleep 300 >/dev/null 2>&1 &",
+        "setsid sleep 300 &",
+        "setsid setsid -f sleep 300 </dev/null >/dev/null 2>&1",
+        "(setsid sh -c 'setsid sleep 300 & exit 0' &)",
+        "env -i setsid -f /bin/sleep 300",
+        "env -i setsid -f /bin/sh -c 'setsid -f /bin/sleep 300; exit 0'",
+        "for i in 1 2 3 4 5 6 7 8; do env -i setsid -f /bin/sh -c 'setsid -f /bin/sleep 300'; done",
+    ] {
+        let done = world.sh(&format!("{start} echo done")).await;
+        let done = if done["stdout"] == "done\n" { done } else { world.sh(&format!("{start}\necho done")).await };
+        assert_eq!((&done["stdout"], done.get("note")), (&json!("done\n"), None), "{start}: {done}");
+        world.assert_nothing_is_left();
+    }
+}
+
+/// A bomb of one process group, one whose parts start sessions, and those that also clear their environment.
+const FORK_BOMBS: [&str; 5] = [
+    "\"$0\" & \"$0\" & wait",
+    "\"$0\" & \"$0\" &",
+    "setsid \"$0\" & setsid \"$0\" &",
+    "env -i setsid \"$0\" & env -i setsid \"$0\" & sleep 1",
+    "env -i setsid -f \"$0\"; env -i setsid -f \"$0\"; env -i setsid -f \"$0\"; exit 0",
+];
+
+async fn assert_fork_bomb_ends(world: &World, bomb: &str) {
+    // The root stays, so that the command does not end before its bomb is counted.
+    let script = world.script(bomb);
+    let ended =
+        world.run(json!({"command": ["sh", "-c", format!("{script} & sleep 300")], "timeout": 5})).await.unwrap();
+    // Where the kernel is quicker than the watch, nothing more can be started, and the bomb goes out.
+    let (watched, refused) =
+        (ended["killed"] == "it had over 16 processes", ended["stderr"].to_string().contains("fork"));
+    assert!((watched || refused) && ended["signal"] == 9, "{bomb}: {ended}");
+    assert_eq!(ended.get("note"), None, "{bomb}");
+    world.assert_nothing_is_left();
+    // A root that ends at once leaves its bomb behind.
+    let left = world.sh(&format!("{script} >/dev/null 2>&1 & exit 0")).await;
+    assert_eq!(left.get("note"), None, "{bomb}: {left}");
+    world.assert_nothing_is_left();
+}
+
+/// In a PID namespace, where this machine lets the test make one.
+#[tokio::test]
+async fn fork_bomb_any_kind_ends_at_its_limit_and_nothing_is_left() {
+    let world = World::new(json!({"processes_max": 16})).await;
+    let bombs = if namespaces_are_there() { &FORK_BOMBS[..] } else { &FORK_BOMBS[..3] };
+    for bomb in bombs {
+        assert_fork_bomb_ends(&world, bomb).await;
+    }
+}
+
+/// Without a PID namespace its processes are found one by one. Those whose parts clear their environment and start
+/// sessions may outrun that, as docs/tools.md says.
+#[tokio::test]
+async fn fork_bomb_without_namespace_ends_at_its_limit_and_nothing_is_left() {
+    let world = World::new(json!({"processes_max": 16, "pid_namespace": false})).await;
+    for bomb in &FORK_BOMBS[..3] {
+        assert_fork_bomb_ends(&world, bomb).await;
+    }
+}
+
+#[tokio::test]
+async fn command_in_namespace_sees_its_own_processes_alone() {
+    if !namespaces_are_there() {
+        return;
+    }
+    let world = World::new(json!({"pid_namespace": true})).await;
+    let seen = world.sh("cat /proc/$$/comm; echo /proc/[0-9]*; kill -TERM $$").await;
+    assert_eq!(seen["signal"], 15, "how a command ends is told as without a namespace: {seen}");
+    let seen = seen["stdout"].as_str().unwrap();
+    let (comm, processes) = seen.trim().split_once('\n').unwrap();
+    // The first process of the namespace, and the shell.
+    assert_eq!((comm, processes.split(' ').count()), ("sh", 2), "{seen}");
+    assert!(processes.starts_with("/proc/1 "), "{seen}");
+    world.assert_nothing_is_left();
+}
+
+/// The environment of the process that [`executor_in_namespace_killed_nothing_of_its_command_is_left`] kills.
+const KILLED: &str = "AILOOP_TEST_KILLED";
+
+#[tokio::test]
+async fn executor_in_namespace_killed_nothing_of_its_command_is_left() {
+    if !namespaces_are_there() {
+        return;
+    }
+    if std::env::var_os(KILLED).is_some() {
+        let world = World::new(json!({"timeout": 600})).await;
+        std::io::Write::write_all(&mut std::io::stdout(), format!("{}\n", world.work().display()).as_bytes()).unwrap();
+        world.sh("env -i setsid -f /bin/sleep 300; touch there; sleep 300").await;
+        return;
+    }
+    let mut killed = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "command::executor_in_namespace_killed_nothing_of_its_command_is_left", "--nocapture"])
+        .env(KILLED, "1")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(killed.stdout.take().unwrap()));
+    let work = lines.map(Result::unwrap).find(|line| line.ends_with("/work")).unwrap();
+    let work = std::path::PathBuf::from(work).canonicalize().unwrap();
+    let running = || world::running_in(&work).len();
+    world::until(|| work.join("there").exists()).await;
+    assert!(running() >= 2, "{:?}", world::running_in(&work));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    world::until(|| running() == 0).await;
+    fs::remove_dir_all(work.parent().unwrap()).unwrap();
+}
+
+#[tokio::test]
+async fn memory_processor_and_files_have_limits() {
+    let more = json!({"memory_bytes_max": 64 << 20, "cpu_seconds_max": 1, "file_bytes_max": 1 << 20});
+    let world = World::new(more).await;
+    let large =
+        world.run(json!({"command": ["dd", "if=/dev/zero", "of=/dev/null", "bs=512M", "count=1"]})).await.unwrap();
+    assert!(large["exit_code"] == 1 && large["stderr"].as_str().unwrap().contains("memory"), "{large}");
+    // None of them is large.
+    let script = "for i in 1 2 3 4; do dd if=/dev/zero of=/dev/null bs=40M count=100000 & done; wait";
+    let together = world.sh(script).await;
+    assert_eq!(
+        together["killed"],
+        format!("its processes used over {} bytes of memory together", 64 << 20),
+        "{together}"
+    );
+    let busy = world.sh("while :; do :; done").await;
+    assert_eq!((&busy["signal"], &busy["killed"]), (&json!(24), &json!("it used more processor time than it may")));
+    let file = world.run(json!({"command": ["dd", "if=/dev/zero", "of=file", "bs=1M", "count=4"]})).await.unwrap();
+    assert_eq!((&file["signal"], &file["killed"]), (&json!(25), &json!("it wrote a larger file than it may")));
+    assert_eq!(fs::metadata(world.work().join("file")).unwrap().len(), 1 << 20);
+    let polite: i32 =
+        world.run(json!({"command": ["nice"]})).await.unwrap()["stdout"].as_str().unwrap().trim().parse().unwrap();
+    let ours = rustix::process::getpriority_process(None).unwrap();
+    assert_eq!(polite, (ours + 10).min(19));
+    world.assert_nothing_is_left();
+}
+
+#[tokio::test]
+async fn commands_beside_each_other_end_alone() {
+    let world = World::new(json!({})).await;
+    // A number that no other process of this machine has, since one is looked for by it.
+    let time = format!("300.{}", std::process::id());
+    let stays = world.script(&format!("setsid sh -c 'touch there; sleep {time}; touch never' & wait; echo over"));
+    let ended = async {
+        world.until_there("there").await;
+        for _ in 0..3 {
+            world.sh("setsid sleep 300 & exit 0").await;
+        }
+        // The first one's part in another session is still there, and is let go.
+        let still = world.left();
+        assert!(still.iter().any(|line| line.contains("script.sh")), "{still:?}");
+        let pids = fs::read_dir("/proc").unwrap().filter_map(Result::ok).filter(|entry| {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            line == format!("sleep\x00{time}\x00").as_bytes()
+        });
+        let pids: Vec<String> = pids.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        assert_eq!(pids.len(), 1);
+        let pid = rustix::process::Pid::from_raw(pids[0].parse().unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    };
+    let (done, ()) = tokio::join!(world.run(json!({"command": ["sh", stays]})), ended);
+    let done: Value = done.unwrap();
+    assert_eq!((&done["exit_code"], &done["stdout"]), (&json!(0), &json!("over\n")), "{done}");
+    world.assert_nothing_is_left();
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_where_it_stands() {
+    use service::tasks::Tasks;
+    use tool_executor::command::{CommandConfig, Commands};
+    let root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let user = json!({"uid": 64_123, "gid": 64_123});
+    for (field, value, part) in [
+        ("user", if root { json!(null) } else { user.clone() }, "executor.serve.command.user "),
+        ("cwd", json!("/no/such/place"), "executor.serve.command.cwd "),
+        ("path", json!(["bin"]), "executor.serve.command.path "),
+        ("allow", json!(["/bin/sh"]), "executor.serve.command.allow "),
+        ("timeout", json!(0), "executor.serve.command.timeout "),
+        ("timeout", json!(4_000), "executor.serve.command.timeout "),
+        ("output_bytes_max", json!(1 << 20), "executor.serve.command.output_bytes_max "),
+        ("processes_max", json!(0), "executor.serve.command.processes_max "),
+        ("env", json!({"A=B": "x"}), "executor.serve.command.env "),
+    ] {
+        let mut config = json!({"allow": ["true"], "cwd": "/", "user": root.then_some(&user)});
+        config[field] = value;
+        let config: CommandConfig = serde_json::from_value(config).unwrap();
+        let Err(error) = Commands::new(&config, Tasks::new()) else { panic!("{field}") };
+        assert!(error.to_string().contains(part), "{error}");
+        assert_eq!(error.code(), contract::ErrorCode::BadConfig);
+    }
+}
+
+#[tokio::test]
+async fn executor_that_runs_commands_hides_its_environment_and_memory_from_them() {
+    let world = World::new(json!({})).await;
+    assert_eq!(rustix::process::dumpable_behavior().unwrap(), rustix::process::DumpableBehavior::NotDumpable);
+    for look in
+        ["head -c 1 /proc/$PPID/environ", "head -c 1 /proc/$PPID/maps", "ls /proc/$PPID/fd/", "ls /proc/$PPID/cwd/"]
+    {
+        let told = world.sh(look).await;
+        assert_ne!(told["exit_code"], 0, "{look}: {told}");
+        assert_eq!(told["stdout"], "", "{look}: {told}");
+    }
+}

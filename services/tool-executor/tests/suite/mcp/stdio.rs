@@ -1,0 +1,109 @@
+//! Servers over standard input and output: this test program itself, started once more with a variable that says what
+//! it is to be.
+
+use std::io::{BufRead, Write};
+
+use rmcp::ServiceExt;
+use serde_json::{Value, json};
+
+use crate::mcp::diary::Diary;
+use crate::mcp::toy::Toy;
+
+/// What the process is: one of the words below. Without it this is no server but a test that does nothing.
+pub(crate) const ROLE: &str = "AILOOP_TEST_MCP_ROLE";
+/// Where it notes what it does.
+pub(crate) const DIARY: &str = "AILOOP_TEST_MCP_DIARY";
+
+pub(crate) const MODERN: &str = "modern";
+pub(crate) const LEGACY: &str = "legacy";
+pub(crate) const RAW: &str = "raw";
+pub(crate) const RICH: &str = "rich";
+
+/// How the program is started as a server. Two threads, since with one the name of a test is printed before it runs.
+pub(crate) const ARGS: [&str; 5] =
+    ["mcp::stdio::a_server_over_standard_input_and_output", "--exact", "--nocapture", "--quiet", "--test-threads=2"];
+
+#[test]
+fn a_server_over_standard_input_and_output() {
+    let (Some(role), Some(diary)) = (service::config::env(ROLE), service::config::env(DIARY)) else { return };
+    let diary = Diary::at(diary);
+    diary.note("starts");
+    eprintln!("{role} server at your service");
+    // What the test harness has printed so far is no line of the protocol, and ends here.
+    println!();
+    match role.as_str() {
+        RAW => raw(answer_badly),
+        RICH => raw(answer_richly),
+        _ => toy(diary, role == LEGACY),
+    }
+}
+
+#[tokio::main]
+async fn toy(diary: Diary, legacy: bool) {
+    let crash = || {
+        eprintln!("out of luck");
+        std::process::abort();
+    };
+    let service = Toy::new(diary, legacy, crash).serve(rmcp::transport::stdio()).await.unwrap();
+    service.waiting().await.unwrap();
+}
+
+/// Speaks by hand.
+fn raw(answer: fn(&Value) -> Value) {
+    for line in std::io::stdin().lock().lines() {
+        let request: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let Some(id) = request.get("id") else { continue };
+        let answer = answer(&request);
+        let mut whole = json!({"jsonrpc": "2.0", "id": id});
+        whole.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
+        println!("{whole}");
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+/// Lists what no library would.
+fn answer_badly(request: &Value) -> Value {
+    match request["method"].as_str().unwrap() {
+        "initialize" => json!({"result": {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "raw", "version": "1"}}}),
+        "tools/list" => json!({"result": {"tools": [
+            {"name": "array", "inputSchema": []},
+            {"name": "none"},
+            {"name": 7, "inputSchema": {"type": "object"}},
+            "what?",
+            {"name": "good", "description": "Is good.", "inputSchema": {"type": "object"}},
+        ]}}),
+        "tools/call" => json!({"result": {"content": [{"type": "hologram"}, {"type": "text", "text": "good"}]}}),
+        _ => json!({"error": {"code": -32601, "message": "unheard of"}}),
+    }
+}
+
+/// Has what few servers have: a task, structured results, resources, and a schema that costs too much.
+fn answer_richly(request: &Value) -> Value {
+    let output = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let two =
+        |level: u32| json!([{"$ref": format!("#/$defs/d{}", level + 1)}, {"$ref": format!("#/$defs/d{}", level + 1)}]);
+    let mut definitions: serde_json::Map<String, Value> =
+        (0..30).map(|level| (format!("d{level}"), json!({"anyOf": two(level)}))).collect();
+    definitions.insert("d30".to_owned(), json!({"required": ["x"]}));
+    match request["method"].as_str().unwrap() {
+        "initialize" => {
+            json!({"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "resources": {}},
+            "serverInfo": {"name": "rich", "version": "1"}}})
+        }
+        "tools/list" => json!({"result": {"tools": [
+            {"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
+            {"name": "count", "inputSchema": {"type": "object"}, "outputSchema": output},
+            {"name": "costly", "inputSchema": {"type": "object", "$ref": "#/$defs/d0", "$defs": definitions}},
+        ]}}),
+        "tools/call" => {
+            let n = &request["params"]["arguments"]["n"];
+            json!({"result": {"content": [{"type": "text", "text": n.to_string()}], "structuredContent": {"n": n}}})
+        }
+        "resources/read" if request["params"]["uri"] == "toy://page" => {
+            json!({"result": {"contents": [{"uri": "toy://page", "text": "a page"}]}})
+        }
+        "resources/read" => json!({"error": {"code": -32002, "message": "no such resource"}}),
+        _ => json!({"error": {"code": -32601, "message": "unheard of"}}),
+    }
+}

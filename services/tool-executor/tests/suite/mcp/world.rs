@@ -1,0 +1,280 @@
+//! A nats-server, an executor that serves MCP servers, and a client that calls their tools.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ailoop_tool::async_nats::{self, Client, HeaderMap, Message, Request, RequestErrorKind, Subscriber};
+use ailoop_tool::wire::header;
+use bus::{Bus, NatsConfig};
+use contract::streams::Bucket;
+use contract::tool::ToolSpec;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use service::config::Settings;
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep, timeout};
+use tool_executor::{Config, Executor};
+
+use crate::mcp::diary::Diary;
+use crate::mcp::stdio;
+
+/// Longer than anything here may take.
+pub(crate) const LONG: Duration = Duration::from_mins(1);
+
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) diary: Diary,
+    pub(crate) bus: Bus,
+    nats: NatsConfig,
+    _server: Server,
+    dir: TempDir,
+}
+
+/// What came back from a call.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) error: bool,
+    pub(crate) unknown: bool,
+}
+
+impl Answer {
+    fn of(message: &Message) -> Self {
+        let header = |name: &str| Some(message.headers.as_ref()?.get(name)?.as_str().to_owned());
+        Self {
+            text: String::from_utf8(message.payload.to_vec()).unwrap(),
+            error: header(header::ERROR).is_some(),
+            unknown: header(header::OUTCOME).as_deref() == Some("unknown"),
+        }
+    }
+
+    /// The text of a result that is no error.
+    #[track_caller]
+    pub(crate) fn good(self) -> String {
+        assert!(!self.error, "{self:?}");
+        self.text
+    }
+
+    #[track_caller]
+    pub(crate) fn bad(self) -> String {
+        assert!(self.error && !self.unknown, "{self:?}");
+        self.text
+    }
+
+    /// The text of an error that leaves open what was done.
+    #[track_caller]
+    pub(crate) fn doubtful(self) -> String {
+        assert!(self.error && self.unknown, "{self:?}");
+        self.text
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let server = Server::start();
+        let nats = NatsConfig { url: server.url.clone(), ..NatsConfig::default() };
+        let bus = Bus::connect(&nats).await.unwrap();
+        bus.ensure().await.unwrap();
+        let client = async_nats::connect(&server.url).await.unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let diary = Diary::at(dir.path().join("diary"));
+        Self { client, diary, bus, nats, _server: server, dir }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// This program as a server, with what else the configuration says of it.
+    pub(crate) fn toy(&self, role: &str, more: &Value) -> Value {
+        let mut config = json!({"command": std::env::current_exe().unwrap(), "args": stdio::ARGS,
+            "env": {stdio::ROLE: role, stdio::DIARY: self.diary.path()}});
+        for (key, value) in more.as_object().unwrap() {
+            if let (Some(inner), Some(value)) = (config[key].as_object_mut(), value.as_object()) {
+                inner.extend(value.clone());
+            } else {
+                config[key] = value.clone();
+            }
+        }
+        config
+    }
+
+    /// An executor with these MCP servers, ready.
+    pub(crate) async fn serve(&self, servers: Value) -> Executor {
+        // From a file, as everybody's is: names of variables must keep their case on the way.
+        let file = json!({"executor": {"serve": {"mcp": servers}}}).to_string();
+        std::fs::write(self.dir().join("ailoop.yaml"), file).unwrap();
+        let read: Config = Settings::read(Some(self.dir())).unwrap().section("executor").unwrap();
+        let config = Config { nats: self.nats.clone(), ..read };
+        let executor = Executor::start(config, self.bus.clone()).await.unwrap();
+        until(async || executor.readiness().is_ready().then_some(())).await;
+        executor
+    }
+
+    /// The tools of the catalogue.
+    pub(crate) async fn catalogue(&self) -> Vec<ToolSpec> {
+        let entries = self.bus.transport().kv_list(Bucket::Tools, "*.*").await.unwrap();
+        entries.into_iter().map(|(_, value)| serde_json::from_slice(&value).unwrap()).collect()
+    }
+
+    pub(crate) async fn spec(&self, tool: &str) -> Option<ToolSpec> {
+        self.catalogue().await.into_iter().find(|spec| spec.name.as_str() == tool)
+    }
+
+    /// Calls a tool that is served.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Answer {
+        // On a busy machine the tool says first who works on it.
+        self.begin(tool, arguments).await.answer().await
+    }
+
+    /// Calls a tool until somebody serves it and does not say that its server is down.
+    pub(crate) async fn call_when_up(&self, tool: &str, arguments: &Value) -> Answer {
+        until(async || {
+            let answer = self.call_if_served(tool, arguments).await;
+            answer.filter(|answer| !answer.text.contains("was not called"))
+        })
+        .await
+    }
+
+    /// Calls a tool that may be withdrawn at this moment. The NATS library may lose a call that meets that.
+    pub(crate) async fn call_if_served(&self, tool: &str, arguments: &Value) -> Option<Answer> {
+        let soon = Duration::from_secs(5);
+        let request = Request::new().payload(arguments.to_string().into()).timeout(Some(soon));
+        match self.client.send_request(subject(tool), request).await {
+            Ok(reply) => Some(Answer::of(&reply)),
+            Err(error) if matches!(error.kind(), RequestErrorKind::NoResponders | RequestErrorKind::TimedOut) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Begins a call whose end is not waited for.
+    pub(crate) async fn begin(&self, tool: &str, arguments: Value) -> Call {
+        let inbox = self.client.new_inbox();
+        let replies = self.client.subscribe(inbox.clone()).await.unwrap();
+        let body = arguments.to_string().into();
+        self.client.publish_with_reply_and_headers(subject(tool), inbox, headers(), body).await.unwrap();
+        Call { client: self.client.clone(), tool: tool.to_owned(), replies }
+    }
+
+    pub(crate) async fn noted(&self, line: &str, times: usize) {
+        until(async || (self.diary.count(line) >= times).then_some(())).await;
+    }
+}
+
+/// A call that runs.
+pub(crate) struct Call {
+    client: Client,
+    tool: String,
+    replies: Subscriber,
+}
+
+impl Call {
+    /// The next piece of progress.
+    pub(crate) async fn progress(&mut self) -> String {
+        let message = timeout(LONG, self.replies.next()).await.unwrap().unwrap();
+        assert!(message.headers.as_ref().is_some_and(|headers| headers.get(header::PROGRESS).is_some()), "{message:?}");
+        String::from_utf8(message.payload.to_vec()).unwrap()
+    }
+
+    /// The answer, when it comes.
+    pub(crate) async fn answer(&mut self) -> Answer {
+        loop {
+            let message = timeout(LONG, self.replies.next()).await.unwrap().unwrap();
+            assert_eq!(message.status, None, "nobody serves {}", self.tool);
+            if message.headers.as_ref().is_none_or(|headers| headers.get(header::PROGRESS).is_none()) {
+                return Answer::of(&message);
+            }
+        }
+    }
+
+    /// Cancels a call of which it is not known whether the tool has begun it: one that comes before its call is lost.
+    pub(crate) async fn cancel_until_answered(&mut self) -> Answer {
+        loop {
+            self.cancel().await;
+            if let Ok(answer) = timeout(Duration::from_millis(200), self.answer()).await {
+                return answer;
+            }
+        }
+    }
+
+    pub(crate) async fn cancel(&self) {
+        let subject = format!("ai_tool_cancel.default.{}", self.tool);
+        self.client.publish_with_headers(subject, headers(), "".into()).await.unwrap();
+    }
+}
+
+fn subject(tool: &str) -> String {
+    format!("ai_tool.default.{tool}")
+}
+
+/// Every call here has the same id: they come one after another.
+fn headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CALL, "s1-c1-1-1");
+    headers.insert(header::TRACEPARENT, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    headers
+}
+
+/// Asks again until there is an answer.
+pub(crate) async fn until<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+    let end = Instant::now() + LONG;
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(Instant::now() < end, "nothing in {LONG:?}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Whether a process is there that has not ended.
+pub(crate) fn lives(process: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    status.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// A nats-server of one test's own: any free port, ended with the test.
+struct Server {
+    child: Child,
+    url: String,
+    _dir: TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let child = Command::new(binary())
+            .args(["-a", "127.0.0.1", "-p", "-1", "-js", "-sd"])
+            .arg(dir.path())
+            .arg("--ports_file_dir")
+            .arg(dir.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a nats-server: set AILOOP_NATS_SERVER, or put it into .tools/ or the PATH");
+        let file = dir.path().join(format!("nats-server_{}.ports", child.id()));
+        let end = std::time::Instant::now() + LONG;
+        let url = loop {
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            if let Ok(ports) = serde_json::from_str::<Value>(&text) {
+                break ports["nats"][0].as_str().unwrap().to_owned();
+            }
+            assert!(std::time::Instant::now() < end, "nats-server does not start");
+            std::thread::yield_now();
+        };
+        Self { child, url, _dir: dir }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+fn binary() -> PathBuf {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/nats-server");
+    let named = service::config::env("AILOOP_NATS_SERVER").map(PathBuf::from);
+    named.or_else(|| tools.exists().then_some(tools)).unwrap_or_else(|| "nats-server".into())
+}

@@ -1,0 +1,113 @@
+//! The crash matrix: every step of a session, struck by every fault, under load, on one nats-server and on three.
+//!
+//! Each process stands behind a proxy that knows the messages which pass. A fault strikes at one message of one session: before
+//! it has left or come, or when it has left and nothing has come back. Afterwards the oracle reads the log, what tools
+//! and the model noted down for themselves, and what the proxies saw the server store. After an older store the rules are
+//! those of `ailoop_tests::restored`, since what was stored after the copy is gone.
+//!
+//! `make chaos` runs it at length: `AILOOP_CHAOS_FAULTS` faults in all (also those of former runs with the same file), at most
+//! `AILOOP_CHAOS_HOURS`, on `AILOOP_CHAOS_NODES` (`1,3`) with `AILOOP_CHAOS_FLEETS` fleets at once, rows appended to
+//! `AILOOP_CHAOS_FILE`, and a report beside it. `AILOOP_CHAOS_ONLY` names what is to be tried, such as `service: kill`.
+//! `AILOOP_CHAOS_SEED` chooses what is tried: a number, or `random`; without it every run tries the same.
+
+mod book;
+mod fleet;
+mod frame;
+mod life;
+mod older_store;
+mod oracle;
+mod proxy;
+mod stage;
+mod step;
+mod witness;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use futures::future::try_join_all;
+use tokio::time::Instant;
+
+use crate::chaos::book::{Book, Plan, Row, report};
+
+/// Faults in a short run.
+const FAULTS: usize = 9;
+/// Fleets at the same time.
+const FLEETS: usize = 3;
+/// Older stores in a short run.
+const OLDER_STORES: usize = 2;
+
+/// How long leaders of streams are killed in a short run, and how often.
+const LEADERS_SECONDS: u64 = 20;
+const LEADERS_EVERY: Duration = Duration::from_secs(10);
+
+fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
+    service::config::env(name)?.parse().ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_step_survives_every_fault() -> anyhow::Result<()> {
+    let scratch = tempfile::TempDir::with_prefix("ailoop-chaos-")?;
+    let file = setting::<PathBuf>("AILOOP_CHAOS_FILE").unwrap_or_else(|| scratch.path().join("rows.jsonl"));
+    let until =
+        setting::<f64>("AILOOP_CHAOS_HOURS").map(|hours| Instant::now() + Duration::from_secs_f64(hours * 3600.0));
+    let only = setting("AILOOP_CHAOS_ONLY").unwrap_or_default();
+    let plan = Plan { faults: setting("AILOOP_CHAOS_FAULTS").unwrap_or(FAULTS), until, only };
+    let seed = ailoop_tests::seed::of("AILOOP_CHAOS_SEED");
+    let nodes = setting::<String>("AILOOP_CHAOS_NODES").unwrap_or_else(|| "1".to_owned());
+    let nodes: Vec<usize> = nodes.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    let book = Book::open(&file, plan.clone(), seed)?;
+    let before = book.rows().len();
+    let failures = file.with_extension("failures");
+    let fleets = 0..setting("AILOOP_CHAOS_FLEETS").unwrap_or(FLEETS);
+    try_join_all(fleets.map(|n| fleet::run(&book, nodes[n % nodes.len()], &failures))).await?;
+    let rows = book.rows();
+    if setting::<PathBuf>("AILOOP_CHAOS_FILE").is_some() {
+        std::fs::write(file.with_extension("md"), report(&rows)?)?;
+    }
+    let wrong: Vec<&Row> = rows[before..].iter().filter(|row| row.wrong.is_some()).collect();
+    ensure!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
+    ensure!(until.is_some() || rows.len() >= plan.faults, "only {} faults", rows.len());
+    Ok(())
+}
+
+/// The short run tries few of all faults: this one is among them in any case.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_comes_back_with_an_older_store_sessions_go_on() -> anyhow::Result<()> {
+    let scratch = tempfile::TempDir::with_prefix("ailoop-chaos-")?;
+    let plan = Plan { faults: OLDER_STORES, until: None, only: "older store".to_owned() };
+    let book = Book::open(&scratch.path().join("rows.jsonl"), plan, ailoop_tests::seed::of("AILOOP_CHAOS_SEED"))?;
+    try_join_all((0..OLDER_STORES).map(|_| fleet::run(&book, 1, scratch.path()))).await?;
+    let wrong: Vec<Row> = book.rows().into_iter().filter(|row| row.wrong.is_some()).collect();
+    ensure!(wrong.is_empty(), "{wrong:#?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaders_die_one_after_the_other() -> anyhow::Result<()> {
+    let length = setting("AILOOP_LEADERS_SECONDS").unwrap_or(LEADERS_SECONDS);
+    fleet::kill_leaders(Duration::from_secs(length), LEADERS_EVERY).await
+}
+
+#[test]
+fn a_report_names_what_is_wrong() -> anyhow::Result<()> {
+    let row = |fault: &str, wrong: Option<&str>, resumed_ms| Row {
+        nodes: 3,
+        service: "gateway".to_owned(),
+        step: "a model call comes".to_owned(),
+        target: "service".to_owned(),
+        fault: fault.to_owned(),
+        wrong: wrong.map(str::to_owned),
+        resumed_ms,
+        others: 1,
+        others_waited: 0,
+        others_gap_ms: 400,
+        paid_again: 0,
+    };
+    let page = report(&[row("kill", None, 5_400), row("kill", Some("input lost"), 100), row("cut", None, 1_000)])?;
+    let line = page.lines().find(|line| line.starts_with("| gateway | a model call comes")).context("its line")?;
+    assert!(line.contains("| **1 of 2 wrong** |") && line.contains("| 1.0 |"), "{line}");
+    assert!(page.contains("| service: kill | 2 | 1 | 0.1 | 5.4 | 5.4 | 0 of 2 | 0.4 | 0 |"), "{page}");
+    assert!(page.contains("input lost"), "{page}");
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! Ring 5: the whole, through its doors: the command, the client API, tools and models as strangers serve them.
+
+mod bad_input;
+mod control;
+mod delegate;
+mod events;
+mod example;
+mod failures;
+mod gates;
+mod judged;
+mod kills;
+mod language;
+mod look;
+mod mail;
+mod providers;
+mod python_tool;
+mod reload;
+mod resume;
+mod scenarios;
+mod storage;
+mod survey;
+mod tools;
+mod trace;
+mod workspace;

@@ -1,0 +1,57 @@
+//! Hostile clients, tools and model servers, with sessions of others beside them.
+//!
+//! Each trial has a fleet of its own. Sessions of others run alone first, then beside the hostile party; afterwards the
+//! memory of every process is read. The run prints a table and fails where a session of others failed, a process ended or
+//! holds more memory than its budget, sessions of others took more than twice as long at p99, or a hostile party was given
+//! what it may not have. A trial that fails is reported with the others, not left out.
+//!
+//! `make hostile` runs every trial; `AILOOP_HOSTILE_ONLY` names what is to be tried, `AILOOP_HOSTILE_SECONDS` is how long
+//! each hostile party goes on, `AILOOP_HOSTILE_FILE` gets the table, and `AILOOP_HOSTILE_SEED` chooses damaged bytes.
+
+mod bystanders;
+mod clients;
+mod fleet;
+mod idle;
+mod models;
+mod table;
+mod tools;
+mod trials;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+
+use crate::hostile::table::{Row, table};
+use crate::hostile::trials::TRIALS;
+
+/// How long a hostile party goes on: longer than a session of others may take, so that nobody just waits for its end.
+const SECONDS: u64 = 30;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_parties_sessions_of_others_go_on() -> anyhow::Result<()> {
+    let only = service::config::env("AILOOP_HOSTILE_ONLY").unwrap_or_default();
+    let seconds = service::config::env("AILOOP_HOSTILE_SECONDS").and_then(|seconds| seconds.parse().ok());
+    let length = Duration::from_secs(seconds.unwrap_or(SECONDS));
+    let seed = ailoop_tests::seed::of("AILOOP_HOSTILE_SEED");
+    let mut rows: Vec<Row> = Vec::new();
+    for trial in TRIALS.iter().filter(|trial| trial.name.contains(&only)) {
+        let row = fleet::run(trial, length, seed).await;
+        show(&format!("{}: {}", row.trial, row.wrong.as_deref().unwrap_or("ok")));
+        rows.push(row);
+    }
+    ensure!(!rows.is_empty(), "AILOOP_HOSTILE_ONLY={only} names no trial");
+    let table = table(&rows);
+    show(&table);
+    if let Some(file) = service::config::env("AILOOP_HOSTILE_FILE").map(PathBuf::from) {
+        std::fs::write(file, &table)?;
+    }
+    let wrong = rows.iter().filter(|row| row.wrong.is_some()).count();
+    ensure!(wrong == 0, "{wrong} of {} trials failed", rows.len());
+    Ok(())
+}
+
+#[allow(clippy::print_stderr, reason = "the progress of a long run")]
+fn show(line: &str) {
+    eprintln!("{line}");
+}

@@ -1,0 +1,333 @@
+//! A rolling upgrade: an older and the newer binary share three nats-servers, and every replica of every service is replaced,
+//! one by one, under load: by the newer version, back by the older one, and by the newer one again.
+//!
+//! Nothing may be lost: every session comes to its end, no input is left over, no dead letter is written, and no
+//! `at_most_once` call runs twice. What the newer version wrote is left alone by the older one: where their folds differ, no
+//! commit of an older fold follows one of a newer fold.
+//!
+//! `make upgrade OLD=<path>` or `make upgrade OLD_REV=<revision>` runs it. `AILOOP_UPGRADE_OLD` is the path of the older
+//! binary, `AILOOP_UPGRADE_SESSIONS` how many sessions run at the same time, `AILOOP_UPGRADE_EVERY` the seconds between two
+//! replacements.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ailoop_tests::cli;
+use ailoop_tests::client::{Client, Control};
+use ailoop_tests::crowd::{EdgeReplica, Replica, Site};
+use ailoop_tests::fleet::{key, knows};
+use ailoop_tests::judge;
+use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::nats::NatsCluster;
+use ailoop_tests::workshop::{EFFECTS, Workshop};
+use ailoop_tool::Effect;
+use anyhow::{Context, bail, ensure};
+use bus::{Bus, Inbox, NatsConfig, Read};
+use contract::TenantId;
+use contract::commit::{Commit, Phase};
+use contract::event::{Event, StopReason};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+/// The services of which two run.
+const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", "edge"];
+/// Sessions at the same time, and seconds between two replacements, in a short run.
+const SESSIONS: u64 = 8;
+const EVERY: u64 = 2;
+/// Seconds that a replica may take to end its work before it hands it back.
+const DRAIN: &str = "3";
+/// How long a replica may take to end.
+const END_MAX: Duration = Duration::from_secs(30);
+/// How long one try of a command may take.
+const TRY_MAX: Duration = Duration::from_secs(8);
+/// How long a session may take to get anywhere. One that a newer version wrote waits for the newer version.
+const WAIT_MAX: Duration = Duration::from_mins(5);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a model thinks.
+const THINKS: Duration = Duration::from_millis(300);
+/// Steps that a turn may have.
+const STEPS_MAX: u32 = 10;
+
+/// Which binary a replica runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Old,
+    New,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Old => "old",
+            Self::New => "new",
+        })
+    }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    service::config::env(name)?.parse().ok()
+}
+
+/// Where clients find the edges now.
+#[derive(Clone, Default)]
+struct EdgeUrls(Arc<Mutex<[String; 2]>>);
+
+impl EdgeUrls {
+    fn set(&self, number: usize, url: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[number] = url;
+    }
+
+    fn get(&self, number: usize) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[number % 2].clone()
+    }
+}
+
+/// The fleet while it is upgraded.
+struct Fleet {
+    cluster: NatsCluster,
+    bus: Bus,
+    site: Site,
+    old: PathBuf,
+    new: PathBuf,
+    edges: EdgeUrls,
+    replicas: Vec<(&'static str, usize, Replica)>,
+}
+
+impl Fleet {
+    async fn start(old: &Path, model: &ModelServer) -> anyhow::Result<Self> {
+        let cluster = NatsCluster::start3().await?;
+        let bus = cluster.ready().await?;
+        let site = Site::new(&[("test", &model.base_url())], &[("AILOOP__DRAIN_TIMEOUT", DRAIN)])?;
+        let (old, new, edges) = (old.to_owned(), cli::binary()?, EdgeUrls::default());
+        let mut fleet = Self { cluster, bus, site, old, new, edges, replicas: Vec::new() };
+        for service in SERVICES {
+            for number in 0..2 {
+                let replica = fleet.spawn(Version::Old, service, number).await?;
+                fleet.replicas.push((service, number, replica));
+            }
+        }
+        Ok(fleet)
+    }
+
+    fn nats(&self, number: usize) -> NatsConfig {
+        self.cluster.config(number)
+    }
+
+    async fn spawn(&self, version: Version, service: &str, number: usize) -> anyhow::Result<Replica> {
+        let binary = match version {
+            Version::Old => &self.old,
+            Version::New => &self.new,
+        };
+        let replica = self.site.spawn_binary(binary, service, &self.nats(number)).await;
+        let replica = replica.with_context(|| format!("{service} of the {version} version"))?;
+        if service != "edge" {
+            return Ok(replica);
+        }
+        let edge = EdgeReplica::of(replica)?;
+        self.edges.set(number, edge.url());
+        Ok(edge.replica)
+    }
+
+    /// Replaces every replica, one by one.
+    async fn roll(&mut self, to: Version, every: Duration) -> anyhow::Result<()> {
+        for at in 0..self.replicas.len() {
+            let (service, number, replica) = &mut self.replicas[at];
+            let (service, number) = (*service, *number);
+            replica.terminate(END_MAX).await.with_context(|| format!("{service} does not end"))?;
+            self.replicas[at].2 = self.spawn(to, service, number).await?;
+            sleep(every).await;
+        }
+        Ok(())
+    }
+}
+
+/// Two steps with calls, then an answer.
+fn reply(asked: &Asked) -> Reply {
+    let since = asked.messages().iter().rev().take_while(|message| message["role"] != "user");
+    let step = since.filter(|message| message["role"] == "assistant").count();
+    let begun = Reply::text("I look. ").and_delay(THINKS);
+    let Some(effect) = EFFECTS.get(step) else { return begun.and_text("That is all.") };
+    begun.and_calls(&[(effect.as_str(), json!({"mark": format!("{}-{step}", asked.number)}))])
+}
+
+/// A client that repeats each command under its id, at the next edge, until it is answered.
+#[derive(Clone)]
+struct User {
+    edges: EdgeUrls,
+    bus: Bus,
+}
+
+/// What a client sends, each under an id of its own.
+#[derive(Debug, Clone, Copy)]
+enum Command {
+    Start,
+    Message,
+    Stop,
+}
+
+impl Command {
+    async fn send(self, edge: &str, session: &str) -> anyhow::Result<()> {
+        let client = Client::connect(edge).await?;
+        match self {
+            Self::Start => client.begin_as(session, "begin", "go", &json!({"interactive": true})).await,
+            Self::Message => client.send_as(session, "more", "go on", "queue").await,
+            Self::Stop => client.control_as(session, "end", Control::Stop).await,
+        }
+        .map(drop)
+    }
+}
+
+impl User {
+    async fn send(&self, session: &str, command: Command) -> anyhow::Result<()> {
+        let (deadline, mut last, mut edge) = (Instant::now() + WAIT_MAX, String::new(), 0);
+        while Instant::now() < deadline {
+            match timeout(TRY_MAX, command.send(&self.edges.get(edge), session)).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => last = format!("{error:#}"),
+                Err(_) => "no answer".clone_into(&mut last),
+            }
+            edge += 1;
+            sleep(LOOK_EVERY).await;
+        }
+        bail!("{command:?} is not answered: {last}")
+    }
+
+    async fn until(&self, session: &str, wanted: &str, fits: impl Fn(&[Commit]) -> bool) -> anyhow::Result<()> {
+        let (key, deadline) = (key(session)?, Instant::now() + WAIT_MAX);
+        loop {
+            let commits = self.bus.history(&key, 0).await.unwrap_or_default();
+            let commits: Vec<Commit> = commits.into_iter().map(|(_, commit)| commit).collect();
+            if fits(&commits) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "{session}: never {wanted}: {:?}", commits.last());
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// A session of two turns, which is stopped in the end.
+    async fn session(&self, session: &str) -> anyhow::Result<()> {
+        self.send(session, Command::Start).await?;
+        self.until(session, "a first turn", |commits| turns(commits).len() == 1).await?;
+        self.send(session, Command::Message).await?;
+        self.until(session, "a second turn", |commits| turns(commits).len() == 2).await?;
+        self.send(session, Command::Stop).await?;
+        let ended = |commits: &[Commit]| commits.last().is_some_and(|last| last.meta.phase == Phase::Ended);
+        self.until(session, "its end", ended).await
+    }
+
+    /// One session after the other; their names.
+    async fn sessions(self, number: u64, stop: Arc<AtomicBool>) -> anyhow::Result<Vec<String>> {
+        let mut names = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            let session = format!("u{number}-{}", names.len());
+            self.session(&session).await.with_context(|| session.clone())?;
+            names.push(session);
+        }
+        Ok(names)
+    }
+}
+
+fn turns(commits: &[Commit]) -> Vec<StopReason> {
+    let events = commits.iter().flat_map(|commit| &commit.events);
+    events
+        .filter_map(|event| {
+            let Event::TurnCompleted(turn) = event else { return None };
+            Some(turn.stop_reason)
+        })
+        .collect()
+}
+
+/// Nothing of a session is lost, and what a newer version wrote was left alone; how often the version changed in its log.
+async fn judge_session(bus: &Bus, session: &str) -> anyhow::Result<usize> {
+    let key = key(session)?;
+    let commits = judge::log(bus, &key, STEPS_MAX).await?;
+    let ends = turns(&commits);
+    ensure!(ends == [StopReason::Completed; 2], "its turns ended as {ends:?}");
+    let mut changes = 0;
+    for (before, after) in commits.iter().zip(commits.iter().skip(1)) {
+        let (before, after) = (&before.meta, &after.meta);
+        ensure!(
+            after.fold >= before.fold,
+            "a commit of fold {} follows one of fold {}: {}",
+            after.fold,
+            before.fold,
+            after.commit
+        );
+        changes += usize::from(after.fold != before.fold);
+    }
+    let head = bus.head(&key, Read::Leader).await?.context("its head")?;
+    ensure!(head.meta.open.is_empty(), "calls are open: {:?}", head.meta.open);
+    match bus.inbox(&key).await? {
+        Inbox::Messages(waiting) => {
+            let waiting: Vec<String> = waiting.into_iter().map(|stored| stored.subject).collect();
+            ensure!(waiting.is_empty(), "inputs are left over: {waiting:?}");
+        }
+        Inbox::TooMany => bail!("too many inputs are left over"),
+    }
+    Ok(changes)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rolling_upgrade_and_back_nothing_is_lost() -> anyhow::Result<()> {
+    let old = service::config::env("AILOOP_UPGRADE_OLD").map(PathBuf::from);
+    let old = old.context("AILOOP_UPGRADE_OLD is not set: name the older binary, as `make upgrade OLD=<path>` does")?;
+    ensure!(old.is_file(), "{} is no file", old.display());
+    let sessions = setting("AILOOP_UPGRADE_SESSIONS").unwrap_or(SESSIONS);
+    let every = Duration::from_secs(setting("AILOOP_UPGRADE_EVERY").unwrap_or(EVERY));
+    let model = ModelServer::start(reply).await?;
+    let mut fleet = Fleet::start(&old, &model).await?;
+    let workshop = Workshop::of_every_effect(&fleet.nats(0).url).await?;
+    knows(&fleet.bus, &EFFECTS.map(Effect::as_str)).await?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut users = JoinSet::new();
+    let user = User { edges: fleet.edges.clone(), bus: fleet.bus.clone() };
+    for number in 0..sessions {
+        users.spawn(user.clone().sessions(number, stop.clone()));
+    }
+    for to in [Version::New, Version::Old, Version::New] {
+        let from = Instant::now();
+        fleet.roll(to, every).await?;
+        show(&format!("every replica is of the {to} version after {:.1?}", from.elapsed()));
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut names = Vec::new();
+    while let Some(user) = users.join_next().await {
+        names.extend(user??);
+    }
+
+    let (mut wrong, mut changes) = (Vec::new(), 0);
+    for name in &names {
+        match judge_session(&fleet.bus, name).await {
+            Ok(more) => changes += more,
+            Err(error) => wrong.push(format!("{name}: {error:#}")),
+        }
+    }
+    let dead = fleet.bus.dead_letters(&TenantId::default(), None).await?.context("too many dead letters")?;
+    wrong.extend(dead.iter().map(|(at, letter)| format!("dead letter {at:?}: {}", letter.reason)));
+    if let Err(error) = workshop.ran_once() {
+        wrong.push(format!("{error:#}"));
+    }
+    if let Err(error) = judge::requests(&model.asked()) {
+        wrong.push(format!("{error:#}"));
+    }
+    show(&format!("{} sessions of two turns, {changes} changes of the fold within a session", names.len()));
+    if !wrong.is_empty()
+        && let Some(to) = service::config::env("AILOOP_UPGRADE_LOGS")
+    {
+        fleet.site.keep_logs(Path::new(&to))?;
+    }
+    ensure!(wrong.is_empty(), "{} findings in {} sessions:\n{}", wrong.len(), names.len(), wrong.join("\n"));
+    Ok(())
+}
+
+#[allow(clippy::print_stderr, reason = "the progress of a long run")]
+fn show(line: &str) {
+    eprintln!("{line}");
+}
