@@ -24,4 +24,4 @@ if [ "$(cat "$HOME_OF_THEM/.complete" 2>/dev/null)" != "$WANTED" ]; then
     }
     printf '%s' "$WANTED" >"$HOME_OF_THEM/.complete"
 fi
-cargo test --quiet --locked --package tool-executor --test suite mcp::real -- --nocapture
+cargo test --quiet --locked --package tool-host --test suite mcp::real -- --nocapture

@@ -76,12 +76,13 @@ for _ in $(seq 100); do
 done
 
 # Runs `ailoop <command>` as a NATS user: as <user> <command> [VARIABLE=value ...]
+# An empty user is for the tool-host, whose kinds of tools are users by themselves.
 as() {
-    local user=$1 command=$2
+    local user=$1 command=$2 login=()
     shift 2
+    [ -z "$user" ] || login=(AILOOP__NATS__USER="$user" AILOOP__NATS__PASSWORD="$(password_of "$user")")
     exec env -i PATH="$PATH" HOME="$HOME" \
-        AILOOP__NATS__URL="nats://127.0.0.1:$NATS_PORT" \
-        AILOOP__NATS__USER="$user" AILOOP__NATS__PASSWORD="$(password_of "$user")" \
+        AILOOP__NATS__URL="nats://127.0.0.1:$NATS_PORT" "${login[@]}" \
         ${RUST_LOG:+RUST_LOG="$RUST_LOG"} "$@" "$AILOOP" "$command"
 }
 
@@ -103,14 +104,15 @@ printf 'ailoop, each service apart:\n'
 printf '  %-14s pid %-8s %s\n' nats "$nats" "$here/log/nats.log"
 start composer composer composer "AILOOP__COMPOSER__DEFAULT_MODEL=${MODEL:-rehearsal}"
 start gateway gateway gateway "${keys[@]}"
-start executor executor executor \
-    AILOOP__EXECUTOR__SERVE__FILES__ROOT="$ROOT" AILOOP__EXECUTOR__SERVE__FILES__OUT="$here/out" \
-    AILOOP__EXECUTOR__SERVE__FILES__LOGIN__USER=files AILOOP__EXECUTOR__SERVE__FILES__LOGIN__PASSWORD="$(password_of files)" \
-    AILOOP__EXECUTOR__SERVE__PLANS__LOGIN__USER=plans AILOOP__EXECUTOR__SERVE__PLANS__LOGIN__PASSWORD="$(password_of plans)" \
-    AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__USER=mail AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__PASSWORD="$(password_of mail)" \
-    AILOOP__EXECUTOR__SERVE__RESULTS__LOGIN__USER=results AILOOP__EXECUTOR__SERVE__RESULTS__LOGIN__PASSWORD="$(password_of results)" \
-    AILOOP__EXECUTOR__SERVE__SESSIONS__LOGIN__USER=sessions AILOOP__EXECUTOR__SERVE__SESSIONS__LOGIN__PASSWORD="$(password_of sessions)" \
-    AILOOP__EXECUTOR__SERVE__FETCH__LOGIN__USER=fetch AILOOP__EXECUTOR__SERVE__FETCH__LOGIN__PASSWORD="$(password_of fetch)"
+start executor executor executor
+start tool-host "" tool-host \
+    AILOOP__TOOL_HOST__FILES__ROOT="$ROOT" AILOOP__TOOL_HOST__FILES__OUT="$here/out" \
+    AILOOP__TOOL_HOST__FILES__LOGIN__USER=files AILOOP__TOOL_HOST__FILES__LOGIN__PASSWORD="$(password_of files)" \
+    AILOOP__TOOL_HOST__PLANS__LOGIN__USER=plans AILOOP__TOOL_HOST__PLANS__LOGIN__PASSWORD="$(password_of plans)" \
+    AILOOP__TOOL_HOST__MAIL__LOGIN__USER=mail AILOOP__TOOL_HOST__MAIL__LOGIN__PASSWORD="$(password_of mail)" \
+    AILOOP__TOOL_HOST__RESULTS__LOGIN__USER=results AILOOP__TOOL_HOST__RESULTS__LOGIN__PASSWORD="$(password_of results)" \
+    AILOOP__TOOL_HOST__SESSIONS__LOGIN__USER=sessions AILOOP__TOOL_HOST__SESSIONS__LOGIN__PASSWORD="$(password_of sessions)" \
+    AILOOP__TOOL_HOST__FETCH__LOGIN__USER=fetch AILOOP__TOOL_HOST__FETCH__LOGIN__PASSWORD="$(password_of fetch)"
 for n in $(seq "$ORCHESTRATORS"); do start "orchestrator-$n" orchestrator orchestrator; done
 start edge edge edge \
     AILOOP__EDGE__WS__LISTEN="127.0.0.1:$WS_PORT" AILOOP__EDGE__GRPC__LISTEN="127.0.0.1:$GRPC_PORT"

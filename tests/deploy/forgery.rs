@@ -129,52 +129,62 @@ async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Users of the tool host that have no store in NATS, and one that has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_serves_the_mail_tools_reads_and_writes_no_mailbox() -> anyhow::Result<()> {
+async fn user_of_tools_reaches_no_mailbox_no_session_and_no_call_of_another_tool() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
-    let executor = Bus::connect(&server.config_of("executor")).await?;
-    let mut tool = Probe::of(&server, "mail").await?;
-    let mut heard = Vec::new();
-    for filter in [">", "ai_mail.>", "ai_mail.default.>", "ai_mail.*.*.*", "ai_loop.>", "_INBOX_executor.>", "_INBOX.>"]
-    {
-        heard.push(tool.client.subscribe(filter).await?);
+    let (mail_host, executor) =
+        (Bus::connect(&server.config_of("mail")).await?, Bus::connect(&server.config_of("executor")).await?);
+    let mut tool = Probe::of(&server, "files").await?;
+    let mut received = Vec::new();
+    for filter in [">", "ai_mail.>", "ai_mail.default.>", "ai_mail.*.*.*", "ai_loop.>", "_INBOX_mail.>", "_INBOX.>"] {
+        received.push(tool.client.subscribe(filter).await?);
     }
-    heard.push(tool.client.queue_subscribe("ai_tool.default.check_mail", "tools".to_owned()).await?);
+    for call in ["ai_tool.default.check_mail", "ai_tool.default.read_file"] {
+        received.push(tool.client.queue_subscribe(call, "tools".to_owned()).await?);
+    }
     tool.round_trip().await?;
 
-    // A mail of its own tenant and one of another: neither is heard, read, forged or removed.
-    let mailbox = |tenant| Ok::<_, anyhow::Error>(MailboxKey { tenant, agent: AgentId::new("e")? });
-    let mailboxes = [mailbox(TenantId::default())?, mailbox(TenantId::new("other")?)?];
+    let mailbox = MailboxKey { tenant: TenantId::default(), agent: AgentId::new("e")? };
     let (from, id) = (AgentId::new("p")?, MailId::sent_by("s-c1-1-1"));
     let (call, subject, text) = ("s-c1-1-1".to_owned(), "Plan".to_owned(), "private".to_owned());
     let mail = Mail { v: 1, call, from, subject, text, sent: Timestamp::default(), answers: None };
-    for at in &mailboxes {
-        executor.post_mail(at, &id, &mail).await?;
-    }
-    let written = subject::mail(&mailboxes[0], &id).to_string();
-    for tried in [
-        written.as_str(),
+    mail_host.post_mail(&mailbox, &id, &mail).await?;
+    let wanted = Mailbox::Entries(vec![(id.clone(), MailEntry::Open(mail))]);
+    assert_eq!(mail_host.mailbox(&mailbox).await?, wanted);
+    let written = subject::mail(&mailbox, &id).to_string();
+    let mine = [written.as_str(), "$JS.API.DIRECT.GET.AI_LOOP_MAIL", "$JS.API.STREAM.MSG.GET.AI_LOOP_MAIL"];
+    let nobodys = [
         "ai_mail.other.e.forged",
         "ai_loop.control.provide_tool_result.default.s.forged",
         "ai_loop.control.send_user_message.default.s.forged",
-        "$JS.API.DIRECT.GET.AI_LOOP_MAIL",
-        "$JS.API.STREAM.MSG.GET.AI_LOOP_MAIL",
+        "ai_loop.log.default.s.0.0",
+        "ai_tool.default.run_command",
+        "$JS.API.DIRECT.GET.AI_LOOP_LOG",
+        "$JS.API.STREAM.MSG.GET.AI_LOOP_LOG",
+        "$JS.API.CONSUMER.MSG.NEXT.AI_LOOP_TOOL.tool",
         "$JS.API.STREAM.PURGE.AI_LOOP_MAIL",
         "$JS.API.CONSUMER.CREATE.AI_LOOP_MAIL.x.ai_mail.other.>",
-    ] {
-        assert!(!tool.may_publish(tried).await?, "{tried}");
+    ];
+    let mut mail_tool = Probe::of(&server, "mail").await?;
+    for subject in nobodys {
+        assert!(!tool.may_publish(subject).await?, "files publishes {subject}");
+        assert!(!mail_tool.may_publish(subject).await?, "mail publishes {subject}");
     }
-    for at in &mailboxes {
-        let wanted = Mailbox::Entries(vec![(id.clone(), MailEntry::Open(mail.clone()))]);
-        assert_eq!(executor.mailbox(at).await?, wanted, "{at}");
+    for subject in mine {
+        assert!(!tool.may_publish(subject).await?, "files publishes {subject}");
     }
-    let check = subject::tool(&TenantId::default(), &ToolName::new("check_mail")?);
-    let _asked = executor.transport().request_many(&check, Vec::new(), "{}".into()).await?;
-    let mut heard = futures::stream::select_all(heard);
-    let first = soon("the call", heard.next()).await?;
-    let all = first.into_iter().chain(std::iter::from_fn(|| heard.next().now_or_never().flatten()));
+    assert_eq!(mail_host.mailbox(&mailbox).await?, wanted);
+    // The executor calls both tools: the user gets the call of its own.
+    for name in ["check_mail", "read_file"] {
+        let call = subject::tool(&TenantId::default(), &ToolName::new(name)?);
+        let _asked = executor.transport().request_many(&call, Vec::new(), "{}".into()).await?;
+    }
+    let mut received = futures::stream::select_all(received);
+    let first = soon("the call", received.next()).await?;
+    let all = first.into_iter().chain(std::iter::from_fn(|| received.next().now_or_never().flatten()));
     let subjects: BTreeSet<String> = all.map(|message| message.subject.to_string()).collect();
-    assert_eq!(subjects, BTreeSet::from([check.to_string()]));
+    assert_eq!(subjects, BTreeSet::from(["ai_tool.default.read_file".to_owned()]));
     Ok(())
 }
 

@@ -19,9 +19,10 @@ fn variables(file: &str) -> anyhow::Result<Vec<(String, String)>> {
 #[tokio::test]
 async fn every_service_takes_the_environment_of_its_manifest() -> anyhow::Result<()> {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").display().to_string();
-    for service in ["orchestrator", "gateway", "executor", "composer", "edge", "bootstrap"] {
+    for service in ["orchestrator", "gateway", "executor", "tool-host", "composer", "edge", "bootstrap"] {
         let mut all = variables(&format!("{service}.yaml"))?;
-        assert!(all.iter().any(|(name, _)| name == "AILOOP__NATS__PASSWORD"), "{all:?}");
+        let password = if service == "tool-host" { "__LOGIN__PASSWORD" } else { "AILOOP__NATS__PASSWORD" };
+        assert!(all.iter().any(|(name, _)| name.ends_with(password)), "{all:?}");
         if service != "bootstrap" {
             all.extend(variables("service-pod.yaml")?);
         }

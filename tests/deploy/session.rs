@@ -36,17 +36,18 @@ async fn a_whole_session_needs_nothing_that_is_refused() -> anyhow::Result<()> {
     let crowd = Crowd::guarded(
         &[("test", &model.base_url())],
         &[
-            ("AILOOP__EXECUTOR__SERVE__FILES__ROOT", &root),
-            ("AILOOP__EXECUTOR__SERVE__FILES__OUT", &out),
-            ("AILOOP__EXECUTOR__SERVE__FILES__LOGIN__USER", "files"),
-            ("AILOOP__EXECUTOR__SERVE__FILES__LOGIN__PASSWORD", &files_password),
-            ("AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__USER", "mail"),
-            ("AILOOP__EXECUTOR__SERVE__MAIL__LOGIN__PASSWORD", &mail_password),
+            ("AILOOP__TOOL_HOST__FILES__ROOT", &root),
+            ("AILOOP__TOOL_HOST__FILES__OUT", &out),
+            ("AILOOP__TOOL_HOST__FILES__LOGIN__USER", "files"),
+            ("AILOOP__TOOL_HOST__FILES__LOGIN__PASSWORD", &files_password),
+            ("AILOOP__TOOL_HOST__MAIL__LOGIN__USER", "mail"),
+            ("AILOOP__TOOL_HOST__MAIL__LOGIN__PASSWORD", &mail_password),
         ],
     )
     .await?;
     let mut first = crowd.spawn("orchestrator").await?;
-    let _others = (crowd.spawn("orchestrator").await?, crowd.spawn("gateway").await?, crowd.spawn("executor").await?);
+    let _others = (crowd.spawn("orchestrator").await?, crowd.spawn("gateway").await?);
+    let _tools = (crowd.spawn("executor").await?, crowd.spawn("tool-host").await?);
     let edge = crowd.edge().await?;
     crowd.knows(&["read_file", "write_file", "send_mail", "check_mail", "reply_mail"]).await?;
     let client = edge.client().await?;

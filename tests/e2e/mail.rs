@@ -81,25 +81,25 @@ async fn session(crowd: &Crowd, name: &str, agent: &str) -> anyhow::Result<Vec<S
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_agents_exchange_a_mail_and_an_answer_while_executors_die() -> anyhow::Result<()> {
+async fn two_agents_exchange_a_mail_and_an_answer_while_tool_hosts_die() -> anyhow::Result<()> {
     let gate = Gate::new();
     let held = gate.clone();
     let model = ModelServer::start(move |asked| play(asked, &held)).await?;
     let url = model.base_url();
     let config = agents(&[("test", &url)])?;
     let config_dir = config.path().display().to_string();
-    std::fs::write(config.path().join("ailoop.yaml"), "executor: {serve: {mail: {}}}")?;
+    std::fs::write(config.path().join("ailoop.yaml"), "tool_host: {mail: {}}")?;
     let environment = [("AILOOP_CONFIG", config_dir.as_str())];
     let mut crowd = Crowd::with(&[("test", &url)], &environment).await?;
     let _others = (crowd.spawn("orchestrator").await?, crowd.spawn("gateway").await?);
-    let mut first = crowd.spawn("executor").await?;
+    let (mut first, _executor) = (crowd.spawn("tool-host").await?, crowd.spawn("executor").await?);
     crowd.knows(&TOOLS).await?;
     let known = crowd.bus.tools(&TenantId::default()).await?;
     let effects = known.iter().map(|tool| (tool.name.as_str(), tool.effect)).collect::<Vec<_>>();
     let idempotent = EffectClass::Idempotent;
     assert_eq!(effects, [("check_mail", EffectClass::Pure), ("reply_mail", idempotent), ("send_mail", idempotent)]);
 
-    // Patricia's executor dies in the middle of the call: it waits for a composer that is frozen.
+    // The tool host dies in the middle of the call: it waits for a composer that is frozen.
     let asking = async {
         soon("the model is asked", model.asked_times(1)).await?;
         crowd.composer()?.freeze()?;
@@ -108,7 +108,7 @@ async fn two_agents_exchange_a_mail_and_an_answer_while_executors_die() -> anyho
         eventually("the call runs", async || crowd.bus.call_is_held(&session, &call).await.unwrap_or(false)).await?;
         first.kill()?;
         crowd.composer()?.thaw()?;
-        crowd.spawn("executor").await
+        crowd.spawn("tool-host").await
     };
     let (seen, second) = tokio::join!(session(&crowd, "ask", "patricia"), asking);
     let (seen, mut second) = (seen?, second?);
@@ -119,7 +119,7 @@ async fn two_agents_exchange_a_mail_and_an_answer_while_executors_die() -> anyho
     // Everything else may die while nobody looks.
     second.kill()?;
     crowd.nats.restart().await?;
-    let _third = crowd.spawn("executor").await?;
+    let _third = crowd.spawn("tool-host").await?;
     let seen = session(&crowd, "work", "e").await?;
     let mails = content(results(&seen, "check_mail")[0]);
     assert_eq!((&mails["more"], &mails["mails"][0]["id"]), (&json!(0), &sent["sent"]));

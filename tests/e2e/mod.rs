@@ -19,6 +19,7 @@ mod resume;
 mod scenarios;
 mod storage;
 mod survey;
+mod tool_hosts;
 mod tools;
 mod trace;
 mod workspace;

@@ -6,7 +6,8 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The services: none may know another one.
-const SERVICES: &[&str] = &["edge", "loop-orchestrator", "model-gateway", "prompt-composer", "tool-executor"];
+const SERVICES: &[&str] =
+    &["edge", "loop-orchestrator", "model-gateway", "prompt-composer", "tool-executor", "tool-host"];
 /// Every package of ours, and which of ours its code may name.
 const ARROWS: &[(&str, &[&str])] = &[
     ("contract", &[]),
@@ -15,12 +16,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ailoop-tool", &[]),
     ("reply", &["contract"]),
     ("session", &["contract", "reply"]),
+    ("tool-schema", &["contract"]),
     ("bus", &["contract", "telemetry"]),
     ("service", &["bus", "contract", "reply", "telemetry"]),
     ("loop-orchestrator", &["bus", "contract", "service", "session", "telemetry"]),
     ("model-gateway", &["bus", "contract", "reply", "service", "telemetry"]),
     ("prompt-composer", &["bus", "contract", "reply", "service", "telemetry"]),
-    ("tool-executor", &["ailoop-tool", "bus", "contract", "service", "session", "telemetry"]),
+    ("tool-executor", &["bus", "contract", "service", "telemetry", "tool-schema"]),
+    ("tool-host", &["ailoop-tool", "bus", "contract", "service", "session", "telemetry", "tool-schema"]),
     ("edge", &["bus", "contract", "proto", "service", "session", "telemetry"]),
 ];
 /// What stands above all of them and may know any: the command, and what measures and tests.

@@ -30,11 +30,12 @@ const SESSIONS: usize = 300;
 /// How much longer sessions of others may take beside a hostile party, at p99.
 const SLOWER_MAX: u32 = 2;
 /// Resident bytes that a process may hold: the limits of the shipped manifests.
-const BUDGETS: [(&str, u64); 5] = [
+const BUDGETS: [(&str, u64); 6] = [
     ("edge", 512 << 20),
     ("orchestrator", 512 << 20),
     ("gateway", 512 << 20),
     ("executor", 512 << 20),
+    ("tool-host", 512 << 20),
     ("composer", 128 << 20),
 ];
 /// Descriptors of the edge: fewer than there are silent connections.
@@ -174,15 +175,15 @@ impl Fleet {
         let (root, server) = (dir.path().join("root"), dir.path().join("server"));
         let environment = [
             ("AILOOP__HEALTH__LISTEN", "127.0.0.1:0"),
-            ("AILOOP__EXECUTOR__SERVE__FILES__ROOT", root.to_str().context("a path")?),
-            ("AILOOP__EXECUTOR__SERVE__FETCH__TIMEOUT", "5"),
-            ("AILOOP__EXECUTOR__SERVE__MCP__EVIL__COMMAND", server.to_str().context("a path")?),
+            ("AILOOP__TOOL_HOST__FILES__ROOT", root.to_str().context("a path")?),
+            ("AILOOP__TOOL_HOST__FETCH__TIMEOUT", "5"),
+            ("AILOOP__TOOL_HOST__MCP__EVIL__COMMAND", server.to_str().context("a path")?),
         ];
         let crowd = Crowd::with(&[("test", &model.base_url()), (EVIL, &evil)], &environment).await?;
         let same = |call: &ailoop_tests::workshop::Witnessed| Answer::Json(call.arguments.clone());
         let workshop = Plan::at(&crowd.nats.url()).await?.tool("echo", Effect::Pure, same).open().await?;
         let mut services = Vec::new();
-        for service in ["orchestrator", "gateway", "executor"] {
+        for service in ["orchestrator", "gateway", "executor", "tool-host"] {
             services.push(crowd.spawn(service).await?);
         }
         crowd.knows(&["echo", "read_file", "http_fetch", "mcp__evil__flood"]).await?;

@@ -157,7 +157,9 @@ impl Crowd {
 
     /// Starts one more replica of a service, and returns when it works.
     pub async fn spawn(&self, service: &str) -> anyhow::Result<Replica> {
-        let nats = if self.guarded { self.nats.config_of(service) } else { self.nats.config() };
+        // Each kind of tools of the tool host is a user by itself.
+        let is_user = self.guarded && service != "tool-host";
+        let nats = if is_user { self.nats.config_of(service) } else { self.nats.config() };
         self.site.spawn(service, &nats).await
     }
 

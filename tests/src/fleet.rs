@@ -1,4 +1,4 @@
-//! A fleet within the test's process: a real nats-server, and the five services as libraries.
+//! A fleet within the test's process: a real nats-server, and the six services as libraries.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,8 @@ use prompt_composer::Composer;
 use service::health::Readiness;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
-use tool_executor::{Executor, FilesConfig, ServeConfig};
+use tool_executor::Executor;
+use tool_host::{FilesConfig, ToolHost};
 
 use crate::client::{Client, Ws};
 use crate::nats::NatsServer;
@@ -75,6 +76,7 @@ struct Services {
     orchestrator: Orchestrator,
     gateway: Gateway,
     executor: Executor,
+    tool_host: ToolHost,
     composer: Composer,
 }
 
@@ -152,10 +154,11 @@ impl Fleet {
 
     /// Drains every service, so that a task that does not end is seen.
     pub async fn end(self) -> anyhow::Result<()> {
-        let Services { edge, orchestrator, gateway, executor, composer } = self.services;
+        let Services { edge, orchestrator, gateway, executor, tool_host, composer } = self.services;
         let ends = async {
             edge.drain(DRAIN_MAX).await;
             tokio::join!(gateway.drain(DRAIN_MAX), executor.drain(DRAIN_MAX), orchestrator.drain(DRAIN_MAX));
+            tool_host.drain(DRAIN_MAX).await;
             composer.drain(DRAIN_MAX).await;
             self.bus.close().await;
         };
@@ -174,18 +177,20 @@ impl Services {
         let composer = prompt_composer::Config { config_dir: config_dir.clone(), ..Default::default() };
         let gateway = model_gateway::Config { config_dir, ..Default::default() };
         let files = files.map(|(root, out)| FilesConfig { root, out: Some(out), login: None });
-        let results = Some(tool_executor::ResultsConfig::default());
-        let plans = files.is_some().then(tool_executor::PlansConfig::default);
+        let results = Some(tool_host::ResultsConfig::default());
+        let plans = files.is_some().then(tool_host::PlansConfig::default);
         let reads_sessions = std::fs::read_to_string(config.join("agents.yaml"))?.contains("read_session");
-        let sessions = reads_sessions.then(tool_executor::SessionsConfig::default);
-        let serve = ServeConfig { files, plans, results, sessions, ..Default::default() };
-        let executor = tool_executor::Config { serve, nats: nats.config(), ..Default::default() };
+        let sessions = reads_sessions.then(tool_host::SessionsConfig::default);
+        let tools = tool_host::Config { files, plans, results, sessions, ..Default::default() };
+        let tool_host = ToolHost::start(&tools, &nats.config()).await?;
+        let executor = tool_executor::Config { expected: tool_host.names(), ..Default::default() };
         let free = edge::config::Listen { listen: ([127, 0, 0, 1], 0).into() };
         let edge = edge::Config { ws: free, grpc: free, ..Default::default() };
         Ok(Self {
             composer: Composer::start(composer, bus.clone()).await?,
             gateway: Gateway::start(gateway, bus.clone()).await?,
-            executor: Executor::start(executor, bus.clone()).await?,
+            executor: Executor::start(executor, bus.clone()),
+            tool_host,
             orchestrator: Orchestrator::start(loop_orchestrator::Config::default(), bus.clone()).await?,
             edge: Edge::start(edge, bus.clone()).await?,
         })
@@ -197,6 +202,7 @@ impl Services {
             self.orchestrator.readiness(),
             self.gateway.readiness(),
             self.executor.readiness(),
+            self.tool_host.readiness(),
             self.composer.readiness(),
         ])
     }

@@ -111,6 +111,8 @@ pub enum Command {
     Gateway,
     /// Run the tool-executor alone, configured by file and environment
     Executor,
+    /// Run the tool-host alone, configured by file and environment
+    ToolHost,
     /// Run the prompt-composer alone, configured by file and environment
     Composer,
     /// Run the edge alone, configured by file and environment

@@ -74,6 +74,7 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Orchestrator => serve::orchestrator().await,
         Command::Gateway => serve::gateway().await,
         Command::Executor => serve::executor().await,
+        Command::ToolHost => serve::tool_host().await,
         Command::Composer => serve::composer().await,
         Command::Edge => serve::edge().await,
     }

@@ -1,4 +1,4 @@
-//! The whole fleet in this process: the five services, and a private nats-server beside them.
+//! The whole fleet in this process: the six services, and a private nats-server beside them.
 
 mod plan;
 
@@ -19,6 +19,7 @@ use telemetry::Telemetry;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use tool_executor::Executor;
+use tool_host::ToolHost;
 
 use crate::client::Client;
 use crate::failure::Failure;
@@ -76,6 +77,7 @@ struct Services {
     orchestrator: Orchestrator,
     gateway: Gateway,
     executor: Executor,
+    tool_host: ToolHost,
     composer: Composer,
 }
 
@@ -193,14 +195,15 @@ impl Services {
     async fn start(plan: Plan, nats: bus::NatsConfig, bus: &Bus) -> Result<Self, Failure> {
         let composer = Composer::start(plan.composer, bus.clone()).await.map_err(|error| refused(&error.into()))?;
         let gateway = Gateway::start(plan.gateway, bus.clone()).await.map_err(|error| refused(&error))?;
-        let executor = tool_executor::Config { nats, ..plan.executor };
-        let executor = Executor::start(executor, bus.clone()).await;
-        let executor = executor.map_err(|error| Failure::new(error.code(), error.to_string()))?;
+        let tool_host = ToolHost::start(&plan.tool_host, &nats).await;
+        let tool_host = tool_host.map_err(|error| Failure::new(error.code(), error.to_string()))?;
+        let executor = tool_executor::Config { expected: tool_host.names(), ..plan.executor };
+        let executor = Executor::start(executor, bus.clone());
         let orchestrator =
             Orchestrator::start(plan.orchestrator, bus.clone()).await.map_err(|error| refused(&error))?;
         let edge = Edge::start(plan.edge, bus.clone()).await;
         let edge = edge.map_err(|error| Failure::new(error.code(), error.to_string()))?;
-        Ok(Self { edge, orchestrator, gateway, executor, composer })
+        Ok(Self { edge, orchestrator, gateway, executor, tool_host, composer })
     }
 
     fn readiness(&self) -> Readiness {
@@ -209,14 +212,20 @@ impl Services {
             self.orchestrator.readiness(),
             self.gateway.readiness(),
             self.executor.readiness(),
+            self.tool_host.readiness(),
             self.composer.readiness(),
         ])
     }
 
-    /// The door first; the composer last, since orchestrators still ask it.
+    /// The edge first; the tools after the executor, which waits for calls that run; the composer last, since orchestrators
+    /// still ask it.
     async fn drain(self, timeout: Duration) {
         self.edge.drain(timeout).await;
-        tokio::join!(self.gateway.drain(timeout), self.executor.drain(timeout), self.orchestrator.drain(timeout),);
+        let tools = async {
+            self.executor.drain(timeout).await;
+            self.tool_host.drain(timeout).await;
+        };
+        tokio::join!(self.gateway.drain(timeout), tools, self.orchestrator.drain(timeout));
         self.composer.drain(timeout).await;
     }
 }

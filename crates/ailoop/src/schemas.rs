@@ -62,6 +62,8 @@ struct Sections {
     gateway: Option<model_gateway::Config>,
     /// The tool-executor.
     executor: Option<tool_executor::Config>,
+    /// The tool-host: the tools that are shipped, MCP servers and HTTP endpoints.
+    tool_host: Option<tool_host::Config>,
     /// The door for clients.
     edge: Option<edge::config::Config>,
 }

@@ -43,8 +43,8 @@ pub(crate) const ORCHESTRATORS: &str = "orchestrators";
 const SERVED_AT_ONCE: usize = 64;
 /// The queue group in which composers share their requests.
 pub(crate) const COMPOSERS: &str = "composers";
-/// The queue group in which executors share requests to the mailboxes.
-pub(crate) const EXECUTORS: &str = "executors";
+/// The queue group in which tool hosts share requests to the mailboxes.
+pub(crate) const MAIL_KEEPERS: &str = "mail";
 
 /// A subject that is being answered; dropping it ends that.
 #[derive(Debug)]
@@ -236,7 +236,7 @@ impl Bus {
         F: Fn(MailRequest) -> BoxFuture<'static, MailResponse> + Send + Sync + 'static,
     {
         let refuse = |code, message| MailResponse::Refused { code, message };
-        self.serve_requests(&subject::mail_request(tenant), EXECUTORS, mailboxes, refuse).await
+        self.serve_requests(&subject::mail_request(tenant), MAIL_KEEPERS, mailboxes, refuse).await
     }
 
     /// Answers requests of one shape, shared within a queue group, until the guard is dropped. `refuse` answers a request

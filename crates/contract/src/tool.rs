@@ -250,6 +250,12 @@ pub struct ChildUsage {
 /// The tool by which an agent asks another one. It is listed with the tools and performed by the loop.
 pub const DELEGATE: &str = "delegate";
 
+/// What the model reads of a call that may have taken effect, after the reason.
+pub const UNKNOWN_OUTCOME_TEXT: &str = "nobody knows whether it took effect. Find out before calling again.";
+
+/// The tool that reads the rest of a shortened result: the note in such a result names it.
+pub const READ_RESULT: &str = "read_result";
+
 /// The tool by which an agent asks a person. It is listed with the tools and performed by the loop.
 pub const ASK_USER: &str = "ask_user";
 

@@ -19,8 +19,18 @@ pub const FILE: &str = "ailoop.yaml";
 /// Begins the name of every environment variable that overrides a field.
 const PREFIX: &str = "AILOOP";
 /// Every section and field of the file's top level; another one is refused.
-pub const SECTIONS: &[&str] =
-    &["nats", "telemetry", "health", "drain_timeout", "composer", "orchestrator", "gateway", "executor", "edge"];
+pub const SECTIONS: &[&str] = &[
+    "nats",
+    "telemetry",
+    "health",
+    "drain_timeout",
+    "composer",
+    "orchestrator",
+    "gateway",
+    "executor",
+    "tool_host",
+    "edge",
+];
 
 /// Why the configuration cannot be used. Correct what it names; trying again will not help.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bus::{Bus, NatsConfig};
+use bus::{Bus, BusError, NatsConfig};
 use contract::backoff::Backoff;
 use futures::future::BoxFuture;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -45,60 +45,89 @@ where
     C: DeserializeOwned + Default,
     S: AsyncFnOnce(C, Bus) -> anyhow::Result<Running>,
 {
+    run_without_bus(service, section, async |own, nats: NatsConfig| {
+        let bus = connect(&nats).await?;
+        let running = start(own, bus.clone()).await?;
+        let (tasks, reachable) = (Tasks::new(), Readiness::new("nats"));
+        let (ending, watched) = (tasks.token(), watch(bus.clone(), reachable.clone()));
+        tasks.spawn("bus readiness", async move {
+            ending.run_until_cancelled_owned(watched).await;
+        });
+        let drain = running.drain;
+        let drain = |timeout| async move {
+            drain(timeout).await;
+            tasks.end(WATCH_END_MAX).await;
+            bus.close().await;
+        };
+        Ok(Running::new(Readiness::all([reachable, running.readiness]), drain))
+    })
+    .await
+}
+
+/// As [`run`], for a process that makes its own connections: `start` gets how NATS is reached.
+pub async fn run_without_bus<C, S>(service: &str, section: &str, start: S) -> anyhow::Result<()>
+where
+    C: DeserializeOwned + Default,
+    S: AsyncFnOnce(C, NatsConfig) -> anyhow::Result<Running>,
+{
     let settings = Settings::read(None)?; // configuration fails before any IO
     let (mut common, own) = (settings.common()?, settings.section(section)?);
     let telemetry = telemetry::init(service, &common.telemetry)?;
     let shutdown = shutdown::on_signal();
     raise_open_files();
     service.clone_into(&mut common.nats.name);
-    let Some(bus) = connect(&common.nats, &shutdown).await? else { return Ok(()) };
-    let running = start(own, bus.clone()).await?;
-    let (tasks, reachable) = (Tasks::new(), Readiness::new("nats"));
-    let (ending, watched) = (tasks.token(), watch(bus.clone(), reachable.clone()));
-    tasks.spawn("bus readiness", async move {
-        ending.run_until_cancelled_owned(watched).await;
-    });
-    let health = health::serve(common.health, Readiness::all([reachable, running.readiness.clone()])).await?;
+    let Some(running) = until_shutdown(&shutdown, start(own, common.nats)).await else { return Ok(()) };
+    let Running { readiness, drain } = running?;
+    let health = health::serve(common.health, readiness.clone()).await?;
     tracing::info!(service, "started");
 
     shutdown.wait().await;
-    running.readiness.set(false);
-    (running.drain)(common.drain_timeout).await;
-    tasks.end(WATCH_END_MAX).await;
-    bus.close().await;
+    readiness.set(false);
+    drain(common.drain_timeout).await;
     health.end().await;
     tracing::info!(service, "ended");
     telemetry.shutdown().await;
     Ok(())
 }
 
-/// Connects and verifies the streams. A server that is away is waited for, since services start in any order and a server
-/// that restarts is back soon: for as long as the configuration says. `None` when the process is told to end meanwhile.
-async fn connect(nats: &NatsConfig, shutdown: &Shutdown) -> anyhow::Result<Option<Bus>> {
+/// Starts, unless the process is told to end meanwhile.
+async fn until_shutdown<T>(shutdown: &Shutdown, start: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        started = start => Some(started),
+        () = shutdown.wait() => None,
+    }
+}
+
+/// Connects and verifies the streams.
+async fn connect(nats: &NatsConfig) -> Result<Bus, BusError> {
+    let connect = async || {
+        let bus = Bus::connect(nats).await?;
+        bus.verify().await.map(|()| bus)
+    };
+    retry_while_away(nats, BusError::is_away, connect).await
+}
+
+/// Connects to NATS. A server that is away is waited for, since services start in any order and a server that restarts is
+/// back soon: for as long as the configuration says.
+pub async fn retry_while_away<T, E: std::fmt::Display>(
+    nats: &NatsConfig,
+    is_away: impl Fn(&E) -> bool,
+    connect: impl AsyncFn() -> Result<T, E>,
+) -> Result<T, E> {
     let (began, wait_max) = (Instant::now(), Duration::from_secs(nats.start_wait_seconds.into()));
     let mut tries = 0;
     loop {
-        let connected = async {
-            let bus = Bus::connect(nats).await?;
-            bus.verify().await.map(|()| bus)
-        };
-        let error = tokio::select! {
-            connected = connected => match connected {
-                Ok(bus) => return Ok(Some(bus)),
-                Err(error) => error,
-            },
-            () = shutdown.wait() => return Ok(None),
+        let error = match connect().await {
+            Ok(connected) => return Ok(connected),
+            Err(error) => error,
         };
         let waited = began.elapsed();
-        if !error.is_away() || waited >= wait_max {
-            return Err(error.into());
+        if !is_away(&error) || waited >= wait_max {
+            return Err(error);
         }
         let (waited_s, wait_max_s) = (waited.as_secs(), wait_max.as_secs());
-        tracing::warn!(code = %error.code(), %error, waited_s, wait_max_s, "NATS cannot be used yet; it is tried again");
-        tokio::select! {
-            () = tokio::time::sleep(CONNECT.pause(tries).min(wait_max.saturating_sub(waited))) => {}
-            () = shutdown.wait() => return Ok(None),
-        }
+        tracing::warn!(%error, connection = nats.name, waited_s, wait_max_s, "NATS cannot be used yet; it is tried again");
+        tokio::time::sleep(CONNECT.pause(tries).min(wait_max.saturating_sub(waited))).await;
         tries += 1;
     }
 }
@@ -141,27 +170,25 @@ mod tests {
 
     #[tokio::test]
     async fn server_is_away_at_the_start_it_is_waited_for_as_long_as_configured() {
-        let (began, shutdown) = (Instant::now(), Shutdown::default());
-        let error = connect(&nobody(1).await, &shutdown).await.unwrap_err();
+        let began = Instant::now();
+        let error = connect(&nobody(1).await).await.unwrap_err();
         assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
-        let code = error.downcast_ref::<bus::BusError>().map(bus::BusError::code);
-        assert_eq!(code, Some(ErrorCode::NatsUnreachable));
+        assert_eq!(error.code(), ErrorCode::NatsUnreachable);
     }
 
     #[tokio::test]
     async fn process_is_told_to_end_while_it_waits_it_ends_without_an_error() {
-        let shutdown = Shutdown::default();
-        let nats = nobody(600).await;
-        let waiting = connect(&nats, &shutdown);
+        let (nats, shutdown) = (nobody(600).await, Shutdown::default());
+        let waiting = until_shutdown(&shutdown, connect(&nats));
         let (ended, ()) = futures::join!(waiting, async { shutdown.trigger() });
-        assert!(ended.unwrap().is_none());
+        assert!(ended.is_none());
     }
 
     #[tokio::test]
     async fn configuration_cannot_be_used_nothing_is_waited_for() {
         let nats = NatsConfig { url: "nats://[".to_owned(), ..NatsConfig::default() };
         let began = Instant::now();
-        assert!(connect(&nats, &Shutdown::default()).await.is_err());
+        assert!(connect(&nats).await.is_err());
         assert!(began.elapsed() < Duration::from_secs(5));
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 /// Subschemas that may apply to one value within each other: the validator recurses over them.
 const SAME_VALUE_DEPTH_MAX: u32 = 64;
 /// Schemas and values that the validator may be within at the same time; its thread has the stack for that.
-pub(super) const NESTING_MAX: u32 = 1_024;
+pub(crate) const NESTING_MAX: u32 = 1_024;
 /// How much fewer steps a schema gets whose patterns look around or back: the validator runs again for each match that
 /// its backtracking did not finish.
 const BACKTRACKING_SHARE: u64 = 16;
@@ -58,29 +58,29 @@ const DYNAMIC: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
 
 /// A schema that may be compiled, measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     /// Subschemas that apply to one value once references are followed, summed over all subschemas.
-    pub(super) expansion: u64,
+    pub(crate) expansion: u64,
     /// Whether a pattern of it looks around or back.
-    pub(super) backtracks: bool,
+    pub(crate) backtracks: bool,
 }
 
 impl Cost {
     /// Steps that validating one value may take.
-    pub(super) fn steps_max(&self) -> u64 {
+    pub(crate) fn steps_max(&self) -> u64 {
         if self.backtracks { VALIDATION_STEPS_MAX / BACKTRACKING_SHARE } else { VALIDATION_STEPS_MAX }
     }
 }
 
 /// Steps of one validation, and how deep it nests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Steps {
-    pub(super) count: u64,
-    pub(super) nesting: u32,
+pub(crate) struct Steps {
+    pub(crate) count: u64,
+    pub(crate) nesting: u32,
 }
 
 /// Measures a schema; the error says why it must not be used: with its cost and the limit, where it costs too much.
-pub(super) fn measure(schema: &Value) -> Result<Cost, String> {
+pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
     let mut measure = Measure { root: schema, extents: HashMap::new() };
     let (mut seen, mut open, mut patterns) = (HashSet::new(), vec![schema], HashSet::new());
     let mut expansion: u64 = 0;
@@ -113,7 +113,7 @@ pub(super) fn measure(schema: &Value) -> Result<Cost, String> {
 }
 
 /// Counts the steps of validating a value, up to a limit; `None` where it takes more, or nests too deep.
-pub(super) fn steps(schema: &Value, value: &Value, max: u64, nesting_max: u32) -> Option<Steps> {
+pub(crate) fn steps(schema: &Value, value: &Value, max: u64, nesting_max: u32) -> Option<Steps> {
     let mut walk = Walk { root: schema, steps: Steps::default(), max, nesting_max };
     walk.apply(schema, value, 1, 1).then_some(walk.steps)
 }

@@ -1,4 +1,4 @@
-//! Reading what a tool says of itself over the NATS services protocol.
+//! The description of a tool, as it answers over the NATS services protocol.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use contract::{Json, TenantId, ToolName, subject};
 use serde::Deserialize;
 
 /// Bytes of a description or of instructions; a longer one is refused, since it would fill every prompt.
-pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
+pub const TEXT_BYTES_MAX: usize = 16 << 10;
 
 /// Endpoints of one answer that are read.
 const ENDPOINTS_MAX: usize = 256;
@@ -65,13 +65,13 @@ impl Endpoint {
 }
 
 /// Whose tool it is and what it is called, by the subject of its calls.
-fn identity(subject: &str, said: &str, queue: &str) -> Result<(TenantId, ToolName), String> {
+fn identity(subject: &str, declared: &str, queue: &str) -> Result<(TenantId, ToolName), String> {
     let shape = "the subject must be ai_tool.<tenant>.<tool>";
     let (tenant, tool) = subject.strip_prefix("ai_tool.").and_then(|rest| rest.split_once('.')).ok_or(shape)?;
     let tenant = TenantId::new(tenant).map_err(|error| error.to_string())?;
     let tool = ToolName::new(tool).map_err(|error| error.to_string())?;
-    if tool.as_str() != said {
-        return Err(format!("{} says {said:?}, but the subject is of {tool}", metadata::TOOL));
+    if tool.as_str() != declared {
+        return Err(format!("{} says {declared:?}, but the subject is of {tool}", metadata::TOOL));
     }
     if [DELEGATE, ASK_USER].contains(&tool.as_str()) {
         return Err(format!("the loop itself performs {tool}: take another name"));

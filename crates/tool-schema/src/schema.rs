@@ -1,26 +1,16 @@
-//! The schemas of the tools that are known: arguments are checked against them before a tool is called.
-//!
-//! Tools describe themselves, and models write the arguments: neither may stop an executor. A schema is measured before it
-//! is compiled, arguments are measured against it before they are validated, and both end with an error that names cost
-//! and limit. Large arguments are validated on a few threads of their own, and a call waits for that with a time limit.
+//! One schema: measured, compiled, and what does not fit it.
 
-mod cost;
-
-use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::Arc;
 
-use contract::limits::{TOOL_ARGUMENTS_BYTES_MAX, VALIDATION_MAX, VALIDATIONS_MAX};
-use contract::{ErrorCode, Json, TenantId, ToolName};
+use contract::limits::TOOL_ARGUMENTS_BYTES_MAX;
+use contract::{ErrorCode, Json};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
-use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
 
-use cost::{Cost, NESTING_MAX, Steps};
+use crate::cost::{self, Cost, NESTING_MAX, Steps};
 
-/// Violations that are told; the model mends them and the next call shows the others.
+/// Violations in one error; the model mends them, and the error of the next call has the others.
 const VIOLATIONS_MAX: usize = 5;
 /// Bytes of one violation's text, which quotes the arguments.
 const VIOLATION_BYTES_MAX: usize = 300;
@@ -29,29 +19,15 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// Steps back of one match of a pattern that looks around or back.
 const BACKTRACKS_MAX: usize = 10_000;
 /// Steps, and steps times nesting, up to which all violations are collected, each with its place: they take memory, and
-/// the validator repeats itself at every choice between subschemas. Beyond, only that there are some is said.
+/// the validator repeats itself at every choice between subschemas. Beyond, the error only says that there are some.
 const VIOLATION_STEPS_MAX: u64 = 50_000;
 const VIOLATION_WORK_MAX: u64 = 2_000_000;
 /// Bytes and steps up to which arguments are validated at once: the way to another thread would take longer.
-const SMALL_BYTES_MAX: usize = 16 << 10;
+pub(crate) const SMALL_BYTES_MAX: usize = 16 << 10;
 const SMALL_STEPS_MAX: u64 = 2_000;
 const SMALL_NESTING_MAX: u32 = 64;
 /// Stack of a thread that compiles or validates: enough for [`NESTING_MAX`], also without optimisation.
 const STACK_BYTES: usize = 64 << 20;
-
-type Key = (TenantId, ToolName);
-
-/// Compiled schemas by tool; shared by the catalogue, which learns them, and the calls.
-#[derive(Debug, Clone)]
-pub(crate) struct Schemas {
-    known: Arc<RwLock<HashMap<Key, Schema>>>,
-    /// Tools that answered a poll of this process.
-    answered: Arc<RwLock<HashSet<Key>>>,
-    /// Whether there was one.
-    polled: watch::Sender<bool>,
-    /// Permits for threads that validate. A thread keeps its permit to its own end, not to that of the call.
-    threads: Arc<Semaphore>,
-}
 
 /// One tool's schema, compiled.
 #[derive(Debug, Clone)]
@@ -67,16 +43,18 @@ struct Compiled {
     validator: Validator,
 }
 
-/// Why arguments do not reach a tool.
+/// Why arguments or a result do not fit a schema, or cannot be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) code: ErrorCode,
-    /// For the model.
-    pub(crate) text: String,
+pub struct ArgumentsError {
+    /// Kind of the error.
+    pub code: ErrorCode,
+    /// What does not fit and where, for the model.
+    pub text: String,
 }
 
-impl Refusal {
-    pub(crate) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
+impl ArgumentsError {
+    /// An error with a text for the model.
+    pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }
 }
@@ -98,21 +76,21 @@ impl Schema {
 
     /// Checks arguments; the error is for the model.
     pub fn check(&self, arguments: &Json) -> Result<(), String> {
-        self.check_arguments(arguments).map_err(|refusal| refusal.text)
+        self.check_arguments(arguments).map_err(|error| error.text)
     }
 
-    fn check_arguments(&self, arguments: &Json) -> Result<(), Refusal> {
+    pub(crate) fn check_arguments(&self, arguments: &Json) -> Result<(), ArgumentsError> {
         within_size(arguments)?;
         let check = || self.check_value(&object(arguments)?, "arguments");
         on_large_stack(check).unwrap_or_else(|error| Err(unchecked(&error)))
     }
 
     /// Checks a value; the caller has stack for [`NESTING_MAX`]. `what` it is stands in the error.
-    fn check_value(&self, value: &Value, what: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_value(&self, value: &Value, what: &str) -> Result<(), ArgumentsError> {
         let max = self.inner.cost.steps_max();
         match cost::steps(&self.inner.schema, value, max, NESTING_MAX) {
             Some(steps) => self.validate(value, steps, what),
-            None => Err(Refusal::new(
+            None => Err(ArgumentsError::new(
                 ErrorCode::TooLarge,
                 format!(
                     "checking the {what} against the tool's schema would take over {max} steps, or {NESTING_MAX} levels: \
@@ -122,11 +100,11 @@ impl Schema {
         }
     }
 
-    fn validate(&self, value: &Value, steps: Steps, what: &str) -> Result<(), Refusal> {
+    fn validate(&self, value: &Value, steps: Steps, what: &str) -> Result<(), ArgumentsError> {
         let validator = &self.inner.validator;
         let invalid = |text: &str| {
             let text = format!("the {what} do not fit the tool's schema:\n{text}");
-            Err(Refusal::new(ErrorCode::InvalidArguments, text))
+            Err(ArgumentsError::new(ErrorCode::InvalidArguments, text))
         };
         if validator.is_valid(value) {
             return Ok(());
@@ -139,130 +117,37 @@ impl Schema {
         invalid(&violations.join("\n"))
     }
 
-    /// Checks small arguments at once; `None` where they are not small.
-    fn check_small(&self, arguments: &Value) -> Option<Result<(), Refusal>> {
-        let max = SMALL_STEPS_MAX.min(self.inner.cost.steps_max());
-        let steps = cost::steps(&self.inner.schema, arguments, max, SMALL_NESTING_MAX)?;
-        Some(self.validate(arguments, steps, "arguments"))
-    }
-}
-
-impl Default for Schemas {
-    fn default() -> Self {
-        let threads = Arc::new(Semaphore::new(VALIDATIONS_MAX));
-        Self { known: Arc::default(), answered: Arc::default(), polled: watch::Sender::new(false), threads }
-    }
-}
-
-impl Schemas {
-    /// Learns these tools' schemas, but those that are known already; returns why some cannot be used.
-    pub(crate) async fn learn(&self, tools: Vec<(Key, Json)>) -> Vec<(Key, String)> {
-        let is_known = |key: &Key, schema: &Json| self.get(key).is_some_and(|known| known.inner.text == *schema);
-        let new: Vec<_> = tools.into_iter().filter(|(key, schema)| !is_known(key, schema)).collect();
-        if new.is_empty() {
-            return Vec::new();
+    /// Checks small arguments at once; `None` where they are large: then use [`Checker::check`](crate::Checker::check).
+    pub fn check_small(&self, arguments: &Json) -> Option<Result<(), ArgumentsError>> {
+        if let Err(error) = within_size(arguments) {
+            return Some(Err(error));
         }
-        let compiled = tokio::task::spawn_blocking(move || {
-            new.into_iter().map(|(key, schema)| (key, Schema::compile(&schema))).collect::<Vec<_>>()
-        });
-        let mut refused = Vec::new();
-        for (key, compiled) in compiled.await.unwrap_or_default() {
-            match compiled {
-                Ok(schema) => {
-                    self.known.write().unwrap_or_else(PoisonError::into_inner).insert(key, schema);
-                }
-                Err(reason) => refused.push((key, reason)),
-            }
-        }
-        refused
-    }
-
-    /// Whether the tool is in the catalogue now.
-    pub(crate) fn knows(&self, key: &Key) -> bool {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)
-    }
-
-    /// The catalogue was polled; these tools answered.
-    pub(crate) fn record_poll<'a>(&self, answered: impl Iterator<Item = &'a Key>) {
-        self.answered.write().unwrap_or_else(PoisonError::into_inner).extend(answered.cloned());
-        self.polled.send_replace(true);
-    }
-
-    /// Whether the tool answered a poll of this process, and is not gone since.
-    pub(crate) fn has_answered(&self, key: &Key) -> bool {
-        self.answered.read().unwrap_or_else(PoisonError::into_inner).contains(key)
-    }
-
-    /// Waits until the catalogue was polled once, and not longer than this.
-    pub(crate) async fn wait_for_catalogue(&self, max: Duration) {
-        let mut polled = self.polled.subscribe();
-        if !*polled.borrow_and_update() {
-            let _late = timeout(max, polled.wait_for(|polled| *polled)).await.is_err();
-        }
-    }
-
-    /// Forgets a tool.
-    pub(crate) fn forget(&self, key: &Key) {
-        self.answered.write().unwrap_or_else(PoisonError::into_inner).remove(key);
-        self.known.write().unwrap_or_else(PoisonError::into_inner).remove(key);
-    }
-
-    /// Checks small arguments at once; `None` where they are large: then use [`Schemas::check`]. A tool without a known
-    /// schema checks its arguments itself.
-    pub(crate) fn check_small(&self, key: &Key, arguments: &Json) -> Option<Result<(), Refusal>> {
-        if let Err(refusal) = within_size(arguments) {
-            return Some(Err(refusal));
-        }
-        let known = self.get(key);
-        if arguments.get().len() > SMALL_BYTES_MAX && known.is_some() {
+        if arguments.get().len() > SMALL_BYTES_MAX {
             return None;
         }
-        match (object(arguments), known) {
-            (Err(refusal), _) => Some(Err(refusal)),
-            (Ok(_), None) => Some(Ok(())),
-            (Ok(arguments), Some(known)) => known.check_small(&arguments),
-        }
-    }
-
-    /// Checks arguments on a thread of their own, within [`VALIDATION_MAX`].
-    pub(crate) async fn check(&self, key: &Key, arguments: &Json) -> Result<(), Refusal> {
-        let Some(known) = self.get(key) else { return object(arguments).map(drop) };
-        let arguments = arguments.clone();
-        self.on_thread(move || known.check_arguments(&arguments)).await
-    }
-
-    /// Checks the structured result of a tool, within [`VALIDATION_MAX`].
-    pub(crate) async fn check_result(&self, schema: Schema, result: Value) -> Result<(), Refusal> {
-        let check = move || schema.check_value(&result, "results of the call");
-        self.on_thread(move || on_large_stack(check).unwrap_or_else(|error| Err(unchecked(&error)))).await
-    }
-
-    async fn on_thread(&self, check: impl FnOnce() -> Result<(), Refusal> + Send + 'static) -> Result<(), Refusal> {
-        let checked = async {
-            let permit = self.threads.clone().acquire_owned().await;
-            let check = move || {
-                let result = check();
-                drop(permit);
-                result
-            };
-            let ended = tokio::task::spawn_blocking(check).await;
-            ended.unwrap_or_else(|error| Err(unchecked(&io::Error::other(error.to_string()))))
+        let value = match object(arguments) {
+            Ok(value) => value,
+            Err(error) => return Some(Err(error)),
         };
-        timeout(VALIDATION_MAX, checked).await.unwrap_or_else(|_| {
-            let seconds = VALIDATION_MAX.as_secs();
-            let text = format!("checking against the tool's schema took over {seconds} s: it was given up");
-            Err(Refusal::new(ErrorCode::Overloaded, text))
-        })
+        let max = SMALL_STEPS_MAX.min(self.inner.cost.steps_max());
+        let steps = cost::steps(&self.inner.schema, &value, max, SMALL_NESTING_MAX)?;
+        Some(self.validate(&value, steps, "arguments"))
     }
 
-    // A lock, since it is held for one access to the map only.
-    fn get(&self, key: &Key) -> Option<Schema> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    /// The schema as it was compiled from.
+    pub fn source(&self) -> &Json {
+        &self.inner.text
+    }
+
+    /// Checks arguments of a tool without a schema: a JSON object of an allowed size.
+    pub fn check_object(arguments: &Json) -> Result<(), ArgumentsError> {
+        within_size(arguments)?;
+        object(arguments).map(drop)
     }
 }
 
 /// Runs what recurses over a schema on a thread with stack for that, and waits for it.
-fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("schema".to_owned()).stack_size(STACK_BYTES);
         let panicked = |_| io::Error::other("it panicked");
@@ -270,35 +155,29 @@ fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     })
 }
 
-fn unchecked(error: &io::Error) -> Refusal {
-    Refusal::new(ErrorCode::Internal, format!("what the schema says cannot be checked: {error}"))
+pub(crate) fn unchecked(error: &io::Error) -> ArgumentsError {
+    ArgumentsError::new(ErrorCode::Internal, format!("what the schema says cannot be checked: {error}"))
 }
 
-fn within_size(arguments: &Json) -> Result<(), Refusal> {
+fn within_size(arguments: &Json) -> Result<(), ArgumentsError> {
     let bytes = arguments.get().len();
     if bytes <= TOOL_ARGUMENTS_BYTES_MAX {
         return Ok(());
     }
     let text = format!("the arguments have {bytes} bytes, {TOOL_ARGUMENTS_BYTES_MAX} are allowed: pass less");
-    Err(Refusal::new(ErrorCode::TooLarge, text))
+    Err(ArgumentsError::new(ErrorCode::TooLarge, text))
 }
 
-fn object(arguments: &Json) -> Result<Value, Refusal> {
-    let invalid = |text: String| Refusal::new(ErrorCode::InvalidArguments, text);
+fn object(arguments: &Json) -> Result<Value, ArgumentsError> {
+    let invalid = |text: String| ArgumentsError::new(ErrorCode::InvalidArguments, text);
     let value: Value = serde_json::from_str(arguments.get())
         .map_err(|error| invalid(format!("the arguments are not JSON: {error}")))?;
     if value.is_object() { Ok(value) } else { Err(invalid("the arguments must be a JSON object".to_owned())) }
 }
 
 /// Whether a schema costs no more than it may; the error says what it costs.
-pub(crate) fn measure(schema: &Value) -> Result<(), String> {
+pub fn measure(schema: &Value) -> Result<(), String> {
     cost::measure(schema).map(drop).map_err(|error| format!("its schema cannot be used: {error}"))
-}
-
-/// Whether a schema can be used; the error says why not.
-pub(crate) fn check(schema: &str) -> Result<(), String> {
-    let schema = Json::parse(schema).map_err(|error| error.to_string())?;
-    Schema::compile(&schema).map(drop)
 }
 
 fn build(schema: &Value) -> Result<Validator, String> {
@@ -318,47 +197,43 @@ fn describe(violation: jsonschema::ValidationError<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use serde_json::{Map, json};
 
     use super::*;
+    use crate::Checker;
 
     /// Longer than anything here may take on a busy machine, and far shorter than what a limit is missing for.
     const LONG: Duration = Duration::from_mins(1);
 
-    fn key() -> Key {
-        (TenantId::default(), ToolName::new("act").unwrap())
+    fn compile(schema: &str) -> Result<Schema, String> {
+        Schema::compile(&Json::parse(schema).unwrap())
     }
 
-    async fn learn(schema: &str) -> Result<Schemas, String> {
-        let schemas = Schemas::default();
-        match schemas.learn(vec![(key(), Json::parse(schema).unwrap())]).await.pop() {
-            None => Ok(schemas),
-            Some((_, reason)) => Err(reason),
-        }
+    async fn check_on_thread(schema: &Schema, arguments: Value) -> Result<(), ArgumentsError> {
+        Checker::default().check(schema.clone(), &Json::of(&arguments)).await
     }
 
-    /// The refusal of arguments, by both ways where the quick one has an answer.
-    async fn check(schemas: &Schemas, arguments: &str) -> String {
-        let text = |checked: Result<(), Refusal>| checked.err().map(|refusal| refusal.text).unwrap_or_default();
+    /// The error for arguments, by both ways where the quick one has an answer.
+    async fn check(schema: &Schema, arguments: &str) -> String {
+        let text = |checked: Result<(), ArgumentsError>| checked.err().map(|error| error.text).unwrap_or_default();
         let arguments = Json::parse(arguments).unwrap();
-        let checked = text(schemas.check(&key(), &arguments).await);
-        if let Some(at_once) = schemas.check_small(&key(), &arguments) {
+        let checked = text(Checker::default().check(schema.clone(), &arguments).await);
+        if let Some(at_once) = schema.check_small(&arguments) {
             assert_eq!(text(at_once), checked);
         }
         checked
     }
 
     #[tokio::test]
-    async fn a_violation_says_where() {
-        let schemas = learn(
+    async fn arguments_with_violations_error_names_their_places() {
+        let schema = compile(
             r#"{"type":"object","properties":{"text":{"type":"string"},"n":{"type":"array","items":{"minimum":1}}},
                 "required":["text"],"additionalProperties":false}"#,
         )
-        .await
         .unwrap();
-        assert_eq!(check(&schemas, r#"{"text":"a","n":[1,2]}"#).await, "");
+        assert_eq!(check(&schema, r#"{"text":"a","n":[1,2]}"#).await, "");
         for (arguments, part) in [
             ("[]", "must be a JSON object"),
             ("\"text\"", "must be a JSON object"),
@@ -367,22 +242,20 @@ mod tests {
             (r#"{"text":"","n":[1,0]}"#, "- at /n/1: 0 is less than the minimum of 1"),
             (r#"{"text":"","x":1}"#, "'x' was unexpected"),
         ] {
-            let said = check(&schemas, arguments).await;
-            assert!(said.contains(part), "{said:?} lacks {part:?}");
+            let error = check(&schema, arguments).await;
+            assert!(error.contains(part), "{error:?} lacks {part:?}");
         }
-        schemas.forget(&key());
-        assert_eq!(check(&schemas, "{}").await, "");
     }
 
     #[tokio::test]
-    async fn a_schema_that_cannot_be_used_is_refused_and_nothing_is_fetched() {
+    async fn schema_unusable_is_refused_and_nothing_is_fetched() {
         for bad in [
             r#"{"type":"thing"}"#,
             r#"{"$ref":"http://127.0.0.1:1/x"}"#,
             r#"{"$ref":"file:///etc/passwd"}"#,
             r#"{"properties":{"a":{"pattern":"("}}}"#,
         ] {
-            assert!(learn(bad).await.unwrap_err().starts_with("the schema cannot be used"), "{bad}");
+            assert!(compile(bad).unwrap_err().starts_with("the schema cannot be used"), "{bad}");
         }
     }
 
@@ -413,8 +286,8 @@ mod tests {
         for (name, levels, by) in rows {
             let began = Instant::now();
             let schema = chain(levels, by).to_string();
-            if let Ok(schemas) = learn(&schema).await {
-                let _refused = check(&schemas, &nested).await;
+            if let Ok(schema) = compile(&schema) {
+                let _refused = check(&schema, &nested).await;
             }
             assert!(began.elapsed() < LONG, "{name}: {:?}", began.elapsed());
         }
@@ -422,39 +295,26 @@ mod tests {
 
     #[tokio::test]
     async fn arguments_over_a_limit_are_refused_before_they_are_validated() {
-        let schemas = learn(r#"{"type":"object","properties":{"a":{"items":{"type":"integer"}}}}"#).await.unwrap();
-        let check =
-            async |arguments: Value| schemas.check(&key(), &Json::of(&arguments)).await.map_err(|refusal| refusal.code);
+        let schema = compile(r#"{"type":"object","properties":{"a":{"items":{"type":"integer"}}}}"#).unwrap();
+        let check = async |arguments: Value| check_on_thread(&schema, arguments).await.map_err(|error| error.code);
         assert_eq!(check(json!({"a": vec![1; 100_000]})).await, Ok(()));
         assert_eq!(check(json!({"a": vec!["x"; 100_000]})).await, Err(ErrorCode::InvalidArguments));
         assert_eq!(check(json!({"a": "x".repeat(TOOL_ARGUMENTS_BYTES_MAX)})).await, Err(ErrorCode::TooLarge));
         let choices =
             json!({"type": "object", "properties": {"a": {"items": {"anyOf": vec![json!({"type": "string"}); 40]}}}});
-        let schemas = learn(&choices.to_string()).await.unwrap();
-        let refused = schemas.check(&key(), &Json::of(&json!({"a": vec![1; 100_000]}))).await.unwrap_err();
+        let schema = compile(&choices.to_string()).unwrap();
+        let refused = check_on_thread(&schema, json!({"a": vec![1; 100_000]})).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::TooLarge);
         assert!(refused.text.contains("200000 steps"), "{}", refused.text);
     }
 
     #[tokio::test]
     async fn pattern_that_backtracks_ends_within_the_limit() {
-        let schemas =
-            learn(r#"{"type":"object","properties":{"a":{"items":{"pattern":"^(?=(a+)+$)(?!b)x"}}}}"#).await.unwrap();
+        let schema =
+            compile(r#"{"type":"object","properties":{"a":{"items":{"pattern":"^(?=(a+)+$)(?!b)x"}}}}"#).unwrap();
         let began = Instant::now();
         let text = format!("{}!", "a".repeat(40));
-        let _refused = schemas.check(&key(), &Json::of(&json!({"a": vec![text; 300]}))).await;
+        let _refused = check_on_thread(&schema, json!({"a": vec![text; 300]})).await;
         assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn validation_without_a_free_thread_ends_with_an_error() {
-        let schemas = learn(r#"{"type":"object"}"#).await.unwrap();
-        let busy = schemas.threads.clone().acquire_many_owned(u32::try_from(VALIDATIONS_MAX).unwrap()).await.unwrap();
-        let large = Json::of(&json!({"a": "x".repeat(SMALL_BYTES_MAX)}));
-        assert_eq!(schemas.check_small(&key(), &large), None);
-        let refused = schemas.check(&key(), &large).await.unwrap_err();
-        assert_eq!(refused.code, ErrorCode::Overloaded);
-        drop(busy);
-        assert_eq!(schemas.check(&key(), &large).await, Ok(()));
     }
 }

@@ -84,7 +84,7 @@ impl Sessions {
             Ok(MailResponse::Refused { code, message }) => Err(Failure::new(code, message)),
             Ok(response) => Ok(response),
             Err(BusError::NoResponders { .. }) => {
-                let message = "nobody keeps mailboxes now: see that an executor with `executor.serve.mail` runs";
+                let message = "nobody keeps mailboxes now: see that a tool-host with `tool_host.mail` runs";
                 Err(Failure::new(ErrorCode::Unavailable, message).retry_after(RETRY_AFTER))
             }
             Err(error @ (BusError::Timeout { .. } | BusError::Unavailable(_))) => {

@@ -12,9 +12,9 @@ const BACK_WITHIN_CALM: Duration = Duration::from_millis(600);
 
 /// Shared by the catalogue, which listens all the time and so notices, and the calls.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Trouble(Arc<Mutex<Option<Instant>>>);
+pub(crate) struct ConnectionHealth(Arc<Mutex<Option<Instant>>>);
 
-impl Trouble {
+impl ConnectionHealth {
     /// The connection broke, or carries nothing.
     pub(crate) fn note(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());

@@ -6,8 +6,7 @@ use tool_executor::{Config, Executor};
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     run("tool-executor", "executor", async |config: Config, bus| {
-        let nats = service::config::load("nats")?;
-        let executor = Executor::start(Config { nats, ..config }, bus).await?;
+        let executor = Executor::start(config, bus);
         Ok(Running::new(executor.readiness(), |timeout| executor.drain(timeout)))
     })
     .await

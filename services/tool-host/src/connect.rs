@@ -1,13 +1,19 @@
-//! The connections of the tools that this process serves itself: they are users of their own, as anybody's tools are.
+//! Connections to NATS: each kind of tools is a user of its own, as anybody's tools are.
+
+use std::time::Duration;
 
 use ailoop_tool::ServeError;
-use ailoop_tool::async_nats::{self, Client, ConnectOptions};
-use bus::NatsConfig;
+use ailoop_tool::async_nats::{self, Client, ConnectErrorKind, ConnectOptions};
+use bus::{Bus, BusError, NatsConfig};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::Secret;
+use service::process::retry_while_away;
 
-/// The NATS user of a kind of tools, where tools and executors are different users.
+/// How long one try to connect may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// The NATS user of a kind of tools, where users have permissions.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "login")]
@@ -19,16 +25,35 @@ pub struct Login {
     pub password: Option<Secret>,
 }
 
-/// Connects as a user of its own, else as the process does, under a name that tells the server whose connection it is.
-pub(super) async fn connect(nats: &NatsConfig, login: Option<&Login>, whose: &str) -> Result<Client, ServeError> {
-    let mut options = ConnectOptions::new().name(format!("{} {whose}", nats.name));
-    let (user, password) = match login {
-        Some(login) => (Some(login.user.clone()), login.password.as_ref().map(|password| password.expose().to_owned())),
-        None => (nats.user.clone(), nats.password.clone()),
+/// Connects a kind of tools, as its own user or as that of the process. The connection's name in the lists of the server
+/// ends with `kind`. A server that is away is waited for as long as the configuration says.
+pub(crate) async fn connect_tools(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> Result<Client, ServeError> {
+    let config = config_of(nats, login, kind);
+    let servers: Vec<&str> = config.url.split(',').map(str::trim).collect();
+    let connect = async || {
+        let mut options = ConnectOptions::new().name(&config.name).connection_timeout(CONNECT_MAX);
+        if let (Some(user), Some(password)) = (&config.user, &config.password) {
+            options = options.user_and_password(user.clone(), password.clone());
+        }
+        async_nats::connect_with_options(servers.as_slice(), options).await
     };
-    if let (Some(user), Some(password)) = (user, password) {
-        options = options.user_and_password(user, password);
+    let is_away = |error: &async_nats::ConnectError| {
+        matches!(error.kind(), ConnectErrorKind::Dns | ConnectErrorKind::TimedOut | ConnectErrorKind::Io)
+    };
+    Ok(retry_while_away(nats, is_away, connect).await?)
+}
+
+/// Connects to what a kind of tools stores in NATS, as [`connect_tools`].
+pub(crate) async fn connect_store(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> Result<Bus, BusError> {
+    let config = config_of(nats, login, &format!("{kind} (store)"));
+    retry_while_away(nats, BusError::is_away, async || Bus::connect(&config).await).await
+}
+
+fn config_of(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> NatsConfig {
+    let mut config = NatsConfig { name: format!("{} {kind}", nats.name), ..nats.clone() };
+    if let Some(login) = login {
+        config.user = Some(login.user.clone());
+        config.password = login.password.as_ref().map(|password| password.expose().to_owned());
     }
-    let servers: Vec<&str> = nats.url.split(',').map(str::trim).collect();
-    Ok(async_nats::connect_with_options(servers.as_slice(), options).await?)
+    config
 }

@@ -1,5 +1,7 @@
-//! The tools that this process serves itself. Each is an ordinary NATS tool: found by the catalogue, called over the bus,
-//! and shared by every executor that serves it.
+//! Serves the tools that are shipped, and those of MCP servers and HTTP endpoints.
+//!
+//! Each is an ordinary NATS tool, built on `ailoop-tool` as anybody's: the executor finds it and calls it over the bus, and
+//! replicas share its calls. Each kind of tools connects as a NATS user of its own, and this process has no other rights.
 
 pub mod command;
 mod connect;
@@ -20,12 +22,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ailoop_tool::async_nats::Client;
+use ailoop_tool::async_nats::connection::State;
 use ailoop_tool::{Serving, Tool, Tools};
-use bus::{Bus, NatsConfig};
+use bus::{Bus, BusError, NatsConfig};
 use contract::{ErrorCode, TenantId, ToolName};
 use futures::future::{join, join_all};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use service::clock::SystemClock;
+use service::health::Readiness;
+use service::process::{Running, run_without_bus};
+use service::tasks::Tasks;
+use tool_schema::Checker;
 
 use command::CommandConfig;
 pub use connect::Login;
@@ -36,22 +45,33 @@ pub use mail::MailConfig;
 use mail::PostOffice;
 pub use mcp::{McpConfig, ServerName};
 pub use plans::PlansConfig;
-pub(crate) use results::READ_RESULT;
 pub use results::ResultsConfig;
-use service::tasks::Tasks;
 pub use sessions::SessionsConfig;
 use webhook::WebhookConfig;
 
-use crate::schema::Schemas;
-
+/// The section of the configuration.
+pub const SECTION: &str = "tool_host";
 /// Calls of one tool that run in this process at the same time.
 const CONCURRENCY: usize = 8;
+/// Pause between looks at the connections, for readiness.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a look may still take at the end.
+const WATCH_END_MAX: Duration = Duration::from_secs(1);
 
-/// The tools that this process serves itself, by kind; what is absent is not served.
+/// Runs the tool host until SIGTERM or SIGINT.
+pub async fn run() -> anyhow::Result<()> {
+    run_without_bus("tool-host", SECTION, async |config: Config, nats| {
+        let host = ToolHost::start(&config, &nats).await?;
+        Ok(Running::new(host.readiness(), |timeout| host.drain(timeout)))
+    })
+    .await
+}
+
+/// The `tool_host` section of the configuration: tools by kind; a kind that is absent is not served.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(rename = "serve")]
-pub struct ServeConfig {
+#[schemars(rename = "tool_host")]
+pub struct Config {
     /// Whose sessions may use them.
     #[schemars(with = "String")]
     pub tenant: TenantId,
@@ -76,9 +96,9 @@ pub struct ServeConfig {
     pub mcp: BTreeMap<ServerName, McpConfig>,
 }
 
-impl ServeConfig {
-    /// What would be refused at the start, as far as it shows without NATS and without starting anything.
-    pub fn mistakes(&self) -> Vec<ServeError> {
+impl Config {
+    /// Errors that the start would report, as far as they show without NATS and without starting anything.
+    pub fn mistakes(&self) -> Vec<HostError> {
         let mut found = Vec::new();
         if let Some(files) = &self.files {
             found.extend(files::mistakes(files));
@@ -90,18 +110,18 @@ impl ServeConfig {
         found
     }
 
-    fn plans_without_files(&self) -> Option<ServeError> {
-        let message = "plans are files: set executor.serve.files too, or leave plans out".to_owned();
+    fn plans_without_files(&self) -> Option<HostError> {
+        let message = "plans are files: set tool_host.files too, or leave plans out".to_owned();
         let is_alone = self.plans.is_some() && self.files.is_none();
-        is_alone.then(|| ServeError::Setting { field: "plans".to_owned(), message })
+        is_alone.then(|| HostError::Setting { field: "plans".to_owned(), message })
     }
 }
 
-/// Why the tools of this process cannot be served.
+/// Why the tools cannot be served.
 #[derive(Debug, thiserror::Error)]
-pub enum ServeError {
+pub enum HostError {
     /// A directory is not there or may not be used. Correct the configuration.
-    #[error("executor.serve.{field} {path:?} cannot be used: {source}")]
+    #[error("tool_host.{field} {path:?} cannot be used: {source}")]
     Directory {
         /// Which field of the configuration.
         field: &'static str,
@@ -110,16 +130,16 @@ pub enum ServeError {
         /// Why.
         source: std::io::Error,
     },
-    /// A field says what it must not, or what cannot be had here. Correct the configuration.
-    #[error("executor.serve.{field} cannot be used: {message}")]
+    /// A field has a value that it must not have, or asks for what cannot be had here. Correct the configuration.
+    #[error("tool_host.{field} cannot be used: {message}")]
     Setting {
         /// Which field.
         field: String,
         /// What is wrong.
         message: String,
     },
-    /// An MCP server cannot be spoken to. Correct the configuration, or what it refers to.
-    #[error("executor.serve.mcp.{server}: {reason}")]
+    /// An MCP server cannot be used as it is configured. Correct the configuration, or what it refers to.
+    #[error("tool_host.mcp.{server}: {reason}")]
     Server {
         /// Which one.
         server: ServerName,
@@ -128,101 +148,155 @@ pub enum ServeError {
     },
     /// NATS cannot be reached, or refuses the tools.
     #[error(transparent)]
-    Nats(#[from] ailoop_tool::ServeError),
+    Tools(#[from] ailoop_tool::ServeError),
+    /// NATS cannot be reached, or refuses what the tools store.
+    #[error(transparent)]
+    Store(#[from] BusError),
 }
 
-impl ServeError {
+impl HostError {
     /// The code that users see.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Directory { .. } | Self::Setting { .. } | Self::Server { .. } => ErrorCode::BadConfig,
-            Self::Nats(_) => ErrorCode::NatsUnreachable,
+            Self::Tools(_) => ErrorCode::NatsUnreachable,
+            Self::Store(error) => error.code(),
         }
     }
 }
 
-/// The tools of this process, being served.
-pub(crate) struct Served {
-    kinds: Vec<Serving>,
+/// A running tool host.
+pub struct ToolHost {
+    servings: Vec<Serving>,
     mcp: mcp::Servers,
     names: BTreeSet<(TenantId, ToolName)>,
+    clients: Vec<Client>,
+    stores: Vec<Bus>,
     /// What calls leave behind when they end.
     tasks: Tasks,
+    watch: Tasks,
+    readiness: Readiness,
 }
 
-impl Served {
+impl ToolHost {
     /// Serves every kind that is configured, each over a connection of its own.
-    pub(crate) async fn start(
-        config: &ServeConfig,
-        nats: &NatsConfig,
-        bus: &Bus,
-        office: PostOffice,
-        schemas: &Schemas,
-    ) -> Result<Self, ServeError> {
+    pub async fn start(config: &Config, nats: &NatsConfig) -> Result<Self, HostError> {
         if let Some(mistake) = config.plans_without_files() {
             return Err(mistake);
         }
-        let mcp = mcp::Servers::start(&config.mcp, &config.tenant, nats, schemas).await?;
+        let mcp = mcp::Servers::start(&config.mcp, &config.tenant, nats, &Checker::default()).await?;
         let names = mcp.names().map(|tool| (config.tenant.clone(), tool)).collect();
-        let mut served = Self { kinds: Vec::new(), mcp, names, tasks: Tasks::new() };
+        let clients = mcp.clients().collect();
+        let mut host = Self {
+            servings: Vec::new(),
+            mcp,
+            names,
+            clients,
+            stores: Vec::new(),
+            tasks: Tasks::new(),
+            watch: Tasks::new(),
+            readiness: Readiness::new("tool-host"),
+        };
         let kinds = Kinds { tenant: &config.tenant, nats };
         let workspace = config.files.as_ref().map(Workspace::open).transpose()?.map(Arc::new);
         if let (Some(files), Some(workspace)) = (&config.files, &workspace) {
-            served.add(&kinds, "file tools", files.login.as_ref(), files::tools(workspace)).await?;
+            host.serve(&kinds, "files", files.login.as_ref(), files::tools(workspace)).await?;
         }
         if let (Some(plans), Some(workspace)) = (&config.plans, &workspace) {
-            served.add(&kinds, "plan tools", plans.login.as_ref(), plans::tools(workspace)).await?;
+            host.serve(&kinds, "plans", plans.login.as_ref(), plans::tools(workspace)).await?;
         }
         if let Some(mail) = &config.mail {
-            served.add(&kinds, "mail tools", mail.login.as_ref(), mail::tools(&office)).await?;
-            let clients = mail::serve_clients(bus.clone(), config.tenant.clone(), office, served.tasks.token());
-            served.tasks.spawn("mail of clients", clients);
+            let bus = host.store(&kinds, "mail", mail.login.as_ref()).await?;
+            let office = PostOffice::new(bus.clone(), config.tenant.clone(), Arc::new(SystemClock));
+            host.serve(&kinds, "mail", mail.login.as_ref(), mail::tools(&office)).await?;
+            let clients = mail::serve_clients(bus, config.tenant.clone(), office, host.tasks.token());
+            host.tasks.spawn("mail of clients", clients);
         }
         if let Some(results) = &config.results {
-            served.add(&kinds, "results", results.login.as_ref(), results::tools(bus, kinds.tenant)).await?;
+            let bus = host.store(&kinds, "results", results.login.as_ref()).await?;
+            host.serve(&kinds, "results", results.login.as_ref(), results::tools(&bus, kinds.tenant)).await?;
         }
         if let Some(sessions) = &config.sessions {
-            let tools = sessions::tools(bus, kinds.tenant);
-            served.add(&kinds, "tools that read sessions", sessions.login.as_ref(), tools).await?;
+            let bus = host.store(&kinds, "sessions", sessions.login.as_ref()).await?;
+            host.serve(&kinds, "sessions", sessions.login.as_ref(), sessions::tools(&bus, kinds.tenant)).await?;
         }
         if let Some(fetch) = &config.fetch {
-            served.add(&kinds, "fetch tools", fetch.login.as_ref(), fetch::tools(fetch)?).await?;
+            host.serve(&kinds, "fetch", fetch.login.as_ref(), fetch::tools(fetch)?).await?;
         }
         if let Some(command) = &config.command {
-            let tools = command::tools(command, &served.tasks)?;
-            served.add(&kinds, "command tools", command.login.as_ref(), tools).await?;
+            let tools = command::tools(command, &host.tasks)?;
+            host.serve(&kinds, "command", command.login.as_ref(), tools).await?;
         }
         for (login, tools) in webhook::tools(&config.webhooks)? {
-            served.add(&kinds, "webhooks", login.as_ref(), tools).await?;
+            host.serve(&kinds, "webhooks", login.as_ref(), tools).await?;
         }
-        Ok(served)
+        host.watch_connections();
+        Ok(host)
     }
 
-    async fn add(
+    async fn store(&mut self, kinds: &Kinds<'_>, kind: &str, login: Option<&Login>) -> Result<Bus, HostError> {
+        let bus = connect::connect_store(kinds.nats, login, kind).await?;
+        self.stores.push(bus.clone());
+        Ok(bus)
+    }
+
+    async fn serve(
         &mut self,
         kinds: &Kinds<'_>,
-        whose: &str,
+        kind: &str,
         login: Option<&Login>,
         tools: Vec<Tool>,
-    ) -> Result<(), ServeError> {
+    ) -> Result<(), HostError> {
         let name = |tool: &Tool| Some((kinds.tenant.clone(), ToolName::new(tool.name()).ok()?));
         self.names.extend(tools.iter().filter_map(name));
-        let client = connect::connect(kinds.nats, login, whose).await?;
+        let client = connect::connect_tools(kinds.nats, login, kind).await?;
+        self.clients.push(client.clone());
         let serving = Tools::new(client).tenant(kinds.tenant.as_str()).concurrency(CONCURRENCY);
-        self.kinds.push(tools.into_iter().fold(serving, Tools::tool).serve().await?);
+        self.servings.push(tools.into_iter().fold(serving, Tools::tool).serve().await?);
         Ok(())
     }
 
-    /// The tools that are there from the beginning: the catalogue has found them before the process is ready.
-    pub(crate) fn names(&self) -> BTreeSet<(TenantId, ToolName)> {
+    /// Ready while every kind of tools is connected.
+    fn watch_connections(&self) {
+        let (clients, stores) = (self.clients.clone(), self.stores.clone());
+        let (readiness, ending) = (self.readiness.clone(), self.watch.token());
+        let is_connected = |client: &Client| client.connection_state() == State::Connected;
+        let watch = async move {
+            loop {
+                let answers = join_all(stores.iter().map(Bus::ping)).await;
+                let is_ready = clients.iter().all(is_connected) && answers.iter().all(Result::is_ok);
+                if readiness.is_ready() != is_ready {
+                    tracing::info!(is_ready, "connections of the tools");
+                }
+                readiness.set(is_ready);
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        self.watch.spawn("tool connections", async move {
+            ending.run_until_cancelled_owned(watch).await;
+        });
+    }
+
+    /// The tools that are there from the beginning.
+    pub fn names(&self) -> BTreeSet<(TenantId, ToolName)> {
         self.names.clone()
     }
 
+    /// Ready while every kind of tools is connected.
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
+    }
+
     /// Takes no more calls and finishes those that run, up to `timeout`.
-    pub(crate) async fn stop(self, timeout: Duration) {
-        let kinds = join_all(self.kinds.into_iter().map(|serving| serving.stop(timeout)));
-        join(kinds, self.mcp.stop(timeout)).await;
+    pub async fn drain(self, timeout: Duration) {
+        self.watch.end(WATCH_END_MAX).await;
+        self.readiness.set(false);
+        let servings = join_all(self.servings.into_iter().map(|serving| serving.stop(timeout)));
+        join(servings, self.mcp.stop(timeout)).await;
         self.tasks.end(timeout).await;
+        for store in self.stores {
+            store.close().await;
+        }
     }
 }
 
@@ -232,8 +306,8 @@ struct Kinds<'a> {
     nats: &'a NatsConfig,
 }
 
-impl std::fmt::Debug for Served {
+impl std::fmt::Debug for ToolHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Served").field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("ToolHost").field("names", &self.names).finish_non_exhaustive()
     }
 }

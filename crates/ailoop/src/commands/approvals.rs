@@ -5,7 +5,7 @@ use std::path::Path;
 use contract::{ErrorCode, Json};
 use proto::{AnswerRequest, Gate, ListGatesRequest};
 use serde_json::{Value, json};
-use tool_executor::judge::Schema;
+use tool_schema::Schema;
 
 use super::control::tell;
 use super::lists::{lines, short, table};

@@ -60,7 +60,7 @@ async fn send(args: &MailSendArgs, terminal: &Terminal) -> Result<Exit, Failure>
     let mut client = super::connect(&args.target).await?;
     let help = format!(
         "the mail may be stored all the same, and repeating the command may send a second one: look first with `ailoop \
-         mail --mailbox {}`, and see that the fleet runs with `executor.serve.mail`",
+         mail --mailbox {}`, and see that the fleet runs with `tool_host.mail`",
         mailbox_of(&to)
     );
     let request = SendMailRequest { mailbox, command_id: command_id(), to, subject, text };
@@ -76,7 +76,7 @@ async fn reply(id: &str, text: String, mailbox: &str, target: &Target, terminal:
     // A mail has one answer, whatever the command's id.
     let help = format!(
         "the mail may be closed all the same: `ailoop mail --mailbox {mailbox}` lists it while it is open. Repeating the \
-         command sends no second answer; see that the fleet runs with `executor.serve.mail`"
+         command sends no second answer; see that the fleet runs with `tool_host.mail`"
     );
     let request = ReplyMailRequest { mailbox, command_id: command_id(), id, text };
     let reply = async |mut sessions: Sessions| sessions.reply_mail(bounded(request.clone())).await;

@@ -31,12 +31,15 @@ pub(super) async fn executor() -> Result<Exit, Failure> {
     use tool_executor::{Config, Executor};
     ended(
         run("tool-executor", "executor", async |config: Config, bus| {
-            let nats = service::config::load("nats")?;
-            let executor = Executor::start(Config { nats, ..config }, bus).await?;
+            let executor = Executor::start(config, bus);
             Ok(Running::new(executor.readiness(), |timeout| executor.drain(timeout)))
         })
         .await,
     )
+}
+
+pub(super) async fn tool_host() -> Result<Exit, Failure> {
+    ended(tool_host::run().await)
 }
 
 pub(super) async fn composer() -> Result<Exit, Failure> {
@@ -72,5 +75,6 @@ fn code(cause: &(dyn std::error::Error + 'static)) -> Option<ErrorCode> {
     let config = cause.downcast_ref::<service::ConfigError>().map(service::ConfigError::code);
     let bus = cause.downcast_ref::<bus::BusError>().map(bus::BusError::code);
     let edge = cause.downcast_ref::<edge::StartError>().map(edge::StartError::code);
-    config.or(bus).or(edge)
+    let host = cause.downcast_ref::<tool_host::HostError>().map(tool_host::HostError::code);
+    config.or(bus).or(edge).or(host)
 }

@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use loop_orchestrator::{Clock as _, SystemClock};
 use service::suggest::did_you_mean;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tool_executor::judge::Schema;
+use tool_schema::Schema;
 use uuid::Uuid;
 
 use super::lists;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use contract::ErrorCode;
 use service::config::{Common, ConfigError, Settings, env};
 use service::models;
-use tool_executor::FilesConfig;
+use tool_host::FilesConfig;
 
 use crate::args::{Files, UpArgs};
 use crate::choose::{self, Choice, Offers};
@@ -65,6 +65,7 @@ pub struct Plan {
     pub(super) composer: prompt_composer::Config,
     pub(super) gateway: model_gateway::Config,
     pub(super) executor: tool_executor::Config,
+    pub(super) tool_host: tool_host::Config,
     pub(super) orchestrator: loop_orchestrator::Config,
     pub(super) edge: edge::Config,
     /// Variables that hold providers' keys, and are not set here.
@@ -109,17 +110,16 @@ impl Plan {
         }
         let mut composer: prompt_composer::Config = settings.section(prompt_composer::SECTION)?;
         composer = composer.followed()?;
-        let mut executor: tool_executor::Config = settings.section("executor")?;
         let mut edge: edge::Config = settings.section("edge")?;
         listen.apply(&mut edge);
-        let serve = &mut executor.serve;
-        serve.tenant = edge.tenant.clone();
-        serve.plans.get_or_insert_default();
-        serve.mail.get_or_insert_default();
-        serve.results.get_or_insert_default();
-        serve.fetch.get_or_insert_default();
-        let login = serve.files.take().and_then(|files| files.login);
-        serve.files = Some(FilesConfig { root: root.clone(), out: Some(out.clone()), login });
+        let mut tool_host: tool_host::Config = settings.section(tool_host::SECTION)?;
+        tool_host.tenant = edge.tenant.clone();
+        tool_host.plans.get_or_insert_default();
+        tool_host.mail.get_or_insert_default();
+        tool_host.results.get_or_insert_default();
+        tool_host.fetch.get_or_insert_default();
+        let login = tool_host.files.take().and_then(|files| files.login);
+        tool_host.files = Some(FilesConfig { root: root.clone(), out: Some(out.clone()), login });
 
         let models = models::load(settings.paths())?;
         let own = composer.default_model.clone().filter(|model| !model.is_empty());
@@ -144,6 +144,7 @@ impl Plan {
             None => Nats::Private { binary: nats_binary::find(&places()).await?, port: nats_port },
         };
         let (gateway, orchestrator) = (settings.section("gateway")?, settings.section("orchestrator")?);
+        let executor = settings.section("executor")?;
         Ok(Self {
             home,
             nats,
@@ -151,6 +152,7 @@ impl Plan {
             composer,
             gateway,
             executor,
+            tool_host,
             orchestrator,
             edge,
             missing_keys,

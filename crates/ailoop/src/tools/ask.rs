@@ -11,7 +11,7 @@ use contract::{TenantId, ToolName};
 use futures::StreamExt as _;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
-use tool_executor::judge::{Described, read};
+use tool_schema::{Described, read};
 
 use super::call::Call;
 use super::reply::{Answer, Progress, Reply, read as read_reply};

@@ -171,7 +171,7 @@ fn number(schema: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use tool_executor::judge::Schema;
+    use tool_schema::Schema;
 
     use super::*;
 

@@ -119,8 +119,8 @@ fn mistakes_are_refused() {
         ("gateway: {concurrency: -1}", false),
         ("gateway: {concurrency: many}", false),
         ("telemetry: {log: yaml}", false),
-        ("executor: {serve: {files: {out: x}}}", false),
-        ("executor: {serve: {files: {root: x, login: {user: files}}}}", true),
+        ("tool_host: {files: {out: x}}", false),
+        ("tool_host: {files: {root: x, login: {user: files}}}", true),
     ] {
         check(Ailoop, text, expect);
     }

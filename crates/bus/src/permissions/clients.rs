@@ -1,14 +1,15 @@
-//! Users outside our services: tools and viewers, which publish nothing but answers, and whoever tries tools.
+//! Users outside our services: tools and viewers, and people who try tools. A tool publishes nothing but answers, unless it
+//! works on what is stored in NATS: mailboxes, long results, sessions.
 
 use std::time::Duration;
 
 use contract::TenantId;
 use contract::event::Topic;
 use contract::limits::{TOOL_CALL_GRACE, TOOL_TIMEOUT_DEFAULT, TOOL_TIMEOUT_MAX};
-use contract::streams::Bucket;
+use contract::streams::{Bucket, Objects, Stream};
 use contract::subject::{self, TOOL_QUEUE, every};
 
-use super::jetstream::{info, keys_list};
+use super::jetstream::{info, keys_list, objects_get, objects_info, read_any, read_leader};
 use super::{Answers, User, inbox};
 
 /// Messages to one call: its progress, and its result.
@@ -21,57 +22,103 @@ struct Kind {
     tools: &'static [&'static str],
     /// The longest time-out that one of them declares.
     timeout: Duration,
+    /// What they read and write in NATS.
+    store: Store,
+}
+
+/// What tools read and write in NATS.
+enum Store {
+    /// Nothing: they only answer calls.
+    None,
+    /// Mailboxes, for calls and for clients. Nothing is purged: marks take the place of mails.
+    Mail,
+    /// Long results that the executor stored; the call names the session, so nobody reads those of another.
+    Results,
+    /// Every session of every tenant: only for agents that look into sessions, and only where it is configured.
+    Sessions,
+}
+
+impl Store {
+    /// Subjects to publish to.
+    fn requests(&self, tenant: &TenantId) -> Vec<String> {
+        let read_objects = |store| [vec![objects_info(store)], objects_get(store).to_vec()].concat();
+        match self {
+            Self::None => Vec::new(),
+            Self::Mail => vec![
+                format!("ai_mail.{tenant}.*.*"),
+                read_any(Stream::Mail),
+                read_leader(Stream::Mail),
+                subject::agents().to_string(),
+            ],
+            Self::Results => read_objects(Objects::Results),
+            Self::Sessions => [
+                vec![keys_list(Bucket::Sessions)],
+                [Stream::Log, Stream::Archive].into_iter().flat_map(|of| [read_any(of), read_leader(of)]).collect(),
+                read_objects(Objects::Blobs),
+                read_objects(Objects::Archive),
+            ]
+            .concat(),
+        }
+    }
 }
 
 /// The kinds of tools that ship with ailoop. Copy an entry for a tool of yours.
 const KINDS: &[Kind] = &[
     Kind {
         user: "files",
-        about: "Serves the built-in file tools of the tool-executor.",
+        about: "Serves the built-in file tools of the tool-host.",
         tools: &["list_files", "read_file", "search_text", "write_file"],
         timeout: TOOL_TIMEOUT_DEFAULT,
+        store: Store::None,
     },
     Kind {
         user: "plans",
-        about: "Serves the plan tools of the tool-executor, over the directories of its file tools.",
+        about: "Serves the plan tools of the tool-host, over the directories of its file tools.",
         tools: &["analyze_dependencies", "decompose_plan", "list_plans", "mark_step_done", "read_plan"],
         timeout: TOOL_TIMEOUT_DEFAULT,
+        store: Store::None,
     },
     Kind {
         user: "mail",
-        about: "Serves the mail tools of the tool-executor, which keeps the mailboxes itself.",
+        about: "Keeps the mailboxes: serves the mail tools of the tool-host, and the mail of clients.",
         tools: &["check_mail", "reply_mail", "send_mail"],
         timeout: TOOL_TIMEOUT_DEFAULT,
+        store: Store::Mail,
     },
     Kind {
         user: "results",
-        about: "Serves `read_result` of the tool-executor, which keeps the results itself.",
+        about: "Serves `read_result` of the tool-host: reads the long results that executors stored.",
         tools: &["read_result"],
         timeout: TOOL_TIMEOUT_DEFAULT,
+        store: Store::Results,
     },
     Kind {
         user: "sessions",
-        about: "Serves the tools of the tool-executor that read sessions, which it reads itself.",
+        about: "Serves the tools of the tool-host that read sessions: it may read every session.",
         tools: &["list_sessions", "read_decisions", "read_session"],
         timeout: TOOL_TIMEOUT_DEFAULT,
+        store: Store::Sessions,
     },
     Kind {
         user: "fetch",
-        about: "Serves http_fetch of the tool-executor.",
+        about: "Serves http_fetch of the tool-host.",
         tools: &["http_fetch"],
         timeout: TOOL_TIMEOUT_DEFAULT,
+        store: Store::None,
     },
     Kind {
         user: "command",
-        about: "Serves run_command of the tool-executor, whose time-out is configured.",
+        about: "Serves run_command of the tool-host, whose time-out is configured.",
         tools: &["run_command"],
         timeout: TOOL_TIMEOUT_MAX,
+        store: Store::None,
     },
     Kind {
         user: "word_count",
         about: "Serves examples/tools/python/word_count.py: the pattern for a tool of yours.",
         tools: &["word_count"],
         timeout: TOOL_TIMEOUT_DEFAULT,
+        store: Store::None,
     },
 ];
 
@@ -80,16 +127,16 @@ pub(super) fn tools() -> impl Iterator<Item = User> {
     KINDS.iter().map(|kind| tool_user(&TenantId::default(), kind))
 }
 
-/// Whoever serves tools that no list here can name: they are found where the executor runs.
+/// Serves tools that no list here can name: they are found where the tool-host runs.
 ///
-/// It may take the calls of any tool, so it is a user of the tool-executor alone, and its password stays with it.
+/// It may take the calls of any tool, so it is a user of the tool-host alone, and its password stays with it.
 pub(super) fn bridge() -> User {
     let services = ["PING", "INFO", "STATS"].map(|verb| format!("$SRV.{verb}"));
     let theirs = [format!("ai_tool.*.* {TOOL_QUEUE}"), "ai_tool_cancel.*.*".to_owned()];
     let names = ["$SRV.*.*", "$SRV.*.*.*"].map(str::to_owned);
     User {
         name: "bridge",
-        about: "Serves MCP servers and webhooks for the tool-executor: names that only the configuration knows.",
+        about: "Serves MCP servers and webhooks for the tool-host: names that only the configuration knows.",
         publish: Vec::new(),
         subscribe: services.into_iter().chain(theirs).chain(names).collect(),
         answers: Some(Answers { max: TOOL_ANSWERS_MAX, within: TOOL_TIMEOUT_MAX + TOOL_CALL_GRACE }),
@@ -137,7 +184,15 @@ fn tool_user(tenant: &TenantId, kind: &Kind) -> User {
             format!("$SRV.*.{tool}.*"),
         ]);
     }
+    let mut publish = kind.store.requests(tenant);
+    if !publish.is_empty() {
+        publish.extend([info(), inbox(kind.user)]);
+        subscribe.push(inbox(kind.user));
+    }
+    if matches!(kind.store, Store::Mail) {
+        subscribe.push(format!("{} {}", subject::mail_request(tenant), crate::rpc::MAIL_KEEPERS));
+    }
     let within = kind.timeout + TOOL_CALL_GRACE;
     let answers = Some(Answers { max: TOOL_ANSWERS_MAX, within });
-    User { name: kind.user, about: kind.about, publish: Vec::new(), subscribe, answers }
+    User { name: kind.user, about: kind.about, publish, subscribe, answers }
 }

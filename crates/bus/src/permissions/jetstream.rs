@@ -14,6 +14,11 @@ pub(super) fn verify() -> Vec<String> {
     streams.chain(consumers).collect()
 }
 
+/// How the stream behind an object store is set up: asked when the store is first read.
+pub(super) fn objects_info(store: Objects) -> String {
+    format!("$JS.API.STREAM.INFO.OBJ_{}", store.name())
+}
+
 /// Making every stream and consumer, and repairing them. Nothing is ever deleted this way.
 pub(super) fn create() -> Vec<String> {
     let streams = streams()

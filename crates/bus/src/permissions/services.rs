@@ -46,7 +46,7 @@ pub(super) fn archivist() -> User {
         .user("archivist", "Carries sessions from one fleet to another: `ailoop export`, `ailoop import`.")
 }
 
-/// The five services.
+/// The five services that are NATS users; the tools of the tool-host are users by kind.
 pub(super) fn services() -> [User; 5] {
     [orchestrator(), gateway(), executor(), composer(), edge()]
 }
@@ -111,7 +111,6 @@ fn executor() -> User {
         // An item that was handed back often is stored anew, before its deliveries are used up.
         .publish([text(&every::tool_item()), read_leader(Stream::Tool)])
         // Results of which the model reads only parts, and signs of progress.
-        .publish(objects_get(Objects::Results))
         .publish(objects_put(Objects::Results))
         .publish([text(&every::event(PROGRESS))])
         .publish(
@@ -122,15 +121,9 @@ fn executor() -> User {
         .publish([every::service_info(), every::service_ping()].map(|subject| text(&subject)))
         .publish([keys_list(Bucket::Tools), keys_put(Bucket::Tools)])
         .publish([keys_get(Bucket::Claims), keys_put(Bucket::Claims)])
-        // Mailboxes: only this user writes and reads them. Nothing is purged: marks take the place of mails.
-        .publish([text(&every::mail()), read_any(Stream::Mail), read_leader(Stream::Mail), text(&subject::agents())])
-        // Tools that read sessions: their index, their logs, and what of these is elsewhere.
-        .publish([keys_list(Bucket::Sessions), read_any(Stream::Archive), read_leader(Stream::Archive)])
-        .publish(objects_get(Objects::Blobs))
-        .publish(objects_get(Objects::Archive))
-        .subscribe([text(&subject::tool_announce()), format!("{} {}", every::mail_request(), crate::rpc::EXECUTORS)])
+        .subscribe([text(&subject::tool_announce())])
         .answers()
-        .user("executor", "Runs tool calls, keeps the catalogue and the mailboxes.")
+        .user("executor", "Runs tool calls, and keeps the catalogue.")
 }
 
 /// What both kinds of workers do: take items, look whether they are still wanted, ask each other, report.

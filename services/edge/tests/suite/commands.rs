@@ -307,13 +307,13 @@ async fn transcript_whose_beginning_is_gone_from_the_archive_says_so() {
 }
 
 #[tokio::test]
-async fn mail_request_reaches_the_executor_with_its_mailbox_and_command_id() {
+async fn mail_request_reaches_its_keeper_with_its_mailbox_and_command_id() {
     let world = World::new().await;
     let mut ws = world.ws().await;
     let mut grpc = world.grpc().await.0;
     let away = ws.call("mail.list", json!({})).await;
     assert_eq!(away["error"]["data"]["code"], "unavailable", "{away}");
-    assert!(away["error"]["message"].as_str().unwrap().contains("executor.serve.mail"), "{away}");
+    assert!(away["error"]["message"].as_str().unwrap().contains("tool_host.mail"), "{away}");
 
     let asked = Arc::new(Mutex::new(Vec::new()));
     let heard = asked.clone();

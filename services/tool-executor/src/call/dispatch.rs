@@ -7,7 +7,7 @@ use bus::call::OpenCall;
 use bus::{Bus, BusError, CallStatus, Headers, Subscription, SubscriptionEvent};
 use bytes::Bytes;
 use contract::subject::{self, SessionKey};
-use contract::tool::{EffectClass, Outcome, ToolItem, header};
+use contract::tool::{EffectClass, Outcome, ToolItem, UNKNOWN_OUTCOME_TEXT, header};
 use contract::{ErrorCode, limits};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
@@ -17,8 +17,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use super::doubt::{Doubt, ReplicaAnswer, Verdict, ask_replicas};
 use super::life::{Deadlines, LOOK_EVERY, Life};
 use super::reply::{Answer, Reply, read};
-use crate::trouble::Trouble;
-use crate::{Clock, NOBODY_KNOWS};
+use crate::Clock;
+use crate::connection_health::ConnectionHealth;
 
 /// How often a call that may run again is sent once more after its answer may have been lost.
 const RESENDS_MAX: u32 = 3;
@@ -36,7 +36,7 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) timeout: Duration,
     pub(crate) deadlines: Deadlines,
     /// What tells how long a tool of the catalogue that nobody serves just now is worth waiting for.
-    pub(crate) trouble: Option<&'a Trouble>,
+    pub(crate) health: Option<&'a ConnectionHealth>,
     /// Until when it is waited for in any case: this process has not heard of it, and has not been there for long.
     pub(crate) expected_until: Option<Instant>,
 }
@@ -140,7 +140,7 @@ impl Dispatch<'_> {
     fn may_come_back(&self, missed: &mut Option<Instant>, deadline: Instant) -> bool {
         let now = Instant::now();
         let missed = *missed.get_or_insert(now);
-        let until = self.trouble.map_or(missed, |trouble| trouble.back_until(missed));
+        let until = self.health.map_or(missed, |health| health.back_until(missed));
         let until = self.expected_until.map_or(until, |expected| until.max(expected));
         !self.work.cancelled.is_cancelled() && now < until.min(deadline)
     }
@@ -231,7 +231,7 @@ impl Dispatch<'_> {
                         Verdict::Unread => return Waited::Unread,
                     }
                 }
-                _ = look.tick() => if life.is_gone(self.trouble).await {
+                _ = look.tick() => if life.is_gone(self.health).await {
                     return Waited::Gone;
                 },
                 () = &mut closed => return Waited::Closed,
@@ -378,7 +378,7 @@ impl Replies {
 
 /// A call of which nobody knows whether it took effect.
 pub(crate) fn unknown(why: &str) -> Answer {
-    Answer::new(Outcome::Unknown, format!("{why}; {NOBODY_KNOWS}"))
+    Answer::new(Outcome::Unknown, format!("{why}; {UNKNOWN_OUTCOME_TEXT}"))
 }
 
 fn no_tool(tool: &str, went: bool) -> Answer {

@@ -15,7 +15,7 @@ use contract::{CommandId, Json};
 use tokio::time::{Instant, timeout};
 
 use crate::Clock;
-use crate::trouble::Trouble;
+use crate::connection_health::ConnectionHealth;
 
 /// How long before the deadline that the loop knows of it is asked for a later one; half the time-out where that is less.
 /// The loop waits some seconds beyond it, too.
@@ -171,7 +171,7 @@ impl<'a> Life<'a> {
     }
 
     /// Whether the replica that works on the call is gone. Of one that did not say who it is nothing is known.
-    pub(super) async fn is_gone(&mut self, trouble: Option<&Trouble>) -> bool {
+    pub(super) async fn is_gone(&mut self, health: Option<&ConnectionHealth>) -> bool {
         let Some(instance) = &self.instance else { return false };
         let asked = self.bus.transport().request(instance, Vec::new(), Bytes::new(), ASK_MAX).await;
         // One that is silent is there; what cannot be asked is not known.
@@ -181,6 +181,6 @@ impl<'a> Life<'a> {
         };
         let now = Instant::now();
         let since = *self.away_since.get_or_insert(now);
-        now >= trouble.map_or(since, |trouble| trouble.reconnected_by(since)).max(since + AWAY_MAX)
+        now >= health.map_or(since, |health| health.reconnected_by(since)).max(since + AWAY_MAX)
     }
 }

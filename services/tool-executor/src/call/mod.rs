@@ -18,7 +18,7 @@ use contract::ids::CallAttempt;
 use contract::model::{ItemMeta, ResultMeta};
 use contract::streams::Objects;
 use contract::subject::SessionKey;
-use contract::tool::{EffectClass, FullResultRef, Outcome, ToolItem, ToolResult};
+use contract::tool::{EffectClass, FullResultRef, Outcome, READ_RESULT, ToolItem, ToolResult};
 use contract::{CommandId, ErrorCode, TenantId, ToolName, limits};
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -28,8 +28,9 @@ use life::Deadlines;
 use reply::Answer;
 
 use crate::Clock;
-use crate::schema::{Refusal, Schemas};
-use crate::trouble::{BACK_WITHIN, Trouble};
+use crate::connection_health::{BACK_WITHIN, ConnectionHealth};
+use crate::schemas::Schemas;
+use tool_schema::ArgumentsError;
 
 /// What was asked of the log longer ago than this is asked again before a call is sent.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -50,7 +51,7 @@ pub(crate) struct Calls {
     bus: Bus,
     clock: Arc<dyn Clock>,
     schemas: Schemas,
-    trouble: Trouble,
+    health: ConnectionHealth,
     started: Instant,
 }
 
@@ -58,8 +59,8 @@ pub(crate) struct Calls {
 type ToolCall = OpenCall<ToolItem>;
 
 impl Calls {
-    pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, schemas: Schemas, trouble: Trouble) -> Self {
-        Self { bus, clock, schemas, trouble, started: Instant::now() }
+    pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, schemas: Schemas, health: ConnectionHealth) -> Self {
+        Self { bus, clock, schemas, health, started: Instant::now() }
     }
 
     async fn execute(&self, work: &ToolCall) -> Result<Option<CallResult>, BusError> {
@@ -159,7 +160,7 @@ impl Calls {
             Some(checked) => checked,
             None => self.check_large(work, &tool).await?,
         };
-        if let Err(Refusal { code, text }) = checked {
+        if let Err(ArgumentsError { code, text }) = checked {
             // The tool may have had another schema then.
             return Ok(Some(if sent_before {
                 unknown(&format!("{LOST}, and the call cannot be made again: {text}"))
@@ -190,16 +191,20 @@ impl Calls {
         let deadlines = Deadlines { deadline: now + timeout, known: now + left };
         // A tool that was never there will not come back. But it was in the catalogue when its session looked: when a whole
         // fleet starts anew, its client may come later than the first calls.
-        let trouble = self.schemas.knows(&tool).then_some(&self.trouble);
+        let health = self.schemas.knows(&tool).then_some(&self.health);
         let expected_until = (!self.schemas.has_answered(&tool)).then(|| self.started + BACK_WITHIN);
         let (bus, clock) = (&self.bus, &*self.clock);
-        let dispatch = Dispatch { bus, clock, work, sent_before, timeout, deadlines, trouble, expected_until };
+        let dispatch = Dispatch { bus, clock, work, sent_before, timeout, deadlines, health, expected_until };
         Ok(dispatch.run().await)
     }
 
     /// Checks arguments that are not small. It is noted in the bus while it lasts: an executor that is lost meanwhile, by
     /// whatever the arguments did to it, is the only one.
-    async fn check_large(&self, work: &ToolCall, tool: &(TenantId, ToolName)) -> Result<Result<(), Refusal>, BusError> {
+    async fn check_large(
+        &self,
+        work: &ToolCall,
+        tool: &(TenantId, ToolName),
+    ) -> Result<Result<(), ArgumentsError>, BusError> {
         let OpenCall { key, call, item, .. } = work;
         let (origin, attempt) = (item.origin(), format!("check-{}", call.attempt));
         let parts = [origin.as_str(), attempt.as_str()];
@@ -215,7 +220,7 @@ impl Calls {
             Claim::Theirs => {
                 let text = "an executor was lost while it checked these arguments; they are not checked again, and the tool \
                             was not called";
-                return Ok(Err(Refusal::new(ErrorCode::Poison, text)));
+                return Ok(Err(ArgumentsError::new(ErrorCode::Poison, text)));
             }
         }
         let checked = self.schemas.check(tool, &item.arguments).await;
@@ -247,7 +252,7 @@ impl Calls {
                 None
             }
         };
-        let reader = ToolName::new(crate::serve::READ_RESULT).ok();
+        let reader = ToolName::new(READ_RESULT).ok();
         let readable = reader.is_some_and(|reader| self.schemas.knows(&(tenant.clone(), reader)));
         let call = (whole.is_some() && readable).then_some(call.as_str());
         (reply::cut(&content, max, call), whole)

@@ -3,9 +3,7 @@
 use bus::Message;
 use contract::ErrorCode;
 use contract::limits::PROGRESS_BYTES_MAX;
-use contract::tool::{EffectClass, OUTCOME_UNKNOWN, Outcome, header};
-
-use crate::serve::READ_RESULT;
+use contract::tool::{EffectClass, OUTCOME_UNKNOWN, Outcome, READ_RESULT, header};
 
 /// A reply, read.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -57,9 +57,9 @@ impl Known {
         self.0.iter().filter(move |((_, name), _)| name == tool).map(|(key, entry)| (key.clone(), entry.spec.clone()))
     }
 
-    /// Compares what answered this poll with what is known. `trouble` is when this process started or last lost its
+    /// Compares what answered this poll with what is known. `last_loss` is when this process started or last lost its
     /// connection: what was missed before that is not held against a tool.
-    pub(crate) fn observe(&mut self, found: &BTreeMap<Key, ToolSpec>, now: Instant, trouble: Instant) -> Vec<Change> {
+    pub(crate) fn observe(&mut self, found: &BTreeMap<Key, ToolSpec>, now: Instant, last_loss: Instant) -> Vec<Change> {
         let mut changes = Vec::new();
         for (key, spec) in found {
             let new = || Entry { spec: spec.clone(), written: None, heard: None };
@@ -73,7 +73,7 @@ impl Known {
         }
         for (key, entry) in self.0.iter_mut().filter(|(key, _)| !found.contains_key(key)) {
             let heard = *entry.heard.get_or_insert(now);
-            if now.duration_since(heard.max(trouble)) > SILENCE_MAX {
+            if now.duration_since(heard.max(last_loss)) > SILENCE_MAX {
                 changes.push(Change::Delete(key.0.clone(), key.1.clone()));
             }
         }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_before_trouble_is_not_held_against_a_tool() {
+    fn poll_missed_before_connection_loss_tool_stays_known() {
         let (mut known, start) = (Known::default(), Instant::now());
         poll(&mut known, &[spec("a", "1")], start);
         let at = |seconds| start + Duration::from_secs(seconds);

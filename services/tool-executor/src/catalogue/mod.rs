@@ -1,6 +1,5 @@
 //! The tool catalogue: asks every NATS service what it is, and keeps KV `ai_loop_tools` as they answer.
 
-pub(crate) mod describe;
 mod heard;
 mod known;
 
@@ -18,13 +17,12 @@ use service::health::Readiness;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use describe::Described;
-pub(crate) use describe::TEXT_BYTES_MAX;
 use heard::{Confirmed, Poll, SAID_MAX, Said};
 use known::{Change, Key, Known};
+use tool_schema::Described;
 
-use crate::schema::Schemas;
-use crate::trouble::Trouble;
+use crate::connection_health::ConnectionHealth;
+use crate::schemas::Schemas;
 
 /// Pause between polls: with [`GATHER`] it keeps "found within two seconds" also for a tool that may not announce itself.
 const POLL_EVERY: Duration = Duration::from_secs(1);
@@ -44,14 +42,14 @@ const COMPLAINTS_MAX: usize = 1_000;
 pub(crate) async fn run(
     bus: Bus,
     schemas: Schemas,
-    trouble: Trouble,
+    health: ConnectionHealth,
     own: BTreeSet<Key>,
     ending: CancellationToken,
     ready: Readiness,
 ) {
     let (known, confirmed) = (Known::default(), Confirmed::default());
     let (complaints, began) = (BTreeSet::new(), Instant::now());
-    let mut catalogue = Catalogue { bus, schemas, known, confirmed, turns: 0, own, complaints, trouble, began };
+    let mut catalogue = Catalogue { bus, schemas, known, confirmed, turns: 0, own, complaints, health, began };
     ending.run_until_cancelled(catalogue.keep(ready)).await;
 }
 
@@ -65,7 +63,7 @@ struct Catalogue {
     /// Tools of this process that were not found yet.
     own: BTreeSet<Key>,
     complaints: BTreeSet<(String, String)>,
-    trouble: Trouble,
+    health: ConnectionHealth,
     began: Instant,
 }
 
@@ -92,7 +90,7 @@ impl Catalogue {
                     continue;
                 }
                 Err(error) => {
-                    self.trouble.note();
+                    self.health.note();
                     tracing::warn!(%error, "tool catalogue not refreshed");
                 }
             }
@@ -100,7 +98,7 @@ impl Catalogue {
                 () = sleep_until(began + POLL_EVERY) => {}
                 heard = next(&mut announced) => match heard {
                     Some(SubscriptionEvent::Message(_)) => self.settle(&mut announced).await,
-                    Some(SubscriptionEvent::Gap) => self.trouble.note(),
+                    Some(SubscriptionEvent::Gap) => self.health.note(),
                     None => {
                         announced = None;
                         sleep_until(began + POLL_EVERY).await;
@@ -115,7 +113,7 @@ impl Catalogue {
         let forget = async {
             while let Some(heard) = next(announced).await {
                 if matches!(heard, SubscriptionEvent::Gap) {
-                    self.trouble.note();
+                    self.health.note();
                 }
             }
         };
@@ -144,8 +142,8 @@ impl Catalogue {
         let found = self.gather().await?;
         self.schemas.record_poll(found.keys());
         self.own.retain(|tool| !found.contains_key(tool));
-        let trouble = self.trouble.last().unwrap_or(self.began);
-        for change in self.known.observe(&found, Instant::now(), trouble) {
+        let last_loss = self.health.last().unwrap_or(self.began);
+        for change in self.known.observe(&found, Instant::now(), last_loss) {
             match &change {
                 Change::Put(tenant, spec) => {
                     self.bus.put_tool(tenant, spec).await?;
@@ -293,7 +291,7 @@ async fn answers(
         };
         heard_any = true;
         let mut enough = false;
-        for described in describe::read(&message.payload) {
+        for described in tool_schema::read(&message.payload) {
             enough |= heard(described);
         }
         if enough {

@@ -6,7 +6,7 @@ use ailoop_tool::ToolError;
 use regex::{Regex, RegexBuilder};
 
 use super::{Allowed, CommandConfig, setting};
-use crate::serve::ServeError;
+use crate::HostError;
 
 /// Arguments of one command.
 const ARGUMENTS_MAX: usize = 256;
@@ -30,7 +30,7 @@ struct Rule {
 }
 
 impl Allow {
-    pub(super) fn new(config: &CommandConfig) -> Result<Self, ServeError> {
+    pub(super) fn new(config: &CommandConfig) -> Result<Self, HostError> {
         let rules = config.allow.iter().map(Rule::new).collect::<Result<_, _>>()?;
         if let Some(path) = config.path.iter().find(|path| !path.is_absolute()) {
             return Err(setting("path", format!("{} does not begin with /", path.display())));
@@ -68,7 +68,7 @@ impl Allow {
 }
 
 impl Rule {
-    fn new(allowed: &Allowed) -> Result<Self, ServeError> {
+    fn new(allowed: &Allowed) -> Result<Self, HostError> {
         let (program, arguments) = match allowed {
             Allowed::Any(program) => (program, None),
             Allowed::Some(some) => (&some.program, Some(&some.args)),

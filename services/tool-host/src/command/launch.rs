@@ -14,7 +14,7 @@ use super::census;
 use super::family::{MARK, Rooted};
 use super::namespace::{Holder, Namespaces, pid_of};
 use super::{CommandConfig, CommandUser, setting};
-use crate::serve::{CONCURRENCY, ServeError};
+use crate::{CONCURRENCY, HostError};
 
 /// What runs first: it waits for a line, and becomes the program. Nothing of a model's is in it, and the program's own
 /// words are its arguments, which no shell reads.
@@ -65,7 +65,7 @@ pub(super) struct Launcher {
 }
 
 impl Launcher {
-    pub(super) fn new(config: &CommandConfig) -> Result<Self, ServeError> {
+    pub(super) fn new(config: &CommandConfig) -> Result<Self, HostError> {
         let tool = |name: &str| TOOLS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
         let (Some(setsid), Some(setpriv), true) = (tool("setsid"), tool("setpriv"), Path::new(SHELL).exists()) else {
             return Err(setting(

@@ -30,7 +30,7 @@ use service::{Secret, schema};
 #[cfg(target_os = "linux")]
 pub use runner::{Arguments, Commands};
 
-use super::ServeError;
+use super::HostError;
 use super::connect::Login;
 
 /// Seconds that a command may take at most; a call ends after an hour, whatever it does.
@@ -166,18 +166,18 @@ fn file_default() -> u64 {
     256 << 20
 }
 
-fn setting(field: &str, message: impl Into<String>) -> ServeError {
-    ServeError::Setting { field: format!("command.{field}"), message: message.into() }
+fn setting(field: &str, message: impl Into<String>) -> HostError {
+    HostError::Setting { field: format!("command.{field}"), message: message.into() }
 }
 
 /// `run_command`; what commands leave behind is cleared away by `tasks`.
 #[cfg(target_os = "linux")]
-pub(super) fn tools(config: &CommandConfig, tasks: &Tasks) -> Result<Vec<Tool>, ServeError> {
+pub(super) fn tools(config: &CommandConfig, tasks: &Tasks) -> Result<Vec<Tool>, HostError> {
     Ok(vec![runner::tool(config, Commands::new(config, tasks.clone())?)])
 }
 
 /// Nothing: commands need Linux.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn tools(_config: &CommandConfig, _tasks: &Tasks) -> Result<Vec<Tool>, ServeError> {
+pub(super) fn tools(_config: &CommandConfig, _tasks: &Tasks) -> Result<Vec<Tool>, HostError> {
     Err(setting("allow", "commands are run on Linux only"))
 }

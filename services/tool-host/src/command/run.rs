@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::family::{Family, Left, Most};
 use super::launch::{GO, Launcher, Started};
-use crate::serve::fit::ROOM;
-use crate::serve::kept::Kept;
+use crate::fit::ROOM;
+use crate::kept::Kept;
 
 /// How often the processes of a command are counted.
 const WATCH_EVERY: Duration = Duration::from_millis(25);

@@ -19,8 +19,8 @@ use super::family::{Family, Most};
 use super::launch::Launcher;
 use super::run::{DRAIN_MAX, END_MAX, Job, Limits, run};
 use super::{CommandConfig, OUTPUT_BYTES_MAX, TIMEOUT_MAX, setting};
-use crate::serve::ServeError;
-use crate::serve::files::{failed, relative};
+use crate::HostError;
+use crate::files::{failed, relative};
 
 /// Bytes that a command is given to read.
 const STDIN_BYTES_MAX: usize = 256 << 10;
@@ -60,7 +60,7 @@ struct Inner {
 
 impl Commands {
     /// Reads the configuration, and makes this process the one to which orphans of commands come.
-    pub fn new(config: &CommandConfig, tasks: Tasks) -> Result<Self, ServeError> {
+    pub fn new(config: &CommandConfig, tasks: Tasks) -> Result<Self, HostError> {
         if !(1..=TIMEOUT_MAX).contains(&config.timeout) {
             return Err(setting("timeout", format!("it is 1 to {TIMEOUT_MAX} seconds")));
         }
@@ -70,7 +70,7 @@ impl Commands {
         if config.processes_max == 0 || config.memory_bytes_max == 0 || config.cpu_seconds_max == 0 {
             return Err(setting("processes_max", "it, memory_bytes_max and cpu_seconds_max are at least 1"));
         }
-        let root = Dir::open_ambient_dir(&config.cwd, ambient_authority()).map_err(|source| ServeError::Directory {
+        let root = Dir::open_ambient_dir(&config.cwd, ambient_authority()).map_err(|source| HostError::Directory {
             field: "command.cwd",
             path: config.cwd.clone(),
             source,

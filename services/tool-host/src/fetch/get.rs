@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::names::{Judged, Names};
 use super::policy::{Policy, host};
 use super::{BODY_BYTES_MAX, FetchConfig, TIMEOUT_MAX, html, text};
-use crate::serve::fit::ROOM;
-use crate::serve::{ServeError, http, kept};
+use crate::fit::ROOM;
+use crate::{HostError, http, kept};
 
 /// Redirects of one fetch.
 const REDIRECTS_MAX: usize = 5;
@@ -63,8 +63,8 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// Reads the configuration; names are asked of `names`.
-    pub fn new(config: &FetchConfig, names: Arc<dyn Names>) -> Result<Self, ServeError> {
-        let bad = |field: &str, message: String| ServeError::Setting { field: format!("fetch.{field}"), message };
+    pub fn new(config: &FetchConfig, names: Arc<dyn Names>) -> Result<Self, HostError> {
+        let bad = |field: &str, message: String| HostError::Setting { field: format!("fetch.{field}"), message };
         if !(1..=TIMEOUT_MAX).contains(&config.timeout) {
             return Err(bad("timeout", format!("it is 1 to {TIMEOUT_MAX} seconds")));
         }

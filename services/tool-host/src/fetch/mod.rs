@@ -17,7 +17,7 @@ use serde_json::json;
 pub use get::{Arguments, Fetcher, Method};
 pub use names::{Names, SystemNames};
 
-use super::ServeError;
+use super::HostError;
 use super::connect::Login;
 
 /// Seconds that one fetch may take at most.
@@ -72,7 +72,7 @@ impl Default for FetchConfig {
 }
 
 /// `http_fetch`.
-pub(super) fn tools(config: &FetchConfig) -> Result<Vec<Tool>, ServeError> {
+pub(super) fn tools(config: &FetchConfig) -> Result<Vec<Tool>, HostError> {
     let fetcher = Arc::new(Fetcher::new(config, Arc::new(SystemNames))?);
     let timeout = fetcher.timeout() + GRACE;
     let tool = Tool::new("http_fetch").effect(Effect::Pure).timeout(timeout).handler(move |call: Call| {

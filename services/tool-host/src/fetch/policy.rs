@@ -8,7 +8,7 @@ use reqwest::Url;
 use service::network::is_public;
 
 use super::FetchConfig;
-use crate::serve::ServeError;
+use crate::HostError;
 
 /// Bytes of an address.
 const URL_BYTES_MAX: usize = 8 << 10;
@@ -51,12 +51,12 @@ impl Host {
 }
 
 impl Policy {
-    pub(super) fn new(config: &FetchConfig) -> Result<Self, ServeError> {
-        let bad = |field: &str, text: &str| ServeError::Setting {
+    pub(super) fn new(config: &FetchConfig) -> Result<Self, HostError> {
+        let bad = |field: &str, text: &str| HostError::Setting {
             field: format!("fetch.{field}"),
             message: format!("{text:?} is neither a host such as example.org nor *.example.org"),
         };
-        let hosts = |field: &'static str, texts: &[String]| -> Result<Vec<Host>, ServeError> {
+        let hosts = |field: &'static str, texts: &[String]| -> Result<Vec<Host>, HostError> {
             texts.iter().map(|text| Host::parse(text).ok_or_else(|| bad(field, text))).collect()
         };
         let (nets, names): (Vec<_>, Vec<_>) =
@@ -124,8 +124,8 @@ impl Policy {
 /// What is said of an address that must not be reached.
 pub(super) fn private(host: &str, address: IpAddr) -> ToolError {
     ToolError::new(format!(
-        "{host} is {address}, an address of a private network, which is not fetched. Whoever runs this executor may open it \
-         with executor.serve.fetch.allow_private"
+        "{host} is {address}, an address of a private network, which is not fetched. The operator of the tool-host can open it \
+         with tool_host.fetch.allow_private"
     ))
 }
 

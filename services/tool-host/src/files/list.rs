@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::root::failed;
 use super::walk::{self, File};
 use super::workspace::Workspace;
-use crate::serve::fit::fitting;
+use crate::fit::fitting;
 
 /// Files that are listed where nothing is said.
 const FILES_DEFAULT: usize = 500;

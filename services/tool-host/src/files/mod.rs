@@ -6,7 +6,7 @@ mod root;
 mod search;
 #[cfg(test)]
 mod tests;
-pub(in crate::serve) mod walk;
+pub(crate) mod walk;
 mod workspace;
 mod write;
 
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::ServeError;
+use super::HostError;
 use super::connect::Login;
 #[cfg(target_os = "linux")]
 pub(super) use root::{failed, relative};
@@ -54,9 +54,9 @@ pub(super) fn tools(workspace: &Arc<Workspace>) -> Vec<Tool> {
 }
 
 /// What is wrong with the directories; none is made.
-pub(super) fn mistakes(config: &FilesConfig) -> Vec<ServeError> {
+pub(super) fn mistakes(config: &FilesConfig) -> Vec<HostError> {
     let refused = |field, path: &PathBuf| {
-        std::fs::read_dir(path).err().map(|source| ServeError::Directory { field, path: path.clone(), source })
+        std::fs::read_dir(path).err().map(|source| HostError::Directory { field, path: path.clone(), source })
     };
     let out = config.out.as_ref().filter(|out| out.exists()).and_then(|out| refused("files.out", out));
     refused("files.root", &config.root).into_iter().chain(out).collect()

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::root::failed;
 use super::walk;
 use super::workspace::{Found, Workspace};
-use crate::serve::fit::{ROOM, escaped_len};
+use crate::fit::{ROOM, escaped_len};
 
 /// Bytes of a file that can be read at all, since its lines must be counted.
 const FILE_BYTES_MAX: u64 = 32 << 20;

@@ -55,7 +55,7 @@ impl Root {
 }
 
 /// A path as a model gives it, without `.` components; empty for the directory itself.
-pub(in crate::serve) fn relative(text: &str) -> Result<PathBuf, ToolError> {
+pub(crate) fn relative(text: &str) -> Result<PathBuf, ToolError> {
     let mut path = PathBuf::new();
     for component in Path::new(text).components() {
         match component {
@@ -72,7 +72,7 @@ pub(in crate::serve) fn relative(text: &str) -> Result<PathBuf, ToolError> {
 }
 
 /// What to say of a failed access.
-pub(in crate::serve) fn failed(path: &str, error: &io::Error) -> ToolError {
+pub(crate) fn failed(path: &str, error: &io::Error) -> ToolError {
     let kind = error.kind();
     ToolError::new(if kind == io::ErrorKind::NotFound {
         format!("{path:?} does not exist")

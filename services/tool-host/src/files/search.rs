@@ -13,7 +13,7 @@ use super::read::text;
 use super::root::failed;
 use super::walk::{self, File};
 use super::workspace::Workspace;
-use crate::serve::fit::fitting;
+use crate::fit::fitting;
 
 /// Matches that are shown where nothing is said.
 const MATCHES_DEFAULT: usize = 100;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{FilesConfig, ServeError, Workspace, list, read, search, write};
-use crate::serve::fit;
+use super::{FilesConfig, HostError, Workspace, list, read, search, write};
+use crate::fit;
 
 /// A project with what is listed, what is left out, and links that lead out.
 struct Project {
@@ -230,9 +230,9 @@ fn writing_follows_no_link_out() {
 fn a_missing_root_is_said() {
     let config = FilesConfig { root: Path::new("/no/such/place").to_owned(), out: None, login: None };
     match Workspace::open(&config) {
-        Err(error @ ServeError::Directory { .. }) => {
+        Err(error @ HostError::Directory { .. }) => {
             let told = error.to_string();
-            assert!(told.starts_with("executor.serve.files.root \"/no/such/place\" cannot be used"), "{told}");
+            assert!(told.starts_with("tool_host.files.root \"/no/such/place\" cannot be used"), "{told}");
         }
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("served"),
@@ -358,7 +358,7 @@ fn output_directory_within_the_project_lists_each_file_once() {
 }
 
 #[test]
-fn executors_that_share_a_directory_lose_no_file() {
+fn hosts_that_share_a_directory_lose_no_file() {
     let Both { project, out } = both();
     let root = &project.files.project.path;
     std::thread::scope(|scope| {

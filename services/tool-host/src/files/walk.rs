@@ -8,7 +8,7 @@ use ignore::{DirEntry, WalkBuilder};
 use super::root::Root;
 
 /// How long one call may walk and read.
-pub(in crate::serve) const TIME_MAX: Duration = Duration::from_secs(20);
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(20);
 /// Files that one call looks at.
 const FILES_MAX: usize = 200_000;
 /// Directories that are never entered.
@@ -16,12 +16,12 @@ const SKIPPED: &[&str] = &[".git", "target", "node_modules"];
 
 /// A file of the project, or one that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::serve) struct File {
+pub(crate) struct File {
     /// Relative to the project, with `/`.
-    pub(in crate::serve) path: String,
-    pub(in crate::serve) bytes: u64,
+    pub(crate) path: String,
+    pub(crate) bytes: u64,
     /// Whether an agent wrote it.
-    pub(in crate::serve) is_written: bool,
+    pub(crate) is_written: bool,
 }
 
 /// The files below `prefix`, until `end`; the second value says whether some are missing.

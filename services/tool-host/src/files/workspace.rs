@@ -14,11 +14,11 @@ use super::read::text;
 use super::root::{Root, failed, relative};
 use super::walk::{self, File};
 use super::write::Out;
-use super::{FilesConfig, ServeError};
+use super::{FilesConfig, HostError};
 
 /// The project, and the output directory where there is one.
 #[derive(Debug)]
-pub(in crate::serve) struct Workspace {
+pub(crate) struct Workspace {
     pub(super) project: Root,
     pub(super) out: Option<Out>,
     /// Where the output directory is within the project, with `/`; none where it is elsewhere.
@@ -37,10 +37,10 @@ pub(super) struct Found {
 
 impl Workspace {
     /// Opens both directories, and makes the output directory where it is missing.
-    pub(in crate::serve) fn open(config: &FilesConfig) -> Result<Self, ServeError> {
+    pub(crate) fn open(config: &FilesConfig) -> Result<Self, HostError> {
         let directory = |field, path: &PathBuf| {
             let path = path.clone();
-            move |source| ServeError::Directory { field, path, source }
+            move |source| HostError::Directory { field, path, source }
         };
         let project = Root::open(&config.root).map_err(directory("files.root", &config.root))?;
         let out = config.out.as_ref().map(|path| Out::open(path).map_err(directory("files.out", path))).transpose()?;
@@ -54,7 +54,7 @@ impl Workspace {
     }
 
     /// Whether files can be written.
-    pub(in crate::serve) fn is_writable(&self) -> bool {
+    pub(crate) fn is_writable(&self) -> bool {
         self.out.is_some()
     }
 
@@ -84,14 +84,14 @@ impl Workspace {
     }
 
     /// The text of a file, as the read tools find it; none where there is no file.
-    pub(in crate::serve) fn text(&self, path: &str, bytes_max: usize) -> Result<Option<String>, ToolError> {
+    pub(crate) fn text(&self, path: &str, bytes_max: usize) -> Result<Option<String>, ToolError> {
         let found = self.look(&relative(path)?).map_err(|error| failed(path, &error))?;
         let Some(found) = found.filter(|found| !found.is_dir) else { return Ok(None) };
         self.text_at(&found.path, found.is_written, bytes_max).map_err(|error| failed(path, &error))
     }
 
     /// The text of a file that [`Self::files`] has found; none where it is gone.
-    pub(in crate::serve) fn text_of(&self, file: &File, bytes_max: usize) -> Result<Option<String>, ToolError> {
+    pub(crate) fn text_of(&self, file: &File, bytes_max: usize) -> Result<Option<String>, ToolError> {
         let text = self.text_at(Path::new(&file.path), file.is_written, bytes_max);
         text.map_err(|error| failed(&file.path, &error))
     }
@@ -116,7 +116,7 @@ impl Workspace {
     }
 
     /// The files below `prefix`, until `end`; the second value says whether some are missing.
-    pub(in crate::serve) fn files(&self, prefix: &Path, end: Instant) -> io::Result<(Vec<File>, bool)> {
+    pub(crate) fn files(&self, prefix: &Path, end: Instant) -> io::Result<(Vec<File>, bool)> {
         let (mut files, missing) = walk::files(&self.project, prefix, end);
         let written = self.written(prefix)?;
         if !written.is_empty() {

@@ -20,13 +20,13 @@ use super::workspace::Workspace;
 const WRITTEN: &str = ".ailoop-written";
 /// What a file is called while it is written.
 const UNFINISHED: &str = ".ailoop-unfinished";
-/// Locked while one of the executors that share the directory writes.
+/// Locked while one of the tool-hosts that share the directory writes.
 const LOCK: &str = ".ailoop-lock";
 /// Files that the list names, since each call of a read tool reads it.
 const WRITTEN_MAX: usize = 20_000;
 /// Bytes of that list.
 const WRITTEN_BYTES_MAX: u64 = 8 << 20;
-/// How long a write waits for that of another executor.
+/// How long a write waits for that of another tool-host.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(5);
 /// Pause between two looks at the lock.
 const LOCK_EVERY: Duration = Duration::from_millis(5);
@@ -83,7 +83,7 @@ impl Out {
         self.root.dir.rename(UNFINISHED, &self.root.dir, path)
     }
 
-    /// Waits until nobody else writes: neither this process nor another executor that shares the directory.
+    /// Waits until nobody else writes: neither this process nor another tool-host that shares the directory.
     fn lock(&self) -> io::Result<(MutexGuard<'_, ()>, std::fs::File)> {
         let one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let file = self.root.dir.open_with(LOCK, OpenOptions::new().write(true).create(true))?.into_std();
@@ -93,7 +93,7 @@ impl Out {
                 Ok(()) => return Ok((one, file)),
                 Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOCK_EVERY),
                 Err(TryLockError::WouldBlock) => {
-                    return Err(io::Error::other("another executor writes into this directory: try again"));
+                    return Err(io::Error::other("another tool-host writes into this directory: try again"));
                 }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -102,7 +102,7 @@ impl Out {
 }
 
 /// The right to write, which one call at a time has.
-pub(in crate::serve) struct Writing<'a> {
+pub(crate) struct Writing<'a> {
     workspace: &'a Workspace,
     out: &'a Out,
     /// Dropping them lets the next one write.
@@ -111,7 +111,7 @@ pub(in crate::serve) struct Writing<'a> {
 
 impl Workspace {
     /// Waits for the right to write; `text` is the path that an error names.
-    pub(in crate::serve) fn writing(&self, text: &str) -> Result<Writing<'_>, ToolError> {
+    pub(crate) fn writing(&self, text: &str) -> Result<Writing<'_>, ToolError> {
         let Some(out) = &self.out else { return Err(ToolError::new("nothing can be written here")) };
         Ok(Writing { workspace: self, out, _locks: out.lock().map_err(|error| failed(text, &error))? })
     }
@@ -120,7 +120,7 @@ impl Workspace {
 impl Writing<'_> {
     /// Writes a whole file and gives the path by which it is read back. The same text again changes nothing, also where
     /// the list was lost.
-    pub(in crate::serve) fn put(&self, text: &str, content: &str) -> Result<String, ToolError> {
+    pub(crate) fn put(&self, text: &str, content: &str) -> Result<String, ToolError> {
         let path = relative(text)?;
         let name = shown(&path);
         let hidden = name.split('/').any(|part| part.starts_with(".ailoop-"));

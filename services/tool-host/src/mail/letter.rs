@@ -8,7 +8,7 @@ use contract::{ErrorCode, MailId, Timestamp};
 use serde_json::{Value, json};
 
 use super::refusal::MailRefusal;
-use crate::serve::fit::escaped_len;
+use crate::fit::escaped_len;
 
 /// Characters of an answered mail that go with its answer.
 const EXCERPT_CHARS_MAX: usize = 300;
@@ -81,7 +81,7 @@ fn age(since: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::fit::{ROOM, fitting};
+    use crate::fit::{ROOM, fitting};
     use contract::AgentId;
 
     #[test]

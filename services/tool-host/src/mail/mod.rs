@@ -1,7 +1,6 @@
-//! The mail tools, over mailboxes that only the executor touches.
+//! The mail tools, and the mail of clients, over the mailboxes of one tenant.
 //!
-//! Their NATS user may take calls and answer them, as every tool's; what they store goes over the executor's own
-//! connection, so that no tool can ask JetStream for anything.
+//! Their NATS user may also read and write these mailboxes; no other user may.
 
 mod letter;
 mod office;

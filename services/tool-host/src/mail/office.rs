@@ -15,11 +15,11 @@ use contract::subject::MailboxKey;
 use contract::{AgentId, ErrorCode, MailId, TenantId};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use service::clock::Clock;
 
 use super::refusal::MailRefusal;
 use super::{letter, recipient};
-use crate::Clock;
-use crate::serve::fit::fitting;
+use crate::fit::fitting;
 
 /// The mailbox that a request comes from, and the call that makes the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ enum Sender {
 }
 
 impl PostOffice {
-    /// Over the executor's own connection.
+    /// Over a connection that may read and write mailboxes.
     pub fn new(bus: Bus, tenant: TenantId, clock: Arc<dyn Clock>) -> Self {
         Self { bus, tenant, clock }
     }

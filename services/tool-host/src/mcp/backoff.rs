@@ -16,7 +16,7 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
-    /// The wait after a life of this length; `salt` makes it differ between executors.
+    /// The wait after a life of this length; `salt` makes it differ between tool-hosts.
     pub(super) fn after(&mut self, lived: Duration, salt: &str) -> Duration {
         if lived >= HEALTHY_AFTER {
             self.tries = 0;

@@ -23,7 +23,7 @@ use super::failure::{Failure, doubt, down, lost, silent};
 use super::listener::Progress;
 use super::name::ServerName;
 use super::result;
-use crate::schema::{Schema, Schemas};
+use tool_schema::{Checker, Schema};
 
 /// Calls that have a place at the server and were not sent yet; each sender waits.
 const ASKS_WAITING: usize = 64;
@@ -73,7 +73,7 @@ pub(super) enum RequestKind {
 #[derive(Clone)]
 pub(super) struct ResultSchema {
     pub(super) schema: Schema,
-    pub(super) schemas: Schemas,
+    pub(super) checker: Checker,
 }
 
 /// What a call tells about the connection.
@@ -145,8 +145,8 @@ fn meta(call: &Call) -> RequestMetaObject {
 async fn find_mismatch(result: &ServerResult, schema: Option<ResultSchema>) -> Option<String> {
     let ServerResult::CallToolResult(result) = result else { return None };
     let structured = result.structured_content.clone().filter(|_| result.is_error != Some(true))?;
-    let ResultSchema { schema, schemas } = schema?;
-    let refusal = schemas.check_result(schema, structured).await.err()?;
+    let ResultSchema { schema, checker } = schema?;
+    let refusal = checker.check_result(schema, structured).await.err()?;
     if refusal.code != ErrorCode::InvalidArguments {
         tracing::debug!(reason = refusal.text, "a structured result is not checked");
         return None;

@@ -125,19 +125,19 @@ impl Rules {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "mcp_server")]
 struct Fields {
-    /// The program that is the server, started and ended with the executor; looked up in its `PATH`.
+    /// The program that is the server, started and ended with the tool-host; looked up in its `PATH`.
     #[serde(default)]
     command: Option<String>,
     /// Its arguments.
     #[serde(default)]
     args: Vec<String>,
-    /// The directory that it runs in; the executor's own when absent.
+    /// The directory that it runs in; the tool-host's own when absent.
     #[serde(default)]
     cwd: Option<PathBuf>,
-    /// Its environment, beside PATH, HOME and LANG of the executor.
+    /// Its environment, beside PATH, HOME and LANG of the tool-host.
     #[serde(default)]
     env: BTreeMap<String, Secret>,
-    /// Further variables of the executor that it gets; no others.
+    /// Further variables of the tool-host that it gets; no others.
     #[serde(default)]
     env_from: Vec<String>,
     /// Where a server listens.
@@ -146,7 +146,7 @@ struct Fields {
     /// Headers of every request to it.
     #[serde(default)]
     headers: BTreeMap<String, Secret>,
-    /// Headers whose values stand in variables of the executor: their names.
+    /// Headers whose values stand in variables of the tool-host: their names.
     #[serde(default)]
     headers_from: BTreeMap<String, String>,
     /// The only tools that are served, by the server's names; all when absent.

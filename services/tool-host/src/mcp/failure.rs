@@ -12,7 +12,7 @@ use rmcp::transport::streamable_http_client::{
 };
 
 use super::name::ServerName;
-use crate::NOBODY_KNOWS;
+use contract::tool::UNKNOWN_OUTCOME_TEXT;
 
 /// Why a call has no result.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub(super) fn doubt(effect: Effect, what: &str) -> ToolError {
     match effect {
         Effect::Pure => ToolError::new(format!("{what}; it may be called again")),
         Effect::Idempotent | Effect::AtMostOnce | Effect::Reconcilable => {
-            ToolError::unknown(format!("{what}; {NOBODY_KNOWS}"))
+            ToolError::unknown(format!("{what}; {UNKNOWN_OUTCOME_TEXT}"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tools of MCP servers, served as ordinary NATS tools: one task keeps each server, and executors with the same one share
+//! Tools of MCP servers, served as ordinary NATS tools: one task keeps each server, and tool-hosts with the same one share
 //! its calls.
 
 mod backoff;
@@ -24,6 +24,7 @@ mod wording;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ailoop_tool::async_nats::Client;
 use bus::NatsConfig;
 use contract::{TenantId, ToolName};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -34,12 +35,12 @@ use tokio::time::{Instant, timeout_at};
 pub use config::McpConfig;
 pub use name::ServerName;
 
-use super::ServeError;
-use super::connect::connect;
+use super::HostError;
+use super::connect::connect_tools;
 use keep::Keeper;
 use shown::Shown;
 
-use crate::schema::Schemas;
+use tool_schema::Checker;
 
 /// How long the start of the process waits for its servers. One that takes longer is served when it is there.
 const FIRST_MAX: Duration = Duration::from_secs(10);
@@ -49,6 +50,8 @@ pub(super) struct Servers {
     tasks: Tasks,
     /// The tools that are there from the beginning.
     names: BTreeSet<ToolName>,
+    /// One connection for each server.
+    clients: Vec<Client>,
 }
 
 impl Servers {
@@ -57,9 +60,9 @@ impl Servers {
         servers: &BTreeMap<ServerName, McpConfig>,
         tenant: &TenantId,
         nats: &NatsConfig,
-        schemas: &Schemas,
-    ) -> Result<Self, ServeError> {
-        let (tasks, mut firsts) = (Tasks::new(), Vec::new());
+        checker: &Checker,
+    ) -> Result<Self, HostError> {
+        let (tasks, mut firsts, mut clients) = (Tasks::new(), Vec::new(), Vec::new());
         if servers.values().any(McpConfig::is_process) {
             // A process of our own user could read the environment of this one, and so its passwords.
             if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
@@ -67,9 +70,10 @@ impl Servers {
             }
         }
         for (server, config) in servers {
-            config.check().map_err(|reason| ServeError::Server { server: server.clone(), reason })?;
-            let client = connect(nats, config.login.as_ref(), &format!("mcp {server}")).await?;
-            let shown = Shown::new(client, tenant.clone(), config.concurrency, tasks.clone(), schemas.clone());
+            config.check().map_err(|reason| HostError::Server { server: server.clone(), reason })?;
+            let client = connect_tools(nats, config.login.as_ref(), &format!("mcp {server}")).await?;
+            clients.push(client.clone());
+            let shown = Shown::new(client, tenant.clone(), config.concurrency, tasks.clone(), checker.clone());
             let (tell, first) = oneshot::channel();
             let keeper = Keeper::new(server.clone(), config.clone(), shown, tasks.clone(), tell);
             tasks.spawn("mcp server", keeper.run());
@@ -82,7 +86,12 @@ impl Servers {
                 names.extend(there.iter().filter_map(|name| ToolName::new(name).ok()));
             }
         }
-        Ok(Self { tasks, names })
+        Ok(Self { tasks, names, clients })
+    }
+
+    /// The connections to NATS.
+    pub(super) fn clients(&self) -> impl Iterator<Item = Client> + '_ {
+        self.clients.iter().cloned()
     }
 
     /// The tools that are there from the beginning.

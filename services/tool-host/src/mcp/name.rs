@@ -29,7 +29,7 @@ impl ServerName {
 
     /// What a tool of this server is called; `taken` tells which names others have. None where no name is free.
     ///
-    /// It is the same in every executor, since it follows from the two names. Where characters had to be replaced and
+    /// It is the same in every tool-host, since it follows from the two names. Where characters had to be replaced and
     /// another tool has that name, and where it would be too long, a hash of what the server calls it tells them apart.
     pub(super) fn tool(&self, tool: &str, taken: impl Fn(&str) -> bool) -> Option<String> {
         let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };

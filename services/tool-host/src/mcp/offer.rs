@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::config::Rules;
 use super::name::ServerName;
-use crate::catalogue::TEXT_BYTES_MAX;
+use tool_schema::TEXT_BYTES_MAX;
 
 /// Tools of one server that are served; further ones are left out, with a warning.
 pub(super) const TOOLS_MAX: usize = 256;
@@ -120,7 +120,7 @@ fn check(tool: &Listed) -> Result<(), String> {
     if tool.needs_task {
         return Err("it must be called as a task (execution.taskSupport is required), which is not possible".to_owned());
     }
-    crate::schema::measure(&tool.schema)
+    tool_schema::measure(&tool.schema)
 }
 
 impl Offer {

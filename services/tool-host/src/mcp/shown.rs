@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::call::{Line, RequestKind, ResultSchema};
 use super::offer::Offer;
-use crate::schema::{Schema, Schemas};
+use tool_schema::{Checker, Schema};
 
 /// How long calls of a tool that is gone, or is another one now, may take to end; the same as the longest call.
 const WITHDRAW_MAX: Duration = contract::limits::TOOL_TIMEOUT_MAX;
@@ -27,13 +27,13 @@ pub(super) struct Shown {
     /// Calls of one tool at the same time.
     pub(super) concurrency: usize,
     pub(super) tasks: Tasks,
-    schemas: Schemas,
+    checker: Checker,
     tools: BTreeMap<String, (Offer, Serving)>,
 }
 
 impl Shown {
-    pub(super) fn new(client: Client, tenant: TenantId, concurrency: usize, tasks: Tasks, schemas: Schemas) -> Self {
-        Self { client, tenant, concurrency, tasks, schemas, tools: BTreeMap::new() }
+    pub(super) fn new(client: Client, tenant: TenantId, concurrency: usize, tasks: Tasks, checker: Checker) -> Self {
+        Self { client, tenant, concurrency, tasks, checker, tools: BTreeMap::new() }
     }
 
     /// The request that a call of this becomes.
@@ -44,7 +44,7 @@ impl Shown {
         let Some(output) = offer.output.clone() else { return RequestKind::Tool(offer.tool.clone(), None) };
         let compiled = tokio::task::spawn_blocking(move || Schema::compile(&Json::of(&output))).await;
         let schema = match compiled.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(schema) => Some(ResultSchema { schema, schemas: self.schemas.clone() }),
+            Ok(schema) => Some(ResultSchema { schema, checker: self.checker.clone() }),
             Err(reason) => {
                 tracing::warn!(
                     tool = name,

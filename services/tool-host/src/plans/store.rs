@@ -6,8 +6,8 @@ use std::time::Instant;
 use ailoop_tool::ToolError;
 
 use super::plan::{PLAN_FILE_BYTES_MAX, Plan};
-use crate::serve::files::Workspace;
-use crate::serve::files::walk::{File, TIME_MAX};
+use crate::files::Workspace;
+use crate::files::walk::{File, TIME_MAX};
 
 /// Where plans are, below the project.
 pub(super) const DIRECTORY: &str = "plans";

@@ -4,7 +4,7 @@
 use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
 use bus::Bus;
 use contract::streams::Objects;
-use contract::tool::FullResultRef;
+use contract::tool::{FullResultRef, READ_RESULT};
 use contract::{CallId, SessionId, TenantId, Timestamp};
 use regex::RegexBuilder;
 use schemars::JsonSchema;
@@ -14,8 +14,6 @@ use serde_json::{Value, json};
 use super::connect::Login;
 use super::fit::{ROOM, escaped_len, fitting};
 
-/// The tool's name: results that were cut name it.
-pub(crate) const READ_RESULT: &str = "read_result";
 /// Lines that a pattern finds at most.
 const LINES_MAX: usize = 500;
 /// Bytes of one line that is shown.

@@ -11,9 +11,9 @@ use reqwest::{Client, Response, StatusCode, Url};
 
 use super::secrets::{Hiding, Secrets};
 use super::{WebhookConfig, setting};
-use crate::NOBODY_KNOWS;
-use crate::serve::kept::Kept;
-use crate::serve::{ServeError, http};
+use crate::kept::Kept;
+use crate::{HostError, http};
+use contract::tool::UNKNOWN_OUTCOME_TEXT;
 
 /// Bytes of an answer that are read; of those the model reads fewer.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -69,7 +69,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Reads the configuration of the tool `name`, and the environment where it says so.
-    pub fn new(name: &ToolName, config: &WebhookConfig) -> Result<Self, ServeError> {
+    pub fn new(name: &ToolName, config: &WebhookConfig) -> Result<Self, HostError> {
         let bad = |field: &str, message: String| setting(name, field, message);
         let url = Url::parse(&config.url).map_err(|error| bad("url", error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -90,7 +90,7 @@ impl Endpoint {
             let header =
                 HeaderName::from_bytes(key.as_bytes()).map_err(|_| bad(&field, "it is no header".to_owned()))?;
             if OURS.iter().any(|ours| header.as_str().eq_ignore_ascii_case(ours)) {
-                return Err(bad(&field, "the executor sets this header itself".to_owned()));
+                return Err(bad(&field, "the tool-host sets this header itself".to_owned()));
             }
             let mut sent =
                 HeaderValue::from_str(&value).map_err(|_| bad(&field, "it holds control characters".to_owned()))?;
@@ -181,7 +181,7 @@ impl Endpoint {
                 let why = format!("the endpoint redirects to {to:?} (HTTP {}), which is not followed", status.as_u16());
                 // Of these two HTTP says that nothing was done; the others also follow upon what was done.
                 if [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT].contains(&status) {
-                    Err(ToolError::new(format!("{why}: whoever runs this executor has to correct its url")))
+                    Err(ToolError::new(format!("{why}: the operator of the tool-host must correct its url")))
                 } else {
                     Err(self.doubt(&why))
                 }
@@ -196,7 +196,7 @@ impl Endpoint {
     /// changes nothing that can be said.
     fn doubt(&self, why: &str) -> ToolError {
         if self.takes_effect {
-            ToolError::unknown(format!("{why}; {NOBODY_KNOWS}"))
+            ToolError::unknown(format!("{why}; {UNKNOWN_OUTCOME_TEXT}"))
         } else {
             ToolError::new(format!("{why}; the call may be made again"))
         }

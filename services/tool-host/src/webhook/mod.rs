@@ -10,18 +10,19 @@ use std::time::Duration;
 use ailoop_tool::{Approval, Call, Effect, Reply, Tool, ToolError};
 use contract::limits::{TOOL_OUTPUT_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TOOL_TIMEOUT_MAX};
 use contract::tool::{Approval as Asked, EffectClass};
-use contract::{Timestamp, ToolName};
+use contract::{Json, Timestamp, ToolName};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use service::{Secret, schema};
+use tool_schema::Schema;
 
 pub use endpoint::{Endpoint, Request};
 
-use super::ServeError;
+use super::HostError;
 use super::connect::Login;
 
-/// Endpoints of one executor.
+/// Endpoints of one tool-host.
 const WEBHOOKS_MAX: usize = 256;
 /// How much longer the call may take than its request, so that the request says itself that it is late.
 const GRACE: Duration = Duration::from_secs(2);
@@ -80,10 +81,10 @@ fn timeout_default() -> u64 {
 type Users = Vec<(Option<Login>, Vec<Tool>)>;
 
 /// The tools, by the users that serve them.
-pub(super) fn tools(webhooks: &BTreeMap<ToolName, WebhookConfig>) -> Result<Users, ServeError> {
+pub(super) fn tools(webhooks: &BTreeMap<ToolName, WebhookConfig>) -> Result<Users, HostError> {
     if webhooks.len() > WEBHOOKS_MAX {
         let message = format!("there are over {WEBHOOKS_MAX}");
-        return Err(ServeError::Setting { field: "webhooks".to_owned(), message });
+        return Err(HostError::Setting { field: "webhooks".to_owned(), message });
     }
     let mut users = Users::new();
     for (name, config) in webhooks {
@@ -96,7 +97,7 @@ pub(super) fn tools(webhooks: &BTreeMap<ToolName, WebhookConfig>) -> Result<User
     Ok(users)
 }
 
-fn tool(name: &ToolName, config: &WebhookConfig) -> Result<Tool, ServeError> {
+fn tool(name: &ToolName, config: &WebhookConfig) -> Result<Tool, HostError> {
     check(config).map_err(|(field, message)| setting(name, field, message))?;
     let endpoint = Arc::new(Endpoint::new(name, config)?);
     let max_output = config.max_output.unwrap_or(TOOL_OUTPUT_BYTES_MAX);
@@ -139,8 +140,8 @@ fn request(call: &Call) -> Request {
     }
 }
 
-fn setting(name: &ToolName, field: &str, message: String) -> ServeError {
-    ServeError::Setting { field: format!("webhooks.{name}.{field}"), message }
+fn setting(name: &ToolName, field: &str, message: String) -> HostError {
+    HostError::Setting { field: format!("webhooks.{name}.{field}"), message }
 }
 
 /// What the types cannot say.
@@ -166,5 +167,6 @@ fn check(config: &WebhookConfig) -> Result<(), (&'static str, String)> {
             format!("it is a JSON Schema of an object, of at most {TOOL_SCHEMA_BYTES_MAX} bytes"),
         ));
     }
-    crate::schema::check(&text).map_err(|message| ("parameters", message))
+    let parameters = Json::parse(&text).map_err(|error| ("parameters", error.to_string()))?;
+    Schema::compile(&parameters).map(drop).map_err(|message| ("parameters", message))
 }

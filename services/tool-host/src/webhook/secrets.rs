@@ -2,7 +2,7 @@
 
 use regex::bytes::{NoExpand, Regex};
 
-use crate::serve::kept::Kept;
+use crate::kept::Kept;
 
 /// Characters from which on a value is kept out.
 const MIN: usize = 8;

@@ -113,7 +113,7 @@ impl Fleet {
             }
             Kind::Executor => {
                 let config = tool_executor::Config::default();
-                Service::Executor(Executor::with_clock(config, bus, clock).await?)
+                Service::Executor(Executor::with_clock(config, bus, clock))
             }
         };
         self.replicas.push(Replica { kind, life, _service: service });

@@ -8,7 +8,7 @@ use contract::tool::{EffectClass, ToolSpec};
 use contract::{Json, Timestamp};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
-use tool_executor::judge::Schema;
+use tool_schema::Schema;
 
 use super::{Check, judge};
 use crate::tools::ask::{Asker, Exchange, Found, Seen};

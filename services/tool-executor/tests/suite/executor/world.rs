@@ -94,7 +94,7 @@ impl World {
     /// The same with a clock of the test's own.
     pub(crate) async fn executor_with_clock(&self, name: &str, clock: Arc<dyn Clock>) -> (Executor, Life) {
         let (bus, life) = self.server.client(name);
-        (Executor::with_clock(Config::default(), bus, clock).await.unwrap(), life)
+        (Executor::with_clock(Config::default(), bus, clock), life)
     }
 
     /// Appends the session's next commit.

@@ -91,7 +91,7 @@ async fn a_command_stays_below_its_directory_and_knows_its_own_environment_alone
     lines.sort_unstable();
     let [mark, rest @ ..] = lines.as_slice() else { panic!("{lines:?}") };
     assert!(mark.starts_with("AILOOP_COMMAND="));
-    let expected = ["CARGO_PKG_NAME=tool-executor", "COLOUR=blue", "Mixed=Case", "PATH=/usr/local/bin:/usr/bin:/bin"];
+    let expected = ["CARGO_PKG_NAME=tool-host", "COLOUR=blue", "Mixed=Case", "PATH=/usr/local/bin:/usr/bin:/bin"];
     assert_eq!(rest, expected);
 }
 
@@ -240,11 +240,11 @@ async fn command_in_namespace_sees_its_own_processes_alone() {
     world.assert_nothing_is_left();
 }
 
-/// The environment of the process that [`executor_in_namespace_killed_nothing_of_its_command_is_left`] kills.
+/// The environment of the process that [`host_in_namespace_killed_nothing_of_its_command_is_left`] kills.
 const KILLED: &str = "AILOOP_TEST_KILLED";
 
 #[tokio::test]
-async fn executor_in_namespace_killed_nothing_of_its_command_is_left() {
+async fn host_in_namespace_killed_nothing_of_its_command_is_left() {
     if !namespaces_are_there() {
         return;
     }
@@ -255,7 +255,7 @@ async fn executor_in_namespace_killed_nothing_of_its_command_is_left() {
         return;
     }
     let mut killed = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "command::executor_in_namespace_killed_nothing_of_its_command_is_left", "--nocapture"])
+        .args(["--exact", "command::host_in_namespace_killed_nothing_of_its_command_is_left", "--nocapture"])
         .env(KILLED, "1")
         .stdout(std::process::Stdio::piped())
         .spawn()
@@ -331,19 +331,19 @@ async fn commands_beside_each_other_end_alone() {
 #[test]
 fn a_wrong_configuration_is_refused_where_it_stands() {
     use service::tasks::Tasks;
-    use tool_executor::command::{CommandConfig, Commands};
+    use tool_host::command::{CommandConfig, Commands};
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let user = json!({"uid": 64_123, "gid": 64_123});
     for (field, value, part) in [
-        ("user", if root { json!(null) } else { user.clone() }, "executor.serve.command.user "),
-        ("cwd", json!("/no/such/place"), "executor.serve.command.cwd "),
-        ("path", json!(["bin"]), "executor.serve.command.path "),
-        ("allow", json!(["/bin/sh"]), "executor.serve.command.allow "),
-        ("timeout", json!(0), "executor.serve.command.timeout "),
-        ("timeout", json!(4_000), "executor.serve.command.timeout "),
-        ("output_bytes_max", json!(1 << 20), "executor.serve.command.output_bytes_max "),
-        ("processes_max", json!(0), "executor.serve.command.processes_max "),
-        ("env", json!({"A=B": "x"}), "executor.serve.command.env "),
+        ("user", if root { json!(null) } else { user.clone() }, "tool_host.command.user "),
+        ("cwd", json!("/no/such/place"), "tool_host.command.cwd "),
+        ("path", json!(["bin"]), "tool_host.command.path "),
+        ("allow", json!(["/bin/sh"]), "tool_host.command.allow "),
+        ("timeout", json!(0), "tool_host.command.timeout "),
+        ("timeout", json!(4_000), "tool_host.command.timeout "),
+        ("output_bytes_max", json!(1 << 20), "tool_host.command.output_bytes_max "),
+        ("processes_max", json!(0), "tool_host.command.processes_max "),
+        ("env", json!({"A=B": "x"}), "tool_host.command.env "),
     ] {
         let mut config = json!({"allow": ["true"], "cwd": "/", "user": root.then_some(&user)});
         config[field] = value;
@@ -355,7 +355,7 @@ fn a_wrong_configuration_is_refused_where_it_stands() {
 }
 
 #[tokio::test]
-async fn executor_that_runs_commands_hides_its_environment_and_memory_from_them() {
+async fn host_that_runs_commands_hides_its_environment_and_memory_from_them() {
     let world = World::new(json!({})).await;
     assert_eq!(rustix::process::dumpable_behavior().unwrap(), rustix::process::DumpableBehavior::NotDumpable);
     for look in

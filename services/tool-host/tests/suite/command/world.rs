@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use service::tasks::Tasks;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
-use tool_executor::command::{Arguments, CommandConfig, Commands};
+use tool_host::command::{Arguments, CommandConfig, Commands};
 
 /// Longer than anything here may take.
 pub(crate) const LONG: Duration = Duration::from_mins(1);

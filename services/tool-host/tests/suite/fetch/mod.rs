@@ -15,7 +15,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::stream;
 use serde_json::json;
-use tool_executor::fetch::FetchConfig;
+use tool_host::fetch::FetchConfig;
 
 use world::{Answers, Server, fetch, fetcher, open};
 
@@ -218,7 +218,7 @@ async fn a_host_that_is_opened_by_name_may_be_private() {
         "inside"
     );
     let other = fetch(&fetcher, json!({"url": format!("http://other.intern:{port}/")})).await.unwrap_err();
-    assert!(other.contains("executor.serve.fetch.allow_private"), "{other}");
+    assert!(other.contains("tool_host.fetch.allow_private"), "{other}");
 }
 
 #[tokio::test]
@@ -247,17 +247,17 @@ async fn no_proxy_of_the_environment_is_asked() {
 #[tokio::test]
 async fn a_wrong_configuration_is_refused_where_it_stands() {
     let refused = |config: FetchConfig| {
-        let Err(error) = tool_executor::fetch::Fetcher::new(&config, std::sync::Arc::new(Answers::new(NOBODY))) else {
+        let Err(error) = tool_host::fetch::Fetcher::new(&config, std::sync::Arc::new(Answers::new(NOBODY))) else {
             panic!("taken: {config:?}");
         };
         assert_eq!(error.code(), contract::ErrorCode::BadConfig);
         error.to_string()
     };
     for (config, part) in [
-        (FetchConfig { timeout: 0, ..FetchConfig::default() }, "executor.serve.fetch.timeout "),
+        (FetchConfig { timeout: 0, ..FetchConfig::default() }, "tool_host.fetch.timeout "),
         (FetchConfig { timeout: 61, ..FetchConfig::default() }, "1 to 60 seconds"),
-        (FetchConfig { max_bytes: 0, ..FetchConfig::default() }, "executor.serve.fetch.max_bytes "),
-        (FetchConfig { max_bytes: 1 << 40, ..FetchConfig::default() }, "executor.serve.fetch.max_bytes "),
+        (FetchConfig { max_bytes: 0, ..FetchConfig::default() }, "tool_host.fetch.max_bytes "),
+        (FetchConfig { max_bytes: 1 << 40, ..FetchConfig::default() }, "tool_host.fetch.max_bytes "),
         (FetchConfig { allow_hosts: Some(vec!["a/b".to_owned()]), ..FetchConfig::default() }, "fetch.allow_hosts "),
         (
             FetchConfig { allow_private: vec!["10.0.0.0/33".to_owned()], ..FetchConfig::default() },

@@ -11,7 +11,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use service::tasks::Tasks;
-use tool_executor::fetch::{Arguments, FetchConfig, Fetcher, Names};
+use tool_host::fetch::{Arguments, FetchConfig, Fetcher, Names};
 
 /// A server of one test's own, and how often it was asked.
 pub(crate) struct Server {

@@ -1,4 +1,4 @@
-//! An executor dies in any operation of a call: nothing is lost, and nothing is there twice.
+//! A tool host dies in any operation of a call: nothing is lost, and nothing is there twice.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const OPERATIONS: usize = 12;
 /// Longer than any call takes.
 const LONG: Duration = Duration::from_hours(1);
 
-/// Runs a call with an executor that dies in its operation number `at`; whether it did.
+/// Runs a call with a tool host that dies in its operation number `at`; whether it did.
 async fn dies<T>(world: &World, client: &str, at: usize, done: bool, call: impl Future<Output = T>) -> bool {
     world.die(client, at, done);
     // The dead never answer; marks must not fade meanwhile.

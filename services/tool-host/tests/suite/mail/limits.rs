@@ -4,7 +4,7 @@ use contract::limits::{
     MAIL_CLOSED_AGE_MAX, MAIL_TEXT_BYTES_MAX, MAILBOX_CLOSED_MAX, MAILBOX_OPEN_MAX, MAILS_SHOWN_MAX,
     TOOL_OUTPUT_BYTES_MAX,
 };
-use tool_executor::mail::Caller;
+use tool_host::mail::Caller;
 
 use crate::mail::world::{Office, World};
 

@@ -11,8 +11,8 @@ use contract::settings::ToolFilter;
 use contract::subject::MailboxKey;
 use contract::{AgentId, CommandId, TenantId, Timestamp};
 use serde_json::{Value, json};
-use tool_executor::Clock;
-use tool_executor::mail::{Caller, PostOffice, ReplyMail, SendMail};
+use service::clock::Clock;
+use tool_host::mail::{Caller, PostOffice, ReplyMail, SendMail};
 
 struct ServerClock(MemoryServer);
 
@@ -65,7 +65,7 @@ pub(crate) struct World {
     composer: Mutex<Option<Serving>>,
 }
 
-/// An office as one executor has it; answers and errors are what the model reads.
+/// An office as one tool host has it; answers and errors are what the model reads.
 pub(crate) struct Office {
     office: PostOffice,
     pub(crate) life: Life,

@@ -73,7 +73,7 @@ async fn over_http_it_is_all_the_same() {
     for legacy in [false, true] {
         let world = World::new().await;
         let server = Server::start(&world, legacy, "127.0.0.1:0").await;
-        let executor = world.serve(json!({"toy": server.config()})).await;
+        let served = world.serve(json!({"toy": server.config()})).await;
         assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "hello"})).await.good(), "hello");
         assert_eq!(world.call("mcp__toy__fail", json!({})).await.bad(), "no such city");
         let huge = world.call("mcp__toy__huge", json!({"bytes": 20_000_000})).await;
@@ -87,7 +87,7 @@ async fn over_http_it_is_all_the_same() {
         world.call_when_up("mcp__toy__change", &json!({})).await.good();
         until(async || world.spec("mcp__toy__echo").await.filter(|spec| spec.description == toy::AFTER)).await;
         assert_eq!(world.call_when_up("mcp__toy__new", &json!({"text": "b"})).await.good(), "b");
-        executor.drain(LONG).await;
+        served.drain(LONG).await;
         server.end().await;
     }
 }
@@ -97,7 +97,7 @@ async fn an_http_server_that_dies_is_found_again() {
     for legacy in [false, true] {
         let world = World::new().await;
         let server = Server::start(&world, legacy, "127.0.0.1:0").await;
-        let executor = world.serve(json!({"toy": server.config()})).await;
+        let served = world.serve(json!({"toy": server.config()})).await;
         world.call_when_up("mcp__toy__echo", &json!({"text": ""})).await.good();
         let mut killer = world.begin("mcp__toy__die", json!({})).await;
         world.noted("dies", 1).await;
@@ -110,7 +110,7 @@ async fn an_http_server_that_dies_is_found_again() {
         assert!(killer.unknown, "{killer:?}");
         let again = Server::start(&world, legacy, &server.address.to_string()).await;
         assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "again"})).await.good(), "again");
-        executor.drain(LONG).await;
+        served.drain(LONG).await;
         again.end().await;
     }
 }

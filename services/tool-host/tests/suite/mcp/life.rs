@@ -9,7 +9,7 @@ use crate::mcp::world::{LONG, World, lives, until};
 async fn a_server_that_dies_is_started_again_and_its_calls_end_honestly() {
     let world = World::new().await;
     let config = json!({"effects": {"echo": "pure", "work": "pure"}});
-    let executor = world.serve(json!({"toy": world.toy(MODERN, &config)})).await;
+    let served = world.serve(json!({"toy": world.toy(MODERN, &config)})).await;
     let child = world.call("mcp__toy__breed", json!({})).await.good();
     let mut pure = world.begin("mcp__toy__work", json!({})).await;
     pure.progress().await;
@@ -21,11 +21,11 @@ async fn a_server_that_dies_is_started_again_and_its_calls_end_honestly() {
     assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "again"})).await.good(), "again");
     assert_eq!((world.diary.count("starts"), world.diary.count("dies")), (2, 1));
     until(async || (!lives(&child)).then_some(())).await;
-    executor.drain(LONG).await;
+    served.drain(LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_executors_with_the_same_server_share_its_calls() {
+async fn two_hosts_with_the_same_server_share_its_calls() {
     let world = World::new().await;
     let first = world.serve(json!({"toy": world.toy(MODERN, &json!({}))})).await;
     let second = world.serve(json!({"toy": world.toy(MODERN, &json!({}))})).await;
@@ -47,17 +47,17 @@ async fn a_server_that_cannot_be_started_holds_up_nobody() {
         "mute": {"command": "false"},
         "toy": world.toy(MODERN, &json!({})),
     });
-    let executor = world.serve(servers).await;
+    let served = world.serve(servers).await;
     assert_eq!(world.call("mcp__toy__echo", json!({"text": "hello"})).await.good(), "hello");
     let names = world.catalogue().await;
     assert!(names.iter().all(|spec| spec.name.as_str().starts_with("mcp__toy__")), "{names:?}");
-    executor.drain(LONG).await;
+    served.drain(LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_calls_run_at_the_same_time_than_the_server_wants() {
     let world = World::new().await;
-    let executor = world.serve(json!({"toy": world.toy(MODERN, &json!({"concurrency": 1}))})).await;
+    let served = world.serve(json!({"toy": world.toy(MODERN, &json!({"concurrency": 1}))})).await;
     let mut first = world.begin("mcp__toy__work", json!({})).await;
     first.progress().await;
     let mut second = world.begin("mcp__toy__echo", json!({"text": "at last"})).await;
@@ -68,5 +68,5 @@ async fn no_more_calls_run_at_the_same_time_than_the_server_wants() {
     let answer = second.answer().await;
     assert!(answer.text == "at last" || answer.text == "cancelled", "{answer:?}");
     assert_eq!(world.call("mcp__toy__echo", json!({"text": "free again"})).await.good(), "free again");
-    executor.drain(LONG).await;
+    served.drain(LONG).await;
 }

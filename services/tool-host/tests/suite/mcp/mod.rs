@@ -23,7 +23,7 @@ async fn its_tools_are_in_the_catalogue_as_the_configuration_says() {
         "deny": ["fail"], "effects": {"work": "idempotent"}, "approval": {"huge": "always"}, "trust_annotations": true,
         "timeout": 30, "max_output": 5_000,
     });
-    let executor = world.serve(json!({"toy": world.toy(MODERN, &config)})).await;
+    let served = world.serve(json!({"toy": world.toy(MODERN, &config)})).await;
     let names: Vec<String> = world.catalogue().await.iter().map(|spec| spec.name.to_string()).collect();
     let (long, rest): (Vec<&String>, Vec<&String>) = names.iter().partition(|name| name.contains("xxxx"));
     let plain = ["breed", "change", "die", "echo", "env", "huge", "meta", "old", "oops", "wei_rd_n_me", "work"];
@@ -41,14 +41,14 @@ async fn its_tools_are_in_the_catalogue_as_the_configuration_says() {
     assert_eq!(world.spec("mcp__toy__huge").await.unwrap().approval, Approval::Always);
     assert_eq!(world.call("mcp__toy__wei_rd_n_me", json!({})).await.good(), "this is wei rd/näme");
     assert!(world.call(long[0], json!({})).await.good().starts_with("this is xxx"));
-    executor.drain(world::LONG).await;
+    served.drain(world::LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_and_what_they_may_answer() {
     for role in [MODERN, LEGACY] {
         let world = World::new().await;
-        let executor = world.serve(json!({"toy": world.toy(role, &json!({}))})).await;
+        let served = world.serve(json!({"toy": world.toy(role, &json!({}))})).await;
         // The older one is there only with the second try.
         assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "hello"})).await.good(), "hello");
         assert_eq!(world.call("mcp__toy__fail", json!({})).await.bad(), "no such city");
@@ -63,7 +63,7 @@ async fn calls_and_what_they_may_answer() {
         let huge = world.call("mcp__toy__huge", json!({"bytes": 20_000_000})).await.doubtful();
         assert!(huge.starts_with("the call was answered, but the answer of 2000"), "{huge}");
         assert_eq!(world.call("mcp__toy__echo", json!({"text": "still here"})).await.good(), "still here");
-        executor.drain(world::LONG).await;
+        served.drain(world::LONG).await;
     }
 }
 
@@ -71,7 +71,7 @@ async fn calls_and_what_they_may_answer() {
 async fn a_call_tells_of_its_progress_and_is_cancelled_at_the_server() {
     for role in [MODERN, LEGACY] {
         let world = World::new().await;
-        let executor = world.serve(json!({"toy": world.toy(role, &json!({}))})).await;
+        let served = world.serve(json!({"toy": world.toy(role, &json!({}))})).await;
         world.call_when_up("mcp__toy__echo", &json!({"text": ""})).await.good();
         let mut call = world.begin("mcp__toy__work", json!({})).await;
         assert_eq!(call.progress().await, "half of it");
@@ -80,14 +80,14 @@ async fn a_call_tells_of_its_progress_and_is_cancelled_at_the_server() {
         world.noted("cancelled", 1).await;
         // Nothing but that call was cancelled.
         assert_eq!(world.call("mcp__toy__echo", json!({"text": "hello"})).await.good(), "hello");
-        executor.drain(world::LONG).await;
+        served.drain(world::LONG).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_shows_progress_outlives_its_time() {
     let world = World::new().await;
-    let executor = world.serve(json!({"toy": world.toy(MODERN, &json!({"timeout": 1}))})).await;
+    let served = world.serve(json!({"toy": world.toy(MODERN, &json!({"timeout": 1}))})).await;
     let mut call = world.begin("mcp__toy__work", json!({})).await;
     let began = Instant::now();
     // The server is given up two seconds after the time of its call.
@@ -97,7 +97,7 @@ async fn a_call_that_shows_progress_outlives_its_time() {
     }
     call.cancel().await;
     assert_eq!(call.answer().await.doubtful(), "cancelled");
-    executor.drain(world::LONG).await;
+    served.drain(world::LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,7 +105,7 @@ async fn a_server_gets_no_variable_that_it_was_not_given() {
     let world = World::new().await;
     let config =
         json!({"env": {"GIVEN": "a value", "mixedCase": "too"}, "env_from": ["CARGO_MANIFEST_DIR", "NOT_THERE"]});
-    let executor = world.serve(json!({"toy": world.toy(MODERN, &config)})).await;
+    let served = world.serve(json!({"toy": world.toy(MODERN, &config)})).await;
     let seen: Value = serde_json::from_str(&world.call("mcp__toy__env", json!({})).await.good()).unwrap();
     assert_eq!((&seen["GIVEN"], &seen["mixedCase"]), (&json!("a value"), &json!("too")));
     assert_eq!(seen["CARGO_MANIFEST_DIR"], env!("CARGO_MANIFEST_DIR"));
@@ -113,18 +113,18 @@ async fn a_server_gets_no_variable_that_it_was_not_given() {
     let names: Vec<&String> = seen.as_object().unwrap().keys().collect();
     assert!(names.iter().all(|name| may.contains(&name.as_str())), "{names:?}");
     assert!(service::config::env("CARGO_PKG_NAME").is_some(), "this process has more");
-    executor.drain(world::LONG).await;
+    served.drain(world::LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_broken_list_the_good_tools_are_served() {
     let world = World::new().await;
-    let executor = world.serve(json!({"raw": world.toy(RAW, &json!({}))})).await;
+    let served = world.serve(json!({"raw": world.toy(RAW, &json!({}))})).await;
     let names: Vec<String> = world.catalogue().await.iter().map(|spec| spec.name.to_string()).collect();
     assert_eq!(names, ["mcp__raw__good"]);
     let answer = world.call("mcp__raw__good", json!({})).await.good();
     assert_eq!(answer, "[content of an unknown kind]\ngood");
-    executor.drain(world::LONG).await;
+    served.drain(world::LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -139,7 +139,7 @@ async fn legacy_server_changes_its_tools_catalogue_follows() {
 
 async fn change_of_tools_is_followed(role: &str) {
     let world = World::new().await;
-    let executor = world.serve(json!({"toy": world.toy(role, &json!({}))})).await;
+    let served = world.serve(json!({"toy": world.toy(role, &json!({}))})).await;
     assert_eq!(world.call_when_up("mcp__toy__old", &json!({"text": "a"})).await.good(), "a");
     // A call that runs outlives the change, also of its own tool.
     let mut call = world.begin("mcp__toy__work", json!({})).await;
@@ -155,23 +155,23 @@ async fn change_of_tools_is_followed(role: &str) {
     call.progress().await;
     call.cancel().await;
     assert_eq!(call.answer().await.doubtful(), "cancelled");
-    executor.drain(world::LONG).await;
+    served.drain(world::LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_of_the_executor_is_that_of_its_servers_and_of_what_they_started() {
+async fn host_ends_its_servers_and_what_they_started_end() {
     let world = World::new().await;
-    let executor = world.serve(json!({"toy": world.toy(MODERN, &json!({}))})).await;
+    let served = world.serve(json!({"toy": world.toy(MODERN, &json!({}))})).await;
     let child = world.call("mcp__toy__breed", json!({})).await.good();
     assert!(lives(&child));
-    executor.drain(world::LONG).await;
+    served.drain(world::LONG).await;
     until(async || (!lives(&child)).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tool_that_needs_a_task_or_costs_too_much_is_withheld_and_resources_are_read() {
     let world = World::new().await;
-    let executor = world.serve(json!({"rich": world.toy(RICH, &json!({}))})).await;
+    let served = world.serve(json!({"rich": world.toy(RICH, &json!({}))})).await;
     until(async || world.spec("mcp__rich__count").await).await;
     let names: Vec<String> = world.catalogue().await.iter().map(|spec| spec.name.to_string()).collect();
     assert_eq!(names, ["mcp__rich__count", "mcp__rich__read_resource"]);
@@ -180,16 +180,16 @@ async fn tool_that_needs_a_task_or_costs_too_much_is_withheld_and_resources_are_
     assert_eq!(page, "[resource toy://page]\na page");
     let none = world.call("mcp__rich__read_resource", json!({"uri": "toy://none"})).await.bad();
     assert_eq!(none, "no such resource (-32002)");
-    executor.drain(world::LONG).await;
+    served.drain(world::LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn structured_result_that_breaks_its_schema_is_an_error_that_says_where() {
     let world = World::new().await;
     let config = json!({"effects": {"count": "pure"}});
-    let executor = world.serve(json!({"rich": world.toy(RICH, &config)})).await;
+    let served = world.serve(json!({"rich": world.toy(RICH, &config)})).await;
     assert_eq!(world.call_when_up("mcp__rich__count", &json!({"n": 3})).await.good(), "3");
     let error = world.call("mcp__rich__count", json!({"n": "three"})).await.bad();
     assert!(error.contains("outputSchema") && error.contains("at /n: \"three\" is not of type"), "{error}");
-    executor.drain(world::LONG).await;
+    served.drain(world::LONG).await;
 }

@@ -57,7 +57,7 @@ fn signal(process: &str, signal: &str) {
 async fn lives_through_everything(world: &World, mut server: Value, sample: &Sample) {
     let mark = world.diary.path().to_str().unwrap().to_owned();
     server["env"][MARK] = json!(mark);
-    let executor = world.serve(json!({"real": server})).await;
+    let served = world.serve(json!({"real": server})).await;
     let spec = world.spec(sample.tool).await.expect("it is in the catalogue");
     println!("{}: {} tools, version {}", sample.tool, world.catalogue().await.len(), spec.version);
     assert!(!spec.description.is_empty());
@@ -80,7 +80,7 @@ async fn lives_through_everything(world: &World, mut server: Value, sample: &Sam
     assert!(answer.error && (answer.unknown || answer.text.contains("was not called")), "{answer:?}");
     let again = until(async || marked(&mark).filter(|again| *again != process)).await;
     sample.check(world.call_when_up(sample.tool, &sample.arguments).await);
-    executor.drain(LONG).await;
+    served.drain(LONG).await;
     until(async || marked(&mark).is_none().then_some(())).await;
     println!("{}: killed {process}, started again as {again}, ended", sample.tool);
 }
@@ -133,7 +133,7 @@ async fn real_everything_over_http() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut child = everything(&servers, port).await;
     let url = format!("http://127.0.0.1:{port}/mcp");
-    let executor = world.serve(json!({"real": {"url": url}})).await;
+    let served = world.serve(json!({"real": {"url": url}})).await;
     let tool = "mcp__real__echo";
     println!("{tool}: {} tools, version {}", world.catalogue().await.len(), world.spec(tool).await.unwrap().version);
     assert_eq!(world.call(tool, json!({"message": "hello"})).await.good(), "Echo: hello");
@@ -155,6 +155,6 @@ async fn real_everything_over_http() {
     assert!(answer.unknown, "{answer:?}");
     let mut again = everything(&servers, port).await;
     assert_eq!(world.call_when_up(tool, &json!({"message": "again"})).await.good(), "Echo: again");
-    executor.drain(LONG).await;
+    served.drain(LONG).await;
     again.kill().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! A nats-server, an executor that serves MCP servers, and a client that calls their tools.
+//! A nats-server, a tool host that serves MCP servers, and a client that calls their tools.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use service::config::Settings;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
-use tool_executor::{Config, Executor};
+use tool_executor::Executor;
+use tool_host::ToolHost;
 
 use crate::mcp::diary::Diary;
 use crate::mcp::stdio;
@@ -29,6 +30,19 @@ pub(crate) struct World {
     nats: NatsConfig,
     _server: Server,
     dir: TempDir,
+}
+
+/// A tool host, and the executor that finds its tools.
+pub(crate) struct Served {
+    host: ToolHost,
+    executor: Executor,
+}
+
+impl Served {
+    pub(crate) async fn drain(self, timeout: Duration) {
+        self.executor.drain(timeout).await;
+        self.host.drain(timeout).await;
+    }
 }
 
 /// What came back from a call.
@@ -100,16 +114,17 @@ impl World {
         config
     }
 
-    /// An executor with these MCP servers, ready.
-    pub(crate) async fn serve(&self, servers: Value) -> Executor {
+    /// A tool host with these MCP servers, and an executor that knows their tools, both ready.
+    pub(crate) async fn serve(&self, servers: Value) -> Served {
         // From a file, as everybody's is: names of variables must keep their case on the way.
-        let file = json!({"executor": {"serve": {"mcp": servers}}}).to_string();
+        let file = json!({"tool_host": {"mcp": servers}}).to_string();
         std::fs::write(self.dir().join("ailoop.yaml"), file).unwrap();
-        let read: Config = Settings::read(Some(self.dir())).unwrap().section("executor").unwrap();
-        let config = Config { nats: self.nats.clone(), ..read };
-        let executor = Executor::start(config, self.bus.clone()).await.unwrap();
+        let config = Settings::read(Some(self.dir())).unwrap().section(tool_host::SECTION).unwrap();
+        let host = ToolHost::start(&config, &self.nats).await.unwrap();
+        let config = tool_executor::Config { expected: host.names(), ..tool_executor::Config::default() };
+        let executor = Executor::start(config, self.bus.clone());
         until(async || executor.readiness().is_ready().then_some(())).await;
-        executor
+        Served { host, executor }
     }
 
     /// The tools of the catalogue.

@@ -1,4 +1,4 @@
-//! The file and plan tools as agents call them: an executor on a real nats-server, over directories of the test's own.
+//! The file and plan tools as agents call them: a tool host on a real nats-server, over directories of the test's own.
 
 #[path = "../../../../../crates/tool/tests/serve/server.rs"]
 mod server;
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use ailoop_tool::async_nats::{self, Client, HeaderMap, Request};
 use ailoop_tool::wire::header;
-use bus::MemoryServer;
+use bus::NatsConfig;
 use serde_json::{Value, json};
 use server::Server;
-use tool_executor::{Config, Executor, FilesConfig, PlansConfig, ServeConfig};
+use tool_host::{Config, FilesConfig, PlansConfig, ToolHost};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -30,24 +30,23 @@ A family can live in it.
 
 struct World {
     client: Client,
-    executors: Vec<Executor>,
+    hosts: Vec<ToolHost>,
     dir: tempfile::TempDir,
     server: Server,
 }
 
 impl World {
-    async fn new(executors: usize) -> Self {
+    async fn new(hosts: usize) -> Self {
         let (server, dir) = (Server::start(), tempfile::tempdir().unwrap());
         fs::create_dir_all(dir.path().join("project/plans")).unwrap();
         fs::write(dir.path().join("project/plans/house.md"), HOUSE).unwrap();
         let mut world =
-            Self { client: async_nats::connect(&server.url).await.unwrap(), executors: Vec::new(), dir, server };
-        for _ in 0..executors {
+            Self { client: async_nats::connect(&server.url).await.unwrap(), hosts: Vec::new(), dir, server };
+        for _ in 0..hosts {
             let files = FilesConfig { root: world.path("project"), out: Some(world.path("out")), login: None };
-            let serve = ServeConfig { files: Some(files), plans: Some(PlansConfig::default()), ..Default::default() };
-            let mut config = Config { serve, ..Default::default() };
-            config.nats.url.clone_from(&world.server.url);
-            world.executors.push(Executor::start(config, MemoryServer::new().bus()).await.unwrap());
+            let config = Config { files: Some(files), plans: Some(PlansConfig::default()), ..Default::default() };
+            let nats = NatsConfig { url: world.server.url.clone(), ..NatsConfig::default() };
+            world.hosts.push(ToolHost::start(&config, &nats).await.unwrap());
         }
         world
     }
@@ -86,8 +85,8 @@ impl World {
     }
 
     async fn end(self) {
-        for executor in self.executors {
-            executor.drain(LONG).await;
+        for host in self.hosts {
+            host.drain(LONG).await;
         }
     }
 }
@@ -199,7 +198,7 @@ async fn plan_that_an_agent_wrote_is_found_and_a_changed_one_is_read_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn marks_of_two_executors_at_once_are_all_kept() {
+async fn marks_of_two_hosts_at_once_are_all_kept() {
     let world = World::new(2).await;
     let steps = (1..=20).fold("# Many\n\n".to_owned(), |text, n| format!("{text}{n}. Do it\n"));
     world.call("write_file", json!({"path": "plans/many.md", "content": steps})).await.unwrap();
@@ -214,8 +213,8 @@ async fn marks_of_two_executors_at_once_are_all_kept() {
 
 #[tokio::test]
 async fn plans_without_files_are_refused_at_the_start() {
-    let serve = ServeConfig { plans: Some(PlansConfig::default()), ..Default::default() };
-    let error = Executor::start(Config { serve, ..Default::default() }, MemoryServer::new().bus()).await.unwrap_err();
+    let config = Config { plans: Some(PlansConfig::default()), ..Default::default() };
+    let error = ToolHost::start(&config, &NatsConfig::default()).await.unwrap_err();
     assert_eq!(error.code(), contract::ErrorCode::BadConfig);
-    assert!(error.to_string().contains("set executor.serve.files too"), "{error}");
+    assert!(error.to_string().contains("set tool_host.files too"), "{error}");
 }

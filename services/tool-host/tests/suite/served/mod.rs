@@ -11,7 +11,7 @@ use ailoop_tool::wire::header;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
-use bus::MemoryServer;
+use bus::NatsConfig;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use server::Server;
@@ -19,13 +19,13 @@ use service::config::{FILE, Settings};
 use service::paths::Paths;
 use service::tasks::Tasks;
 use tokio::time::{Instant, sleep};
-use tool_executor::{Config, Executor};
+use tool_host::{Config, ToolHost};
 
 const LONG: Duration = Duration::from_secs(30);
 
 struct World {
     client: Client,
-    executor: Executor,
+    host: ToolHost,
     dir: tempfile::TempDir,
     _server: Server,
     _tasks: Tasks,
@@ -38,27 +38,26 @@ fn written(at: std::net::SocketAddr, work: &std::path::Path) -> String {
     let (port, work) = (at.port(), work.display());
     format!(
         r#"
-executor:
-  serve:
-    fetch: {{allow_private: [127.0.0.0/8], ports: [{port}], deny_hosts: ["*.bad.example"], timeout: 20}}
-    command:
-      allow: [sh, {{program: echo, args: ["[a-z]+"]}}]
-      cwd: {work}
-      env: {{MixedCase: "yes"}}
-      user: {user}
-    webhooks:
-      place_order:
-        url: http://{at}/order
-        description: Orders.
-        parameters:
-          type: object
-          additionalProperties: false
-          properties: {{itemName: {{type: string, minLength: 1}}, N: {{type: integer, minimum: 1}}}}
-          required: [itemName]
-        timeout: 20
-        headers: {{X-Api-Key: "00123456789"}}
-        instructions: Ask before you order.
-      ask_proxy: {{url: "http://{at}/proxy", description: Asks., effect: idempotent, max_output: 100}}
+tool_host:
+  fetch: {{allow_private: [127.0.0.0/8], ports: [{port}], deny_hosts: ["*.bad.example"], timeout: 20}}
+  command:
+    allow: [sh, {{program: echo, args: ["[a-z]+"]}}]
+    cwd: {work}
+    env: {{MixedCase: "yes"}}
+    user: {user}
+  webhooks:
+    place_order:
+      url: http://{at}/order
+      description: Orders.
+      parameters:
+        type: object
+        additionalProperties: false
+        properties: {{itemName: {{type: string, minLength: 1}}, N: {{type: integer, minimum: 1}}}}
+        required: [itemName]
+      timeout: 20
+      headers: {{X-Api-Key: "00123456789"}}
+      instructions: Ask before you order.
+    ask_proxy: {{url: "http://{at}/proxy", description: Asks., effect: idempotent, max_output: 100}}
 "#
     )
 }
@@ -84,12 +83,12 @@ impl World {
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
         std::fs::write(dir.path().join(FILE), written(at, dir.path())).unwrap();
         let paths = Paths { config: Some(dir.path().to_owned()), ..Paths::default() };
-        let mut config: Config = Settings::of(paths).unwrap().section("executor").unwrap();
+        let config: Config = Settings::of(paths).unwrap().section(tool_host::SECTION).unwrap();
         let server = Server::start();
-        config.nats.url.clone_from(&server.url);
-        let executor = Executor::start(config, MemoryServer::new().bus()).await.unwrap();
+        let nats = NatsConfig { url: server.url.clone(), ..NatsConfig::default() };
+        let host = ToolHost::start(&config, &nats).await.unwrap();
         let client = async_nats::connect(&server.url).await.unwrap();
-        Self { client, executor, dir, _server: server, _tasks: tasks }
+        Self { client, host, dir, _server: server, _tasks: tasks }
     }
 
     async fn ask(&self, tool: &str, arguments: Value) -> Message {
@@ -113,7 +112,7 @@ impl World {
     }
 }
 
-fn said(message: &Message, name: &str) -> Option<String> {
+fn get_header(message: &Message, name: &str) -> Option<String> {
     Some(message.headers.as_ref()?.get(name)?.to_string())
 }
 
@@ -142,7 +141,7 @@ async fn they_are_found_called_and_cancelled_as_any_tool_is() {
     let page = world.answer("http_fetch", json!({"url": url})).await;
     assert_eq!((&page["title"], &page["text"], &page["url"]), (&json!("T"), &json!("Hello"), &json!(url)));
     let refused = world.ask("http_fetch", json!({"url": "http://169.254.169.254/"})).await;
-    assert!(said(&refused, header::ERROR).is_some());
+    assert!(get_header(&refused, header::ERROR).is_some());
 
     let ordered = world.answer("place_order", json!({"itemName": "tea"})).await;
     assert_eq!(
@@ -151,19 +150,19 @@ async fn they_are_found_called_and_cancelled_as_any_tool_is() {
         "deadline": "2126-01-15T10:30:45.123Z", "body": "{\"itemName\":\"tea\"}"})
     );
     let doubtful = world.ask("ask_proxy", json!({})).await;
-    assert!(said(&doubtful, header::ERROR).unwrap().contains("nobody knows whether it took effect"));
-    assert_eq!(said(&doubtful, header::OUTCOME).as_deref(), Some("unknown"));
+    assert!(get_header(&doubtful, header::ERROR).unwrap().contains("nobody knows whether it took effect"));
+    assert_eq!(get_header(&doubtful, header::OUTCOME).as_deref(), Some("unknown"));
 
     let echoed = world.answer("run_command", json!({"command": ["echo", "hello"]})).await;
     assert_eq!(echoed["stdout"], "hello\n");
     let env = world.answer("run_command", json!({"command": ["sh", "-c", "echo $MixedCase$CARGO_PKG_NAME"]})).await;
     assert_eq!(env["stdout"], "yes\n");
     let refused = world.ask("run_command", json!({"command": ["echo", "HELLO"]})).await;
-    assert!(said(&refused, header::ERROR).unwrap().contains("may not be run with these arguments"));
+    assert!(get_header(&refused, header::ERROR).unwrap().contains("may not be run with these arguments"));
 
     // A cancel ends a command with all that it started.
     let (there, inbox) = (world.dir.path().join("there"), world.client.new_inbox());
-    let mut replies = world.client.subscribe(inbox.clone()).await.unwrap();
+    let replies = world.client.subscribe(inbox.clone()).await.unwrap();
     // A time that no other process of this machine sleeps: a command may not know its processes' numbers outside.
     let time = format!("4711.{}", std::process::id());
     let sleeps = || running().any(|line| line == format!("sleep\0{time}\0"));
@@ -175,10 +174,13 @@ async fn they_are_found_called_and_cancelled_as_any_tool_is() {
     world.client.publish_with_reply_and_headers(subject, inbox, headers.clone(), body.into()).await.unwrap();
     until(|| (there.exists() && sleeps()).then_some(())).await;
     world.client.publish_with_headers("ai_tool_cancel.default.run_command", headers, "".into()).await.unwrap();
-    assert_eq!(said(&replies.next().await.unwrap(), header::ERROR).as_deref(), Some("cancelled"));
+    // On a busy machine the tool says first that it works on the call.
+    let is_progress = |message: &Message| get_header(message, header::PROGRESS).is_some();
+    let mut results = replies.filter(|message| std::future::ready(!is_progress(message)));
+    assert_eq!(get_header(&results.next().await.unwrap(), header::ERROR).as_deref(), Some("cancelled"));
     until(|| (!sleeps()).then_some(())).await;
 
-    world.executor.drain(LONG).await;
+    world.host.drain(LONG).await;
 }
 
 /// The command lines of all processes of this machine.
@@ -213,15 +215,15 @@ async fn a_webhook_that_cannot_be_is_refused_at_the_start() {
     ] {
         let mut webhook = json!({"url": "http://x/", "description": "Acts."});
         webhook[field] = value;
-        let config: Config = serde_json::from_value(json!({"serve": {"webhooks": {"act": webhook}}})).unwrap();
-        let error = Executor::start(config, MemoryServer::new().bus()).await.unwrap_err();
+        let config: Config = serde_json::from_value(json!({"webhooks": {"act": webhook}})).unwrap();
+        let error = ToolHost::start(&config, &NatsConfig::default()).await.unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
         assert_eq!(error.code(), contract::ErrorCode::BadConfig);
     }
     let many: serde_json::Map<String, Value> =
         (0..300).map(|n| (format!("t{n}"), json!({"url": "http://x/", "description": "Acts."}))).collect();
-    let config: Config = serde_json::from_value(json!({"serve": {"webhooks": many}})).unwrap();
-    assert!(Executor::start(config, MemoryServer::new().bus()).await.unwrap_err().to_string().contains("over 256"));
-    let unknown = json!({"serve": {"webhooks": {"act": {"url": "http://x/", "description": "Acts.", "secret": 1}}}});
+    let config: Config = serde_json::from_value(json!({"webhooks": many})).unwrap();
+    assert!(ToolHost::start(&config, &NatsConfig::default()).await.unwrap_err().to_string().contains("over 256"));
+    let unknown = json!({"webhooks": {"act": {"url": "http://x/", "description": "Acts.", "secret": 1}}});
     assert!(serde_json::from_value::<Config>(unknown).is_err());
 }

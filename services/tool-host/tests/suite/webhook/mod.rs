@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use service::tasks::Tasks;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
-use tool_executor::webhook::{Endpoint, Request, WebhookConfig};
+use tool_host::webhook::{Endpoint, Request, WebhookConfig};
 
 const LONG: Duration = Duration::from_secs(30);
 

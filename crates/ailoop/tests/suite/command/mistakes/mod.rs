@@ -56,8 +56,8 @@ fn cases() -> Vec<Case> {
         case("ailoop.yaml", "nats:\n  url: nats://127.0.0.1:42222222\n", &["ailoop.yaml:2:3: ", "is no port"]),
         case(
             "ailoop.yaml",
-            "executor:\n  serve:\n    files:\n      root: /no/such/place\n",
-            &["ailoop.yaml:4:7: ", "/no/such/place", "No such file"],
+            "tool_host:\n  files:\n    root: /no/such/place\n",
+            &["ailoop.yaml:3:5: ", "/no/such/place", "No such file"],
         ),
         case(
             "ailoop.yaml",

@@ -1,0 +1,14 @@
+//! What a tool says of itself: its description over the NATS services protocol, and its JSON Schema.
+//!
+//! Tools describe themselves, and models write the arguments: neither may stop a process. A schema is measured before it
+//! is compiled, arguments are measured against it before they are validated, and both end with an error that names cost
+//! and limit. Large arguments are validated on a few threads of their own, and a call waits for that with a time limit.
+
+mod checker;
+mod cost;
+mod description;
+mod schema;
+
+pub use checker::Checker;
+pub use description::{Described, TEXT_BYTES_MAX, read};
+pub use schema::{ArgumentsError, Schema, measure};

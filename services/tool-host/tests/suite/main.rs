@@ -1,0 +1,18 @@
+//! The tools that are shipped, and those of MCP servers and HTTP endpoints.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod command;
+mod fetch;
+mod mail;
+mod mcp;
+mod plans;
+mod served;
+mod webhook;

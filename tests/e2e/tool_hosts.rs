@@ -1,0 +1,171 @@
+//! Tool-hosts die, freeze and are restarted under load, with the NATS permissions of production: sessions know the outcome
+//! of every call, and nothing takes effect twice.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ailoop_tests::client::{Client, Seen};
+use ailoop_tests::crowd::Crowd;
+use ailoop_tests::fleet::{self, key};
+use ailoop_tests::judge;
+use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::nats::password;
+use anyhow::{Context, ensure};
+use bus::{Bus, Mailbox};
+use contract::mail::MailEntry;
+use contract::subject::MailboxKey;
+use contract::{AgentId, TenantId};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Users that each run one session after the other.
+const USERS: usize = 6;
+/// Faults, and the time between two of them.
+const FAULTS: usize = 9;
+const FAULT_EVERY: Duration = Duration::from_millis(700);
+/// How long a frozen process stands still.
+const FROZEN: Duration = Duration::from_secs(2);
+/// How long a session may take at most.
+const SESSION_MAX: Duration = Duration::from_mins(2);
+const TOOLS: [&str; 4] = ["write_file", "read_file", "send_mail", "run_command"];
+
+/// Writes a file, reads it, sends a mail and runs a command that cannot be repeated: each names its session.
+fn reply(asked: &Asked) -> Reply {
+    let step = asked.messages().iter().filter(|message| message["role"] == "assistant").count();
+    let session = asked.last_user();
+    let (tool, arguments) = match step {
+        0 => ("write_file", json!({"path": format!("{session}.txt"), "content": session})),
+        1 => ("read_file", json!({"path": format!("{session}.txt")})),
+        2 => ("send_mail", json!({"to": "user", "subject": session, "text": "It is written."})),
+        3 => ("run_command", json!({"command": ["sh", "-c", format!("echo {session} >> lines; sleep 0.3")]})),
+        _ => return Reply::signal("All four are done.", "TERMINATE"),
+    };
+    Reply::text("Next. ").and_calls(&[(tool, arguments)])
+}
+
+/// A directory with the configuration of a tool-host whose kinds of tools are the users of production.
+fn configuration(url: &str, work: &Path) -> anyhow::Result<tempfile::TempDir> {
+    let dir = fleet::configuration(&[("test", url)])?;
+    let login = |user: &str| json!({"user": user, "password": password(user)});
+    // Root starts commands as another user.
+    let user = std::fs::metadata("/proc/self")?.uid().eq(&0).then(|| json!({"uid": 64_123, "gid": 64_123}));
+    let tools = json!({"tool_host": {
+        "files": {"root": work, "out": work, "login": login("files")},
+        "mail": {"login": login("mail")},
+        "command": {"allow": ["sh"], "cwd": work, "user": user, "login": login("command")},
+    }});
+    std::fs::write(dir.path().join("ailoop.yaml"), tools.to_string())?;
+    Ok(dir)
+}
+
+/// One session after the other, until it is to stop; what each of them was shown.
+async fn use_sessions(
+    crowd: Arc<Crowd>,
+    url: String,
+    user: usize,
+    stop: Arc<AtomicBool>,
+) -> anyhow::Result<Vec<(String, Vec<Seen>)>> {
+    let mut sessions = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let session = format!("u{user}-{}", sessions.len());
+        let client = Client::connect(&url).await?;
+        client.start(&session, &session).await?;
+        let seen = tokio::time::timeout(SESSION_MAX, client.watch(&session).await?.to_end());
+        let seen = seen.await.with_context(|| format!("{session} does not end"))??;
+        judge::seqs(&seen)?;
+        judge::log(&crowd.bus, &key(&session)?, 20).await?;
+        sessions.push((session, seen));
+    }
+    Ok(sessions)
+}
+
+/// The outcomes of a session's calls by tool.
+fn outcomes(seen: &[Seen]) -> BTreeMap<String, (String, Value)> {
+    let results = seen.iter().filter(|seen| seen.topic == "tool_call.result_processed").map(|seen| &seen.data);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    results.map(|data| (text(&data["tool"]), (text(&data["outcome"]), data["content"].clone()))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tool_hosts_die_freeze_and_restart_every_outcome_is_true() -> anyhow::Result<()> {
+    let work = tempfile::tempdir()?;
+    std::fs::set_permissions(work.path(), PermissionsExt::from_mode(0o777))?;
+    let model = ModelServer::start(reply).await?;
+    let url = model.base_url();
+    let config = configuration(&url, work.path())?;
+    let config_dir = config.path().display().to_string();
+    let crowd = Crowd::guarded(&[("test", &url)], &[("AILOOP_CONFIG", &config_dir)]).await?;
+    let mut hosts = [crowd.spawn("tool-host").await?, crowd.spawn("tool-host").await?];
+    let _others = (crowd.spawn("orchestrator").await?, crowd.spawn("gateway").await?, crowd.spawn("executor").await?);
+    crowd.knows(&TOOLS).await?;
+    let edge = crowd.edge().await?;
+    let (crowd, stop) = (Arc::new(crowd), Arc::new(AtomicBool::new(false)));
+    let mut users = JoinSet::new();
+    for user in 0..USERS {
+        users.spawn(use_sessions(crowd.clone(), edge.url(), user, stop.clone()));
+    }
+    for fault in 0..FAULTS {
+        sleep(FAULT_EVERY).await;
+        let host = &mut hosts[fault % 2];
+        match fault % 3 {
+            0 => host.kill()?,
+            1 => {
+                host.freeze()?;
+                sleep(FROZEN).await;
+                host.thaw()?;
+                continue;
+            }
+            _ => host.terminate(SESSION_MAX).await?,
+        }
+        *host = crowd.spawn("tool-host").await?;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut sessions = Vec::new();
+    while let Some(user) = users.join_next().await {
+        sessions.extend(user??);
+    }
+
+    let lines = std::fs::read_to_string(work.path().join("lines"))?;
+    let people = MailboxKey { tenant: TenantId::default(), agent: AgentId::new("user")? };
+    let mailbox = Bus::connect(&crowd.nats.config_of("mail")).await?.mailbox(&people).await?;
+    let Mailbox::Entries(mails) = mailbox else { anyhow::bail!("too many mails") };
+    let (mut unknown, mut ok) = (0, 0);
+    for (session, seen) in &sessions {
+        let outcomes = outcomes(seen);
+        ensure!(outcomes.len() == TOOLS.len(), "{session}: {outcomes:?}");
+        for (tool, (outcome, content)) in &outcomes {
+            let took_effect = match tool.as_str() {
+                "write_file" => std::fs::read_to_string(work.path().join(format!("{session}.txt")))
+                    .is_ok_and(|text| text == *session) as usize,
+                "send_mail" => mails
+                    .iter()
+                    .filter(|(_, mail)| matches!(mail, MailEntry::Open(mail) if mail.subject == *session))
+                    .count(),
+                "run_command" => lines.lines().filter(|line| line == session).count(),
+                _ => 1,
+            };
+            match outcome.as_str() {
+                "ok" => ensure!(took_effect == 1, "{session}: {tool} is ok and took effect {took_effect} times"),
+                "unknown" => {
+                    ensure!(
+                        tool == "run_command" && took_effect <= 1,
+                        "{session}: {tool} is unknown, {took_effect} effects"
+                    );
+                    unknown += 1;
+                    continue;
+                }
+                other => anyhow::bail!("{session}: {tool} ended as {other}: {content}"),
+            }
+            ok += 1;
+        }
+    }
+    ensure!(sessions.len() > USERS, "only {} sessions", sessions.len());
+    ensure!(ok > unknown * 4, "{unknown} calls are unknown, {ok} are ok");
+    judge::requests(&model.asked())?;
+    Ok(())
+}
