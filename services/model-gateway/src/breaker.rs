@@ -10,31 +10,31 @@ use contract::model::FailureKind;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
 /// Failures in a row after which a model is left alone, and over how long: of many calls at once, five may fail by chance.
 const FAILURES_MAX: u32 = 5;
-const FAILING: Duration = Duration::from_secs(2);
+const FAILING_MIN: Duration = Duration::from_secs(2);
 /// How long it is left alone at first; twice as long after each failed probe.
-const FIRST: Duration = Duration::from_secs(1);
+const OPEN_FIRST: Duration = Duration::from_secs(1);
 /// How long it is left alone at most.
-const LONGEST: Duration = Duration::from_mins(1);
-const BACKOFF: Backoff = Backoff::new(FIRST, LONGEST);
+const OPEN_MAX: Duration = Duration::from_mins(1);
+const BACKOFF: Backoff = Backoff::new(OPEN_FIRST, OPEN_MAX);
 /// How long a call waits for another one that asks whether the model is well again.
-const PROBE_MAX: Duration = Duration::from_secs(10);
+const PROBE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Models that are remembered as failing.
 const MODELS_MAX: usize = 1_024;
 
 /// A provider and its name for a model.
-type Name = (String, String);
+type ModelName = (String, String);
 
 /// Every model that failed lately, as this gateway sees it. A lock since calls share it; it is held for a look only.
 #[derive(Debug, Clone, Default)]
-pub struct Breakers(Arc<Shared>);
+pub struct Breakers(Arc<BreakerMap>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    all: Mutex<BTreeMap<Name, Breaker>>,
+struct BreakerMap {
+    breakers: Mutex<BTreeMap<ModelName, Breaker>>,
     /// A probe is over.
     probed: Notify,
 }
@@ -45,78 +45,78 @@ struct Breaker {
     /// In a row.
     failures: u32,
     /// When the first of them was.
-    since: Option<Instant>,
+    failing_since: Option<Instant>,
     /// Until when it is left alone.
-    open: Option<Instant>,
+    open_until: Option<Instant>,
     /// How often it was.
-    opened: u32,
+    times_opened: u32,
     /// A call asks whether it is well again.
-    probing: bool,
+    is_probing: bool,
     /// How it failed last.
-    last: FailureKind,
+    last_kind: FailureKind,
     /// What was seen of that, without the provider's words: they may be about another tenant's request.
-    cause: String,
+    last_cause: String,
 }
 
 /// A model is left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftAlone {
+pub struct CircuitOpen {
     /// For how long.
     pub wait: Duration,
     /// How it failed last.
-    pub last: FailureKind,
+    pub last_kind: FailureKind,
     /// What was seen of that.
-    pub cause: String,
+    pub last_cause: String,
 }
 
 /// Leave to ask a model. Dropped without a word, it tells nothing.
 #[derive(Debug)]
-pub struct Leave {
+pub struct Permit {
     breakers: Breakers,
-    name: Name,
+    name: ModelName,
     probe: bool,
-    answered: bool,
+    has_succeeded: bool,
 }
 
 impl Default for Breaker {
     fn default() -> Self {
         Self {
             failures: 0,
-            since: None,
-            open: None,
-            opened: 0,
-            probing: false,
-            last: FailureKind::Overloaded,
-            cause: String::new(),
+            failing_since: None,
+            open_until: None,
+            times_opened: 0,
+            is_probing: false,
+            last_kind: FailureKind::Overloaded,
+            last_cause: String::new(),
         }
     }
 }
 
 impl Breaker {
     /// Whether a call may ask now, and whether it is the probe; else how long to wait.
-    fn admit(&mut self, now: Instant) -> Result<bool, LeftAlone> {
-        let Some(until) = self.open else { return Ok(false) };
+    fn admit(&mut self, now: Instant) -> Result<bool, CircuitOpen> {
+        let Some(until) = self.open_until else { return Ok(false) };
         let wait = until.saturating_duration_since(now);
-        if !wait.is_zero() || self.probing {
-            return Err(LeftAlone { wait, last: self.last, cause: self.cause.clone() });
+        if !wait.is_zero() || self.is_probing {
+            return Err(CircuitOpen { wait, last_kind: self.last_kind, last_cause: self.last_cause.clone() });
         }
-        self.probing = true;
+        self.is_probing = true;
         Ok(true)
     }
 
-    fn failed(&mut self, now: Instant, failure: &Failure, probe: bool) {
-        self.last = failure.kind;
-        self.cause.clone_from(&failure.cause);
+    fn record_failure(&mut self, now: Instant, failure: &CallFailure, probe: bool) {
+        self.last_kind = failure.kind;
+        self.last_cause.clone_from(&failure.cause);
         // What was under way when it was left alone proves nothing new; only a probe does.
-        if self.open.is_some() && !probe {
+        if self.open_until.is_some() && !probe {
             return;
         }
-        self.probing = false;
+        self.is_probing = false;
         self.failures = self.failures.saturating_add(1);
-        let since = *self.since.get_or_insert(now);
-        if self.failures >= FAILURES_MAX && now >= since + FAILING {
-            self.open = Some(now + BACKOFF.pause(self.opened));
-            self.opened = self.opened.saturating_add(1);
+        let failing_since = *self.failing_since.get_or_insert(now);
+        if self.failures >= FAILURES_MAX && now >= failing_since + FAILING_MIN {
+            self.open_until = Some(now + BACKOFF.pause(self.times_opened));
+            self.times_opened = self.times_opened.saturating_add(1);
         }
     }
 }
@@ -124,51 +124,47 @@ impl Breaker {
 impl Breakers {
     /// Leave to ask; else how long the model is left alone. While another call asks whether it is well again, what comes of
     /// that is waited for.
-    pub async fn leave(&self, provider: &str, upstream: &str) -> Result<Leave, LeftAlone> {
-        let until = Instant::now() + PROBE_MAX;
+    pub async fn acquire(&self, provider: &str, upstream: &str) -> Result<Permit, CircuitOpen> {
+        let until = Instant::now() + PROBE_WAIT_MAX;
         loop {
             let mut probed = pin!(self.0.probed.notified());
             probed.as_mut().enable();
             match self.admit(provider, upstream) {
-                Err(alone) if alone.wait.is_zero() => {
+                Err(open) if open.wait.is_zero() => {
                     if timeout_at(until, probed).await.is_err() {
-                        return Err(LeftAlone { wait: FIRST, ..alone });
+                        return Err(CircuitOpen { wait: OPEN_FIRST, ..open });
                     }
                 }
-                told => return told,
+                admitted => return admitted,
             }
         }
     }
 
-    fn admit(&self, provider: &str, upstream: &str) -> Result<Leave, LeftAlone> {
+    fn admit(&self, provider: &str, upstream: &str) -> Result<Permit, CircuitOpen> {
         let name = (provider.to_owned(), upstream.to_owned());
-        let probe = self.with(|all| all.get_mut(&name).map_or(Ok(false), |breaker| breaker.admit(Instant::now())))?;
-        Ok(Leave { breakers: self.clone(), name, probe, answered: false })
+        let probe =
+            self.lock(|breakers| breakers.get_mut(&name).map_or(Ok(false), |breaker| breaker.admit(Instant::now())))?;
+        Ok(Permit { breakers: self.clone(), name, probe, has_succeeded: false })
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<Name, Breaker>) -> T) -> T {
-        f(&mut self.0.all.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock<T>(&self, f: impl FnOnce(&mut BTreeMap<ModelName, Breaker>) -> T) -> T {
+        f(&mut self.0.breakers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Leave {
+impl Permit {
     /// The model begins to answer: it is well, however long it goes on.
-    pub fn answers(&mut self) {
-        if !std::mem::replace(&mut self.answered, true) {
-            self.breakers.with(|all| all.remove(&self.name));
-            self.end();
+    pub fn record_success(&mut self) {
+        if !std::mem::replace(&mut self.has_succeeded, true) {
+            self.breakers.lock(|breakers| breakers.remove(&self.name));
+            self.end_probe();
         }
-    }
-
-    /// The model answered.
-    pub fn succeeded(mut self) {
-        self.answers();
     }
 
     /// The model did not. What says nothing of its health is as if it had not been asked: also the failure of a session that
     /// had less patience than is usual, or one tenant could keep all others from a model.
-    pub fn failed(mut self, failure: &Failure) {
-        let ill = match failure.kind {
+    pub fn record_failure(mut self, failure: &CallFailure) {
+        let is_model_failure = match failure.kind {
             FailureKind::Overloaded
             | FailureKind::Unreachable
             | FailureKind::TimedOut
@@ -183,30 +179,30 @@ impl Leave {
             | FailureKind::Refused
             | FailureKind::BadRequest => false,
         };
-        if !ill || failure.is_impatience {
+        if !is_model_failure || failure.is_session_timeout {
             return;
         }
         let (name, probe) = (self.name.clone(), self.probe);
-        self.breakers.with(|all| {
-            if all.len() < MODELS_MAX || all.contains_key(&name) {
-                all.entry(name).or_default().failed(Instant::now(), failure, probe);
+        self.breakers.lock(|breakers| {
+            if breakers.len() < MODELS_MAX || breakers.contains_key(&name) {
+                breakers.entry(name).or_default().record_failure(Instant::now(), failure, probe);
             }
         });
-        self.end();
+        self.end_probe();
     }
 
-    fn end(&mut self) {
+    fn end_probe(&mut self) {
         if std::mem::take(&mut self.probe) {
             self.breakers.0.probed.notify_waiters();
         }
     }
 }
 
-impl Drop for Leave {
+impl Drop for Permit {
     fn drop(&mut self) {
         if self.probe {
-            self.breakers.with(|all| all.get_mut(&self.name).map(|breaker| breaker.probing = false));
-            self.end();
+            self.breakers.lock(|breakers| breakers.get_mut(&self.name).map(|breaker| breaker.is_probing = false));
+            self.end_probe();
         }
     }
 }
@@ -219,15 +215,15 @@ mod tests {
 
     const BUSY: FailureKind = FailureKind::Overloaded;
 
-    fn failure(kind: FailureKind) -> Failure {
-        Failure::new(kind, "it fails")
+    fn failure(kind: FailureKind) -> CallFailure {
+        CallFailure::new(kind, "it fails")
     }
 
     /// Fails so often, over as long as it takes to be left alone for it.
     async fn fail(breakers: &Breakers, times: u32) {
         for _ in 0..times {
-            breakers.admit("p", "m").unwrap().failed(&failure(BUSY));
-            tokio::time::advance(FAILING / 4).await;
+            breakers.admit("p", "m").unwrap().record_failure(&failure(BUSY));
+            tokio::time::advance(FAILING_MIN / 4).await;
         }
     }
 
@@ -239,21 +235,21 @@ mod tests {
     async fn a_model_of_which_nothing_but_failures_comes_is_left_alone_then_probed_by_one() {
         let breakers = Breakers::default();
         fail(&breakers, 4).await;
-        breakers.admit("p", "m").unwrap().succeeded();
+        breakers.admit("p", "m").unwrap().record_success();
         fail(&breakers, 5).await;
-        assert_eq!(wait(&breakers), FIRST.saturating_sub(FAILING / 4));
+        assert_eq!(wait(&breakers), OPEN_FIRST.saturating_sub(FAILING_MIN / 4));
         assert!(breakers.admit("p", "other").is_ok() && breakers.admit("q", "m").is_ok());
-        tokio::time::advance(FIRST).await;
+        tokio::time::advance(OPEN_FIRST).await;
         let probe = breakers.admit("p", "m").unwrap();
         assert_eq!(wait(&breakers), Duration::ZERO);
-        probe.failed(&failure(FailureKind::TimedOut));
-        assert_eq!(wait(&breakers), 2 * FIRST);
-        assert_eq!(breakers.admit("p", "m").unwrap_err().last, FailureKind::TimedOut);
-        tokio::time::advance(2 * FIRST).await;
+        probe.record_failure(&failure(FailureKind::TimedOut));
+        assert_eq!(wait(&breakers), 2 * OPEN_FIRST);
+        assert_eq!(breakers.admit("p", "m").unwrap_err().last_kind, FailureKind::TimedOut);
+        tokio::time::advance(2 * OPEN_FIRST).await;
         // A probe that is called off leaves room for another one; so does one that tells nothing of the model's health.
         drop(breakers.admit("p", "m").unwrap());
-        breakers.admit("p", "m").unwrap().failed(&failure(FailureKind::RateLimited));
-        breakers.admit("p", "m").unwrap().succeeded();
+        breakers.admit("p", "m").unwrap().record_failure(&failure(FailureKind::RateLimited));
+        breakers.admit("p", "m").unwrap().record_success();
         fail(&breakers, 4).await;
         assert!(breakers.admit("p", "m").is_ok());
     }
@@ -261,25 +257,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_of_impatient_sessions_leave_a_model_open_to_all() {
         let breakers = Breakers::default();
-        let hasty = Failure { is_impatience: true, ..failure(FailureKind::TimedOut) };
+        let session_timeout = CallFailure { is_session_timeout: true, ..failure(FailureKind::TimedOut) };
         for _ in 0..20 {
-            breakers.admit("p", "m").unwrap().failed(&hasty);
-            tokio::time::advance(FAILING).await;
+            breakers.admit("p", "m").unwrap().record_failure(&session_timeout);
+            tokio::time::advance(FAILING_MIN).await;
         }
         assert!(breakers.admit("p", "m").is_ok());
         // One that probes leaves room for another probe.
         fail(&breakers, 5).await;
-        tokio::time::advance(FIRST).await;
-        breakers.admit("p", "m").unwrap().failed(&hasty);
+        tokio::time::advance(OPEN_FIRST).await;
+        breakers.admit("p", "m").unwrap().record_failure(&session_timeout);
         assert!(breakers.admit("p", "m").is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn many_that_fail_at_once_prove_nothing_yet() {
         let breakers = Breakers::default();
-        let leaves: Vec<Leave> = (0..100).map(|_| breakers.admit("p", "m").unwrap()).collect();
-        for leave in leaves {
-            leave.failed(&failure(BUSY));
+        let permits: Vec<Permit> = (0..100).map(|_| breakers.admit("p", "m").unwrap()).collect();
+        for permit in permits {
+            permit.record_failure(&failure(BUSY));
         }
         assert!(breakers.admit("p", "m").is_ok());
     }
@@ -288,20 +284,20 @@ mod tests {
     async fn who_comes_while_a_model_is_probed_waits_for_what_comes_of_it() {
         let breakers = Breakers::default();
         fail(&breakers, 5).await;
-        tokio::time::advance(FIRST).await;
-        let probe = breakers.leave("p", "m").await.unwrap();
+        tokio::time::advance(OPEN_FIRST).await;
+        let mut probe = breakers.acquire("p", "m").await.unwrap();
         let began = Instant::now();
-        let (waited, ()) = tokio::join!(breakers.leave("p", "m"), async {
+        let (waited, ()) = tokio::join!(breakers.acquire("p", "m"), async {
             tokio::time::sleep(Duration::from_secs(3)).await;
-            probe.succeeded();
+            probe.record_success();
         });
         assert!(waited.is_ok() && began.elapsed() == Duration::from_secs(3));
         fail(&breakers, 5).await;
-        tokio::time::advance(FIRST).await;
-        let _probe = breakers.leave("p", "m").await.unwrap();
+        tokio::time::advance(OPEN_FIRST).await;
+        let _probe = breakers.acquire("p", "m").await.unwrap();
         let began = Instant::now();
-        assert_eq!(breakers.leave("p", "m").await.unwrap_err().wait, FIRST);
-        assert_eq!(began.elapsed(), PROBE_MAX);
+        assert_eq!(breakers.acquire("p", "m").await.unwrap_err().wait, OPEN_FIRST);
+        assert_eq!(began.elapsed(), PROBE_WAIT_MAX);
     }
 
     #[tokio::test(start_paused = true)]
@@ -309,31 +305,31 @@ mod tests {
         let breakers = Breakers::default();
         fail(&breakers, 5).await;
         for _ in 0..40 {
-            tokio::time::advance(LONGEST).await;
-            breakers.admit("p", "m").unwrap().failed(&failure(BUSY));
+            tokio::time::advance(OPEN_MAX).await;
+            breakers.admit("p", "m").unwrap().record_failure(&failure(BUSY));
         }
-        assert_eq!(wait(&breakers), LONGEST);
+        assert_eq!(wait(&breakers), OPEN_MAX);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_under_way_does_not_make_it_worse() {
         let breakers = Breakers::default();
-        let late: Vec<Leave> = (0..20).map(|_| breakers.admit("p", "m").unwrap()).collect();
+        let late: Vec<Permit> = (0..20).map(|_| breakers.admit("p", "m").unwrap()).collect();
         fail(&breakers, 5).await;
-        for leave in late {
-            leave.failed(&failure(FailureKind::TimedOut));
+        for permit in late {
+            permit.record_failure(&failure(FailureKind::TimedOut));
         }
-        assert_eq!(wait(&breakers), FIRST.saturating_sub(FAILING / 4));
+        assert_eq!(wait(&breakers), OPEN_FIRST.saturating_sub(FAILING_MIN / 4));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_probe_that_is_answered_lets_the_others_in_at_once() {
         let breakers = Breakers::default();
         fail(&breakers, 5).await;
-        tokio::time::advance(FIRST).await;
-        let mut probe = breakers.leave("p", "m").await.unwrap();
+        tokio::time::advance(OPEN_FIRST).await;
+        let mut probe = breakers.acquire("p", "m").await.unwrap();
         assert_eq!(wait(&breakers), Duration::ZERO);
-        probe.answers();
+        probe.record_success();
         assert!(breakers.admit("p", "m").is_ok());
     }
 }

@@ -13,16 +13,16 @@ pub mod job;
 pub mod limits;
 pub mod mask;
 pub mod observe;
-pub mod outcome;
 pub mod probe;
 pub mod provider;
 pub mod recording;
 pub mod reply;
+pub mod reply_publisher;
 pub mod resolve;
+pub mod result;
 pub mod retry;
 pub mod scripted;
 pub mod sse;
-pub mod viewers;
 pub mod worker;
 
 use std::path::PathBuf;
@@ -74,16 +74,16 @@ impl Gateway {
     pub async fn start(config: Config, bus: Bus) -> anyhow::Result<Self> {
         let readiness = Readiness::new("gateway");
         let providers = Providers::follow(config.config_dir.clone(), readiness.clone())?;
-        Ok(Self::take_calls(&config, bus, providers, Arc::new(SystemClock), readiness))
+        Ok(Self::start_worker(&config, bus, providers, Arc::new(SystemClock), readiness))
     }
 
     /// As [`Gateway::start`], with providers and a clock of the caller's.
     #[allow(clippy::unused_async, reason = "every service starts the same way")]
-    pub async fn with(config: Config, bus: Bus, providers: Providers, clock: Arc<dyn Clock>) -> Self {
-        Self::take_calls(&config, bus, Reload::fixed("gateway", providers), clock, Readiness::new("gateway"))
+    pub async fn start_with(config: Config, bus: Bus, providers: Providers, clock: Arc<dyn Clock>) -> Self {
+        Self::start_worker(&config, bus, Reload::fixed("gateway", providers), clock, Readiness::new("gateway"))
     }
 
-    fn take_calls(
+    fn start_worker(
         config: &Config,
         bus: Bus,
         providers: Arc<Reload<Providers>>,
@@ -92,9 +92,10 @@ impl Gateway {
     ) -> Self {
         let tasks = Tasks::new();
         tasks.spawn("files", providers.clone().follow(tasks.token()));
-        let limits = limits::Limits::start(&bus, &clock, &uuid::Uuid::now_v7().simple().to_string(), &tasks);
-        let calls = worker::Calls { bus: bus.clone(), providers, clock, limits, breakers: Breakers::default() };
-        let worker = CallWorker::start(bus, Queue::Model, config.concurrency, calls);
+        let limits = limits::SharedLimits::start(&bus, &clock, &uuid::Uuid::now_v7().simple().to_string(), &tasks);
+        let handler =
+            worker::ModelCallHandler { bus: bus.clone(), providers, clock, limits, breakers: Breakers::default() };
+        let worker = CallWorker::start(bus, Queue::Model, config.concurrency, handler);
         readiness.set(true);
         Self { worker, tasks, readiness }
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use service::Secret;
 use service::models::ProviderEntry;
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
 /// What stands in place of a key.
@@ -12,7 +12,7 @@ pub const MASKED: &str = "[key]";
 /// Bytes of a key that is looked for in replies: a shorter one is a placeholder, and may be a word.
 const KEY_BYTES_MIN: usize = 8;
 /// Characters of a secret by whose beginning a message is known to have been cut within it.
-const BEGINNING_MIN: usize = 4;
+const PARTIAL_KEY_CHARS_MIN: usize = 4;
 /// Words in the name of a header whose value is a key.
 const KEY_HEADERS: &[&str] = &["auth", "key", "token", "secret", "cookie"];
 
@@ -45,32 +45,32 @@ impl Secrets {
     }
 
     /// An error without them.
-    pub fn hide(&self, mut failure: Failure) -> Failure {
+    pub fn redact(&self, mut failure: CallFailure) -> CallFailure {
         for secret in &self.all {
-            failure.message = without(&failure.message, secret);
-            failure.cause = without(&failure.cause, secret);
+            failure.message = redact_secret(&failure.message, secret);
+            failure.cause = redact_secret(&failure.cause, secret);
         }
         failure
     }
 
     /// A text that is whole, without the keys.
-    fn replaced(&self, text: &str) -> String {
+    fn mask_keys(&self, text: &str) -> String {
         self.keys.iter().fold(text.to_owned(), |text, key| text.replace(key.as_str(), MASKED))
     }
 
-    fn replaced_in(&self, value: &Value) -> Value {
+    fn mask_keys_in(&self, value: &Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.replaced(text)),
-            Value::Array(items) => items.iter().map(|item| self.replaced_in(item)).collect(),
+            Value::String(text) => Value::String(self.mask_keys(text)),
+            Value::Array(items) => items.iter().map(|item| self.mask_keys_in(item)).collect(),
             Value::Object(fields) => Value::Object(
-                fields.iter().map(|(name, field)| (self.replaced(name), self.replaced_in(field))).collect(),
+                fields.iter().map(|(name, field)| (self.mask_keys(name), self.mask_keys_in(field))).collect(),
             ),
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
     }
 
     /// Bytes at a text's end with which a key may begin.
-    fn beginning(&self, text: &str) -> usize {
+    fn partial_key_bytes(&self, text: &str) -> usize {
         let of = |key: &String| {
             (1..key.len()).rev().find(|length| key.get(..*length).is_some_and(|head| text.ends_with(head)))
         };
@@ -79,19 +79,19 @@ impl Secrets {
 
     /// Whether a text is so much of a key that it must not be shown either.
     fn is_most_of_a_key(&self, text: &str) -> bool {
-        let most = |key: &String| text.len() >= BEGINNING_MIN && 2 * text.len() >= key.len();
+        let most = |key: &String| text.len() >= PARTIAL_KEY_CHARS_MIN && 2 * text.len() >= key.len();
         self.keys.iter().any(|key| key.starts_with(text) && most(key))
     }
 }
 
 /// A message without a secret, and without the beginning of one at its end: it may have been cut there.
-fn without(text: &str, secret: &str) -> String {
+fn redact_secret(text: &str, secret: &str) -> String {
     if secret.is_empty() {
         return text.to_owned();
     }
     let text = text.replace(secret, MASKED);
     let ends = |length: &usize| secret.get(..*length).is_some_and(|beginning| text.ends_with(beginning));
-    match (BEGINNING_MIN.min(secret.len())..secret.len()).rev().find(ends) {
+    match (PARTIAL_KEY_CHARS_MIN.min(secret.len())..secret.len()).rev().find(ends) {
         Some(length) => format!("{}{MASKED}", &text[..text.len() - length]),
         None => text,
     }
@@ -99,7 +99,7 @@ fn without(text: &str, secret: &str) -> String {
 
 /// Where a piece of a reply belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ReplyPart {
     Text,
     Reasoning,
     Arguments(u32),
@@ -107,15 +107,15 @@ enum Place {
 
 /// Masks one reply as it grows. Of each part it holds back what a key may begin with: fewer bytes than the key has.
 #[derive(Debug)]
-pub struct Mask<'a> {
+pub struct ReplyMask<'a> {
     secrets: &'a Secrets,
-    held: Vec<(Place, String)>,
+    withheld: Vec<(ReplyPart, String)>,
 }
 
-impl<'a> Mask<'a> {
+impl<'a> ReplyMask<'a> {
     /// A mask of a reply of which nothing has come.
     pub fn new(secrets: &'a Secrets) -> Self {
-        Self { secrets, held: Vec::new() }
+        Self { secrets, withheld: Vec::new() }
     }
 
     /// What of these deltas may be shown now.
@@ -123,51 +123,51 @@ impl<'a> Mask<'a> {
         if self.secrets.keys.is_empty() {
             return deltas;
         }
-        deltas.into_iter().filter_map(|delta| self.one(delta)).collect()
+        deltas.into_iter().filter_map(|delta| self.mask_delta(delta)).collect()
     }
 
     /// What was held back, at the end of the reply.
     pub fn finish(&mut self) -> Vec<Delta> {
-        let held = std::mem::take(&mut self.held);
+        let withheld = std::mem::take(&mut self.withheld);
         let shown = |text: String| if self.secrets.is_most_of_a_key(&text) { MASKED.to_owned() } else { text };
-        held.into_iter().map(|(place, text)| delta(place, shown(text))).collect()
+        withheld.into_iter().map(|(part, text)| to_delta(part, shown(text))).collect()
     }
 
-    fn one(&mut self, delta: Delta) -> Option<Delta> {
+    fn mask_delta(&mut self, delta: Delta) -> Option<Delta> {
         Some(match delta {
-            Delta::Text(text) => Delta::Text(self.grown(Place::Text, &text)?),
-            Delta::Reasoning(text) => Delta::Reasoning(self.grown(Place::Reasoning, &text)?),
+            Delta::Text(text) => Delta::Text(self.mask_part(ReplyPart::Text, &text)?),
+            Delta::Reasoning(text) => Delta::Reasoning(self.mask_part(ReplyPart::Reasoning, &text)?),
             Delta::Call(call) => Delta::Call(CallDelta {
                 slot: call.slot,
-                id: call.id.map(|id| self.secrets.replaced(&id)),
-                name: call.name.map(|name| self.secrets.replaced(&name)),
-                arguments: self.grown(Place::Arguments(call.slot), &call.arguments).unwrap_or_default(),
+                id: call.id.map(|id| self.secrets.mask_keys(&id)),
+                name: call.name.map(|name| self.secrets.mask_keys(&name)),
+                arguments: self.mask_part(ReplyPart::Arguments(call.slot), &call.arguments).unwrap_or_default(),
             }),
-            Delta::Replay(part) => Delta::Replay(self.secrets.replaced_in(&part)),
-            Delta::Model(model) => Delta::Model(self.secrets.replaced(&model)),
-            Delta::Finish { reason, raw } => Delta::Finish { reason, raw: self.secrets.replaced(&raw) },
+            Delta::Replay(value) => Delta::Replay(self.secrets.mask_keys_in(&value)),
+            Delta::Model(model) => Delta::Model(self.secrets.mask_keys(&model)),
+            Delta::Finish { reason, raw } => Delta::Finish { reason, raw: self.secrets.mask_keys(&raw) },
             Delta::Usage(usage) => Delta::Usage(usage),
         })
     }
 
     /// More of one part; none where all of it is held back.
-    fn grown(&mut self, place: Place, more: &str) -> Option<String> {
-        let held = self.held.iter().position(|(held, _)| *held == place);
-        let before = held.map(|at| self.held.swap_remove(at).1).unwrap_or_default();
-        let mut text = self.secrets.replaced(&(before + more));
-        let held = text.split_off(text.len() - self.secrets.beginning(&text));
-        if !held.is_empty() {
-            self.held.push((place, held));
+    fn mask_part(&mut self, part: ReplyPart, more: &str) -> Option<String> {
+        let withheld = self.withheld.iter().position(|(withheld, _)| *withheld == part);
+        let before = withheld.map(|at| self.withheld.swap_remove(at).1).unwrap_or_default();
+        let mut text = self.secrets.mask_keys(&(before + more));
+        let withheld = text.split_off(text.len() - self.secrets.partial_key_bytes(&text));
+        if !withheld.is_empty() {
+            self.withheld.push((part, withheld));
         }
         Some(text).filter(|text| !text.is_empty())
     }
 }
 
-fn delta(place: Place, text: String) -> Delta {
-    match place {
-        Place::Text => Delta::Text(text),
-        Place::Reasoning => Delta::Reasoning(text),
-        Place::Arguments(slot) => Delta::Call(CallDelta { slot, arguments: text, ..CallDelta::default() }),
+fn to_delta(part: ReplyPart, text: String) -> Delta {
+    match part {
+        ReplyPart::Text => Delta::Text(text),
+        ReplyPart::Reasoning => Delta::Reasoning(text),
+        ReplyPart::Arguments(slot) => Delta::Call(CallDelta { slot, arguments: text, ..CallDelta::default() }),
     }
 }
 
@@ -191,9 +191,9 @@ mod tests {
             ("a sk-", "a sk-"),
             ("nothing", "nothing"),
         ] {
-            assert_eq!(without(text, KEY), expected);
+            assert_eq!(redact_secret(text, KEY), expected);
         }
-        assert_eq!(without("all of it", ""), "all of it");
+        assert_eq!(redact_secret("all of it", ""), "all of it");
     }
 
     #[test]
@@ -209,11 +209,11 @@ mod tests {
             ("\u{e4}s\u{f6}".to_owned(), "\u{e4}s\u{f6}"),
         ] {
             for cut in (1..whole.len()).filter(|cut| whole.is_char_boundary(*cut)) {
-                let mut mask = Mask::new(&secrets);
+                let mut mask = ReplyMask::new(&secrets);
                 let pieces = [&whole[..cut], &whole[cut..]].map(|piece| Delta::Text(piece.to_owned()));
                 let mut shown = mask.push(vec![pieces[0].clone()]);
                 shown.extend(mask.push(vec![pieces[1].clone()]));
-                assert!(mask.held.iter().all(|(_, held)| held.len() < KEY.len()));
+                assert!(mask.withheld.iter().all(|(_, withheld)| withheld.len() < KEY.len()));
                 shown.extend(mask.finish());
                 let text = |delta: &Delta| if let Delta::Text(text) = delta { text.clone() } else { String::new() };
                 assert_eq!(shown.iter().map(text).collect::<String>(), expected, "{whole} cut at {cut}");

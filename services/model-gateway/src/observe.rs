@@ -8,16 +8,16 @@ use telemetry::{metric, span};
 use tracing::Span;
 
 use crate::job::Job;
-use crate::outcome::Outcome;
 use crate::provider::Route;
+use crate::result::ModelResult;
 
 /// What was seen of a call from outside.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen {
+pub struct CallObservation {
     /// Messages to viewers.
     pub chunks: u64,
     /// From the request to the first piece of the reply.
-    pub first: Option<Duration>,
+    pub first_chunk: Option<Duration>,
     /// From the request to the end.
     pub took: Duration,
     /// Requests that were made.
@@ -25,21 +25,21 @@ pub struct Seen {
 }
 
 /// Tells of a call that was made.
-pub fn tell(span: &Span, job: &Job, route: &Route, outcome: &Outcome, seen: &Seen) {
-    let Seen { chunks, first, took, tries } = *seen;
+pub fn record_call(span: &Span, job: &Job, route: &Route, result: &ModelResult, observation: &CallObservation) {
+    let CallObservation { chunks, first_chunk, took, tries } = *observation;
     let Route { provider, upstream, .. } = route;
-    if let Some(first) = first {
-        metric::first_chunk(provider, upstream, first);
+    if let Some(first_chunk) = first_chunk {
+        metric::first_chunk(provider, upstream, first_chunk);
     }
-    let (usage, cost, code) = match outcome {
-        Outcome::Finished(finished) => {
+    let (usage, cost, code) = match result {
+        ModelResult::Finished(finished) => {
             let Usage { input, output, cached, reasoning } = finished.usage;
             span::replied(
                 span,
                 &Replied {
                     model: &finished.model,
-                    finish_reason: word(finished.finish_reason),
-                    first_chunk: first.map(|first| first.as_secs_f64()),
+                    finish_reason: finish_reason_name(finished.finish_reason),
+                    first_chunk: first_chunk.map(|first_chunk| first_chunk.as_secs_f64()),
                     chunks,
                     input,
                     output,
@@ -50,7 +50,7 @@ pub fn tell(span: &Span, job: &Job, route: &Route, outcome: &Outcome, seen: &See
             );
             (finished.usage, finished.cost_usd, None)
         }
-        Outcome::Failed(failed) => {
+        ModelResult::Failed(failed) => {
             let code = failed.kind.code();
             span::failed(span, code.as_str());
             tracing::warn!(session = %job.key, call = %job.call, provider, model = upstream, %code, "model call failed");
@@ -67,7 +67,7 @@ pub fn tell(span: &Span, job: &Job, route: &Route, outcome: &Outcome, seen: &See
     );
 }
 
-fn word(reason: FinishReason) -> &'static str {
+fn finish_reason_name(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Stop => "stop",
         FinishReason::ToolCalls => "tool_calls",

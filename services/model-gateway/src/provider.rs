@@ -15,17 +15,17 @@ use service::paths::{Paths, TextFile};
 use service::reload::Reload;
 use tokio::sync::mpsc;
 
-use crate::adapter::{Family, parameters};
-use crate::failure::Failure;
-use crate::http::Client;
+use crate::adapter::{Protocol, parameters};
+use crate::failure::CallFailure;
+use crate::http::ProviderClient;
 use crate::job::Job;
 use crate::reply::Delta;
-use crate::scripted::{Player, Script};
+use crate::scripted::{Script, ScriptPlayer};
 use service::clock::Clock;
 
 /// One call, as an adapter sees it.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct ProviderRequest<'a> {
     /// What the loop asks.
     pub item: &'a ModelItem,
     /// The model in the provider's words.
@@ -42,16 +42,16 @@ pub struct Request<'a> {
 #[derive(Debug)]
 pub enum Provider {
     /// A protocol over HTTP.
-    Http(Client),
+    Http(ProviderClient),
     /// A script.
-    Scripted(Player),
+    Scripted(ScriptPlayer),
 }
 
 impl Provider {
     /// The protocol whose parts are kept for the next request; none where nothing is.
-    pub fn family(&self) -> Option<&'static str> {
+    pub fn reasoning_name(&self) -> Option<&'static str> {
         match self {
-            Self::Http(client) => client.family().name(),
+            Self::Http(client) => client.protocol().reasoning_name(),
             Self::Scripted(_) => None,
         }
     }
@@ -67,10 +67,10 @@ impl Provider {
     /// Streams one reply into `deltas`; `Ok` only when it is complete. Dropping the future ends the call.
     pub async fn call(
         &self,
-        request: &Request<'_>,
+        request: &ProviderRequest<'_>,
         deltas: &mpsc::Sender<Vec<Delta>>,
         clock: &dyn Clock,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CallFailure> {
         match self {
             Self::Http(client) => client.call(request, deltas, clock).await,
             Self::Scripted(player) => player.play(request.item, deltas).await,
@@ -91,26 +91,26 @@ impl Providers {
     pub fn follow(dir: Option<PathBuf>, readiness: Readiness) -> Result<Arc<Reload<Self>>, ConfigError> {
         Reload::start("gateway", readiness, move |pass, before| {
             let paths = Paths::find_in(pass, dir.as_deref())?;
-            Self::after(before, models::load(&paths)?, &paths)
+            Self::build(before, models::load(&paths)?, &paths)
         })
     }
 
     /// The providers of a models file; scripts are read below `paths`.
     pub fn new(models: ModelsFile, paths: &Paths) -> Result<Self, ConfigError> {
-        Self::after(None, models, paths)
+        Self::build(None, models, paths)
     }
 
     /// As [`Providers::new`]. A provider that is as it was keeps its connections.
-    fn after(before: Option<&Self>, models: ModelsFile, paths: &Paths) -> Result<Self, ConfigError> {
+    fn build(before: Option<&Self>, models: ModelsFile, paths: &Paths) -> Result<Self, ConfigError> {
         let mut by_name = BTreeMap::new();
         for (name, entry) in &models.providers {
             let same = before.filter(|before| before.models.providers.get(name) == Some(entry));
-            let kept = same.and_then(|before| before.by_name.get(name)).cloned();
-            let provider = if let Some(family) = Family::of(entry.kind) {
-                kept.unwrap_or_else(|| Arc::new(Provider::Http(Client::new(family, entry.clone()))))
+            let reused = same.and_then(|before| before.by_name.get(name)).cloned();
+            let provider = if let Some(protocol) = Protocol::from_kind(entry.kind) {
+                reused.unwrap_or_else(|| Arc::new(Provider::Http(ProviderClient::new(protocol, entry.clone()))))
             } else {
                 let file = paths.read(entry.script.as_deref().unwrap_or_default())?;
-                Arc::new(Provider::Scripted(Player::new(Script::parse(&file)?)))
+                Arc::new(Provider::Scripted(ScriptPlayer::new(Script::parse(&file)?)))
             };
             by_name.insert(name.clone(), provider);
         }
@@ -118,52 +118,52 @@ impl Providers {
     }
 
     /// The providers of a models file, each of them playing this script.
-    pub fn scripted(models: ModelsFile, script: &TextFile) -> Result<Self, ConfigError> {
+    pub fn from_script(models: ModelsFile, script: &TextFile) -> Result<Self, ConfigError> {
         let mut by_name = BTreeMap::new();
         for name in models.providers.keys() {
-            let provider = Provider::Scripted(Player::new(Script::parse(script)?));
+            let provider = Provider::Scripted(ScriptPlayer::new(Script::parse(script)?));
             by_name.insert(name.clone(), Arc::new(provider));
         }
         Ok(Self { models, by_name })
     }
 
     /// Whether a model can be found.
-    pub fn knows(&self, model: &str) -> bool {
+    pub fn has_model(&self, model: &str) -> bool {
         self.models.resolve(model).is_ok()
     }
 
     /// What a tenant's agent may spend.
-    pub fn budgets(&self, tenant: &TenantId, agent: &str) -> Vec<&Budget> {
+    pub fn find_budgets(&self, tenant: &TenantId, agent: &str) -> Vec<&Budget> {
         self.models.budgets_of(tenant, agent)
     }
 
     /// Finds a model and the ways to it; an unknown one is the request's mistake.
-    pub fn routes(&self, model: &str) -> Result<Routes, Failure> {
-        let bad = |message: String| Failure::new(FailureKind::BadRequest, message);
-        let resolved = self.models.resolve(model).map_err(|unknown| bad(unknown.to_string()))?;
-        let ways = self.ways(&resolved);
-        if ways.is_empty() {
-            return Err(bad(format!("no provider for {model:?}")));
+    pub fn find_routes(&self, model: &str) -> Result<Routes, CallFailure> {
+        let bad_request = |message: String| CallFailure::new(FailureKind::BadRequest, message);
+        let resolved = self.models.resolve(model).map_err(|unknown| bad_request(unknown.to_string()))?;
+        let routes = self.list_routes(&resolved);
+        if routes.is_empty() {
+            return Err(bad_request(format!("no provider for {model:?}")));
         }
-        let too_long = resolved.entry.context_fallback.as_deref().and_then(|id| self.models.resolve(id).ok());
-        let too_long = too_long.map(|longer| self.ways(&longer)).unwrap_or_default();
-        Ok(Routes { id: resolved.id, ways, too_long })
+        let long_context = resolved.entry.context_fallback.as_deref().and_then(|id| self.models.resolve(id).ok());
+        let long_context = long_context.map(|longer| self.list_routes(&longer)).unwrap_or_default();
+        Ok(Routes { id: resolved.id, routes, long_context })
     }
 
     /// The model's provider, then those that serve it as well.
-    fn ways(&self, model: &Resolved) -> Vec<Route> {
+    fn list_routes(&self, model: &Resolved) -> Vec<Route> {
         let first = Alternative { provider: model.provider.clone(), model: None, prices: None };
-        let ways = std::iter::once(&first).chain(&model.entry.alternatives).filter_map(|way| {
+        let routes = std::iter::once(&first).chain(&model.entry.alternatives).filter_map(|route| {
             Some(Route {
-                provider: way.provider.clone(),
-                upstream: way.model.clone().unwrap_or_else(|| model.upstream.clone()),
-                prices: way.prices.or(model.entry.prices),
+                provider: route.provider.clone(),
+                upstream: route.model.clone().unwrap_or_else(|| model.upstream.clone()),
+                prices: route.prices.or(model.entry.prices),
                 settings: model.entry.settings.clone(),
-                rates: self.models.providers.get(&way.provider)?.limits,
-                client: self.by_name.get(&way.provider)?.clone(),
+                rates: self.models.providers.get(&route.provider)?.limits,
+                client: self.by_name.get(&route.provider)?.clone(),
             })
         });
-        ways.collect()
+        routes.collect()
     }
 }
 
@@ -191,22 +191,22 @@ impl Route {
     }
 
     /// Under which name parts of its replies are kept.
-    pub fn voice(&self) -> String {
-        voice(&self.provider, &self.upstream)
+    pub fn signer_id(&self) -> String {
+        signer_id(&self.provider, &self.upstream)
     }
 }
 
 /// What one account signed or encrypted no other one can read, whatever the model.
-pub fn voice(provider: &str, upstream: &str) -> String {
+pub fn signer_id(provider: &str, upstream: &str) -> String {
     format!("{provider}/{upstream}")
 }
 
 impl Routes {
     /// A way whose price nobody knows, by its provider and name; scripts cost nothing.
-    pub fn uncounted(&self) -> Option<String> {
-        let mut ways = self.ways.iter().chain(&self.too_long);
-        let way = ways.find(|way| way.prices.is_none() && matches!(*way.client, Provider::Http(_)))?;
-        Some(way.voice())
+    pub fn find_unpriced(&self) -> Option<String> {
+        let mut routes = self.routes.iter().chain(&self.long_context);
+        let route = routes.find(|route| route.prices.is_none() && matches!(*route.client, Provider::Http(_)))?;
+        Some(route.signer_id())
     }
 }
 
@@ -216,7 +216,7 @@ pub struct Routes {
     /// The model's id, as it was asked for.
     pub id: String,
     /// The preferred way first; never empty.
-    pub ways: Vec<Route>,
+    pub routes: Vec<Route>,
     /// The ways to the model that is asked where a request is too long for this one.
-    pub too_long: Vec<Route>,
+    pub long_context: Vec<Route>,
 }

@@ -14,19 +14,19 @@ use futures::FutureExt;
 use tracing::Instrument;
 
 use crate::breaker::Breakers;
-use crate::call::{self, Around};
-use crate::failure::Failure;
+use crate::call::{self, CallContext};
+use crate::failure::CallFailure;
 use crate::job::Job;
-use crate::limits::{Charge, Limits};
-use crate::observe::{self, Seen};
-use crate::outcome::Outcome;
+use crate::limits::{Charge, SharedLimits};
+use crate::observe::{self, CallObservation};
 use crate::provider::{Providers, Routes};
-use crate::viewers::{Shared, Viewers};
+use crate::reply_publisher::{ReplyPublisher, SharedSnapshot};
+use crate::result::ModelResult;
 use service::clock::Clock;
 use service::reload::Reload;
 
 /// What the worker needs.
-pub struct Calls {
+pub struct ModelCallHandler {
     /// The bus.
     pub bus: Bus,
     /// Who serves models.
@@ -34,13 +34,13 @@ pub struct Calls {
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// What all gateways share.
-    pub limits: Limits,
+    pub limits: SharedLimits,
     /// Which models are left alone.
     pub breakers: Breakers,
 }
 
 #[async_trait]
-impl CallHandler for Calls {
+impl CallHandler for ModelCallHandler {
     type Item = ModelItem;
 
     const RESULTS: &'static [Verb] = &[Verb::ModelFinished, Verb::ModelFailed];
@@ -59,58 +59,63 @@ impl CallHandler for Calls {
 
     async fn run(&self, open: OpenCall<ModelItem>) -> Result<Option<CallResult>, BusError> {
         let job = Job::new(open);
-        let outcome = self.outcome(&job).await?.of_run(&job.run);
+        let result = self.run_call(&job).await?.with_run(&job.run);
         // A second run of the attempt is stored beside the first one, for its costs.
         let beside = result_id(&job.call, &format!("-{}", job.run))?;
-        result(&job.call, &outcome, Some(beside)).map(Some)
+        encode_result(&job.call, &result, Some(beside)).map(Some)
     }
 
     /// What a gateway that died had reserved is booked.
     async fn leave(&self, open: OpenCall<ModelItem>) -> Result<(), BusError> {
         let (job, providers) = (Job::new(open), self.providers.get());
-        self.limits.forfeit(&job, &providers.budgets(&job.key.tenant, &job.meta().agent)).await
+        self.limits.charge_abandoned(&job, &providers.find_budgets(&job.key.tenant, &job.meta().agent)).await
     }
 
     fn unreadable(&self, call: &CallAttempt, meta: ResultMeta, why: &str) -> Result<CallResult, BusError> {
-        result(call, &Outcome::refused(meta, Failure::new(FailureKind::BadRequest, why)), None)
+        encode_result(
+            call,
+            &ModelResult::fail_before_request(meta, CallFailure::new(FailureKind::BadRequest, why)),
+            None,
+        )
     }
 }
 
-fn result(call: &CallAttempt, outcome: &Outcome, beside: Option<CommandId>) -> Result<CallResult, BusError> {
-    let body = outcome.encode().map_err(|error| BusError::Malformed(error.to_string()))?;
-    Ok(CallResult { verb: outcome.verb(), id: result_id(call, "")?, beside, body })
+fn encode_result(call: &CallAttempt, result: &ModelResult, beside: Option<CommandId>) -> Result<CallResult, BusError> {
+    let body = result.encode().map_err(|error| BusError::Malformed(error.to_string()))?;
+    Ok(CallResult { verb: result.verb(), id: result_id(call, "")?, beside, body })
 }
 
-impl Calls {
+impl ModelCallHandler {
     /// Runs a call that may start. Whatever happens within it, there is one outcome.
-    async fn outcome(&self, job: &Job) -> Result<Outcome, BusError> {
-        let refused = |kind, message: &str| Outcome::refused(job.result_meta(), Failure::new(kind, message));
+    async fn run_call(&self, job: &Job) -> Result<ModelResult, BusError> {
+        let refused =
+            |kind, message: &str| ModelResult::fail_before_request(job.result_meta(), CallFailure::new(kind, message));
         if job.meta().deadline <= self.clock.now() {
             return Ok(refused(FailureKind::TimedOut, "the call's deadline passed before a gateway was free"));
         }
         let mut providers = self.providers.get();
-        if !providers.knows(&job.item.model) {
+        if !providers.has_model(&job.item.model) {
             // The composer may have read a new model a moment before us.
             providers = self.providers.fresh().await;
         }
-        let routes = match providers.routes(&job.item.model) {
+        let routes = match providers.find_routes(&job.item.model) {
             Ok(routes) => routes,
             Err(failure) => return Ok(refused(failure.kind, &failure.message)),
         };
-        let view = Shared::new(job);
+        let view = SharedSnapshot::new(job);
         let late = view.clone();
         // A guard: whoever asks is answered as long as it lives.
         let _viewed = self.bus.serve_view(&job.key, move || Some(late.get())).await?;
-        let budgets = providers.budgets(&job.key.tenant, &job.meta().agent);
-        if let Some(way) = routes.uncounted().filter(|_| budgets.iter().any(|budget| budget.usd.is_some())) {
+        let budgets = providers.find_budgets(&job.key.tenant, &job.meta().agent);
+        if let Some(route) = routes.find_unpriced().filter(|_| budgets.iter().any(|budget| budget.usd.is_some())) {
             let message = format!(
-                "models.yaml has no prices for {way}, so that a budget in US dollars cannot count it: set them, to 0 where it is free"
+                "models.yaml has no prices for {route}, so that a budget in US dollars cannot count it: set them, to 0 where it is free"
             );
             return Ok(refused(FailureKind::BadRequest, &message));
         }
         let mut charge = Charge::default();
-        let mut viewers = Viewers::new(&self.bus, &*self.clock, job, view);
-        let around = Around {
+        let mut publisher = ReplyPublisher::new(&self.bus, &*self.clock, job, view);
+        let context = CallContext {
             bus: &self.bus,
             clock: &*self.clock,
             limits: &self.limits,
@@ -119,23 +124,28 @@ impl Calls {
         };
         let span = chat_span(job, &routes);
         let began = tokio::time::Instant::now();
-        let run = call::run(around, job, &routes, &mut viewers, &mut charge);
-        let ran = AssertUnwindSafe(run.instrument(span.clone())).catch_unwind().await;
-        let Some(ran) = ran.unwrap_or(Ok(None))? else {
+        let run = call::run(context, job, &routes, &mut publisher, &mut charge);
+        let report = AssertUnwindSafe(run.instrument(span.clone())).catch_unwind().await;
+        let Some(report) = report.unwrap_or(Ok(None))? else {
             tracing::error!(session = %job.key, call = %job.call, "the adapter panicked");
-            viewers.end(None).await;
-            charge.forfeit(&self.limits).await;
+            publisher.finish(None).await;
+            charge.charge_abandoned(&self.limits).await;
             return Ok(refused(FailureKind::BadRequest, "the adapter panicked: this is a bug of ailoop"));
         };
-        let seen = Seen { chunks: viewers.sent(), first: ran.first, took: began.elapsed(), tries: ran.tries };
-        observe::tell(&span, job, &ran.route, &ran.outcome, &seen);
-        Ok(ran.outcome)
+        let observation = CallObservation {
+            chunks: publisher.message_count(),
+            first_chunk: report.first,
+            took: began.elapsed(),
+            tries: report.tries,
+        };
+        observe::record_call(&span, job, &report.route, &report.result, &observation);
+        Ok(report.result)
     }
 }
 
 fn chat_span(job: &Job, routes: &Routes) -> tracing::Span {
     let (session, call) = (job.key.session.as_str(), job.call.call.as_str());
-    let provider = routes.ways.first().map_or("", |way| way.provider.as_str());
+    let provider = routes.routes.first().map_or("", |route| route.provider.as_str());
     let span = telemetry::span::chat(session, call, &job.attempt, &routes.id, provider);
     if let Some(traceparent) = &job.traceparent {
         telemetry::trace::set_parent(&span, traceparent);

@@ -3,11 +3,11 @@
 
 pub mod anthropic;
 pub mod classify;
-pub mod frame;
 pub mod gemini;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod parameters;
+pub mod response;
 #[cfg(test)]
 mod testing;
 pub mod transcript;
@@ -17,12 +17,12 @@ use contract::model::ModelItem;
 use serde_json::{Map, Value};
 use service::models::{ProviderKind, Quirks};
 
-use crate::failure::Failure;
-use frame::Answer;
+use crate::failure::CallFailure;
+use response::ResponseReader;
 
 /// A protocol that is spoken over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum Protocol {
     /// `POST <base_url>/chat/completions`.
     OpenaiChat,
     /// `POST <base_url>/responses`.
@@ -35,7 +35,7 @@ pub enum Family {
 
 /// A request, but for keys and other headers of the operator's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outgoing {
+pub struct ProtocolRequest {
     /// What follows the provider's address.
     pub path: String,
     /// Headers that the protocol wants.
@@ -46,11 +46,11 @@ pub struct Outgoing {
 
 /// Whom a request goes to.
 #[derive(Debug, Clone, Copy)]
-pub struct Target<'a> {
+pub struct RequestTarget<'a> {
     /// The model in the provider's words.
     pub model: &'a str,
     /// Under which name parts of replies are kept for the next request: what one account signed no other one can read.
-    pub voice: &'a str,
+    pub signer_id: &'a str,
     /// Whether it reasons before it answers.
     pub reasoning: bool,
     /// Tokens of a reply, where they are known.
@@ -61,9 +61,9 @@ pub struct Target<'a> {
     pub parameters: &'a Map<String, Value>,
 }
 
-impl Family {
+impl Protocol {
     /// The protocol of a kind of provider; none for those that are not asked over HTTP.
-    pub fn of(kind: ProviderKind) -> Option<Self> {
+    pub fn from_kind(kind: ProviderKind) -> Option<Self> {
         Some(match kind {
             ProviderKind::OpenaiChat => Self::OpenaiChat,
             ProviderKind::OpenaiResponses => Self::OpenaiResponses,
@@ -74,7 +74,7 @@ impl Family {
     }
 
     /// How it is called in models.yaml.
-    pub fn kind(self) -> &'static str {
+    pub fn config_name(self) -> &'static str {
         match self {
             Self::OpenaiChat => "openai_chat",
             Self::OpenaiResponses => "openai_responses",
@@ -84,32 +84,32 @@ impl Family {
     }
 
     /// The request for an item.
-    pub fn request(self, item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
+    pub fn build_request(self, item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
         match self {
-            Self::OpenaiChat => openai_chat::request::request(item, target),
-            Self::OpenaiResponses => openai_responses::request::request(item, target),
-            Self::Anthropic => anthropic::request::request(item, target),
-            Self::Gemini => gemini::request::request(item, target),
+            Self::OpenaiChat => openai_chat::request::build_request(item, target),
+            Self::OpenaiResponses => openai_responses::request::build_request(item, target),
+            Self::Anthropic => anthropic::request::build_request(item, target),
+            Self::Gemini => gemini::request::build_request(item, target),
         }
     }
 
     /// Reads one answer.
-    pub fn answer(self) -> Answer {
+    pub fn response_reader(self) -> ResponseReader {
         match self {
-            Self::OpenaiChat => Answer::new(Box::<openai_chat::reply::Reader>::default()),
-            Self::OpenaiResponses => Answer::new(Box::<openai_responses::reply::Reader>::default()),
-            Self::Anthropic => Answer::new(Box::<anthropic::reply::Reader>::default()),
-            Self::Gemini => Answer::new(Box::<gemini::reply::Reader>::default()),
+            Self::OpenaiChat => ResponseReader::new(Box::<openai_chat::reply::Reader>::default()),
+            Self::OpenaiResponses => ResponseReader::new(Box::<openai_responses::reply::Reader>::default()),
+            Self::Anthropic => ResponseReader::new(Box::<anthropic::reply::Reader>::default()),
+            Self::Gemini => ResponseReader::new(Box::<gemini::reply::Reader>::default()),
         }
     }
 
     /// Under which name parts of its replies are kept for the next request; none where there are none.
-    pub fn name(self) -> Option<&'static str> {
+    pub fn reasoning_name(self) -> Option<&'static str> {
         match self {
             Self::OpenaiChat => None,
-            Self::OpenaiResponses => Some(openai_responses::FAMILY),
-            Self::Anthropic => Some(anthropic::FAMILY),
-            Self::Gemini => Some(gemini::FAMILY),
+            Self::OpenaiResponses => Some(openai_responses::REASONING_NAME),
+            Self::Anthropic => Some(anthropic::REASONING_NAME),
+            Self::Gemini => Some(gemini::REASONING_NAME),
         }
     }
 

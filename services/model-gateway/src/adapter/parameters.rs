@@ -5,8 +5,8 @@ use contract::model::FailureKind;
 use serde_json::{Map, Value};
 use service::models::{ProviderEntry, RESERVED_PARAMETERS};
 
-use super::Family;
-use crate::failure::Failure;
+use super::Protocol;
+use crate::failure::CallFailure;
 
 /// Tokens of a reply that a session may ask for.
 const TOKENS_MAX: u64 = 1 << 30;
@@ -144,38 +144,38 @@ const GEMINI: &[Rule] = &[
     ),
 ];
 
-fn rules(family: Family) -> &'static [Rule] {
-    match family {
-        Family::OpenaiChat => OPENAI_CHAT,
-        Family::OpenaiResponses => OPENAI_RESPONSES,
-        Family::Anthropic => ANTHROPIC,
-        Family::Gemini => GEMINI,
+fn rules_of(protocol: Protocol) -> &'static [Rule] {
+    match protocol {
+        Protocol::OpenaiChat => OPENAI_CHAT,
+        Protocol::OpenaiResponses => OPENAI_RESPONSES,
+        Protocol::Anthropic => ANTHROPIC,
+        Protocol::Gemini => GEMINI,
     }
 }
 
 /// What is sent: the operator's parameters, and over them those of the session that the protocol or the operator allows. A
 /// `null` stands for a parameter that is not given. Any other one fails the request: nothing is left out silently, unless
 /// the operator wants it so.
-pub fn checked(
-    family: Family,
+pub fn check_parameters(
+    protocol: Protocol,
     entry: &ProviderEntry,
     session: &Map<String, Value>,
-) -> Result<Map<String, Value>, Failure> {
+) -> Result<Map<String, Value>, CallFailure> {
     let mut sent = entry.parameters.clone();
     for (name, value) in session {
         if RESERVED_PARAMETERS.contains(&name.as_str()) {
-            return Err(refused(name, "is refused: ailoop writes it itself"));
+            return Err(refuse(name, "is refused: ailoop writes it itself"));
         }
-        let known = rules(family).iter().find(|rule| rule.name == name);
+        let known = rules_of(protocol).iter().find(|rule| rule.name == name);
         let allowed = entry.allow_parameters.iter().any(|allowed| allowed == name);
         match known {
             None if !allowed && entry.drop_unknown_parameters => {
                 tracing::debug!(parameter = name, "left out: the protocol does not know it");
                 continue;
             }
-            None if !allowed => return Err(unknown(family, name)),
+            None if !allowed => return Err(refuse_unknown(protocol, name)),
             _ if value.is_null() => continue,
-            Some(rule) => rule.shape.check(value).map_err(|why| refused(name, &why))?,
+            Some(rule) => rule.shape.check(value).map_err(|why| refuse(name, &why))?,
             None => {}
         }
         sent.insert(name.clone(), value.clone());
@@ -191,28 +191,28 @@ pub fn output_max(parameters: &Map<String, Value>) -> Option<u64> {
     names.iter().filter_map(|name| parameters.get(*name)).chain(nested).filter_map(Value::as_u64).max()
 }
 
-fn refused(name: &str, why: &str) -> Failure {
+fn refuse(name: &str, why: &str) -> CallFailure {
     let name: String = name.chars().take(NAME_CHARS_SHOWN).collect();
-    Failure::new(FailureKind::BadRequest, format!("parameter {name:?} {why}"))
+    CallFailure::new(FailureKind::BadRequest, format!("parameter {name:?} {why}"))
 }
 
-fn unknown(family: Family, name: &str) -> Failure {
+fn refuse_unknown(protocol: Protocol, name: &str) -> CallFailure {
     let why = format!(
         "is refused: {} takes {}; an operator lets more through with allow_parameters, or drops others with drop_unknown_parameters, of the provider in models.yaml",
-        family.kind(),
-        names(rules(family))
+        protocol.config_name(),
+        list_names(rules_of(protocol))
     );
-    refused(name, &why)
+    refuse(name, &why)
 }
 
-fn names(rules: &[Rule]) -> String {
+fn list_names(rules: &[Rule]) -> String {
     rules.iter().map(|rule| rule.name).collect::<Vec<_>>().join(", ")
 }
 
 impl Shape {
     /// Why a value is refused, as the end of a sentence that begins with the parameter.
     fn check(self, value: &Value) -> Result<(), String> {
-        let fits = match self {
+        let is_valid = match self {
             Self::Number(least, most) => value.as_f64().is_some_and(|number| (least..=most).contains(&number)),
             Self::Tokens => value.as_u64().is_some_and(|tokens| (1..=TOKENS_MAX).contains(&tokens)),
             Self::Integer => value.as_i64().is_some(),
@@ -228,10 +228,10 @@ impl Shape {
             }),
             Self::Object(fields) => return check_object(value, fields),
         };
-        if fits { Ok(()) } else { Err(format!("must be {}, not {}", self.wanted(), kind_of(value))) }
+        if is_valid { Ok(()) } else { Err(format!("must be {}, not {}", self.describe(), kind_of(value))) }
     }
 
-    fn wanted(self) -> String {
+    fn describe(self) -> String {
         match self {
             Self::Number(least, most) => format!("a number from {least} to {most}"),
             Self::Tokens => format!("a whole number from 1 to {TOKENS_MAX}"),
@@ -243,19 +243,19 @@ impl Shape {
                 "\"auto\", \"none\", \"required\" or {\"type\":\"function\",\"function\":{\"name\":\"…\"}}".to_owned()
             }
             Self::Numbers => format!("an object of at most {ENTRIES_MAX} numbers"),
-            Self::Object(fields) => format!("an object of {}", names(fields)),
+            Self::Object(fields) => format!("an object of {}", list_names(fields)),
         }
     }
 }
 
 fn check_object(value: &Value, fields: &'static [Rule]) -> Result<(), String> {
     let Some(given) = value.as_object() else {
-        return Err(format!("must be an object of {}, not {}", names(fields), kind_of(value)));
+        return Err(format!("must be an object of {}, not {}", list_names(fields), kind_of(value)));
     };
     for (name, field) in given {
         let Some(rule) = fields.iter().find(|rule| rule.name == name) else {
             let name: String = name.chars().take(NAME_CHARS_SHOWN).collect();
-            return Err(format!("holds {name:?}, which is refused: it takes {}", names(fields)));
+            return Err(format!("holds {name:?}, which is refused: it takes {}", list_names(fields)));
         };
         rule.shape.check(field).map_err(|why| format!("holds {name:?}, which {why}"))?;
     }
@@ -299,7 +299,7 @@ mod tests {
         let text = format!("providers: {{p: {{kind: openai_chat, base_url: 'http://p'{entry}}}}}");
         let models = models::parse(&TextFile { origin: "models.yaml".to_owned(), text }).unwrap();
         let session = session.as_object().unwrap();
-        let sent = checked(Family::OpenaiChat, &models.providers["p"], session);
+        let sent = check_parameters(Protocol::OpenaiChat, &models.providers["p"], session);
         sent.map(Value::Object).map_err(|failure| failure.message)
     }
 
@@ -325,9 +325,9 @@ mod tests {
 
     #[test]
     fn every_refusal_fits_into_a_message() {
-        for family in [Family::OpenaiChat, Family::OpenaiResponses, Family::Anthropic, Family::Gemini] {
+        for protocol in [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic, Protocol::Gemini] {
             let long = "x".repeat(500);
-            let message = unknown(family, &long).message;
+            let message = refuse_unknown(protocol, &long).message;
             assert!(message.ends_with("in models.yaml"), "{message}");
         }
     }

@@ -6,22 +6,23 @@ use contract::model::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
 /// Every message of an item.
-pub fn messages(item: &ModelItem) -> Result<Vec<Message>, Failure> {
-    let read = |raw: &Json| serde_json::from_str(raw.get()).map_err(|error| unreadable("a message", &error));
+pub fn parse_messages(item: &ModelItem) -> Result<Vec<Message>, CallFailure> {
+    let read = |raw: &Json| serde_json::from_str(raw.get()).map_err(|error| unreadable_failure("a message", &error));
     item.messages.iter().map(read).collect()
 }
 
 /// Every tool of an item; one without a schema takes an empty object.
-pub fn tools(item: &ModelItem) -> Result<Vec<ToolDefinition>, Failure> {
-    item.tools.iter().map(tool).collect()
+pub fn parse_tools(item: &ModelItem) -> Result<Vec<ToolDefinition>, CallFailure> {
+    item.tools.iter().map(parse_tool).collect()
 }
 
 /// One tool.
-pub fn tool(raw: &Json) -> Result<ToolDefinition, Failure> {
-    let mut tool: ToolDefinition = serde_json::from_str(raw.get()).map_err(|error| unreadable("a tool", &error))?;
+pub fn parse_tool(raw: &Json) -> Result<ToolDefinition, CallFailure> {
+    let mut tool: ToolDefinition =
+        serde_json::from_str(raw.get()).map_err(|error| unreadable_failure("a tool", &error))?;
     if !tool.parameters.get().starts_with('{') {
         tool.parameters = Json::of(&json!({"type": "object", "properties": {}}));
     }
@@ -29,19 +30,19 @@ pub fn tool(raw: &Json) -> Result<ToolDefinition, Failure> {
 }
 
 /// What a provider wants to be told again, where it was this one and this model that said it.
-pub fn replayed<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> &'a [Value] {
-    own(replay, family, model).map_or(&[], |replay| &replay.parts)
+pub fn find_reasoning_parts<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> &'a [Value] {
+    find_own_parts(replay, family, model).map_or(&[], |replay| &replay.parts)
 }
 
-fn own<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> Option<&'a ReasoningParts> {
+fn find_own_parts<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> Option<&'a ReasoningParts> {
     replay.filter(|replay| replay.family == family && replay.model == model)
 }
 
 /// A piece of a reply that is sent again.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Piece<'a> {
+pub enum ReplyItem<'a> {
     /// A part that its provider wants to see again.
-    Replayed(&'a Value),
+    Reasoning(&'a Value),
     /// The text.
     Text(&'a str),
     /// A call.
@@ -50,43 +51,43 @@ pub enum Piece<'a> {
 
 /// A reply in the order in which it came. Parts that are sent again stand before text or a call: by themselves, or at the
 /// end, providers refuse them.
-pub fn pieces<'a>(
+pub fn order_reply_items<'a>(
     content: &'a str,
     calls: &'a [ToolCall],
     replay: Option<&'a ReasoningParts>,
     (family, model): (&str, &str),
-) -> Vec<Piece<'a>> {
-    let replay = own(replay, family, model);
+) -> Vec<ReplyItem<'a>> {
+    let replay = find_own_parts(replay, family, model);
     let positions = replay.map_or(&[][..], |replay| &replay.positions);
     let positions = positions.iter().copied().chain(std::iter::repeat(ReplayPosition::default()));
     let mut parts = replay.map_or(&[][..], |replay| &replay.parts).iter().zip(positions).peekable();
-    let mut pieces = Vec::new();
+    let mut items = Vec::new();
     // Text of white space alone is none: it is refused.
     if !content.trim().is_empty() {
         while let Some((part, _)) = parts.next_if(|(_, position)| !position.after_text && position.calls == 0) {
-            pieces.push(Piece::Replayed(part));
+            items.push(ReplyItem::Reasoning(part));
         }
-        pieces.push(Piece::Text(content));
+        items.push(ReplyItem::Text(content));
     }
     for (number, call) in (1..).zip(calls) {
         // Where a call stood in its reply is what its id ends with: the loop numbers calls so, and may leave some out.
-        let place = place(call).filter(|place| *place > number).unwrap_or(number);
-        while let Some((part, _)) = parts.next_if(|(_, position)| u64::from(position.calls) < place) {
-            pieces.push(Piece::Replayed(part));
+        let call_position = parse_call_position(call).filter(|position| *position > number).unwrap_or(number);
+        while let Some((part, _)) = parts.next_if(|(_, position)| u64::from(position.calls) < call_position) {
+            items.push(ReplyItem::Reasoning(part));
         }
-        pieces.push(Piece::Call(call));
+        items.push(ReplyItem::Call(call));
     }
-    pieces
+    items
 }
 
 /// The place of a call in its reply, from 1.
-pub fn place(call: &ToolCall) -> Option<u64> {
-    call.id.rsplit('-').next().and_then(|place| place.parse().ok())
+pub fn parse_call_position(call: &ToolCall) -> Option<u64> {
+    call.id.rsplit('-').next().and_then(|position| position.parse().ok())
 }
 
 /// The arguments of a call as an object. What a model got wrong is put into a form that servers accept, since they would
 /// refuse this and every later request of the session otherwise; the call's error result tells the model about it.
-pub fn arguments(call: &ToolCall) -> Value {
+pub fn arguments_object(call: &ToolCall) -> Value {
     match serde_json::from_str::<Map<String, Value>>(&call.function.arguments) {
         Ok(object) => Value::Object(object),
         Err(_) if call.function.arguments.trim().is_empty() => json!({}),
@@ -95,20 +96,20 @@ pub fn arguments(call: &ToolCall) -> Value {
 }
 
 /// Letters of a tool's name that servers take.
-pub const NAME_MAX: usize = 64;
+pub const NAME_CHARS_MAX: usize = 64;
 
 /// Whether servers take a tool's name as it is.
-pub fn name_fits(name: &str) -> bool {
-    (1..=NAME_MAX).contains(&name.len()) && name.chars().all(fits)
+pub fn is_valid_name(name: &str) -> bool {
+    (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(is_name_char)
 }
 
 /// A tool's name as every server takes it.
-pub fn name(name: &str) -> String {
-    let name: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(NAME_MAX).collect();
+pub fn to_valid_name(name: &str) -> String {
+    let name: String = name.chars().map(|c| if is_name_char(c) { c } else { '_' }).take(NAME_CHARS_MAX).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-fn fits(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
@@ -122,7 +123,7 @@ pub enum Image<'a> {
 }
 
 /// Reads an image's address.
-pub fn image(url: &str) -> Image<'_> {
+pub fn parse_image(url: &str) -> Image<'_> {
     let inline = || {
         let (kind, bytes) = url.strip_prefix("data:")?.split_once(',')?;
         Some(Image::Inline(kind.strip_suffix(";base64")?, bytes))
@@ -131,7 +132,7 @@ pub fn image(url: &str) -> Image<'_> {
 }
 
 /// The parts of a user message; text alone is one part.
-pub fn parts(content: Content) -> Vec<Part> {
+pub fn into_parts(content: Content) -> Vec<Part> {
     match content {
         Content::Text(text) => vec![Part::Text { text }],
         Content::Parts(parts) => parts,
@@ -152,7 +153,7 @@ pub enum ToolChoice {
 }
 
 /// The wanted choice of tools, where a session has a wish.
-pub fn tool_choice(parameters: &Map<String, Value>) -> Option<ToolChoice> {
+pub fn parse_tool_choice(parameters: &Map<String, Value>) -> Option<ToolChoice> {
     let wanted = parameters.get("tool_choice")?;
     match wanted.as_str() {
         Some("auto") => Some(ToolChoice::Auto),
@@ -164,19 +165,19 @@ pub fn tool_choice(parameters: &Map<String, Value>) -> Option<ToolChoice> {
 }
 
 /// The JSON Schema that a reply must have, where one is asked for.
-pub fn schema(item: &ModelItem) -> Option<Value> {
+pub fn find_reply_schema(item: &ModelItem) -> Option<Value> {
     let format: Value = serde_json::from_str(item.response_format.as_ref()?.get()).ok()?;
     format["json_schema"].get("schema").cloned()
 }
 
 /// The first of these parameters that is given and not `null`.
-pub fn first<'a>(parameters: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
+pub fn find_first<'a>(parameters: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| parameters.get(*name).filter(|value| !value.is_null()))
 }
 
 /// The error says where, but not what stands there (I9).
-pub fn unreadable(what: &str, error: &serde_json::Error) -> Failure {
-    Failure::new(
+pub fn unreadable_failure(what: &str, error: &serde_json::Error) -> CallFailure {
+    CallFailure::new(
         FailureKind::BadRequest,
         format!("{what} cannot be read at line {} column {}", error.line(), error.column()),
     )
@@ -252,27 +253,27 @@ pub(super) mod tests {
 
     #[test]
     fn images_inline_and_elsewhere() {
-        assert_eq!(image("data:image/png;base64,AAAA"), Image::Inline("image/png", "AAAA"));
+        assert_eq!(parse_image("data:image/png;base64,AAAA"), Image::Inline("image/png", "AAAA"));
         for url in ["https://example.org/a.png", "data:image/png,AAAA", "data:"] {
-            assert_eq!(image(url), Image::At(url));
+            assert_eq!(parse_image(url), Image::At(url));
         }
     }
 
     #[test]
     fn parts_that_are_sent_again_stand_where_they_stood_and_never_last() {
         let at = |after_text, calls| ReplayPosition { after_text, calls };
-        let call = |place: u32| ToolCall::new(&format!("c1-1-{place}"), "f", "{}");
+        let call = |position: u32| ToolCall::new(&format!("c1-1-{position}"), "f", "{}");
         let shown = |content: &str, calls: &[ToolCall], positions: &[ReplayPosition], count: usize| {
             let parts = (0..count).map(|n| json!(n)).collect();
             let replay =
                 ReasoningParts { family: "f".to_owned(), model: "m".to_owned(), parts, positions: positions.to_vec() };
-            let show = |piece: &Piece<'_>| match piece {
-                Piece::Replayed(part) => part.to_string(),
-                Piece::Text(_) => "text".to_owned(),
-                Piece::Call(call) => format!("call {}", place(call).unwrap_or_default()),
+            let show = |item: &ReplyItem<'_>| match item {
+                ReplyItem::Reasoning(part) => part.to_string(),
+                ReplyItem::Text(_) => "text".to_owned(),
+                ReplyItem::Call(call) => format!("call {}", parse_call_position(call).unwrap_or_default()),
             };
-            let pieces = pieces(content, calls, Some(&replay), ("f", "m"));
-            pieces.iter().map(show).collect::<Vec<_>>().join(" ")
+            let items = order_reply_items(content, calls, Some(&replay), ("f", "m"));
+            items.iter().map(show).collect::<Vec<_>>().join(" ")
         };
         let both = [call(1), call(2)];
         let spread = [at(false, 0), at(true, 0), at(true, 1), at(true, 2)];
@@ -291,7 +292,7 @@ pub(super) mod tests {
             ("[1]", json!({"invalid_arguments": "[1]"})),
             ("{\"a\":", json!({"invalid_arguments": "{\"a\":"})),
         ] {
-            assert_eq!(arguments(&ToolCall::new("c", "f", written)), sent);
+            assert_eq!(arguments_object(&ToolCall::new("c", "f", written)), sent);
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Words that a result begins with when its call did not succeed.
-const NOT_OK: &[&str] = &["error", "denied", "timeout", "cancelled", "unknown"];
+const FAILURE_WORDS: &[&str] = &["error", "denied", "timeout", "cancelled", "unknown"];
 
 /// The names that templates and expressions may use.
 #[derive(Debug, Clone, Serialize)]
@@ -26,16 +26,16 @@ pub struct Context {
     /// Whether the pseudo-tool `continuation` is on offer.
     pub can_signal: bool,
     /// Every message: `role`, `content` as text.
-    pub messages: Vec<Line>,
+    pub messages: Vec<ScriptMessage>,
     /// The results of this turn's calls, in order.
-    pub tool_results: Vec<ToolResult>,
+    pub tool_results: Vec<ScriptToolResult>,
     /// The same by the tool's name: `results.read_file[0].content.lines`.
-    pub results: BTreeMap<String, Vec<ToolResult>>,
+    pub results: BTreeMap<String, Vec<ScriptToolResult>>,
 }
 
 /// A message as a script sees it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Line {
+pub struct ScriptMessage {
     /// `system`, `user`, `assistant` or `tool`.
     pub role: &'static str,
     /// Its text.
@@ -44,7 +44,7 @@ pub struct Line {
 
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ToolResult {
+pub struct ScriptToolResult {
     /// The tool.
     pub name: String,
     /// The call.
@@ -59,15 +59,15 @@ pub struct ToolResult {
 
 impl Context {
     /// What the script of this call sees.
-    pub fn of(item: &ModelItem) -> Result<Self, serde_json::Error> {
+    pub fn from_item(item: &ModelItem) -> Result<Self, serde_json::Error> {
         let messages: Vec<Message> =
             item.messages.iter().map(|raw| serde_json::from_str(raw.get())).collect::<Result<_, _>>()?;
-        let names: Vec<String> = item.tools.iter().filter_map(tool_name).collect();
+        let names: Vec<String> = item.tools.iter().filter_map(parse_tool_name).collect();
         let can_signal = names.iter().any(|name| name == super::play::SIGNAL);
         let tools = names.into_iter().filter(|name| name != super::play::SIGNAL).collect();
-        let turn = turn_begin(&messages, item.meta.step);
-        let tool_results = results(&messages[turn..]);
-        let mut by_name: BTreeMap<String, Vec<ToolResult>> = BTreeMap::new();
+        let turn = find_turn_start(&messages, item.meta.step);
+        let tool_results = collect_results(&messages[turn..]);
+        let mut by_name: BTreeMap<String, Vec<ScriptToolResult>> = BTreeMap::new();
         for result in &tool_results {
             by_name.entry(result.name.clone()).or_default().push(result.clone());
         }
@@ -75,17 +75,17 @@ impl Context {
             model: item.model.clone(),
             turn: item.meta.turn,
             step: item.meta.step,
-            prompt: prompt(&messages[..turn]),
+            prompt: find_prompt(&messages[..turn]),
             tools,
             can_signal,
-            messages: messages.iter().map(line).collect(),
+            messages: messages.iter().map(to_script_message).collect(),
             tool_results,
             results: by_name,
         })
     }
 }
 
-fn tool_name(raw: &Json) -> Option<String> {
+fn parse_tool_name(raw: &Json) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
         name: String,
@@ -95,7 +95,7 @@ fn tool_name(raw: &Json) -> Option<String> {
 
 /// Where the turn's own replies begin: each of its earlier steps left one assistant message. The loop's words to the
 /// model have the user's role too, so that roles alone would not tell.
-fn turn_begin(messages: &[Message], step: u32) -> usize {
+fn find_turn_start(messages: &[Message], step: u32) -> usize {
     let earlier = (step.max(1) - 1) as usize;
     let replies = messages.iter().enumerate().rev().filter_map(|(at, message)| match message {
         Message::Assistant { .. } => Some(at),
@@ -104,7 +104,7 @@ fn turn_begin(messages: &[Message], step: u32) -> usize {
     replies.take(earlier).last().unwrap_or(messages.len())
 }
 
-fn prompt(before: &[Message]) -> String {
+fn find_prompt(before: &[Message]) -> String {
     let user = before.iter().rev().find_map(|message| match message {
         Message::User { content } => Some(content.text()),
         Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
@@ -112,16 +112,16 @@ fn prompt(before: &[Message]) -> String {
     user.unwrap_or_default()
 }
 
-fn line(message: &Message) -> Line {
+fn to_script_message(message: &Message) -> ScriptMessage {
     match message {
-        Message::System { content } => Line { role: "system", content: content.clone() },
-        Message::User { content } => Line { role: "user", content: content.text() },
-        Message::Assistant { content, .. } => Line { role: "assistant", content: content.clone() },
-        Message::Tool { content, .. } => Line { role: "tool", content: content.clone() },
+        Message::System { content } => ScriptMessage { role: "system", content: content.clone() },
+        Message::User { content } => ScriptMessage { role: "user", content: content.text() },
+        Message::Assistant { content, .. } => ScriptMessage { role: "assistant", content: content.clone() },
+        Message::Tool { content, .. } => ScriptMessage { role: "tool", content: content.clone() },
     }
 }
 
-fn results(turn: &[Message]) -> Vec<ToolResult> {
+fn collect_results(turn: &[Message]) -> Vec<ScriptToolResult> {
     let mut calls = BTreeMap::new();
     let mut results = Vec::new();
     for message in turn {
@@ -131,11 +131,11 @@ fn results(turn: &[Message]) -> Vec<ToolResult> {
             }
             Message::Tool { tool_call_id, content } => {
                 let Some(call) = calls.get(tool_call_id) else { continue };
-                results.push(ToolResult {
+                results.push(ScriptToolResult {
                     name: call.name.clone(),
                     call_id: tool_call_id.clone(),
-                    arguments: parsed(&call.arguments),
-                    content: parsed(content),
+                    arguments: parse_or_text(&call.arguments),
+                    content: parse_or_text(content),
                     ok: is_ok(content),
                 });
             }
@@ -145,7 +145,7 @@ fn results(turn: &[Message]) -> Vec<ToolResult> {
     results
 }
 
-fn parsed(text: &str) -> Value {
+fn parse_or_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
@@ -153,7 +153,7 @@ fn parsed(text: &str) -> Value {
 fn is_ok(content: &str) -> bool {
     let Some((head, _)) = content.split_once(':') else { return true };
     let mut words = head.split(' ');
-    !(words.next().is_some_and(|word| NOT_OK.contains(&word)) && words.count() <= 1)
+    !(words.next().is_some_and(|word| FAILURE_WORDS.contains(&word)) && words.count() <= 1)
 }
 
 #[cfg(test)]

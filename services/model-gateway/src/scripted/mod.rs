@@ -4,5 +4,5 @@ pub mod context;
 pub mod play;
 pub mod script;
 
-pub use play::Player;
+pub use play::ScriptPlayer;
 pub use script::Script;

@@ -19,7 +19,7 @@ pub struct Script {
     #[serde(default = "delay_ms")]
     pub delay_ms: u64,
     /// Tried from the top.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
 }
 
 fn delay_ms() -> u64 {
@@ -29,7 +29,7 @@ fn delay_ms() -> u64 {
 /// One reply.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct ScriptStep {
     /// What it is for, in messages.
     #[serde(default)]
     pub name: String,
@@ -47,7 +47,7 @@ pub struct Step {
     pub reasoning: String,
     /// What is called.
     #[serde(default)]
-    pub tool_calls: Vec<Call>,
+    pub tool_calls: Vec<ScriptCall>,
     /// Whether to go on: `status`, `reason`, `next_action`, `progress`, as in the continuation signal.
     #[serde(default)]
     pub signal: Option<BTreeMap<String, Value>>,
@@ -56,13 +56,13 @@ pub struct Step {
     pub usage: Option<Usage>,
     /// How it fails after what it said, instead of ending.
     #[serde(default)]
-    pub fail: Option<Fail>,
+    pub fail: Option<ScriptFailure>,
 }
 
 /// How a provider fails.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fail {
+pub struct ScriptFailure {
     /// As in `model_failed`: `rate_limited`, `overloaded`, `truncated` and so on.
     pub kind: FailureKind,
     /// Seconds that it asks to wait.
@@ -76,12 +76,12 @@ pub struct Fail {
 /// A tool call, or one for each item of a list.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Call {
+pub struct ScriptCall {
     /// The tool.
     pub name: String,
     /// Its arguments.
     #[serde(default)]
-    pub arguments: Arguments,
+    pub arguments: ScriptArguments,
     /// Whether it is called at all.
     #[serde(default)]
     pub when: Option<String>,
@@ -100,14 +100,14 @@ fn item() -> String {
 /// Arguments of a call.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
-pub enum Arguments {
+pub enum ScriptArguments {
     /// A template that writes the JSON text.
     Text(String),
     /// An object; each text in it is a template.
     Object(BTreeMap<String, Value>),
 }
 
-impl Default for Arguments {
+impl Default for ScriptArguments {
     fn default() -> Self {
         Self::Object(BTreeMap::new())
     }
@@ -130,7 +130,7 @@ impl Script {
     }
 }
 
-impl Step {
+impl ScriptStep {
     fn check(&self, environment: &Environment<'_>) -> Result<(), minijinja::Error> {
         let template = |text: &str| environment.template_from_str(text).map(drop);
         let expression = |text: &str| environment.compile_expression(text).map(drop);
@@ -149,8 +149,8 @@ impl Step {
                 None => {}
             }
             match &call.arguments {
-                Arguments::Text(text) => template(text)?,
-                Arguments::Object(fields) => fields.values().try_for_each(|value| each_text(value, &template))?,
+                ScriptArguments::Text(text) => template(text)?,
+                ScriptArguments::Object(fields) => fields.values().try_for_each(|value| each_text(value, &template))?,
             }
         }
         Ok(())

@@ -4,4 +4,4 @@ pub mod reply;
 pub mod request;
 
 /// The name under which its parts are kept for the next request.
-pub const FAMILY: &str = "anthropic";
+pub const REASONING_NAME: &str = "anthropic";

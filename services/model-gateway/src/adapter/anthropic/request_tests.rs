@@ -8,14 +8,15 @@ use crate::adapter::transcript::tests::{conversation, item};
 #[test]
 fn a_conversation() {
     let mut item = item();
-    item.messages = conversation(super::FAMILY, json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}));
+    item.messages =
+        conversation(super::REASONING_NAME, json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}));
     item.parameters =
         serde_json::from_value(json!({"temperature": 0.5, "stop": "END", "tool_choice": "required", "top_k": 3}))
             .unwrap();
     item.parallel_tool_calls = false;
     item.response_format =
         Some(Json::of(&json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}})));
-    let outgoing = request(&item, &target_of(&item, "upstream")).unwrap();
+    let outgoing = build_request(&item, &target_of(&item, "upstream")).unwrap();
     assert_eq!(
         (outgoing.path.as_str(), outgoing.headers),
         ("/messages", vec![("anthropic-version", "2023-06-01".to_owned())])
@@ -45,20 +46,22 @@ fn a_conversation() {
     });
     assert_eq!(serde_json::from_slice::<Value>(&outgoing.body).unwrap(), expected);
     // Another model cannot read what this one thought.
-    let other: Value = serde_json::from_slice(&request(&item, &target_of(&item, "other")).unwrap().body).unwrap();
+    let other: Value = serde_json::from_slice(&build_request(&item, &target_of(&item, "other")).unwrap().body).unwrap();
     assert_eq!(other["messages"][1]["content"][0]["type"], "text");
 }
 
 #[test]
 fn reply_of_reasoning_alone_sends_nothing_again() {
     let mut item = item();
-    let mut messages = conversation(super::FAMILY, json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}));
+    let mut messages =
+        conversation(super::REASONING_NAME, json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}));
     let mut reply: Value = serde_json::from_str(messages[2].get()).unwrap();
     (reply["content"], reply["tool_calls"]) = (json!(" \n"), json!([]));
     messages[2] = Json::of(&reply);
     messages.drain(3..5);
     item.messages = messages;
-    let body: Value = serde_json::from_slice(&request(&item, &target_of(&item, "upstream")).unwrap().body).unwrap();
+    let body: Value =
+        serde_json::from_slice(&build_request(&item, &target_of(&item, "upstream")).unwrap().body).unwrap();
     assert_eq!(body["messages"].as_array().unwrap().len(), 1, "{body}");
     assert_eq!(body["messages"][0]["role"], "user");
 }
@@ -68,8 +71,8 @@ fn a_reply_may_be_as_long_as_its_model_can_where_nobody_says_less() {
     let mut item = item();
     item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
     let max = |item: &ModelItem| {
-        let target = Target { max_output: Some(64_000), ..target_of(item, "upstream") };
-        serde_json::from_slice::<Value>(&request(item, &target).unwrap().body).unwrap()["max_tokens"].clone()
+        let target = RequestTarget { max_output: Some(64_000), ..target_of(item, "upstream") };
+        serde_json::from_slice::<Value>(&build_request(item, &target).unwrap().body).unwrap()["max_tokens"].clone()
     };
     assert_eq!(max(&item), 64_000);
     item.parameters.insert("max_tokens".to_owned(), json!(7));
@@ -80,11 +83,12 @@ fn a_reply_may_be_as_long_as_its_model_can_where_nobody_says_less() {
 fn model_that_reasons_is_asked_to_think_where_the_protocol_lets_it() {
     let thinking = |change: &dyn Fn(&mut ModelItem), reasoning: bool, model: &str| -> Value {
         let mut item = item();
-        item.messages = conversation(super::FAMILY, json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}));
+        item.messages =
+            conversation(super::REASONING_NAME, json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}));
         item.parameters.clear();
         change(&mut item);
-        let target = Target { reasoning, max_output: Some(64_000), ..target_of(&item, model) };
-        let body: Value = serde_json::from_slice(&request(&item, &target).unwrap().body).unwrap();
+        let target = RequestTarget { reasoning, max_output: Some(64_000), ..target_of(&item, model) };
+        let body: Value = serde_json::from_slice(&build_request(&item, &target).unwrap().body).unwrap();
         body["thinking"].clone()
     };
     let with = |name: &'static str, value: Value| {

@@ -5,12 +5,12 @@
 use contract::model::ToolCall;
 
 use super::*;
-use crate::adapter::Family;
+use crate::adapter::Protocol;
 use crate::adapter::testing::{self, stream};
-use crate::reply::Reply;
+use crate::reply::ModelReply;
 
-fn check(events: &[Value]) -> Result<Reply, Failure> {
-    testing::check(Family::Gemini, &stream(events))
+fn check(events: &[Value]) -> Result<ModelReply, CallFailure> {
+    testing::check(Protocol::Gemini, &stream(events))
 }
 
 fn parts(parts: Value) -> Value {
@@ -46,10 +46,10 @@ fn thoughts_text_and_calls() {
 fn whole_answers_and_lists_of_them() {
     let whole = end("STOP", json!([{"text": "So."}]));
     for body in [whole.to_string(), format!("[{},{whole}]", parts(json!([{"text": ""}])))] {
-        let reply = testing::check(Family::Gemini, &body).unwrap();
+        let reply = testing::check(Protocol::Gemini, &body).unwrap();
         assert_eq!((reply.text.as_str(), reply.finish.map(|finish| finish.0)), ("So.", Some(FinishReason::Stop)));
     }
-    assert_eq!(testing::check(Family::Gemini, "{}").unwrap_err().kind, FailureKind::ProtocolError);
+    assert_eq!(testing::check(Protocol::Gemini, "{}").unwrap_err().kind, FailureKind::ProtocolError);
 }
 
 #[test]

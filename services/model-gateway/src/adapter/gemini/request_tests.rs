@@ -8,11 +8,11 @@ use crate::adapter::transcript::tests::{conversation, item};
 #[test]
 fn a_conversation() {
     let mut item = item();
-    item.messages = conversation(super::FAMILY, json!({"call": 2, "thoughtSignature": "cw=="}));
+    item.messages = conversation(super::REASONING_NAME, json!({"call": 2, "thoughtSignature": "cw=="}));
     item.parameters = serde_json::from_value(json!({"temperature": 0.5, "max_tokens": 9, "stop": ["END"], "tool_choice": "none", "safetySettings": [], "generationConfig": {"thinkingConfig": {"includeThoughts": true}}})).unwrap();
     item.response_format =
         Some(Json::of(&json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}})));
-    let outgoing = request(&item, &target_of(&item, "upstream")).unwrap();
+    let outgoing = build_request(&item, &target_of(&item, "upstream")).unwrap();
     assert_eq!(outgoing.path, "/models/upstream:streamGenerateContent?alt=sse");
     let expected = json!({
         "systemInstruction": {"parts": [{"text": "be kind"}]}, "safetySettings": [],
@@ -40,7 +40,10 @@ fn a_conversation() {
     });
     assert_eq!(serde_json::from_slice::<Value>(&outgoing.body).unwrap(), expected);
     item.streaming.enabled = false;
-    assert_eq!(request(&item, &target_of(&item, "models/upstream")).unwrap().path, "/models/upstream:generateContent");
+    assert_eq!(
+        build_request(&item, &target_of(&item, "models/upstream")).unwrap().path,
+        "/models/upstream:generateContent"
+    );
 }
 
 #[test]
@@ -48,10 +51,10 @@ fn a_name_leads_to_a_model_and_nowhere_else() {
     let mut item = item();
     item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
     for good in ["gemini-2.5-pro", "models/gemini-2.5-pro", "tuned/a_b-1:x@y"] {
-        assert!(request(&item, &target_of(&item, good)).is_ok(), "{good}");
+        assert!(build_request(&item, &target_of(&item, good)).is_ok(), "{good}");
     }
     for bad in ["", "..", "a/../b", "a/./b", "a//b", "/a", "a?x=", "a#b", "a%2e%2e/b", "a b", "a\\b"] {
-        assert_eq!(request(&item, &target_of(&item, bad)).unwrap_err().kind, FailureKind::BadRequest, "{bad}");
+        assert_eq!(build_request(&item, &target_of(&item, bad)).unwrap_err().kind, FailureKind::BadRequest, "{bad}");
     }
 }
 
@@ -61,8 +64,8 @@ fn model_that_reasons_is_asked_for_its_thoughts() {
         let mut item = item();
         item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
         item.parameters.clear();
-        let target = Target { reasoning, ..target_of(&item, "upstream") };
-        let body: Value = serde_json::from_slice(&request(&item, &target).unwrap().body).unwrap();
+        let target = RequestTarget { reasoning, ..target_of(&item, "upstream") };
+        let body: Value = serde_json::from_slice(&build_request(&item, &target).unwrap().body).unwrap();
         body["generationConfig"]["thinkingConfig"].clone()
     };
     assert_eq!((config(true), config(false)), (json!({"includeThoughts": true}), Value::Null));

@@ -3,11 +3,11 @@
 use contract::model::{ToolCall, Usage};
 
 use super::*;
-use crate::adapter::{Family, testing};
-use crate::reply::Reply;
+use crate::adapter::{Protocol, testing};
+use crate::reply::ModelReply;
 
-fn check(body: &str) -> Result<Reply, Failure> {
-    testing::check(Family::OpenaiChat, body)
+fn check(body: &str) -> Result<ModelReply, CallFailure> {
+    testing::check(Protocol::OpenaiChat, body)
 }
 
 fn stream(events: &[&str]) -> String {
@@ -217,5 +217,5 @@ fn a_whole_reply() {
 #[test]
 fn white_space_before_a_stream_means_nothing_however_it_is_cut() {
     let stream = "\t\n data: {\"choices\":[{\"delta\":{\"content\":\"so\"},\"finish_reason\":\"stop\"}]}\n\n";
-    assert_eq!(testing::check(Family::OpenaiChat, stream).unwrap().text, "so");
+    assert_eq!(testing::check(Protocol::OpenaiChat, stream).unwrap().text, "so");
 }

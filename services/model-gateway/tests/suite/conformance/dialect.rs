@@ -1,10 +1,10 @@
 //! One reply in the words of each family of providers.
 
-use model_gateway::adapter::Family;
+use model_gateway::adapter::Protocol;
 use serde_json::{Value, json};
 
-pub(crate) const FAMILIES: [Family; 4] =
-    [Family::OpenaiChat, Family::OpenaiResponses, Family::Anthropic, Family::Gemini];
+pub(crate) const PROTOCOLS: [Protocol; 4] =
+    [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic, Protocol::Gemini];
 
 /// What a model says: its thoughts, its text and its calls, each streamed in pieces of so many characters.
 #[derive(Debug, Clone)]
@@ -12,13 +12,13 @@ pub(crate) struct Script {
     pub(crate) thoughts: String,
     pub(crate) text: String,
     pub(crate) calls: Vec<(String, Value)>,
-    pub(crate) piece: usize,
+    pub(crate) chunk_chars: usize,
 }
 
 impl Script {
     /// Text alone.
     pub(crate) fn text(text: &str) -> Self {
-        Self { thoughts: String::new(), text: text.to_owned(), calls: Vec::new(), piece: 3 }
+        Self { thoughts: String::new(), text: text.to_owned(), calls: Vec::new(), chunk_chars: 3 }
     }
 
     /// A bit of everything.
@@ -30,13 +30,13 @@ impl Script {
                 ("f".to_owned(), json!({"path": "a/\u{fc}", "deep": [1, {"x": null}]})),
                 ("g".to_owned(), json!({"line": "a\r\n\"b\""})),
             ],
-            piece: 3,
+            chunk_chars: 3,
         }
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
         let characters: Vec<char> = text.chars().collect();
-        characters.chunks(self.piece.max(1)).map(|piece| piece.iter().collect()).collect()
+        characters.chunks(self.chunk_chars.max(1)).map(|chunk| chunk.iter().collect()).collect()
     }
 
     fn id(number: usize) -> String {
@@ -44,29 +44,29 @@ impl Script {
     }
 
     /// The reply as a stream, one text per event.
-    pub(crate) fn events(&self, family: Family) -> Vec<String> {
+    pub(crate) fn events(&self, protocol: Protocol) -> Vec<String> {
         let event = |value: &Value| match value["type"].as_str() {
             Some(name) => format!("event: {name}\ndata: {value}\n\n"),
             None => format!("data: {value}\n\n"),
         };
-        let mut events: Vec<String> = match family {
-            Family::OpenaiChat => self.chat(),
-            Family::OpenaiResponses => self.responses(),
-            Family::Anthropic => self.anthropic(),
-            Family::Gemini => self.gemini(),
+        let mut events: Vec<String> = match protocol {
+            Protocol::OpenaiChat => self.chat(),
+            Protocol::OpenaiResponses => self.responses(),
+            Protocol::Anthropic => self.anthropic(),
+            Protocol::Gemini => self.gemini(),
         }
         .iter()
         .map(event)
         .collect();
-        if family == Family::OpenaiChat {
+        if protocol == Protocol::OpenaiChat {
             events.push("data: [DONE]\n\n".to_owned());
         }
         events
     }
 
     /// The reply as a stream.
-    pub(crate) fn stream(&self, family: Family) -> String {
-        self.events(family).concat()
+    pub(crate) fn stream(&self, protocol: Protocol) -> String {
+        self.events(protocol).concat()
     }
 
     fn chat(&self) -> Vec<Value> {
@@ -82,8 +82,8 @@ impl Script {
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
             let call = json!({"index": number, "id": Self::id(number), "type": "function", "function": {"name": name, "arguments": ""}});
             events.push(choice(json!({"tool_calls": [call]}), Value::Null));
-            for piece in self.pieces(&arguments.to_string()) {
-                let call = json!({"index": number, "function": {"arguments": piece}});
+            for chunk in self.pieces(&arguments.to_string()) {
+                let call = json!({"index": number, "function": {"arguments": chunk}});
                 events.push(choice(json!({"tool_calls": [call]}), Value::Null));
             }
         }
@@ -107,7 +107,7 @@ impl Script {
             index += 1;
         };
         let deltas = |kind: &str, text: &str| -> Vec<Value> {
-            self.pieces(text).into_iter().map(|piece| json!({"type": kind, "delta": piece})).collect()
+            self.pieces(text).into_iter().map(|chunk| json!({"type": kind, "delta": chunk})).collect()
         };
         if !self.thoughts.is_empty() {
             let whole =
@@ -149,7 +149,7 @@ impl Script {
             index += 1;
         };
         let deltas = |kind: &str, field: &str, text: &str| -> Vec<Value> {
-            self.pieces(text).into_iter().map(|piece| json!({"type": kind, field: piece})).collect()
+            self.pieces(text).into_iter().map(|chunk| json!({"type": kind, field: chunk})).collect()
         };
         if !self.thoughts.is_empty() {
             let mut all = deltas("thinking_delta", "thinking", &self.thoughts);
@@ -193,10 +193,10 @@ impl Script {
     }
 
     /// The reply as one body.
-    pub(crate) fn whole(&self, family: Family) -> String {
+    pub(crate) fn whole(&self, protocol: Protocol) -> String {
         let calls = self.calls.iter().enumerate();
-        let body = match family {
-            Family::OpenaiChat => {
+        let body = match protocol {
+            Protocol::OpenaiChat => {
                 let calls: Vec<Value> = calls
                     .map(|(number, (name, arguments))| {
                         json!({"id": Self::id(number), "type": "function",
@@ -209,14 +209,14 @@ impl Script {
                     "usage": {"prompt_tokens": 10, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4},
                               "completion_tokens_details": {"reasoning_tokens": 3}}})
             }
-            Family::OpenaiResponses => {
+            Protocol::OpenaiResponses => {
                 let done = self.responses().into_iter().filter(|event| event["type"] == "response.output_item.done");
                 let output: Vec<Value> = done.map(|event| event["item"].clone()).collect();
                 let mut response = self.responses().pop().map(|event| event["response"].clone()).unwrap_or_default();
                 response["output"] = output.into();
                 response
             }
-            Family::Anthropic => {
+            Protocol::Anthropic => {
                 let mut content = Vec::new();
                 if !self.thoughts.is_empty() {
                     content.push(json!({"type": "thinking", "thinking": self.thoughts, "signature": "c2ln"}));
@@ -231,7 +231,7 @@ impl Script {
                 json!({"type": "message", "role": "assistant", "model": "m-1", "content": content, "stop_reason": reason,
                     "usage": {"input_tokens": 6, "cache_read_input_tokens": 4, "output_tokens": 7}})
             }
-            Family::Gemini => {
+            Protocol::Gemini => {
                 let mut parts = Vec::new();
                 for event in self.gemini() {
                     parts.extend(event["candidates"][0]["content"]["parts"].as_array().cloned().unwrap_or_default());
@@ -245,30 +245,30 @@ impl Script {
     }
 
     /// An error within a stream: the provider is overloaded.
-    pub(crate) fn overloaded(family: Family) -> String {
-        let value = match family {
-            Family::OpenaiChat => json!({"error": {"message": "busy", "code": 503}}),
-            Family::OpenaiResponses => {
+    pub(crate) fn overloaded(protocol: Protocol) -> String {
+        let value = match protocol {
+            Protocol::OpenaiChat => json!({"error": {"message": "busy", "code": 503}}),
+            Protocol::OpenaiResponses => {
                 json!({"type": "error", "code": "server_is_overloaded", "message": "busy"})
             }
-            Family::Anthropic => json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}),
-            Family::Gemini => json!({"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}),
+            Protocol::Anthropic => json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}),
+            Protocol::Gemini => json!({"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}),
         };
         format!("data: {value}\n\n")
     }
 
     /// An event that nobody has heard of, and one with what nobody has heard of in it.
-    pub(crate) fn unheard_of(family: Family) -> String {
-        let value = match family {
-            Family::OpenaiChat => json!({"object": "chat.completion.extra", "choices": [{"index": 0, "delta":
+    pub(crate) fn unknown_event(protocol: Protocol) -> String {
+        let value = match protocol {
+            Protocol::OpenaiChat => json!({"object": "chat.completion.extra", "choices": [{"index": 0, "delta":
                 {"hologram": {"x": 1}, "content": null}, "finish_reason": null, "logprobs": {"y": []}}], "service_tier": "on_demand"}),
-            Family::OpenaiResponses => {
+            Protocol::OpenaiResponses => {
                 json!({"type": "response.hologram.delta", "output_index": 99, "delta": {"x": 1}})
             }
-            Family::Anthropic => {
+            Protocol::Anthropic => {
                 json!({"type": "content_block_delta", "index": 99, "delta": {"type": "hologram_delta", "x": 1}})
             }
-            Family::Gemini => {
+            Protocol::Gemini => {
                 json!({"candidates": [{"content": {"parts": [{"hologram": {"x": 1}}]}, "avgLogprobs": 1}],
                 "promptFeedback": {"new": true}})
             }

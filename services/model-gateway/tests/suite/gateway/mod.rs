@@ -145,8 +145,8 @@ async fn a_cancel_ends_a_call_with_what_had_come() {
 /// The attempts of the chunks that were published.
 async fn attempts(chunks: &mut bus::Subscription) -> Vec<String> {
     let mut attempts = Vec::new();
-    while let Ok(Some(heard)) = tokio::time::timeout(Duration::from_secs(1), chunks.next()).await {
-        let SubscriptionEvent::Message(message) = heard else { continue };
+    while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(1), chunks.next()).await {
+        let SubscriptionEvent::Message(message) = event else { continue };
         let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
         attempts.push(serde_json::from_str::<Chunk>(envelope.data.get()).unwrap().attempt);
     }
@@ -303,13 +303,13 @@ fn models_and_scripts_are_read_again_and_connections_are_kept() {
     let readiness = Readiness::new("gateway");
     let providers = Providers::follow(Some(dir.path().to_owned()), readiness.clone()).unwrap();
     let first = providers.get();
-    let provider = |providers: &Providers, model: &str| providers.routes(model).unwrap().ways.remove(0).client;
+    let provider = |providers: &Providers, model: &str| providers.find_routes(model).unwrap().routes.remove(0).client;
 
     write("models.yaml", &format!("{two}models:\n  new: {{provider: a, prices: {{input: 1.0}}}}\n"));
-    assert!(!first.knows("new"));
+    assert!(!first.has_model("new"));
     assert_eq!(providers.refresh(), Look::Taken);
     let second = providers.get();
-    assert!(second.knows("new") && !first.knows("new"), "a call goes on with what it began with");
+    assert!(second.has_model("new") && !first.has_model("new"), "a call goes on with what it began with");
     assert!(Arc::ptr_eq(&provider(&first, "a/x"), &provider(&second, "new")));
 
     write("models.yaml", &two.replace("http://a", "http://other"));
@@ -322,7 +322,7 @@ fn models_and_scripts_are_read_again_and_connections_are_kept() {
     assert!(warning.contains("s.yaml:1:10: "), "{warning}");
     std::fs::remove_file(dir.path().join("s.yaml")).unwrap();
     assert!(matches!(providers.refresh(), Look::Broken(_)));
-    assert!(providers.get().knows("s/x") && readiness.warnings().count() == 1);
+    assert!(providers.get().has_model("s/x") && readiness.warnings().count() == 1);
     write("s.yaml", SCRIPT);
     assert_eq!(providers.refresh(), Look::Taken);
     assert_eq!(readiness.warnings().count(), 0);

@@ -217,7 +217,7 @@ async fn usage_that_cannot_be_is_replaced_by_an_estimate() {
 fn world_input(world: &World) -> u64 {
     let mut item = world.item("hi");
     "x".clone_into(&mut item.model);
-    model_gateway::reply::tokens(serde_json::to_vec(&item).unwrap().len())
+    model_gateway::reply::estimate_tokens(serde_json::to_vec(&item).unwrap().len())
 }
 
 #[tokio::test(start_paused = true)]

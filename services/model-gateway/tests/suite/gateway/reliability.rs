@@ -49,10 +49,10 @@ async fn a_failure_before_anything_was_shown_is_retried_after_what_the_provider_
 }
 
 /// The notices about a call's tries, as viewers get them.
-async fn notices(errors: &mut bus::Subscription) -> Vec<ErrorEvent> {
+async fn read_notices(errors: &mut bus::Subscription) -> Vec<ErrorEvent> {
     let mut notices = Vec::new();
-    while let Ok(Some(heard)) = tokio::time::timeout(Duration::from_secs(1), errors.next()).await {
-        let SubscriptionEvent::Message(message) = heard else { continue };
+    while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(1), errors.next()).await {
+        let SubscriptionEvent::Message(message) = event else { continue };
         let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
         assert_eq!(envelope.seq, None, "a notice is no fact");
         notices.push(serde_json::from_str(envelope.data.get()).unwrap());
@@ -67,9 +67,9 @@ async fn each_failed_try_is_told_to_viewers_while_the_call_goes_on() {
     ask(&world, "a/x").await;
     let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
     world.finished().await;
-    let told = notices(&mut errors).await;
-    assert_eq!(told.len(), 2, "{told:?}");
-    for (number, notice) in (1..).zip(&told) {
+    let notices = read_notices(&mut errors).await;
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    for (number, notice) in (1..).zip(&notices) {
         assert!(notice.message.starts_with(&format!("attempt {number} of 4: ")), "{}", notice.message);
         assert!(notice.message.contains("next try in 2"), "{}", notice.message);
         assert!(notice.retryable && notice.during == "model call m1-1", "{notice:?}");

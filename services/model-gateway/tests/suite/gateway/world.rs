@@ -68,7 +68,7 @@ impl World {
     pub(crate) async fn gateway_of(&self, name: &str, providers: Providers, concurrency: usize) -> (Gateway, Life) {
         let (bus, life) = self.server.client(name);
         let clock = Arc::new(ServerClock(self.server.clone()));
-        (Gateway::with(Config { concurrency, ..Config::default() }, bus, providers, clock).await, life)
+        (Gateway::start_with(Config { concurrency, ..Config::default() }, bus, providers, clock).await, life)
     }
 
     pub(crate) async fn commit(&self, slot: u64, phase: Phase, open: &[&str]) {

@@ -9,33 +9,33 @@ use contract::model::{Channel, Chunk, FinishReason, PartialCall, ReplySnapshot};
 use reply::Splitter;
 use serde::Serialize;
 
-use crate::chunks::{Chunker, Lane};
+use crate::chunks::{ChunkKind, Chunker};
 use crate::job::Job;
 use crate::reply::Delta;
 use crate::scripted::play::SIGNAL;
 use service::clock::Clock;
 
 /// Publishes one reply. What is lost is not sent again: tokens are not facts.
-pub struct Viewers<'a> {
+pub struct ReplyPublisher<'a> {
     bus: &'a Bus,
     clock: &'a dyn Clock,
     job: &'a Job,
     chunker: Chunker,
-    shown: Splitter,
+    splitter: Splitter,
     /// Names of the reply's calls by slot; none for those that viewers do not see.
     calls: Vec<Option<String>>,
     /// A call whose name nobody was told yet.
-    unnamed: Option<u32>,
-    view: Shared,
+    pending_name: Option<u32>,
+    snapshot: SharedSnapshot,
     /// Messages so far, chunks and partial calls.
-    sent: u64,
+    message_count: u64,
 }
 
 /// The text so far. A lock since requests for it come from elsewhere; it is held for a copy only.
 #[derive(Debug, Clone)]
-pub struct Shared(Arc<Mutex<ReplySnapshot>>);
+pub struct SharedSnapshot(Arc<Mutex<ReplySnapshot>>);
 
-impl Shared {
+impl SharedSnapshot {
     /// Nothing so far.
     pub fn new(job: &Job) -> Self {
         let (turn, step) = (job.meta().turn, job.meta().step);
@@ -55,160 +55,167 @@ impl Shared {
 
     /// Counts a chunk and returns its index.
     fn advance(&self, channel: Channel, delta: &str) -> u64 {
-        let mut view = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut snapshot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if channel == Channel::Text {
-            view.text.push_str(delta);
+            snapshot.text.push_str(delta);
         }
-        view.index += 1;
-        view.index - 1
+        snapshot.index += 1;
+        snapshot.index - 1
     }
 }
 
-impl<'a> Viewers<'a> {
+impl<'a> ReplyPublisher<'a> {
     /// The viewers of one call.
-    pub fn new(bus: &'a Bus, clock: &'a dyn Clock, job: &'a Job, view: Shared) -> Self {
+    pub fn new(bus: &'a Bus, clock: &'a dyn Clock, job: &'a Job, snapshot: SharedSnapshot) -> Self {
         let chunker = Chunker::new(&job.item.streaming);
         Self {
             bus,
             clock,
             job,
             chunker,
-            shown: Splitter::new(job.item.signal),
+            splitter: Splitter::new(job.item.signal),
             calls: Vec::new(),
-            unnamed: None,
-            view,
-            sent: 0,
+            pending_name: None,
+            snapshot,
+            message_count: 0,
         }
     }
 
     /// When gathered pieces go out at the latest.
-    pub fn due(&self) -> Option<tokio::time::Instant> {
-        self.chunker.due()
+    pub fn flush_deadline(&self) -> Option<tokio::time::Instant> {
+        self.chunker.flush_deadline()
     }
 
     /// Messages so far.
-    pub fn sent(&self) -> u64 {
-        self.sent
+    pub fn message_count(&self) -> u64 {
+        self.message_count
     }
 
     /// Shows deltas that came together, now or a little later. Without streaming nothing but the end is shown.
-    pub async fn show(&mut self, deltas: &[Delta]) {
+    pub async fn publish_deltas(&mut self, deltas: &[Delta]) {
         if !self.job.item.streaming.enabled {
             return;
         }
         let mut out = Vec::new();
         for delta in deltas {
-            self.gather(delta, &mut out);
+            self.buffer_delta(delta, &mut out);
         }
-        self.name(&mut out);
-        self.chunker.settle(&mut out);
-        self.publish(out).await;
+        self.flush_call_name(&mut out);
+        self.chunker.flush_if_due(&mut out);
+        self.publish_chunks(out).await;
     }
 
-    fn gather(&mut self, delta: &Delta, out: &mut Vec<(Lane, String)>) {
+    fn buffer_delta(&mut self, delta: &Delta, out: &mut Vec<(ChunkKind, String)>) {
         match delta {
             Delta::Text(text) => {
-                let text = self.shown.push(text);
-                self.chunker.add(Lane::Reasoning, &self.shown.take_thought(), out);
-                self.chunker.add(Lane::Text, &text, out);
+                let text = self.splitter.push(text);
+                self.chunker.add(ChunkKind::Reasoning, &self.splitter.take_thought(), out);
+                self.chunker.add(ChunkKind::Text, &text, out);
             }
-            Delta::Reasoning(text) => self.chunker.add(Lane::Reasoning, text, out),
+            Delta::Reasoning(text) => self.chunker.add(ChunkKind::Reasoning, text, out),
             Delta::Call(call) => {
                 let slot = call.slot as usize;
                 if self.calls.len() <= slot {
                     self.calls.resize(slot + 1, None);
                 }
                 if let (None, Some(name)) = (&self.calls[slot], &call.name) {
-                    self.name(out);
+                    self.flush_call_name(out);
                     self.calls[slot] = Some(name.clone());
-                    self.unnamed = Some(call.slot);
+                    self.pending_name = Some(call.slot);
                 }
-                self.chunker.add(Lane::Call(call.slot), &call.arguments, out);
+                self.chunker.add(ChunkKind::Call(call.slot), &call.arguments, out);
             }
             Delta::Replay(_) | Delta::Usage(_) | Delta::Model(_) | Delta::Finish { .. } => {}
         }
     }
 
     /// A call's name is news by itself: it goes out at once, with those of its arguments that came with it.
-    fn name(&mut self, out: &mut Vec<(Lane, String)>) {
-        let Some(slot) = self.unnamed.take() else { return };
+    fn flush_call_name(&mut self, out: &mut Vec<(ChunkKind, String)>) {
+        let Some(slot) = self.pending_name.take() else { return };
         self.chunker.flush(out);
-        if !out.iter().any(|(lane, _)| *lane == Lane::Call(slot)) {
-            out.push((Lane::Call(slot), String::new()));
+        if !out.iter().any(|(kind, _)| *kind == ChunkKind::Call(slot)) {
+            out.push((ChunkKind::Call(slot), String::new()));
         }
     }
 
     /// Tells of something that went wrong while the call goes on. As with chunks, what is lost is not sent again.
-    pub async fn notice(&mut self, notice: &ErrorEvent) {
-        self.send(Topic::Error, notice).await;
+    pub async fn publish_notice(&mut self, notice: &ErrorEvent) {
+        self.publish_event(Topic::Error, notice).await;
     }
 
     /// Sends what was gathered.
     pub async fn flush(&mut self) {
         let mut out = Vec::new();
         self.chunker.flush(&mut out);
-        self.publish(out).await;
+        self.publish_chunks(out).await;
     }
 
     /// Sends the rest and the final marker, which is never left out where somebody watches; `finish` says why the reply
     /// ended.
-    pub async fn end(&mut self, finish: Option<FinishReason>) {
+    pub async fn finish(&mut self, finish: Option<FinishReason>) {
         if !self.job.meta().call.is_watched() {
             return;
         }
         let mut out = Vec::new();
         let form = self.job.item.signal;
-        let rest = std::mem::replace(&mut self.shown, Splitter::new(form)).finish();
-        self.chunker.add(Lane::Reasoning, &rest.thought, &mut out);
-        self.chunker.add(Lane::Text, &rest.text, &mut out);
+        let rest = std::mem::replace(&mut self.splitter, Splitter::new(form)).finish();
+        self.chunker.add(ChunkKind::Reasoning, &rest.thought, &mut out);
+        self.chunker.add(ChunkKind::Text, &rest.text, &mut out);
         self.chunker.flush(&mut out);
         let rest = match out.pop() {
-            Some((Lane::Text, rest)) => rest,
+            Some((ChunkKind::Text, rest)) => rest,
             other => {
                 out.extend(other);
                 String::new()
             }
         };
-        self.publish(out).await;
-        self.chunk(Channel::Text, rest, true, finish).await;
+        self.publish_chunks(out).await;
+        self.publish_chunk(Channel::Text, rest, true, finish).await;
     }
 
-    async fn publish(&mut self, out: Vec<(Lane, String)>) {
-        for (lane, delta) in out {
-            match lane {
-                Lane::Text => self.chunk(Channel::Text, delta, false, None).await,
-                Lane::Reasoning => self.chunk(Channel::Reasoning, delta, false, None).await,
-                Lane::Call(slot) => self.partial(slot, delta).await,
+    async fn publish_chunks(&mut self, out: Vec<(ChunkKind, String)>) {
+        for (kind, delta) in out {
+            match kind {
+                ChunkKind::Text => self.publish_chunk(Channel::Text, delta, false, None).await,
+                ChunkKind::Reasoning => self.publish_chunk(Channel::Reasoning, delta, false, None).await,
+                ChunkKind::Call(slot) => self.publish_partial_call(slot, delta).await,
             }
         }
     }
 
-    async fn chunk(&mut self, channel: Channel, delta: String, last: bool, finish_reason: Option<FinishReason>) {
-        let index = self.view.advance(channel, &delta);
-        let (turn, step, attempt) = self.place();
+    async fn publish_chunk(
+        &mut self,
+        channel: Channel,
+        delta: String,
+        last: bool,
+        finish_reason: Option<FinishReason>,
+    ) {
+        let index = self.snapshot.advance(channel, &delta);
+        let (turn, step, attempt) = self.position();
         let chunk = Chunk { turn, step, attempt, index, channel, delta, last, finish_reason };
-        self.send(Topic::AiChunkReceived, &chunk).await;
+        self.publish_event(Topic::AiChunkReceived, &chunk).await;
     }
 
-    async fn partial(&mut self, slot: u32, delta: String) {
+    async fn publish_partial_call(&mut self, slot: u32, delta: String) {
         let name = self.calls.get(slot as usize).cloned().flatten();
         // The signal is between the model and the loop.
         if name.as_deref() == Some(SIGNAL) {
             return;
         }
-        let (turn, step, attempt) = self.place();
-        self.send(Topic::ToolCallPartial, &PartialCall { turn, step, attempt, index: slot, name, delta }).await;
+        let (turn, step, attempt) = self.position();
+        self.publish_event(Topic::ToolCallPartial, &PartialCall { turn, step, attempt, index: slot, name, delta })
+            .await;
     }
 
-    fn place(&self) -> (u32, u32, String) {
+    fn position(&self) -> (u32, u32, String) {
         (self.job.meta().turn, self.job.meta().step, self.job.attempt.clone())
     }
 
-    async fn send<T: Serialize>(&mut self, topic: Topic, data: &T) {
+    async fn publish_event<T: Serialize>(&mut self, topic: Topic, data: &T) {
         let key = &self.job.key;
         let trace = self.job.traceparent.as_deref().and_then(telemetry::trace::trace_id);
         let envelope = Envelope {
-            id: format!("{}-{}-{}-{}", key.session, self.job.meta().call, self.job.attempt, self.sent),
+            id: format!("{}-{}-{}-{}", key.session, self.job.meta().call, self.job.attempt, self.message_count),
             session_id: key.session.clone(),
             tenant: key.tenant.clone(),
             seq: None,
@@ -216,7 +223,7 @@ impl<'a> Viewers<'a> {
             trace_id: trace.unwrap_or_default().to_owned(),
             data: Json::of(data),
         };
-        self.sent += 1;
+        self.message_count += 1;
         if let Err(error) = self.bus.publish_event(key, topic, &envelope).await {
             tracing::debug!(session = %key, call = %self.job.call, %error, "chunk not sent");
         }

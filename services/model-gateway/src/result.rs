@@ -8,21 +8,21 @@ use contract::limits::JSON_DEPTH_MAX;
 use contract::model::{FinishReason, ModelFailed, ModelFinished, ReasoningParts, ResultMeta, Usage};
 use service::models::Prices;
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 use crate::job::Job;
 use crate::provider::Route;
-use crate::reply::Reply;
+use crate::reply::ModelReply;
 
 /// The one result of an attempt.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum ModelResult {
     /// The whole reply, or what had come of it when it was cancelled.
     Finished(Box<ModelFinished>),
     /// Why there is none.
     Failed(ModelFailed),
 }
 
-impl Outcome {
+impl ModelResult {
     /// Under which verb it is sent.
     pub fn verb(&self) -> Verb {
         match self {
@@ -50,7 +50,7 @@ impl Outcome {
 
     /// As the result of this run of the attempt.
     #[must_use]
-    pub fn of_run(mut self, run: &str) -> Self {
+    pub fn with_run(mut self, run: &str) -> Self {
         match &mut self {
             Self::Finished(finished) => run.clone_into(&mut finished.run),
             Self::Failed(failed) => run.clone_into(&mut failed.run),
@@ -59,11 +59,11 @@ impl Outcome {
     }
 
     /// A failure before anything was asked of a provider.
-    pub fn refused(meta: ResultMeta, failure: Failure) -> Self {
+    pub fn fail_before_request(meta: ResultMeta, failure: CallFailure) -> Self {
         Self::Failed(ModelFailed {
             meta,
             kind: failure.kind,
-            retry_after_ms: failure.retry_after.map(millis),
+            retry_after_ms: failure.retry_after.map(to_millis),
             message: failure.message,
             usage: Usage::default(),
             cost_usd: 0.0,
@@ -75,7 +75,7 @@ impl Outcome {
 /// What a call took. The usage is that of its last try, by which the loop knows how long the transcript is; the money is
 /// that of all.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Paid {
+pub struct CallCost {
     /// Tokens.
     pub usage: Usage,
     /// US dollars.
@@ -83,69 +83,78 @@ pub struct Paid {
 }
 
 /// A whole reply.
-pub fn finished(job: &Job, route: &Route, reply: Reply, paid: Paid, took: Duration) -> Outcome {
+pub fn report_finished(job: &Job, route: &Route, reply: ModelReply, cost: CallCost, took: Duration) -> ModelResult {
     let tool_calls = reply.calls();
     // Kept under the name by which it was asked for, and will be again.
     // What is nested deeper the log could not hold, and it might not even be read as a report.
-    let embeddable = reply.replay.iter().all(|part| contract::json::depth(part) <= JSON_DEPTH_MAX);
-    let kept = route.client.family().filter(|_| embeddable && !reply.replay.is_empty()).map(|family| ReasoningParts {
-        family: family.to_owned(),
-        model: route.voice(),
-        parts: reply.replay,
-        positions: reply.positions,
-    });
+    let is_embeddable = reply.replay.iter().all(|part| contract::json::depth(part) <= JSON_DEPTH_MAX);
+    let reasoning_parts =
+        route.client.reasoning_name().filter(|_| is_embeddable && !reply.replay.is_empty()).map(|family| {
+            ReasoningParts {
+                family: family.to_owned(),
+                model: route.signer_id(),
+                parts: reply.replay,
+                positions: reply.positions,
+            }
+        });
     let (mut finish_reason, raw_finish_reason) = reply.finish.unwrap_or((FinishReason::Other, String::new()));
     // Servers that call a reply complete which they cut: by their own count it has all the tokens that it may have.
-    let counted = reply.usage.zip(route.output_max(job));
-    if finish_reason == FinishReason::Stop && counted.is_some_and(|(usage, max)| usage.output >= max) {
+    let usage_and_max = reply.usage.zip(route.output_max(job));
+    if finish_reason == FinishReason::Stop && usage_and_max.is_some_and(|(usage, max)| usage.output >= max) {
         finish_reason = FinishReason::Length;
     }
-    Outcome::Finished(Box::new(ModelFinished {
+    ModelResult::Finished(Box::new(ModelFinished {
         meta: job.result_meta(),
         text: reply.text,
         reasoning: reply.reasoning,
         tool_calls,
         finish_reason,
         raw_finish_reason,
-        usage: paid.usage,
-        cost_usd: paid.usd,
+        usage: cost.usage,
+        cost_usd: cost.usd,
         provider: route.provider.clone(),
         model: if reply.model.is_empty() { route.upstream.clone() } else { reply.model },
-        latency_ms: millis(took),
-        replay: kept,
+        latency_ms: to_millis(took),
+        replay: reasoning_parts,
         run: String::new(),
     }))
 }
 
 /// What had come when the call was cancelled. Tool calls are left out: none of them is known to be whole.
-pub fn cancelled(job: &Job, route: &Route, mut reply: Reply, paid: Paid, took: Duration) -> Outcome {
+pub fn report_cancelled(
+    job: &Job,
+    route: &Route,
+    mut reply: ModelReply,
+    cost: CallCost,
+    took: Duration,
+) -> ModelResult {
     reply.finish = Some((FinishReason::Cancelled, String::new()));
-    match finished(job, route, reply, paid, took) {
-        Outcome::Finished(mut finished) => {
+    match report_finished(job, route, reply, cost, took) {
+        ModelResult::Finished(mut finished) => {
             finished.tool_calls.clear();
             finished.replay = None;
-            Outcome::Finished(finished)
+            ModelResult::Finished(finished)
         }
-        failed @ Outcome::Failed(_) => failed,
+        failed @ ModelResult::Failed(_) => failed,
     }
 }
 
 /// A failure; what came of the reply before it was paid for all the same.
-pub fn failed(job: &Job, failure: Failure, paid: Paid) -> Outcome {
-    Outcome::Failed(ModelFailed {
+pub fn report_failed(job: &Job, failure: CallFailure, cost: CallCost) -> ModelResult {
+    ModelResult::Failed(ModelFailed {
         meta: job.result_meta(),
         kind: failure.kind,
-        retry_after_ms: failure.retry_after.map(millis),
+        retry_after_ms: failure.retry_after.map(to_millis),
         message: failure.message,
-        usage: paid.usage,
-        cost_usd: paid.usd,
+        usage: cost.usage,
+        cost_usd: cost.usd,
         run: String::new(),
     })
 }
 
 /// What tokens cost in US dollars; nothing where prices are not known.
 #[allow(clippy::cast_precision_loss)] // Money in floating point is a report, not an account.
-pub fn cost(usage: Usage, prices: Option<Prices>) -> f64 {
+pub fn compute_cost(usage: Usage, prices: Option<Prices>) -> f64 {
     let Some(prices) = prices else { return 0.0 };
     let cached = usage.cached.min(usage.input);
     let fresh = usage.input - cached;
@@ -155,7 +164,7 @@ pub fn cost(usage: Usage, prices: Option<Prices>) -> f64 {
         + dollars(usage.output, prices.output)
 }
 
-fn millis(duration: Duration) -> u64 {
+fn to_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -167,7 +176,7 @@ mod tests {
     fn what_a_reply_costs() {
         let usage = Usage { input: 1_000_000, output: 500_000, cached: 250_000, reasoning: 0 };
         let prices = Prices { input: 2.0, cached: Some(1.0), output: 8.0 };
-        let dollars = |prices| format!("{:.2}", cost(usage, prices));
+        let dollars = |prices| format!("{:.2}", compute_cost(usage, prices));
         assert_eq!(dollars(Some(prices)), "5.75");
         assert_eq!(dollars(Some(Prices { cached: None, ..prices })), "6.00");
         assert_eq!(dollars(None), "0.00");
