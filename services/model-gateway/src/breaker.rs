@@ -30,7 +30,7 @@ type ModelName = (String, String);
 
 /// Every model that failed lately, as this gateway sees it. A lock since calls share it; it is held for a look only.
 #[derive(Debug, Clone, Default)]
-pub struct Breakers(Arc<BreakerMap>);
+pub(crate) struct Breakers(Arc<BreakerMap>);
 
 #[derive(Debug, Default)]
 struct BreakerMap {
@@ -60,18 +60,18 @@ struct Breaker {
 
 /// A model is left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CircuitOpen {
+pub(crate) struct CircuitOpen {
     /// For how long.
-    pub wait: Duration,
+    pub(crate) wait: Duration,
     /// How it failed last.
-    pub last_kind: FailureKind,
+    pub(crate) last_kind: FailureKind,
     /// What was seen of that.
-    pub last_cause: String,
+    pub(crate) last_cause: String,
 }
 
 /// Leave to ask a model. Dropped without a word, it tells nothing.
 #[derive(Debug)]
-pub struct Permit {
+pub(crate) struct Permit {
     breakers: Breakers,
     name: ModelName,
     probe: bool,
@@ -124,7 +124,7 @@ impl Breaker {
 impl Breakers {
     /// Leave to ask; else how long the model is left alone. While another call asks whether it is well again, what comes of
     /// that is waited for.
-    pub async fn acquire(&self, provider: &str, upstream: &str) -> Result<Permit, CircuitOpen> {
+    pub(crate) async fn acquire(&self, provider: &str, upstream: &str) -> Result<Permit, CircuitOpen> {
         let until = Instant::now() + PROBE_WAIT_MAX;
         loop {
             let mut probed = pin!(self.0.probed.notified());
@@ -154,7 +154,7 @@ impl Breakers {
 
 impl Permit {
     /// The model begins to answer: it is well, however long it goes on.
-    pub fn record_success(&mut self) {
+    pub(crate) fn record_success(&mut self) {
         if !std::mem::replace(&mut self.has_succeeded, true) {
             self.breakers.lock(|breakers| breakers.remove(&self.name));
             self.end_probe();
@@ -163,7 +163,7 @@ impl Permit {
 
     /// The model did not. What says nothing of its health is as if it had not been asked: also the failure of a session that
     /// had less patience than is usual, or one tenant could keep all others from a model.
-    pub fn record_failure(mut self, failure: &CallFailure) {
+    pub(crate) fn record_failure(mut self, failure: &CallFailure) {
         let is_model_failure = match failure.kind {
             FailureKind::Overloaded
             | FailureKind::Unreachable

@@ -32,30 +32,30 @@ const USAGE_MAX: u64 = 2_000_000;
 
 /// What a call needs of its gateway.
 #[derive(Clone, Copy)]
-pub struct CallContext<'a> {
+pub(crate) struct CallContext<'a> {
     /// The bus.
-    pub bus: &'a Bus,
+    pub(crate) bus: &'a Bus,
     /// The time.
-    pub clock: &'a dyn Clock,
+    pub(crate) clock: &'a dyn Clock,
     /// What all gateways share.
-    pub limits: &'a SharedLimits,
+    pub(crate) limits: &'a SharedLimits,
     /// Which models are left alone.
-    pub breakers: &'a Breakers,
+    pub(crate) breakers: &'a Breakers,
     /// What the call's agent may spend.
-    pub budgets: &'a [&'a Budget],
+    pub(crate) budgets: &'a [&'a Budget],
 }
 
 /// How a call ended.
 #[derive(Debug)]
-pub struct CallReport {
+pub(crate) struct CallReport {
     /// What the loop is told.
-    pub result: ModelResult,
+    pub(crate) result: ModelResult,
     /// Who was asked last.
-    pub route: Route,
+    pub(crate) route: Route,
     /// From the beginning to the first piece of the reply.
-    pub first: Option<Duration>,
+    pub(crate) first: Option<Duration>,
     /// Requests that were made.
-    pub tries: u32,
+    pub(crate) tries: u32,
 }
 
 /// How the tries of providers ended.
@@ -90,7 +90,7 @@ fn estimate(job: &Job, route: &Route) -> Amount {
 }
 
 /// Runs one call to its end, whatever that is. An error: nothing was asked of anybody, and the call is to be made later.
-pub async fn run(
+pub(crate) async fn run(
     context: CallContext<'_>,
     job: &Job,
     routes: &Routes,

@@ -11,7 +11,7 @@ const CHUNK_BYTES_MAX: usize = 64 << 10;
 
 /// What a piece belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChunkKind {
+pub(crate) enum ChunkKind {
     /// The reply's text.
     Text,
     /// Its reasoning.
@@ -22,7 +22,7 @@ pub enum ChunkKind {
 
 /// Gathers pieces of one lane at a time; another lane's piece lets the gathered ones go first.
 #[derive(Debug)]
-pub struct Chunker {
+pub(crate) struct Chunker {
     pause: Duration,
     max_bytes: usize,
     kind: ChunkKind,
@@ -33,7 +33,7 @@ pub struct Chunker {
 
 impl Chunker {
     /// A chunker with a session's wishes.
-    pub fn new(streaming: &Streaming) -> Self {
+    pub(crate) fn new(streaming: &Streaming) -> Self {
         Self {
             pause: Duration::from_millis(streaming.chunk_ms),
             max_bytes: streaming.chunk_bytes.clamp(1, CHUNK_BYTES_MAX),
@@ -44,7 +44,7 @@ impl Chunker {
     }
 
     /// Takes a piece in and appends what is to go out now to `out`.
-    pub fn add(&mut self, kind: ChunkKind, text: &str, out: &mut Vec<(ChunkKind, String)>) {
+    pub(crate) fn add(&mut self, kind: ChunkKind, text: &str, out: &mut Vec<(ChunkKind, String)>) {
         if text.is_empty() {
             return;
         }
@@ -59,19 +59,19 @@ impl Chunker {
     }
 
     /// All is gathered that came together: appends it to `out` where nothing went out lately.
-    pub fn flush_if_due(&mut self, out: &mut Vec<(ChunkKind, String)>) {
+    pub(crate) fn flush_if_due(&mut self, out: &mut Vec<(ChunkKind, String)>) {
         if !self.buffer.is_empty() && Instant::now() >= self.next_flush {
             self.flush(out);
         }
     }
 
     /// When the gathered pieces go out at the latest; none while there are none.
-    pub fn flush_deadline(&self) -> Option<Instant> {
+    pub(crate) fn flush_deadline(&self) -> Option<Instant> {
         (!self.buffer.is_empty()).then_some(self.next_flush)
     }
 
     /// Appends everything gathered to `out`, cut where it is too long for one message.
-    pub fn flush(&mut self, out: &mut Vec<(ChunkKind, String)>) {
+    pub(crate) fn flush(&mut self, out: &mut Vec<(ChunkKind, String)>) {
         self.next_flush = Instant::now() + self.pause;
         let mut rest = std::mem::take(&mut self.buffer);
         while rest.len() > CHUNK_BYTES_MAX {

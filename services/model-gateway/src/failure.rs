@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::model::FailureKind;
 
 /// Characters of a provider's own message that are kept.
-pub const MESSAGE_CHARS_MAX: usize = 512;
+pub(crate) const MESSAGE_CHARS_MAX: usize = 512;
 /// How a message begins that does not know the provider's address yet.
 const UNNAMED_PROVIDER: &str = "the provider ";
 
@@ -20,20 +20,20 @@ pub struct CallFailure {
     /// What happened, with the provider's own words.
     pub message: String,
     /// What happened, as far as we saw it: other tenants may read it.
-    pub cause: String,
+    pub(crate) cause: String,
     /// Whether only the session was impatient: it says nothing of the provider's health.
-    pub is_session_timeout: bool,
+    pub(crate) is_session_timeout: bool,
 }
 
 impl CallFailure {
     /// A failure without a wish to wait; a long message is cut, and control characters become spaces.
-    pub fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
+    pub(crate) fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
         let message = to_printable(message.as_ref());
         Self { kind, retry_after: None, cause: message.clone(), message, is_session_timeout: false }
     }
 
     /// A failure that the provider has words for.
-    pub fn with_provider_message(kind: FailureKind, cause: &str, provider_message: &str) -> Self {
+    pub(crate) fn with_provider_message(kind: FailureKind, cause: &str, provider_message: &str) -> Self {
         let provider_message = provider_message.trim();
         let message =
             if provider_message.is_empty() { cause.to_owned() } else { format!("{cause}: {provider_message}") };
@@ -42,7 +42,7 @@ impl CallFailure {
 
     /// Names the provider's address, `host:port`, where the message does not.
     #[must_use]
-    pub fn with_address(mut self, address: &str) -> Self {
+    pub(crate) fn with_address(mut self, address: &str) -> Self {
         for text in [&mut self.message, &mut self.cause] {
             match text.strip_prefix(UNNAMED_PROVIDER) {
                 Some(rest) => *text = format!("{address} {rest}"),

@@ -43,7 +43,7 @@ const SILENCE_RANGE: std::ops::RangeInclusive<u64> = 1..=600;
 
 /// A provider's address and key. The key is read for each call, so that a file with it may be replaced.
 #[derive(Debug)]
-pub struct ProviderClient {
+pub(crate) struct ProviderClient {
     protocol: Protocol,
     entry: ProviderEntry,
     /// What is answered in the provider's place.
@@ -54,18 +54,18 @@ pub struct ProviderClient {
 
 impl ProviderClient {
     /// A client of this provider. Nothing is connected yet.
-    pub fn new(protocol: Protocol, entry: ProviderEntry) -> Self {
+    pub(crate) fn new(protocol: Protocol, entry: ProviderEntry) -> Self {
         let recording = entry.replay.as_deref().map(Recording::read);
         Self { protocol, entry, recording, http: Mutex::default() }
     }
 
     /// The protocol that it speaks.
-    pub fn protocol(&self) -> Protocol {
+    pub(crate) fn protocol(&self) -> Protocol {
         self.protocol
     }
 
     /// Runs one call; `Ok` only when the reply is complete. Dropping the future drops the connection.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         request: &ProviderRequest<'_>,
         deltas: &mpsc::Sender<Vec<Delta>>,
@@ -115,7 +115,7 @@ impl ProviderClient {
     }
 
     /// What the provider itself says of a model, where it says anything.
-    pub async fn describe_model(&self, upstream: &str) -> Result<Option<Value>, CallFailure> {
+    pub(crate) async fn describe_model(&self, upstream: &str) -> Result<Option<Value>, CallFailure> {
         let key = self.read_key()?;
         let own = check_model_path(upstream).ok().map(|name| format!("/models/{name}"));
         for path in own.into_iter().chain(["/models".to_owned()]) {
@@ -145,7 +145,7 @@ impl ProviderClient {
     }
 
     /// Tokens that a reply may have where a session asks for so many, or else where the operator does.
-    pub fn output_max(&self, session: &Map<String, Value>) -> Option<u64> {
+    pub(crate) fn output_max(&self, session: &Map<String, Value>) -> Option<u64> {
         parameters::output_max(session).or_else(|| parameters::output_max(&self.entry.parameters))
     }
 

@@ -11,28 +11,28 @@ const RUN_OFFSET: usize = 20;
 
 /// A call and its delivery.
 #[derive(Debug)]
-pub struct Job {
+pub(crate) struct Job {
     /// The session.
-    pub key: SessionKey,
+    pub(crate) key: SessionKey,
     /// Which try of which call.
-    pub call: CallAttempt,
+    pub(crate) call: CallAttempt,
     /// What the loop asks.
-    pub item: ModelItem,
+    pub(crate) item: ModelItem,
     /// Bytes of the item, for estimates.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
     /// `<orchestrator's attempt>.<delivery>`, as viewers see it.
-    pub attempt: String,
+    pub(crate) attempt: String,
     /// This run of the attempt: no other one has the same name, on whichever gateway.
-    pub run: String,
+    pub(crate) run: String,
     /// The trace that the call belongs to.
-    pub traceparent: Option<String>,
+    pub(crate) traceparent: Option<String>,
     /// Cancelled when the loop calls the call off.
-    pub cancelled: CancellationToken,
+    pub(crate) cancelled: CancellationToken,
 }
 
 impl Job {
     /// A job of a call that may start.
-    pub fn new(open: OpenCall<ModelItem>) -> Self {
+    pub(crate) fn new(open: OpenCall<ModelItem>) -> Self {
         let attempt = open.attempt();
         let run = uuid::Uuid::now_v7().simple().to_string().split_off(RUN_OFFSET);
         let OpenCall { key, call, item, bytes, traceparent, cancelled, .. } = open;
@@ -40,12 +40,12 @@ impl Job {
     }
 
     /// The item's ids.
-    pub fn meta(&self) -> &ItemMeta {
+    pub(crate) fn meta(&self) -> &ItemMeta {
         &self.item.meta
     }
 
     /// What a result tells of the item.
-    pub fn result_meta(&self) -> ResultMeta {
+    pub(crate) fn result_meta(&self) -> ResultMeta {
         self.meta().of_result()
     }
 }

@@ -4,26 +4,26 @@
 //! the reply to viewers while it grows, and reports the whole as one input of the session.
 
 pub mod adapter;
-pub mod breaker;
-pub mod call;
-pub mod chunks;
+mod breaker;
+mod call;
+mod chunks;
 pub mod failure;
-pub mod http;
-pub mod job;
-pub mod limits;
-pub mod mask;
-pub mod observe;
+mod http;
+mod job;
+mod limits;
+mod mask;
+mod observe;
 pub mod probe;
 pub mod provider;
-pub mod recording;
+mod recording;
 pub mod reply;
-pub mod reply_publisher;
-pub mod resolve;
-pub mod result;
-pub mod retry;
-pub mod scripted;
-pub mod sse;
-pub mod worker;
+mod reply_publisher;
+mod resolve;
+mod result;
+mod retry;
+mod scripted;
+mod sse;
+mod worker;
 
 use std::path::PathBuf;
 use std::sync::Arc;

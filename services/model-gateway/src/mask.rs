@@ -8,7 +8,7 @@ use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
 /// What stands in place of a key.
-pub const MASKED: &str = "[key]";
+pub(crate) const MASKED: &str = "[key]";
 /// Bytes of a key that is looked for in replies: a shorter one is a placeholder, and may be a word.
 const KEY_BYTES_MIN: usize = 8;
 /// Characters of a secret by whose beginning a message is known to have been cut within it.
@@ -18,7 +18,7 @@ const KEY_HEADERS: &[&str] = &["auth", "key", "token", "secret", "cookie"];
 
 /// The secrets of one provider.
 #[derive(Debug)]
-pub struct Secrets {
+pub(crate) struct Secrets {
     /// All of them, for errors.
     all: Vec<String>,
     /// Keys, the longest first, for replies.
@@ -27,7 +27,7 @@ pub struct Secrets {
 
 impl Secrets {
     /// Those that a request to this provider carries.
-    pub fn new(key: Option<&Secret>, entry: &ProviderEntry) -> Self {
+    pub(crate) fn new(key: Option<&Secret>, entry: &ProviderEntry) -> Self {
         let all = key.into_iter().chain(entry.headers.values()).map(|secret| secret.expose().to_owned()).collect();
         let is_key = |name: &str| KEY_HEADERS.iter().any(|word| name.to_ascii_lowercase().contains(word));
         let headers = entry.headers.iter().filter(|(name, _)| is_key(name)).map(|(_, value)| value.expose());
@@ -40,12 +40,12 @@ impl Secrets {
     }
 
     /// All of them.
-    pub fn all(&self) -> &[String] {
+    pub(crate) fn all(&self) -> &[String] {
         &self.all
     }
 
     /// An error without them.
-    pub fn redact(&self, mut failure: CallFailure) -> CallFailure {
+    pub(crate) fn redact(&self, mut failure: CallFailure) -> CallFailure {
         for secret in &self.all {
             failure.message = redact_secret(&failure.message, secret);
             failure.cause = redact_secret(&failure.cause, secret);
@@ -107,19 +107,19 @@ enum ReplyPart {
 
 /// Masks one reply as it grows. Of each part it holds back what a key may begin with: fewer bytes than the key has.
 #[derive(Debug)]
-pub struct ReplyMask<'a> {
+pub(crate) struct ReplyMask<'a> {
     secrets: &'a Secrets,
     withheld: Vec<(ReplyPart, String)>,
 }
 
 impl<'a> ReplyMask<'a> {
     /// A mask of a reply of which nothing has come.
-    pub fn new(secrets: &'a Secrets) -> Self {
+    pub(crate) fn new(secrets: &'a Secrets) -> Self {
         Self { secrets, withheld: Vec::new() }
     }
 
     /// What of these deltas may be shown now.
-    pub fn push(&mut self, deltas: Vec<Delta>) -> Vec<Delta> {
+    pub(crate) fn push(&mut self, deltas: Vec<Delta>) -> Vec<Delta> {
         if self.secrets.keys.is_empty() {
             return deltas;
         }
@@ -127,7 +127,7 @@ impl<'a> ReplyMask<'a> {
     }
 
     /// What was held back, at the end of the reply.
-    pub fn finish(&mut self) -> Vec<Delta> {
+    pub(crate) fn finish(&mut self) -> Vec<Delta> {
         let withheld = std::mem::take(&mut self.withheld);
         let shown = |text: String| if self.secrets.is_most_of_a_key(&text) { MASKED.to_owned() } else { text };
         withheld.into_iter().map(|(part, text)| to_delta(part, shown(text))).collect()

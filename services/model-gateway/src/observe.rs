@@ -13,19 +13,19 @@ use crate::result::ModelResult;
 
 /// What was seen of a call from outside.
 #[derive(Debug, Clone, Copy)]
-pub struct CallObservation {
+pub(crate) struct CallObservation {
     /// Messages to viewers.
-    pub chunks: u64,
+    pub(crate) chunks: u64,
     /// From the request to the first piece of the reply.
-    pub first_chunk: Option<Duration>,
+    pub(crate) first_chunk: Option<Duration>,
     /// From the request to the end.
-    pub took: Duration,
+    pub(crate) took: Duration,
     /// Requests that were made.
-    pub tries: u32,
+    pub(crate) tries: u32,
 }
 
 /// Tells of a call that was made.
-pub fn record_call(span: &Span, job: &Job, route: &Route, result: &ModelResult, observation: &CallObservation) {
+pub(crate) fn record_call(span: &Span, job: &Job, route: &Route, result: &ModelResult, observation: &CallObservation) {
     let CallObservation { chunks, first_chunk, took, tries } = *observation;
     let Route { provider, upstream, .. } = route;
     if let Some(first_chunk) = first_chunk {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use crate::failure::CallFailure;
-use crate::provider::{Provider, ProviderRequest, Providers, Route};
+use crate::provider::{ProviderRequest, Providers, Route};
 use crate::reply::{Delta, ModelReply};
 
 /// The longest that one question may take.
@@ -122,11 +122,9 @@ pub async fn probe(
     report_line(&format!("structured output: {}", yes_or_no(report.structured)));
     report_line(&format!("reasoning: {}", if report.reasoning { "yes" } else { "not shown" }));
 
-    if let Provider::Http(client) = &*route.client {
-        let description = client.describe_model(&route.upstream).await?.unwrap_or_default();
-        let number = |names: &[&str]| names.iter().find_map(|name| description.pointer(name)?.as_u64());
-        (report.window, report.output) = (number(WINDOW), number(OUTPUT));
-    }
+    let description = route.client.describe_model(&route.upstream).await?.unwrap_or_default();
+    let number = |names: &[&str]| names.iter().find_map(|name| description.pointer(name)?.as_u64());
+    (report.window, report.output) = (number(WINDOW), number(OUTPUT));
     let unknown = || "the provider does not say".to_owned();
     report_line(&format!(
         "context window: {}",

@@ -38,42 +38,58 @@ pub struct ProviderRequest<'a> {
     pub traceparent: Option<String>,
 }
 
-/// A provider, by how it is spoken to.
+/// A client of a provider.
 #[derive(Debug)]
-pub enum Provider {
-    /// A protocol over HTTP.
+pub struct Provider(Client);
+
+#[derive(Debug)]
+enum Client {
+    /// A client of a protocol over HTTP.
     Http(ProviderClient),
-    /// A script.
+    /// A script that plays a model.
     Scripted(ScriptPlayer),
 }
 
 impl Provider {
-    /// The protocol whose parts are kept for the next request; none where nothing is.
-    pub fn reasoning_name(&self) -> Option<&'static str> {
-        match self {
-            Self::Http(client) => client.protocol().reasoning_name(),
-            Self::Scripted(_) => None,
+    /// Name under which reasoning parts of replies are stored for the next request; `None` if the protocol has none.
+    pub(crate) fn reasoning_name(&self) -> Option<&'static str> {
+        match &self.0 {
+            Client::Http(client) => client.protocol().reasoning_name(),
+            Client::Scripted(_) => None,
         }
     }
 
-    /// Tokens that a reply may have where a session, or else the operator, says so.
-    pub fn output_max(&self, session: &Map<String, Value>) -> Option<u64> {
-        match self {
-            Self::Http(client) => client.output_max(session),
-            Self::Scripted(_) => parameters::output_max(session),
+    /// Maximum tokens of a reply, from the parameters of the session or else of the operator.
+    pub(crate) fn output_max(&self, session: &Map<String, Value>) -> Option<u64> {
+        match &self.0 {
+            Client::Http(client) => client.output_max(session),
+            Client::Scripted(_) => parameters::output_max(session),
         }
     }
 
-    /// Streams one reply into `deltas`; `Ok` only when it is complete. Dropping the future ends the call.
+    /// Whether its calls may cost money. Scripts cost nothing.
+    fn is_billed(&self) -> bool {
+        matches!(self.0, Client::Http(_))
+    }
+
+    /// Reads the description of a model from the provider; `None` if it has none.
+    pub(crate) async fn describe_model(&self, upstream: &str) -> Result<Option<Value>, CallFailure> {
+        match &self.0 {
+            Client::Http(client) => client.describe_model(upstream).await,
+            Client::Scripted(_) => Ok(None),
+        }
+    }
+
+    /// Streams one reply into `deltas`, and returns `Ok` only if the reply is complete. Dropping the future ends the call.
     pub async fn call(
         &self,
         request: &ProviderRequest<'_>,
         deltas: &mpsc::Sender<Vec<Delta>>,
         clock: &dyn Clock,
     ) -> Result<(), CallFailure> {
-        match self {
-            Self::Http(client) => client.call(request, deltas, clock).await,
-            Self::Scripted(player) => player.play(request.item, deltas).await,
+        match &self.0 {
+            Client::Http(client) => client.call(request, deltas, clock).await,
+            Client::Scripted(player) => player.play(request.item, deltas).await,
         }
     }
 }
@@ -107,10 +123,10 @@ impl Providers {
             let same = before.filter(|before| before.models.providers.get(name) == Some(entry));
             let reused = same.and_then(|before| before.by_name.get(name)).cloned();
             let provider = if let Some(protocol) = Protocol::from_kind(entry.kind) {
-                reused.unwrap_or_else(|| Arc::new(Provider::Http(ProviderClient::new(protocol, entry.clone()))))
+                reused.unwrap_or_else(|| Arc::new(Provider(Client::Http(ProviderClient::new(protocol, entry.clone())))))
             } else {
                 let file = paths.read(entry.script.as_deref().unwrap_or_default())?;
-                Arc::new(Provider::Scripted(ScriptPlayer::new(Script::parse(&file)?)))
+                Arc::new(Provider(Client::Scripted(ScriptPlayer::new(Script::parse(&file)?))))
             };
             by_name.insert(name.clone(), provider);
         }
@@ -121,7 +137,7 @@ impl Providers {
     pub fn from_script(models: ModelsFile, script: &TextFile) -> Result<Self, ConfigError> {
         let mut by_name = BTreeMap::new();
         for name in models.providers.keys() {
-            let provider = Provider::Scripted(ScriptPlayer::new(Script::parse(script)?));
+            let provider = Provider(Client::Scripted(ScriptPlayer::new(Script::parse(script)?)));
             by_name.insert(name.clone(), Arc::new(provider));
         }
         Ok(Self { models, by_name })
@@ -133,7 +149,7 @@ impl Providers {
     }
 
     /// What a tenant's agent may spend.
-    pub fn find_budgets(&self, tenant: &TenantId, agent: &str) -> Vec<&Budget> {
+    pub(crate) fn find_budgets(&self, tenant: &TenantId, agent: &str) -> Vec<&Budget> {
         self.models.budgets_of(tenant, agent)
     }
 
@@ -171,41 +187,41 @@ impl Providers {
 #[derive(Debug, Clone)]
 pub struct Route {
     /// The provider's name.
-    pub provider: String,
+    pub(crate) provider: String,
     /// The model in the provider's words.
-    pub upstream: String,
+    pub(crate) upstream: String,
     /// What it costs there, where that is known.
-    pub prices: Option<Prices>,
+    pub(crate) prices: Option<Prices>,
     /// What is known of the model.
-    pub settings: ModelSettings,
+    pub(crate) settings: ModelSettings,
     /// How much may be asked there.
-    pub rates: Rates,
+    pub(crate) rates: Rates,
     /// The provider.
     pub client: Arc<Provider>,
 }
 
 impl Route {
     /// Tokens that the reply to a call may have, where anybody says so.
-    pub fn output_max(&self, job: &Job) -> Option<u64> {
+    pub(crate) fn output_max(&self, job: &Job) -> Option<u64> {
         self.client.output_max(&job.item.parameters)
     }
 
     /// Under which name parts of its replies are kept.
-    pub fn signer_id(&self) -> String {
+    pub(crate) fn signer_id(&self) -> String {
         signer_id(&self.provider, &self.upstream)
     }
 }
 
 /// What one account signed or encrypted no other one can read, whatever the model.
-pub fn signer_id(provider: &str, upstream: &str) -> String {
+pub(crate) fn signer_id(provider: &str, upstream: &str) -> String {
     format!("{provider}/{upstream}")
 }
 
 impl Routes {
     /// A way whose price nobody knows, by its provider and name; scripts cost nothing.
-    pub fn find_unpriced(&self) -> Option<String> {
+    pub(crate) fn find_unpriced(&self) -> Option<String> {
         let mut routes = self.routes.iter().chain(&self.long_context);
-        let route = routes.find(|route| route.prices.is_none() && matches!(*route.client, Provider::Http(_)))?;
+        let route = routes.find(|route| route.prices.is_none() && route.client.is_billed())?;
         Some(route.signer_id())
     }
 }
@@ -214,9 +230,9 @@ impl Routes {
 #[derive(Debug, Clone)]
 pub struct Routes {
     /// The model's id, as it was asked for.
-    pub id: String,
+    pub(crate) id: String,
     /// The preferred way first; never empty.
     pub routes: Vec<Route>,
     /// The ways to the model that is asked where a request is too long for this one.
-    pub long_context: Vec<Route>,
+    pub(crate) long_context: Vec<Route>,
 }

@@ -26,54 +26,54 @@ const BYTES_MAX: usize = 32 << 20;
 
 /// One request and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RecordedExchange {
+pub(crate) struct RecordedExchange {
     /// When it was asked.
-    pub at: Timestamp,
+    pub(crate) at: Timestamp,
     /// How the provider is spoken to.
-    pub kind: ProviderKind,
+    pub(crate) kind: ProviderKind,
     /// What was asked.
-    pub request: RecordedRequest,
+    pub(crate) request: RecordedRequest,
     /// What came.
     #[serde(rename = "answer")]
-    pub response: RecordedResponse,
+    pub(crate) response: RecordedResponse,
 }
 
 /// What was asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RecordedRequest {
+pub(crate) struct RecordedRequest {
     /// What follows the provider's address.
-    pub path: String,
+    pub(crate) path: String,
     /// The body.
-    pub body: Value,
+    pub(crate) body: Value,
 }
 
 /// What came.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct RecordedResponse {
+pub(crate) struct RecordedResponse {
     /// The HTTP status; 0 where there was no answer.
-    pub status: u16,
+    pub(crate) status: u16,
     /// Some of its headers.
     #[serde(default)]
-    pub headers: BTreeMap<String, String>,
+    pub(crate) headers: BTreeMap<String, String>,
     /// Its body, cut as it came.
     #[serde(default, rename = "pieces")]
-    pub chunks: Vec<RecordedChunk>,
+    pub(crate) chunks: Vec<RecordedChunk>,
     /// Why it ended, where that was not its proper end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub broke_off: Option<String>,
+    pub(crate) broke_off: Option<String>,
 }
 
 /// Bytes that came together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RecordedChunk {
+pub(crate) struct RecordedChunk {
     /// Milliseconds since the request.
-    pub after_ms: u64,
+    pub(crate) after_ms: u64,
     /// The bytes, where they are text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
+    pub(crate) text: Option<String>,
     /// In hexadecimal, where they are not: a piece may be cut within a character.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hex: Option<String>,
+    pub(crate) hex: Option<String>,
 }
 
 impl RecordedChunk {
@@ -84,7 +84,7 @@ impl RecordedChunk {
     }
 
     /// Its bytes.
-    pub fn bytes(&self) -> Bytes {
+    pub(crate) fn bytes(&self) -> Bytes {
         let hex = |hex: &String| {
             let digits: Vec<u8> =
                 hex.bytes().filter_map(|digit| char::from(digit).to_digit(16)?.try_into().ok()).collect();
@@ -100,7 +100,7 @@ impl RecordedChunk {
 
 /// Takes down one exchange.
 #[derive(Debug)]
-pub struct ExchangeRecorder {
+pub(crate) struct ExchangeRecorder {
     began: Instant,
     bytes: usize,
     exchange: RecordedExchange,
@@ -109,7 +109,7 @@ pub struct ExchangeRecorder {
 
 impl ExchangeRecorder {
     /// Begins with what is asked. None of the secrets will stand in the file.
-    pub fn new(at: Timestamp, kind: ProviderKind, path: &str, body: &[u8], secrets: Vec<String>) -> Self {
+    pub(crate) fn new(at: Timestamp, kind: ProviderKind, path: &str, body: &[u8], secrets: Vec<String>) -> Self {
         let request = RecordedRequest { path: path.to_owned(), body: serde_json::from_slice(body).unwrap_or_default() };
         let exchange = RecordedExchange { at, kind, request, response: RecordedResponse::default() };
         let secrets = secrets.into_iter().filter(|secret| !secret.is_empty()).collect();
@@ -117,14 +117,14 @@ impl ExchangeRecorder {
     }
 
     /// The answer's head.
-    pub fn record_head<'a>(&mut self, status: u16, header: impl Fn(&str) -> Option<&'a str>) {
+    pub(crate) fn record_head<'a>(&mut self, status: u16, header: impl Fn(&str) -> Option<&'a str>) {
         self.exchange.response.status = status;
         let headers = RECORDED_HEADERS.iter().filter_map(|name| Some(((*name).to_owned(), header(name)?.to_owned())));
         self.exchange.response.headers = headers.collect();
     }
 
     /// More of its body.
-    pub fn record_chunk(&mut self, bytes: &[u8]) {
+    pub(crate) fn record_chunk(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len();
         if self.bytes <= BYTES_MAX {
             self.exchange.response.chunks.push(RecordedChunk::new(self.began.elapsed(), bytes));
@@ -132,7 +132,7 @@ impl ExchangeRecorder {
     }
 
     /// Writes it down; a failure says why the exchange did not come to its end.
-    pub async fn write(mut self, dir: &Path, model: &str, failure: Option<&CallFailure>) {
+    pub(crate) async fn write(mut self, dir: &Path, model: &str, failure: Option<&CallFailure>) {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         self.exchange.response.broke_off = failure.map(ToString::to_string);
         let name = format!(
@@ -178,14 +178,14 @@ fn to_hex(bytes: &[u8]) -> String {
 
 /// Recordings that take the place of a provider, in the order of their names.
 #[derive(Debug)]
-pub struct Recording {
+pub(crate) struct Recording {
     exchanges: Vec<RecordedExchange>,
     next: AtomicUsize,
 }
 
 impl Recording {
     /// A file, or every `.json` of a directory.
-    pub fn read(path: &Path) -> Result<Self, String> {
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let describe =
             |error: &dyn std::fmt::Display| format!("the recording {} cannot be read: {error}", path.display());
         let mut files = vec![path.to_owned()];
@@ -203,7 +203,7 @@ impl Recording {
     }
 
     /// The next answer.
-    pub fn next_response(&self) -> Result<&RecordedResponse, CallFailure> {
+    pub(crate) fn next_response(&self) -> Result<&RecordedResponse, CallFailure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.exchanges.get(number).map(|exchange| &exchange.response).ok_or_else(|| {
             let count = self.exchanges.len();

@@ -43,7 +43,7 @@ impl Delta {
     /// The same with names, ids and reasons of a sane length and without control characters: they go to logs and screens.
     /// What stands in their place is no character of a tool's name, so that no name becomes another one's.
     #[must_use]
-    pub fn sanitize(self) -> Self {
+    pub(crate) fn sanitize(self) -> Self {
         match self {
             Self::Call(call) => Self::Call(CallDelta {
                 slot: call.slot,
@@ -92,7 +92,7 @@ pub struct ModelReply {
     /// What the provider wants to see again.
     pub replay: Vec<Value>,
     /// Where each of these stood.
-    pub positions: Vec<ReplayPosition>,
+    pub(crate) positions: Vec<ReplayPosition>,
     calls: BTreeMap<u32, ToolCall>,
     bytes: usize,
 }
@@ -125,7 +125,7 @@ impl ModelReply {
     }
 
     /// Whether nothing came that a user or the loop could read.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.reasoning.is_empty() && self.calls.is_empty()
     }
 
@@ -148,7 +148,7 @@ impl ModelReply {
 
     /// Replaces what the provider says that it used where that cannot be: either figure may be at most `max`, or as many as
     /// request and reply have bytes. Returns the figures that were not believed.
-    pub fn bound_usage(&mut self, request_bytes: usize, max: u64) -> Option<Usage> {
+    pub(crate) fn bound_usage(&mut self, request_bytes: usize, max: u64) -> Option<Usage> {
         let reported = self.usage?;
         let most = |bytes: usize| max.max(u64::try_from(bytes).unwrap_or(u64::MAX));
         let or_estimate =
@@ -161,7 +161,7 @@ impl ModelReply {
     }
 
     /// What it used: the provider's figures, else an estimate from the bytes of request and reply.
-    pub fn usage_or_estimate(&self, request_bytes: usize) -> Usage {
+    pub(crate) fn usage_or_estimate(&self, request_bytes: usize) -> Usage {
         // Some count the request when a reply begins, and the reply when it has ended.
         let counted = self.usage.map(|usage| {
             let so_far = if self.finish.is_none() { estimate_tokens(self.bytes) } else { 0 };
@@ -176,7 +176,7 @@ impl ModelReply {
     }
 
     /// What a request took that failed: nothing, where neither the provider says so nor anything came.
-    pub fn usage_if_failed(&self, request_bytes: usize) -> Usage {
+    pub(crate) fn usage_if_failed(&self, request_bytes: usize) -> Usage {
         match self.usage {
             None if self.is_empty() => Usage::default(),
             Some(_) | None => self.usage_or_estimate(request_bytes),

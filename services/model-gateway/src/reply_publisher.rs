@@ -16,7 +16,7 @@ use crate::scripted::play::SIGNAL;
 use service::clock::Clock;
 
 /// Publishes one reply. What is lost is not sent again: tokens are not facts.
-pub struct ReplyPublisher<'a> {
+pub(crate) struct ReplyPublisher<'a> {
     bus: &'a Bus,
     clock: &'a dyn Clock,
     job: &'a Job,
@@ -33,11 +33,11 @@ pub struct ReplyPublisher<'a> {
 
 /// The text so far. A lock since requests for it come from elsewhere; it is held for a copy only.
 #[derive(Debug, Clone)]
-pub struct SharedSnapshot(Arc<Mutex<ReplySnapshot>>);
+pub(crate) struct SharedSnapshot(Arc<Mutex<ReplySnapshot>>);
 
 impl SharedSnapshot {
     /// Nothing so far.
-    pub fn new(job: &Job) -> Self {
+    pub(crate) fn new(job: &Job) -> Self {
         let (turn, step) = (job.meta().turn, job.meta().step);
         Self(Arc::new(Mutex::new(ReplySnapshot {
             turn,
@@ -49,7 +49,7 @@ impl SharedSnapshot {
     }
 
     /// The reply so far.
-    pub fn get(&self) -> ReplySnapshot {
+    pub(crate) fn get(&self) -> ReplySnapshot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -66,7 +66,7 @@ impl SharedSnapshot {
 
 impl<'a> ReplyPublisher<'a> {
     /// The viewers of one call.
-    pub fn new(bus: &'a Bus, clock: &'a dyn Clock, job: &'a Job, snapshot: SharedSnapshot) -> Self {
+    pub(crate) fn new(bus: &'a Bus, clock: &'a dyn Clock, job: &'a Job, snapshot: SharedSnapshot) -> Self {
         let chunker = Chunker::new(&job.item.streaming);
         Self {
             bus,
@@ -82,17 +82,17 @@ impl<'a> ReplyPublisher<'a> {
     }
 
     /// When gathered pieces go out at the latest.
-    pub fn flush_deadline(&self) -> Option<tokio::time::Instant> {
+    pub(crate) fn flush_deadline(&self) -> Option<tokio::time::Instant> {
         self.chunker.flush_deadline()
     }
 
     /// Messages so far.
-    pub fn message_count(&self) -> u64 {
+    pub(crate) fn message_count(&self) -> u64 {
         self.message_count
     }
 
     /// Shows deltas that came together, now or a little later. Without streaming nothing but the end is shown.
-    pub async fn publish_deltas(&mut self, deltas: &[Delta]) {
+    pub(crate) async fn publish_deltas(&mut self, deltas: &[Delta]) {
         if !self.job.item.streaming.enabled {
             return;
         }
@@ -139,12 +139,12 @@ impl<'a> ReplyPublisher<'a> {
     }
 
     /// Tells of something that went wrong while the call goes on. As with chunks, what is lost is not sent again.
-    pub async fn publish_notice(&mut self, notice: &ErrorEvent) {
+    pub(crate) async fn publish_notice(&mut self, notice: &ErrorEvent) {
         self.publish_event(Topic::Error, notice).await;
     }
 
     /// Sends what was gathered.
-    pub async fn flush(&mut self) {
+    pub(crate) async fn flush(&mut self) {
         let mut out = Vec::new();
         self.chunker.flush(&mut out);
         self.publish_chunks(out).await;
@@ -152,7 +152,7 @@ impl<'a> ReplyPublisher<'a> {
 
     /// Sends the rest and the final marker, which is never left out where somebody watches; `finish` says why the reply
     /// ended.
-    pub async fn finish(&mut self, finish: Option<FinishReason>) {
+    pub(crate) async fn finish(&mut self, finish: Option<FinishReason>) {
         if !self.job.meta().call.is_watched() {
             return;
         }

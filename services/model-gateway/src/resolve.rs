@@ -8,7 +8,7 @@ use service::network::is_public;
 
 /// Resolves names to addresses of the internet at large alone: a name that turns private reaches nothing.
 #[derive(Debug)]
-pub struct PublicResolver;
+pub(crate) struct PublicResolver;
 
 impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
@@ -31,7 +31,7 @@ impl Resolve for PublicResolver {
 }
 
 /// Whether an address says by itself that it is private: then its operator means it.
-pub fn names_private_host(base_url: &str) -> bool {
+pub(crate) fn names_private_host(base_url: &str) -> bool {
     let Ok(url) = Url::parse(base_url) else { return false };
     let Some(host) = url.host_str() else { return false };
     let host = host.trim_start_matches('[').trim_end_matches(']');

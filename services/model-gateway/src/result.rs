@@ -15,7 +15,7 @@ use crate::reply::ModelReply;
 
 /// The one result of an attempt.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ModelResult {
+pub(crate) enum ModelResult {
     /// The whole reply, or what had come of it when it was cancelled.
     Finished(Box<ModelFinished>),
     /// Why there is none.
@@ -24,7 +24,7 @@ pub enum ModelResult {
 
 impl ModelResult {
     /// Under which verb it is sent.
-    pub fn verb(&self) -> Verb {
+    pub(crate) fn verb(&self) -> Verb {
         match self {
             Self::Finished(_) => Verb::ModelFinished,
             Self::Failed(_) => Verb::ModelFailed,
@@ -32,7 +32,7 @@ impl ModelResult {
     }
 
     /// Why the reply ended; none where there is none.
-    pub fn finish_reason(&self) -> Option<FinishReason> {
+    pub(crate) fn finish_reason(&self) -> Option<FinishReason> {
         match self {
             Self::Finished(finished) => Some(finished.finish_reason),
             Self::Failed(_) => None,
@@ -40,7 +40,7 @@ impl ModelResult {
     }
 
     /// Its body.
-    pub fn encode(&self) -> Result<Bytes, serde_json::Error> {
+    pub(crate) fn encode(&self) -> Result<Bytes, serde_json::Error> {
         match self {
             Self::Finished(finished) => serde_json::to_vec(finished),
             Self::Failed(failed) => serde_json::to_vec(failed),
@@ -50,7 +50,7 @@ impl ModelResult {
 
     /// As the result of this run of the attempt.
     #[must_use]
-    pub fn with_run(mut self, run: &str) -> Self {
+    pub(crate) fn with_run(mut self, run: &str) -> Self {
         match &mut self {
             Self::Finished(finished) => run.clone_into(&mut finished.run),
             Self::Failed(failed) => run.clone_into(&mut failed.run),
@@ -59,7 +59,7 @@ impl ModelResult {
     }
 
     /// A failure before anything was asked of a provider.
-    pub fn fail_before_request(meta: ResultMeta, failure: CallFailure) -> Self {
+    pub(crate) fn fail_before_request(meta: ResultMeta, failure: CallFailure) -> Self {
         Self::Failed(ModelFailed {
             meta,
             kind: failure.kind,
@@ -75,15 +75,21 @@ impl ModelResult {
 /// What a call took. The usage is that of its last try, by which the loop knows how long the transcript is; the money is
 /// that of all.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct CallCost {
+pub(crate) struct CallCost {
     /// Tokens.
-    pub usage: Usage,
+    pub(crate) usage: Usage,
     /// US dollars.
-    pub usd: f64,
+    pub(crate) usd: f64,
 }
 
 /// A whole reply.
-pub fn report_finished(job: &Job, route: &Route, reply: ModelReply, cost: CallCost, took: Duration) -> ModelResult {
+pub(crate) fn report_finished(
+    job: &Job,
+    route: &Route,
+    reply: ModelReply,
+    cost: CallCost,
+    took: Duration,
+) -> ModelResult {
     let tool_calls = reply.calls();
     // Kept under the name by which it was asked for, and will be again.
     // What is nested deeper the log could not hold, and it might not even be read as a report.
@@ -121,7 +127,7 @@ pub fn report_finished(job: &Job, route: &Route, reply: ModelReply, cost: CallCo
 }
 
 /// What had come when the call was cancelled. Tool calls are left out: none of them is known to be whole.
-pub fn report_cancelled(
+pub(crate) fn report_cancelled(
     job: &Job,
     route: &Route,
     mut reply: ModelReply,
@@ -140,7 +146,7 @@ pub fn report_cancelled(
 }
 
 /// A failure; what came of the reply before it was paid for all the same.
-pub fn report_failed(job: &Job, failure: CallFailure, cost: CallCost) -> ModelResult {
+pub(crate) fn report_failed(job: &Job, failure: CallFailure, cost: CallCost) -> ModelResult {
     ModelResult::Failed(ModelFailed {
         meta: job.result_meta(),
         kind: failure.kind,
@@ -154,7 +160,7 @@ pub fn report_failed(job: &Job, failure: CallFailure, cost: CallCost) -> ModelRe
 
 /// What tokens cost in US dollars; nothing where prices are not known.
 #[allow(clippy::cast_precision_loss)] // Money in floating point is a report, not an account.
-pub fn compute_cost(usage: Usage, prices: Option<Prices>) -> f64 {
+pub(crate) fn compute_cost(usage: Usage, prices: Option<Prices>) -> f64 {
     let Some(prices) = prices else { return 0.0 };
     let cached = usage.cached.min(usage.input);
     let fresh = usage.input - cached;

@@ -9,9 +9,9 @@ use contract::model::FailureKind;
 use crate::failure::CallFailure;
 
 /// Requests of one call, all providers together.
-pub const TRIES_MAX: u32 = 4;
+pub(crate) const TRIES_MAX: u32 = 4;
 /// The longest wait in which a gateway's place is held; a longer one is the loop's, whose timers cost nothing.
-pub const WAIT_MAX: Duration = Duration::from_secs(10);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 /// All waits of one call together.
 const WAITS_MAX: Duration = Duration::from_secs(30);
 /// The pauses after failures.
@@ -19,7 +19,7 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from
 
 /// What to do after a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RetryDecision {
+pub(crate) enum RetryDecision {
     /// Ask this one, after a wait.
     TryRoute {
         /// Which of the routes.
@@ -33,7 +33,7 @@ pub enum RetryDecision {
 
 /// What has been tried. Times are counted from the call's beginning.
 #[derive(Debug, Clone)]
-pub struct RetryPlan {
+pub(crate) struct RetryPlan {
     /// When each route may be asked, the preferred one first; none for one that will not do.
     ready_at: Vec<Option<Duration>>,
     /// How each route that may do later failed.
@@ -46,13 +46,13 @@ pub struct RetryPlan {
 
 impl RetryPlan {
     /// A plan for so many routes. `spread`, from 0 to below 1, parts calls that failed together.
-    pub fn new(routes: usize, jitter: f64) -> Self {
+    pub(crate) fn new(routes: usize, jitter: f64) -> Self {
         let ready_at = vec![Some(Duration::ZERO); routes];
         Self { ready_at, failures: vec![None; routes], tries: 0, waited: Duration::ZERO, jitter }
     }
 
     /// Other routes take the place of the ones so far; `false` where there are none, or no try is left.
-    pub fn switch_routes(&mut self, routes: usize, is_sent: bool) -> bool {
+    pub(crate) fn switch_routes(&mut self, routes: usize, is_sent: bool) -> bool {
         if routes == 0 || self.tries + u32::from(is_sent) >= TRIES_MAX {
             return false;
         }
@@ -62,7 +62,7 @@ impl RetryPlan {
     }
 
     /// A route failed; `asked` says whether its provider knows. `left` is what remains until the call's deadline.
-    pub fn decide(
+    pub(crate) fn decide(
         &mut self,
         failure: &CallFailure,
         route: usize,

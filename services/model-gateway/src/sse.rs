@@ -2,7 +2,7 @@
 
 /// Decodes one stream. Line ends may be LF, CR or CRLF; a byte order mark and comments are skipped.
 #[derive(Debug)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     max: usize,
     line: Vec<u8>,
     data: Vec<u8>,
@@ -14,7 +14,7 @@ pub struct Decoder {
 /// An event or a line is over the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is over the limit of {max} bytes")]
-pub struct TooLarge {
+pub(crate) struct TooLarge {
     max: usize,
 }
 
@@ -22,12 +22,12 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 impl Decoder {
     /// A decoder that refuses events over `max` bytes.
-    pub fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Self { max, line: Vec::new(), data: Vec::new(), has_data: false, after_cr: false, at_start: true }
     }
 
     /// Takes in the next bytes and appends the data of every event that they complete to `events`.
-    pub fn push(&mut self, mut bytes: &[u8], events: &mut Vec<String>) -> Result<(), TooLarge> {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut Vec<String>) -> Result<(), TooLarge> {
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
                 bytes = &bytes[1..];
@@ -46,7 +46,7 @@ impl Decoder {
 
     /// Ends the stream. A last event without its blank line is handed out all the same: whoever reads it must
     /// expect it to be cut.
-    pub fn finish(&mut self, events: &mut Vec<String>) {
+    pub(crate) fn finish(&mut self, events: &mut Vec<String>) {
         if !self.line.is_empty() {
             self.end_line(events);
         }

@@ -26,17 +26,17 @@ use service::clock::Clock;
 use service::reload::Reload;
 
 /// What the worker needs.
-pub struct ModelCallHandler {
+pub(crate) struct ModelCallHandler {
     /// The bus.
-    pub bus: Bus,
+    pub(crate) bus: Bus,
     /// Who serves models.
-    pub providers: Arc<Reload<Providers>>,
+    pub(crate) providers: Arc<Reload<Providers>>,
     /// The time.
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// What all gateways share.
-    pub limits: SharedLimits,
+    pub(crate) limits: SharedLimits,
     /// Which models are left alone.
-    pub breakers: Breakers,
+    pub(crate) breakers: Breakers,
 }
 
 #[async_trait]

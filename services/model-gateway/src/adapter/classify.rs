@@ -14,7 +14,7 @@ const PLAIN_CHARS_MAX: usize = 200;
 
 /// What the headers of an error say about waiting: `retry-after-ms`, `x-ms-retry-after-ms`, `retry-after` in seconds
 /// or as an HTTP date, which `now` (milliseconds since the epoch) is taken from.
-pub fn parse_retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now: u64) -> Option<Duration> {
+pub(crate) fn parse_retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now: u64) -> Option<Duration> {
     let ms = ["retry-after-ms", "x-ms-retry-after-ms"].iter().find_map(|name| parse_seconds(header(name)?, 1e-3));
     let wait = ms.or_else(|| {
         let text = header("retry-after")?;
@@ -36,7 +36,7 @@ fn parse_http_date(date: &str, now: u64) -> Option<Duration> {
 }
 
 /// An answer whose status is not 2xx.
-pub fn classify_status(status: u16, retry_after: Option<Duration>, body: &str) -> CallFailure {
+pub(crate) fn classify_status(status: u16, retry_after: Option<Duration>, body: &str) -> CallFailure {
     let Ok(value) = serde_json::from_str::<Value>(body) else {
         let error = WireError { message: plain_text_message(body), ..WireError::default() };
         let failure = classify(status, &error);
@@ -59,7 +59,7 @@ fn plain_text_message(body: &str) -> String {
 }
 
 /// An error that came under a status of success, within a stream or as the whole answer.
-pub fn find_in_band_error(value: &Value) -> Option<CallFailure> {
+pub(crate) fn find_in_band_error(value: &Value) -> Option<CallFailure> {
     let error = find_error(value)?;
     let status = error.status.unwrap_or(if value["object"] == "error" { 400 } else { 502 });
     Some(classify(status, &error))
@@ -123,7 +123,7 @@ const TYPES: &[(&str, u16)] = &[
 ];
 
 /// An error that stands where the protocol has a place for it.
-pub fn classify_error(value: &Value) -> CallFailure {
+pub(crate) fn classify_error(value: &Value) -> CallFailure {
     let error = parse_error(value);
     classify(error.status.unwrap_or(502), &error)
 }

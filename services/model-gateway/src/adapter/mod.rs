@@ -1,24 +1,24 @@
 //! The wire protocols of providers: what a request looks like, and what the bytes of an answer mean. All of it is pure; only
 //! [`crate::http`] does IO.
 
-pub mod anthropic;
-pub mod classify;
-pub mod gemini;
-pub mod openai_chat;
-pub mod openai_responses;
-pub mod parameters;
-pub mod response;
+pub(crate) mod anthropic;
+pub(crate) mod classify;
+pub(crate) mod gemini;
+pub(crate) mod openai_chat;
+pub(crate) mod openai_responses;
+pub(crate) mod parameters;
+pub(crate) mod response;
 #[cfg(test)]
 mod testing;
-pub mod transcript;
-pub mod wire;
+pub(crate) mod transcript;
+pub(crate) mod wire;
 
 use contract::model::ModelItem;
 use serde_json::{Map, Value};
 use service::models::{ProviderKind, Quirks};
 
 use crate::failure::CallFailure;
-use response::ResponseReader;
+pub use response::ResponseReader;
 
 /// A protocol that is spoken over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,35 +35,35 @@ pub enum Protocol {
 
 /// A request, but for keys and other headers of the operator's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProtocolRequest {
+pub(crate) struct ProtocolRequest {
     /// What follows the provider's address.
-    pub path: String,
+    pub(crate) path: String,
     /// Headers that the protocol wants.
-    pub headers: Vec<(&'static str, String)>,
+    pub(crate) headers: Vec<(&'static str, String)>,
     /// JSON.
-    pub body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// Whom a request goes to.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestTarget<'a> {
+pub(crate) struct RequestTarget<'a> {
     /// The model in the provider's words.
-    pub model: &'a str,
+    pub(crate) model: &'a str,
     /// Under which name parts of replies are kept for the next request: what one account signed no other one can read.
-    pub signer_id: &'a str,
+    pub(crate) signer_id: &'a str,
     /// Whether it reasons before it answers.
-    pub reasoning: bool,
+    pub(crate) reasoning: bool,
     /// Tokens of a reply, where they are known.
-    pub max_output: Option<u64>,
+    pub(crate) max_output: Option<u64>,
     /// What its server does otherwise than its protocol says.
-    pub quirks: &'a Quirks,
+    pub(crate) quirks: &'a Quirks,
     /// What is sent beside the transcript, checked: see [`parameters::checked`].
-    pub parameters: &'a Map<String, Value>,
+    pub(crate) parameters: &'a Map<String, Value>,
 }
 
 impl Protocol {
     /// The protocol of a kind of provider; none for those that are not asked over HTTP.
-    pub fn from_kind(kind: ProviderKind) -> Option<Self> {
+    pub(crate) fn from_kind(kind: ProviderKind) -> Option<Self> {
         Some(match kind {
             ProviderKind::OpenaiChat => Self::OpenaiChat,
             ProviderKind::OpenaiResponses => Self::OpenaiResponses,
@@ -74,7 +74,7 @@ impl Protocol {
     }
 
     /// How it is called in models.yaml.
-    pub fn config_name(self) -> &'static str {
+    pub(crate) fn config_name(self) -> &'static str {
         match self {
             Self::OpenaiChat => "openai_chat",
             Self::OpenaiResponses => "openai_responses",
@@ -84,7 +84,11 @@ impl Protocol {
     }
 
     /// The request for an item.
-    pub fn build_request(self, item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
+    pub(crate) fn build_request(
+        self,
+        item: &ModelItem,
+        target: &RequestTarget<'_>,
+    ) -> Result<ProtocolRequest, CallFailure> {
         match self {
             Self::OpenaiChat => openai_chat::request::build_request(item, target),
             Self::OpenaiResponses => openai_responses::request::build_request(item, target),
@@ -114,7 +118,7 @@ impl Protocol {
     }
 
     /// The header that carries the provider's key, and what stands before the key in it.
-    pub fn key_header(self) -> (&'static str, &'static str) {
+    pub(crate) fn key_header(self) -> (&'static str, &'static str) {
         match self {
             Self::OpenaiChat | Self::OpenaiResponses => ("authorization", "Bearer "),
             Self::Anthropic => ("x-api-key", ""),

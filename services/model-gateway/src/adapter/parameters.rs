@@ -156,7 +156,7 @@ fn rules_of(protocol: Protocol) -> &'static [Rule] {
 /// What is sent: the operator's parameters, and over them those of the session that the protocol or the operator allows. A
 /// `null` stands for a parameter that is not given. Any other one fails the request: nothing is left out silently, unless
 /// the operator wants it so.
-pub fn check_parameters(
+pub(crate) fn check_parameters(
     protocol: Protocol,
     entry: &ProviderEntry,
     session: &Map<String, Value>,
@@ -185,7 +185,7 @@ pub fn check_parameters(
 
 /// Tokens that a reply may have, where these parameters say so. Protocols have names of their own for it: the greatest
 /// counts.
-pub fn output_max(parameters: &Map<String, Value>) -> Option<u64> {
+pub(crate) fn output_max(parameters: &Map<String, Value>) -> Option<u64> {
     let names = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
     let nested = parameters.get("generationConfig").and_then(|config| config.get("maxOutputTokens"));
     names.iter().filter_map(|name| parameters.get(*name)).chain(nested).filter_map(Value::as_u64).max()

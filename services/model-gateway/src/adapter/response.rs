@@ -14,7 +14,7 @@ const WHOLE_BYTES_MAX: usize = 3 * REPLY_BYTES_MAX;
 
 /// How far a reply has come.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ReplyStage {
+pub(crate) enum ReplyStage {
     /// Nothing of a reply so far.
     #[default]
     Waiting,
@@ -28,7 +28,7 @@ pub enum ReplyStage {
 
 /// What a protocol has made of an answer so far.
 #[derive(Debug, Default)]
-pub struct ReadProgress {
+pub(crate) struct ReadProgress {
     stage: ReplyStage,
     has_model: bool,
     is_done: bool,
@@ -36,17 +36,17 @@ pub struct ReadProgress {
 
 impl ReadProgress {
     /// How far it is.
-    pub fn stage(&self) -> ReplyStage {
+    pub(crate) fn stage(&self) -> ReplyStage {
         self.stage
     }
 
     /// It is so far at least.
-    pub fn advance_to(&mut self, stage: ReplyStage) {
+    pub(crate) fn advance_to(&mut self, stage: ReplyStage) {
         self.stage = self.stage.max(stage);
     }
 
     /// The provider's reason to end; the first one counts.
-    pub fn finish(&mut self, reason: FinishReason, raw: &str, deltas: &mut Vec<Delta>) {
+    pub(crate) fn finish(&mut self, reason: FinishReason, raw: &str, deltas: &mut Vec<Delta>) {
         if self.stage != ReplyStage::Finished {
             self.stage = ReplyStage::Finished;
             deltas.push(Delta::Finish { reason, raw: raw.to_owned() });
@@ -54,7 +54,7 @@ impl ReadProgress {
     }
 
     /// The model that answers; the first name counts.
-    pub fn set_model(&mut self, name: &Value, deltas: &mut Vec<Delta>) {
+    pub(crate) fn set_model(&mut self, name: &Value, deltas: &mut Vec<Delta>) {
         if let (false, Some(name)) = (self.has_model, name.as_str().filter(|name| !name.is_empty())) {
             self.has_model = true;
             deltas.push(Delta::Model(name.to_owned()));
@@ -62,13 +62,13 @@ impl ReadProgress {
     }
 
     /// Nothing that matters can follow.
-    pub fn set_done(&mut self) {
+    pub(crate) fn set_done(&mut self) {
         self.is_done = true;
     }
 }
 
 /// What the JSON of one protocol means.
-pub trait ProtocolReader: std::fmt::Debug + Send {
+pub(crate) trait ProtocolReader: std::fmt::Debug + Send {
     /// An event of a stream.
     fn read_event(
         &mut self,
@@ -105,7 +105,7 @@ enum Body {
 
 impl ResponseReader {
     /// An answer of which nothing has come yet.
-    pub fn new(reader: Box<dyn ProtocolReader>) -> Self {
+    pub(crate) fn new(reader: Box<dyn ProtocolReader>) -> Self {
         Self { body: Body::default(), reader, progress: ReadProgress::default() }
     }
 
@@ -141,12 +141,12 @@ impl ResponseReader {
     }
 
     /// Whether nothing that matters can follow, so that the connection may be dropped.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.progress.is_done
     }
 
     /// Whether the content is complete: only usage may follow, and is not worth a failure.
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.progress.stage == ReplyStage::Finished
     }
 
@@ -227,6 +227,6 @@ impl ResponseReader {
 }
 
 /// What is not the protocol.
-pub fn protocol_error(message: &str) -> CallFailure {
+pub(crate) fn protocol_error(message: &str) -> CallFailure {
     CallFailure::new(FailureKind::ProtocolError, message)
 }

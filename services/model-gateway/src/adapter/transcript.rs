@@ -9,18 +9,18 @@ use serde_json::{Map, Value, json};
 use crate::failure::CallFailure;
 
 /// Every message of an item.
-pub fn parse_messages(item: &ModelItem) -> Result<Vec<Message>, CallFailure> {
+pub(crate) fn parse_messages(item: &ModelItem) -> Result<Vec<Message>, CallFailure> {
     let read = |raw: &Json| serde_json::from_str(raw.get()).map_err(|error| unreadable_failure("a message", &error));
     item.messages.iter().map(read).collect()
 }
 
 /// Every tool of an item; one without a schema takes an empty object.
-pub fn parse_tools(item: &ModelItem) -> Result<Vec<ToolDefinition>, CallFailure> {
+pub(crate) fn parse_tools(item: &ModelItem) -> Result<Vec<ToolDefinition>, CallFailure> {
     item.tools.iter().map(parse_tool).collect()
 }
 
 /// One tool.
-pub fn parse_tool(raw: &Json) -> Result<ToolDefinition, CallFailure> {
+pub(crate) fn parse_tool(raw: &Json) -> Result<ToolDefinition, CallFailure> {
     let mut tool: ToolDefinition =
         serde_json::from_str(raw.get()).map_err(|error| unreadable_failure("a tool", &error))?;
     if !tool.parameters.get().starts_with('{') {
@@ -30,7 +30,7 @@ pub fn parse_tool(raw: &Json) -> Result<ToolDefinition, CallFailure> {
 }
 
 /// What a provider wants to be told again, where it was this one and this model that said it.
-pub fn find_reasoning_parts<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> &'a [Value] {
+pub(crate) fn find_reasoning_parts<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> &'a [Value] {
     find_own_parts(replay, family, model).map_or(&[], |replay| &replay.parts)
 }
 
@@ -40,7 +40,7 @@ fn find_own_parts<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &
 
 /// A piece of a reply that is sent again.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ReplyItem<'a> {
+pub(crate) enum ReplyItem<'a> {
     /// A part that its provider wants to see again.
     Reasoning(&'a Value),
     /// The text.
@@ -51,7 +51,7 @@ pub enum ReplyItem<'a> {
 
 /// A reply in the order in which it came. Parts that are sent again stand before text or a call: by themselves, or at the
 /// end, providers refuse them.
-pub fn order_reply_items<'a>(
+pub(crate) fn order_reply_items<'a>(
     content: &'a str,
     calls: &'a [ToolCall],
     replay: Option<&'a ReasoningParts>,
@@ -81,13 +81,13 @@ pub fn order_reply_items<'a>(
 }
 
 /// The place of a call in its reply, from 1.
-pub fn parse_call_position(call: &ToolCall) -> Option<u64> {
+pub(crate) fn parse_call_position(call: &ToolCall) -> Option<u64> {
     call.id.rsplit('-').next().and_then(|position| position.parse().ok())
 }
 
 /// The arguments of a call as an object. What a model got wrong is put into a form that servers accept, since they would
 /// refuse this and every later request of the session otherwise; the call's error result tells the model about it.
-pub fn arguments_object(call: &ToolCall) -> Value {
+pub(crate) fn arguments_object(call: &ToolCall) -> Value {
     match serde_json::from_str::<Map<String, Value>>(&call.function.arguments) {
         Ok(object) => Value::Object(object),
         Err(_) if call.function.arguments.trim().is_empty() => json!({}),
@@ -96,15 +96,15 @@ pub fn arguments_object(call: &ToolCall) -> Value {
 }
 
 /// Letters of a tool's name that servers take.
-pub const NAME_CHARS_MAX: usize = 64;
+pub(crate) const NAME_CHARS_MAX: usize = 64;
 
 /// Whether servers take a tool's name as it is.
-pub fn is_valid_name(name: &str) -> bool {
+pub(crate) fn is_valid_name(name: &str) -> bool {
     (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(is_name_char)
 }
 
 /// A tool's name as every server takes it.
-pub fn to_valid_name(name: &str) -> String {
+pub(crate) fn to_valid_name(name: &str) -> String {
     let name: String = name.chars().map(|c| if is_name_char(c) { c } else { '_' }).take(NAME_CHARS_MAX).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
@@ -115,7 +115,7 @@ fn is_name_char(c: char) -> bool {
 
 /// An image, as protocols want it that do not take addresses of their own kind.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Image<'a> {
+pub(crate) enum Image<'a> {
     /// Inline: its media type, and the bytes in base64.
     Inline(&'a str, &'a str),
     /// Somewhere else.
@@ -123,7 +123,7 @@ pub enum Image<'a> {
 }
 
 /// Reads an image's address.
-pub fn parse_image(url: &str) -> Image<'_> {
+pub(crate) fn parse_image(url: &str) -> Image<'_> {
     let inline = || {
         let (kind, bytes) = url.strip_prefix("data:")?.split_once(',')?;
         Some(Image::Inline(kind.strip_suffix(";base64")?, bytes))
@@ -132,7 +132,7 @@ pub fn parse_image(url: &str) -> Image<'_> {
 }
 
 /// The parts of a user message; text alone is one part.
-pub fn into_parts(content: Content) -> Vec<Part> {
+pub(crate) fn into_parts(content: Content) -> Vec<Part> {
     match content {
         Content::Text(text) => vec![Part::Text { text }],
         Content::Parts(parts) => parts,
@@ -141,7 +141,7 @@ pub fn into_parts(content: Content) -> Vec<Part> {
 
 /// What a session may ask of a choice of tools, in the words of chat completions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToolChoice {
+pub(crate) enum ToolChoice {
     /// The model decides.
     Auto,
     /// None may be called.
@@ -153,7 +153,7 @@ pub enum ToolChoice {
 }
 
 /// The wanted choice of tools, where a session has a wish.
-pub fn parse_tool_choice(parameters: &Map<String, Value>) -> Option<ToolChoice> {
+pub(crate) fn parse_tool_choice(parameters: &Map<String, Value>) -> Option<ToolChoice> {
     let wanted = parameters.get("tool_choice")?;
     match wanted.as_str() {
         Some("auto") => Some(ToolChoice::Auto),
@@ -165,18 +165,18 @@ pub fn parse_tool_choice(parameters: &Map<String, Value>) -> Option<ToolChoice> 
 }
 
 /// The JSON Schema that a reply must have, where one is asked for.
-pub fn find_reply_schema(item: &ModelItem) -> Option<Value> {
+pub(crate) fn find_reply_schema(item: &ModelItem) -> Option<Value> {
     let format: Value = serde_json::from_str(item.response_format.as_ref()?.get()).ok()?;
     format["json_schema"].get("schema").cloned()
 }
 
 /// The first of these parameters that is given and not `null`.
-pub fn find_first<'a>(parameters: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
+pub(crate) fn find_first<'a>(parameters: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| parameters.get(*name).filter(|value| !value.is_null()))
 }
 
 /// The error says where, but not what stands there (I9).
-pub fn unreadable_failure(what: &str, error: &serde_json::Error) -> CallFailure {
+pub(crate) fn unreadable_failure(what: &str, error: &serde_json::Error) -> CallFailure {
     CallFailure::new(
         FailureKind::BadRequest,
         format!("{what} cannot be read at line {} column {}", error.line(), error.column()),

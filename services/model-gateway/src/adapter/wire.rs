@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use crate::failure::CallFailure;
 
 /// Serialises a request. The error names no content.
-pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, CallFailure> {
+pub(crate) fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, CallFailure> {
     serde_json::to_vec(body)
         .map_err(|_| CallFailure::new(FailureKind::BadRequest, "the request cannot be written as JSON"))
 }
 
 /// Sets a field of an object within a request; what a session gave that is no object makes room.
-pub fn set_field(body: &mut Map<String, Value>, object: &str, field: &str, value: Value) {
+pub(crate) fn set_field(body: &mut Map<String, Value>, object: &str, field: &str, value: Value) {
     let within = body.entry(object).or_insert_with(|| Value::Object(Map::new()));
     if let Some(fields) = within.as_object_mut() {
         fields.insert(field.to_owned(), value);
@@ -23,7 +23,7 @@ pub fn set_field(body: &mut Map<String, Value>, object: &str, field: &str, value
 }
 
 /// A text field that may also be a list of text parts.
-pub fn read_text(value: &Value) -> String {
+pub(crate) fn read_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(parts) => parts.iter().map(read_text_part).collect(),
@@ -36,7 +36,7 @@ fn read_text_part(part: &Value) -> String {
 }
 
 /// The reasoning in a delta or message, by whichever name a provider has for it.
-pub fn read_reasoning(delta: &Value) -> String {
+pub(crate) fn read_reasoning(delta: &Value) -> String {
     let named = ["reasoning_content", "reasoning"].iter().map(|name| read_text(&delta[*name]));
     let thinking = |part: &Value| read_text(&part["thinking"]);
     named
@@ -46,7 +46,7 @@ pub fn read_reasoning(delta: &Value) -> String {
 }
 
 /// Arguments: text as it is, anything else as JSON text.
-pub fn read_arguments(value: &Value) -> String {
+pub(crate) fn read_arguments(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
@@ -55,7 +55,7 @@ pub fn read_arguments(value: &Value) -> String {
 }
 
 /// A count that may be written as an integer, a float or a text.
-pub fn read_count(value: &Value) -> Option<u64> {
+pub(crate) fn read_count(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64().or_else(|| number.as_f64().map(to_whole)),
         Value::String(text) => text.parse().ok(),
@@ -69,7 +69,7 @@ fn to_whole(number: f64) -> u64 {
 }
 
 /// What a reply used; none when there are no figures.
-pub fn read_usage(value: &Value) -> Option<Usage> {
+pub(crate) fn read_usage(value: &Value) -> Option<Usage> {
     let get = |path: &str| value.pointer(path).and_then(read_count);
     let (input, output) = (get("/prompt_tokens"), get("/completion_tokens"));
     if input.is_none() && output.is_none() {
@@ -86,7 +86,7 @@ pub fn read_usage(value: &Value) -> Option<Usage> {
 }
 
 /// A finish reason, mapped. `None` for the empty word that some servers send with every chunk.
-pub fn read_finish_reason(raw: &str) -> Option<FinishReason> {
+pub(crate) fn read_finish_reason(raw: &str) -> Option<FinishReason> {
     match raw.to_ascii_lowercase().as_str() {
         "" => None,
         "stop" | "end_turn" | "stop_sequence" | "eos" | "eos_token" => Some(FinishReason::Stop),

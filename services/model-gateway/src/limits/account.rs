@@ -17,29 +17,23 @@ const NANO_PER_USD: f64 = 1e9;
 
 /// Money and tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Amount {
+pub(crate) struct Amount {
     /// Billionths of a US dollar: a token costs thousands of them.
-    pub nano_usd: u64,
+    pub(crate) nano_usd: u64,
     /// Tokens of requests and replies.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
 }
 
 impl Amount {
     /// An amount in US dollars; what is no amount is none.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates, as it should")]
-    pub fn new(usd: f64, tokens: u64) -> Self {
+    pub(crate) fn new(usd: f64, tokens: u64) -> Self {
         Self { nano_usd: (usd * NANO_PER_USD).round() as u64, tokens }
-    }
-
-    /// The greater of both, of money and of tokens.
-    #[must_use]
-    pub fn max(self, other: Self) -> Self {
-        Self { nano_usd: self.nano_usd.max(other.nano_usd), tokens: self.tokens.max(other.tokens) }
     }
 
     /// The money in US dollars.
     #[allow(clippy::cast_precision_loss, reason = "for people")]
-    pub fn usd(self) -> f64 {
+    pub(crate) fn usd(self) -> f64 {
         self.nano_usd as f64 / NANO_PER_USD
     }
 }
@@ -63,11 +57,11 @@ impl AddAssign for Amount {
 
 /// What may be spent; none: as much as one likes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct BudgetLimit {
+pub(crate) struct BudgetLimit {
     /// Billionths of a US dollar.
-    pub nano_usd: Option<u64>,
+    pub(crate) nano_usd: Option<u64>,
     /// Tokens.
-    pub tokens: Option<u64>,
+    pub(crate) tokens: Option<u64>,
 }
 
 impl BudgetLimit {
@@ -78,31 +72,31 @@ impl BudgetLimit {
 
 /// An account, as all gateways see it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Account {
+pub(crate) struct Account {
     /// When the period began that `spent` is of.
     #[serde(rename = "since")]
-    pub period_start: Timestamp,
+    pub(crate) period_start: Timestamp,
     /// What was spent in it.
-    pub spent: Amount,
+    pub(crate) spent: Amount,
     /// What running calls may cost, by `<session>/<call>.<attempt>`.
-    pub open: BTreeMap<String, CallReservation>,
+    pub(crate) open: BTreeMap<String, CallReservation>,
 }
 
 /// What one call may cost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallReservation {
+pub(crate) struct CallReservation {
     /// The run of the call that made it: a call that is made again is another run.
-    pub run: String,
+    pub(crate) run: String,
     /// The most that it is thought to cost.
     #[serde(flatten)]
-    pub amount: Amount,
+    pub(crate) amount: Amount,
     /// When the call is over, whatever becomes of it.
-    pub until: Timestamp,
+    pub(crate) until: Timestamp,
 }
 
 /// What is asked of an account; each may be asked again without a second effect.
 #[derive(Debug, Clone)]
-pub enum AccountRequest {
+pub(crate) enum AccountRequest {
     /// Room for a call.
     Reserve {
         /// Which call.
@@ -132,7 +126,7 @@ pub enum AccountRequest {
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChargeOutcome {
+pub(crate) enum ChargeOutcome {
     /// It is done.
     Done,
     /// There is no room, and will be none in this period.
@@ -179,7 +173,7 @@ impl SharedEntry for Account {
 
 impl Account {
     /// What running calls may cost.
-    pub fn total_reserved(&self) -> Amount {
+    pub(crate) fn total_reserved(&self) -> Amount {
         self.open.values().fold(Amount::default(), |sum, open| sum + open.amount)
     }
 

@@ -19,7 +19,7 @@ const PENDING_MAX: usize = 1_024;
 const BATCH_MAX: usize = 256;
 
 /// What an entry of the bucket means.
-pub trait SharedEntry: Serialize + DeserializeOwned + Send + Sync + 'static {
+pub(crate) trait SharedEntry: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// What is asked of it.
     type Request: Send + Sync + 'static;
     /// What comes of that.
@@ -40,13 +40,13 @@ struct PendingRequest<E: SharedEntry> {
 
 /// The entries of one kind.
 #[derive(Debug)]
-pub struct EntryWriter<E: SharedEntry> {
+pub(crate) struct EntryWriter<E: SharedEntry> {
     sender: mpsc::Sender<PendingRequest<E>>,
 }
 
 impl<E: SharedEntry> EntryWriter<E> {
     /// Entries, and the task that writes them until `end`.
-    pub fn new(
+    pub(crate) fn new(
         bus: Bus,
         clock: Arc<dyn Clock>,
         writer: String,
@@ -57,7 +57,7 @@ impl<E: SharedEntry> EntryWriter<E> {
     }
 
     /// Asks an entry without waiting for an answer; where too much waits already it is left out.
-    pub fn submit_without_reply(&self, key: String, request: E::Request) {
+    pub(crate) fn submit_without_reply(&self, key: String, request: E::Request) {
         let (response, _) = oneshot::channel();
         if self.sender.try_send(PendingRequest { key, request, response }).is_err() {
             tracing::debug!("too much waits to be written: left out");
@@ -65,7 +65,7 @@ impl<E: SharedEntry> EntryWriter<E> {
     }
 
     /// Asks an entry; returns when what came of it is stored.
-    pub async fn submit(&self, key: String, request: E::Request) -> Result<E::Response, BusError> {
+    pub(crate) async fn submit(&self, key: String, request: E::Request) -> Result<E::Response, BusError> {
         let stopped = || BusError::Unavailable("this gateway is ending".to_owned());
         let (response, receiver) = oneshot::channel();
         self.sender.send(PendingRequest { key, request, response }).await.map_err(|_| stopped())?;

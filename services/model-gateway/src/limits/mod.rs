@@ -1,8 +1,8 @@
 //! What gateways share through the bus: the rates of providers' keys, and the budgets of tenants and agents.
 
-pub mod account;
-pub mod entry;
-pub mod rate;
+pub(crate) mod account;
+pub(crate) mod entry;
+pub(crate) mod rate;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The shared limits, as one gateway sees them.
 #[derive(Debug)]
-pub struct SharedLimits {
+pub(crate) struct SharedLimits {
     /// This gateway's name: no other one has it, nor had.
     name: String,
     runs: AtomicU64,
@@ -47,7 +47,7 @@ struct TryReservation {
 
 impl SharedLimits {
     /// Begins; `tasks` own what writes, under this gateway's name.
-    pub fn start(bus: &Bus, clock: &Arc<dyn Clock>, name: &str, tasks: &Tasks) -> Self {
+    pub(crate) fn start(bus: &Bus, clock: &Arc<dyn Clock>, name: &str, tasks: &Tasks) -> Self {
         let (buckets, write) = EntryWriter::new(bus.clone(), clock.clone(), name.to_owned(), tasks.token());
         tasks.spawn("rates", write);
         let (accounts, write) = EntryWriter::new(bus.clone(), clock.clone(), name.to_owned(), tasks.token());
@@ -56,7 +56,7 @@ impl SharedLimits {
     }
 
     /// A turn to ask a provider for so many tokens: after which wait, or a refusal where that is over `patience`.
-    pub async fn acquire_rate(
+    pub(crate) async fn acquire_rate(
         &self,
         provider: &str,
         rates: Rates,
@@ -78,7 +78,7 @@ impl SharedLimits {
 
     /// A reply has come: what it took takes the place of what was thought. Nobody waits for it; one that is lost makes the
     /// limit a little wrong for a minute.
-    pub fn correct_rate(&self, provider: &str, rates: Rates, estimated: u64, used: u64) {
+    pub(crate) fn correct_rate(&self, provider: &str, rates: Rates, estimated: u64, used: u64) {
         if rates.tokens_per_minute.is_none() || estimated == used {
             return;
         }
@@ -149,7 +149,7 @@ impl SharedLimits {
     }
 
     /// Books what an earlier run of a call left open, where the call is not made again.
-    pub async fn charge_abandoned(&self, job: &Job, budgets: &[&Budget]) -> Result<(), BusError> {
+    pub(crate) async fn charge_abandoned(&self, job: &Job, budgets: &[&Budget]) -> Result<(), BusError> {
         for budget in budgets {
             self.accounts
                 .submit(budget_key(budget, job), AccountRequest::ChargeAbandoned { call: call_name(job) })
@@ -162,7 +162,7 @@ impl SharedLimits {
 /// What the tries of one call reserve and settle, one after the other. It outlives them, since each may be dropped at any
 /// point, also while it reserves.
 #[derive(Debug, Default)]
-pub struct Charge {
+pub(crate) struct Charge {
     open: Option<OpenCharge>,
 }
 
@@ -177,7 +177,7 @@ struct OpenCharge {
 
 impl Charge {
     /// Reserves for a try what it may cost; the one before must be settled.
-    pub async fn reserve(
+    pub(crate) async fn reserve(
         &mut self,
         limits: &SharedLimits,
         job: &Job,
@@ -198,7 +198,7 @@ impl Charge {
     }
 
     /// Settles what the try did cost. Where that was begun before and dropped, what was said then counts.
-    pub async fn settle(&mut self, limits: &SharedLimits, cost: Amount) {
+    pub(crate) async fn settle(&mut self, limits: &SharedLimits, cost: Amount) {
         if let Some(open) = &mut self.open {
             let cost = *open.cost.get_or_insert(cost);
             limits.settle(&open.reservation, cost).await;
@@ -207,7 +207,7 @@ impl Charge {
     }
 
     /// Books what the try had reserved: nobody knows what it did cost.
-    pub async fn charge_abandoned(&mut self, limits: &SharedLimits) {
+    pub(crate) async fn charge_abandoned(&mut self, limits: &SharedLimits) {
         let reserved = self.open.as_ref().map_or(Amount::default(), |open| open.reserved);
         self.settle(limits, reserved).await;
     }

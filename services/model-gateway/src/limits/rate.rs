@@ -17,7 +17,7 @@ const MINUTE_MS: f64 = 60_000.0;
 
 /// What is left now, as all gateways see it. Below zero: promised to those in line.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct TokenBucket {
+pub(crate) struct TokenBucket {
     requests: f64,
     tokens: f64,
     at: Timestamp,
@@ -25,7 +25,7 @@ pub struct TokenBucket {
 
 /// What is asked of a level.
 #[derive(Debug, Clone, Copy)]
-pub enum RateRequest {
+pub(crate) enum RateRequest {
     /// A request of so many tokens.
     Take {
         /// Tokens of the request and, as far as one can know, of its reply.
@@ -42,7 +42,7 @@ pub enum RateRequest {
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grant {
+pub(crate) enum Grant {
     /// One may ask after so long; the place in line is kept.
     After(Duration),
     /// It would take longer than is of use: so long.

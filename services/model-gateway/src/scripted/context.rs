@@ -12,54 +12,54 @@ const FAILURE_WORDS: &[&str] = &["error", "denied", "timeout", "cancelled", "unk
 
 /// The names that templates and expressions may use.
 #[derive(Debug, Clone, Serialize)]
-pub struct Context {
+pub(crate) struct Context {
     /// The model's id.
-    pub model: String,
+    pub(crate) model: String,
     /// The turn, from 1.
-    pub turn: u32,
+    pub(crate) turn: u32,
     /// The step within its turn, from 1.
-    pub step: u32,
+    pub(crate) step: u32,
     /// The user's message that began the turn.
-    pub prompt: String,
+    pub(crate) prompt: String,
     /// The names of the tools on offer, the pseudo-tool `continuation` aside.
-    pub tools: Vec<String>,
+    pub(crate) tools: Vec<String>,
     /// Whether the pseudo-tool `continuation` is on offer.
-    pub can_signal: bool,
+    pub(crate) can_signal: bool,
     /// Every message: `role`, `content` as text.
-    pub messages: Vec<ScriptMessage>,
+    pub(crate) messages: Vec<ScriptMessage>,
     /// The results of this turn's calls, in order.
-    pub tool_results: Vec<ScriptToolResult>,
+    pub(crate) tool_results: Vec<ScriptToolResult>,
     /// The same by the tool's name: `results.read_file[0].content.lines`.
-    pub results: BTreeMap<String, Vec<ScriptToolResult>>,
+    pub(crate) results: BTreeMap<String, Vec<ScriptToolResult>>,
 }
 
 /// A message as a script sees it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ScriptMessage {
+pub(crate) struct ScriptMessage {
     /// `system`, `user`, `assistant` or `tool`.
-    pub role: &'static str,
+    pub(crate) role: &'static str,
     /// Its text.
-    pub content: String,
+    pub(crate) content: String,
 }
 
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ScriptToolResult {
+pub(crate) struct ScriptToolResult {
     /// The tool.
-    pub name: String,
+    pub(crate) name: String,
     /// The call.
-    pub call_id: String,
+    pub(crate) call_id: String,
     /// Its arguments; the text where that is not JSON.
-    pub arguments: Value,
+    pub(crate) arguments: Value,
     /// Its content; parsed where it is JSON.
-    pub content: Value,
+    pub(crate) content: Value,
     /// Whether the call succeeded.
-    pub ok: bool,
+    pub(crate) ok: bool,
 }
 
 impl Context {
     /// What the script of this call sees.
-    pub fn from_item(item: &ModelItem) -> Result<Self, serde_json::Error> {
+    pub(crate) fn from_item(item: &ModelItem) -> Result<Self, serde_json::Error> {
         let messages: Vec<Message> =
             item.messages.iter().map(|raw| serde_json::from_str(raw.get())).collect::<Result<_, _>>()?;
         let names: Vec<String> = item.tools.iter().filter_map(parse_tool_name).collect();

@@ -17,11 +17,11 @@ use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
 /// The pseudo-tool by which a model says whether it goes on.
-pub const SIGNAL: &str = "continuation";
+pub(crate) const SIGNAL: &str = "continuation";
 
 /// A script, ready to play.
 #[derive(Debug, Clone)]
-pub struct ScriptPlayer {
+pub(crate) struct ScriptPlayer {
     script: Script,
     environment: Environment<'static>,
     /// How often each step has failed.
@@ -30,13 +30,13 @@ pub struct ScriptPlayer {
 
 impl ScriptPlayer {
     /// A player of a script.
-    pub fn new(script: Script) -> Self {
+    pub(crate) fn new(script: Script) -> Self {
         let failure_counts = script.steps.iter().map(|_| AtomicU32::new(0)).collect();
         Self { script, environment: environment(), failure_counts }
     }
 
     /// Streams the reply word by word, then its calls.
-    pub async fn play(&self, item: &ModelItem, deltas: &mpsc::Sender<Vec<Delta>>) -> Result<(), CallFailure> {
+    pub(crate) async fn play(&self, item: &ModelItem, deltas: &mpsc::Sender<Vec<Delta>>) -> Result<(), CallFailure> {
         let pause = Duration::from_millis(self.script.delay_ms);
         let (reply, failure) = self.build_reply(item)?;
         for delta in reply {
@@ -52,7 +52,7 @@ impl ScriptPlayer {
     }
 
     /// The whole reply to a call, as deltas, and what comes instead of its end.
-    pub fn build_reply(&self, item: &ModelItem) -> Result<(Vec<Delta>, Option<CallFailure>), CallFailure> {
+    pub(crate) fn build_reply(&self, item: &ModelItem) -> Result<(Vec<Delta>, Option<CallFailure>), CallFailure> {
         let context =
             Context::from_item(item).map_err(|_| bad_request("a message of the transcript cannot be read"))?;
         let can_signal = context.can_signal;

@@ -14,12 +14,12 @@ use service::paths::TextFile;
 /// [`super::context`]; what is not there is undefined, never an error.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Script {
+pub(crate) struct Script {
     /// Milliseconds between two words of a text; 8.
     #[serde(default = "delay_ms")]
-    pub delay_ms: u64,
+    pub(crate) delay_ms: u64,
     /// Tried from the top.
-    pub steps: Vec<ScriptStep>,
+    pub(crate) steps: Vec<ScriptStep>,
 }
 
 fn delay_ms() -> u64 {
@@ -29,68 +29,68 @@ fn delay_ms() -> u64 {
 /// One reply.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ScriptStep {
+pub(crate) struct ScriptStep {
     /// What it is for, in messages.
     #[serde(default)]
-    pub name: String,
+    pub(crate) name: String,
     /// Its place within the turn, from 1; any where none is given.
     #[serde(default)]
-    pub at: Option<u32>,
+    pub(crate) at: Option<u32>,
     /// Whether it fits; always where none is given.
     #[serde(default)]
-    pub when: Option<String>,
+    pub(crate) when: Option<String>,
     /// What the user reads.
     #[serde(default)]
-    pub text: String,
+    pub(crate) text: String,
     /// What is shown as reasoning.
     #[serde(default)]
-    pub reasoning: String,
+    pub(crate) reasoning: String,
     /// What is called.
     #[serde(default)]
-    pub tool_calls: Vec<ScriptCall>,
+    pub(crate) tool_calls: Vec<ScriptCall>,
     /// Whether to go on: `status`, `reason`, `next_action`, `progress`, as in the continuation signal.
     #[serde(default)]
-    pub signal: Option<BTreeMap<String, Value>>,
+    pub(crate) signal: Option<BTreeMap<String, Value>>,
     /// What the provider says that it used; an estimate where nothing is given.
     #[serde(default)]
-    pub usage: Option<Usage>,
+    pub(crate) usage: Option<Usage>,
     /// How it fails after what it said, instead of ending.
     #[serde(default)]
-    pub fail: Option<ScriptFailure>,
+    pub(crate) fail: Option<ScriptFailure>,
 }
 
 /// How a provider fails.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ScriptFailure {
+pub(crate) struct ScriptFailure {
     /// As in `model_failed`: `rate_limited`, `overloaded`, `truncated` and so on.
-    pub kind: FailureKind,
+    pub(crate) kind: FailureKind,
     /// Seconds that it asks to wait.
     #[serde(default)]
-    pub retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u64>,
     /// How often it fails before it does not any more; always where none is given.
     #[serde(default)]
-    pub times: Option<u32>,
+    pub(crate) times: Option<u32>,
 }
 
 /// A tool call, or one for each item of a list.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ScriptCall {
+pub(crate) struct ScriptCall {
     /// The tool.
-    pub name: String,
+    pub(crate) name: String,
     /// Its arguments.
     #[serde(default)]
-    pub arguments: ScriptArguments,
+    pub(crate) arguments: ScriptArguments,
     /// Whether it is called at all.
     #[serde(default)]
-    pub when: Option<String>,
+    pub(crate) when: Option<String>,
     /// A list: an expression, or a template that writes JSON.
     #[serde(default)]
-    pub for_each: Option<String>,
+    pub(crate) for_each: Option<String>,
     /// What an item of the list is called; `item`.
     #[serde(default = "item", rename = "as")]
-    pub item: String,
+    pub(crate) item: String,
 }
 
 fn item() -> String {
@@ -100,7 +100,7 @@ fn item() -> String {
 /// Arguments of a call.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
-pub enum ScriptArguments {
+pub(crate) enum ScriptArguments {
     /// A template that writes the JSON text.
     Text(String),
     /// An object; each text in it is a template.
@@ -115,7 +115,7 @@ impl Default for ScriptArguments {
 
 impl Script {
     /// Reads a script and compiles everything in it once, so that a mistake is found at the start.
-    pub fn parse(file: &TextFile) -> Result<Self, ConfigError> {
+    pub(crate) fn parse(file: &TextFile) -> Result<Self, ConfigError> {
         let script: Self = service::yaml::parse(file)?;
         let environment = environment();
         for (index, step) in script.steps.iter().enumerate() {

@@ -12,7 +12,7 @@ use crate::reply::{CallDelta, Delta};
 
 /// Reads one reply.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(crate) struct Reader {
     blocks: BTreeMap<u64, Block>,
     calls: u32,
     usage: UsageCounts,

@@ -22,7 +22,7 @@ const SAMPLING: &[&str] = &["temperature", "top_p", "top_k"];
 const TRANSLATED: &[&str] = &["tool_choice", "max_tokens", "max_completion_tokens", "stop"];
 
 /// The request.
-pub fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
+pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
     let RequestTarget { model, signer_id, parameters, .. } = *target;
     let mut body = Map::new();
     for (name, value) in parameters.iter().filter(|(name, _)| !TRANSLATED.contains(&name.as_str())) {

@@ -10,7 +10,7 @@ use crate::reply::{CallDelta, Delta};
 
 /// Reads one reply.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(crate) struct Reader {
     calls: u32,
 }
 

@@ -28,7 +28,7 @@ const UNSIGNED: &str = "skip_thought_signature_validator";
 const TRANSLATED: &[&str] = &["tool_choice", "generationConfig"];
 
 /// The request.
-pub fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
+pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
     let RequestTarget { model, signer_id, parameters, .. } = *target;
     let mut body = Map::new();
     let translated = |name: &str| TRANSLATED.contains(&name) || GENERATION.iter().any(|(ours, _)| *ours == name);
@@ -63,7 +63,7 @@ pub fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<Pro
 }
 
 /// A model's name as a part of an address. Clients choose it: it must lead to a model and nowhere else.
-pub fn check_model_path(model: &str) -> Result<&str, CallFailure> {
+pub(crate) fn check_model_path(model: &str) -> Result<&str, CallFailure> {
     let name = model.trim_start_matches("models/");
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '@' | '/');
     let whole = |segment: &str| !matches!(segment, "" | "." | "..");

@@ -11,7 +11,7 @@ use crate::reply::{CallDelta, Delta};
 
 /// Reads one reply.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(crate) struct Reader {
     slots: Slots,
 }
 

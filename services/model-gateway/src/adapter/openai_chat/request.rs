@@ -26,7 +26,7 @@ struct Body<'a> {
 }
 
 /// The request. Parameters are added as they are.
-pub fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
+pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
     let RequestTarget { model, quirks, parameters, .. } = *target;
     let stream = item.streaming.enabled;
     let body = Body {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Dense slots 0..n of one stream: for right indices, gaps, always the same index, none, or a fresh id per fragment.
 #[derive(Debug, Default)]
-pub struct Slots {
+pub(crate) struct Slots {
     by_index: BTreeMap<u64, u32>,
     by_id: BTreeMap<String, u32>,
     names: Vec<String>,
@@ -13,7 +13,7 @@ pub struct Slots {
 
 impl Slots {
     /// The slot of a fragment. Empty ids and names count as absent.
-    pub fn resolve(&mut self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> u32 {
+    pub(crate) fn resolve(&mut self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> u32 {
         let id = id.filter(|id| !id.is_empty());
         let name = name.filter(|name| !name.is_empty());
         let slot = self.find_slot(index, id, name).unwrap_or_else(|| self.add_slot());

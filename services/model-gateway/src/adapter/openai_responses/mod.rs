@@ -1,7 +1,7 @@
 //! OpenAI's Responses.
 
-pub mod reply;
-pub mod request;
+pub(crate) mod reply;
+pub(crate) mod request;
 
 /// The name under which its parts are kept for the next request.
-pub const REASONING_NAME: &str = "openai_responses";
+pub(crate) const REASONING_NAME: &str = "openai_responses";

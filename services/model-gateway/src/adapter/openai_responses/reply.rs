@@ -12,7 +12,7 @@ use crate::reply::{CallDelta, Delta};
 
 /// Reads one reply.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(crate) struct Reader {
     /// By the output's index: what was told of it.
     outputs: BTreeMap<u64, Output>,
     calls: u32,

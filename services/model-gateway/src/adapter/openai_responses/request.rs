@@ -12,7 +12,7 @@ use crate::failure::CallFailure;
 const TRANSLATED: &[&str] = &["tool_choice", "max_tokens", "max_completion_tokens", "reasoning_effort"];
 
 /// The request. Nothing is stored at the provider: reasoning that it wants to see again comes back to us encrypted.
-pub fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
+pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
     let RequestTarget { model, signer_id, parameters, .. } = *target;
     let mut body = Map::new();
     for (name, value) in parameters.iter().filter(|(name, _)| !TRANSLATED.contains(&name.as_str())) {
