@@ -1,4 +1,4 @@
-//! Circuit breakers: a model that fails again and again is left alone for a while, then asked by one call alone.
+//! Circuit breakers: after repeated failures, a model gets no requests for a while, and then one probe.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -12,64 +12,60 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::failure::CallFailure;
 
-/// Failures in a row after which a model is left alone, and over how long: of many calls at once, five may fail by chance.
+/// Consecutive failures that open a circuit, and the time that they must span: of many calls at once, five may fail by
+/// chance.
 const FAILURES_MAX: u32 = 5;
 const FAILING_MIN: Duration = Duration::from_secs(2);
-/// How long it is left alone at first; twice as long after each failed probe.
+/// How long a circuit is open at first; the time doubles after each failed probe.
 const OPEN_FIRST: Duration = Duration::from_secs(1);
-/// How long it is left alone at most.
+/// Longest time that a circuit is open.
 const OPEN_MAX: Duration = Duration::from_mins(1);
 const BACKOFF: Backoff = Backoff::new(OPEN_FIRST, OPEN_MAX);
-/// How long a call waits for another one that asks whether the model is well again.
+/// Longest wait of a call for the result of another call's probe.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Models that are remembered as failing.
+/// Maximum failing models whose state is stored.
 const MODELS_MAX: usize = 1_024;
 
-/// A provider and its name for a model.
+/// Names of a provider and of the model there.
 type ModelName = (String, String);
 
-/// Every model that failed lately, as this gateway sees it. A lock since calls share it; it is held for a look only.
+/// Circuit breakers of the models that failed lately, as this gateway sees them. Calls share them through a lock.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Breakers(Arc<BreakerMap>);
 
 #[derive(Debug, Default)]
 struct BreakerMap {
     breakers: Mutex<BTreeMap<ModelName, Breaker>>,
-    /// A probe is over.
+    /// Notifies calls that wait for the end of a probe.
     probed: Notify,
 }
 
-/// What is known of one model.
+/// State of the circuit of one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Breaker {
-    /// In a row.
     failures: u32,
-    /// When the first of them was.
+    /// Time of the first of these failures.
     failing_since: Option<Instant>,
-    /// Until when it is left alone.
+    /// End of the time in which the circuit is open.
     open_until: Option<Instant>,
-    /// How often it was.
+    /// How often the circuit was opened since the last success.
     times_opened: u32,
-    /// A call asks whether it is well again.
+    /// Whether a call probes the model now.
     is_probing: bool,
-    /// How it failed last.
     last_kind: FailureKind,
-    /// What was seen of that, without the provider's words: they may be about another tenant's request.
+    /// Cause of the last failure without the message of the provider, which may be about the request of another tenant.
     last_cause: String,
 }
 
-/// A model is left alone.
+/// The circuit of a model is open: it gets no requests now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CircuitOpen {
-    /// For how long.
     pub(crate) wait: Duration,
-    /// How it failed last.
     pub(crate) last_kind: FailureKind,
-    /// What was seen of that.
     pub(crate) last_cause: String,
 }
 
-/// Leave to ask a model. Dropped without a word, it tells nothing.
+/// The right to send one request to a model. A permit that is dropped without a record changes nothing.
 #[derive(Debug)]
 pub(crate) struct Permit {
     breakers: Breakers,
@@ -93,7 +89,7 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// Whether a call may ask now, and whether it is the probe; else how long to wait.
+    /// Admits a request; `true` if it is the probe.
     fn admit(&mut self, now: Instant) -> Result<bool, CircuitOpen> {
         let Some(until) = self.open_until else { return Ok(false) };
         let wait = until.saturating_duration_since(now);
@@ -107,7 +103,7 @@ impl Breaker {
     fn record_failure(&mut self, now: Instant, failure: &CallFailure, probe: bool) {
         self.last_kind = failure.kind;
         self.last_cause.clone_from(&failure.cause);
-        // What was under way when it was left alone proves nothing new; only a probe does.
+        // A request that was sent before the circuit opened is no evidence of the state now; only a probe is.
         if self.open_until.is_some() && !probe {
             return;
         }
@@ -122,8 +118,8 @@ impl Breaker {
 }
 
 impl Breakers {
-    /// Leave to ask; else how long the model is left alone. While another call asks whether it is well again, what comes of
-    /// that is waited for.
+    /// Acquires a permit, or returns how long the circuit is open. While another call probes the model, this waits for
+    /// the end of the probe.
     pub(crate) async fn acquire(&self, provider: &str, upstream: &str) -> Result<Permit, CircuitOpen> {
         let until = Instant::now() + PROBE_WAIT_MAX;
         loop {
@@ -153,7 +149,7 @@ impl Breakers {
 }
 
 impl Permit {
-    /// The model begins to answer: it is well, however long it goes on.
+    /// Records that the model answers, and closes its circuit, even while the reply still grows.
     pub(crate) fn record_success(&mut self) {
         if !std::mem::replace(&mut self.has_succeeded, true) {
             self.breakers.lock(|breakers| breakers.remove(&self.name));
@@ -161,8 +157,8 @@ impl Permit {
         }
     }
 
-    /// The model did not. What says nothing of its health is as if it had not been asked: also the failure of a session that
-    /// had less patience than is usual, or one tenant could keep all others from a model.
+    /// Records a failure. Failures that do not come from the health of the model do not count. Neither do timeouts that
+    /// a session set below the default: otherwise one tenant could block a model for all others.
     pub(crate) fn record_failure(mut self, failure: &CallFailure) {
         let is_model_failure = match failure.kind {
             FailureKind::Overloaded
@@ -219,7 +215,7 @@ mod tests {
         CallFailure::new(kind, "it fails")
     }
 
-    /// Fails so often, over as long as it takes to be left alone for it.
+    /// Records so many failures, over a time that opens the circuit.
     async fn fail(breakers: &Breakers, times: u32) {
         for _ in 0..times {
             breakers.admit("p", "m").unwrap().record_failure(&failure(BUSY));
@@ -232,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_model_of_which_nothing_but_failures_comes_is_left_alone_then_probed_by_one() {
+    async fn model_failing_repeatedly_circuit_opens_then_admits_one_probe() {
         let breakers = Breakers::default();
         fail(&breakers, 4).await;
         breakers.admit("p", "m").unwrap().record_success();
@@ -246,7 +242,8 @@ mod tests {
         assert_eq!(wait(&breakers), 2 * OPEN_FIRST);
         assert_eq!(breakers.admit("p", "m").unwrap_err().last_kind, FailureKind::TimedOut);
         tokio::time::advance(2 * OPEN_FIRST).await;
-        // A probe that is called off leaves room for another one; so does one that tells nothing of the model's health.
+        // A probe that is cancelled makes room for another one; so does one that shows nothing about the health of the
+        // model.
         drop(breakers.admit("p", "m").unwrap());
         breakers.admit("p", "m").unwrap().record_failure(&failure(FailureKind::RateLimited));
         breakers.admit("p", "m").unwrap().record_success();
@@ -255,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_of_impatient_sessions_leave_a_model_open_to_all() {
+    async fn timeouts_below_the_default_circuit_stays_closed() {
         let breakers = Breakers::default();
         let session_timeout = CallFailure { is_session_timeout: true, ..failure(FailureKind::TimedOut) };
         for _ in 0..20 {
@@ -263,7 +260,7 @@ mod tests {
             tokio::time::advance(FAILING_MIN).await;
         }
         assert!(breakers.admit("p", "m").is_ok());
-        // One that probes leaves room for another probe.
+        // A probe with such a timeout makes room for another probe.
         fail(&breakers, 5).await;
         tokio::time::advance(OPEN_FIRST).await;
         breakers.admit("p", "m").unwrap().record_failure(&session_timeout);
@@ -271,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_that_fail_at_once_prove_nothing_yet() {
+    async fn many_failures_at_once_circuit_stays_closed() {
         let breakers = Breakers::default();
         let permits: Vec<Permit> = (0..100).map(|_| breakers.admit("p", "m").unwrap()).collect();
         for permit in permits {
@@ -281,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_comes_while_a_model_is_probed_waits_for_what_comes_of_it() {
+    async fn call_during_a_probe_waits_for_its_result() {
         let breakers = Breakers::default();
         fail(&breakers, 5).await;
         tokio::time::advance(OPEN_FIRST).await;
@@ -301,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_never_left_alone_for_longer_than_a_minute() {
+    async fn circuit_opened_repeatedly_opens_for_at_most_a_minute() {
         let breakers = Breakers::default();
         fail(&breakers, 5).await;
         for _ in 0..40 {
@@ -312,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_under_way_does_not_make_it_worse() {
+    async fn failure_of_an_earlier_request_does_not_extend_the_open_time() {
         let breakers = Breakers::default();
         let late: Vec<Permit> = (0..20).map(|_| breakers.admit("p", "m").unwrap()).collect();
         fail(&breakers, 5).await;
@@ -323,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_that_is_answered_lets_the_others_in_at_once() {
+    async fn probe_answered_others_are_admitted_at_once() {
         let breakers = Breakers::default();
         fail(&breakers, 5).await;
         tokio::time::advance(OPEN_FIRST).await;

@@ -160,7 +160,7 @@ impl<'a> CallRunner<'a> {
         let mut plan = RetryPlan::new(routes.len(), jitter(self.job));
         loop {
             let Some(route) = routes.get(number) else {
-                return CallEnd::Failed(CallFailure::new(FailureKind::Unreachable, "no way"));
+                return CallEnd::Failed(CallFailure::new(FailureKind::Unreachable, "the model has no route"));
             };
             state.route = route;
             match self.reserve(state).await {
@@ -263,7 +263,7 @@ impl<'a> CallRunner<'a> {
             Ok(permit) => permit,
             Err(CircuitOpen { wait, last_kind, last_cause }) => {
                 let message = format!(
-                    "{upstream} of the provider {provider} fails again and again, last with {}: {last_cause}",
+                    "{upstream} of the provider {provider} failed repeatedly and gets no requests now; the last failure was {}: {last_cause}",
                     last_kind.code()
                 );
                 return Ok(Err(CallFailure { retry_after: Some(wait), ..CallFailure::new(last_kind, message) }));
@@ -345,8 +345,8 @@ impl CallState<'_> {
         let max = window.max(settings.max_output.unwrap_or(0)).max(self.route.output_max(job).unwrap_or(0));
         if let Some(reported) = self.reply.bound_usage(job.bytes, max) {
             tracing::warn!(
-                session = %job.key, call = %job.call, provider, model = upstream, told = ?reported,
-                "the provider's usage cannot be: what is out of bounds is estimated"
+                session = %job.key, call = %job.call, provider, model = upstream, ?reported,
+                "the provider reports impossible usage, which is replaced by an estimate"
             );
         }
     }

@@ -1,38 +1,36 @@
-//! Gathers deltas into chunks, so that viewers get a few messages per second and lane instead of one per token. What comes
-//! after a pause goes out at once: only what follows it closely is gathered.
+//! Buffers deltas into chunks, so that viewers get a few messages per second instead of one per token. A delta after a
+//! pause is published at once; only deltas that follow closely are buffered.
 
 use std::time::Duration;
 
 use contract::model::Streaming;
 use tokio::time::Instant;
 
-/// Bytes of one chunk: far below what a server lets through.
+/// Maximum bytes of one chunk, far below the maximum payload of a NATS server.
 const CHUNK_BYTES_MAX: usize = 64 << 10;
 
-/// What a piece belongs to.
+/// The part of a reply that a chunk belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkKind {
-    /// The reply's text.
     Text,
-    /// Its reasoning.
     Reasoning,
-    /// The arguments of one of its calls.
+    /// Arguments of the call in this slot.
     Call(u32),
 }
 
-/// Gathers pieces of one lane at a time; another lane's piece lets the gathered ones go first.
+/// Buffers text of one kind at a time. Text of another kind flushes the buffer first.
 #[derive(Debug)]
 pub(crate) struct Chunker {
     pause: Duration,
     max_bytes: usize,
     kind: ChunkKind,
     buffer: String,
-    /// Before that nothing goes out but what is too much to be gathered.
+    /// Before this time only a full buffer is flushed.
     next_flush: Instant,
 }
 
 impl Chunker {
-    /// A chunker with a session's wishes.
+    /// A chunker with the settings of a session.
     pub(crate) fn new(streaming: &Streaming) -> Self {
         Self {
             pause: Duration::from_millis(streaming.chunk_ms),
@@ -43,7 +41,7 @@ impl Chunker {
         }
     }
 
-    /// Takes a piece in and appends what is to go out now to `out`.
+    /// Adds text, and appends chunks that are ready to `out`.
     pub(crate) fn add(&mut self, kind: ChunkKind, text: &str, out: &mut Vec<(ChunkKind, String)>) {
         if text.is_empty() {
             return;
@@ -58,19 +56,19 @@ impl Chunker {
         }
     }
 
-    /// All is gathered that came together: appends it to `out` where nothing went out lately.
+    /// Appends the buffer to `out` unless a chunk was published lately.
     pub(crate) fn flush_if_due(&mut self, out: &mut Vec<(ChunkKind, String)>) {
         if !self.buffer.is_empty() && Instant::now() >= self.next_flush {
             self.flush(out);
         }
     }
 
-    /// When the gathered pieces go out at the latest; none while there are none.
+    /// When the buffer must be flushed; `None` if it is empty.
     pub(crate) fn flush_deadline(&self) -> Option<Instant> {
         (!self.buffer.is_empty()).then_some(self.next_flush)
     }
 
-    /// Appends everything gathered to `out`, cut where it is too long for one message.
+    /// Appends the buffer to `out`, split into chunks of at most [`CHUNK_BYTES_MAX`].
     pub(crate) fn flush(&mut self, out: &mut Vec<(ChunkKind, String)>) {
         self.next_flush = Instant::now() + self.pause;
         let mut rest = std::mem::take(&mut self.buffer);
@@ -89,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_gathered_by_lane_and_size() {
+    fn text_of_several_kinds_added_chunks_split_by_kind_and_size() {
         let streaming = Streaming { chunk_bytes: 4, ..Streaming::default() };
         let mut chunker = Chunker::new(&streaming);
         let mut out = Vec::new();
@@ -108,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_comes_after_a_pause_goes_out_at_once_and_what_follows_is_gathered() {
+    async fn text_after_a_pause_is_flushed_at_once_and_later_text_is_buffered() {
         let mut chunker = Chunker::new(&Streaming { chunk_ms: 20, ..Streaming::default() });
         let mut push = async |text: &str, later: u64| {
             tokio::time::advance(Duration::from_millis(later)).await;
@@ -126,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_piece_is_cut_between_characters() {
+    fn text_over_the_chunk_limit_is_split_between_characters() {
         let mut chunker = Chunker::new(&Streaming::default());
         let mut out = Vec::new();
         let text = format!("a{}", "\u{e4}".repeat(CHUNK_BYTES_MAX));

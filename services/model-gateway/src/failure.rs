@@ -1,38 +1,39 @@
-//! Why a model call failed, in the words of the contract.
+//! Why a model call failed.
 
 use std::time::Duration;
 
 use contract::model::FailureKind;
 
-/// Characters of a provider's own message that are kept.
+/// Maximum characters of a failure's message.
 pub(crate) const MESSAGE_CHARS_MAX: usize = 512;
-/// How a message begins that does not know the provider's address yet.
+/// Start of a message in which the address of the provider is still to be inserted.
 const UNNAMED_PROVIDER: &str = "the provider ";
 
-/// A failed attempt. The message is for people: no key and no content of the transcript stands in it.
+/// A failed try of a model call. The message is for people, and has no key and no content of the transcript.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CallFailure {
-    /// What the loop goes by.
+    /// Decides whether and how the call is tried again.
     pub kind: FailureKind,
-    /// How long the provider asks to wait.
+    /// Minimum wait before the next request, if the provider gave one.
     pub retry_after: Option<Duration>,
-    /// What happened, with the provider's own words.
+    /// What happened, with the message of the provider.
     pub message: String,
-    /// What happened, as far as we saw it: other tenants may read it.
+    /// What happened, without the message of the provider: other tenants may read it.
     pub(crate) cause: String,
-    /// Whether only the session was impatient: it says nothing of the provider's health.
+    /// Whether a timeout of the session was shorter than the default. Such a failure does not count against the
+    /// provider.
     pub(crate) is_session_timeout: bool,
 }
 
 impl CallFailure {
-    /// A failure without a wish to wait; a long message is cut, and control characters become spaces.
+    /// A failure without a minimum wait. A long message is cut, and control characters become spaces.
     pub(crate) fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
         let message = to_printable(message.as_ref());
         Self { kind, retry_after: None, cause: message.clone(), message, is_session_timeout: false }
     }
 
-    /// A failure that the provider has words for.
+    /// A failure with the message of the provider.
     pub(crate) fn with_provider_message(kind: FailureKind, cause: &str, provider_message: &str) -> Self {
         let provider_message = provider_message.trim();
         let message =
@@ -40,7 +41,7 @@ impl CallFailure {
         Self { cause: to_printable(cause), ..Self::new(kind, message) }
     }
 
-    /// Names the provider's address, `host:port`, where the message does not.
+    /// Adds the address of the provider, `host:port`, unless the message has it.
     #[must_use]
     pub(crate) fn with_address(mut self, address: &str) -> Self {
         for text in [&mut self.message, &mut self.cause] {
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_names_the_address_once() {
+    fn message_with_address_added_has_it_once() {
         let at = |message: &str| CallFailure::new(FailureKind::Unreachable, message).with_address("h:1").message;
         assert_eq!(at("the provider answers with status 502"), "h:1 answers with status 502");
         assert_eq!(at("no connection to h:1: refused"), "no connection to h:1: refused");
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_provider_are_printable_and_stay_out_of_the_cause() {
+    fn provider_message_added_is_printable_and_not_in_the_cause() {
         let failure =
             CallFailure::with_provider_message(FailureKind::Unreachable, "the provider fails", " a\u{1b}[31m\nb ");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Asks a provider over HTTP, whatever protocol it speaks.
+//! Sends requests to a provider over HTTP, in any protocol.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -26,54 +26,53 @@ use crate::reply::Delta;
 use crate::resolve::{self, PublicResolver};
 use service::clock::Clock;
 
-/// Bytes of an error's body that are read.
+/// Maximum bytes that are read of an error response.
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// How long usage is awaited after the content is complete.
+/// Longest wait for usage after the content is complete.
 const TAIL_MAX: Duration = Duration::from_secs(2);
-/// Seconds to connect where no session says anything.
+/// Connect timeout in seconds for requests of no session.
 const CONNECT: u64 = 5;
-/// How long a provider may take to describe a model, and in how many bytes.
+/// Timeout and maximum bytes of a description of a model.
 const DESCRIBE_MAX: Duration = Duration::from_secs(10);
 const DESCRIPTION_BYTES_MAX: usize = 8 << 20;
-/// Seconds to connect, whatever a session asks for.
+/// Bounds of the connect timeout that a session sets, in seconds.
 const CONNECT_RANGE: std::ops::RangeInclusive<u64> = 1..=60;
 
-/// Seconds of silence, whatever a session asks for: what is shorter would make every model look ill.
+/// Bounds of the silence timeouts that a session sets, in seconds. With a shorter one every model would fail.
 const SILENCE_RANGE: std::ops::RangeInclusive<u64> = 1..=600;
 
-/// A provider's address and key. The key is read for each call, so that a file with it may be replaced.
+/// Client of one provider. It reads the key for each call, so that the file with the key can be replaced.
 #[derive(Debug)]
 pub(crate) struct ProviderClient {
     protocol: Protocol,
     entry: ProviderEntry,
-    /// What is answered in the provider's place.
+    /// Recording that replaces the provider.
     recording: Option<Result<Recording, String>>,
-    /// One per time-out of the connection, which is a property of a client; a lock since it is held for a look only.
+    /// One HTTP client for each connect timeout, which is a property of a client.
     http: Mutex<BTreeMap<u64, reqwest::Client>>,
 }
 
 impl ProviderClient {
-    /// A client of this provider. Nothing is connected yet.
+    /// A client that is not connected yet.
     pub(crate) fn new(protocol: Protocol, entry: ProviderEntry) -> Self {
         let recording = entry.replay.as_deref().map(Recording::read);
         Self { protocol, entry, recording, http: Mutex::default() }
     }
 
-    /// The protocol that it speaks.
     pub(crate) fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Runs one call; `Ok` only when the reply is complete. Dropping the future drops the connection.
+    /// Sends one request, and returns `Ok` only if the reply is complete. Dropping the future drops the connection.
     pub(crate) async fn call(
         &self,
         request: &ProviderRequest<'_>,
         deltas: &mpsc::Sender<Vec<Delta>>,
         clock: &dyn Clock,
     ) -> Result<(), CallFailure> {
-        // Who answers from a recording asks nobody.
+        // A recording needs no key.
         let key = if self.recording.is_some() { None } else { self.read_key()? };
-        // A provider that repeats a secret in its message must not make us repeat it.
+        // A provider may repeat a secret in its message, which must not be passed on.
         let secrets = Secrets::new(key.as_ref(), &self.entry);
         let parameters = parameters::check_parameters(self.protocol, &self.entry, &request.item.parameters)?;
         let signer_id = provider::signer_id(request.provider, request.upstream);
@@ -114,7 +113,7 @@ impl ProviderClient {
         ended
     }
 
-    /// What the provider itself says of a model, where it says anything.
+    /// Reads the description of a model from the provider; `None` if it has none.
     pub(crate) async fn describe_model(&self, upstream: &str) -> Result<Option<Value>, CallFailure> {
         let key = self.read_key()?;
         let own = check_model_path(upstream).ok().map(|name| format!("/models/{name}"));
@@ -137,19 +136,19 @@ impl ProviderClient {
             let list = ["data", "models"].iter().find_map(|name| description[*name].as_array().cloned());
             let Some(list) = list else { return Ok(Some(description)) };
             let names = |model: &Value| ["id", "name", "model"].iter().any(|name| model[*name] == *upstream);
-            // A server of one model may call it as it likes.
+            // A server of one model may use any name for it.
             let only = if list.len() == 1 { list.first() } else { None };
             return Ok(list.iter().find(|model| names(model)).or(only).cloned());
         }
         Ok(None)
     }
 
-    /// Tokens that a reply may have where a session asks for so many, or else where the operator does.
+    /// Maximum tokens of a reply that the session sets, or else the operator.
     pub(crate) fn output_max(&self, session: &Map<String, Value>) -> Option<u64> {
         parameters::output_max(session).or_else(|| parameters::output_max(&self.entry.parameters))
     }
 
-    /// Where the provider is, for people: `host`, or `host:port`; no credentials, path or query.
+    /// Address of the provider for people: `host` or `host:port`, without credentials, path and query.
     fn address(&self) -> String {
         let base = self.entry.base_url.as_deref().unwrap_or_default();
         let url = Url::parse(base).ok();
@@ -165,23 +164,25 @@ impl ProviderClient {
         let Some(key) = key else { return Ok(http) };
         let (name, before) = self.protocol.key_header();
         let (name, before) = self.entry.key_header.as_deref().map_or((name, before), |name| (name, ""));
-        let mut value = HeaderValue::try_from(format!("{before}{}", key.expose()))
-            .map_err(|_| CallFailure::new(FailureKind::Auth, "the provider's key is no value of a header"))?;
+        let mut value = HeaderValue::try_from(format!("{before}{}", key.expose())).map_err(|_| {
+            CallFailure::new(FailureKind::Auth, "the provider's key has characters that an HTTP header cannot have")
+        })?;
         value.set_sensitive(true);
         Ok(http.header(name, value))
     }
 
     fn url(&self, path: &str) -> Result<Url, CallFailure> {
         let base = self.entry.base_url.as_deref().unwrap_or_default();
-        let mut url = Url::parse(&format!("{base}{path}"))
-            .map_err(|error| CallFailure::new(FailureKind::BadRequest, format!("base_url is no address: {error}")))?;
+        let mut url = Url::parse(&format!("{base}{path}")).map_err(|error| {
+            CallFailure::new(FailureKind::BadRequest, format!("base_url is not a valid URL: {error}"))
+        })?;
         for (name, value) in &self.entry.query {
             url.query_pairs_mut().append_pair(name, value);
         }
         Ok(url)
     }
 
-    /// With the operator's headers.
+    /// Adds the headers of the operator.
     fn add_headers(&self, mut http: RequestBuilder) -> RequestBuilder {
         for (name, value) in &self.entry.headers {
             http = http.header(name, value.expose());
@@ -222,10 +223,10 @@ impl ProviderClient {
     }
 }
 
-/// Traffic goes where the operator said: neither to a proxy of the environment nor after a redirect, which would take
-/// the transcript and the key along.
+/// Connects only to the address that the operator set. A proxy of the environment or a redirect would send the
+/// transcript and the key elsewhere.
 fn build_http_client(connect: Duration, private: bool) -> Result<reqwest::Client, reqwest::Error> {
-    // It fails where the process has a provider already, which is as good.
+    // This fails if the process has a crypto provider already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder();
     let builder = if private { builder } else { builder.dns_resolver(Arc::new(PublicResolver)) };
@@ -238,7 +239,8 @@ fn build_http_client(connect: Duration, private: bool) -> Result<reqwest::Client
         .build()
 }
 
-/// When silence is too long. A whole reply has only the call's own deadline: nothing comes before all of it is there.
+/// Timeouts of one request. A reply that is not streamed has only the deadline of the call, since it arrives all at
+/// once.
 struct Timeouts<'a> {
     address: &'a str,
     connect: Timeout,
@@ -246,11 +248,11 @@ struct Timeouts<'a> {
     idle: Option<Timeout>,
 }
 
-/// The longest silence.
+/// Longest silence of a provider that is accepted.
 #[derive(Clone, Copy)]
 struct Timeout {
     seconds: u64,
-    /// It is shorter than what is usual: a provider that fails it need not be ill.
+    /// Whether it is shorter than the default: then a timeout does not count against the provider.
     is_below_default: bool,
 }
 
@@ -284,7 +286,7 @@ impl<'a> Timeouts<'a> {
 
     fn silence_failure(&self, is_first: bool) -> CallFailure {
         let (what, wait) =
-            if is_first { ("no first byte", self.first_byte) } else { ("the stream fell silent", self.idle) };
+            if is_first { ("no first byte", self.first_byte) } else { ("no data in the stream", self.idle) };
         wait.map_or_else(|| CallFailure::new(FailureKind::TimedOut, what), |wait| wait.failure(what))
     }
 
@@ -313,14 +315,14 @@ impl<'a> Timeouts<'a> {
     }
 }
 
-/// Where a reply goes, without the provider's key.
+/// Sends the deltas of a reply with the key of the provider masked.
 struct MaskedSender<'a> {
     deltas: &'a mpsc::Sender<Vec<Delta>>,
     mask: ReplyMask<'a>,
 }
 
 impl MaskedSender<'_> {
-    /// Whether anybody wants more of the reply.
+    /// Sends deltas; `false` if the receiver is gone.
     async fn send(&mut self, more: Vec<Delta>) -> bool {
         let masked = self.mask(more);
         masked.is_empty() || self.deltas.send(masked).await.is_ok()
@@ -334,24 +336,24 @@ impl MaskedSender<'_> {
         let mut masked = self.mask(rest);
         masked.extend(self.mask.finish());
         if !masked.is_empty() {
-            // No receiver, no wish.
+            // The receiver may be gone, and then needs nothing.
             let _ = self.deltas.send(masked).await;
         }
     }
 }
 
-/// Where an answer comes from.
+/// Source of a response.
 enum ResponseSource<'a> {
-    /// A provider that is still to be asked.
+    /// A request that is not sent yet.
     Request(RequestBuilder),
-    /// A provider that answers.
+    /// A response of the provider.
     Http(HttpResponse),
-    /// A recording, from this piece on.
+    /// A recorded response, and the index of its next chunk.
     Recording(&'a RecordedResponse, usize),
 }
 
 impl ResponseSource<'_> {
-    /// Asks; returns when the answer's head is there.
+    /// Sends the request, and returns when the status and headers arrived.
     async fn send(self) -> Result<Self, reqwest::Error> {
         match self {
             Self::Request(request) => request.send().await.map(Self::Http),
@@ -426,7 +428,7 @@ async fn read_response(
         }
         let more = reader.push(&chunk)?;
         if !out.send(more).await {
-            return Ok(()); // Nobody wants the reply any more.
+            return Ok(()); // The receiver is gone.
         }
         if reader.is_done() {
             break;
@@ -453,10 +455,10 @@ async fn read_error(
 ) -> CallFailure {
     let status = response.status();
     if (300..400).contains(&status) {
-        let to = response.header(LOCATION.as_str()).unwrap_or("nowhere");
+        let to = response.header(LOCATION.as_str()).unwrap_or("an unknown address");
         return CallFailure::new(
             FailureKind::BadRequest,
-            format!("the provider redirects to {to}: set base_url to where it really is"),
+            format!("the provider redirects to {to}: set base_url to the address of the provider"),
         );
     }
     let retry_after = classify::parse_retry_after(|name| response.header(name), clock.now().as_millis());
@@ -474,12 +476,12 @@ async fn read_error(
     classify::classify_status(status, retry_after, &String::from_utf8_lossy(&body))
 }
 
-/// The innermost cause: what happened, without the address that every layer around it repeats.
+/// The innermost cause, without the URL that each outer error repeats.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    // Without a cause of its own, the error would print the whole address.
+    // An error without a source would print the whole URL.
     if error.source().is_none() { "the HTTP client gives no reason".to_owned() } else { cause.to_string() }
 }

@@ -1,7 +1,8 @@
-//! Runs model calls: provider adapters, streaming, and what the loop is told of the reply.
+//! Runs model calls: provider protocols, streaming, retries, rates and budgets.
 //!
-//! A call is an item of a work queue. A gateway starts it only after it has seen in the log that it is open, publishes
-//! the reply to viewers while it grows, and reports the whole as one input of the session.
+//! A call is a work item of a queue. A gateway starts a call only after it has seen in the log of the session that the
+//! call is open. It publishes the reply to viewers while the reply grows, and reports the complete reply as one input
+//! of the session.
 
 pub mod adapter;
 mod breaker;
@@ -68,8 +69,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Reads the models and starts taking calls; changes of them are followed. A models file or script that cannot be used
-    /// is an error that says where; a key that is missing is one only for the calls that need it.
+    /// Reads the models and starts to take calls; it reloads files that change. A models file or script that is invalid
+    /// is an error that names the place. A missing key is an error only of the calls that need it.
     #[allow(clippy::unused_async, reason = "every service starts the same way")]
     pub async fn start(config: Config, bus: Bus) -> anyhow::Result<Self> {
         let readiness = Readiness::new("gateway");
@@ -77,7 +78,7 @@ impl Gateway {
         Ok(Self::start_worker(&config, bus, providers, Arc::new(SystemClock), readiness))
     }
 
-    /// As [`Gateway::start`], with providers and a clock of the caller's.
+    /// Starts a gateway as [`Gateway::start`] does, with the providers and the clock of the caller.
     #[allow(clippy::unused_async, reason = "every service starts the same way")]
     pub async fn start_with(config: Config, bus: Bus, providers: Providers, clock: Arc<dyn Clock>) -> Self {
         Self::start_worker(&config, bus, Reload::fixed("gateway", providers), clock, Readiness::new("gateway"))
@@ -100,12 +101,13 @@ impl Gateway {
         Self { worker, tasks, readiness }
     }
 
-    /// Whether it takes calls.
+    /// Tells whether the gateway takes calls.
     pub fn readiness(&self) -> Readiness {
         self.readiness.clone()
     }
 
-    /// Stops pulling, lets running calls end for up to `timeout`, then drops their connections and hands them back.
+    /// Stops taking calls, and lets running calls end for up to `timeout`. Then it drops the connections of the others
+    /// and returns these calls to the queue.
     pub async fn drain(self, timeout: Duration) {
         self.readiness.set(false);
         self.worker.drain(timeout).await;

@@ -1,4 +1,4 @@
-//! Keeps the provider's key out of what the provider says: out of replies, however they are cut, and out of errors.
+//! Masks the key of a provider in its replies, even if it is split between deltas, and in its errors.
 
 use serde_json::Value;
 use service::Secret;
@@ -7,31 +7,30 @@ use service::models::ProviderEntry;
 use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
-/// What stands in place of a key.
 pub(crate) const MASKED: &str = "[key]";
-/// Bytes of a key that is looked for in replies: a shorter one is a placeholder, and may be a word.
+/// Minimum bytes of a key that is masked in replies: a shorter one is a placeholder, and may be a word.
 const KEY_BYTES_MIN: usize = 8;
-/// Characters of a secret by whose beginning a message is known to have been cut within it.
+/// Minimum characters of a partial key that is masked at the end of a text.
 const PARTIAL_KEY_CHARS_MIN: usize = 4;
-/// Words in the name of a header whose value is a key.
+/// Parts of the names of headers whose values are keys.
 const KEY_HEADERS: &[&str] = &["auth", "key", "token", "secret", "cookie"];
 
-/// The secrets of one provider.
+/// Secrets of one provider.
 #[derive(Debug)]
 pub(crate) struct Secrets {
-    /// All of them, for errors.
+    /// All secrets, masked in errors.
     all: Vec<String>,
-    /// Keys, the longest first, for replies.
+    /// Keys, the longest first, masked in replies.
     keys: Vec<String>,
 }
 
 impl Secrets {
-    /// Those that a request to this provider carries.
+    /// The secrets that a request to this provider has.
     pub(crate) fn new(key: Option<&Secret>, entry: &ProviderEntry) -> Self {
         let all = key.into_iter().chain(entry.headers.values()).map(|secret| secret.expose().to_owned()).collect();
         let is_key = |name: &str| KEY_HEADERS.iter().any(|word| name.to_ascii_lowercase().contains(word));
         let headers = entry.headers.iter().filter(|(name, _)| is_key(name)).map(|(_, value)| value.expose());
-        // `Bearer <key>`: the key alone is one too.
+        // `Bearer <key>`: take the key alone.
         let own = headers.map(|value| value.rsplit(' ').next().unwrap_or(value));
         let mut keys: Vec<String> = key.map(Secret::expose).into_iter().chain(own).map(str::to_owned).collect();
         keys.retain(|key| key.len() >= KEY_BYTES_MIN);
@@ -39,12 +38,11 @@ impl Secrets {
         Self { all, keys }
     }
 
-    /// All of them.
     pub(crate) fn all(&self) -> &[String] {
         &self.all
     }
 
-    /// An error without them.
+    /// Masks the secrets in a failure.
     pub(crate) fn redact(&self, mut failure: CallFailure) -> CallFailure {
         for secret in &self.all {
             failure.message = redact_secret(&failure.message, secret);
@@ -53,7 +51,7 @@ impl Secrets {
         failure
     }
 
-    /// A text that is whole, without the keys.
+    /// Masks the keys in a complete text.
     fn mask_keys(&self, text: &str) -> String {
         self.keys.iter().fold(text.to_owned(), |text, key| text.replace(key.as_str(), MASKED))
     }
@@ -69,7 +67,7 @@ impl Secrets {
         }
     }
 
-    /// Bytes at a text's end with which a key may begin.
+    /// Bytes at the end of a text that may be the start of a key.
     fn partial_key_bytes(&self, text: &str) -> usize {
         let of = |key: &String| {
             (1..key.len()).rev().find(|length| key.get(..*length).is_some_and(|head| text.ends_with(head)))
@@ -77,14 +75,14 @@ impl Secrets {
         self.keys.iter().filter_map(of).max().unwrap_or(0)
     }
 
-    /// Whether a text is so much of a key that it must not be shown either.
+    /// Whether a text is so much of a key that it must be masked too.
     fn is_most_of_a_key(&self, text: &str) -> bool {
         let most = |key: &String| text.len() >= PARTIAL_KEY_CHARS_MIN && 2 * text.len() >= key.len();
         self.keys.iter().any(|key| key.starts_with(text) && most(key))
     }
 }
 
-/// A message without a secret, and without the beginning of one at its end: it may have been cut there.
+/// Masks a secret in a message, also a partial one at its end, where the message may have been cut.
 fn redact_secret(text: &str, secret: &str) -> String {
     if secret.is_empty() {
         return text.to_owned();
@@ -97,7 +95,7 @@ fn redact_secret(text: &str, secret: &str) -> String {
     }
 }
 
-/// Where a piece of a reply belongs.
+/// The part of a reply that a delta belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReplyPart {
     Text,
@@ -105,7 +103,8 @@ enum ReplyPart {
     Arguments(u32),
 }
 
-/// Masks one reply as it grows. Of each part it holds back what a key may begin with: fewer bytes than the key has.
+/// Masks one reply while it grows. Of each part it withholds what may be the start of a key, which is shorter than the
+/// key.
 #[derive(Debug)]
 pub(crate) struct ReplyMask<'a> {
     secrets: &'a Secrets,
@@ -113,12 +112,11 @@ pub(crate) struct ReplyMask<'a> {
 }
 
 impl<'a> ReplyMask<'a> {
-    /// A mask of a reply of which nothing has come.
     pub(crate) fn new(secrets: &'a Secrets) -> Self {
         Self { secrets, withheld: Vec::new() }
     }
 
-    /// What of these deltas may be shown now.
+    /// Masks deltas, and returns what may be published now.
     pub(crate) fn push(&mut self, deltas: Vec<Delta>) -> Vec<Delta> {
         if self.secrets.keys.is_empty() {
             return deltas;
@@ -126,7 +124,7 @@ impl<'a> ReplyMask<'a> {
         deltas.into_iter().filter_map(|delta| self.mask_delta(delta)).collect()
     }
 
-    /// What was held back, at the end of the reply.
+    /// Returns the withheld text at the end of the reply.
     pub(crate) fn finish(&mut self) -> Vec<Delta> {
         let withheld = std::mem::take(&mut self.withheld);
         let shown = |text: String| if self.secrets.is_most_of_a_key(&text) { MASKED.to_owned() } else { text };
@@ -150,7 +148,7 @@ impl<'a> ReplyMask<'a> {
         })
     }
 
-    /// More of one part; none where all of it is held back.
+    /// Masks more of one part; returns `None` if all of it is withheld.
     fn mask_part(&mut self, part: ReplyPart, more: &str) -> Option<String> {
         let withheld = self.withheld.iter().position(|(withheld, _)| *withheld == part);
         let before = withheld.map(|at| self.withheld.swap_remove(at).1).unwrap_or_default();
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_of_a_secret_is_left_in_a_message() {
+    fn message_with_a_whole_or_partial_secret_is_masked() {
         for (text, expected) in [
             ("wrong: sk-proj-0123456789!", "wrong: [key]!"),
             ("cut: sk-proj-0123", "cut: [key]"),
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn key_in_a_reply_is_masked_at_every_cut_and_nothing_else_is_lost() {
+    fn key_split_between_deltas_is_masked_and_other_text_is_kept() {
         let secrets = secrets(&[KEY]);
         for (whole, expected) in [
             (format!("a {KEY}, s"), "a [key], s"),
@@ -222,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholder_of_a_key_is_no_key() {
+    fn key_shorter_than_the_minimum_is_not_masked() {
         let text = "providers: {p: {kind: openai_chat, base_url: 'http://p', headers: {x-title: a-long-title, \
                     x-api-key: 'Bearer abcdefgh'}}}";
         let file = service::paths::TextFile { origin: "models.yaml".to_owned(), text: text.to_owned() };

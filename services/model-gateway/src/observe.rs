@@ -1,4 +1,4 @@
-//! What operators see of a call: its span, its metrics, one line in the log. Never its contents (I9).
+//! Records a call for operators: its span, its metrics and one log line, never its contents (I9).
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use crate::job::Job;
 use crate::provider::Route;
 use crate::result::ModelResult;
 
-/// What was seen of a call from outside.
+/// Measurements of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallObservation {
-    /// Messages to viewers.
+    /// Number of messages to viewers.
     pub(crate) chunks: u64,
-    /// From the request to the first piece of the reply.
+    /// Time from the request to the first delta of the reply.
     pub(crate) first_chunk: Option<Duration>,
-    /// From the request to the end.
+    /// Time from the request to the end of the call.
     pub(crate) took: Duration,
-    /// Requests that were made.
+    /// Number of requests to providers.
     pub(crate) tries: u32,
 }
 
-/// Tells of a call that was made.
+/// Records a call that ended.
 pub(crate) fn record_call(span: &Span, job: &Job, route: &Route, result: &ModelResult, observation: &CallObservation) {
     let CallObservation { chunks, first_chunk, took, tries } = *observation;
     let Route { provider, upstream, .. } = route;

@@ -1,4 +1,4 @@
-//! Asks a live model what it can do, and writes down what it showed.
+//! Probes a live model for its capabilities, and writes its entry of `models.yaml`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::failure::CallFailure;
 use crate::provider::{ProviderRequest, Providers, Route};
 use crate::reply::{Delta, ModelReply};
 
-/// The longest that one question may take.
+/// Timeout of one question.
 const QUESTION_MAX: Duration = Duration::from_mins(2);
-/// Tokens of one answer: enough for a model that thinks before it speaks.
+/// Maximum tokens of one answer, enough for a model that reasons first.
 const ANSWER_TOKENS: u64 = 1_024;
-/// Where providers say how long a transcript may be, and a reply.
+/// JSON pointers to the context window and to the maximum output in descriptions of models.
 const WINDOW: &[&str] = &[
     "/context_window",
     "/context_length",
@@ -37,31 +37,31 @@ const OUTPUT: &[&str] = &[
     "/max_tokens",
 ];
 
-/// What a model showed.
+/// Capabilities that a model showed.
 #[allow(clippy::struct_excessive_bools, reason = "each is an answer of its own")]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProbeReport {
-    /// The provider's name.
+    /// Name of the provider in `models.yaml`.
     pub provider: String,
-    /// The model in the provider's words.
+    /// Name of the model at the provider.
     pub upstream: String,
-    /// Its reply came in pieces.
+    /// Whether the reply came in several chunks.
     pub streaming: bool,
-    /// To the first of them.
+    /// Time to the first chunk.
     pub first_chunk_after: Option<Duration>,
-    /// It calls tools.
+    /// Whether it calls tools.
     pub tools: bool,
-    /// It calls several in one reply.
+    /// Whether it calls several tools in one reply.
     pub parallel: bool,
-    /// It keeps to a JSON Schema.
+    /// Whether its reply follows a JSON Schema.
     pub structured: bool,
-    /// It thinks before it speaks.
+    /// Whether it reasons before it answers.
     pub reasoning: bool,
-    /// It says what it used.
+    /// Whether the provider reports usage.
     pub usage: bool,
-    /// Tokens of its transcript, as the provider says.
+    /// Tokens of the context window, if the provider reports them.
     pub window: Option<u64>,
-    /// Tokens of its reply, as the provider says.
+    /// Maximum tokens of a reply, if the provider reports them.
     pub output: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ struct ProbeReply {
     first: Option<Duration>,
 }
 
-/// Asks a model of `models.yaml`, or `<provider>/<name>`. `tell` hears of each question and of what came of it.
+/// Probes a model of `models.yaml`, or `<provider>/<name>`. `report_line` gets a line for each result.
 pub async fn probe(
     providers: &Providers,
     model: &str,
@@ -81,14 +81,14 @@ pub async fn probe(
     let mut report =
         ProbeReport { provider: route.provider.clone(), upstream: route.upstream.clone(), ..ProbeReport::default() };
 
-    // Whatever goes wrong here goes wrong for every call.
+    // A failure of this question would fail every call, so it ends the probe.
     let answer = ask(&route, model, "Reply with the five words: one two three four five.", None, &[]).await?;
     (report.streaming, report.first_chunk_after) = (answer.chunks > 1, answer.first);
     report.usage = answer.reply.usage.is_some();
     report.reasoning |= has_reasoning(&answer.reply);
     let after = answer.first.unwrap_or_default().as_millis();
     report_line(&format!(
-        "streaming: {}, the first of {} pieces after {after} ms",
+        "streaming: {}, the first of {} chunks after {after} ms",
         yes_or_no(report.streaming),
         answer.chunks
     ));
@@ -125,7 +125,7 @@ pub async fn probe(
     let description = route.client.describe_model(&route.upstream).await?.unwrap_or_default();
     let number = |names: &[&str]| names.iter().find_map(|name| description.pointer(name)?.as_u64());
     (report.window, report.output) = (number(WINDOW), number(OUTPUT));
-    let unknown = || "the provider does not say".to_owned();
+    let unknown = || "not reported by the provider".to_owned();
     report_line(&format!(
         "context window: {}",
         report.window.map_or_else(unknown, |tokens| format!("{tokens} tokens"))
@@ -134,7 +134,7 @@ pub async fn probe(
 }
 
 impl ProbeReport {
-    /// The model's entry in `models.yaml`, indented as it stands there.
+    /// The entry of the model in `models.yaml`, indented as it is there.
     pub fn to_yaml(&self, id: &str) -> String {
         let mut entry = format!("  {}:\n    provider: {}\n", quote_yaml(id), quote_yaml(&self.provider));
         if self.upstream != id {
@@ -157,7 +157,7 @@ impl ProbeReport {
     }
 }
 
-/// A question that a model need not be able to answer; a failure that has nothing to do with it ends the probe.
+/// Accepts that a model refuses an optional capability. Any other failure ends the probe.
 fn accept_refusal(
     what: &str,
     answer: Result<ProbeReply, CallFailure>,
@@ -248,7 +248,7 @@ fn add_tool() -> Value {
         "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"], "additionalProperties": false}})
 }
 
-/// Calls of a tool whose arguments could be used.
+/// Counts the calls of a tool with valid arguments.
 fn count_calls(reply: &ModelReply, name: &str) -> usize {
     let usable = |arguments: &str| {
         serde_json::from_str::<Value>(arguments).is_ok_and(|value| value["a"].is_i64() && value["b"].is_i64())
@@ -264,14 +264,14 @@ fn yes_or_no(holds: bool) -> &'static str {
     if holds { "yes" } else { "no" }
 }
 
-/// A plain scalar of YAML where it may be one.
+/// Quotes a YAML scalar if necessary.
 fn quote_yaml(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     let begins = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
     if begins && text.chars().all(plain) { text.to_owned() } else { Value::from(text).to_string() }
 }
 
-/// Puts a model's entry into the text of `models.yaml`, in the place of one that it has already; the rest stays as it is.
+/// Inserts the entry of a model into the text of `models.yaml`, or replaces it there. The rest stays unchanged.
 pub fn put_entry(text: &str, id: &str, entry: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let Some(models) = lines.iter().position(|line| line.trim_end() == "models:") else {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_put_among_the_others_or_in_its_old_place() {
+    fn entry_written_twice_replaces_the_first() {
         let entry = report().to_yaml("m");
         assert_eq!(
             entry,

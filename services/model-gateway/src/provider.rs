@@ -1,4 +1,4 @@
-//! The providers of `models.yaml`, ready to be called.
+//! The providers of `models.yaml`, and the routes to models.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,18 +23,18 @@ use crate::reply::Delta;
 use crate::scripted::{Script, ScriptPlayer};
 use service::clock::Clock;
 
-/// One call, as an adapter sees it.
+/// One request to a provider.
 #[derive(Debug)]
 pub struct ProviderRequest<'a> {
-    /// What the loop asks.
+    /// Work item with the transcript and the parameters.
     pub item: &'a ModelItem,
-    /// The model in the provider's words.
+    /// Name of the model at the provider.
     pub upstream: &'a str,
-    /// The provider's name.
+    /// Name of the provider.
     pub provider: &'a str,
-    /// What is known of the model.
+    /// Known settings of the model.
     pub settings: &'a ModelSettings,
-    /// The trace that the call belongs to.
+    /// W3C trace context of the call.
     pub traceparent: Option<String>,
 }
 
@@ -94,7 +94,7 @@ impl Provider {
     }
 }
 
-/// Every provider by its name, and which model is whose.
+/// All providers by name, and the models that they serve.
 #[derive(Debug)]
 pub struct Providers {
     models: ModelsFile,
@@ -102,8 +102,8 @@ pub struct Providers {
 }
 
 impl Providers {
-    /// Reads `models.yaml` and the scripts that it names, of `dir` or of where [`Paths::find`] looks, and again whenever one
-    /// of them changes.
+    /// Reads `models.yaml` and its scripts from `dir` or where [`Paths::find`] looks, and reloads them when one
+    /// changes.
     pub fn follow(dir: Option<PathBuf>, readiness: Readiness) -> Result<Arc<Reload<Self>>, ConfigError> {
         Reload::start("gateway", readiness, move |pass, before| {
             let paths = Paths::find_in(pass, dir.as_deref())?;
@@ -111,12 +111,12 @@ impl Providers {
         })
     }
 
-    /// The providers of a models file; scripts are read below `paths`.
+    /// The providers of a models file, with its scripts read below `paths`.
     pub fn new(models: ModelsFile, paths: &Paths) -> Result<Self, ConfigError> {
         Self::build(None, models, paths)
     }
 
-    /// As [`Providers::new`]. A provider that is as it was keeps its connections.
+    /// Builds the providers as [`Providers::new`] does. A provider whose entry has not changed keeps its connections.
     fn build(before: Option<&Self>, models: ModelsFile, paths: &Paths) -> Result<Self, ConfigError> {
         let mut by_name = BTreeMap::new();
         for (name, entry) in &models.providers {
@@ -133,7 +133,7 @@ impl Providers {
         Ok(Self { models, by_name })
     }
 
-    /// The providers of a models file, each of them playing this script.
+    /// The providers of a models file, each of which plays this script.
     pub fn from_script(models: ModelsFile, script: &TextFile) -> Result<Self, ConfigError> {
         let mut by_name = BTreeMap::new();
         for name in models.providers.keys() {
@@ -143,17 +143,17 @@ impl Providers {
         Ok(Self { models, by_name })
     }
 
-    /// Whether a model can be found.
+    /// Whether `models.yaml` has a model of this id, or a provider for it.
     pub fn has_model(&self, model: &str) -> bool {
         self.models.resolve(model).is_ok()
     }
 
-    /// What a tenant's agent may spend.
+    /// Budgets that limit an agent of a tenant.
     pub(crate) fn find_budgets(&self, tenant: &TenantId, agent: &str) -> Vec<&Budget> {
         self.models.budgets_of(tenant, agent)
     }
 
-    /// Finds a model and the ways to it; an unknown one is the request's mistake.
+    /// Finds the routes to a model. An unknown model is a bad request.
     pub fn find_routes(&self, model: &str) -> Result<Routes, CallFailure> {
         let bad_request = |message: String| CallFailure::new(FailureKind::BadRequest, message);
         let resolved = self.models.resolve(model).map_err(|unknown| bad_request(unknown.to_string()))?;
@@ -166,7 +166,7 @@ impl Providers {
         Ok(Routes { id: resolved.id, routes, long_context })
     }
 
-    /// The model's provider, then those that serve it as well.
+    /// The route to the model's own provider, then those to its alternatives.
     fn list_routes(&self, model: &Resolved) -> Vec<Route> {
         let first = Alternative { provider: model.provider.clone(), model: None, prices: None };
         let routes = std::iter::once(&first).chain(&model.entry.alternatives).filter_map(|route| {
@@ -183,42 +183,42 @@ impl Providers {
     }
 }
 
-/// One way to a model.
+/// One route to a model: a provider and the model's name there.
 #[derive(Debug, Clone)]
 pub struct Route {
-    /// The provider's name.
+    /// Name of the provider.
     pub(crate) provider: String,
-    /// The model in the provider's words.
+    /// Name of the model at the provider.
     pub(crate) upstream: String,
-    /// What it costs there, where that is known.
+    /// Prices of the model at this provider, if known.
     pub(crate) prices: Option<Prices>,
-    /// What is known of the model.
+    /// Known settings of the model.
     pub(crate) settings: ModelSettings,
-    /// How much may be asked there.
+    /// Rate limits of the provider.
     pub(crate) rates: Rates,
-    /// The provider.
+    /// Client that sends the requests.
     pub client: Arc<Provider>,
 }
 
 impl Route {
-    /// Tokens that the reply to a call may have, where anybody says so.
+    /// Maximum tokens of the reply to a call, if the session or the operator sets one.
     pub(crate) fn output_max(&self, job: &Job) -> Option<u64> {
         self.client.output_max(&job.item.parameters)
     }
 
-    /// Under which name parts of its replies are kept.
+    /// Name of the account and model that sign reasoning parts of replies.
     pub(crate) fn signer_id(&self) -> String {
         signer_id(&self.provider, &self.upstream)
     }
 }
 
-/// What one account signed or encrypted no other one can read, whatever the model.
+/// Name of a provider and model that sign reasoning parts. No other account can read what one account signed.
 pub(crate) fn signer_id(provider: &str, upstream: &str) -> String {
     format!("{provider}/{upstream}")
 }
 
 impl Routes {
-    /// A way whose price nobody knows, by its provider and name; scripts cost nothing.
+    /// Name of the first route without prices. Scripts cost nothing and need none.
     pub(crate) fn find_unpriced(&self) -> Option<String> {
         let mut routes = self.routes.iter().chain(&self.long_context);
         let route = routes.find(|route| route.prices.is_none() && route.client.is_billed())?;
@@ -226,13 +226,13 @@ impl Routes {
     }
 }
 
-/// A model, and the ways to it.
+/// A model and the routes to it.
 #[derive(Debug, Clone)]
 pub struct Routes {
-    /// The model's id, as it was asked for.
+    /// Id of the model, as the session named it.
     pub(crate) id: String,
-    /// The preferred way first; never empty.
+    /// The preferred route first; never empty.
     pub routes: Vec<Route>,
-    /// The ways to the model that is asked where a request is too long for this one.
+    /// Routes to the model with a longer context window, for a request that is too long for this model.
     pub(crate) long_context: Vec<Route>,
 }

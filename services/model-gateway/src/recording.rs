@@ -1,5 +1,5 @@
-//! What was said to a provider and what it answered, kept in a file: for tests, and for reports of what went wrong. Keys and
-//! other secrets of the operator's do not stand in it; transcripts do.
+//! Records exchanges with a provider in files, for tests and for reports of failures. The files have transcripts, but
+//! no keys and no other secrets of the operator.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,62 +16,54 @@ use tokio::time::Instant;
 
 use crate::failure::CallFailure;
 
-/// Headers of an answer that are kept: what says how it is to be read, and how long to wait.
+/// Response headers that are recorded: those that say how to read the body and how long to wait.
 const RECORDED_HEADERS: &[&str] =
     &["content-type", "location", "retry-after", "retry-after-ms", "x-ms-retry-after-ms", "x-request-id", "request-id"];
-/// What takes the place of a secret.
 const REDACTED: &str = "[secret]";
-/// Bytes of an answer that are kept; what follows is left out.
+/// Maximum recorded bytes of a response body; the rest is dropped.
 const BYTES_MAX: usize = 32 << 20;
 
-/// One request and its answer.
+/// One request and its response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordedExchange {
-    /// When it was asked.
+    /// Time of the request.
     pub(crate) at: Timestamp,
-    /// How the provider is spoken to.
+    /// Kind of the provider.
     pub(crate) kind: ProviderKind,
-    /// What was asked.
     pub(crate) request: RecordedRequest,
-    /// What came.
     #[serde(rename = "answer")]
     pub(crate) response: RecordedResponse,
 }
 
-/// What was asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordedRequest {
-    /// What follows the provider's address.
+    /// Path after the base URL of the provider.
     pub(crate) path: String,
-    /// The body.
     pub(crate) body: Value,
 }
 
-/// What came.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct RecordedResponse {
-    /// The HTTP status; 0 where there was no answer.
+    /// The HTTP status; 0 without a response.
     pub(crate) status: u16,
-    /// Some of its headers.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// Its body, cut as it came.
+    /// The body, in chunks as it arrived.
     #[serde(default, rename = "pieces")]
     pub(crate) chunks: Vec<RecordedChunk>,
-    /// Why it ended, where that was not its proper end.
+    /// Why the exchange failed; `None` if it was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broke_off: Option<String>,
 }
 
-/// Bytes that came together.
+/// Bytes of a response that arrived together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordedChunk {
-    /// Milliseconds since the request.
     pub(crate) after_ms: u64,
-    /// The bytes, where they are text.
+    /// The bytes, if they are valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
-    /// In hexadecimal, where they are not: a piece may be cut within a character.
+    /// The bytes in hexadecimal, if they are no valid UTF-8: a chunk may end within a character.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hex: Option<String>,
 }
@@ -83,7 +75,6 @@ impl RecordedChunk {
         Self { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX), text, hex }
     }
 
-    /// Its bytes.
     pub(crate) fn bytes(&self) -> Bytes {
         let hex = |hex: &String| {
             let digits: Vec<u8> =
@@ -98,7 +89,7 @@ impl RecordedChunk {
     }
 }
 
-/// Takes down one exchange.
+/// Records one exchange in a file, without secrets.
 #[derive(Debug)]
 pub(crate) struct ExchangeRecorder {
     began: Instant,
@@ -108,7 +99,7 @@ pub(crate) struct ExchangeRecorder {
 }
 
 impl ExchangeRecorder {
-    /// Begins with what is asked. None of the secrets will stand in the file.
+    /// Starts with the request. The file will have none of the secrets.
     pub(crate) fn new(at: Timestamp, kind: ProviderKind, path: &str, body: &[u8], secrets: Vec<String>) -> Self {
         let request = RecordedRequest { path: path.to_owned(), body: serde_json::from_slice(body).unwrap_or_default() };
         let exchange = RecordedExchange { at, kind, request, response: RecordedResponse::default() };
@@ -116,14 +107,14 @@ impl ExchangeRecorder {
         Self { began: Instant::now(), bytes: 0, exchange, secrets }
     }
 
-    /// The answer's head.
+    /// Records the status and the headers.
     pub(crate) fn record_head<'a>(&mut self, status: u16, header: impl Fn(&str) -> Option<&'a str>) {
         self.exchange.response.status = status;
         let headers = RECORDED_HEADERS.iter().filter_map(|name| Some(((*name).to_owned(), header(name)?.to_owned())));
         self.exchange.response.headers = headers.collect();
     }
 
-    /// More of its body.
+    /// Records more of the body.
     pub(crate) fn record_chunk(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len();
         if self.bytes <= BYTES_MAX {
@@ -131,7 +122,7 @@ impl ExchangeRecorder {
         }
     }
 
-    /// Writes it down; a failure says why the exchange did not come to its end.
+    /// Writes the file; `failure` says why the exchange was not complete.
     pub(crate) async fn write(mut self, dir: &Path, model: &str, failure: Option<&CallFailure>) {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         self.exchange.response.broke_off = failure.map(ToString::to_string);
@@ -152,11 +143,11 @@ impl ExchangeRecorder {
         }
     }
 
-    /// The file, without secrets.
+    /// Text of the file, without secrets.
     fn text(mut self) -> String {
         let whole: Vec<u8> = self.exchange.response.chunks.iter().flat_map(|chunk| chunk.bytes().to_vec()).collect();
         let holds = |bytes: &[u8], secret: &str| bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
-        // A secret may be cut in two by the pieces: then it is looked for in the whole.
+        // A secret may be split between two chunks, so look for it in the whole body.
         if self.secrets.iter().any(|secret| holds(&whole, secret)) {
             let after = self.exchange.response.chunks.last().map_or(0, |chunk| chunk.after_ms);
             let text = redact(&self.secrets, &String::from_utf8_lossy(&whole));
@@ -176,7 +167,7 @@ fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Recordings that take the place of a provider, in the order of their names.
+/// Recorded exchanges that replace a provider, in the order of their file names.
 #[derive(Debug)]
 pub(crate) struct Recording {
     exchanges: Vec<RecordedExchange>,
@@ -184,7 +175,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// A file, or every `.json` of a directory.
+    /// Reads a file, or every `.json` file of a directory.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let describe =
             |error: &dyn std::fmt::Display| format!("the recording {} cannot be read: {error}", path.display());
@@ -202,14 +193,14 @@ impl Recording {
         Ok(Self { exchanges: read.collect::<Result<_, _>>()?, next: AtomicUsize::new(0) })
     }
 
-    /// The next answer.
+    /// The next recorded response.
     pub(crate) fn next_response(&self) -> Result<&RecordedResponse, CallFailure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.exchanges.get(number).map(|exchange| &exchange.response).ok_or_else(|| {
             let count = self.exchanges.len();
             CallFailure::new(
                 FailureKind::BadRequest,
-                format!("the recording has {count} answers, and all of them were given"),
+                format!("the recording has {count} responses, and all of them were replayed"),
             )
         })
     }
@@ -222,7 +213,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_secret_stands_in_the_file_however_it_is_cut() {
+    async fn secret_split_between_chunks_is_not_in_the_recording() {
         let body = br#"{"messages":[{"content":"my key is sk-1234"}]}"#;
         let secrets = vec!["sk-1234".to_owned(), String::new()];
         let mut recorder =
@@ -243,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_kept_as_they_were_cut() {
+    fn chunk_recorded_and_read_has_the_same_bytes() {
         for bytes in [b"abc".as_slice(), "\u{e4}".as_bytes(), &[0xC3], &[0, 255]] {
             let chunk: RecordedChunk =
                 serde_json::from_str(&serde_json::to_string(&RecordedChunk::new(Duration::ZERO, bytes)).unwrap())

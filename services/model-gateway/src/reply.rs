@@ -1,4 +1,4 @@
-//! A reply as it grows: deltas of any provider, gathered into the whole that the loop is told.
+//! Collects the deltas of any provider into one reply.
 
 use std::collections::BTreeMap;
 
@@ -9,39 +9,39 @@ use serde_json::Value;
 
 use crate::failure::CallFailure;
 
-/// Bytes of a token, where a provider does not count for us.
+/// Bytes of a token, to estimate usage that a provider does not report.
 const BYTES_PER_TOKEN: f64 = 3.6;
 
-/// Characters of a name, an id or a reason that a provider gives.
+/// Maximum characters of a name, an id or a finish reason of a provider.
 const WORD_CHARS_MAX: usize = 128;
 
-/// A piece of a reply, in the order in which it came.
+/// A part of a streamed reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
-    /// What the user reads.
+    /// Text for the user.
     Text(String),
-    /// What the model thinks.
+    /// Reasoning of the model.
     Reasoning(String),
-    /// A piece of a tool call.
+    /// A part of a tool call.
     Call(CallDelta),
-    /// A part that the provider wants to see again, as it wrote it.
+    /// A reasoning part that the provider needs in later requests, unchanged.
     Replay(Value),
-    /// Tokens so far; a later figure replaces an earlier one.
+    /// Token usage; a later value replaces an earlier one.
     Usage(Usage),
-    /// The model that answers, in the provider's words.
+    /// Name of the model that answers, as the provider reports it.
     Model(String),
-    /// The end of the content; usage may still follow.
+    /// The end of the content; usage may follow.
     Finish {
-        /// Mapped.
+        /// Finish reason, mapped to the contract.
         reason: FinishReason,
-        /// The provider's word.
+        /// Finish reason as the provider wrote it.
         raw: String,
     },
 }
 
 impl Delta {
-    /// The same with names, ids and reasons of a sane length and without control characters: they go to logs and screens.
-    /// What stands in their place is no character of a tool's name, so that no name becomes another one's.
+    /// Cuts names, ids and reasons to a maximum length and replaces control characters, since they go to logs and
+    /// terminals. The replacement is no valid character of a tool's name, so no name becomes the name of another tool.
     #[must_use]
     pub(crate) fn sanitize(self) -> Self {
         match self {
@@ -63,42 +63,42 @@ fn sanitize_word(word: &str) -> String {
     word.chars().take(WORD_CHARS_MAX).map(shown).collect()
 }
 
-/// A piece of a tool call.
+/// A part of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallDelta {
-    /// Which call of the reply, from 0, without gaps.
+    /// Index of the call in the reply, from 0, without gaps.
     pub slot: u32,
-    /// Its id; the first one counts.
+    /// Id of the call; the first value counts.
     pub id: Option<String>,
-    /// Its name; the first one counts.
+    /// Name of the tool; the first value counts.
     pub name: Option<String>,
-    /// More of its arguments.
+    /// Text to append to the arguments.
     pub arguments: String,
 }
 
-/// A reply so far, and in the end the whole.
+/// A reply, complete or still growing.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelReply {
-    /// Its text.
+    /// Text for the user.
     pub text: String,
-    /// Its reasoning.
+    /// Reasoning of the model.
     pub reasoning: String,
-    /// What the provider counted, once it said so.
+    /// Usage that the provider reported.
     pub usage: Option<Usage>,
-    /// The model that answers, in the provider's words.
+    /// Name of the model that answers, as the provider reports it.
     pub model: String,
-    /// Why it ended; none while it grows.
+    /// Finish reason, mapped and raw; `None` while the reply grows.
     pub finish: Option<(FinishReason, String)>,
-    /// What the provider wants to see again.
+    /// Reasoning parts that the provider needs in later requests.
     pub replay: Vec<Value>,
-    /// Where each of these stood.
+    /// Position of each reasoning part in the reply.
     pub(crate) positions: Vec<ReplayPosition>,
     calls: BTreeMap<u32, ToolCall>,
     bytes: usize,
 }
 
 impl ModelReply {
-    /// Takes in a delta. A reply over [`REPLY_BYTES_MAX`] or [`TOOL_CALLS_PER_REPLY_MAX`] is refused as garbage.
+    /// Adds a delta. A reply over [`REPLY_BYTES_MAX`] or twice [`TOOL_CALLS_PER_REPLY_MAX`] is a protocol error.
     pub fn add(&mut self, delta: &Delta) -> Result<(), CallFailure> {
         match delta {
             Delta::Text(text) => self.count_bytes(text).map(|()| self.text.push_str(text)),
@@ -124,13 +124,13 @@ impl ModelReply {
         }
     }
 
-    /// Whether nothing came that a user or the loop could read.
+    /// Whether the reply has no text, no reasoning and no calls.
     pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.reasoning.is_empty() && self.calls.is_empty()
     }
 
-    /// Its calls in order. A call without arguments gets `{}`, as models mean it; not where the output was cut,
-    /// since then nobody knows what was still to come.
+    /// The calls in order. A call without arguments gets `{}`, unless the output was cut: then arguments may be
+    /// missing.
     pub fn calls(&self) -> Vec<ToolCall> {
         let is_cut = !matches!(
             self.finish,
@@ -146,8 +146,8 @@ impl ModelReply {
         self.calls.values().map(complete).collect()
     }
 
-    /// Replaces what the provider says that it used where that cannot be: either figure may be at most `max`, or as many as
-    /// request and reply have bytes. Returns the figures that were not believed.
+    /// Replaces impossible usage by an estimate. Input and output may be at most `max` or the bytes of the request and
+    /// the reply. Returns the reported usage if it was replaced.
     pub(crate) fn bound_usage(&mut self, request_bytes: usize, max: u64) -> Option<Usage> {
         let reported = self.usage?;
         let most = |bytes: usize| max.max(u64::try_from(bytes).unwrap_or(u64::MAX));
@@ -160,9 +160,9 @@ impl ModelReply {
         (bounded != reported).then_some(reported)
     }
 
-    /// What it used: the provider's figures, else an estimate from the bytes of request and reply.
+    /// The reported usage, else an estimate from the bytes of request and reply.
     pub(crate) fn usage_or_estimate(&self, request_bytes: usize) -> Usage {
-        // Some count the request when a reply begins, and the reply when it has ended.
+        // Some providers report the input when a reply begins, and the output when it ends.
         let counted = self.usage.map(|usage| {
             let so_far = if self.finish.is_none() { estimate_tokens(self.bytes) } else { 0 };
             Usage { output: usage.output.max(so_far), ..usage }
@@ -175,7 +175,7 @@ impl ModelReply {
         })
     }
 
-    /// What a request took that failed: nothing, where neither the provider says so nor anything came.
+    /// Usage of a failed request: zero if the provider reported none and nothing of the reply arrived.
     pub(crate) fn usage_if_failed(&self, request_bytes: usize) -> Usage {
         match self.usage {
             None if self.is_empty() => Usage::default(),
@@ -215,7 +215,7 @@ impl ModelReply {
     }
 }
 
-/// Tokens of so many bytes: an estimate.
+/// Estimates the tokens of so many bytes.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn estimate_tokens(bytes: usize) -> u64 {
     (bytes as f64 / BYTES_PER_TOKEN).ceil() as u64
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_id_and_name_count() {
+    fn call_with_two_ids_and_names_has_the_first_ones() {
         let mut reply = ModelReply::default();
         for delta in [call(0, "a", "f", "{"), call(0, "b", "g", "}"), finish(FinishReason::ToolCalls)] {
             reply.add(&delta).unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_arguments_are_an_empty_object_unless_the_reply_was_cut() {
+    fn call_without_arguments_has_an_empty_object_unless_the_reply_was_cut() {
         for (reason, expected) in
             [(FinishReason::Stop, "{}"), (FinishReason::Length, ""), (FinishReason::Cancelled, "")]
         {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_has_a_limit() {
+    fn reply_over_its_limit_is_a_protocol_error() {
         let mut reply = ModelReply::default();
         let mega = Delta::Text("x".repeat(1 << 20));
         for _ in 0..REPLY_BYTES_MAX >> 20 {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_a_reply_that_has_not_ended_counts_though_its_provider_has_not_counted_it() {
+    fn unfinished_reply_without_reported_output_is_estimated() {
         let mut reply = ModelReply::default();
         let begun = Usage { input: 9, output: 1, cached: 0, reasoning: 0 };
         reply.add(&Delta::Usage(begun)).unwrap();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_the_providers_else_an_estimate() {
+    fn usage_not_reported_is_estimated() {
         let mut reply = ModelReply::default();
         reply.add(&Delta::Text("x".repeat(36))).unwrap();
         assert_eq!(reply.usage_or_estimate(360), Usage { input: 100, output: 10, cached: 0, reasoning: 0 });

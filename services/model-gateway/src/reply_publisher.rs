@@ -1,4 +1,4 @@
-//! What viewers get of a reply while it grows: chunks, partial calls, and the text so far for those who come late.
+//! Publishes a reply to viewers while it grows: chunks, partial calls, and a snapshot for viewers that join late.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,28 +15,27 @@ use crate::reply::Delta;
 use crate::scripted::play::SIGNAL;
 use service::clock::Clock;
 
-/// Publishes one reply. What is lost is not sent again: tokens are not facts.
+/// Publishes one reply. Lost messages are not sent again, since the result has the complete reply.
 pub(crate) struct ReplyPublisher<'a> {
     bus: &'a Bus,
     clock: &'a dyn Clock,
     job: &'a Job,
     chunker: Chunker,
     splitter: Splitter,
-    /// Names of the reply's calls by slot; none for those that viewers do not see.
+    /// Names of the calls of the reply, by slot.
     calls: Vec<Option<String>>,
-    /// A call whose name nobody was told yet.
+    /// Slot of a call whose name is not published yet.
     pending_name: Option<u32>,
     snapshot: SharedSnapshot,
-    /// Messages so far, chunks and partial calls.
+    /// Number of published messages.
     message_count: u64,
 }
 
-/// The text so far. A lock since requests for it come from elsewhere; it is held for a copy only.
+/// Snapshot of the reply, shared with the task that serves it. The lock is held for a copy only.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedSnapshot(Arc<Mutex<ReplySnapshot>>);
 
 impl SharedSnapshot {
-    /// Nothing so far.
     pub(crate) fn new(job: &Job) -> Self {
         let (turn, step) = (job.meta().turn, job.meta().step);
         Self(Arc::new(Mutex::new(ReplySnapshot {
@@ -48,12 +47,11 @@ impl SharedSnapshot {
         })))
     }
 
-    /// The reply so far.
     pub(crate) fn get(&self) -> ReplySnapshot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts a chunk and returns its index.
+    /// Adds a chunk and returns its index.
     fn advance(&self, channel: Channel, delta: &str) -> u64 {
         let mut snapshot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if channel == Channel::Text {
@@ -65,7 +63,6 @@ impl SharedSnapshot {
 }
 
 impl<'a> ReplyPublisher<'a> {
-    /// The viewers of one call.
     pub(crate) fn new(bus: &'a Bus, clock: &'a dyn Clock, job: &'a Job, snapshot: SharedSnapshot) -> Self {
         let chunker = Chunker::new(&job.item.streaming);
         Self {
@@ -81,17 +78,16 @@ impl<'a> ReplyPublisher<'a> {
         }
     }
 
-    /// When gathered pieces go out at the latest.
+    /// When buffered text must be published.
     pub(crate) fn flush_deadline(&self) -> Option<tokio::time::Instant> {
         self.chunker.flush_deadline()
     }
 
-    /// Messages so far.
     pub(crate) fn message_count(&self) -> u64 {
         self.message_count
     }
 
-    /// Shows deltas that came together, now or a little later. Without streaming nothing but the end is shown.
+    /// Publishes deltas, now or after a short buffering. Without streaming, only the end of the reply is published.
     pub(crate) async fn publish_deltas(&mut self, deltas: &[Delta]) {
         if !self.job.item.streaming.enabled {
             return;
@@ -129,7 +125,7 @@ impl<'a> ReplyPublisher<'a> {
         }
     }
 
-    /// A call's name is news by itself: it goes out at once, with those of its arguments that came with it.
+    /// Publishes the name of a new call at once, with the arguments that came with it.
     fn flush_call_name(&mut self, out: &mut Vec<(ChunkKind, String)>) {
         let Some(slot) = self.pending_name.take() else { return };
         self.chunker.flush(out);
@@ -138,20 +134,18 @@ impl<'a> ReplyPublisher<'a> {
         }
     }
 
-    /// Tells of something that went wrong while the call goes on. As with chunks, what is lost is not sent again.
+    /// Publishes a failure of a try while the call continues. A lost notice is not sent again.
     pub(crate) async fn publish_notice(&mut self, notice: &ErrorEvent) {
         self.publish_event(Topic::Error, notice).await;
     }
 
-    /// Sends what was gathered.
     pub(crate) async fn flush(&mut self) {
         let mut out = Vec::new();
         self.chunker.flush(&mut out);
         self.publish_chunks(out).await;
     }
 
-    /// Sends the rest and the final marker, which is never left out where somebody watches; `finish` says why the reply
-    /// ended.
+    /// Publishes the rest and the final marker, which every watched call has. `finish` says why the reply ended.
     pub(crate) async fn finish(&mut self, finish: Option<FinishReason>) {
         if !self.job.meta().call.is_watched() {
             return;
@@ -198,7 +192,7 @@ impl<'a> ReplyPublisher<'a> {
 
     async fn publish_partial_call(&mut self, slot: u32, delta: String) {
         let name = self.calls.get(slot as usize).cloned().flatten();
-        // The signal is between the model and the loop.
+        // The signal is for the orchestrator only.
         if name.as_deref() == Some(SIGNAL) {
             return;
         }

@@ -1,4 +1,4 @@
-//! From the names of providers to addresses, without those that a name must not stand for.
+//! Resolves host names of providers, and refuses addresses of private networks.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use service::network::is_public;
 
-/// Resolves names to addresses of the internet at large alone: a name that turns private reaches nothing.
+/// Resolves names to public addresses only, so that a name that changes to a private address reaches nothing.
 #[derive(Debug)]
 pub(crate) struct PublicResolver;
 
@@ -30,7 +30,7 @@ impl Resolve for PublicResolver {
     }
 }
 
-/// Whether an address says by itself that it is private: then its operator means it.
+/// Whether an address names a private host itself. Then the operator means it, and the check is off.
 pub(crate) fn names_private_host(base_url: &str) -> bool {
     let Ok(url) = Url::parse(base_url) else { return false };
     let Some(host) = url.host_str() else { return false };
@@ -46,14 +46,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_name_that_turns_private_reaches_nothing() {
+    async fn name_resolved_to_a_private_address_is_refused() {
         let Err(error) = PublicResolver.resolve("localhost".parse().unwrap()).await else { unreachable!() };
         let message = error.to_string();
         assert!(message.starts_with("localhost is ") && message.contains("private_network: true"), "{message}");
     }
 
     #[test]
-    fn an_address_that_says_what_it_is_is_meant() {
+    fn base_url_checked_only_private_hosts_are_private() {
         for private in [
             "http://127.0.0.1:8080/v1",
             "http://localhost/v1",

@@ -1,4 +1,4 @@
-//! What came of a call, in the words of the contract.
+//! Builds the result of a call as the contract defines it.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::job::Job;
 use crate::provider::Route;
 use crate::reply::ModelReply;
 
-/// The one result of an attempt.
+/// The result of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ModelResult {
-    /// The whole reply, or what had come of it when it was cancelled.
+    /// The complete reply, or the part that had arrived when the call was cancelled.
     Finished(Box<ModelFinished>),
-    /// Why there is none.
+    /// Why there is no reply.
     Failed(ModelFailed),
 }
 
 impl ModelResult {
-    /// Under which verb it is sent.
+    /// Verb of the command that carries the result.
     pub(crate) fn verb(&self) -> Verb {
         match self {
             Self::Finished(_) => Verb::ModelFinished,
@@ -31,7 +31,7 @@ impl ModelResult {
         }
     }
 
-    /// Why the reply ended; none where there is none.
+    /// Why the reply ended; `None` if there is no reply.
     pub(crate) fn finish_reason(&self) -> Option<FinishReason> {
         match self {
             Self::Finished(finished) => Some(finished.finish_reason),
@@ -39,7 +39,6 @@ impl ModelResult {
         }
     }
 
-    /// Its body.
     pub(crate) fn encode(&self) -> Result<Bytes, serde_json::Error> {
         match self {
             Self::Finished(finished) => serde_json::to_vec(finished),
@@ -48,7 +47,7 @@ impl ModelResult {
         .map(Bytes::from)
     }
 
-    /// As the result of this run of the attempt.
+    /// Names the run of the attempt that has this result.
     #[must_use]
     pub(crate) fn with_run(mut self, run: &str) -> Self {
         match &mut self {
@@ -58,7 +57,7 @@ impl ModelResult {
         self
     }
 
-    /// A failure before anything was asked of a provider.
+    /// A failure before any request was sent to a provider.
     pub(crate) fn fail_before_request(meta: ResultMeta, failure: CallFailure) -> Self {
         Self::Failed(ModelFailed {
             meta,
@@ -72,17 +71,15 @@ impl ModelResult {
     }
 }
 
-/// What a call took. The usage is that of its last try, by which the loop knows how long the transcript is; the money is
-/// that of all.
+/// Usage of the last try of a call, and cost of all its tries. The usage of the last try says how long the transcript
+/// is.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct CallCost {
-    /// Tokens.
     pub(crate) usage: Usage,
-    /// US dollars.
     pub(crate) usd: f64,
 }
 
-/// A whole reply.
+/// The result of a complete reply.
 pub(crate) fn report_finished(
     job: &Job,
     route: &Route,
@@ -91,8 +88,8 @@ pub(crate) fn report_finished(
     took: Duration,
 ) -> ModelResult {
     let tool_calls = reply.calls();
-    // Kept under the name by which it was asked for, and will be again.
-    // What is nested deeper the log could not hold, and it might not even be read as a report.
+    // Reasoning parts are stored under the signer, which alone can read them again. JSON that is nested deeper cannot
+    // be stored in the log, and the orchestrator could not parse the result.
     let is_embeddable = reply.replay.iter().all(|part| contract::json::depth(part) <= JSON_DEPTH_MAX);
     let reasoning_parts =
         route.client.reasoning_name().filter(|_| is_embeddable && !reply.replay.is_empty()).map(|family| {
@@ -104,7 +101,7 @@ pub(crate) fn report_finished(
             }
         });
     let (mut finish_reason, raw_finish_reason) = reply.finish.unwrap_or((FinishReason::Other, String::new()));
-    // Servers that call a reply complete which they cut: by their own count it has all the tokens that it may have.
+    // Some servers report a reply as complete although they cut it: its output tokens reach the maximum.
     let usage_and_max = reply.usage.zip(route.output_max(job));
     if finish_reason == FinishReason::Stop && usage_and_max.is_some_and(|(usage, max)| usage.output >= max) {
         finish_reason = FinishReason::Length;
@@ -126,7 +123,7 @@ pub(crate) fn report_finished(
     }))
 }
 
-/// What had come when the call was cancelled. Tool calls are left out: none of them is known to be whole.
+/// The result of a cancelled call: the part of the reply that had arrived, without tool calls, which may be incomplete.
 pub(crate) fn report_cancelled(
     job: &Job,
     route: &Route,
@@ -145,7 +142,7 @@ pub(crate) fn report_cancelled(
     }
 }
 
-/// A failure; what came of the reply before it was paid for all the same.
+/// The result of a failed call, with the cost of what had arrived.
 pub(crate) fn report_failed(job: &Job, failure: CallFailure, cost: CallCost) -> ModelResult {
     ModelResult::Failed(ModelFailed {
         meta: job.result_meta(),
@@ -158,8 +155,8 @@ pub(crate) fn report_failed(job: &Job, failure: CallFailure, cost: CallCost) -> 
     })
 }
 
-/// What tokens cost in US dollars; nothing where prices are not known.
-#[allow(clippy::cast_precision_loss)] // Money in floating point is a report, not an account.
+/// Cost of tokens in US dollars; 0 if the prices are not known.
+#[allow(clippy::cast_precision_loss)] // The sum is for reports; budgets count whole nano-dollars.
 pub(crate) fn compute_cost(usage: Usage, prices: Option<Prices>) -> f64 {
     let Some(prices) = prices else { return 0.0 };
     let cached = usage.cached.min(usage.input);
@@ -179,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_reply_costs() {
+    fn usage_with_prices_has_its_cost() {
         let usage = Usage { input: 1_000_000, output: 500_000, cached: 250_000, reasoning: 0 };
         let prices = Prices { input: 2.0, cached: Some(1.0), output: 8.0 };
         let dollars = |prices| format!("{:.2}", compute_cost(usage, prices));

@@ -1,5 +1,5 @@
-//! Which provider is asked next, and when: the one retry loop below the loop. It only goes on as long as nothing of a reply
-//! was shown; what was shown cannot be taken back, so that the loop opens a new attempt then.
+//! Decides which route a call tries next, and when. A call is only tried again while viewers have seen nothing of its
+//! reply, since that cannot be taken back. After that, the orchestrator opens a new attempt.
 
 use std::time::Duration;
 
@@ -8,50 +8,48 @@ use contract::model::FailureKind;
 
 use crate::failure::CallFailure;
 
-/// Requests of one call, all providers together.
+/// Maximum requests of one call to all providers.
 pub(crate) const TRIES_MAX: u32 = 4;
-/// The longest wait in which a gateway's place is held; a longer one is the loop's, whose timers cost nothing.
+/// Longest wait of a call in a gateway, where it occupies a permit. For a longer wait the orchestrator sets a timer.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
-/// All waits of one call together.
+/// Maximum sum of the waits of one call.
 const WAITS_MAX: Duration = Duration::from_secs(30);
-/// The pauses after failures.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
-/// What to do after a failure.
+/// What to do after a failed try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RetryDecision {
-    /// Ask this one, after a wait.
+    /// Send the next request to this route, after a wait.
     TryRoute {
-        /// Which of the routes.
+        /// Index of the route.
         route: usize,
-        /// How long from now.
         after: Duration,
     },
-    /// This failure is the call's: that of the route which may be asked again first, with the time until then.
+    /// Fail the call with the failure of the route that is ready first, and with the time until then.
     GiveUp(CallFailure),
 }
 
-/// What has been tried. Times are counted from the call's beginning.
+/// State of the retries of one call. Times are relative to the start of the call.
 #[derive(Debug, Clone)]
 pub(crate) struct RetryPlan {
-    /// When each route may be asked, the preferred one first; none for one that will not do.
+    /// When each route is ready, the preferred route first; `None` for a route that is not tried again.
     ready_at: Vec<Option<Duration>>,
-    /// How each route that may do later failed.
+    /// Last failure of each route that may be tried again.
     failures: Vec<Option<CallFailure>>,
     tries: u32,
     waited: Duration,
-    /// From 0 to below 1: what spreads pauses.
+    /// From 0 to below 1; spreads the pauses of calls.
     jitter: f64,
 }
 
 impl RetryPlan {
-    /// A plan for so many routes. `spread`, from 0 to below 1, parts calls that failed together.
+    /// A plan for so many routes. `jitter`, from 0 to below 1, separates the retries of calls that failed together.
     pub(crate) fn new(routes: usize, jitter: f64) -> Self {
         let ready_at = vec![Some(Duration::ZERO); routes];
         Self { ready_at, failures: vec![None; routes], tries: 0, waited: Duration::ZERO, jitter }
     }
 
-    /// Other routes take the place of the ones so far; `false` where there are none, or no try is left.
+    /// Replaces the routes; returns `false` if there are no other routes or no tries left.
     pub(crate) fn switch_routes(&mut self, routes: usize, is_sent: bool) -> bool {
         if routes == 0 || self.tries + u32::from(is_sent) >= TRIES_MAX {
             return false;
@@ -61,7 +59,8 @@ impl RetryPlan {
         true
     }
 
-    /// A route failed; `asked` says whether its provider knows. `left` is what remains until the call's deadline.
+    /// Decides what to do after a route failed. `is_sent` says whether the request reached its provider, and `left` is
+    /// the time until the deadline of the call.
     pub(crate) fn decide(
         &mut self,
         failure: &CallFailure,
@@ -83,7 +82,7 @@ impl RetryPlan {
             self.ready_at.iter().enumerate().filter_map(|(route, ready_at)| Some(((*ready_at)?.max(now), route))).min();
         let Some((at, first_ready)) = first_ready else { return RetryDecision::GiveUp(failure.clone()) };
         let after = at.saturating_sub(now);
-        // Who is not to be asked now is not waited for: there is more to a refusal of ours than a single failure.
+        // Do not wait for a provider whose circuit is open or whose rate is used up: several failures led to that.
         let may_wait = is_sent || after.is_zero();
         if self.tries >= TRIES_MAX || !may_wait || after > WAIT_MAX || after >= left || self.waited + after > WAITS_MAX
         {
@@ -93,15 +92,14 @@ impl RetryPlan {
         RetryDecision::TryRoute { route: first_ready, after }
     }
 
-    /// What the loop is told: how the route failed that may be asked again first, and when that is, where its provider has a
-    /// wish.
+    /// The failure of the route that is ready first. `retry_after` is the time until then, if its provider gave one.
     fn final_failure(&self, first_ready: usize, last: &CallFailure, after: Duration) -> CallFailure {
         let failure = self.failures.get(first_ready).and_then(Option::as_ref).unwrap_or(last);
         let retry_after = failure.retry_after.map(|_| after);
         CallFailure { retry_after, ..failure.clone() }
     }
 
-    /// Never shorter than what the provider asks for.
+    /// Pause before the next try, never shorter than the provider asks for.
     fn pause(&self, retry_after: Option<Duration>) -> Duration {
         let full = BACKOFF.pause(self.tries.saturating_sub(1));
         let pause = full.mul_f64(0.8 + 0.4 * self.jitter);
@@ -110,11 +108,11 @@ impl RetryPlan {
 }
 
 enum RetryScope {
-    /// The same route may do after a while.
+    /// The same route may succeed after a pause.
     SameRoute,
-    /// Only another provider may do.
+    /// Only another provider may succeed.
     OtherProvider,
-    /// No provider will do.
+    /// No provider can succeed.
     Never,
 }
 
@@ -158,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn one_provider_is_asked_again_after_growing_pauses() {
+    fn only_provider_overloaded_is_tried_again_after_growing_pauses() {
         let mut plan = RetryPlan::new(1, 0.5);
         let is_sent: Vec<RetryDecision> =
             (0..4).map(|_| next(&mut plan, 0, FailureKind::Overloaded, None, 0)).collect();
@@ -169,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pause_is_shorter_than_the_provider_asks_for() {
+    fn pause_after_a_rate_limit_is_at_least_what_the_provider_asks_for() {
         for jitter in [0.0, 0.5, 0.99] {
             for requested in [0, 1, 7, 9] {
                 let RetryDecision::TryRoute { after, .. } =
@@ -183,7 +181,7 @@ mod tests {
                 );
             }
         }
-        // A longer wait is the loop's.
+        // For a longer wait, the orchestrator sets a timer.
         let failure_given_up = failure(FailureKind::RateLimited, Some(11));
         assert_eq!(
             next(&mut RetryPlan::new(1, 0.0), 0, FailureKind::RateLimited, Some(11), 0),
@@ -192,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn another_provider_is_asked_at_once_and_the_first_one_again_when_it_may_be() {
+    fn provider_failed_alternative_is_tried_at_once_then_the_first_when_ready() {
         let mut plan = RetryPlan::new(2, 0.0);
         assert_eq!(next(&mut plan, 0, FailureKind::RateLimited, Some(3), 0), ask(1, 0));
         assert_eq!(next(&mut plan, 1, FailureKind::Unreachable, None, 1), ask(1, 800));
@@ -202,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waiting_cannot_mend_is_tried_elsewhere_or_given_up() {
+    fn permanent_failure_is_tried_at_another_provider_or_given_up() {
         let mut plan = RetryPlan::new(2, 0.0);
         assert_eq!(next(&mut plan, 0, FailureKind::Auth, None, 0), ask(1, 0));
         assert_eq!(
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_end_with_the_deadline_and_together_have_a_limit() {
+    fn wait_over_the_deadline_or_the_total_limit_gives_up() {
         let overloaded = failure(FailureKind::Overloaded, Some(8));
         let mut plan = RetryPlan::new(1, 0.0);
         let ended = plan.decide(&overloaded, 0, true, Duration::ZERO, Duration::from_secs(8));
@@ -232,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_to_be_asked_now_is_not_waited_for() {
+    fn circuit_open_gives_up_without_waiting() {
         let alone = failure(FailureKind::Overloaded, Some(1));
         let failure_given_up = RetryPlan::new(1, 0.0).decide(&alone, 0, false, Duration::ZERO, LONG);
         assert_eq!(failure_given_up, RetryDecision::GiveUp(alone.clone()));
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_is_told_of_the_provider_that_may_be_asked_again_first() {
+    fn plan_given_up_has_the_failure_of_the_first_ready_route() {
         let mut plan = RetryPlan::new(2, 0.0);
         assert_eq!(next(&mut plan, 0, FailureKind::RateLimited, Some(40), 0), ask(1, 0));
         let failure_given_up = next(&mut plan, 1, FailureKind::Auth, None, 5);
@@ -248,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_too_long_counts() {
+    fn request_too_long_counts_as_a_try() {
         let mut plan = RetryPlan::new(1, 0.0);
         for _ in 0..3 {
             assert!(plan.switch_routes(1, true));

@@ -1,6 +1,6 @@
-//! Decodes server-sent events from bytes as they come: linear time, bounded memory, no IO.
+//! Decodes server-sent events from a stream of bytes, in linear time and bounded memory, without IO.
 
-/// Decodes one stream. Line ends may be LF, CR or CRLF; a byte order mark and comments are skipped.
+/// Decoder of one stream. Line ends may be LF, CR or CRLF; a byte order mark and comments are skipped.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     max: usize,
@@ -11,7 +11,7 @@ pub(crate) struct Decoder {
     at_start: bool,
 }
 
-/// An event or a line is over the limit.
+/// An event or a line exceeds the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is over the limit of {max} bytes")]
 pub(crate) struct TooLarge {
@@ -26,7 +26,7 @@ impl Decoder {
         Self { max, line: Vec::new(), data: Vec::new(), has_data: false, after_cr: false, at_start: true }
     }
 
-    /// Takes in the next bytes and appends the data of every event that they complete to `events`.
+    /// Decodes the next bytes, and appends the data of each event that they complete to `events`.
     pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut Vec<String>) -> Result<(), TooLarge> {
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
@@ -44,8 +44,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Ends the stream. A last event without its blank line is handed out all the same: whoever reads it must
-    /// expect it to be cut.
+    /// Ends the stream, and appends a last event even without its blank line. Such an event may be cut.
     pub(crate) fn finish(&mut self, events: &mut Vec<String>) {
         if !self.line.is_empty() {
             self.end_line(events);
@@ -72,13 +71,13 @@ impl Decoder {
         } else {
             self.field(text);
         }
-        // The allocation is kept for the next line, unless one huge line made it.
+        // Reuse the allocation for the next line, unless it is huge.
         self.line = line;
         self.line.clear();
         self.line.shrink_to(64 << 10);
     }
 
-    /// Only `data` matters: the event's name and id say nothing that a chat stream does not say in its JSON.
+    /// Reads only `data`: the JSON of a chat stream repeats the name and the id of an event.
     fn field(&mut self, line: &[u8]) {
         let value = match line.strip_prefix(b"data") {
             Some([]) => &[][..],
@@ -115,7 +114,8 @@ mod tests {
         events
     }
 
-    /// The same events however the bytes are cut: whole, at every byte, in every pair of cuts, byte by byte.
+    /// Checks that the events are the same for each way to split the bytes: at each byte, at each pair of bytes, and
+    /// byte by byte.
     fn check(stream: &[u8], expected: &[&str]) {
         assert_eq!(decode(&[stream]), expected, "whole");
         for a in 0..=stream.len() {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn rows() {
+    fn stream_with_each_line_end_and_field_is_decoded() {
         check(b"", &[]);
         check(b"data: a\n\ndata: b\n\n", &["a", "b"]);
         check(b"data: a\r\n\r\ndata: b\r\n\r\n", &["a", "b"]);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_over_the_limit_is_refused_before_it_is_held() {
+    fn event_over_the_limit_is_refused_before_it_is_buffered() {
         let long = vec![b'x'; 100];
         let mut events = Vec::new();
         let mut decoder = Decoder::new(64);
@@ -164,11 +164,11 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_in_small_pieces_costs_linear_time() {
+    fn long_line_in_small_chunks_decodes_in_linear_time() {
         let mut decoder = Decoder::new(16 << 20);
         let mut events = Vec::new();
         decoder.push(b"data: ", &mut events).unwrap();
-        // Eight million pieces' worth of rescanning would not end within the life of a test run.
+        // With quadratic time this test would not end.
         for _ in 0..(1 << 18) {
             decoder.push(&[b'x'; 32], &mut events).unwrap();
         }

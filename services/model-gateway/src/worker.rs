@@ -1,4 +1,4 @@
-//! Runs the model calls that may start, and says what came of each.
+//! Handles the model calls of the queue: runs each one and encodes its result.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,17 +25,12 @@ use crate::result::ModelResult;
 use service::clock::Clock;
 use service::reload::Reload;
 
-/// What the worker needs.
+/// Handler of the model queue, with the state that all its calls share.
 pub(crate) struct ModelCallHandler {
-    /// The bus.
     pub(crate) bus: Bus,
-    /// Who serves models.
     pub(crate) providers: Arc<Reload<Providers>>,
-    /// The time.
     pub(crate) clock: Arc<dyn Clock>,
-    /// What all gateways share.
     pub(crate) limits: SharedLimits,
-    /// Which models are left alone.
     pub(crate) breakers: Breakers,
 }
 
@@ -60,12 +55,12 @@ impl CallHandler for ModelCallHandler {
     async fn run(&self, open: OpenCall<ModelItem>) -> Result<Option<CallResult>, BusError> {
         let job = Job::new(open);
         let result = self.run_call(&job).await?.with_run(&job.run);
-        // A second run of the attempt is stored beside the first one, for its costs.
+        // If a second gateway runs the same attempt, both results are stored, since both cost money.
         let beside = result_id(&job.call, &format!("-{}", job.run))?;
         encode_result(&job.call, &result, Some(beside)).map(Some)
     }
 
-    /// What a gateway that died had reserved is booked.
+    /// Charges what a gateway that died had reserved for the call.
     async fn leave(&self, open: OpenCall<ModelItem>) -> Result<(), BusError> {
         let (job, providers) = (Job::new(open), self.providers.get());
         self.limits.charge_abandoned(&job, &providers.find_budgets(&job.key.tenant, &job.meta().agent)).await
@@ -86,7 +81,7 @@ fn encode_result(call: &CallAttempt, result: &ModelResult, beside: Option<Comman
 }
 
 impl ModelCallHandler {
-    /// Runs a call that may start. Whatever happens within it, there is one outcome.
+    /// Runs a call that may start. There is exactly one result, even if the adapter panics.
     async fn run_call(&self, job: &Job) -> Result<ModelResult, BusError> {
         let refused =
             |kind, message: &str| ModelResult::fail_before_request(job.result_meta(), CallFailure::new(kind, message));
@@ -95,7 +90,7 @@ impl ModelCallHandler {
         }
         let mut providers = self.providers.get();
         if !providers.has_model(&job.item.model) {
-            // The composer may have read a new model a moment before us.
+            // The prompt-composer may have read a new model before this gateway did.
             providers = self.providers.fresh().await;
         }
         let routes = match providers.find_routes(&job.item.model) {
@@ -104,12 +99,12 @@ impl ModelCallHandler {
         };
         let view = SharedSnapshot::new(job);
         let late = view.clone();
-        // A guard: whoever asks is answered as long as it lives.
+        // Serves the snapshot of the reply as long as this guard lives.
         let _viewed = self.bus.serve_view(&job.key, move || Some(late.get())).await?;
         let budgets = providers.find_budgets(&job.key.tenant, &job.meta().agent);
         if let Some(route) = routes.find_unpriced().filter(|_| budgets.iter().any(|budget| budget.usd.is_some())) {
             let message = format!(
-                "models.yaml has no prices for {route}, so that a budget in US dollars cannot count it: set them, to 0 where it is free"
+                "models.yaml has no prices for {route}, so a budget in US dollars cannot count its cost: set `prices`, with 0 for a free model"
             );
             return Ok(refused(FailureKind::BadRequest, &message));
         }

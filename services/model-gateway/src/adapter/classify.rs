@@ -1,4 +1,4 @@
-//! From a provider's error to what the loop can do about it.
+//! Classifies errors of providers.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::failure::CallFailure;
 
-/// Longest wait that a provider's word is believed for.
+/// Longest wait that is accepted from a provider.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
-/// Characters of an error's body that are kept where it is plain text.
+/// Maximum characters of a plain-text error.
 const PLAIN_CHARS_MAX: usize = 200;
 
-/// What the headers of an error say about waiting: `retry-after-ms`, `x-ms-retry-after-ms`, `retry-after` in seconds
-/// or as an HTTP date, which `now` (milliseconds since the epoch) is taken from.
+/// Reads the wait from the headers of an error: `retry-after-ms`, `x-ms-retry-after-ms`, or `retry-after` in seconds or
+/// as an HTTP date. `now` is in milliseconds since the epoch.
 pub(crate) fn parse_retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now: u64) -> Option<Duration> {
     let ms = ["retry-after-ms", "x-ms-retry-after-ms"].iter().find_map(|name| parse_seconds(header(name)?, 1e-3));
     let wait = ms.or_else(|| {
@@ -35,21 +35,21 @@ fn parse_http_date(date: &str, now: u64) -> Option<Duration> {
     Some(Duration::from_millis(at.saturating_sub(now)))
 }
 
-/// An answer whose status is not 2xx.
+/// Classifies a response whose status is not 2xx.
 pub(crate) fn classify_status(status: u16, retry_after: Option<Duration>, body: &str) -> CallFailure {
     let Ok(value) = serde_json::from_str::<Value>(body) else {
         let error = WireError { message: plain_text_message(body), ..WireError::default() };
         let failure = classify(status, &error);
         return CallFailure { retry_after: retry_after.or(failure.retry_after), ..failure };
     };
-    // Google's errors may stand in a list, as its events do.
+    // Google may wrap errors in a list, as it does with events.
     let value = value.get(0).unwrap_or(&value);
     let mut failure = classify(status, &find_error(value).unwrap_or_default());
     failure.retry_after = retry_after.or(failure.retry_after);
     failure
 }
 
-/// What a body says that is no JSON: the first line of a plain text, and nothing of a page or of JSON that was cut.
+/// Message of a body that is no JSON: the first line of plain text, and nothing of HTML or of cut JSON.
 fn plain_text_message(body: &str) -> String {
     let body = body.trim_start();
     if body.starts_with(['<', '{', '[']) {
@@ -58,7 +58,7 @@ fn plain_text_message(body: &str) -> String {
     body.lines().next().unwrap_or_default().chars().take(PLAIN_CHARS_MAX).collect()
 }
 
-/// An error that came under a status of success, within a stream or as the whole answer.
+/// Finds an error in a response with status 2xx, in a stream or as its body.
 pub(crate) fn find_in_band_error(value: &Value) -> Option<CallFailure> {
     let error = find_error(value)?;
     let status = error.status.unwrap_or(if value["object"] == "error" { 400 } else { 502 });
@@ -75,7 +75,7 @@ struct WireError {
 
 /// `{"error": {…}}`, `{"error": "…"}`, `{"object": "error", …}`, and `{"detail": …}` of servers built on `FastAPI`.
 fn find_error(value: &Value) -> Option<WireError> {
-    // An event of a protocol says what it is; a `detail` of its own is no error.
+    // In an event of a protocol, `detail` is no error.
     let is_answer = ["choices", "type", "candidates"].iter().any(|field| !value[*field].is_null());
     let error = match (&value["error"], &value["detail"]) {
         (error @ (Value::Object(_) | Value::String(_)), _) => error,
@@ -108,7 +108,7 @@ fn parse_retry_delay(details: &Value) -> Option<Duration> {
     delays.find_map(|delay| parse_seconds(delay.strip_suffix('s')?, 1.0)).map(|wait| wait.min(RETRY_AFTER_MAX))
 }
 
-/// Words for an error that came without a status, and the status that it has elsewhere.
+/// Types of errors that come without a status, and their usual status.
 const TYPES: &[(&str, u16)] = &[
     ("invalid_request_error", 400),
     ("authentication_error", 401),
@@ -122,13 +122,13 @@ const TYPES: &[(&str, u16)] = &[
     ("overloaded_error", 529),
 ];
 
-/// An error that stands where the protocol has a place for it.
+/// Classifies an error in the field that the protocol has for it.
 pub(crate) fn classify_error(value: &Value) -> CallFailure {
     let error = parse_error(value);
     classify(error.status.unwrap_or(502), &error)
 }
 
-/// Providers disagree about statuses, so the words of code and message are asked first.
+/// Providers use statuses differently, so code and message are checked first.
 fn classify(status: u16, error: &WireError) -> CallFailure {
     let mentions = |words: &[&str]| {
         let message = error.message.to_ascii_lowercase();
@@ -155,7 +155,7 @@ fn classify(status: u16, error: &WireError) -> CallFailure {
     failure
 }
 
-/// "Please try again in 1m2.5s", as some say in words alone.
+/// Parses "Please try again in 1m2.5s", which some providers only write in the message.
 fn parse_retry_words(message: &str) -> Option<Duration> {
     let (_, rest) = message.split_once("try again in ")?;
     let mut rest = rest.split_whitespace().next()?.trim_end_matches(['.', ',']);
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_and_words() {
+    fn error_with_status_and_code_has_its_kind() {
         use FailureKind as K;
         let rows: &[(u16, &str, K)] = &[
             (400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, K::ContextLength),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_short_and_holds_no_page() {
+    fn error_message_is_short_and_without_html() {
         let page = classify_status(502, None, "<html><body>very long page</body></html>");
         assert_eq!(page.message, "the provider answers with status 502");
         let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "x".repeat(5_000));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_under_a_status_of_success() {
+    fn error_with_status_200_is_found() {
         let kind = |text: &str| find_in_band_error(&serde_json::from_str(text).unwrap()).map(|failure| failure.kind);
         assert_eq!(kind(r#"{"error":{"code":429,"message":"x"}}"#), Some(FailureKind::RateLimited));
         assert_eq!(kind(r#"{"error":{"code":"rate_limit_exceeded"}}"#), Some(FailureKind::RateLimited));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_to_wait() {
+    fn retry_after_in_each_format_is_parsed() {
         let now = 1_445_412_480_000; // Wed, 21 Oct 2015 07:28:00 GMT
         let wait = |name: &'static str, value: &'static str| parse_retry_after(|n| (n == name).then_some(value), now);
         assert_eq!(wait("retry-after", "7"), Some(Duration::from_secs(7)));

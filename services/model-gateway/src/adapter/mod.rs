@@ -1,5 +1,4 @@
-//! The wire protocols of providers: what a request looks like, and what the bytes of an answer mean. All of it is pure; only
-//! [`crate::http`] does IO.
+//! Protocols of providers: they build requests and read responses without IO. Only [`crate::http`] does IO.
 
 pub(crate) mod anthropic;
 pub(crate) mod classify;
@@ -20,49 +19,48 @@ use service::models::{ProviderKind, Quirks};
 use crate::failure::CallFailure;
 pub use response::ResponseReader;
 
-/// A protocol that is spoken over HTTP.
+/// A protocol of a provider over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// `POST <base_url>/chat/completions`.
+    /// Chat completions: `POST <base_url>/chat/completions`.
     OpenaiChat,
-    /// `POST <base_url>/responses`.
+    /// OpenAI Responses: `POST <base_url>/responses`.
     OpenaiResponses,
-    /// `POST <base_url>/messages`.
+    /// Anthropic Messages: `POST <base_url>/messages`.
     Anthropic,
-    /// `POST <base_url>/models/<model>:streamGenerateContent`.
+    /// Google's generateContent: `POST <base_url>/models/<model>:streamGenerateContent`.
     Gemini,
 }
 
-/// A request, but for keys and other headers of the operator's.
+/// A request without the key and the headers of the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProtocolRequest {
-    /// What follows the provider's address.
+    /// Path after the base URL of the provider.
     pub(crate) path: String,
-    /// Headers that the protocol wants.
+    /// Headers that the protocol requires.
     pub(crate) headers: Vec<(&'static str, String)>,
-    /// JSON.
     pub(crate) body: Vec<u8>,
 }
 
-/// Whom a request goes to.
+/// Model and options of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestTarget<'a> {
-    /// The model in the provider's words.
+    /// Name of the model at the provider.
     pub(crate) model: &'a str,
-    /// Under which name parts of replies are kept for the next request: what one account signed no other one can read.
+    /// Name of the signer of reasoning parts: no other account can read what one account signed.
     pub(crate) signer_id: &'a str,
-    /// Whether it reasons before it answers.
+    /// Whether the model reasons before it answers.
     pub(crate) reasoning: bool,
-    /// Tokens of a reply, where they are known.
+    /// Maximum tokens of a reply, if known.
     pub(crate) max_output: Option<u64>,
-    /// What its server does otherwise than its protocol says.
+    /// Where the server deviates from its protocol.
     pub(crate) quirks: &'a Quirks,
-    /// What is sent beside the transcript, checked: see [`parameters::checked`].
+    /// Checked parameters of the request: see [`parameters::check_parameters`].
     pub(crate) parameters: &'a Map<String, Value>,
 }
 
 impl Protocol {
-    /// The protocol of a kind of provider; none for those that are not asked over HTTP.
+    /// The protocol of a kind of provider; `None` for a kind without HTTP.
     pub(crate) fn from_kind(kind: ProviderKind) -> Option<Self> {
         Some(match kind {
             ProviderKind::OpenaiChat => Self::OpenaiChat,
@@ -73,7 +71,7 @@ impl Protocol {
         })
     }
 
-    /// How it is called in models.yaml.
+    /// Name of the protocol in models.yaml.
     pub(crate) fn config_name(self) -> &'static str {
         match self {
             Self::OpenaiChat => "openai_chat",
@@ -83,7 +81,7 @@ impl Protocol {
         }
     }
 
-    /// The request for an item.
+    /// Builds the request for an item.
     pub(crate) fn build_request(
         self,
         item: &ModelItem,
@@ -97,7 +95,7 @@ impl Protocol {
         }
     }
 
-    /// Reads one answer.
+    /// A reader of one response.
     pub fn response_reader(self) -> ResponseReader {
         match self {
             Self::OpenaiChat => ResponseReader::new(Box::<openai_chat::reply::Reader>::default()),
@@ -107,7 +105,7 @@ impl Protocol {
         }
     }
 
-    /// Under which name parts of its replies are kept for the next request; none where there are none.
+    /// Name under which reasoning parts of replies are stored for the next request; `None` if the protocol has none.
     pub fn reasoning_name(self) -> Option<&'static str> {
         match self {
             Self::OpenaiChat => None,
@@ -117,7 +115,7 @@ impl Protocol {
         }
     }
 
-    /// The header that carries the provider's key, and what stands before the key in it.
+    /// Header of the provider's key, and the prefix of its value.
     pub(crate) fn key_header(self) -> (&'static str, &'static str) {
         match self {
             Self::OpenaiChat | Self::OpenaiResponses => ("authorization", "Bearer "),

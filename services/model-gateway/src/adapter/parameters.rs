@@ -1,5 +1,5 @@
-//! What a session may ask of a provider beside its transcript: names and types, protocol by protocol. What a budget does not
-//! count, and what nobody knows, is refused by name; operators may let more through.
+//! Parameters that a session may send to a provider, by protocol. A parameter is refused if a budget does not count its
+//! cost or if it is unknown. Operators may allow more.
 
 use contract::model::FailureKind;
 use serde_json::{Map, Value};
@@ -8,44 +8,39 @@ use service::models::{ProviderEntry, RESERVED_PARAMETERS};
 use super::Protocol;
 use crate::failure::CallFailure;
 
-/// Tokens of a reply that a session may ask for.
+/// Maximum tokens of a reply that a session may request.
 const TOKENS_MAX: u64 = 1 << 30;
-/// Texts at which a reply may be told to stop.
+/// Maximum number of stop texts.
 const STOPS_MAX: usize = 16;
-/// Characters of a text.
+/// Maximum characters of a text.
 const TEXT_CHARS_MAX: usize = 512;
-/// Entries of an object whose names nobody knows, such as `logit_bias`.
+/// Maximum entries of an object with free names, such as `logit_bias`.
 const ENTRIES_MAX: usize = 1_024;
-/// Characters of a refused name that are shown.
+/// Maximum characters of a refused name in a message.
 const NAME_CHARS_SHOWN: usize = 64;
 
-/// A parameter that a protocol takes.
+/// A parameter that a protocol accepts.
 #[derive(Debug, Clone, Copy)]
 struct Rule {
     name: &'static str,
     shape: Shape,
 }
 
-/// What a value must be.
+/// Type and bounds of a value.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
-    /// A number from one bound to the other.
+    /// A number between two bounds, inclusive.
     Number(f64, f64),
-    /// A number of tokens.
     Tokens,
-    /// A whole number.
     Integer,
-    /// `true` or `false`.
     Flag,
-    /// A text.
     Text,
-    /// A text, or a list of them.
+    /// A text or a list of texts.
     Stops,
-    /// `auto`, `none`, `required`, or the function that must be called.
+    /// `auto`, `none`, `required`, or the name of a function.
     ToolChoice,
-    /// Numbers by names of the provider's.
+    /// An object of numbers with free names.
     Numbers,
-    /// An object with these fields.
     Object(&'static [Rule]),
 }
 
@@ -153,9 +148,9 @@ fn rules_of(protocol: Protocol) -> &'static [Rule] {
     }
 }
 
-/// What is sent: the operator's parameters, and over them those of the session that the protocol or the operator allows. A
-/// `null` stands for a parameter that is not given. Any other one fails the request: nothing is left out silently, unless
-/// the operator wants it so.
+/// Merges the parameters of the operator with those of the session. A parameter of the session must be allowed by the
+/// protocol or the operator; `null` counts as absent. Any other parameter fails the request, unless the operator drops
+/// unknown ones.
 pub(crate) fn check_parameters(
     protocol: Protocol,
     entry: &ProviderEntry,
@@ -170,7 +165,7 @@ pub(crate) fn check_parameters(
         let allowed = entry.allow_parameters.iter().any(|allowed| allowed == name);
         match known {
             None if !allowed && entry.drop_unknown_parameters => {
-                tracing::debug!(parameter = name, "left out: the protocol does not know it");
+                tracing::debug!(parameter = name, "parameter dropped: the protocol does not have it");
                 continue;
             }
             None if !allowed => return Err(refuse_unknown(protocol, name)),
@@ -183,8 +178,7 @@ pub(crate) fn check_parameters(
     Ok(sent)
 }
 
-/// Tokens that a reply may have, where these parameters say so. Protocols have names of their own for it: the greatest
-/// counts.
+/// Maximum tokens of a reply in these parameters. Each protocol has its own name for it; the largest value counts.
 pub(crate) fn output_max(parameters: &Map<String, Value>) -> Option<u64> {
     let names = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
     let nested = parameters.get("generationConfig").and_then(|config| config.get("maxOutputTokens"));
@@ -198,7 +192,7 @@ fn refuse(name: &str, why: &str) -> CallFailure {
 
 fn refuse_unknown(protocol: Protocol, name: &str) -> CallFailure {
     let why = format!(
-        "is refused: {} takes {}; an operator lets more through with allow_parameters, or drops others with drop_unknown_parameters, of the provider in models.yaml",
+        "is refused: {} takes {}; an operator allows more with allow_parameters, or drops others with drop_unknown_parameters, of the provider in models.yaml",
         protocol.config_name(),
         list_names(rules_of(protocol))
     );
@@ -210,7 +204,7 @@ fn list_names(rules: &[Rule]) -> String {
 }
 
 impl Shape {
-    /// Why a value is refused, as the end of a sentence that begins with the parameter.
+    /// Checks a value. The error is the end of a sentence that begins with the parameter.
     fn check(self, value: &Value) -> Result<(), String> {
         let is_valid = match self {
             Self::Number(least, most) => value.as_f64().is_some_and(|number| (least..=most).contains(&number)),
@@ -273,7 +267,7 @@ fn is_tool_choice(value: &Value) -> bool {
     }
 }
 
-/// What a value is, without its content.
+/// Type of a value, without its content.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -304,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn operator_parameter_is_sent_and_a_session_replaces_only_what_is_allowed() {
+    fn operator_parameter_is_sent_and_a_session_replaces_only_allowed_ones() {
         let entry = ", parameters: {temperature: 1.0, service_tier: flex, min_p: 0.1}, allow_parameters: [top_k]";
         let sent = check(entry, &json!({"temperature": 0.5, "top_k": {"any": 1}})).unwrap();
         assert_eq!(sent, json!({"temperature": 0.5, "service_tier": "flex", "min_p": 0.1, "top_k": {"any": 1}}));
@@ -314,17 +308,17 @@ mod tests {
     }
 
     #[test]
-    fn parameter_that_is_not_known_is_left_out_where_the_operator_wants_it() {
+    fn unknown_parameter_with_drop_unknown_parameters_is_dropped() {
         let sent = check(", drop_unknown_parameters: true", &json!({"temperature": 0.5, "foo": 1})).unwrap();
         assert_eq!(sent, json!({"temperature": 0.5}));
-        // One that is known and wrong, or that ailoop writes itself, is refused all the same.
+        // A known parameter with a wrong value is still refused, and so is one that ailoop sets itself.
         for wrong in [json!({"temperature": "hot"}), json!({"messages": []})] {
             assert!(check(", drop_unknown_parameters: true", &wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn every_refusal_fits_into_a_message() {
+    fn refusal_of_a_long_name_fits_into_a_message() {
         for protocol in [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic, Protocol::Gemini] {
             let long = "x".repeat(500);
             let message = refuse_unknown(protocol, &long).message;

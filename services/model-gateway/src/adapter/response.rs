@@ -1,4 +1,4 @@
-//! From the bytes of an answer to the JSON in it: streamed or whole, told apart by how the bytes begin.
+//! Reads the bytes of a response as a stream of events or as one JSON body; the first byte decides which.
 
 use contract::limits::{REPLY_BYTES_MAX, SSE_EVENT_BYTES_MAX};
 use contract::model::{FailureKind, FinishReason};
@@ -9,24 +9,24 @@ use crate::failure::CallFailure;
 use crate::reply::Delta;
 use crate::sse::Decoder;
 
-/// Bytes of a whole answer's JSON: the content's limit, and room for its escapes and envelope.
+/// Maximum bytes of a JSON body: the limit of the content, with room for escapes and envelope.
 const WHOLE_BYTES_MAX: usize = 3 * REPLY_BYTES_MAX;
 
-/// How far a reply has come.
+/// How far a reply has been read.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReplyStage {
-    /// Nothing of a reply so far.
+    /// Nothing of the reply has arrived.
     #[default]
     Waiting,
-    /// It began.
+    /// The reply began without content.
     Started,
-    /// It holds something.
+    /// The reply has content.
     Content,
-    /// The provider gave its reason to end.
+    /// The provider gave its finish reason.
     Finished,
 }
 
-/// What a protocol has made of an answer so far.
+/// State of reading a response.
 #[derive(Debug, Default)]
 pub(crate) struct ReadProgress {
     stage: ReplyStage,
@@ -35,17 +35,16 @@ pub(crate) struct ReadProgress {
 }
 
 impl ReadProgress {
-    /// How far it is.
     pub(crate) fn stage(&self) -> ReplyStage {
         self.stage
     }
 
-    /// It is so far at least.
+    /// Advances to this stage, never back.
     pub(crate) fn advance_to(&mut self, stage: ReplyStage) {
         self.stage = self.stage.max(stage);
     }
 
-    /// The provider's reason to end; the first one counts.
+    /// Records the finish reason; the first one counts.
     pub(crate) fn finish(&mut self, reason: FinishReason, raw: &str, deltas: &mut Vec<Delta>) {
         if self.stage != ReplyStage::Finished {
             self.stage = ReplyStage::Finished;
@@ -53,7 +52,7 @@ impl ReadProgress {
         }
     }
 
-    /// The model that answers; the first name counts.
+    /// Records the name of the model; the first one counts.
     pub(crate) fn set_model(&mut self, name: &Value, deltas: &mut Vec<Delta>) {
         if let (false, Some(name)) = (self.has_model, name.as_str().filter(|name| !name.is_empty())) {
             self.has_model = true;
@@ -61,15 +60,15 @@ impl ReadProgress {
         }
     }
 
-    /// Nothing that matters can follow.
+    /// Records that the rest of the response does not matter.
     pub(crate) fn set_done(&mut self) {
         self.is_done = true;
     }
 }
 
-/// What the JSON of one protocol means.
+/// Reads the JSON of one protocol.
 pub(crate) trait ProtocolReader: std::fmt::Debug + Send {
-    /// An event of a stream.
+    /// Reads an event of a stream.
     fn read_event(
         &mut self,
         value: &Value,
@@ -77,7 +76,7 @@ pub(crate) trait ProtocolReader: std::fmt::Debug + Send {
         deltas: &mut Vec<Delta>,
     ) -> Result<(), CallFailure>;
 
-    /// A whole answer; one that is no reply is garbage.
+    /// Reads a JSON body; one without a reply is a protocol error.
     fn read_whole(
         &mut self,
         value: &Value,
@@ -86,7 +85,7 @@ pub(crate) trait ProtocolReader: std::fmt::Debug + Send {
     ) -> Result<(), CallFailure>;
 }
 
-/// Reads one answer. No half reply passes: [`ResponseReader::finish`] fails unless the provider said that it was done.
+/// Reads one response. [`ResponseReader::finish`] fails unless the provider marked the reply as complete.
 #[derive(Debug)]
 pub struct ResponseReader {
     body: Body,
@@ -96,7 +95,7 @@ pub struct ResponseReader {
 
 #[derive(Debug, Default)]
 enum Body {
-    /// Nothing but white space so far.
+    /// Only white space has arrived.
     #[default]
     Unknown,
     Events(Decoder),
@@ -104,12 +103,12 @@ enum Body {
 }
 
 impl ResponseReader {
-    /// An answer of which nothing has come yet.
+    /// A reader of a response that has not arrived yet.
     pub(crate) fn new(reader: Box<dyn ProtocolReader>) -> Self {
         Self { body: Body::default(), reader, progress: ReadProgress::default() }
     }
 
-    /// Takes in the next bytes and yields what they mean.
+    /// Reads the next bytes, and returns their deltas.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<Delta>, CallFailure> {
         if let Body::Unknown = self.body {
             bytes = bytes.trim_ascii_start();
@@ -140,17 +139,17 @@ impl ResponseReader {
         Ok(deltas)
     }
 
-    /// Whether nothing that matters can follow, so that the connection may be dropped.
+    /// Whether the rest does not matter, so that the connection may be dropped.
     pub(crate) fn is_done(&self) -> bool {
         self.progress.is_done
     }
 
-    /// Whether the content is complete: only usage may follow, and is not worth a failure.
+    /// Whether the content is complete. Then only usage may follow, and a failure does not matter.
     pub(crate) fn is_finished(&self) -> bool {
         self.progress.stage == ReplyStage::Finished
     }
 
-    /// Ends the answer where the provider ended it: yields what is left, or says what is missing.
+    /// Ends the response where the provider ended it. Returns the last deltas, or fails if the reply is incomplete.
     pub fn finish(&mut self) -> Result<Vec<Delta>, CallFailure> {
         let mut deltas = Vec::new();
         match std::mem::take(&mut self.body) {
@@ -168,7 +167,7 @@ impl ResponseReader {
             return Ok(deltas);
         }
         if self.progress.is_done && self.progress.stage == ReplyStage::Content {
-            // A server that never gives a reason, but says by its last event that the reply is complete.
+            // Some servers give no finish reason, but mark the end of the reply by a last event.
             self.progress.finish(FinishReason::Other, "", &mut deltas);
             return Ok(deltas);
         }
@@ -179,7 +178,7 @@ impl ResponseReader {
         Err(CallFailure::new(FailureKind::Truncated, message))
     }
 
-    /// The last event has no blank line after it: it counts when it is whole, and is part of the loss otherwise.
+    /// Reads a last event without a blank line, if its JSON is complete.
     fn read_last_event(&mut self, event: &str, deltas: &mut Vec<Delta>) -> Result<(), CallFailure> {
         if event.trim() != "[DONE]" && serde_json::from_str::<serde::de::IgnoredAny>(event).is_err() {
             return Ok(());
@@ -226,7 +225,7 @@ impl ResponseReader {
     }
 }
 
-/// What is not the protocol.
+/// A failure of a response that does not follow the protocol.
 pub(crate) fn protocol_error(message: &str) -> CallFailure {
     CallFailure::new(FailureKind::ProtocolError, message)
 }

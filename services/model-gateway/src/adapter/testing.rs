@@ -1,4 +1,4 @@
-//! What a provider sends, fed to its reader in every way in which it may be cut.
+//! Feeds responses to readers, split in each possible way.
 
 use std::sync::LazyLock;
 
@@ -10,19 +10,19 @@ use super::{Protocol, RequestTarget};
 use crate::failure::CallFailure;
 use crate::reply::ModelReply;
 
-/// A model that reasons, by this name.
+/// A target with a model that reasons.
 pub(super) fn target(model: &str) -> RequestTarget<'_> {
     static NONE: LazyLock<Quirks> = LazyLock::new(Quirks::default);
     static BARE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
     RequestTarget { model, signer_id: model, reasoning: true, max_output: None, quirks: &NONE, parameters: &BARE }
 }
 
-/// The same, with an item's parameters as they are.
+/// A target with the parameters of an item.
 pub(super) fn target_of<'a>(item: &'a ModelItem, model: &'a str) -> RequestTarget<'a> {
     RequestTarget { parameters: &item.parameters, ..target(model) }
 }
 
-/// What an answer comes to, fed in pieces.
+/// Reads a response in chunks.
 fn read<'a>(protocol: Protocol, pieces: impl Iterator<Item = &'a [u8]>) -> Result<ModelReply, CallFailure> {
     let (mut reader, mut reply) = (protocol.response_reader(), ModelReply::default());
     for piece in pieces {
@@ -36,7 +36,7 @@ fn read<'a>(protocol: Protocol, pieces: impl Iterator<Item = &'a [u8]>) -> Resul
     Ok(reply)
 }
 
-/// Reads an answer whole and cut at every byte; all of them must agree.
+/// Reads a response whole and split at each byte, and checks that the results are equal.
 pub(super) fn check(protocol: Protocol, body: &str) -> Result<ModelReply, CallFailure> {
     let whole = read(protocol, std::iter::once(body.as_bytes()));
     let same = |what: &str, got: Result<ModelReply, CallFailure>| {
@@ -50,12 +50,12 @@ pub(super) fn check(protocol: Protocol, body: &str) -> Result<ModelReply, CallFa
     whole
 }
 
-/// The same where it was broken off after so many bytes.
+/// Reads a response that was cut after so many bytes.
 pub(super) fn cut(protocol: Protocol, body: &str, at: usize) -> Result<ModelReply, CallFailure> {
     read(protocol, std::iter::once(&body.as_bytes()[..at]))
 }
 
-/// A stream of events, with their types as names, as providers write them.
+/// Writes events as a stream, with their types as names.
 pub(super) fn stream(events: &[Value]) -> String {
     let event = |value: &Value| match value["type"].as_str() {
         Some(name) => format!("event: {name}\ndata: {value}\n\n"),

@@ -1,8 +1,8 @@
-//! The account of one budget: what was spent in a period, and what running calls may still cost.
+//! The account of one budget: the amount spent in a period, and the amounts reserved by running calls.
 //!
-//! A call reserves what it may cost before it is made and settles what it did cost before its result is told. A gateway that
-//! dies leaves its reservation open: whoever makes the call again finds it and books it in full, since nobody knows what the
-//! provider did; where nobody does, that happens when the call's time is over.
+//! A call reserves its maximum cost before it is sent, and settles its actual cost before its result is reported. If a
+//! gateway dies, its reservation stays open. The gateway that runs the call again charges it in full, since the actual
+//! cost is unknown. If no gateway does, the reservation is charged when it expires.
 
 use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign};
@@ -12,26 +12,23 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::SharedEntry;
 
-/// Nano-dollars of a dollar.
 const NANO_PER_USD: f64 = 1e9;
 
-/// Money and tokens.
+/// An amount of money and of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Amount {
-    /// Billionths of a US dollar: a token costs thousands of them.
+    /// Billionths of a US dollar; a token costs thousands of them.
     pub(crate) nano_usd: u64,
-    /// Tokens of requests and replies.
     pub(crate) tokens: u64,
 }
 
 impl Amount {
-    /// An amount in US dollars; what is no amount is none.
+    /// An amount in US dollars and tokens; a negative or NaN price counts as 0.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates, as it should")]
     pub(crate) fn new(usd: f64, tokens: u64) -> Self {
         Self { nano_usd: (usd * NANO_PER_USD).round() as u64, tokens }
     }
 
-    /// The money in US dollars.
     #[allow(clippy::cast_precision_loss, reason = "for people")]
     pub(crate) fn usd(self) -> f64 {
         self.nano_usd as f64 / NANO_PER_USD
@@ -55,12 +52,10 @@ impl AddAssign for Amount {
     }
 }
 
-/// What may be spent; none: as much as one likes.
+/// Upper bounds of what may be spent in a period; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BudgetLimit {
-    /// Billionths of a US dollar.
     pub(crate) nano_usd: Option<u64>,
-    /// Tokens.
     pub(crate) tokens: Option<u64>,
 }
 
@@ -70,73 +65,56 @@ impl BudgetLimit {
     }
 }
 
-/// An account, as all gateways see it.
+/// An account, shared by all gateways.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Account {
-    /// When the period began that `spent` is of.
+    /// Start of the period in which `spent` was spent.
     #[serde(rename = "since")]
     pub(crate) period_start: Timestamp,
-    /// What was spent in it.
     pub(crate) spent: Amount,
-    /// What running calls may cost, by `<session>/<call>.<attempt>`.
+    /// Reservations of running calls, by `<session>/<call>.<attempt>`.
     pub(crate) open: BTreeMap<String, CallReservation>,
 }
 
-/// What one call may cost.
+/// Reservation of one call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallReservation {
-    /// The run of the call that made it: a call that is made again is another run.
+    /// The run that reserved; each run of a call has another name.
     pub(crate) run: String,
-    /// The most that it is thought to cost.
+    /// Estimated maximum cost of the call.
     #[serde(flatten)]
     pub(crate) amount: Amount,
-    /// When the call is over, whatever becomes of it.
+    /// When the reservation expires.
     pub(crate) until: Timestamp,
 }
 
-/// What is asked of an account; each may be asked again without a second effect.
+/// A change of an account. Each change is idempotent.
 #[derive(Debug, Clone)]
 pub(crate) enum AccountRequest {
-    /// Room for a call.
+    /// Reserve the maximum cost of a call.
     Reserve {
-        /// Which call.
         call: String,
-        /// What it may cost.
         reservation: CallReservation,
-        /// What may be spent.
         limit: BudgetLimit,
-        /// When the period began that it is now.
+        /// Start of the current period.
         period_start: Timestamp,
     },
-    /// A call's cost takes the place of what was reserved for it.
-    Settle {
-        /// Which call.
-        call: String,
-        /// The run that reserved.
-        run: String,
-        /// What it cost.
-        used: Amount,
-    },
-    /// What an earlier run of a call left open is booked in full: it will not be made again.
-    ChargeAbandoned {
-        /// Which call.
-        call: String,
-    },
+    /// Replace the reservation of a call by its actual cost.
+    Settle { call: String, run: String, used: Amount },
+    /// Charge the open reservation of a call in full, since the call is not run again.
+    ChargeAbandoned { call: String },
 }
 
-/// What came of it.
+/// Result of a change of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChargeOutcome {
-    /// It is done.
     Done,
-    /// There is no room, and will be none in this period.
+    /// The budget of this period is spent.
     BudgetSpent {
-        /// What was spent.
         spent: Amount,
     },
-    /// There is no room as long as other calls run.
+    /// The budget is reserved by calls that still run.
     BudgetReserved {
-        /// What they may cost.
         reserved: Amount,
     },
 }
@@ -172,7 +150,7 @@ impl SharedEntry for Account {
 }
 
 impl Account {
-    /// What running calls may cost.
+    /// Sum of the open reservations.
     pub(crate) fn total_reserved(&self) -> Amount {
         self.open.values().fold(Amount::default(), |sum, open| sum + open.amount)
     }
@@ -246,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn a_call_reserves_and_settles_once_however_often_it_asks() {
+    fn reservation_and_settlement_repeated_count_once() {
         let (account, _) =
             after(&[reserve("a", 1, 60, 1), reserve("a", 1, 60, 1), settle("a", 1, 40), settle("a", 1, 40)]);
         assert_eq!((account.spent, account.open.len()), (nano(40), 0));
     }
 
     #[test]
-    fn what_is_spent_or_held_is_not_given_again() {
+    fn budget_spent_or_reserved_refuses_a_reservation() {
         assert_eq!(after(&[reserve("a", 1, 101, 1)]).1, ChargeOutcome::BudgetSpent { spent: nano(0) });
         assert_eq!(
             after(&[reserve("a", 1, 60, 1), reserve("b", 1, 50, 1)]).1,
@@ -261,12 +239,12 @@ mod tests {
         );
         let spent = [reserve("a", 1, 60, 1), settle("a", 1, 70), reserve("b", 1, 50, 1)];
         assert_eq!(after(&spent).1, ChargeOutcome::BudgetSpent { spent: nano(70) });
-        // A call may cost more than was thought: that is booked all the same.
+        // A call may cost more than it reserved, and is charged in full.
         assert_eq!(after(&[reserve("a", 1, 60, 1), settle("a", 1, 500)]).0.spent, nano(500));
     }
 
     #[test]
-    fn a_call_that_is_made_again_books_what_its_dead_gateway_had_reserved() {
+    fn call_run_again_charges_the_reservation_of_the_first_run() {
         let taken_over = [reserve("a", 1, 30, 1), reserve("a", 2, 30, 1), settle("a", 1, 5), settle("a", 2, 7)];
         let (account, _) = after(&taken_over);
         assert_eq!((account.spent, account.open.len()), (nano(37), 0));
@@ -275,18 +253,18 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_that_nobody_comes_back_to_is_booked_when_its_time_is_over() {
+    fn reservation_expired_is_charged_in_full() {
         let (mut account, _) = after(&[reserve("a", 1, 30, 1)]);
         let outcome = account.apply(&reserve("b", 1, 10, 1), at(1_001));
         assert_eq!((account.spent, account.total_reserved(), outcome), (nano(30), nano(10), ChargeOutcome::Done));
     }
 
     #[test]
-    fn a_new_period_begins_at_nothing_but_for_what_runs() {
+    fn new_period_has_only_open_reservations() {
         let (account, outcome) =
             after(&[reserve("a", 1, 60, 1), settle("a", 1, 60), reserve("b", 1, 40, 1), reserve("c", 1, 60, 2)]);
         assert_eq!((account.spent, account.total_reserved(), outcome), (nano(0), nano(100), ChargeOutcome::Done));
-        // A clock that is behind does not bring the old one back.
+        // A clock that is behind does not restore the old period.
         let (account, _) = after(&[reserve("a", 1, 60, 2), settle("a", 1, 60), reserve("b", 1, 1, 1)]);
         assert_eq!(account.spent, nano(60));
     }

@@ -1,6 +1,7 @@
-//! Entries of the shared bucket, changed by many calls of many gateways at once.
+//! Writes entries of the shared limits bucket, which many calls of many gateways change at the same time.
 //!
-//! One task of a gateway gathers what its calls ask and writes all of it at once: gateways meet at an entry, calls do not.
+//! One task of each gateway batches the requests of its calls. So only gateways conflict when they write an entry, not
+//! calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,22 +14,21 @@ use service::clock::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// Asks that wait to be written; then calls wait.
+/// Capacity of the queue of pending requests; calls wait while it is full.
 const PENDING_MAX: usize = 1_024;
-/// Asks that are written at once.
+/// Maximum requests in one batch.
 const BATCH_MAX: usize = 256;
 
-/// What an entry of the bucket means.
+/// State of one entry of the bucket.
 pub(crate) trait SharedEntry: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// What is asked of it.
+    /// A change of the entry.
     type Request: Send + Sync + 'static;
-    /// What comes of that.
+    /// Result of a change.
     type Response: Send + 'static;
 
-    /// One that nobody has written yet.
     fn new(now: contract::Timestamp) -> Self;
 
-    /// Does what is asked. What was not answered is asked again, though it may have been done.
+    /// Applies a request. A request without a response is submitted again, so it may be applied twice.
     fn apply(&mut self, request: &Self::Request, now: contract::Timestamp) -> Self::Response;
 }
 
@@ -38,14 +38,14 @@ struct PendingRequest<E: SharedEntry> {
     response: oneshot::Sender<Result<E::Response, BusError>>,
 }
 
-/// The entries of one kind.
+/// Submits requests to the entries of one kind.
 #[derive(Debug)]
 pub(crate) struct EntryWriter<E: SharedEntry> {
     sender: mpsc::Sender<PendingRequest<E>>,
 }
 
 impl<E: SharedEntry> EntryWriter<E> {
-    /// Entries, and the task that writes them until `end`.
+    /// The writer, and the task that writes its entries until `stop`.
     pub(crate) fn new(
         bus: Bus,
         clock: Arc<dyn Clock>,
@@ -56,17 +56,17 @@ impl<E: SharedEntry> EntryWriter<E> {
         (Self { sender }, run_writer(bus, clock, writer, receiver, stop))
     }
 
-    /// Asks an entry without waiting for an answer; where too much waits already it is left out.
+    /// Submits a request without waiting for a response. If the queue is full, the request is dropped.
     pub(crate) fn submit_without_reply(&self, key: String, request: E::Request) {
         let (response, _) = oneshot::channel();
         if self.sender.try_send(PendingRequest { key, request, response }).is_err() {
-            tracing::debug!("too much waits to be written: left out");
+            tracing::debug!("too many pending changes of limits: one is dropped");
         }
     }
 
-    /// Asks an entry; returns when what came of it is stored.
+    /// Submits a request, and returns its response when the change is stored.
     pub(crate) async fn submit(&self, key: String, request: E::Request) -> Result<E::Response, BusError> {
-        let stopped = || BusError::Unavailable("this gateway is ending".to_owned());
+        let stopped = || BusError::Unavailable("this gateway is stopping".to_owned());
         let (response, receiver) = oneshot::channel();
         self.sender.send(PendingRequest { key, request, response }).await.map_err(|_| stopped())?;
         receiver.await.map_err(|_| stopped())?
@@ -110,7 +110,7 @@ async fn store_batch<E: SharedEntry>(
         let mut entry: E = match found {
             Some(found) => serde_json::from_slice(found).map_err(|error| {
                 BusError::Malformed(format!(
-                    "the entry {key} of {}: {error}; deleting it begins it anew",
+                    "the entry {key} of {}: {error}; delete the entry to reset it",
                     contract::streams::Bucket::Limits.name()
                 ))
             })?,
@@ -120,7 +120,7 @@ async fn store_batch<E: SharedEntry>(
         let written = serde_json::to_vec(&entry).map_err(|error| BusError::Malformed(error.to_string()))?;
         Ok((written, responses))
     });
-    // A call that has gone needs no answer.
+    // A call that was dropped needs no response.
     match stored.await {
         Ok(responses) => {
             for (pending, response) in pending.into_iter().zip(responses) {

@@ -1,4 +1,4 @@
-//! What gateways share through the bus: the rates of providers' keys, and the budgets of tenants and agents.
+//! Limits that gateways share through the bus: rates of providers' keys, and budgets of tenants and agents.
 
 pub(crate) mod account;
 pub(crate) mod entry;
@@ -22,22 +22,22 @@ use account::{Account, AccountRequest, Amount, BudgetLimit, CallReservation, Cha
 use entry::EntryWriter;
 use rate::{Grant, TokenBucket};
 
-/// How long after a call's deadline its reservation is booked if nobody has settled it.
+/// Time after the deadline of a call until its open reservation expires and is charged.
 const GRACE: Duration = Duration::from_mins(1);
-/// Pause before a budget that running calls hold is asked again, and before a settlement that was not stored.
+/// Pause before a call asks again for a budget that is reserved, and before a failed settlement is repeated.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The shared limits, as one gateway sees them.
+/// Access of one gateway to the shared limits.
 #[derive(Debug)]
 pub(crate) struct SharedLimits {
-    /// This gateway's name: no other one has it, nor had.
+    /// Name of this gateway, unique among all gateways of all times.
     name: String,
     runs: AtomicU64,
     buckets: EntryWriter<TokenBucket>,
     accounts: EntryWriter<Account>,
 }
 
-/// What was reserved for a try of a call.
+/// Reservation of one try of a call, in all its budgets.
 #[derive(Debug)]
 struct TryReservation {
     keys: Vec<String>,
@@ -46,7 +46,7 @@ struct TryReservation {
 }
 
 impl SharedLimits {
-    /// Begins; `tasks` own what writes, under this gateway's name.
+    /// Starts the tasks that write the limits under the name of this gateway.
     pub(crate) fn start(bus: &Bus, clock: &Arc<dyn Clock>, name: &str, tasks: &Tasks) -> Self {
         let (buckets, write) = EntryWriter::new(bus.clone(), clock.clone(), name.to_owned(), tasks.token());
         tasks.spawn("rates", write);
@@ -55,7 +55,8 @@ impl SharedLimits {
         Self { name: name.to_owned(), runs: AtomicU64::new(0), buckets, accounts }
     }
 
-    /// A turn to ask a provider for so many tokens: after which wait, or a refusal where that is over `patience`.
+    /// Takes tokens from the rate limit of a provider. Returns the wait until the request may be sent, or a failure if
+    /// the wait is longer than `max_wait`.
     pub(crate) async fn acquire_rate(
         &self,
         provider: &str,
@@ -70,14 +71,14 @@ impl SharedLimits {
         Ok(match self.buckets.submit(rate_key(provider), request).await? {
             Grant::After(wait) => Ok(wait),
             Grant::TooLong(wait) => {
-                let message = format!("the limit that models.yaml sets for the provider {provider} is used up");
+                let message = format!("the rate limit of the provider {provider} in models.yaml is used up");
                 Err(CallFailure { retry_after: Some(wait), ..CallFailure::new(FailureKind::RateLimited, message) })
             }
         })
     }
 
-    /// A reply has come: what it took takes the place of what was thought. Nobody waits for it; one that is lost makes the
-    /// limit a little wrong for a minute.
+    /// Replaces the estimated tokens of a request by the tokens that it used. No call waits for this; if it is lost,
+    /// the limit is slightly off for a minute.
     pub(crate) fn correct_rate(&self, provider: &str, rates: Rates, estimated: u64, used: u64) {
         if rates.tokens_per_minute.is_none() || estimated == used {
             return;
@@ -87,14 +88,14 @@ impl SharedLimits {
         self.buckets.submit_without_reply(rate_key(provider), (rates, rate::RateRequest::Correct { difference }));
     }
 
-    /// A reservation in every budget that a try of a call counts against. Nothing is reserved yet.
+    /// Names the reservation of a try in each of its budgets, without reserving yet.
     fn reservation(&self, job: &Job, budgets: &[&Budget]) -> TryReservation {
         let run = format!("{}.{}", self.name, self.runs.fetch_add(1, Ordering::Relaxed));
         let keys = budgets.iter().map(|budget| budget_key(budget, job)).collect();
         TryReservation { keys, call: call_name(job), run }
     }
 
-    /// Reserves what a try may cost, everywhere or nowhere.
+    /// Reserves the maximum cost of a try in all budgets or in none.
     async fn reserve(
         &self,
         reservation: &TryReservation,
@@ -121,18 +122,18 @@ impl SharedLimits {
                 Ok(ChargeOutcome::BudgetReserved { reserved }) => {
                     Ok(Err(reserved_failure(budget, job, reserved, amount)))
                 }
-                // It may have been stored all the same.
+                // The reservation may have been stored nevertheless.
                 Err(error) => Err(error),
             };
-            // Nothing was asked of a provider: nothing of it is booked.
+            // No request was sent, so release what was reserved.
             self.settle(reservation, Amount::default()).await;
             return refusal;
         }
         Ok(Ok(()))
     }
 
-    /// Settles what a try did cost, wherever it had reserved. Returns when that is stored: until then nobody is told of the
-    /// call's end.
+    /// Settles the actual cost of a try in all its budgets. Returns when the cost is stored, so that no result is
+    /// reported before that.
     async fn settle(&self, reservation: &TryReservation, used: Amount) {
         let TryReservation { keys, call, run } = reservation;
         for key in keys {
@@ -148,7 +149,7 @@ impl SharedLimits {
         }
     }
 
-    /// Books what an earlier run of a call left open, where the call is not made again.
+    /// Charges the open reservation of a call that is not run again.
     pub(crate) async fn charge_abandoned(&self, job: &Job, budgets: &[&Budget]) -> Result<(), BusError> {
         for budget in budgets {
             self.accounts
@@ -159,24 +160,24 @@ impl SharedLimits {
     }
 }
 
-/// What the tries of one call reserve and settle, one after the other. It outlives them, since each may be dropped at any
-/// point, also while it reserves.
+/// Reservation of the current try of one call. It outlives the tries, since each may be dropped at any point, also
+/// while it reserves.
 #[derive(Debug, Default)]
 pub(crate) struct Charge {
     open: Option<OpenCharge>,
 }
 
-/// The try that has reserved, or is about to.
+/// The try that has reserved or is reserving.
 #[derive(Debug)]
 struct OpenCharge {
     reservation: TryReservation,
     reserved: Amount,
-    /// What it cost, once that is known; it may not be stored yet.
+    /// Actual cost, once it is known; it may not be stored yet.
     cost: Option<Amount>,
 }
 
 impl Charge {
-    /// Reserves for a try what it may cost; the one before must be settled.
+    /// Reserves the maximum cost of a try. The try before must be settled.
     pub(crate) async fn reserve(
         &mut self,
         limits: &SharedLimits,
@@ -197,7 +198,7 @@ impl Charge {
         reserved
     }
 
-    /// Settles what the try did cost. Where that was begun before and dropped, what was said then counts.
+    /// Settles the actual cost of the try. If an earlier settlement was dropped before it was stored, its cost counts.
     pub(crate) async fn settle(&mut self, limits: &SharedLimits, cost: Amount) {
         if let Some(open) = &mut self.open {
             let cost = *open.cost.get_or_insert(cost);
@@ -206,14 +207,14 @@ impl Charge {
         self.open = None;
     }
 
-    /// Books what the try had reserved: nobody knows what it did cost.
+    /// Charges the reservation of the try in full, since its actual cost is unknown.
     pub(crate) async fn charge_abandoned(&mut self, limits: &SharedLimits) {
         let reserved = self.open.as_ref().map_or(Amount::default(), |open| open.reserved);
         self.settle(limits, reserved).await;
     }
 }
 
-/// A call by its name in an account.
+/// Name of a call in an account.
 fn call_name(job: &Job) -> String {
     format!("{}/{}", job.key.session, job.call)
 }
@@ -232,7 +233,7 @@ fn budget_key(budget: &Budget, job: &Job) -> String {
     }
 }
 
-/// A name as a token of a key: what a key cannot hold is written as `=` and two digits.
+/// A name as a token of a key. Characters that a key cannot have are escaped as `=` and two hexadecimal digits.
 fn to_key_token(name: &str) -> String {
     let mut token = String::new();
     for byte in name.bytes() {
@@ -268,7 +269,7 @@ fn spent_failure(budget: &Budget, job: &Job, spent: Amount, amount: Amount, now:
     let (owner, per, amounts) =
         (describe_owner(budget, job), budget.per, describe_amounts(budget, "are spent", spent, amount));
     let message = format!(
-        "the budget of {owner} per {per} does not reach: {amounts}. It begins anew at {}; it is set in models.yaml",
+        "the budget of {owner} per {per} is not sufficient: {amounts}. The next period begins at {}; models.yaml sets the budget",
         per.end(now)
     );
     CallFailure::new(FailureKind::Quota, message)
@@ -278,9 +279,9 @@ fn reserved_failure(budget: &Budget, job: &Job, reserved: Amount, amount: Amount
     let (owner, per, amounts) = (
         describe_owner(budget, job),
         budget.per,
-        describe_amounts(budget, "are held by running calls", reserved, amount),
+        describe_amounts(budget, "are reserved by running calls", reserved, amount),
     );
-    let message = format!("the budget of {owner} per {per} does not reach as long as other calls run: {amounts}");
+    let message = format!("the budget of {owner} per {per} is not sufficient while other calls run: {amounts}");
     CallFailure { retry_after: Some(RETRY_PAUSE), ..CallFailure::new(FailureKind::RateLimited, message) }
 }
 
@@ -289,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_providers_become_tokens_of_keys() {
+    fn provider_name_in_a_key_is_escaped() {
         assert_eq!(rate_key("openai"), "rate.openai");
         assert_eq!(rate_key("a.b *>/\u{e4}"), "rate.a=2eb=20=2a=3e=2f=c3=a4");
     }

@@ -1,4 +1,4 @@
-//! What a script sees of a call: the transcript of its turn, with the results of its tools.
+//! The variables of a script: the transcript of the turn, with the results of its tools.
 
 use std::collections::BTreeMap;
 
@@ -7,58 +7,54 @@ use contract::model::{Message, ModelItem};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Words that a result begins with when its call did not succeed.
+/// First words of the result of a failed call.
 const FAILURE_WORDS: &[&str] = &["error", "denied", "timeout", "cancelled", "unknown"];
 
-/// The names that templates and expressions may use.
+/// Variables that templates and expressions can use.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Context {
-    /// The model's id.
     pub(crate) model: String,
-    /// The turn, from 1.
+    /// Number of the turn, from 1.
     pub(crate) turn: u32,
-    /// The step within its turn, from 1.
+    /// Number of the step in its turn, from 1.
     pub(crate) step: u32,
-    /// The user's message that began the turn.
+    /// Message of the user that began the turn.
     pub(crate) prompt: String,
-    /// The names of the tools on offer, the pseudo-tool `continuation` aside.
+    /// Names of the available tools, without the pseudo-tool `continuation`.
     pub(crate) tools: Vec<String>,
-    /// Whether the pseudo-tool `continuation` is on offer.
+    /// Whether the pseudo-tool `continuation` is available.
     pub(crate) can_signal: bool,
-    /// Every message: `role`, `content` as text.
+    /// All messages, with their contents as text.
     pub(crate) messages: Vec<ScriptMessage>,
-    /// The results of this turn's calls, in order.
+    /// Results of the calls of this turn, in order.
     pub(crate) tool_results: Vec<ScriptToolResult>,
-    /// The same by the tool's name: `results.read_file[0].content.lines`.
+    /// The same results by tool: `results.read_file[0].content.lines`.
     pub(crate) results: BTreeMap<String, Vec<ScriptToolResult>>,
 }
 
-/// A message as a script sees it.
+/// A message, with its content as text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ScriptMessage {
     /// `system`, `user`, `assistant` or `tool`.
     pub(crate) role: &'static str,
-    /// Its text.
     pub(crate) content: String,
 }
 
-/// The result of a call.
+/// Result of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ScriptToolResult {
-    /// The tool.
     pub(crate) name: String,
-    /// The call.
     pub(crate) call_id: String,
-    /// Its arguments; the text where that is not JSON.
+    /// Arguments of the call; a text if they are no JSON.
     pub(crate) arguments: Value,
-    /// Its content; parsed where it is JSON.
+    /// Content of the result; a text if it is no JSON.
     pub(crate) content: Value,
     /// Whether the call succeeded.
     pub(crate) ok: bool,
 }
 
 impl Context {
-    /// What the script of this call sees.
+    /// Builds the variables for a call.
     pub(crate) fn from_item(item: &ModelItem) -> Result<Self, serde_json::Error> {
         let messages: Vec<Message> =
             item.messages.iter().map(|raw| serde_json::from_str(raw.get())).collect::<Result<_, _>>()?;
@@ -93,8 +89,8 @@ fn parse_tool_name(raw: &Json) -> Option<String> {
     serde_json::from_str::<Named>(raw.get()).ok().map(|named| named.name)
 }
 
-/// Where the turn's own replies begin: each of its earlier steps left one assistant message. The loop's words to the
-/// model have the user's role too, so that roles alone would not tell.
+/// Index of the first reply of the turn: each earlier step added one assistant message. Roles alone do not show it,
+/// since messages of the orchestrator to the model have the role of the user too.
 fn find_turn_start(messages: &[Message], step: u32) -> usize {
     let earlier = (step.max(1) - 1) as usize;
     let replies = messages.iter().enumerate().rev().filter_map(|(at, message)| match message {
@@ -149,7 +145,7 @@ fn parse_or_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// What is not `ok` says so first: `<word>: …` or `<word> <code>: …`.
+/// A failed result begins with `<word>: …` or `<word> <code>: …`.
 fn is_ok(content: &str) -> bool {
     let Some((head, _)) = content.split_once(':') else { return true };
     let mut words = head.split(' ');
@@ -161,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_that_is_not_ok_says_so_first() {
+    fn result_with_a_failure_word_is_not_ok() {
         for (content, ok) in [
             ("{\"a\": 1}", true),
             ("plain", true),

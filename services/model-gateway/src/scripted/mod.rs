@@ -1,4 +1,4 @@
-//! A provider without a model: plays a script over the transcript, for rehearsals and tests.
+//! A provider without a model: it plays a script over the transcript, for rehearsals and tests.
 
 pub(crate) mod context;
 pub(crate) mod play;

@@ -1,4 +1,4 @@
-//! Plays one step of a script as a streamed reply.
+//! Plays a step of a script as a streamed reply.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,26 +16,24 @@ use super::script::{Script, ScriptArguments, ScriptCall, ScriptFailure, ScriptSt
 use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
-/// The pseudo-tool by which a model says whether it goes on.
+/// Pseudo-tool by which a model sends its signal.
 pub(crate) const SIGNAL: &str = "continuation";
 
-/// A script, ready to play.
+/// Plays the steps of a script as replies.
 #[derive(Debug, Clone)]
 pub(crate) struct ScriptPlayer {
     script: Script,
     environment: Environment<'static>,
-    /// How often each step has failed.
     failure_counts: Arc<[AtomicU32]>,
 }
 
 impl ScriptPlayer {
-    /// A player of a script.
     pub(crate) fn new(script: Script) -> Self {
         let failure_counts = script.steps.iter().map(|_| AtomicU32::new(0)).collect();
         Self { script, environment: environment(), failure_counts }
     }
 
-    /// Streams the reply word by word, then its calls.
+    /// Streams the reply word by word, and then its calls.
     pub(crate) async fn play(&self, item: &ModelItem, deltas: &mpsc::Sender<Vec<Delta>>) -> Result<(), CallFailure> {
         let pause = Duration::from_millis(self.script.delay_ms);
         let (reply, failure) = self.build_reply(item)?;
@@ -51,7 +49,7 @@ impl ScriptPlayer {
         failure.map_or(Ok(()), Err)
     }
 
-    /// The whole reply to a call, as deltas, and what comes instead of its end.
+    /// Builds the reply to a call as deltas, and the failure that replaces its end.
     pub(crate) fn build_reply(&self, item: &ModelItem) -> Result<(Vec<Delta>, Option<CallFailure>), CallFailure> {
         let context =
             Context::from_item(item).map_err(|_| bad_request("a message of the transcript cannot be read"))?;
@@ -72,7 +70,7 @@ impl ScriptPlayer {
             }
             return Ok((reply, failure.map(|fail| fail.to_failure(step))));
         }
-        Err(bad_request("no step of the script fits this call"))
+        Err(bad_request("no step of the script matches this call"))
     }
 
     fn matches(&self, step: &ScriptStep, at: u32, context: &Any) -> Result<bool, minijinja::Error> {
@@ -114,7 +112,7 @@ impl ScriptPlayer {
         Ok(std::iter::once(model).chain(usage).chain(words).chain(calls).chain([end]).collect())
     }
 
-    /// The calls that one entry stands for.
+    /// Renders the calls of one entry.
     fn render_calls(
         &self,
         call: &ScriptCall,
@@ -136,7 +134,7 @@ impl ScriptPlayer {
             return if list.is_undefined() { Ok(Vec::new()) } else { Ok(list.try_iter()?.collect()) };
         }
         let items: Vec<Value> = serde_json::from_str(&self.render(list, context)?).map_err(|error| {
-            minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, format!("for_each writes no list: {error}"))
+            minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, format!("for_each is not a list: {error}"))
         })?;
         Ok(items.iter().map(|item| Any::from(Serde(item))).collect())
     }
@@ -161,7 +159,7 @@ impl ScriptPlayer {
         Ok(())
     }
 
-    /// A value with every text in it rendered.
+    /// Renders each text in a value.
     fn render_value(&self, value: &Value, context: &Any) -> Result<Value, minijinja::Error> {
         Ok(match value {
             Value::String(text) => Value::String(self.render(text, context)?),
@@ -185,7 +183,7 @@ impl ScriptPlayer {
 
 impl ScriptFailure {
     fn to_failure(&self, step: &ScriptStep) -> CallFailure {
-        let message = format!("step {:?} of the script fails, as it says", step.name);
+        let message = format!("step {:?} of the script fails as scripted", step.name);
         CallFailure { retry_after: self.retry_after.map(Duration::from_secs), ..CallFailure::new(self.kind, message) }
     }
 }
@@ -194,7 +192,7 @@ fn text_deltas(text: &str) -> impl Iterator<Item = Delta> {
     split_words(text).map(|word| Delta::Text(word.to_owned()))
 }
 
-/// Words with the white space that follows them.
+/// Splits a text into words, each with the white space after it.
 fn split_words(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(char::is_whitespace)
 }

@@ -15,7 +15,7 @@ fn player(text: &str) -> ScriptPlayer {
     ScriptPlayer::new(Script::parse(&file).unwrap())
 }
 
-/// A session that does to a script what the loop does.
+/// A session that plays a script as the orchestrator does.
 struct Session {
     item: ModelItem,
 }
@@ -57,7 +57,7 @@ impl Session {
         self.item.messages.push(Json::of(message));
     }
 
-    /// One step; the signal's status, or `None` where the reply has none.
+    /// Plays one step. Returns the reply, and the status of its signal if it has one.
     fn run_step(&mut self, player: &ScriptPlayer, tool: impl Fn(&ToolCall) -> String) -> (ModelReply, Option<String>) {
         self.item.meta.step += 1;
         let mut reply = ModelReply::default();
@@ -129,7 +129,7 @@ fn file_tools(call: &ToolCall) -> String {
 }
 
 #[test]
-fn the_rehearsal_surveys_a_directory() {
+fn rehearsal_with_file_tools_surveys_a_directory() {
     let player = player(REHEARSAL);
     let mut session = Session::new(FILE_TOOLS);
     session.add_user_message("What is this?");
@@ -180,7 +180,7 @@ fn the_rehearsal_surveys_a_directory() {
 }
 
 #[test]
-fn the_rehearsal_copes_with_what_goes_wrong() {
+fn rehearsal_with_missing_or_failing_tools_ends_with_an_explanation() {
     let player = player(REHEARSAL);
     let run = |tools: &[&str], tool: &dyn Fn(&ToolCall) -> String| {
         let mut session = Session::new(tools);
@@ -191,7 +191,7 @@ fn the_rehearsal_copes_with_what_goes_wrong() {
 
     let plain = run(&[], &|_| unreachable!());
     assert!(plain.len() == 1 && plain[0].text.contains("no tools") && plain[0].text.contains("config/models.yaml"));
-    // Without the pseudo-tool the signal stands at the end of the text.
+    // Without the pseudo-tool, the signal is at the end of the text.
     assert!(plain[0].text.ends_with("```") && plain[0].text.contains(r#""status":"TERMINATE""#), "{}", plain[0].text);
 
     let blind = run(&["read_file", SIGNAL], &|_| unreachable!());
@@ -227,7 +227,7 @@ fn the_rehearsal_copes_with_what_goes_wrong() {
 }
 
 #[test]
-fn steps_are_chosen_by_place_and_condition() {
+fn steps_with_position_and_condition_first_match_is_played() {
     let player = player(
         "steps:
           - {at: 2, text: second}
@@ -249,7 +249,7 @@ fn steps_are_chosen_by_place_and_condition() {
 }
 
 #[test]
-fn a_mistake_is_found_at_the_start_or_named_in_the_failure() {
+fn script_with_a_mistake_fails_at_parse_or_names_its_step() {
     for text in [
         "steps: [{text: '{{ oops'}]",
         "steps: [{when: 'a b'}]",
@@ -270,7 +270,7 @@ fn a_mistake_is_found_at_the_start_or_named_in_the_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn words_come_one_by_one() {
+async fn reply_with_a_delay_streams_word_by_word() {
     let player = player("delay_ms: 8\nsteps: [{text: 'one two  three'}]");
     let mut session = Session::new(&[]);
     session.add_user_message("x");

@@ -1,4 +1,4 @@
-//! The script's format: steps, tried from the top; the first that fits is played.
+//! Format of scripts: the first step that matches a call is played.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use serde_json::Value;
 use service::ConfigError;
 use service::paths::TextFile;
 
-/// A script. All texts are templates and `when` and `for_each` are expressions of minijinja over
-/// [`super::context`]; what is not there is undefined, never an error.
+/// A script. Texts are templates, and `when` and `for_each` are expressions of minijinja over [`super::context`]. A
+/// missing variable is undefined, and no error.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Script {
-    /// Milliseconds between two words of a text; 8.
+    /// Milliseconds between two words of a text; the default is 8.
     #[serde(default = "delay_ms")]
     pub(crate) delay_ms: u64,
-    /// Tried from the top.
+    /// Steps in the order in which they are tried.
     pub(crate) steps: Vec<ScriptStep>,
 }
 
@@ -26,49 +26,46 @@ fn delay_ms() -> u64 {
     8
 }
 
-/// One reply.
+/// One reply of the script.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptStep {
-    /// What it is for, in messages.
+    /// Name of the step in messages.
     #[serde(default)]
     pub(crate) name: String,
-    /// Its place within the turn, from 1; any where none is given.
+    /// Number of the step within the turn, from 1; without it, any.
     #[serde(default)]
     pub(crate) at: Option<u32>,
-    /// Whether it fits; always where none is given.
+    /// Condition of the step; without it, always true.
     #[serde(default)]
     pub(crate) when: Option<String>,
-    /// What the user reads.
     #[serde(default)]
     pub(crate) text: String,
-    /// What is shown as reasoning.
     #[serde(default)]
     pub(crate) reasoning: String,
-    /// What is called.
     #[serde(default)]
     pub(crate) tool_calls: Vec<ScriptCall>,
-    /// Whether to go on: `status`, `reason`, `next_action`, `progress`, as in the continuation signal.
+    /// The continuation signal: `status`, `reason`, `next_action`, `progress`.
     #[serde(default)]
     pub(crate) signal: Option<BTreeMap<String, Value>>,
-    /// What the provider says that it used; an estimate where nothing is given.
+    /// Usage that the provider reports; without it, it is estimated.
     #[serde(default)]
     pub(crate) usage: Option<Usage>,
-    /// How it fails after what it said, instead of ending.
+    /// How the reply fails after its text, instead of ending.
     #[serde(default)]
     pub(crate) fail: Option<ScriptFailure>,
 }
 
-/// How a provider fails.
+/// A failure of the scripted provider.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptFailure {
-    /// As in `model_failed`: `rate_limited`, `overloaded`, `truncated` and so on.
+    /// A kind as in `model_failed`: `rate_limited`, `overloaded`, `truncated` and so on.
     pub(crate) kind: FailureKind,
-    /// Seconds that it asks to wait.
+    /// Seconds until the next request, as the provider asks.
     #[serde(default)]
     pub(crate) retry_after: Option<u64>,
-    /// How often it fails before it does not any more; always where none is given.
+    /// How often the step fails before it succeeds; without it, always.
     #[serde(default)]
     pub(crate) times: Option<u32>,
 }
@@ -77,18 +74,16 @@ pub(crate) struct ScriptFailure {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptCall {
-    /// The tool.
     pub(crate) name: String,
-    /// Its arguments.
     #[serde(default)]
     pub(crate) arguments: ScriptArguments,
-    /// Whether it is called at all.
+    /// Condition of the call; without it, always true.
     #[serde(default)]
     pub(crate) when: Option<String>,
-    /// A list: an expression, or a template that writes JSON.
+    /// A list with one call for each item: an expression, or a template that writes JSON.
     #[serde(default)]
     pub(crate) for_each: Option<String>,
-    /// What an item of the list is called; `item`.
+    /// Variable with the item of the list; the default is `item`.
     #[serde(default = "item", rename = "as")]
     pub(crate) item: String,
 }
@@ -97,7 +92,7 @@ fn item() -> String {
     "item".to_owned()
 }
 
-/// Arguments of a call.
+/// Arguments of a scripted call.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum ScriptArguments {
@@ -114,7 +109,7 @@ impl Default for ScriptArguments {
 }
 
 impl Script {
-    /// Reads a script and compiles everything in it once, so that a mistake is found at the start.
+    /// Parses a script, and compiles its templates and expressions, so that mistakes are found at the start.
     pub(crate) fn parse(file: &TextFile) -> Result<Self, ConfigError> {
         let script: Self = service::yaml::parse(file)?;
         let environment = environment();
@@ -162,7 +157,8 @@ pub(super) fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
 }
 
-/// Where scripts run: nothing to load, nothing to call; what is not there is empty. A block's line leaves no trace.
+/// Template environment of scripts. It cannot load files, missing variables are empty, and lines with only a block
+/// leave no line.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Chainable);
@@ -173,7 +169,7 @@ pub(super) fn environment() -> Environment<'static> {
     environment
 }
 
-/// The first `max` characters on one line, with a sign where something is missing.
+/// The first `max` characters on one line, with an ellipsis if it was cut.
 #[allow(clippy::needless_pass_by_value, reason = "filters own their arguments")]
 fn truncate_to(text: String, max: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");

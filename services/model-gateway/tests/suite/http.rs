@@ -1,4 +1,4 @@
-//! The chat-completions adapter against a server that behaves, and against servers that do not.
+//! The chat-completions protocol against correct and faulty servers.
 
 #[allow(dead_code, unreachable_pub, reason = "the server of the end-to-end tests; not all of it is used here")]
 #[path = "../../../../tests/src/model.rs"]
@@ -83,7 +83,7 @@ async fn failure_kind(answer: Answer) -> FailureKind {
 }
 
 #[tokio::test]
-async fn a_reply_streamed_and_whole() {
+async fn reply_streamed_and_whole_is_read() {
     for streamed in [true, false] {
         let answer = Answer::text("Hello you")
             .and_reasoning("Hm")
@@ -99,7 +99,7 @@ async fn a_reply_streamed_and_whole() {
 }
 
 #[tokio::test]
-async fn what_the_provider_is_sent() {
+async fn request_has_headers_trace_and_model() {
     let server = ModelServer::with_replies(vec![Answer::text("ok")]).await.unwrap();
     let headers = ", headers: {x-title: ailoop}";
     call(&providers(&server.base_url(), headers), &item(true)).await.unwrap();
@@ -111,7 +111,7 @@ async fn what_the_provider_is_sent() {
 }
 
 #[tokio::test]
-async fn a_key_is_sent_and_never_shown() {
+async fn key_of_a_provider_is_sent_and_masked_in_errors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key");
     std::fs::write(&path, "sk-secret\n").unwrap();
@@ -131,7 +131,7 @@ async fn a_key_is_sent_and_never_shown() {
 }
 
 #[tokio::test]
-async fn key_in_a_good_reply_is_masked_however_it_is_cut() {
+async fn key_split_in_a_reply_is_masked() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key");
     let key = "sk-secret-0123456789";
@@ -152,7 +152,7 @@ async fn key_in_a_good_reply_is_masked_however_it_is_cut() {
 }
 
 #[tokio::test]
-async fn failure_names_status_and_address_and_the_providers_words() {
+async fn failure_with_status_502_names_status_address_and_provider_message() {
     for (body, words) in [
         (r#"{"error":{"message":"the upstream is gone"}}"#, ": the upstream is gone"),
         ("no healthy upstream\n", ": no healthy upstream"),
@@ -168,7 +168,7 @@ async fn failure_names_status_and_address_and_the_providers_words() {
 }
 
 #[tokio::test]
-async fn a_provider_that_answers_with_an_error() {
+async fn provider_answering_with_an_error_fails_with_its_kind() {
     let failure = get_reply(Answer::status(429, "{}").header("retry-after", "7"), true).await.unwrap_err();
     assert_eq!((failure.kind, failure.retry_after), (FailureKind::RateLimited, Some(Duration::from_secs(7))));
     assert_eq!(failure_kind(Answer::status(503, "<html>busy</html>")).await, FailureKind::Overloaded);
@@ -182,7 +182,7 @@ async fn a_provider_that_answers_with_an_error() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_not_there() {
+async fn provider_not_reachable_fails_and_names_the_address() {
     let url = model::refusing_url().await.unwrap();
     let failure = call(&providers(&url, ""), &item(true)).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Unreachable);
@@ -195,7 +195,7 @@ async fn a_provider_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_or_falls_silent() {
+async fn stream_broken_or_silent_fails_with_its_kind() {
     let (end, broken) = tokio::join!(
         failure_kind(Answer::text("half a").and_stop()),
         failure_kind(Answer::text("half a").and_break()),
@@ -214,7 +214,7 @@ async fn a_stream_that_breaks_or_falls_silent() {
 }
 
 #[tokio::test]
-async fn what_follows_a_complete_reply_cannot_spoil_it() {
+async fn connection_broken_after_a_complete_reply_is_ignored() {
     let done = "data: {\"choices\":[{\"delta\":{\"content\":\"all\"},\"finish_reason\":\"stop\"}]}\n\n";
     for answer in [Answer::raw(done), Answer::raw(done).and_break(), Answer::raw(done).and_hang()] {
         assert_eq!(get_reply(answer, true).await.unwrap().text, "all");
@@ -222,7 +222,7 @@ async fn what_follows_a_complete_reply_cannot_spoil_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_ends_at_the_provider_too() {
+async fn call_dropped_closes_the_connection_to_the_provider() {
     let gate = Gate::new();
     let answer = Answer::text("half a").and_gate(&gate);
     let server = ModelServer::with_replies(vec![answer]).await.unwrap();
@@ -237,14 +237,14 @@ async fn a_call_that_is_dropped_ends_at_the_provider_too() {
 }
 
 #[tokio::test]
-async fn a_whole_reply_may_take_longer_than_a_first_byte() {
+async fn reply_not_streamed_has_no_first_byte_timeout() {
     let server = ModelServer::with_replies(vec![Answer::text("late").and_delay(Duration::from_millis(1_500))]);
     let server = server.await.unwrap();
     assert_eq!(call(&providers(&server.base_url(), ""), &item(false)).await.unwrap().text, "late");
 }
 
 #[tokio::test]
-async fn what_was_recorded_is_answered_again_without_the_provider_and_its_key() {
+async fn recording_is_replayed_without_the_provider_and_its_key() {
     let dir = tempfile::tempdir().unwrap();
     let (key, recordings) = (dir.path().join("key"), dir.path().join("tapes"));
     std::fs::write(&key, "sk-secret").unwrap();
@@ -269,11 +269,11 @@ async fn what_was_recorded_is_answered_again_without_the_provider_and_its_key() 
     assert_eq!((reply.calls(), reply.usage, reply.finish), (live.calls(), live.usage, live.finish));
     let again = call(&replayed, &item(true)).await.unwrap_err();
     assert_eq!((again.kind, again.retry_after), (refused.kind, refused.retry_after));
-    assert!(call(&replayed, &item(true)).await.unwrap_err().message.contains("all of them were given"));
+    assert!(call(&replayed, &item(true)).await.unwrap_err().message.contains("all of them were replayed"));
 }
 
 #[tokio::test]
-async fn a_probe_writes_down_what_a_model_shows() {
+async fn probe_of_a_model_reports_its_capabilities() {
     let server = ModelServer::start(|asked| {
         let sum = |a: u32, b: u32| ("add", json!({"a": a, "b": b}));
         match asked.last_user() {

@@ -3,5 +3,5 @@
 pub(crate) mod reply;
 pub(crate) mod request;
 
-/// The name under which its parts are kept for the next request.
+/// Name under which reasoning parts of this protocol are stored.
 pub(crate) const REASONING_NAME: &str = "anthropic";

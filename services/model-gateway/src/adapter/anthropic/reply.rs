@@ -1,4 +1,4 @@
-//! What the events and blocks of a Messages answer mean.
+//! Reads the events and blocks of Messages.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::adapter::wire;
 use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
-/// Reads one reply.
+/// Reader of one reply.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     blocks: BTreeMap<u64, Block>,
@@ -18,7 +18,7 @@ pub(crate) struct Reader {
     usage: UsageCounts,
 }
 
-/// A block of the content that is not over.
+/// A content block that has not ended.
 #[derive(Debug)]
 enum Block {
     Text,
@@ -31,11 +31,11 @@ enum Block {
         input: String,
         has_arguments: bool,
     },
-    /// Of a tool that the provider runs itself, or of a kind that we do not know.
+    /// A block of a tool that the provider runs itself, or of an unknown type.
     Other,
 }
 
-/// Figures so far; a later one of a kind replaces an earlier one.
+/// Token counts; a later value replaces an earlier one.
 #[derive(Debug, Default)]
 struct UsageCounts {
     input: Option<u64>,
@@ -66,7 +66,7 @@ impl response::ProtocolReader for Reader {
                 read_end(&value["delta"], progress, deltas)?;
             }
             "message_stop" => progress.set_done(),
-            // `ping`, and whatever comes to be.
+            // `ping`, and events of later versions.
             _ => {}
         }
         Ok(())
@@ -117,7 +117,7 @@ impl Reader {
             _ => Block::Other,
         };
         self.blocks.insert(index, new);
-        // A whole block, and the beginning of a streamed one, may hold something already.
+        // A complete block has content, and so may the start of a streamed one.
         for (kind, field) in [("text_delta", "text"), ("thinking_delta", "thinking")] {
             if !wire::read_text(&block[field]).is_empty() {
                 self.read_delta(index, &json!({"type": kind, field: block[field]}), progress, deltas);
@@ -144,7 +144,7 @@ impl Reader {
                 *has_arguments |= !arguments.is_empty();
                 deltas.push(Delta::Call(CallDelta { slot: *slot, arguments, ..CallDelta::default() }));
             }
-            // Citations, and whatever comes to be.
+            // Citations, and deltas of later versions.
             _ => {}
         }
     }
@@ -154,7 +154,7 @@ impl Reader {
             Some(Block::Call { slot, input, has_arguments: false }) if !input.is_empty() => {
                 deltas.push(Delta::Call(CallDelta { slot, arguments: input, ..CallDelta::default() }));
             }
-            // Without a signature it would be refused.
+            // A later request with an unsigned block would be refused.
             Some(Block::Thinking { thinking, signature }) if !signature.is_empty() => {
                 let part = json!({"type": "thinking", "thinking": thinking, "signature": signature});
                 deltas.push(Delta::Replay(part));
@@ -163,7 +163,7 @@ impl Reader {
         }
     }
 
-    /// What was read from a cache, or written to it, was sent too.
+    /// Counts tokens that were read from a cache or written to it as input.
     fn count_usage(&mut self, usage: &Value, deltas: &mut Vec<Delta>) {
         let counts = &mut self.usage;
         for (figure, name) in [

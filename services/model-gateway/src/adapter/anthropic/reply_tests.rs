@@ -1,4 +1,4 @@
-//! What Anthropic sends, and what becomes of it.
+//! Responses of Anthropic, and the replies or failures that they are read as.
 
 #![allow(clippy::needless_pass_by_value, reason = "rows read better so")]
 
@@ -38,7 +38,7 @@ fn end(reason: &str) -> [Value; 2] {
 }
 
 #[test]
-fn thoughts_text_and_calls() {
+fn stream_with_thoughts_text_and_calls_is_read() {
     let [last, stop] = end("tool_use");
     let reply = check(&[
         start(),
@@ -88,7 +88,7 @@ fn thoughts_text_and_calls() {
 }
 
 #[test]
-fn whole_answers() {
+fn body_without_a_stream_is_read() {
     let body = json!({"type": "message", "model": "c-1", "stop_reason": "tool_use", "content": [
         {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}, {"type": "text", "text": "So."},
         {"type": "tool_use", "id": "t", "name": "f", "input": {"a": [1]}}],
@@ -100,7 +100,7 @@ fn whole_answers() {
 }
 
 #[test]
-fn reasons_to_end() {
+fn stop_reason_is_mapped() {
     use FinishReason as R;
     for (raw, reason) in [
         ("end_turn", R::Stop),
@@ -121,7 +121,7 @@ fn reasons_to_end() {
 }
 
 #[test]
-fn errors_within_the_stream() {
+fn error_event_has_its_kind() {
     for (kind, expected) in [
         ("overloaded_error", FailureKind::Overloaded),
         ("rate_limit_error", FailureKind::RateLimited),
@@ -136,7 +136,7 @@ fn errors_within_the_stream() {
 }
 
 #[test]
-fn nothing_that_was_cut_is_whole() {
+fn stream_cut_before_its_stop_reason_is_truncated() {
     let [last, stop] = end("tool_use");
     let whole = stream(&[
         start(),

@@ -1,4 +1,4 @@
-//! From a model item to the body of a Messages request.
+//! Builds Messages requests.
 
 use contract::model::{Message, ModelItem, Part, ToolCall, ToolDefinition};
 use serde_json::{Map, Value, json};
@@ -8,20 +8,19 @@ use crate::adapter::transcript::{self, Image, ReplyItem, ToolChoice};
 use crate::adapter::{ProtocolRequest, RequestTarget, wire};
 use crate::failure::CallFailure;
 
-/// The version of the protocol that is spoken.
+/// Version of the protocol.
 const VERSION: &str = "2023-06-01";
-/// Tokens of a reply where nobody says how many: the protocol wants a number.
+/// Default maximum tokens of a reply: the protocol requires a number.
 const MAX_TOKENS: u64 = 4_096;
-/// Tokens that a model may think for where nobody says how many: at most half of its reply.
+/// Default budget of thinking tokens; it is at most half of the reply.
 const THINKING_TOKENS: u64 = 8_192;
-/// The fewest that the protocol takes.
+/// Minimum budget that the protocol accepts.
 const THINKING_TOKENS_MIN: u64 = 1_024;
-/// Parameters that the protocol does not take from a model that thinks.
+/// Parameters that exclude thinking.
 const SAMPLING: &[&str] = &["temperature", "top_p", "top_k"];
-/// Parameters that are put in other words.
+/// Parameters that have other names in this protocol.
 const TRANSLATED: &[&str] = &["tool_choice", "max_tokens", "max_completion_tokens", "stop"];
 
-/// The request.
 pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
     let RequestTarget { model, signer_id, parameters, .. } = *target;
     let mut body = Map::new();
@@ -85,8 +84,8 @@ fn convert_choice(wanted: Option<ToolChoice>, parallel: bool) -> Value {
     }
 }
 
-/// The conversation, in which user and assistant take turns: what one of them says in a row is one message, and results
-/// are the user's.
+/// The conversation, in which user and assistant alternate: adjacent blocks of one role are one message. Tool results
+/// belong to the user.
 #[derive(Default)]
 struct Conversation {
     system: Vec<String>,
@@ -133,8 +132,8 @@ impl Conversation {
         }
     }
 
-    /// Whether the protocol lets the model think now: a reply whose results are the last that was said must begin with a
-    /// thought, and one of another model has none.
+    /// Whether the protocol allows thinking now: if the last message has tool results, the reply before must begin with
+    /// a thinking block, which a reply of another model lacks.
     fn can_think(&self) -> bool {
         let [.., (_, reply), ("user", last)] = &self.messages[..] else { return true };
         let answers_calls = last.iter().any(|block| block["type"] == "tool_result");

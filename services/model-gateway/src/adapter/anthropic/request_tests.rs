@@ -6,7 +6,7 @@ use crate::adapter::testing::target_of;
 use crate::adapter::transcript::tests::{conversation, item};
 
 #[test]
-fn a_conversation() {
+fn conversation_with_each_kind_of_message_is_converted() {
     let mut item = item();
     item.messages =
         conversation(super::REASONING_NAME, json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}));
@@ -45,13 +45,13 @@ fn a_conversation() {
         ],
     });
     assert_eq!(serde_json::from_slice::<Value>(&outgoing.body).unwrap(), expected);
-    // Another model cannot read what this one thought.
+    // Another model cannot read the thinking blocks of this one.
     let other: Value = serde_json::from_slice(&build_request(&item, &target_of(&item, "other")).unwrap().body).unwrap();
     assert_eq!(other["messages"][1]["content"][0]["type"], "text");
 }
 
 #[test]
-fn reply_of_reasoning_alone_sends_nothing_again() {
+fn reply_of_reasoning_alone_is_not_sent_again() {
     let mut item = item();
     let mut messages =
         conversation(super::REASONING_NAME, json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}));
@@ -67,7 +67,7 @@ fn reply_of_reasoning_alone_sends_nothing_again() {
 }
 
 #[test]
-fn a_reply_may_be_as_long_as_its_model_can_where_nobody_says_less() {
+fn max_tokens_not_set_is_the_maximum_of_the_model() {
     let mut item = item();
     item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
     let max = |item: &ModelItem| {
@@ -80,7 +80,7 @@ fn a_reply_may_be_as_long_as_its_model_can_where_nobody_says_less() {
 }
 
 #[test]
-fn model_that_reasons_is_asked_to_think_where_the_protocol_lets_it() {
+fn thinking_is_enabled_only_where_the_protocol_allows_it() {
     let thinking = |change: &dyn Fn(&mut ModelItem), reasoning: bool, model: &str| -> Value {
         let mut item = item();
         item.messages =
@@ -104,7 +104,7 @@ fn model_that_reasons_is_asked_to_think_where_the_protocol_lets_it() {
     {
         assert_eq!(thinking(&with(parameter, value), true, "upstream"), Value::Null, "{parameter}");
     }
-    // The calls that are answered are those of another model, which thought nothing that this one could read.
+    // The calls are of another model, without a thinking block that this one can read.
     assert_eq!(thinking(&|_| {}, true, "other"), Value::Null);
     let asks = |item: &mut ModelItem| item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
     assert_eq!(thinking(&asks, true, "other"), enabled(8_192));

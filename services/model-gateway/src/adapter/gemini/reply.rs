@@ -1,4 +1,4 @@
-//! What the parts of a generateContent answer mean. Its function calls come whole.
+//! Reads the parts of generateContent responses, in which function calls are never split.
 
 use contract::model::{FailureKind, FinishReason, Usage};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::adapter::wire;
 use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
-/// Reads one reply.
+/// Reader of one reply.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     calls: u32,
@@ -42,7 +42,7 @@ impl response::ProtocolReader for Reader {
         progress: &mut ReadProgress,
         deltas: &mut Vec<Delta>,
     ) -> Result<(), CallFailure> {
-        // Without `alt=sse`, a stream is a list of what events would be.
+        // Without `alt=sse`, a stream is a list of events.
         let answers = value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice);
         for answer in answers {
             if find_first_candidate(answer).is_none()
@@ -91,7 +91,7 @@ impl Reader {
         let Some(raw) = candidate["finishReason"].as_str() else { return Ok(()) };
         let reason = match raw {
             "FINISH_REASON_UNSPECIFIED" => return Ok(()),
-            // Some servers that are like it have words of their own for calls.
+            // Some compatible servers have other reasons for calls.
             "STOP" if self.calls > 0 => FinishReason::ToolCalls,
             "FUNCTION_CALL" | "TOOL_CALLS" => FinishReason::ToolCalls,
             "STOP" => FinishReason::Stop,
@@ -117,7 +117,7 @@ fn find_first_candidate(value: &Value) -> Option<&Value> {
     candidates.iter().find(|candidate| wire::read_count(&candidate["index"]).unwrap_or(0) == 0)
 }
 
-/// What the model thought is counted beside what it said.
+/// Google counts reasoning tokens beside the candidate tokens.
 fn read_usage(value: &Value) -> Option<Usage> {
     let get = |name: &str| wire::read_count(&value[name]);
     let (input, output) = (get("promptTokenCount"), get("candidatesTokenCount"));

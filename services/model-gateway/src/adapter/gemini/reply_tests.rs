@@ -1,4 +1,4 @@
-//! What Google sends, and what becomes of it.
+//! Responses of Google, and the replies or failures that they are read as.
 
 #![allow(clippy::needless_pass_by_value, reason = "rows read better so")]
 
@@ -25,7 +25,7 @@ fn end(reason: &str, parts: Value) -> Value {
 }
 
 #[test]
-fn thoughts_text_and_calls() {
+fn stream_with_thoughts_text_and_calls_is_read() {
     let reply = check(&[
         parts(json!([{"text": "Hm", "thought": true}])),
         parts(json!([{"text": "Hel"}, {"executableCode": {"code": "1"}}])),
@@ -43,7 +43,7 @@ fn thoughts_text_and_calls() {
 }
 
 #[test]
-fn whole_answers_and_lists_of_them() {
+fn body_or_list_of_bodies_is_read() {
     let whole = end("STOP", json!([{"text": "So."}]));
     for body in [whole.to_string(), format!("[{},{whole}]", parts(json!([{"text": ""}])))] {
         let reply = testing::check(Protocol::Gemini, &body).unwrap();
@@ -53,7 +53,7 @@ fn whole_answers_and_lists_of_them() {
 }
 
 #[test]
-fn how_it_ends() {
+fn end_of_a_reply_has_its_finish_reason_or_failure() {
     use FinishReason as R;
     for (raw, reason) in
         [("STOP", R::Stop), ("MAX_TOKENS", R::Length), ("SAFETY", R::ContentFilter), ("what comes to be", R::Other)]

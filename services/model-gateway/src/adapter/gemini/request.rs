@@ -1,4 +1,4 @@
-//! From a model item to the body of a generateContent request.
+//! Builds generateContent requests.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::adapter::transcript::{self, Image, ToolChoice};
 use crate::adapter::{ProtocolRequest, RequestTarget, wire};
 use crate::failure::CallFailure;
 
-/// Parameters of a generation, in the words of chat completions and in Google's.
+/// Names of generation parameters in chat completions and at Google.
 const GENERATION: &[(&str, &str)] = &[
     ("temperature", "temperature"),
     ("top_p", "topP"),
@@ -22,12 +22,11 @@ const GENERATION: &[(&str, &str)] = &[
     ("frequency_penalty", "frequencyPenalty"),
     ("presence_penalty", "presencePenalty"),
 ];
-/// What stands for the signature of a reply's first call, where another model wrote it: without one it is refused.
+/// Replaces the signature of the first call of a reply that another model wrote: without one, Google refuses it.
 const UNSIGNED: &str = "skip_thought_signature_validator";
-/// Other parameters that are put in other words.
+/// Other parameters that are converted.
 const TRANSLATED: &[&str] = &["tool_choice", "generationConfig"];
 
-/// The request.
 pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
     let RequestTarget { model, signer_id, parameters, .. } = *target;
     let mut body = Map::new();
@@ -62,7 +61,7 @@ pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Res
     Ok(ProtocolRequest { path, headers: Vec::new(), body: wire::encode(&body)? })
 }
 
-/// A model's name as a part of an address. Clients choose it: it must lead to a model and nowhere else.
+/// Checks a model's name as a part of a URL. Clients choose the name, so it must not lead to another path.
 pub(crate) fn check_model_path(model: &str) -> Result<&str, CallFailure> {
     let name = model.trim_start_matches("models/");
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '@' | '/');
@@ -71,7 +70,7 @@ pub(crate) fn check_model_path(model: &str) -> Result<&str, CallFailure> {
         return Ok(name);
     }
     let shown: String = model.chars().take(80).collect();
-    Err(CallFailure::new(FailureKind::BadRequest, format!("{shown:?} is no name of a model")))
+    Err(CallFailure::new(FailureKind::BadRequest, format!("{shown:?} is not a valid name of a model")))
 }
 
 fn build_generation_config(item: &ModelItem, target: &RequestTarget<'_>) -> Map<String, Value> {
@@ -84,7 +83,7 @@ fn build_generation_config(item: &ModelItem, target: &RequestTarget<'_>) -> Map<
         }
     }
     if target.reasoning {
-        // It reasons anyway, and says what only when asked.
+        // The model reasons anyway, and returns its thoughts only on request.
         config.entry("thinkingConfig").or_insert_with(|| json!({"includeThoughts": true}));
     }
     if let Some(schema) = transcript::find_reply_schema(item) {
@@ -107,7 +106,8 @@ fn convert_choice(choice: &ToolChoice) -> Value {
     }
 }
 
-/// The conversation, in which user and model take turns; results are the user's, by the name of their function.
+/// The conversation, in which user and model alternate. Tool results belong to the user, and have the name of their
+/// function.
 #[derive(Default)]
 struct Conversation {
     system: Vec<String>,
@@ -166,11 +166,11 @@ impl Conversation {
     }
 }
 
-/// What Google wants to see again on the parts that it signed.
+/// Signatures that Google needs on the parts of earlier replies.
 #[derive(Default)]
 struct Signatures {
     text: Option<Value>,
-    /// By the place of a call in its reply, from 1.
+    /// Signatures by the position of a call in its reply, from 1.
     calls: BTreeMap<u64, Value>,
 }
 

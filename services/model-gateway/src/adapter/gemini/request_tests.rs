@@ -6,7 +6,7 @@ use crate::adapter::testing::target_of;
 use crate::adapter::transcript::tests::{conversation, item};
 
 #[test]
-fn a_conversation() {
+fn conversation_with_each_kind_of_message_is_converted() {
     let mut item = item();
     item.messages = conversation(super::REASONING_NAME, json!({"call": 2, "thoughtSignature": "cw=="}));
     item.parameters = serde_json::from_value(json!({"temperature": 0.5, "max_tokens": 9, "stop": ["END"], "tool_choice": "none", "safetySettings": [], "generationConfig": {"thinkingConfig": {"includeThoughts": true}}})).unwrap();
@@ -47,7 +47,7 @@ fn a_conversation() {
 }
 
 #[test]
-fn a_name_leads_to_a_model_and_nowhere_else() {
+fn model_name_with_other_path_characters_is_refused() {
     let mut item = item();
     item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
     for good in ["gemini-2.5-pro", "models/gemini-2.5-pro", "tuned/a_b-1:x@y"] {
@@ -59,7 +59,7 @@ fn a_name_leads_to_a_model_and_nowhere_else() {
 }
 
 #[test]
-fn model_that_reasons_is_asked_for_its_thoughts() {
+fn thoughts_are_requested_only_of_reasoning_models() {
     let config = |reasoning: bool| -> Value {
         let mut item = item();
         item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];

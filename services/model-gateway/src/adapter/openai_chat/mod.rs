@@ -1,4 +1,4 @@
-//! Chat completions, as OpenAI, Azure, OpenRouter, vLLM, llama.cpp, Ollama, Groq, Mistral, `DeepSeek` and xAI speak them.
+//! Chat completions of OpenAI, Azure, OpenRouter, vLLM, llama.cpp, Ollama, Groq, Mistral, `DeepSeek` and xAI.
 
 pub(crate) mod reply;
 pub(crate) mod request;

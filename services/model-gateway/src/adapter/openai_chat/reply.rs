@@ -1,4 +1,4 @@
-//! What the JSON of chat completions means, as OpenAI and everybody who copied it writes it.
+//! Reads the JSON of chat completions.
 
 use contract::model::{FailureKind, FinishReason};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::adapter::{response, wire};
 use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
-/// Reads one reply.
+/// Reader of one reply.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     slots: Slots,
@@ -57,7 +57,7 @@ impl Reader {
         if !reasoning.is_empty() {
             deltas.push(Delta::Reasoning(reasoning));
         }
-        // A refusal in the model's own words is what the user reads.
+        // A refusal of the model is text for the user.
         for text in [wire::read_text(&delta["content"]), wire::read_text(&delta["refusal"])] {
             if !text.is_empty() {
                 deltas.push(Delta::Text(text));

@@ -1,4 +1,4 @@
-//! From a model item to the body of a chat-completions request.
+//! Builds chat-completions requests.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ struct Body<'a> {
     options: Map<String, Value>,
 }
 
-/// The request. Parameters are added as they are.
+/// Builds the request for an item. Parameters are sent unchanged.
 pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
     let RequestTarget { model, quirks, parameters, .. } = *target;
     let stream = item.streaming.enabled;
@@ -49,7 +49,7 @@ fn collect_options(
     if stream && !quirks.has(Quirk::NoStreamOptions) {
         options.insert("stream_options".to_owned(), json!({"include_usage": true}));
     }
-    // Both ways, since the servers' defaults differ; without tools OpenAI refuses it.
+    // Send both `true` and `false`, since defaults of servers differ. OpenAI refuses the field without tools.
     if !item.tools.is_empty() && !quirks.has(Quirk::NoParallelToolCalls) {
         options.insert("parallel_tool_calls".to_owned(), json!(item.parallel_tool_calls));
     }
@@ -83,8 +83,8 @@ enum Role {
     Tool,
 }
 
-/// A message as it goes out. A step sends the whole transcript again, so that nearly all of it must cost no more than its
-/// bytes.
+/// A message of the request. Each step sends the whole transcript, so most messages are copied without parsing them
+/// fully.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum OutgoingMessage<'a> {
@@ -92,7 +92,7 @@ enum OutgoingMessage<'a> {
     Rewritten(Json),
 }
 
-/// What decides whether a message may go out as it is.
+/// The fields that decide whether a message can be sent unchanged.
 #[derive(Deserialize)]
 struct MessageShape<'a> {
     role: Role,
@@ -121,7 +121,7 @@ struct FunctionShape<'a> {
 }
 
 impl MessageShape<'_> {
-    /// Whether it has the protocol's own shape: every role but the assistant's does, and nearly all that assistants say.
+    /// Whether the message has the shape of the protocol, as all but some assistant messages do.
     fn has_protocol_shape(&self) -> bool {
         let has_content = self.content.is_some_and(|content| content.get() != "\"\"");
         let is_sound = |call: &CallShape<'_>| is_valid_name(&call.function.name) && is_object(&call.function.arguments);
@@ -130,7 +130,7 @@ impl MessageShape<'_> {
     }
 }
 
-/// How messages begin that have the protocol's own shape, as the loop writes them.
+/// Starts of messages that have the shape of the protocol, as the orchestrator writes them.
 const PLAIN: &[&str] = &[r#"{"role":"tool","#, r#"{"role":"user","#, r#"{"role":"system","#];
 
 fn convert_message<'a>(raw: &'a Json, quirks: &Quirks) -> Result<OutgoingMessage<'a>, CallFailure> {
@@ -163,8 +163,8 @@ fn build_assistant(content: &str, reasoning: &str, calls: &[ToolCall], quirks: &
     Json::of(&message)
 }
 
-/// A call of the transcript. What a model got wrong is put into a form that servers accept, since they would refuse
-/// this and every later request of the session otherwise; the call's error result tells the model about it.
+/// Builds a call of the transcript. Invalid arguments are wrapped, since servers would refuse this and every later
+/// request of the session otherwise. The error result of the call tells the model about it.
 fn build_call(call: &ToolCall) -> Value {
     let function = &call.function;
     let arguments = match function.arguments.as_str() {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_role() {
+    fn messages_of_each_role_are_converted() {
         let parts = r#"{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:x"}}]}"#;
         let mut item = item();
         item.messages = vec![
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_and_whether_they_may_be_called_at_once() {
+    fn tools_are_sent_with_parallel_tool_calls() {
         let mut item = item();
         let tool = |parameters: &str| {
             Json::parse(&format!(r#"{{"name":"f","description":"d","parameters":{parameters}}}"#)).unwrap()
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_added_as_they_are() {
+    fn parameters_are_sent_unchanged() {
         let mut item = item();
         let parameters = json!({"temperature": 0.5, "max_tokens": 7, "vendor": {"a": 1}});
         item.parameters = serde_json::from_value(parameters).unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_without_its_content() {
+    fn message_unreadable_fails_without_its_content() {
         let mut item = item();
         item.messages = vec![Json::parse(r#"{"role":"secret-role","content":"secret"}"#).unwrap()];
         let failure = build_request(&item, &target_of(&item, "m")).unwrap_err();

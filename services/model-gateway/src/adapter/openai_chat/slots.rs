@@ -1,8 +1,9 @@
-//! Which tool call a streamed fragment belongs to, whatever index and id a provider sends.
+//! Assigns streamed fragments to tool calls, for each way in which providers number them.
 
 use std::collections::BTreeMap;
 
-/// Dense slots 0..n of one stream: for right indices, gaps, always the same index, none, or a fresh id per fragment.
+/// Slots 0..n of the calls of one stream. Providers may send correct indices, gaps, always the same index, none, or a
+/// new id for each fragment.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     by_index: BTreeMap<u64, u32>,
@@ -12,7 +13,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// The slot of a fragment. Empty ids and names count as absent.
+    /// Finds or adds the slot of a fragment. Empty ids and names count as absent.
     pub(crate) fn resolve(&mut self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> u32 {
         let id = id.filter(|id| !id.is_empty());
         let name = name.filter(|name| !name.is_empty());
@@ -40,7 +41,7 @@ impl Slots {
             (Some(slot), None, Some(name)) => self.accepts_name(*slot, name).then_some(*slot),
             (Some(slot), _, None) => Some(*slot),
             (None, _, None) if index.is_none() => self.last,
-            // A name with a new id, even on a reused index, is a new call; so is another name.
+            // A name with a new id is a new call, even if the index is reused; so is another name.
             (Some(_), Some(_), Some(_)) | (None, _, _) => None,
         }
     }
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn rows() {
+    fn fragments_with_each_numbering_have_their_slots() {
         let (a, b, f, g) = (Some("a"), Some("b"), Some("f"), Some("g"));
         // As documented: id and name come first, the rest by index, interleaved.
         check(&[(Some(0), a, f), (Some(1), b, g), (Some(0), None, None), (Some(1), None, None)], &[0, 1, 0, 1]);

@@ -1,4 +1,4 @@
-//! What the events and items of a Responses answer mean.
+//! Reads the events and items of Responses.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::adapter::{classify, wire};
 use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
-/// Reads one reply.
+/// Reader of one reply.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// By the output's index: what was told of it.
+    /// Outputs by their index.
     outputs: BTreeMap<u64, Output>,
     calls: u32,
     has_reasoning: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Reader {
 #[derive(Debug, Default)]
 struct Output {
     slot: Option<u32>,
-    /// Text or arguments that were told.
+    /// Text or arguments that were emitted as deltas.
     emitted: String,
 }
 
@@ -56,7 +56,7 @@ impl response::ProtocolReader for Reader {
                 self.read_end(&value["response"], progress, deltas)?;
             }
             "error" => return Err(classify::classify_error(value)),
-            // Everything else repeats what these say, or is about tools that the provider runs itself.
+            // All other events repeat these, or are about tools that the provider runs itself.
             _ => {}
         }
         Ok(())
@@ -121,7 +121,7 @@ impl Reader {
         }
     }
 
-    /// A whole item: what it says counts, and must agree with what was told of it.
+    /// Reads a complete item, which must agree with the deltas that were emitted before.
     fn read_item(
         &mut self,
         index: u64,
@@ -142,13 +142,13 @@ impl Reader {
                 let parts = item["content"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let part_text = |part: &Value| wire::read_text(&part["text"]) + &wire::read_text(&part["refusal"]);
                 let whole: String = parts.iter().map(part_text).collect();
-                // Where it differs, the user has read what was told.
+                // If it differs, the emitted text stays, since viewers have read it.
                 if let Some(rest) = self.find_rest(index, &whole) {
                     self.add_text(index, &rest, progress, deltas);
                 }
             }
             Some("reasoning") => {
-                // A stream has told it piece by piece.
+                // A stream has emitted the reasoning before.
                 if !self.has_reasoning {
                     let parts = item["summary"].as_array().map(Vec::as_slice).unwrap_or_default();
                     let summary: String = parts.iter().map(|part| wire::read_text(&part["text"])).collect();
@@ -163,7 +163,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What of a whole was not told yet; none where it does not begin with what was.
+    /// The part of `complete` that was not emitted yet; `None` if it does not begin with the emitted part.
     fn find_rest(&mut self, index: u64, whole: &str) -> Option<String> {
         let emitted = &self.outputs.entry(index).or_default().emitted;
         if whole.is_empty() { Some(String::new()) } else { whole.strip_prefix(emitted.as_str()).map(str::to_owned) }
@@ -199,7 +199,7 @@ impl Reader {
     }
 }
 
-/// A reasoning item as an input takes it: without its status.
+/// A reasoning item for a later request, without its status.
 fn to_input_item(item: &Value) -> Value {
     json!({"type": "reasoning", "id": item["id"], "summary": item["summary"].as_array().cloned().unwrap_or_default(),
            "encrypted_content": item["encrypted_content"]})

@@ -1,4 +1,4 @@
-//! What Responses sends, and what becomes of it.
+//! Responses of OpenAI, and the replies or failures that they are read as.
 
 #![allow(clippy::needless_pass_by_value, reason = "rows read better so")]
 
@@ -40,7 +40,7 @@ fn more(index: u64, delta: &str) -> Value {
 }
 
 #[test]
-fn reasoning_text_and_calls() {
+fn stream_with_reasoning_text_and_calls_is_read() {
     let reasoning = json!({"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm"}],
                            "encrypted_content": "eHh4", "status": "completed"});
     let reply = check(&[
@@ -79,7 +79,7 @@ fn reasoning_text_and_calls() {
 }
 
 #[test]
-fn items_that_come_whole_only() {
+fn items_without_deltas_are_read_when_done() {
     let reply = check(&[
         created(),
         done(0, json!({"type": "message", "content": [{"type": "output_text", "text": "Hi"}, {"type": "refusal", "refusal": " no"}]})),
@@ -89,7 +89,7 @@ fn items_that_come_whole_only() {
     .unwrap();
     assert_eq!(reply.text, "Hi no");
     assert_eq!(reply.calls(), [ToolCall::new("c", "f", "{\"a\":1}")]);
-    // The end of what was told in part.
+    // The rest of arguments of which a part was streamed.
     let reply = check(&[
         created(),
         added(0, function("c", "f", "")),
@@ -101,7 +101,7 @@ fn items_that_come_whole_only() {
 }
 
 #[test]
-fn a_call_that_contradicts_itself_is_no_call() {
+fn call_with_contradicting_arguments_is_a_protocol_error() {
     let events = [
         created(),
         added(0, function("c", "f", "")),
@@ -113,7 +113,7 @@ fn a_call_that_contradicts_itself_is_no_call() {
 }
 
 #[test]
-fn whole_answers() {
+fn body_without_a_stream_is_read() {
     let body = json!({"object": "response", "status": "completed", "model": "m-1", "error": null, "output": [
         {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm"}], "encrypted_content": "eA"},
         {"type": "message", "content": [{"type": "output_text", "text": "So."}]}, function("c", "f", "{}")],
@@ -125,7 +125,7 @@ fn whole_answers() {
 }
 
 #[test]
-fn how_it_ends() {
+fn end_of_a_reply_has_its_finish_reason_or_failure() {
     let text = || json!({"type": "response.output_text.delta", "output_index": 0, "delta": "x"});
     let incomplete = |why: &str| json!({"type": "response.incomplete", "response": {"status": "incomplete", "incomplete_details": {"reason": why}}});
     let finish = |events: &[Value]| check(events).map(|reply| reply.finish.unwrap().0).map_err(|failure| failure.kind);

@@ -1,4 +1,4 @@
-//! From a model item to the body of a Responses request.
+//! Builds Responses requests.
 
 use contract::model::{Message, ModelItem, Part, ToolCall};
 use serde_json::{Map, Value, json};
@@ -8,10 +8,10 @@ use crate::adapter::transcript::{self, ReplyItem, ToolChoice};
 use crate::adapter::{ProtocolRequest, RequestTarget, wire};
 use crate::failure::CallFailure;
 
-/// Parameters that are put in other words.
+/// Parameters that have other names in this protocol.
 const TRANSLATED: &[&str] = &["tool_choice", "max_tokens", "max_completion_tokens", "reasoning_effort"];
 
-/// The request. Nothing is stored at the provider: reasoning that it wants to see again comes back to us encrypted.
+/// Builds the request for an item. The provider stores nothing: it returns its reasoning encrypted for later requests.
 pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
     let RequestTarget { model, signer_id, parameters, .. } = *target;
     let mut body = Map::new();
@@ -21,7 +21,7 @@ pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Res
     body.insert("model".to_owned(), json!(model));
     body.insert("stream".to_owned(), json!(item.streaming.enabled));
     body.insert("store".to_owned(), json!(false));
-    // Models that do not reason refuse to be asked for it.
+    // Models without reasoning refuse this field.
     if target.reasoning {
         body.entry("include").or_insert_with(|| json!(["reasoning.encrypted_content"]));
     }
@@ -65,7 +65,7 @@ pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Res
     Ok(ProtocolRequest { path: "/responses".to_owned(), headers: Vec::new(), body })
 }
 
-/// `{"type": "json_schema", "json_schema": {…}}` without the level in between.
+/// Removes the inner level of `{"type": "json_schema", "json_schema": {…}}`.
 fn flatten_format(format: &str) -> Option<Value> {
     let format: Value = serde_json::from_str(format).ok()?;
     let Some(inner) = format["json_schema"].as_object() else { return Some(format) };

@@ -6,7 +6,7 @@ use crate::adapter::testing::target_of;
 use crate::adapter::transcript::tests::{conversation, item};
 
 #[test]
-fn a_conversation() {
+fn conversation_with_each_kind_of_message_is_converted() {
     let mut item = item();
     let reasoning = json!({"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "eA"});
     item.messages = conversation(super::REASONING_NAME, reasoning.clone());
@@ -44,7 +44,7 @@ fn a_conversation() {
 }
 
 #[test]
-fn reply_of_reasoning_alone_sends_nothing_again() {
+fn reply_of_reasoning_alone_is_not_sent_again() {
     let mut item = item();
     let mut messages =
         conversation(super::REASONING_NAME, json!({"type": "reasoning", "id": "rs", "encrypted_content": "eA"}));
@@ -59,7 +59,7 @@ fn reply_of_reasoning_alone_sends_nothing_again() {
 }
 
 #[test]
-fn only_a_model_that_reasons_is_asked_for_what_it_reasoned() {
+fn encrypted_reasoning_is_requested_only_of_reasoning_models() {
     let mut item = item();
     item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
     let body = |reasoning| {

@@ -1,4 +1,4 @@
-//! One reply in the words of each family of providers.
+//! Writes one reply in each protocol.
 
 use model_gateway::adapter::Protocol;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 pub(crate) const PROTOCOLS: [Protocol; 4] =
     [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic, Protocol::Gemini];
 
-/// What a model says: its thoughts, its text and its calls, each streamed in pieces of so many characters.
+/// A reply with reasoning, text and calls, each streamed in deltas of `chunk_chars` characters.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     pub(crate) thoughts: String,
@@ -16,12 +16,11 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Text alone.
     pub(crate) fn text(text: &str) -> Self {
         Self { thoughts: String::new(), text: text.to_owned(), calls: Vec::new(), chunk_chars: 3 }
     }
 
-    /// A bit of everything.
+    /// A reply with reasoning, text and two calls.
     pub(crate) fn full() -> Self {
         Self {
             thoughts: "Hm, \u{1F914}.".to_owned(),
@@ -43,7 +42,7 @@ impl Script {
         format!("call_{number}")
     }
 
-    /// The reply as a stream, one text per event.
+    /// The reply as the events of a stream.
     pub(crate) fn events(&self, protocol: Protocol) -> Vec<String> {
         let event = |value: &Value| match value["type"].as_str() {
             Some(name) => format!("event: {name}\ndata: {value}\n\n"),
@@ -64,7 +63,6 @@ impl Script {
         events
     }
 
-    /// The reply as a stream.
     pub(crate) fn stream(&self, protocol: Protocol) -> String {
         self.events(protocol).concat()
     }
@@ -192,7 +190,6 @@ impl Script {
         events
     }
 
-    /// The reply as one body.
     pub(crate) fn whole(&self, protocol: Protocol) -> String {
         let calls = self.calls.iter().enumerate();
         let body = match protocol {
@@ -244,7 +241,7 @@ impl Script {
         body.to_string()
     }
 
-    /// An error within a stream: the provider is overloaded.
+    /// An error event of an overloaded provider.
     pub(crate) fn overloaded(protocol: Protocol) -> String {
         let value = match protocol {
             Protocol::OpenaiChat => json!({"error": {"message": "busy", "code": 503}}),
@@ -257,7 +254,7 @@ impl Script {
         format!("data: {value}\n\n")
     }
 
-    /// An event that nobody has heard of, and one with what nobody has heard of in it.
+    /// An event of an unknown type, or with unknown fields.
     pub(crate) fn unknown_event(protocol: Protocol) -> String {
         let value = match protocol {
             Protocol::OpenaiChat => json!({"object": "chat.completion.extra", "choices": [{"index": 0, "delta":

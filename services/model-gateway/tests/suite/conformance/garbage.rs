@@ -1,6 +1,6 @@
-//! Streams that are broken at random: nothing of them may pass for a tool call that the model did not make.
+//! Streams that are corrupted at random: none may yield a tool call that the model did not make.
 //!
-//! `AILOOP_GARBAGE_STREAMS` says how many; a million take a few minutes.
+//! `AILOOP_GARBAGE_STREAMS` is the number of streams; a million take a few minutes.
 
 use contract::model::ToolCall;
 use model_gateway::adapter::Protocol;
@@ -8,7 +8,7 @@ use model_gateway::reply::ModelReply;
 
 use super::dialect::{PROTOCOLS, Script};
 
-/// Small numbers that look random and repeat: the seed of a failure is all that one needs.
+/// Pseudo-random numbers of a seed, so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -25,20 +25,20 @@ impl Random {
     }
 }
 
-/// What is done to a stream.
+/// How a stream is corrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Corruption {
-    /// It ends somewhere.
+    /// The end is missing.
     Cut,
-    /// Bytes are others.
+    /// Some bytes are replaced.
     Flip,
-    /// Bytes come in between.
+    /// Random bytes are inserted.
     Insert,
-    /// An event comes twice, or at another place.
+    /// An event is repeated or moved.
     Shuffle,
-    /// Values in its JSON are of another type.
+    /// A JSON value has another type.
     Retype,
-    /// It was never a stream.
+    /// The stream is random fragments.
     Noise,
 }
 
@@ -106,7 +106,7 @@ fn corrupt(random: &mut Random, events: &[String], corruption: Corruption) -> Ve
     stream
 }
 
-/// Reads a stream in pieces of random length.
+/// Reads a stream in chunks of random length.
 fn read(random: &mut Random, protocol: Protocol, mut stream: &[u8]) -> Option<ModelReply> {
     let (mut reader, mut reply) = (protocol.response_reader(), ModelReply::default());
     while !stream.is_empty() {
@@ -122,7 +122,7 @@ fn read(random: &mut Random, protocol: Protocol, mut stream: &[u8]) -> Option<Mo
     Some(reply)
 }
 
-/// A call that would be made, though part of its arguments is missing.
+/// Whether a call would run although a part of its arguments is missing.
 fn is_half(call: &ToolCall, meant: &[String]) -> bool {
     let given = call.function.arguments.as_str();
     let would_be_made = !call.function.name.is_empty() && serde_json::from_str::<serde_json::Map<_, _>>(given).is_ok();
@@ -132,7 +132,7 @@ fn is_half(call: &ToolCall, meant: &[String]) -> bool {
 }
 
 #[test]
-fn no_garbage_yields_half_a_call() {
+fn garbage_streams_yield_no_partial_call() {
     let count =
         service::config::env("AILOOP_GARBAGE_STREAMS").and_then(|count| count.parse().ok()).unwrap_or(20_000_u64);
     let script = Script::full();
@@ -154,7 +154,7 @@ fn no_garbage_yields_half_a_call() {
             || format!("seed {seed}, {protocol:?}, {corruption:?}: {calls:?} of {}", String::from_utf8_lossy(&stream));
         assert!(calls.iter().all(|call| !is_half(call, &meant)), "half a call: {}", describe());
         match corruption {
-            // Where the end is missing, nothing passes but what was complete before it.
+            // Only a stream that was complete before the cut is a reply.
             Corruption::Cut => {
                 assert_eq!(
                     calls.iter().map(|c| c.function.arguments.clone()).collect::<Vec<_>>(),

@@ -1,5 +1,5 @@
-//! What a hostile server may send: figures, depths, names and sizes that no honest one has. Each comes to a reply without
-//! harm or to a failure with a code, and changes nothing else.
+//! Numbers, depths, names and sizes that only a hostile server sends. Each ends in a harmless reply or in a failure
+//! with a code.
 
 use contract::model::FailureKind as K;
 use model_gateway::adapter::Protocol;
@@ -10,7 +10,7 @@ use super::dialect::{PROTOCOLS, Script};
 use super::server::{BodyPart, Response};
 use super::{call, failure, reply};
 
-/// Fields whose numbers are replaced: counts of tokens, and places within a reply.
+/// Fields whose numbers are replaced: token counts, and indices within a reply.
 const COUNTS: &[&str] = &[
     "prompt_tokens",
     "completion_tokens",
@@ -26,10 +26,10 @@ const COUNTS: &[&str] = &[
     "cachedContentTokenCount",
 ];
 const INDICES: &[&str] = &["index", "output_index"];
-/// Names that no tool has.
+/// An invalid name of a tool.
 const ODD_NAME: &str = "a\u{7}\u{1b}[31m\nb\u{202e}";
 
-/// A stream in which these fields have another value.
+/// A stream in which these fields have this value.
 fn with(protocol: Protocol, fields: &[&str], value: &str) -> String {
     let mut stream = Script::full().stream(protocol);
     for field in fields {
@@ -50,21 +50,21 @@ fn content(reply: &ModelReply) -> (String, Vec<String>) {
 }
 
 #[tokio::test]
-async fn figure_that_cannot_be_changes_no_reply() {
+async fn impossible_usage_changes_no_reply() {
     for protocol in PROTOCOLS {
         let clean = content(&reply(protocol, Response::body(Script::full().stream(protocol))).await);
         for value in ["-1", "0.5", "1e308", "18446744073709551615", "\"9\"", "\"x\"", "null", "[1]", "{}", "true"] {
             let taken = reply(protocol, Response::body(with(protocol, COUNTS, value))).await;
             assert_eq!(content(&taken), clean, "{protocol:?} {value}");
         }
-        // A number that no number type holds is not JSON that can be read.
+        // A number that no type can represent cannot be parsed as JSON.
         let stream = with(protocol, COUNTS, "1e400");
         assert_eq!(failure(protocol, Response::body(stream)).await.kind, K::ProtocolError, "{protocol:?}");
     }
 }
 
 #[tokio::test]
-async fn place_that_cannot_be_ends_in_a_reply_or_in_garbage() {
+async fn impossible_index_is_a_reply_or_a_protocol_error() {
     for protocol in PROTOCOLS {
         for value in ["-1", "4294967296", "18446744073709551615", "1e308", "\"x\"", "null", "[1]"] {
             let (taken, ended) = call(protocol, true, Response::body(with(protocol, INDICES, value))).await;
@@ -76,7 +76,7 @@ async fn place_that_cannot_be_ends_in_a_reply_or_in_garbage() {
 }
 
 #[tokio::test]
-async fn deep_arguments_come_whole_or_are_garbage() {
+async fn deep_arguments_are_complete_or_a_protocol_error() {
     for protocol in PROTOCOLS {
         for depth in [100, 125, 1_000] {
             let mut deep = json!(1);
@@ -97,7 +97,7 @@ async fn deep_arguments_come_whole_or_are_garbage() {
 }
 
 #[tokio::test]
-async fn words_of_a_reply_hold_no_control_characters_and_have_a_length() {
+async fn names_in_a_reply_are_bounded_and_without_control_characters() {
     let long = "x".repeat(1 << 20);
     for protocol in PROTOCOLS {
         for name in [ODD_NAME, long.as_str()] {
@@ -114,7 +114,7 @@ async fn words_of_a_reply_hold_no_control_characters_and_have_a_length() {
 }
 
 #[tokio::test]
-async fn body_over_its_limit_is_garbage_and_an_error_over_its_limit_is_cut() {
+async fn body_over_its_limit_is_a_protocol_error_and_an_error_body_is_cut() {
     let megabyte = vec![b'0'; 1 << 20];
     let long = |begin: &str, megabytes: usize| {
         let begin = BodyPart::Bytes(begin.as_bytes().to_vec());
@@ -122,7 +122,7 @@ async fn body_over_its_limit_is_garbage_and_an_error_over_its_limit_is_cut() {
         Response::parts(std::iter::once(begin).chain(more).collect())
     };
     for protocol in PROTOCOLS {
-        // More than is read of each: 24 MiB, 16 MiB and 64 KiB.
+        // Each is larger than its limit: 24 MiB, 16 MiB and 64 KiB.
         assert_eq!(failure(protocol, long("{\"x\":\"", 26)).await.kind, K::ProtocolError, "{protocol:?}");
         assert_eq!(failure(protocol, long("data: {\"x\":\"", 18)).await.kind, K::ProtocolError, "{protocol:?}");
         let refused = failure(protocol, long("{\"error\":\"", 1).and_status(500)).await;
@@ -132,7 +132,7 @@ async fn body_over_its_limit_is_garbage_and_an_error_over_its_limit_is_cut() {
 }
 
 #[tokio::test]
-async fn words_of_an_error_are_bounded_and_printable() {
+async fn error_message_is_bounded_and_printable() {
     let words = format!("a\u{1b}[2J\r\n{}", "y".repeat(100_000));
     for protocol in PROTOCOLS {
         for body in [json!({"error": {"message": words}}).to_string(), words.clone()] {
@@ -145,7 +145,7 @@ async fn words_of_an_error_are_bounded_and_printable() {
 }
 
 #[tokio::test]
-async fn more_calls_than_a_reply_may_hold_are_garbage() {
+async fn calls_over_the_limit_are_a_protocol_error() {
     let calls: Vec<(String, Value)> = (0..300).map(|n| (format!("f{n}"), json!({}))).collect();
     for protocol in PROTOCOLS {
         let script = Script { calls: calls.clone(), chunk_chars: 64, ..Script::full() };

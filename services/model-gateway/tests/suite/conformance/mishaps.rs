@@ -1,4 +1,4 @@
-//! What goes wrong, and what the loop is told of it. No mishap passes for a reply.
+//! Failures of providers, and the kinds that they are reported as.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn failure_kind(protocol: Protocol, answer: Response) -> K {
     failure(protocol, answer).await.kind
 }
 
-/// A stream up to the middle of the arguments of its last call.
+/// A stream that ends in the arguments of its last call.
 fn half(protocol: Protocol) -> String {
     let stream = Script::full().stream(protocol);
     let at = stream.rfind('b').unwrap_or(stream.len() / 2);
@@ -22,7 +22,7 @@ fn half(protocol: Protocol) -> String {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_early_is_truncated_wherever_that_is() {
+async fn stream_ending_early_is_truncated() {
     for protocol in PROTOCOLS {
         let events = Script::full().events(protocol);
         for count in 0..3 {
@@ -42,7 +42,7 @@ async fn a_stream_that_ends_early_is_truncated_wherever_that_is() {
 }
 
 #[tokio::test]
-async fn an_error_within_a_stream_is_the_providers_word() {
+async fn error_within_a_stream_has_the_kind_of_the_provider() {
     for protocol in PROTOCOLS {
         let mut events = Script::full().events(protocol);
         for at in [0, 1, 4] {
@@ -55,7 +55,7 @@ async fn an_error_within_a_stream_is_the_providers_word() {
 }
 
 #[tokio::test]
-async fn silence_is_not_waited_out() {
+async fn silent_provider_times_out() {
     let protocols = PROTOCOLS.map(|protocol| async move {
         let answers = [
             Response::parts(vec![BodyPart::Hang]),
@@ -70,7 +70,7 @@ async fn silence_is_not_waited_out() {
 }
 
 #[tokio::test]
-async fn what_is_no_reply_is_not_taken_for_one() {
+async fn body_without_a_reply_is_a_protocol_error() {
     for protocol in PROTOCOLS {
         for (body, kinds) in [
             ("<html><body>login</body></html>", K::ProtocolError),
@@ -97,7 +97,7 @@ async fn what_is_no_reply_is_not_taken_for_one() {
 }
 
 #[tokio::test]
-async fn how_long_a_provider_asks_to_wait_is_understood_in_every_spelling() {
+async fn retry_after_in_each_spelling_is_understood() {
     let later = |seconds: i64| {
         let at = time::OffsetDateTime::now_utc() + time::Duration::seconds(seconds);
         at.format(&time::format_description::well_known::Rfc2822).unwrap().replace("+0000", "GMT")
@@ -118,7 +118,7 @@ async fn how_long_a_provider_asks_to_wait_is_understood_in_every_spelling() {
             assert!(expected.contains(&wait_ms), "{protocol:?} {name}: {value}: {wait_ms} ms");
         }
     }
-    // Some say it in words alone.
+    // Some providers give the wait only in the message.
     for (words, ms) in [
         ("in 20s.", 20_000),
         ("in 6ms", 6),
@@ -131,7 +131,7 @@ async fn how_long_a_provider_asks_to_wait_is_understood_in_every_spelling() {
         let wait = failure(Protocol::OpenaiChat, Response::status(429, &body)).await.retry_after;
         assert_eq!(wait.unwrap_or_default(), Duration::from_millis(ms), "{words}");
     }
-    // Google says it in the body.
+    // Google gives the wait in the body.
     let body = r#"[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"slow","details":[
         {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"12.5s"}]}}]"#;
     let failure = failure(Protocol::Gemini, Response::status(429, body)).await;
@@ -139,7 +139,7 @@ async fn how_long_a_provider_asks_to_wait_is_understood_in_every_spelling() {
 }
 
 #[tokio::test]
-async fn each_error_is_called_by_its_name() {
+async fn error_of_each_status_has_its_kind() {
     let page = "<html><head><title>502 Bad Gateway</title></head></html>";
     for protocol in PROTOCOLS {
         for (status, body, expected) in [
@@ -209,7 +209,7 @@ async fn each_error_is_called_by_its_name() {
     ] {
         assert_eq!(failure_kind(protocol, Response::status(status, body)).await, expected, "{protocol:?} {body}");
     }
-    // A page in another language is no message for people.
+    // HTML is no message for people.
     let page = failure(Protocol::OpenaiChat, Response::status(502, page)).await.message;
     assert!(!page.contains('<'), "{page}");
 }

@@ -1,4 +1,4 @@
-//! Every family of providers over real HTTP: the same replies, and the same mishaps, come to the same.
+//! Each protocol over real HTTP: the same replies and failures have the same results.
 
 mod dialect;
 mod garbage;
@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 
 use server::{Response, Server};
 
-/// Silence of a provider that is too long, in seconds.
+/// Timeout for silence of a provider, in seconds.
 const IDLE: u64 = 1;
 
 fn item(streamed: bool) -> ModelItem {
@@ -65,7 +65,7 @@ fn config_name(protocol: Protocol) -> &'static str {
     }
 }
 
-/// One call of a provider that answers so; what came, whole or not, and how it ended.
+/// Calls a provider with this response. Returns the reply, complete or not, and how the call ended.
 async fn call(protocol: Protocol, streamed: bool, answer: Response) -> (ModelReply, Result<(), CallFailure>) {
     let server = Server::start(vec![answer]).await.unwrap();
     let called = call_at(protocol, &server.url(), item(streamed)).await;
@@ -73,7 +73,7 @@ async fn call(protocol: Protocol, streamed: bool, answer: Response) -> (ModelRep
     called
 }
 
-/// As [`call`], of a provider that is there already.
+/// Calls a running provider as [`call`] does.
 async fn call_at(protocol: Protocol, url: &str, item: ModelItem) -> (ModelReply, Result<(), CallFailure>) {
     let text = format!("providers: {{m: {{kind: {}, base_url: \"{url}\"}}}}", config_name(protocol));
     let file = TextFile { origin: "models.yaml".to_owned(), text };
@@ -102,14 +102,14 @@ async fn call_at(protocol: Protocol, url: &str, item: ModelItem) -> (ModelReply,
     (reply, added.and(ended))
 }
 
-/// As [`call`], of a stream that must come to a reply.
+/// Calls a provider whose stream must be a complete reply.
 async fn reply(protocol: Protocol, answer: Response) -> ModelReply {
     let (reply, ended) = call(protocol, true, answer).await;
     ended.unwrap_or_else(|failure| panic!("{protocol:?}: {:?} {failure}", failure.kind));
     reply
 }
 
-/// As [`call`], of a stream that must fail.
+/// Calls a provider whose stream must fail.
 async fn failure(protocol: Protocol, answer: Response) -> CallFailure {
     let (reply, ended) = call(protocol, true, answer).await;
     ended.map(|()| panic!("{protocol:?}: a reply: {reply:?}")).unwrap_err()

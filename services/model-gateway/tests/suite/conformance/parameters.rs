@@ -1,4 +1,4 @@
-//! What a session may ask of a provider, and what it may not: a budget counts what it knows of.
+//! Which parameters a session may set: only those whose cost a budget counts.
 
 use contract::model::FailureKind;
 use model_gateway::adapter::Protocol;
@@ -8,7 +8,7 @@ use super::dialect::{PROTOCOLS, Script};
 use super::server::{Response, Server};
 use super::{call_at, item};
 
-/// Asks with these parameters; whether the provider was asked, and what became of it.
+/// Calls a provider with these parameters. Returns the number of requests, and how the call ended.
 async fn ask(protocol: Protocol, parameters: &Value) -> (usize, Result<(), model_gateway::failure::CallFailure>) {
     let server = Server::start(vec![Response::body(Script::full().stream(protocol))]).await.unwrap();
     let mut item = item(true);
@@ -58,7 +58,7 @@ async fn parameter_that_evades_a_budget_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn refusal_of_a_parameter_tells_which_ones_there_are() {
+async fn refusal_of_a_parameter_lists_the_allowed_ones() {
     let (_, ended) = ask(Protocol::OpenaiChat, &json!({"top_k": 3})).await;
     let message = ended.unwrap_err().message;
     for part in ["max_tokens", "temperature", "allow_parameters", "models.yaml"] {
@@ -67,7 +67,7 @@ async fn refusal_of_a_parameter_tells_which_ones_there_are() {
 }
 
 #[tokio::test]
-async fn usual_parameters_are_taken() {
+async fn usual_parameters_are_accepted() {
     for protocol in PROTOCOLS {
         let usual = json!({"temperature": 0.5, "top_p": 1, "max_tokens": 7, "tool_choice": "auto"});
         let (request_count, ended) = ask(protocol, &usual).await;

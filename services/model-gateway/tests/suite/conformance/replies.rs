@@ -1,4 +1,4 @@
-//! Whole replies, however they come.
+//! Complete replies, however they are sent.
 
 use contract::model::{FinishReason, ToolCall, Usage};
 use model_gateway::adapter::Protocol;
@@ -8,7 +8,7 @@ use super::dialect::{PROTOCOLS, Script};
 use super::server::{BodyPart, Response};
 use super::{call, gzip, reply};
 
-/// That a reply is what the script says, nothing more and nothing less.
+/// Checks that a reply equals its script.
 #[track_caller]
 fn assert_matches_script(protocol: Protocol, script: &Script, reply: &ModelReply) {
     assert_eq!(
@@ -34,7 +34,7 @@ fn assert_matches_script(protocol: Protocol, script: &Script, reply: &ModelReply
 }
 
 #[tokio::test]
-async fn a_reply_is_the_same_streamed_whole_and_compressed() {
+async fn reply_streamed_whole_or_compressed_is_the_same() {
     for protocol in PROTOCOLS {
         let script = Script::full();
         let (stream, whole) = (script.stream(protocol), script.whole(protocol));
@@ -42,7 +42,7 @@ async fn a_reply_is_the_same_streamed_whole_and_compressed() {
         let (streamed, ended) = call(protocol, false, Response::body(whole.as_str())).await;
         ended.unwrap();
         assert_matches_script(protocol, &script, &streamed);
-        // A provider that does not care what it was asked for.
+        // A provider that sends a body although a stream was requested.
         assert_matches_script(protocol, &script, &reply(protocol, Response::body(whole.as_str())).await);
         for body in [stream, whole] {
             let packed = Response::body(gzip(&body)).header("content-encoding", "gzip");
@@ -52,7 +52,7 @@ async fn a_reply_is_the_same_streamed_whole_and_compressed() {
 }
 
 #[tokio::test]
-async fn a_stream_is_the_same_however_it_is_cut_and_its_lines_end() {
+async fn stream_with_any_chunks_and_line_ends_is_the_same() {
     for protocol in PROTOCOLS {
         let script = Script::full();
         let stream = script.stream(protocol);
@@ -66,11 +66,11 @@ async fn a_stream_is_the_same_however_it_is_cut_and_its_lines_end() {
 }
 
 #[tokio::test]
-async fn what_nobody_has_heard_of_changes_nothing() {
+async fn unknown_events_and_fields_are_ignored() {
     for protocol in PROTOCOLS {
         let script = Script::full();
         let unknown = Script::unknown_event(protocol);
-        // Between the events, but for the very first: a stream begins as its protocol says.
+        // Insert after the first event: the start of a stream decides how it is read.
         let mut events = script.events(protocol);
         let last = events.len() - usize::from(protocol == Protocol::OpenaiChat);
         for at in (1..last).rev() {
@@ -81,9 +81,9 @@ async fn what_nobody_has_heard_of_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_line_of_ten_megabytes_and_a_drip_of_bytes_are_streams_like_any_other() {
+async fn stream_with_a_huge_line_or_single_bytes_is_read() {
     for protocol in PROTOCOLS {
-        // Below the limit of a whole reply, in one event of one line.
+        // An event of one line, below the limit of a reply.
         let script = Script { chunk_chars: usize::MAX, ..Script::text(&"x".repeat(7 << 20)) };
         let long =
             script.stream(protocol).replacen("data: {", &format!("data: {{\"pad\":\"{}\",", "y".repeat(3 << 20)), 1);
@@ -98,11 +98,11 @@ async fn a_line_of_ten_megabytes_and_a_drip_of_bytes_are_streams_like_any_other(
 }
 
 #[tokio::test]
-async fn a_reply_is_over_when_its_provider_says_so_whatever_follows() {
+async fn reply_with_a_finish_reason_is_complete_whatever_follows() {
     for protocol in PROTOCOLS {
         let script = Script::full();
         let events = script.events(protocol);
-        // Without the mark that some send at the very end.
+        // Omit the end marker of some protocols.
         let reason = |event: &String| {
             ["\"finish_reason\":\"tool_calls\"", "response.completed", "message_delta", "\"finishReason\""]
                 .iter()

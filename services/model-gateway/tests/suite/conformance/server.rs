@@ -1,4 +1,4 @@
-//! A provider that sends exactly the bytes that a test wants, cut as it wants.
+//! A provider that sends exactly the bytes and chunks of a test.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,20 +9,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// What happens next on a connection.
+/// A part of a response.
 #[derive(Debug, Clone)]
 pub(crate) enum BodyPart {
-    /// Bytes of the body, written by themselves.
+    /// Bytes of the body, sent as one HTTP chunk.
     Bytes(Vec<u8>),
-    /// Silence.
     Pause(Duration),
-    /// Silence for good.
+    /// Silence until the client closes the connection.
     Hang,
-    /// The connection is reset.
+    /// A reset of the connection.
     Reset,
 }
 
-/// One answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Response {
     status: u16,
@@ -31,27 +29,26 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// Status 200 with this body, whole.
+    /// A response with status 200 and this body.
     pub(crate) fn body(body: impl Into<Vec<u8>>) -> Self {
         Self::parts(vec![BodyPart::Bytes(body.into())])
     }
 
-    /// Status 200 with a body in pieces.
+    /// A response with status 200 and a body in parts.
     pub(crate) fn parts(parts: Vec<BodyPart>) -> Self {
         Self { status: 200, headers: Vec::new(), parts }
     }
 
-    /// A body that is cut after each of so many bytes.
+    /// A response whose body is split into parts of so many bytes.
     pub(crate) fn cut(body: &str, bytes: usize) -> Self {
         Self::parts(body.as_bytes().chunks(bytes).map(|part| BodyPart::Bytes(part.to_vec())).collect())
     }
 
-    /// Another status.
     pub(crate) fn status(status: u16, body: &str) -> Self {
         Self { status, ..Self::body(body) }
     }
 
-    /// The same with another status.
+    /// Sets the status of the response.
     pub(crate) fn and_status(self, status: u16) -> Self {
         Self { status, ..self }
     }
@@ -61,14 +58,14 @@ impl Response {
         self
     }
 
-    /// Goes on after the body.
+    /// Adds a part to the body.
     pub(crate) fn then(mut self, part: BodyPart) -> Self {
         self.parts.push(part);
         self
     }
 }
 
-/// A running server; dropping it ends it.
+/// A running server, which stops when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     address: SocketAddr,
@@ -77,7 +74,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Gives each connection the next answer, the last one again and again.
+    /// Sends each connection the next response, and repeats the last one.
     pub(crate) async fn start(responses: Vec<Response>) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let (address, requests) = (listener.local_addr()?, Arc::<Mutex<Vec<String>>>::default());
@@ -91,7 +88,7 @@ impl Server {
                 number += 1;
                 let requests = seen_requests.clone();
                 connections.spawn(async move {
-                    // A client that goes away early is what some tests are about.
+                    // Some tests close the connection early.
                     let _ = serve(connection, response, &requests).await;
                 });
             }
@@ -103,7 +100,7 @@ impl Server {
         format!("http://{}/v1", self.address)
     }
 
-    /// The heads of the requests so far.
+    /// Heads of the requests that arrived.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -129,7 +126,7 @@ async fn serve(mut connection: TcpStream, response: Response, requests: &Mutex<V
             }
             BodyPart::Pause(pause) => tokio::time::sleep(pause).await,
             BodyPart::Hang => {
-                // Until the client has had enough.
+                // Wait until the client closes the connection.
                 while connection.read(&mut [0; 64]).await? > 0 {}
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! The same conversations with servers that others wrote. `make third-party` brings and starts them.
+//! Conversations with servers of third parties. `make third-party` installs and starts them.
 
 use contract::Json;
 use contract::model::{Content, FailureKind as K, FinishReason, Message, ModelItem, ReasoningParts, ToolCall};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::dialect::PROTOCOLS;
 use super::{call_at, figures, item};
 
-/// Where a server is; none, and a word about it, where nobody started one.
+/// URL of a server; `None` with a notice if it was not started.
 fn server(variable: &str) -> Option<String> {
     let url = service::config::env(variable);
     if url.is_none() {
@@ -30,7 +30,7 @@ fn tool(name: &str, properties: &Value) -> Json {
     Json::of(&json!({"name": name, "description": format!("The tool {name}."), "parameters": parameters}))
 }
 
-/// A conversation about files.
+/// A call with tools for files.
 fn build_item(protocol: Protocol, streamed: bool, prompt: &str) -> ModelItem {
     let mut item = item(streamed);
     let model = match protocol {
@@ -56,7 +56,7 @@ fn build_item(protocol: Protocol, streamed: bool, prompt: &str) -> ModelItem {
     item
 }
 
-/// The reply, and the results of its calls, as the loop puts them into the next request.
+/// Adds a reply and the results of its calls, as the orchestrator does for the next request.
 fn add_results(item: &mut ModelItem, protocol: Protocol, reply: &ModelReply) {
     let calls: Vec<ToolCall> = (0..)
         .zip(reply.calls())
@@ -89,7 +89,7 @@ async fn get_reply(protocol: Protocol, url: &str, item: ModelItem) -> ModelReply
 }
 
 #[tokio::test]
-async fn third_party_aimock_speaks_all_four() {
+async fn third_party_aimock_with_each_protocol_answers_as_scripted() {
     let Some(url) = server("AILOOP_AIMOCK_URL") else { return };
     for protocol in PROTOCOLS {
         for streamed in [true, false] {
@@ -126,7 +126,7 @@ async fn third_party_aimock_speaks_all_four() {
             }
         }
         let (reply, ended) = call_at(protocol, &base(protocol, &url), build_item(protocol, true, "break off")).await;
-        // Its reset may overtake what it said.
+        // The reset may overtake the bytes before it.
         let kind = ended.unwrap_err().kind;
         assert!(matches!(kind, K::Truncated | K::Unreachable), "{protocol:?}: {kind:?} {reply:?}");
         let what = "text, reasoning, calls and their results, errors and a break, streamed and whole";
@@ -135,7 +135,7 @@ async fn third_party_aimock_speaks_all_four() {
 }
 
 #[tokio::test]
-async fn third_party_llama_cpp_streams_from_a_real_model() {
+async fn third_party_llama_cpp_with_a_real_model_streams_a_reply() {
     let Some(url) = server("AILOOP_LLAMACPP_URL") else { return };
     for protocol in [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic] {
         for streamed in [true, false] {
@@ -149,7 +149,7 @@ async fn third_party_llama_cpp_streams_from_a_real_model() {
             assert!(usage.input > 0 && (1..=48).contains(&usage.output), "{protocol:?} {streamed}: {usage:?}");
             let how = if streamed { "streamed" } else { "whole" };
             figures(&format!("llama.cpp: {protocol:?}, {how}: {:?}", reply.text.trim()));
-            // Cut at its limit, which is no end. By Responses this server calls it complete: only the tokens tell.
+            // The reply is cut at its limit. In Responses, this server reports it as complete.
             item.parameters.insert("max_tokens".to_owned(), json!(2));
             let cut = get_reply(protocol, &url, item).await;
             let reported =

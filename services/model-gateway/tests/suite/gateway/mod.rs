@@ -1,4 +1,4 @@
-//! A gateway on the in-memory bus: when a call starts, what viewers see of it, and that it is reported once.
+//! A gateway on the in-memory bus: when a call starts, what viewers receive, and that it is reported once.
 
 mod money;
 mod reliability;
@@ -34,7 +34,7 @@ steps:
 ";
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_streamed_and_reported_once() {
+async fn open_call_is_streamed_and_reported_once() {
     let world = World::new();
     let mut events = world.bus.events(&world.key).await.unwrap();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
@@ -66,7 +66,7 @@ async fn a_call_is_streamed_and_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tool_calls_are_shown_as_they_come_but_not_the_signal() {
+async fn tool_calls_are_published_as_they_arrive_without_the_signal() {
     let world = World::new();
     let mut partial = world.bus.topic(&world.key.tenant, Topic::ToolCallPartial).await.unwrap();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
@@ -88,8 +88,8 @@ async fn tool_calls_are_shown_as_they_come_but_not_the_signal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i5_only_an_open_call_of_a_session_that_is_not_paused_starts() {
-    // Closed, ended: acknowledged without a call.
+async fn i5_call_closed_or_paused_does_not_start() {
+    // A closed call is acknowledged and does not start.
     for (phase, open) in [(Phase::Running, vec!["m1-1.2", "m1-2.1"]), (Phase::Ended, vec![]), (Phase::Idle, vec![])] {
         let world = World::new();
         world.commit(0, phase, &open).await;
@@ -98,7 +98,7 @@ async fn i5_only_an_open_call_of_a_session_that_is_not_paused_starts() {
         world.nothing_waits().await;
         assert!(world.is_unanswered().await);
     }
-    // Paused: laid aside for as long as it takes, and started after it.
+    // A call of a paused session is postponed until the session continues.
     let world = World::new();
     world.commit(0, Phase::Paused, &["m1-1.1"]).await;
     let mut item = world.item("hello");
@@ -109,7 +109,7 @@ async fn i5_only_an_open_call_of_a_session_that_is_not_paused_starts() {
     assert!(world.is_unanswered().await);
     world.commit(1, Phase::Running, &["m1-1.1"]).await;
     assert_eq!(world.finished().await.finish_reason, FinishReason::Stop);
-    // Not to be seen yet.
+    // A call whose commit is not visible yet waits for it.
     let world = World::new();
     world.ask(&world.item("hello")).await;
     let (_gateway, _) = world.gateway("g").await;
@@ -120,7 +120,7 @@ async fn i5_only_an_open_call_of_a_session_that_is_not_paused_starts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_ends_a_call_with_what_had_come() {
+async fn call_cancelled_ends_with_the_partial_reply() {
     for by_message in [true, false] {
         let world = World::new();
         world.commit(0, Phase::Running, &["m1-1.1"]).await;
@@ -142,7 +142,7 @@ async fn a_cancel_ends_a_call_with_what_had_come() {
     }
 }
 
-/// The attempts of the chunks that were published.
+/// Attempts of the published chunks.
 async fn attempts(chunks: &mut bus::Subscription) -> Vec<String> {
     let mut attempts = Vec::new();
     while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(1), chunks.next()).await {
@@ -153,7 +153,7 @@ async fn attempts(chunks: &mut bus::Subscription) -> Vec<String> {
     attempts
 }
 
-/// The call comes to its end, and viewers have seen one attempt of it.
+/// Checks that the call ends, and that viewers received one attempt of it.
 async fn made_once(world: &World, gateways: [Gateway; 2], chunks: &mut bus::Subscription) {
     world.finished().await;
     world.nothing_waits().await;
@@ -166,7 +166,7 @@ async fn made_once(world: &World, gateways: [Gateway; 2], chunks: &mut bus::Subs
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_call_is_not_made_twice() {
+async fn delivery_repeated_while_a_call_runs_starts_no_second_call() {
     let world = World::new();
     let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
@@ -178,7 +178,7 @@ async fn a_held_call_is_not_made_twice() {
     made_once(&world, [one, two], &mut chunks).await;
 }
 
-/// Lets no result be stored for a while.
+/// Refuses to store results while it is set.
 #[derive(Default)]
 struct Full(AtomicBool);
 
@@ -190,7 +190,7 @@ impl Faults for Full {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_result_cannot_be_stored_yet_is_held() {
+async fn result_not_stored_yet_call_is_not_run_again() {
     let full = Arc::new(Full::default());
     let world = World::on(MemoryServer::with_faults(full.clone()));
     let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_call_whose_result_cannot_be_stored_yet_is_held() {
     let (two, _) = world.gateway("two").await;
     world.ask(&world.item("hello")).await;
     until(async || world.bus.view(&world.key).await.unwrap()).await;
-    // The script takes ten seconds; then there is a result.
+    // The script takes ten seconds.
     until(async || world.bus.view(&world.key).await.unwrap().is_none().then_some(())).await;
     world.server.restart();
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -209,7 +209,7 @@ async fn a_call_whose_result_cannot_be_stored_yet_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_gateway_takes_over_from_a_dead_one_unless_the_result_waits() {
+async fn gateway_dead_another_takes_over_unless_the_result_is_stored() {
     for answered in [false, true] {
         let world = World::new();
         world.commit(0, Phase::Running, &["m1-1.1"]).await;
@@ -232,7 +232,7 @@ async fn another_gateway_takes_over_from_a_dead_one_unless_the_result_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drained_gateway_hands_its_call_back() {
+async fn gateway_drained_returns_its_call() {
     let world = World::new();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
     world.ask(&world.item("hello")).await;
@@ -245,7 +245,7 @@ async fn a_drained_gateway_hands_its_call_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_called_fails_at_once_and_says_why() {
+async fn call_that_cannot_start_fails_at_once_with_the_reason() {
     type Change = fn(&mut ModelItem);
     let rows: [(&str, Change, FailureKind, &str); 4] = [
         ("hello", |item| item.model = "nobody".to_owned(), FailureKind::BadRequest, "no model \"nobody\""),
@@ -268,7 +268,7 @@ async fn what_cannot_be_called_fails_at_once_and_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_ends_a_call_that_runs() {
+async fn deadline_passed_running_call_times_out() {
     let world = World::new();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
     let mut item = world.item("hello");
@@ -294,7 +294,7 @@ async fn item_that_cannot_be_read_is_reported_and_becomes_a_dead_letter() {
 }
 
 #[test]
-fn models_and_scripts_are_read_again_and_connections_are_kept() {
+fn models_and_scripts_changed_are_reloaded_and_connections_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     let two = "providers:\n  a: {kind: openai_chat, base_url: 'http://a'}\n  s: {kind: scripted, script: s.yaml}\n";
@@ -316,7 +316,7 @@ fn models_and_scripts_are_read_again_and_connections_are_kept() {
     assert_eq!(providers.refresh(), Look::Taken);
     assert!(!Arc::ptr_eq(&provider(&second, "a/x"), &provider(&providers.get(), "a/x")));
 
-    // A script counts too, broken and gone.
+    // Scripts are reloaded too, and a broken or missing one is reported.
     write("s.yaml", "steps: [{txt: x}]\n");
     let Look::Broken(warning) = providers.refresh() else { panic!("a script that cannot be used") };
     assert!(warning.contains("s.yaml:1:10: "), "{warning}");
@@ -328,9 +328,9 @@ fn models_and_scripts_are_read_again_and_connections_are_kept() {
     assert_eq!(readiness.warnings().count(), 0);
 }
 
-/// The composer may have read a new model a moment before the gateway.
+/// The prompt-composer may have read a new model before the gateway.
 #[tokio::test(start_paused = true)]
-async fn a_model_that_is_not_known_yet_is_looked_for_on_the_disk() {
+async fn model_not_known_yet_is_looked_up_on_the_disk() {
     let world = World::new();
     let write = |name: &str, text: &str| std::fs::write(world.dir.path().join(name), text).unwrap();
     write("models.yaml", "providers: {s: {kind: scripted, script: script.yaml}}\n");

@@ -1,4 +1,4 @@
-//! Rates that gateways share, and budgets that survive them.
+//! Rates and budgets that gateways share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,7 +17,7 @@ use super::world::{World, until};
 
 const SCRIPT: &str = "delay_ms: 100\nsteps: [{text: 'one two three four five', usage: {input: 1000, output: 500}}]";
 
-/// Two sessions of one tenant, at one server; each reply costs 0.002 dollars.
+/// A fixture whose replies cost 0.002 dollars each.
 fn world() -> World {
     let world = World::new();
     std::fs::write(world.dir.path().join("a.yaml"), SCRIPT).unwrap();
@@ -44,7 +44,7 @@ async fn ask(world: &World) {
     world.ask(&item).await;
 }
 
-/// An account, as it is stored.
+/// Spent nano-dollars and number of reservations of a stored account.
 async fn account(bus: &Bus, key: &str) -> Option<(u64, usize)> {
     let found = bus.transport().kv_get(Bucket::Limits, key).await.unwrap()?;
     let account: Value = serde_json::from_slice(&found).unwrap();
@@ -52,7 +52,7 @@ async fn account(bus: &Bus, key: &str) -> Option<(u64, usize)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_gateways_keep_to_one_rate() {
+async fn two_gateways_share_one_rate() {
     let world = world();
     let models = models(", limits: {requests_per_minute: 20}");
     let (_a, _) = world.gateway_of("a", world.providers_of(&models), 8).await;
@@ -71,7 +71,7 @@ async fn two_gateways_keep_to_one_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_is_booked_at_what_the_provider_counted() {
+async fn reply_is_charged_at_the_reported_usage() {
     let world = world();
     let models = models("")
         + "budgets: [{tenant: '*', per: day, usd: 1}, {tenant: '*', agent: '*', per: month, tokens: 9999}]\n";
@@ -85,9 +85,9 @@ async fn a_reply_is_booked_at_what_the_provider_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_budget_does_not_reach_for_is_not_asked() {
+async fn budget_spent_fails_the_call_before_a_request() {
     let world = world();
-    // Room for one reply at what it may cost, and for no second one.
+    // The budget has room for the maximum cost of one reply only.
     let models = models("") + "budgets: [{tenant: '*', per: day, usd: 0.0035}]\n";
     let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 2).await;
     ask(&world).await;
@@ -96,12 +96,16 @@ async fn what_a_budget_does_not_reach_for_is_not_asked() {
     ask(&other).await;
     let failed = other.failed().await;
     assert_eq!((failed.kind, failed.cost_usd), (FailureKind::Quota, 0.0));
-    assert!(failed.message.contains("the budget of the tenant default per day does not reach"), "{}", failed.message);
+    assert!(
+        failed.message.contains("the budget of the tenant default per day is not sufficient"),
+        "{}",
+        failed.message
+    );
     assert_eq!(account(&world.bus, "budget.default.day").await, Some((2_000_000, 0)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_running_calls_hold_is_not_given_twice() {
+async fn budget_reserved_by_running_calls_fails_the_next_call() {
     let world = world();
     let models = models("") + "budgets: [{tenant: '*', per: day, usd: 0.004}]\n";
     let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 4).await;
@@ -116,7 +120,7 @@ async fn what_running_calls_hold_is_not_given_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_dead_gateway_had_reserved_is_booked_in_full_by_the_next_one() {
+async fn gateway_dead_next_one_charges_its_reservation_in_full() {
     let world = world();
     let models = models("") + "budgets: [{tenant: '*', per: day, usd: 1}]\n";
     let (_dead, life) = world.gateway_of("a", world.providers_of(&models), 1).await;
@@ -133,8 +137,8 @@ async fn what_a_dead_gateway_had_reserved_is_booked_in_full_by_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_that_nobody_answers_for_costs_nothing() {
-    // What is stored and not answered, again and again, is asked again by another run.
+async fn reservation_with_lost_acknowledgements_costs_nothing() {
+    // Reservations are stored, but their acknowledgements are lost, so another run reserves again.
     struct Deaf(AtomicU32);
     impl Faults for Deaf {
         fn on(&self, op: Op<'_>) -> Fault {
@@ -152,7 +156,7 @@ async fn a_reservation_that_nobody_answers_for_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_without_prices_is_not_asked_where_dollars_are_counted() {
+async fn model_without_prices_is_refused_with_a_budget_in_dollars() {
     let world = world();
     let models = "providers: {h: {kind: openai_chat, base_url: 'http://127.0.0.1:9'}}\n\
                   models: {x: {provider: h}}\nbudgets: [{tenant: '*', per: day, usd: 1}]\n";
@@ -163,7 +167,7 @@ async fn a_model_without_prices_is_not_asked_where_dollars_are_counted() {
     assert!(failed.message.contains("no prices for h/x"), "{}", failed.message);
 }
 
-/// A model that fails after a paid reply so often, with room for one try and not for two.
+/// A model that fails so often after a reply that costs 1500 tokens, with a budget of so many tokens.
 async fn failing(times: u32, tokens: u64) -> (World, model_gateway::Gateway) {
     let world = World::new();
     let script = format!(
@@ -183,20 +187,24 @@ async fn tokens_spent(world: &World) -> (u64, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_try_of_a_call_reserves_for_itself() {
+async fn try_of_a_call_reserves_its_own_cost() {
     let (world, _gateway) = failing(4, 2_000).await;
     let failed = world.failed().await;
     assert_eq!((failed.kind, failed.usage.total()), (FailureKind::Quota, 0), "{}", failed.message);
-    assert!(failed.message.contains("the budget of the tenant default per day does not reach"), "{}", failed.message);
+    assert!(
+        failed.message.contains("the budget of the tenant default per day is not sufficient"),
+        "{}",
+        failed.message
+    );
     assert_eq!(tokens_spent(&world).await, (1_500, 0), "one try was paid for");
-    // With room for all of them, each is booked at what it cost.
+    // With room for all tries, each is charged at its cost.
     let (world, _gateway) = failing(2, 9_000).await;
     world.finished().await;
     assert_eq!(tokens_spent(&world).await, (4_500, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn usage_that_cannot_be_is_replaced_by_an_estimate() {
+async fn impossible_usage_is_replaced_by_an_estimate() {
     let world = World::new();
     let most = u64::MAX;
     let script = format!(
@@ -213,7 +221,7 @@ async fn usage_that_cannot_be_is_replaced_by_an_estimate() {
     assert!(spent < 10_000_000 && open == 0, "{spent}");
 }
 
-/// Tokens that the request of [`ask`] is thought to have.
+/// Estimated tokens of the request of [`ask`].
 fn world_input(world: &World) -> u64 {
     let mut item = world.item("hi");
     "x".clone_into(&mut item.model);
@@ -221,7 +229,7 @@ fn world_input(world: &World) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_dead_gateway_had_reserved_for_a_call_that_was_stopped_is_booked_too() {
+async fn gateway_dead_and_call_stopped_its_reservation_is_charged() {
     let world = world();
     let models = models("") + "budgets: [{tenant: '*', per: day, usd: 1}]\n";
     let (_dead, life) = world.gateway_of("a", world.providers_of(&models), 1).await;
@@ -235,7 +243,7 @@ async fn what_a_dead_gateway_had_reserved_for_a_call_that_was_stopped_is_booked_
     assert!(spent >= 2_000_000, "{spent}");
 }
 
-/// Takes the limits bucket, or the log, from the gateway `g` for as long as it says.
+/// Makes the limits bucket or the log unavailable to the gateway `g` while `away` is set.
 struct Away {
     bucket: bool,
     away: AtomicBool,
@@ -253,7 +261,7 @@ impl Faults for &'static Away {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bucket_or_log_is_away_for_minutes_call_is_made_afterwards() {
+async fn bucket_or_log_unavailable_for_minutes_call_runs_afterwards() {
     for bucket in [true, false] {
         let fault: &'static Away = Box::leak(Box::new(Away { bucket, away: AtomicBool::new(true) }));
         let world = World::on(MemoryServer::with_faults(Arc::new(fault)));

@@ -1,4 +1,4 @@
-//! Retries, other providers, models with longer windows, and models that are left alone.
+//! Retries, alternative providers, context fallbacks and circuit breakers.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::world::{World, until};
 
-/// A provider `a`, and scripts by the name of their provider.
+/// Providers with their scripts.
 fn world(scripts: &[(&str, &str)]) -> (World, String) {
     let world = World::new();
     let mut models = "providers:\n".to_owned();
@@ -32,9 +32,9 @@ async fn ask(world: &World, model: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_before_anything_was_shown_is_retried_after_what_the_provider_asks_for() {
+async fn failure_before_any_output_is_retried_after_the_requested_wait() {
     let (world, models) = world(&[("a", "{text: so, fail: {kind: rate_limited, retry_after: 3, times: 0}}")]);
-    // The script's text would be shown: the failing steps have none.
+    // Only a step without text is retried: published text cannot be taken back.
     std::fs::write(
         world.dir.path().join("a.yaml"),
         "delay_ms: 0\nsteps:\n  - {when: 'true', fail: {kind: rate_limited, retry_after: 3, times: 2}, text: ''}\n",
@@ -48,7 +48,7 @@ async fn a_failure_before_anything_was_shown_is_retried_after_what_the_provider_
     assert_eq!(finished.meta.attempt, 1);
 }
 
-/// The notices about a call's tries, as viewers get them.
+/// Notices about failed tries that viewers received.
 async fn read_notices(errors: &mut bus::Subscription) -> Vec<ErrorEvent> {
     let mut notices = Vec::new();
     while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(1), errors.next()).await {
@@ -61,7 +61,7 @@ async fn read_notices(errors: &mut bus::Subscription) -> Vec<ErrorEvent> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_failed_try_is_told_to_viewers_while_the_call_goes_on() {
+async fn failed_try_is_published_to_viewers() {
     let (world, models) = world(&[("a", "{text: '', fail: {kind: overloaded, retry_after: 2, times: 2}}")]);
     let mut errors = world.bus.topic(&world.key.tenant, Topic::Error).await.unwrap();
     ask(&world, "a/x").await;
@@ -78,7 +78,7 @@ async fn each_failed_try_is_told_to_viewers_while_the_call_goes_on() {
 }
 
 #[tokio::test]
-async fn impatience_of_a_session_does_not_open_the_breaker_for_others() {
+async fn timeouts_of_one_session_do_not_open_the_circuit_for_others() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let world = World::new();
     let models =
@@ -98,12 +98,12 @@ async fn impatience_of_a_session_does_not_open_the_breaker_for_others() {
     for session in [one, two] {
         let failed = session.failed().await;
         assert_eq!(failed.kind, FailureKind::TimedOut);
-        assert!(!failed.message.contains("again and again"), "{}", failed.message);
+        assert!(!failed.message.contains("failed repeatedly"), "{}", failed.message);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_shown_is_not_taken_back() {
+async fn failure_after_published_output_is_not_retried() {
     let (world, models) = world(&[("a", "{text: half a, fail: {kind: truncated, times: 1}}")]);
     ask(&world, "a/x").await;
     let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
@@ -113,7 +113,7 @@ async fn what_was_shown_is_not_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_long_is_the_loops() {
+async fn long_wait_is_returned_to_the_orchestrator() {
     let (world, models) = world(&[("a", "{fail: {kind: rate_limited, retry_after: 40}}")]);
     ask(&world, "a/x").await;
     let began = Instant::now();
@@ -125,7 +125,7 @@ async fn a_wait_that_is_long_is_the_loops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_cannot_be_had_is_asked_for_elsewhere() {
+async fn provider_failing_alternative_is_tried() {
     for kind in ["rate_limited", "overloaded", "unreachable", "hung", "auth", "quota", "bad_request"] {
         let (world, mut models) = world(&[("a", &format!("{{fail: {{kind: {kind}}}}}")), ("b", "{text: from b}")]);
         models += "models: {x: {provider: a, alternatives: [{provider: b, model: bx, prices: {output: 1e6}}]}}\n";
@@ -140,7 +140,7 @@ async fn a_model_that_cannot_be_had_is_asked_for_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_too_long_goes_to_the_model_with_the_longer_window() {
+async fn request_too_long_is_sent_to_the_context_fallback() {
     let (world, mut models) = world(&[("a", "{fail: {kind: context_length}}"), ("b", "{text: from b}")]);
     models += "models: {x: {provider: a, context_fallback: y}, y: {provider: b}}\n";
     ask(&world, "x").await;
@@ -149,7 +149,7 @@ async fn a_request_that_is_too_long_goes_to_the_model_with_the_longer_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_too_long_for_both_is_told_as_such() {
+async fn request_too_long_for_the_fallback_fails_with_context_length() {
     let (world, mut models) =
         world(&[("a", "{fail: {kind: context_length}}"), ("b", "{fail: {kind: context_length}}")]);
     models += "models: {x: {provider: a, context_fallback: y}, y: {provider: b}}\n";
@@ -159,7 +159,7 @@ async fn a_request_that_is_too_long_for_both_is_told_as_such() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_content_is_not_tried_elsewhere() {
+async fn refused_content_is_not_retried() {
     let (world, mut models) = world(&[("a", "{fail: {kind: refused}}"), ("b", "{text: from b}")]);
     models += "models: {x: {provider: a, alternatives: [{provider: b}]}}\n";
     ask(&world, "x").await;
@@ -168,8 +168,8 @@ async fn refused_content_is_not_tried_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_failed_again_and_again_is_asked_by_one_call_alone_until_it_is_well() {
-    // Each call tries three times: the second one finds the model left alone after two.
+async fn circuit_open_fails_calls_until_a_probe_succeeds() {
+    // The first call fails four times. The second call fails once, and finds the circuit open.
     let (world, models) = world(&[("a", "{text: '', fail: {kind: overloaded, times: 5}}")]);
     ask(&world, "a/x").await;
     let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
@@ -185,13 +185,13 @@ async fn a_model_that_failed_again_and_again_is_asked_by_one_call_alone_until_it
     let failed = second.failed().await;
     let (kind, wait) = (failed.kind, failed.retry_after_ms.unwrap());
     assert!(kind == FailureKind::Overloaded && (1..=1_000).contains(&wait), "{failed:?}");
-    assert!(failed.message.contains("fails again and again, last with model_overloaded"), "{}", failed.message);
+    assert!(failed.message.contains("the last failure was model_overloaded"), "{}", failed.message);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(beside("s3").await.finished().await.meta.call, CallId::model(1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_waits_for_its_turn_can_be_cancelled_and_costs_nothing() {
+async fn call_waiting_for_the_rate_limit_cancelled_costs_nothing() {
     let (world, mut models) = world(&[("a", "{text: so}")]);
     models = models.replace("script: a.yaml", "script: a.yaml, limits: {requests_per_minute: 10}");
     models += "models: {x: {provider: a, prices: {input: 1e6, output: 1e6}}}\n";
@@ -209,7 +209,7 @@ async fn a_call_that_waits_for_its_turn_can_be_cancelled_and_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_with_all_the_tokens_that_it_may_have_was_cut_whatever_its_provider_says() {
+async fn reply_with_the_maximum_tokens_finishes_with_length() {
     for (max, reason) in [(7, FinishReason::Length), (8, FinishReason::Stop)] {
         let (world, models) = world(&[("a", "{text: so it goes, usage: {input: 9, output: 7}}")]);
         world.commit(0, Phase::Running, &["m1-1.1"]).await;

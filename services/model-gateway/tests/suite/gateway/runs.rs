@@ -1,4 +1,4 @@
-//! Two runs of one attempt: what they cost is told, whichever of them is taken.
+//! Two runs of one attempt: the costs of both are reported, whichever result is taken.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use contract::subject;
 
 use super::world::{World, until};
 
-/// Every result that waits for the session, the oldest first.
+/// Pending results of the session, the oldest first.
 async fn results(world: &World) -> Vec<ModelFinished> {
     let inbox = world.bus.inbox(&world.key).await.unwrap();
     let bus::control::Inbox::Messages(messages) = inbox else { unreachable!() };
@@ -25,7 +25,7 @@ async fn results(world: &World) -> Vec<ModelFinished> {
     results
 }
 
-/// Lets one gateway freeze in the middle of a call that another one then makes.
+/// Freezes a gateway during a call, which another gateway then runs.
 async fn overtaken(world: &World) -> (bus::memory::Life, Vec<model_gateway::Gateway>) {
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
     world.ask(&world.item("hello")).await;
@@ -38,7 +38,7 @@ async fn overtaken(world: &World) -> (bus::memory::Life, Vec<model_gateway::Gate
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_result_of_an_attempt_is_stored_beside_the_one_that_waits() {
+async fn second_result_of_an_attempt_is_stored_beside_the_pending_one() {
     let world = World::new();
     let (life, _gateways) = overtaken(&world).await;
     life.thaw();
@@ -48,7 +48,7 @@ async fn second_result_of_an_attempt_is_stored_beside_the_one_that_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_result_of_an_attempt_has_another_run_than_the_one_that_was_taken() {
+async fn second_result_of_an_attempt_after_the_first_was_taken_has_another_run() {
     let world = World::new();
     let (life, _gateways) = overtaken(&world).await;
     let taken = results(&world).await.remove(0);
@@ -59,5 +59,5 @@ async fn second_result_of_an_attempt_has_another_run_than_the_one_that_was_taken
     let late = until(async || results(&world).await.pop()).await;
     assert!(late.usage.total() > 0 && late.run != taken.run, "{late:?}");
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(results(&world).await.len(), 1, "it is told once");
+    assert_eq!(results(&world).await.len(), 1, "it is reported once");
 }

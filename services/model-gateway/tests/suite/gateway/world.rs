@@ -1,4 +1,4 @@
-//! A server in memory, a session on it, and what a loop would do for it.
+//! An in-memory server with a session, and the actions of its orchestrator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Clock for ServerClock {
     }
 }
 
-/// A server, a session, and what a loop would do for it.
+/// A server with a session, and the actions of its orchestrator.
 pub(crate) struct World {
     pub(crate) server: MemoryServer,
     pub(crate) bus: Bus,
@@ -52,19 +52,19 @@ impl World {
         self.providers_of("providers: {s: {kind: scripted, script: script.yaml}}")
     }
 
-    /// The providers of a models file; scripts stand in `dir`.
+    /// The providers of a models file, with its scripts in `dir`.
     pub(crate) fn providers_of(&self, models: &str) -> Providers {
         let file = TextFile { origin: "models.yaml".to_owned(), text: models.to_owned() };
         let paths = Paths { config: Some(self.dir.path().to_owned()), ..Paths::default() };
         Providers::new(models::parse(&file).unwrap(), &paths).unwrap()
     }
 
-    /// A gateway for one call at a time, with power over its life.
+    /// Starts a gateway for one call at a time.
     pub(crate) async fn gateway(&self, name: &str) -> (Gateway, Life) {
         self.gateway_of(name, self.providers(), 1).await
     }
 
-    /// A gateway with these providers, for so many calls at a time.
+    /// Starts a gateway with these providers, for so many calls at a time.
     pub(crate) async fn gateway_of(&self, name: &str, providers: Providers, concurrency: usize) -> (Gateway, Life) {
         let (bus, life) = self.server.client(name);
         let clock = Arc::new(ServerClock(self.server.clone()));
@@ -162,7 +162,7 @@ impl World {
     }
 }
 
-/// Polls until there is something. The clock is virtual: waiting costs no time.
+/// Polls until there is a value. The clock is virtual, so waiting costs no time.
 pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..10_000 {
         if let Some(found) = look().await {
