@@ -1,4 +1,4 @@
-//! Runs one call: asks providers until one answers, shows the reply while it grows, and ends with the one result.
+//! Runs one call: tries routes until one replies, publishes the reply while it grows, and ends with exactly one result.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -15,149 +15,150 @@ use crate::failure::CallFailure;
 use crate::job::Job;
 use crate::limits::account::Amount;
 use crate::limits::{Charge, SharedLimits};
-use crate::provider::{ProviderRequest, Route, Routes};
-use crate::reply::{Delta, ModelReply};
+use crate::provider::{ModelRoutes, ProviderRequest, Route};
+use crate::reply::{Delta, ModelReply, estimate_tokens};
 use crate::reply_publisher::ReplyPublisher;
 use crate::result::{self, CallCost, ModelResult};
 use crate::retry::{RetryDecision, RetryPlan, TRIES_MAX, WAIT_MAX};
 use service::clock::Clock;
 use service::models::Budget;
 
-/// Pieces of a reply that wait between provider and viewers; then the provider waits.
+/// Deltas that are buffered between provider and viewers; the provider waits while the buffer is full.
 const DELTAS_MAX: usize = 64;
-/// Tokens of a reply where nobody says how many it may have.
+/// Estimated tokens of a reply without a known maximum.
 const OUTPUT_TOKENS_DEFAULT: u64 = 4_096;
-/// Tokens of a request or reply that a provider may claim where nobody knows the model's window.
+/// Maximum tokens of reported usage if the context window of the model is not known.
 const USAGE_MAX: u64 = 2_000_000;
 
-/// What a call needs of its gateway.
+/// One call, with the services of its gateway that it needs.
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
-    /// The bus.
     pub(crate) bus: &'a Bus,
-    /// The time.
     pub(crate) clock: &'a dyn Clock,
-    /// What all gateways share.
+    /// Limits that all gateways share.
     pub(crate) limits: &'a SharedLimits,
-    /// Which models are left alone.
+    /// Circuit breakers of this gateway.
     pub(crate) breakers: &'a Breakers,
-    /// What the call's agent may spend.
+    /// The call and its delivery.
+    pub(crate) job: &'a Job,
+    /// Routes to the model of the call.
+    pub(crate) routes: &'a ModelRoutes,
+    /// Budgets that the call counts against.
     pub(crate) budgets: &'a [&'a Budget],
+    pub(crate) began: Instant,
 }
 
 /// How a call ended.
 #[derive(Debug)]
 pub(crate) struct CallReport {
-    /// What the loop is told.
+    /// Result for the session.
     pub(crate) result: ModelResult,
-    /// Who was asked last.
+    /// Route of the last try.
     pub(crate) route: Route,
-    /// From the beginning to the first piece of the reply.
-    pub(crate) first: Option<Duration>,
-    /// Requests that were made.
+    /// Time from the start of the call to the first delta of the reply.
+    pub(crate) first_chunk: Option<Duration>,
+    /// Time from the start of the call to its end.
+    pub(crate) took: Duration,
+    /// Number of requests to providers.
     pub(crate) tries: u32,
+    /// Number of messages to viewers.
+    pub(crate) chunks: u64,
 }
 
-/// How the tries of providers ended.
+/// How the tries of a call ended.
 enum CallEnd {
     Complete,
     Failed(CallFailure),
     Cancelled,
-    /// Nothing was asked: budgets or rates cannot be read.
+    /// No request was sent, since budgets or rates cannot be read.
     NotStarted(BusError),
 }
 
-/// What has become of a call so far. It outlives the tries, which may be dropped at any point.
-struct CallState<'a> {
+/// State of a call and of its current try. It outlives the tries, which may be dropped at any point.
+struct CallState<'a, 'b> {
     route: &'a Route,
     reply: ModelReply,
-    /// The provider of `route` knows of the request that `reply` answers.
+    /// Whether the request of this try was sent to the provider of `route`.
     is_sent: bool,
-    first: Option<Instant>,
+    first_delta_at: Option<Instant>,
     tries: u32,
-    /// What tries cost in US dollars that are over.
+    /// Cost of earlier tries in US dollars.
     earlier_usd: f64,
-    charge: &'a mut Charge,
+    charge: &'b mut Charge,
+    publisher: &'b mut ReplyPublisher<'a>,
 }
 
-/// The most that a try is thought to take: every token of the request as its bytes suggest, and the longest reply that it
-/// may have.
-fn estimate(job: &Job, route: &Route) -> Amount {
-    let input = crate::reply::estimate_tokens(job.bytes).min(route.settings.context_window.unwrap_or(u64::MAX));
+/// Estimates the maximum of a try: the tokens of the request by its bytes, and the longest possible reply.
+fn estimate_cost(job: &Job, route: &Route) -> Amount {
+    let input = estimate_tokens(job.bytes).min(route.settings.context_window.unwrap_or(u64::MAX));
     let output = route.output_max(job).or(route.settings.max_output).unwrap_or(OUTPUT_TOKENS_DEFAULT);
     let usage = Usage { input, output, ..Usage::default() };
     Amount::new(result::compute_cost(usage, route.prices), usage.total())
 }
 
-/// Runs one call to its end, whatever that is. An error: nothing was asked of anybody, and the call is to be made later.
-pub(crate) async fn run(
-    context: CallContext<'_>,
-    job: &Job,
-    routes: &Routes,
-    publisher: &mut ReplyPublisher<'_>,
-    charge: &mut Charge,
-) -> Result<Option<CallReport>, BusError> {
-    let began = Instant::now();
-    let until = began + job.meta().deadline.since(context.clock.now());
-    let Some(first_route) = routes.routes.first() else { return Ok(None) };
-    let mut state = CallState {
-        route: first_route,
-        reply: ModelReply::default(),
-        is_sent: false,
-        first: None,
-        tries: 0,
-        earlier_usd: 0.0,
-        charge,
-    };
-    let end = {
-        let most = routes.routes.iter().chain(&routes.long_context).map(|route| estimate(job, route).tokens).max();
-        let runner = CallRunner { context, job, routes, tokens: most.unwrap_or(0), began, until };
-        tokio::select! {
+impl<'a> CallContext<'a> {
+    /// Runs the call to its end. An error means that no request was sent, and that the call is to be run later.
+    pub(crate) async fn run(
+        &self,
+        publisher: &mut ReplyPublisher<'a>,
+        charge: &mut Charge,
+    ) -> Result<Option<CallReport>, BusError> {
+        let job = self.job;
+        let deadline = self.began + job.meta().deadline.since(self.clock.now());
+        let Some(route) = self.routes.routes.first() else { return Ok(None) };
+        let mut state = CallState {
+            route,
+            reply: ModelReply::default(),
+            is_sent: false,
+            first_delta_at: None,
+            tries: 0,
+            earlier_usd: 0.0,
+            charge,
+            publisher,
+        };
+        let end = tokio::select! {
             biased;
             () = job.cancelled.cancelled() => CallEnd::Cancelled,
-            () = context.bus.until_closed(&job.key, &job.call, job.meta().slot) => CallEnd::Cancelled,
-            () = sleep_until(until) => CallEnd::Failed(CallFailure::new(FailureKind::TimedOut, "the call's deadline has passed")),
-            end = runner.run_tries(&mut state, publisher) => end,
-        }
-    };
-    let took = began.elapsed();
-    state.bound_usage(job);
-    let usage = match (&end, state.is_sent) {
-        (_, false) => Usage::default(),
-        (CallEnd::Failed(_) | CallEnd::NotStarted(_), true) => state.reply.usage_if_failed(job.bytes),
-        (CallEnd::Complete | CallEnd::Cancelled, true) => state.reply.usage_or_estimate(job.bytes),
-    };
-    let usd = result::compute_cost(usage, state.route.prices);
-    let CallState { route, reply, first, tries, earlier_usd, charge, .. } = state;
-    let cost = CallCost { usage, usd: earlier_usd + usd };
-    let result = match end {
-        CallEnd::Complete => Ok(result::report_finished(job, route, reply, cost, took)),
-        CallEnd::Cancelled => Ok(result::report_cancelled(job, route, reply, cost, took)),
-        CallEnd::Failed(failure) => Ok(result::report_failed(job, failure, cost)),
-        CallEnd::NotStarted(error) => Err(error),
-    };
-    publisher.finish(result.as_ref().ok().and_then(ModelResult::finish_reason)).await;
-    // Before the session is told of the result: a gateway that dies in between makes the call again, and pays again.
-    charge.settle(context.limits, Amount::new(usd, usage.total())).await;
-    let result = result?;
-    Ok(Some(CallReport { result, route: route.clone(), first: first.map(|first| first - began), tries }))
-}
+            () = self.bus.until_closed(&job.key, &job.call, job.meta().slot) => CallEnd::Cancelled,
+            () = sleep_until(deadline) => CallEnd::Failed(CallFailure::new(FailureKind::TimedOut, "the call's deadline has passed")),
+            end = self.run_tries(&mut state, deadline) => end,
+        };
+        let latency = self.began.elapsed();
+        state.bound_usage(job);
+        let usage = match (&end, state.is_sent) {
+            (_, false) => Usage::default(),
+            (CallEnd::Failed(_) | CallEnd::NotStarted(_), true) => state.reply.usage_if_failed(job.bytes),
+            (CallEnd::Complete | CallEnd::Cancelled, true) => state.reply.usage_or_estimate(job.bytes),
+        };
+        let usd = result::compute_cost(usage, state.route.prices);
+        let CallState { route, reply, first_delta_at, tries, earlier_usd, charge, publisher, .. } = state;
+        let cost = CallCost { usage, usd: earlier_usd + usd };
+        let result = match end {
+            CallEnd::Complete => Ok(result::report_finished(job, route, reply, cost, latency)),
+            CallEnd::Cancelled => Ok(result::report_cancelled(job, route, reply, cost, latency)),
+            CallEnd::Failed(failure) => Ok(result::report_failed(job, failure, cost)),
+            CallEnd::NotStarted(error) => Err(error),
+        };
+        publisher.finish(result.as_ref().ok().and_then(ModelResult::finish_reason)).await;
+        // Settle before the result is reported: if the gateway dies in between, the call is run and paid again.
+        charge.settle(self.limits, Amount::new(usd, usage.total())).await;
+        Ok(Some(CallReport {
+            result: result?,
+            route: route.clone(),
+            first_chunk: first_delta_at.map(|at| at - self.began),
+            took: self.began.elapsed(),
+            tries,
+            chunks: publisher.message_count(),
+        }))
+    }
 
-struct CallRunner<'a> {
-    context: CallContext<'a>,
-    job: &'a Job,
-    routes: &'a Routes,
-    /// What a try is thought to take.
-    tokens: u64,
-    began: Instant,
-    until: Instant,
-}
-
-impl<'a> CallRunner<'a> {
-    /// Asks one way after another, until one answers, something was shown, or no way is left.
-    async fn run_tries(&self, state: &mut CallState<'a>, publisher: &mut ReplyPublisher<'_>) -> CallEnd {
+    /// Tries routes until one replies, a part of a reply was published, or no route is left.
+    async fn run_tries(&self, state: &mut CallState<'a, '_>, deadline: Instant) -> CallEnd {
         let (mut routes, mut number) = (&self.routes.routes, 0);
         let mut plan = RetryPlan::new(routes.len(), jitter(self.job));
+        // Every try takes as many tokens from a rate limit as the most expensive route may need.
+        let all_routes = routes.iter().chain(&self.routes.long_context);
+        let tokens = all_routes.map(|route| estimate_cost(self.job, route).tokens).max().unwrap_or(0);
         loop {
             let Some(route) = routes.get(number) else {
                 return CallEnd::Failed(CallFailure::new(FailureKind::Unreachable, "the model has no route"));
@@ -172,7 +173,7 @@ impl<'a> CallRunner<'a> {
                     return CallEnd::Failed(CallFailure::new(FailureKind::Unreachable, message));
                 }
             }
-            let failure = match self.acquire_permit(route).await {
+            let failure = match self.acquire_permit(route, tokens).await {
                 Err(error) if state.tries == 0 => return CallEnd::NotStarted(error),
                 Err(error) => {
                     let message = format!("the limits that gateways share cannot be read: {error}");
@@ -180,10 +181,10 @@ impl<'a> CallRunner<'a> {
                 }
                 Ok(Err(failure)) => failure,
                 Ok(Ok(mut permit)) => {
-                    let ended = self.send_request(state, publisher, &mut permit).await;
+                    let ended = self.send_request(state, &mut permit).await;
                     state.bound_usage(self.job);
-                    let took = state.reply.usage.map_or(self.tokens, Usage::total);
-                    self.context.limits.correct_rate(&route.provider, route.rates, self.tokens, took);
+                    let used = state.reply.usage.map_or(tokens, Usage::total);
+                    self.limits.correct_rate(&route.provider, route.rates, tokens, used);
                     match ended {
                         Ok(()) => {
                             permit.record_success();
@@ -199,45 +200,43 @@ impl<'a> CallRunner<'a> {
             if !state.reply.is_empty() {
                 return CallEnd::Failed(failure);
             }
-            let (longer, now) = (&self.routes.long_context, Instant::now());
-            let (since, left) = (now - self.began, self.until.saturating_duration_since(now));
-            let is_too_long = failure.kind == FailureKind::ContextLength && !std::ptr::eq(routes, longer);
-            let next = if is_too_long && plan.switch_routes(longer.len(), state.is_sent) {
-                routes = longer;
+            let (long_context, now) = (&self.routes.long_context, Instant::now());
+            let (since_start, left) = (now - self.began, deadline.saturating_duration_since(now));
+            let is_too_long = failure.kind == FailureKind::ContextLength && !std::ptr::eq(routes, long_context);
+            let decision = if is_too_long && plan.switch_routes(long_context.len(), state.is_sent) {
+                routes = long_context;
                 RetryDecision::TryRoute { route: 0, after: Duration::ZERO }
             } else {
-                plan.decide(&failure, number, state.is_sent, since, left)
+                plan.decide(&failure, number, state.is_sent, since_start, left)
             };
-            self.notify_viewers(state, &failure, &next, routes, publisher).await;
-            let (next, after) = match next {
+            self.notify_viewers(state, &failure, &decision, routes).await;
+            let (next, after) = match decision {
                 RetryDecision::TryRoute { route, after } => (route, after),
                 RetryDecision::GiveUp(failure) => return CallEnd::Failed(failure),
             };
             self.log_retry(route, &failure, after);
-            state.settle_failed_try(self.job.bytes, self.context.limits).await;
+            state.settle_failed_try(self.job.bytes, self.limits).await;
             number = next;
             sleep(after).await;
         }
     }
 
-    /// Room in every budget for one more try. It must be settled before the next one reserves.
-    async fn reserve(&self, state: &mut CallState<'a>) -> Result<Result<(), CallFailure>, BusError> {
-        let CallContext { limits, budgets, clock, .. } = self.context;
-        let amount = estimate(self.job, state.route);
-        state.charge.reserve(limits, self.job, budgets, amount, clock.now()).await
+    /// Reserves the maximum cost of one try in all budgets. The try before must be settled.
+    async fn reserve(&self, state: &mut CallState<'a, '_>) -> Result<Result<(), CallFailure>, BusError> {
+        let amount = estimate_cost(self.job, state.route);
+        state.charge.reserve(self.limits, self.job, self.budgets, amount, self.clock.now()).await
     }
 
-    /// Viewers are told of each request that failed and of what follows, since all of that takes a while. A failure that no
-    /// further request can mend is told by the loop alone.
+    /// Publishes a failed try and what follows, since a retry takes a while. A permanent failure is only reported by the
+    /// orchestrator.
     async fn notify_viewers(
         &self,
-        state: &CallState<'a>,
+        state: &mut CallState<'a, '_>,
         failure: &CallFailure,
-        next: &RetryDecision,
+        decision: &RetryDecision,
         routes: &[Route],
-        publisher: &mut ReplyPublisher<'_>,
     ) {
-        let follows = match next {
+        let follows = match decision {
             RetryDecision::TryRoute { route, after } => {
                 let at = routes.get(*route).filter(|route| route.provider != state.route.provider);
                 let at = at.map_or_else(String::new, |route| format!(" at {}", route.provider));
@@ -253,13 +252,13 @@ impl<'a> CallRunner<'a> {
             retryable: true,
             during: format!("model call {}", self.job.call.call),
         };
-        publisher.publish_notice(&notice).await;
+        state.publisher.publish_notice(&notice).await;
     }
 
-    /// Leave to ask: the model is thought to be well, and its provider's rate allows it.
-    async fn acquire_permit(&self, route: &Route) -> Result<Result<Permit, CallFailure>, BusError> {
+    /// Acquires a permit of the circuit breaker, and waits until the rate limit of the provider allows the request.
+    async fn acquire_permit(&self, route: &Route, tokens: u64) -> Result<Result<Permit, CallFailure>, BusError> {
         let Route { provider, upstream, rates, .. } = route;
-        let permit = match self.context.breakers.acquire(provider, upstream).await {
+        let permit = match self.breakers.acquire(provider, upstream).await {
             Ok(permit) => permit,
             Err(CircuitOpen { wait, last_kind, last_cause }) => {
                 let message = format!(
@@ -269,51 +268,47 @@ impl<'a> CallRunner<'a> {
                 return Ok(Err(CallFailure { retry_after: Some(wait), ..CallFailure::new(last_kind, message) }));
             }
         };
-        let wait = match self.context.limits.acquire_rate(provider, *rates, self.tokens, WAIT_MAX).await? {
+        let wait = match self.limits.acquire_rate(provider, *rates, tokens, WAIT_MAX).await? {
             Ok(wait) => wait,
             Err(failure) => return Ok(Err(failure)),
         };
-        // Also a sleep of no time lasts until the timer's next millisecond, and most calls need not wait.
+        // Even an empty sleep lasts until the next millisecond of the timer, and most calls need not wait.
         if !wait.is_zero() {
             sleep(wait).await;
         }
         Ok(Ok(permit))
     }
 
-    /// One request. Dropping it drops the provider's connection; what had come stays in `so_far`.
-    async fn send_request(
-        &self,
-        state: &mut CallState<'a>,
-        publisher: &mut ReplyPublisher<'_>,
-        permit: &mut Permit,
-    ) -> Result<(), CallFailure> {
+    /// Sends one request. Dropping the future drops the connection; `state` keeps what arrived.
+    async fn send_request(&self, state: &mut CallState<'a, '_>, permit: &mut Permit) -> Result<(), CallFailure> {
         state.is_sent = true;
         state.tries += 1;
+        let route = state.route;
         let request = ProviderRequest {
             item: &self.job.item,
-            upstream: &state.route.upstream,
-            provider: &state.route.provider,
-            settings: &state.route.settings,
+            upstream: &route.upstream,
+            provider: &route.provider,
+            settings: &route.settings,
             traceparent: telemetry::trace::current().or_else(|| self.job.traceparent.clone()),
         };
         let (send, mut deltas) = mpsc::channel(DELTAS_MAX);
-        let mut call = pin!(state.route.client.call(&request, &send, self.context.clock));
+        let mut call = pin!(route.client.call(&request, &send, self.clock));
         let ended = loop {
             tokio::select! {
-                // Deltas before the end, so that none is left behind.
+                // Receive deltas before the end, so that none is lost.
                 biased;
                 Some(more) = deltas.recv() => {
-                    state.add_deltas(&more, publisher).await?;
+                    state.add_deltas(&more).await?;
                     if !state.reply.is_empty() {
                         permit.record_success();
                     }
                 }
                 ended = &mut call => break ended,
-                () = wait_until(publisher.flush_deadline()) => publisher.flush().await,
+                () = wait_until(state.publisher.flush_deadline()) => state.publisher.flush().await,
             }
         };
         while let Ok(more) = deltas.try_recv() {
-            state.add_deltas(&more, publisher).await?;
+            state.add_deltas(&more).await?;
         }
         ended
     }
@@ -328,17 +323,17 @@ impl<'a> CallRunner<'a> {
     }
 }
 
-impl CallState<'_> {
-    async fn add_deltas(&mut self, deltas: &[Delta], publisher: &mut ReplyPublisher<'_>) -> Result<(), CallFailure> {
+impl CallState<'_, '_> {
+    async fn add_deltas(&mut self, deltas: &[Delta]) -> Result<(), CallFailure> {
         for delta in deltas {
             self.reply.add(delta)?;
-            self.first.get_or_insert_with(Instant::now);
+            self.first_delta_at.get_or_insert_with(Instant::now);
         }
-        publisher.publish_deltas(deltas).await;
+        self.publisher.publish_deltas(deltas).await;
         Ok(())
     }
 
-    /// Figures that cannot be are not believed: no reply is longer than its model's window, or than what came of it.
+    /// Replaces impossible usage: no reply has more tokens than the context window of its model, or than its bytes.
     fn bound_usage(&mut self, job: &Job) {
         let Route { provider, upstream, settings, .. } = self.route;
         let window = settings.context_window.unwrap_or(USAGE_MAX);
@@ -351,7 +346,7 @@ impl CallState<'_> {
         }
     }
 
-    /// A try is over of which nothing was shown: what it took is settled.
+    /// Settles the cost of a failed try of which nothing was published.
     async fn settle_failed_try(&mut self, request_bytes: usize, limits: &SharedLimits) {
         let reply = std::mem::take(&mut self.reply);
         let mut cost = Amount::default();
@@ -365,12 +360,12 @@ impl CallState<'_> {
     }
 }
 
-/// From 0 to below 1, another one for each call: derived, not rolled, so that a simulation repeats.
+/// From 0 to below 1, different for each call. It is derived and not random, so that a simulation repeats.
 fn jitter(job: &Job) -> f64 {
     backoff::part(&format!("{}/{}/{}", job.key.session, job.call, job.attempt), 0)
 }
 
-/// Never, where nothing is due.
+/// Waits until an instant; without one, for an hour, since nothing is due.
 async fn wait_until(at: Option<Instant>) {
     sleep_until(at.unwrap_or_else(|| Instant::now() + Duration::from_hours(1))).await;
 }

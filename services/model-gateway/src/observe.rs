@@ -1,35 +1,21 @@
 //! Records a call for operators: its span, its metrics and one log line, never its contents (I9).
 
-use std::time::Duration;
-
 use contract::model::{FinishReason, Usage};
 use telemetry::span::Replied;
 use telemetry::{metric, span};
 use tracing::Span;
 
+use crate::call::CallReport;
 use crate::job::Job;
 use crate::provider::Route;
 use crate::result::ModelResult;
 
-/// Measurements of a call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CallObservation {
-    /// Number of messages to viewers.
-    pub(crate) chunks: u64,
-    /// Time from the request to the first delta of the reply.
-    pub(crate) first_chunk: Option<Duration>,
-    /// Time from the request to the end of the call.
-    pub(crate) took: Duration,
-    /// Number of requests to providers.
-    pub(crate) tries: u32,
-}
-
 /// Records a call that ended.
-pub(crate) fn record_call(span: &Span, job: &Job, route: &Route, result: &ModelResult, observation: &CallObservation) {
-    let CallObservation { chunks, first_chunk, took, tries } = *observation;
+pub(crate) fn record_call(span: &Span, job: &Job, report: &CallReport) {
+    let CallReport { result, route, first_chunk, took, tries, chunks } = report;
     let Route { provider, upstream, .. } = route;
     if let Some(first_chunk) = first_chunk {
-        metric::first_chunk(provider, upstream, first_chunk);
+        metric::first_chunk(provider, upstream, *first_chunk);
     }
     let (usage, cost, code) = match result {
         ModelResult::Finished(finished) => {
@@ -39,8 +25,8 @@ pub(crate) fn record_call(span: &Span, job: &Job, route: &Route, result: &ModelR
                 &Replied {
                     model: &finished.model,
                     finish_reason: finish_reason_name(finished.finish_reason),
-                    first_chunk: first_chunk.map(|first_chunk| first_chunk.as_secs_f64()),
-                    chunks,
+                    first_chunk: first_chunk.map(|after| after.as_secs_f64()),
+                    chunks: *chunks,
                     input,
                     output,
                     cached,
@@ -57,7 +43,7 @@ pub(crate) fn record_call(span: &Span, job: &Job, route: &Route, result: &ModelR
             (failed.usage, failed.cost_usd, Some(code))
         }
     };
-    metric::chat(provider, upstream, took, code.as_ref().map(contract::ErrorCode::as_str));
+    metric::chat(provider, upstream, *took, code.as_ref().map(contract::ErrorCode::as_str));
     metric::model_cost(provider, upstream, cost);
     metric::tokens(upstream, usage.input, usage.output, usage.cached, usage.reasoning);
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);

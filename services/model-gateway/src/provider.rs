@@ -154,7 +154,7 @@ impl Providers {
     }
 
     /// Finds the routes to a model. An unknown model is a bad request.
-    pub fn find_routes(&self, model: &str) -> Result<Routes, CallFailure> {
+    pub fn find_routes(&self, model: &str) -> Result<ModelRoutes, CallFailure> {
         let bad_request = |message: String| CallFailure::new(FailureKind::BadRequest, message);
         let resolved = self.models.resolve(model).map_err(|unknown| bad_request(unknown.to_string()))?;
         let routes = self.list_routes(&resolved);
@@ -163,7 +163,7 @@ impl Providers {
         }
         let long_context = resolved.entry.context_fallback.as_deref().and_then(|id| self.models.resolve(id).ok());
         let long_context = long_context.map(|longer| self.list_routes(&longer)).unwrap_or_default();
-        Ok(Routes { id: resolved.id, routes, long_context })
+        Ok(ModelRoutes { id: resolved.id, routes, long_context })
     }
 
     /// The route to the model's own provider, then those to its alternatives.
@@ -217,7 +217,7 @@ pub(crate) fn signer_id(provider: &str, upstream: &str) -> String {
     format!("{provider}/{upstream}")
 }
 
-impl Routes {
+impl ModelRoutes {
     /// Name of the first route without prices. Scripts cost nothing and need none.
     pub(crate) fn find_unpriced(&self) -> Option<String> {
         let mut routes = self.routes.iter().chain(&self.long_context);
@@ -228,11 +228,11 @@ impl Routes {
 
 /// A model and the routes to it.
 #[derive(Debug, Clone)]
-pub struct Routes {
+pub struct ModelRoutes {
     /// Id of the model, as the session named it.
     pub(crate) id: String,
     /// The preferred route first; never empty.
     pub routes: Vec<Route>,
-    /// Routes to the model with a longer context window, for a request that is too long for this model.
+    /// ModelRoutes to the model with a longer context window, for a request that is too long for this model.
     pub(crate) long_context: Vec<Route>,
 }

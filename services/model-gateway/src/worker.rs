@@ -14,12 +14,12 @@ use futures::FutureExt;
 use tracing::Instrument;
 
 use crate::breaker::Breakers;
-use crate::call::{self, CallContext};
+use crate::call::CallContext;
 use crate::failure::CallFailure;
 use crate::job::Job;
 use crate::limits::{Charge, SharedLimits};
-use crate::observe::{self, CallObservation};
-use crate::provider::{Providers, Routes};
+use crate::observe;
+use crate::provider::{ModelRoutes, Providers};
 use crate::reply_publisher::{ReplyPublisher, SharedSnapshot};
 use crate::result::ModelResult;
 use service::clock::Clock;
@@ -97,10 +97,10 @@ impl ModelCallHandler {
             Ok(routes) => routes,
             Err(failure) => return Ok(refused(failure.kind, &failure.message)),
         };
-        let view = SharedSnapshot::new(job);
-        let late = view.clone();
+        let snapshot = SharedSnapshot::new(job);
+        let served = snapshot.clone();
         // Serves the snapshot of the reply as long as this guard lives.
-        let _viewed = self.bus.serve_view(&job.key, move || Some(late.get())).await?;
+        let _guard = self.bus.serve_view(&job.key, move || Some(served.get())).await?;
         let budgets = providers.find_budgets(&job.key.tenant, &job.meta().agent);
         if let Some(route) = routes.find_unpriced().filter(|_| budgets.iter().any(|budget| budget.usd.is_some())) {
             let message = format!(
@@ -109,36 +109,32 @@ impl ModelCallHandler {
             return Ok(refused(FailureKind::BadRequest, &message));
         }
         let mut charge = Charge::default();
-        let mut publisher = ReplyPublisher::new(&self.bus, &*self.clock, job, view);
+        let mut publisher = ReplyPublisher::new(&self.bus, &*self.clock, job, snapshot);
+        let span = chat_span(job, &routes);
         let context = CallContext {
             bus: &self.bus,
             clock: &*self.clock,
             limits: &self.limits,
             breakers: &self.breakers,
+            job,
+            routes: &routes,
             budgets: &budgets,
+            began: tokio::time::Instant::now(),
         };
-        let span = chat_span(job, &routes);
-        let began = tokio::time::Instant::now();
-        let run = call::run(context, job, &routes, &mut publisher, &mut charge);
-        let report = AssertUnwindSafe(run.instrument(span.clone())).catch_unwind().await;
+        let run = context.run(&mut publisher, &mut charge).instrument(span.clone());
+        let report = AssertUnwindSafe(run).catch_unwind().await;
         let Some(report) = report.unwrap_or(Ok(None))? else {
             tracing::error!(session = %job.key, call = %job.call, "the adapter panicked");
             publisher.finish(None).await;
             charge.charge_abandoned(&self.limits).await;
             return Ok(refused(FailureKind::BadRequest, "the adapter panicked: this is a bug of ailoop"));
         };
-        let observation = CallObservation {
-            chunks: publisher.message_count(),
-            first_chunk: report.first,
-            took: began.elapsed(),
-            tries: report.tries,
-        };
-        observe::record_call(&span, job, &report.route, &report.result, &observation);
+        observe::record_call(&span, job, &report);
         Ok(report.result)
     }
 }
 
-fn chat_span(job: &Job, routes: &Routes) -> tracing::Span {
+fn chat_span(job: &Job, routes: &ModelRoutes) -> tracing::Span {
     let (session, call) = (job.key.session.as_str(), job.call.call.as_str());
     let provider = routes.routes.first().map_or("", |route| route.provider.as_str());
     let span = telemetry::span::chat(session, call, &job.attempt, &routes.id, provider);
