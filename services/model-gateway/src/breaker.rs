@@ -70,7 +70,7 @@ pub(crate) struct CircuitOpen {
 pub(crate) struct Permit {
     breakers: Breakers,
     name: ModelName,
-    probe: bool,
+    is_probe: bool,
     has_succeeded: bool,
 }
 
@@ -100,11 +100,11 @@ impl Breaker {
         Ok(true)
     }
 
-    fn record_failure(&mut self, now: Instant, failure: &CallFailure, probe: bool) {
+    fn record_failure(&mut self, now: Instant, failure: &CallFailure, is_probe: bool) {
         self.last_kind = failure.kind;
         self.last_cause.clone_from(&failure.cause);
         // A request that was sent before the circuit opened is no evidence of the state now; only a probe is.
-        if self.open_until.is_some() && !probe {
+        if self.open_until.is_some() && !is_probe {
             return;
         }
         self.is_probing = false;
@@ -138,9 +138,9 @@ impl Breakers {
 
     fn admit(&self, provider: &str, upstream: &str) -> Result<Permit, CircuitOpen> {
         let name = (provider.to_owned(), upstream.to_owned());
-        let probe =
+        let is_probe =
             self.lock(|breakers| breakers.get_mut(&name).map_or(Ok(false), |breaker| breaker.admit(Instant::now())))?;
-        Ok(Permit { breakers: self.clone(), name, probe, has_succeeded: false })
+        Ok(Permit { breakers: self.clone(), name, is_probe, has_succeeded: false })
     }
 
     fn lock<T>(&self, f: impl FnOnce(&mut BTreeMap<ModelName, Breaker>) -> T) -> T {
@@ -178,17 +178,17 @@ impl Permit {
         if !is_model_failure || failure.is_session_timeout {
             return;
         }
-        let (name, probe) = (self.name.clone(), self.probe);
+        let (name, is_probe) = (self.name.clone(), self.is_probe);
         self.breakers.lock(|breakers| {
             if breakers.len() < MODELS_MAX || breakers.contains_key(&name) {
-                breakers.entry(name).or_default().record_failure(Instant::now(), failure, probe);
+                breakers.entry(name).or_default().record_failure(Instant::now(), failure, is_probe);
             }
         });
         self.end_probe();
     }
 
     fn end_probe(&mut self) {
-        if std::mem::take(&mut self.probe) {
+        if std::mem::take(&mut self.is_probe) {
             self.breakers.0.probed.notify_waiters();
         }
     }
@@ -196,7 +196,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.probe {
+        if self.is_probe {
             self.breakers.lock(|breakers| breakers.get_mut(&self.name).map(|breaker| breaker.is_probing = false));
             self.end_probe();
         }

@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::breaker::{Breakers, CircuitOpen, Permit};
 use crate::failure::CallFailure;
-use crate::job::Job;
+use crate::job::ModelJob;
 use crate::limits::account::Amount;
-use crate::limits::{Charge, SharedLimits};
+use crate::limits::{CallCharge, SharedLimits};
 use crate::provider::{ModelRoutes, ProviderRequest, Route};
 use crate::reply::{Delta, ModelReply, estimate_tokens};
 use crate::reply_publisher::ReplyPublisher;
@@ -40,7 +40,7 @@ pub(crate) struct CallContext<'a> {
     /// Circuit breakers of this gateway.
     pub(crate) breakers: &'a Breakers,
     /// The call and its delivery.
-    pub(crate) job: &'a Job,
+    pub(crate) job: &'a ModelJob,
     /// Routes to the model of the call.
     pub(crate) routes: &'a ModelRoutes,
     /// Budgets that the call counts against.
@@ -84,12 +84,12 @@ struct CallState<'a, 'b> {
     tries: u32,
     /// Cost of earlier tries in US dollars.
     earlier_usd: f64,
-    charge: &'b mut Charge,
+    charge: &'b mut CallCharge,
     publisher: &'b mut ReplyPublisher<'a>,
 }
 
 /// Estimates the maximum of a try: the tokens of the request by its bytes, and the longest possible reply.
-fn estimate_cost(job: &Job, route: &Route) -> Amount {
+fn estimate_cost(job: &ModelJob, route: &Route) -> Amount {
     let input = estimate_tokens(job.bytes).min(route.settings.context_window.unwrap_or(u64::MAX));
     let output = route.output_max(job).or(route.settings.max_output).unwrap_or(OUTPUT_TOKENS_DEFAULT);
     let usage = Usage { input, output, ..Usage::default() };
@@ -101,7 +101,7 @@ impl<'a> CallContext<'a> {
     pub(crate) async fn run(
         &self,
         publisher: &mut ReplyPublisher<'a>,
-        charge: &mut Charge,
+        charge: &mut CallCharge,
     ) -> Result<Option<CallReport>, BusError> {
         let job = self.job;
         let deadline = self.began + job.meta().deadline.since(self.clock.now());
@@ -334,7 +334,7 @@ impl CallState<'_, '_> {
     }
 
     /// Replaces impossible usage: no reply has more tokens than the context window of its model, or than its bytes.
-    fn bound_usage(&mut self, job: &Job) {
+    fn bound_usage(&mut self, job: &ModelJob) {
         let Route { provider, upstream, settings, .. } = self.route;
         let window = settings.context_window.unwrap_or(USAGE_MAX);
         let max = window.max(settings.max_output.unwrap_or(0)).max(self.route.output_max(job).unwrap_or(0));
@@ -361,7 +361,7 @@ impl CallState<'_, '_> {
 }
 
 /// From 0 to below 1, different for each call. It is derived and not random, so that a simulation repeats.
-fn jitter(job: &Job) -> f64 {
+fn jitter(job: &ModelJob) -> f64 {
     backoff::part(&format!("{}/{}/{}", job.key.session, job.call, job.attempt), 0)
 }
 

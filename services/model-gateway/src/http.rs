@@ -19,7 +19,7 @@ use crate::adapter::gemini::request::check_model_path;
 use crate::adapter::response::ResponseReader;
 use crate::adapter::{Protocol, ProtocolRequest, RequestTarget, classify, parameters};
 use crate::failure::CallFailure;
-use crate::mask::{ReplyMask, Secrets};
+use crate::mask::{ProviderSecrets, ReplyMask};
 use crate::provider::{self, ProviderRequest};
 use crate::recording::{ExchangeRecorder, RecordedChunk, RecordedResponse, Recording};
 use crate::reply::Delta;
@@ -31,7 +31,7 @@ const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Longest wait for usage after the content is complete.
 const TAIL_MAX: Duration = Duration::from_secs(2);
 /// Connect timeout in seconds for requests of no session.
-const CONNECT: u64 = 5;
+const CONNECT_DEFAULT: u64 = 5;
 /// Timeout and maximum bytes of a description of a model.
 const DESCRIBE_MAX: Duration = Duration::from_secs(10);
 const DESCRIPTION_BYTES_MAX: usize = 8 << 20;
@@ -73,7 +73,7 @@ impl ProviderClient {
         // A recording needs no key.
         let key = if self.recording.is_some() { None } else { self.read_key()? };
         // A provider may repeat a secret in its message, which must not be passed on.
-        let secrets = Secrets::new(key.as_ref(), &self.entry);
+        let secrets = ProviderSecrets::new(key.as_ref(), &self.entry);
         let parameters = parameters::check_parameters(self.protocol, &self.entry, &request.item.parameters)?;
         let signer_id = provider::signer_id(request.provider, request.upstream);
         let target = RequestTarget {
@@ -119,7 +119,7 @@ impl ProviderClient {
         let own = check_model_path(upstream).ok().map(|name| format!("/models/{name}"));
         for path in own.into_iter().chain(["/models".to_owned()]) {
             let http =
-                self.add_key(self.add_headers(self.http_client(CONNECT)?.get(self.url(&path)?)), key.as_ref())?;
+                self.add_key(self.add_headers(self.http_client(CONNECT_DEFAULT)?.get(self.url(&path)?)), key.as_ref())?;
             let response = timeout_at(Instant::now() + DESCRIBE_MAX, http.send()).await;
             let Ok(Ok(mut response)) = response else { return Ok(None) };
             let mut body = Vec::new();

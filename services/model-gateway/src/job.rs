@@ -11,7 +11,7 @@ const RUN_OFFSET: usize = 20;
 
 /// A model call with its delivery.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct ModelJob {
     pub(crate) key: SessionKey,
     pub(crate) call: CallAttempt,
     pub(crate) item: ModelItem,
@@ -26,7 +26,7 @@ pub(crate) struct Job {
     pub(crate) cancelled: CancellationToken,
 }
 
-impl Job {
+impl ModelJob {
     pub(crate) fn new(open: OpenCall<ModelItem>) -> Self {
         let attempt = open.attempt();
         let run = uuid::Uuid::now_v7().simple().to_string().split_off(RUN_OFFSET);

@@ -17,14 +17,14 @@ const KEY_HEADERS: &[&str] = &["auth", "key", "token", "secret", "cookie"];
 
 /// Secrets of one provider.
 #[derive(Debug)]
-pub(crate) struct Secrets {
+pub(crate) struct ProviderSecrets {
     /// All secrets, masked in errors.
     all: Vec<String>,
     /// Keys, the longest first, masked in replies.
     keys: Vec<String>,
 }
 
-impl Secrets {
+impl ProviderSecrets {
     /// The secrets that a request to this provider has.
     pub(crate) fn new(key: Option<&Secret>, entry: &ProviderEntry) -> Self {
         let all = key.into_iter().chain(entry.headers.values()).map(|secret| secret.expose().to_owned()).collect();
@@ -107,12 +107,12 @@ enum ReplyPart {
 /// key.
 #[derive(Debug)]
 pub(crate) struct ReplyMask<'a> {
-    secrets: &'a Secrets,
+    secrets: &'a ProviderSecrets,
     withheld: Vec<(ReplyPart, String)>,
 }
 
 impl<'a> ReplyMask<'a> {
-    pub(crate) fn new(secrets: &'a Secrets) -> Self {
+    pub(crate) fn new(secrets: &'a ProviderSecrets) -> Self {
         Self { secrets, withheld: Vec::new() }
     }
 
@@ -175,9 +175,9 @@ mod tests {
 
     const KEY: &str = "sk-proj-0123456789";
 
-    fn secrets(keys: &[&str]) -> Secrets {
+    fn secrets(keys: &[&str]) -> ProviderSecrets {
         let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
-        Secrets { all: keys.clone(), keys }
+        ProviderSecrets { all: keys.clone(), keys }
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
                     x-api-key: 'Bearer abcdefgh'}}}";
         let file = service::paths::TextFile { origin: "models.yaml".to_owned(), text: text.to_owned() };
         let models = service::models::parse(&file).unwrap();
-        let secrets = Secrets::new(Some(&Secret::new("none")), &models.providers["p"]);
+        let secrets = ProviderSecrets::new(Some(&Secret::new("none")), &models.providers["p"]);
         assert_eq!(secrets.keys, ["abcdefgh"]);
     }
 }

@@ -6,12 +6,12 @@ use telemetry::{metric, span};
 use tracing::Span;
 
 use crate::call::CallReport;
-use crate::job::Job;
+use crate::job::ModelJob;
 use crate::provider::Route;
 use crate::result::ModelResult;
 
 /// Records a call that ended.
-pub(crate) fn record_call(span: &Span, job: &Job, report: &CallReport) {
+pub(crate) fn record_call(span: &Span, job: &ModelJob, report: &CallReport) {
     let CallReport { result, route, first_chunk, took, tries, chunks } = report;
     let Route { provider, upstream, .. } = route;
     if let Some(first_chunk) = first_chunk {

@@ -19,7 +19,7 @@ const QUESTION_MAX: Duration = Duration::from_mins(2);
 /// Maximum tokens of one answer, enough for a model that reasons first.
 const ANSWER_TOKENS: u64 = 1_024;
 /// JSON pointers to the context window and to the maximum output in descriptions of models.
-const WINDOW: &[&str] = &[
+const CONTEXT_WINDOW_POINTERS: &[&str] = &[
     "/context_window",
     "/context_length",
     "/max_model_len",
@@ -29,7 +29,7 @@ const WINDOW: &[&str] = &[
     "/meta/n_ctx",
     "/meta/n_ctx_train",
 ];
-const OUTPUT: &[&str] = &[
+const MAX_OUTPUT_POINTERS: &[&str] = &[
     "/max_output_tokens",
     "/outputTokenLimit",
     "/max_completion_tokens",
@@ -82,7 +82,7 @@ pub async fn probe(
         ProbeReport { provider: route.provider.clone(), upstream: route.upstream.clone(), ..ProbeReport::default() };
 
     // A failure of this question would fail every call, so it ends the probe.
-    let answer = ask(&route, model, "Reply with the five words: one two three four five.", None, &[]).await?;
+    let answer = ask_model(&route, model, "Reply with the five words: one two three four five.", None, &[]).await?;
     (report.streaming, report.first_chunk_after) = (answer.chunks > 1, answer.first);
     report.usage = answer.reply.usage.is_some();
     report.reasoning |= has_reasoning(&answer.reply);
@@ -95,7 +95,7 @@ pub async fn probe(
     report_line(&format!("usage: {}", yes_or_no(report.usage)));
 
     let one = "Call the tool add with a = 2 and b = 40. Do not answer in words.";
-    let answer = accept_refusal("tools", ask(&route, model, one, None, &[add_tool()]).await, &mut report_line)?;
+    let answer = accept_refusal("tools", ask_model(&route, model, one, None, &[add_tool()]).await, &mut report_line)?;
     report.tools = answer.as_ref().is_some_and(|answer| count_calls(&answer.reply, "add") == 1);
     report.reasoning |= answer.is_some_and(|answer| has_reasoning(&answer.reply));
     report_line(&format!("tools: {}", yes_or_no(report.tools)));
@@ -103,8 +103,11 @@ pub async fn probe(
     if report.tools {
         let two = "Call the tool add twice in this one reply, once with a = 1 and b = 2, once with a = 3 and b = 4. \
                    Both calls at once, no words.";
-        let answer =
-            accept_refusal("parallel tools", ask(&route, model, two, None, &[add_tool()]).await, &mut report_line)?;
+        let answer = accept_refusal(
+            "parallel tools",
+            ask_model(&route, model, two, None, &[add_tool()]).await,
+            &mut report_line,
+        )?;
         report.parallel = answer.is_some_and(|answer| count_calls(&answer.reply, "add") >= 2);
         report_line(&format!("parallel tools: {}", yes_or_no(report.parallel)));
     }
@@ -113,7 +116,7 @@ pub async fn probe(
         "type": "object", "additionalProperties": false, "required": ["sum"], "properties": {"sum": {"type": "integer"}}}}});
     let answer = accept_refusal(
         "structured output",
-        ask(&route, model, "What is 2 + 40?", Some(schema), &[]).await,
+        ask_model(&route, model, "What is 2 + 40?", Some(schema), &[]).await,
         &mut report_line,
     )?;
     report.structured = answer.is_some_and(|answer| {
@@ -124,7 +127,7 @@ pub async fn probe(
 
     let description = route.client.describe_model(&route.upstream).await?.unwrap_or_default();
     let number = |names: &[&str]| names.iter().find_map(|name| description.pointer(name)?.as_u64());
-    (report.window, report.output) = (number(WINDOW), number(OUTPUT));
+    (report.window, report.output) = (number(CONTEXT_WINDOW_POINTERS), number(MAX_OUTPUT_POINTERS));
     let unknown = || "not reported by the provider".to_owned();
     report_line(&format!(
         "context window: {}",
@@ -186,7 +189,7 @@ fn accept_refusal(
     }
 }
 
-async fn ask(
+async fn ask_model(
     route: &Route,
     model: &str,
     prompt: &str,

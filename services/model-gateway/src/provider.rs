@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use crate::adapter::{Protocol, parameters};
 use crate::failure::CallFailure;
 use crate::http::ProviderClient;
-use crate::job::Job;
+use crate::job::ModelJob;
 use crate::reply::Delta;
 use crate::scripted::{Script, ScriptPlayer};
 use service::clock::Clock;
@@ -202,7 +202,7 @@ pub struct Route {
 
 impl Route {
     /// Maximum tokens of the reply to a call, if the session or the operator sets one.
-    pub(crate) fn output_max(&self, job: &Job) -> Option<u64> {
+    pub(crate) fn output_max(&self, job: &ModelJob) -> Option<u64> {
         self.client.output_max(&job.item.parameters)
     }
 
@@ -233,6 +233,6 @@ pub struct ModelRoutes {
     pub(crate) id: String,
     /// The preferred route first; never empty.
     pub routes: Vec<Route>,
-    /// ModelRoutes to the model with a longer context window, for a request that is too long for this model.
+    /// Routes to the model with a longer context window, for a request that is too long for this model.
     pub(crate) long_context: Vec<Route>,
 }

@@ -10,7 +10,7 @@ use reply::Splitter;
 use serde::Serialize;
 
 use crate::chunks::{ChunkKind, Chunker};
-use crate::job::Job;
+use crate::job::ModelJob;
 use crate::reply::Delta;
 use crate::scripted::play::SIGNAL;
 use service::clock::Clock;
@@ -19,7 +19,7 @@ use service::clock::Clock;
 pub(crate) struct ReplyPublisher<'a> {
     bus: &'a Bus,
     clock: &'a dyn Clock,
-    job: &'a Job,
+    job: &'a ModelJob,
     chunker: Chunker,
     splitter: Splitter,
     /// Names of the calls of the reply, by slot.
@@ -36,7 +36,7 @@ pub(crate) struct ReplyPublisher<'a> {
 pub(crate) struct SharedSnapshot(Arc<Mutex<ReplySnapshot>>);
 
 impl SharedSnapshot {
-    pub(crate) fn new(job: &Job) -> Self {
+    pub(crate) fn new(job: &ModelJob) -> Self {
         let (turn, step) = (job.meta().turn, job.meta().step);
         Self(Arc::new(Mutex::new(ReplySnapshot {
             turn,
@@ -63,7 +63,7 @@ impl SharedSnapshot {
 }
 
 impl<'a> ReplyPublisher<'a> {
-    pub(crate) fn new(bus: &'a Bus, clock: &'a dyn Clock, job: &'a Job, snapshot: SharedSnapshot) -> Self {
+    pub(crate) fn new(bus: &'a Bus, clock: &'a dyn Clock, job: &'a ModelJob, snapshot: SharedSnapshot) -> Self {
         let chunker = Chunker::new(&job.item.streaming);
         Self {
             bus,

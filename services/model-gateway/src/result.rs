@@ -9,7 +9,7 @@ use contract::model::{FinishReason, ModelFailed, ModelFinished, ReasoningParts, 
 use service::models::Prices;
 
 use crate::failure::CallFailure;
-use crate::job::Job;
+use crate::job::ModelJob;
 use crate::provider::Route;
 use crate::reply::ModelReply;
 
@@ -81,7 +81,7 @@ pub(crate) struct CallCost {
 
 /// The result of a complete reply.
 pub(crate) fn report_finished(
-    job: &Job,
+    job: &ModelJob,
     route: &Route,
     reply: ModelReply,
     cost: CallCost,
@@ -125,7 +125,7 @@ pub(crate) fn report_finished(
 
 /// The result of a cancelled call: the part of the reply that had arrived, without tool calls, which may be incomplete.
 pub(crate) fn report_cancelled(
-    job: &Job,
+    job: &ModelJob,
     route: &Route,
     mut reply: ModelReply,
     cost: CallCost,
@@ -143,7 +143,7 @@ pub(crate) fn report_cancelled(
 }
 
 /// The result of a failed call, with the cost of what had arrived.
-pub(crate) fn report_failed(job: &Job, failure: CallFailure, cost: CallCost) -> ModelResult {
+pub(crate) fn report_failed(job: &ModelJob, failure: CallFailure, cost: CallCost) -> ModelResult {
     ModelResult::Failed(ModelFailed {
         meta: job.result_meta(),
         kind: failure.kind,

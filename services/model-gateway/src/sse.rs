@@ -2,7 +2,7 @@
 
 /// Decoder of one stream. Line ends may be LF, CR or CRLF; a byte order mark and comments are skipped.
 #[derive(Debug)]
-pub(crate) struct Decoder {
+pub(crate) struct SseDecoder {
     max: usize,
     line: Vec<u8>,
     data: Vec<u8>,
@@ -14,20 +14,20 @@ pub(crate) struct Decoder {
 /// An event or a line exceeds the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is over the limit of {max} bytes")]
-pub(crate) struct TooLarge {
+pub(crate) struct EventTooLarge {
     max: usize,
 }
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-impl Decoder {
+impl SseDecoder {
     /// A decoder that refuses events over `max` bytes.
     pub(crate) fn new(max: usize) -> Self {
         Self { max, line: Vec::new(), data: Vec::new(), has_data: false, after_cr: false, at_start: true }
     }
 
     /// Decodes the next bytes, and appends the data of each event that they complete to `events`.
-    pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut Vec<String>) -> Result<(), TooLarge> {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut Vec<String>) -> Result<(), EventTooLarge> {
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
                 bytes = &bytes[1..];
@@ -52,9 +52,9 @@ impl Decoder {
         self.dispatch(events);
     }
 
-    fn extend_line(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+    fn extend_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
         if self.line.len() + self.data.len() + bytes.len() > self.max {
-            return Err(TooLarge { max: self.max });
+            return Err(EventTooLarge { max: self.max });
         }
         self.line.extend_from_slice(bytes);
         Ok(())
@@ -69,7 +69,7 @@ impl Decoder {
         if text.is_empty() {
             self.dispatch(events);
         } else {
-            self.field(text);
+            self.read_field(text);
         }
         // Reuse the allocation for the next line, unless it is huge.
         self.line = line;
@@ -78,7 +78,7 @@ impl Decoder {
     }
 
     /// Reads only `data`: the JSON of a chat stream repeats the name and the id of an event.
-    fn field(&mut self, line: &[u8]) {
+    fn read_field(&mut self, line: &[u8]) {
         let value = match line.strip_prefix(b"data") {
             Some([]) => &[][..],
             Some([b':', b' ', value @ ..] | [b':', value @ ..]) => value,
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn decode(pieces: &[&[u8]]) -> Vec<String> {
-        let mut decoder = Decoder::new(1 << 20);
+        let mut decoder = SseDecoder::new(1 << 20);
         let mut events = Vec::new();
         for piece in pieces {
             decoder.push(piece, &mut events).unwrap();
@@ -152,12 +152,12 @@ mod tests {
     fn event_over_the_limit_is_refused_before_it_is_buffered() {
         let long = vec![b'x'; 100];
         let mut events = Vec::new();
-        let mut decoder = Decoder::new(64);
-        assert_eq!(decoder.push(&long, &mut events), Err(TooLarge { max: 64 }));
-        let mut decoder = Decoder::new(64);
+        let mut decoder = SseDecoder::new(64);
+        assert_eq!(decoder.push(&long, &mut events), Err(EventTooLarge { max: 64 }));
+        let mut decoder = SseDecoder::new(64);
         let many = b"data: xxxxxxxxxx\n".repeat(8);
-        assert_eq!(decoder.push(&many, &mut events), Err(TooLarge { max: 64 }));
-        let mut decoder = Decoder::new(64);
+        assert_eq!(decoder.push(&many, &mut events), Err(EventTooLarge { max: 64 }));
+        let mut decoder = SseDecoder::new(64);
         let fine = b"data: xxxxxxxxxx\n\n".repeat(1_000);
         decoder.push(&fine, &mut events).unwrap();
         assert_eq!(events.len(), 1_000);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn long_line_in_small_chunks_decodes_in_linear_time() {
-        let mut decoder = Decoder::new(16 << 20);
+        let mut decoder = SseDecoder::new(16 << 20);
         let mut events = Vec::new();
         decoder.push(b"data: ", &mut events).unwrap();
         // With quadratic time this test would not end.

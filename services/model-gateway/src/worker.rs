@@ -16,8 +16,8 @@ use tracing::Instrument;
 use crate::breaker::Breakers;
 use crate::call::CallContext;
 use crate::failure::CallFailure;
-use crate::job::Job;
-use crate::limits::{Charge, SharedLimits};
+use crate::job::ModelJob;
+use crate::limits::{CallCharge, SharedLimits};
 use crate::observe;
 use crate::provider::{ModelRoutes, Providers};
 use crate::reply_publisher::{ReplyPublisher, SharedSnapshot};
@@ -53,7 +53,7 @@ impl CallHandler for ModelCallHandler {
     }
 
     async fn run(&self, open: OpenCall<ModelItem>) -> Result<Option<CallResult>, BusError> {
-        let job = Job::new(open);
+        let job = ModelJob::new(open);
         let result = self.run_call(&job).await?.with_run(&job.run);
         // If a second gateway runs the same attempt, both results are stored, since both cost money.
         let beside = result_id(&job.call, &format!("-{}", job.run))?;
@@ -62,7 +62,7 @@ impl CallHandler for ModelCallHandler {
 
     /// Charges what a gateway that died had reserved for the call.
     async fn leave(&self, open: OpenCall<ModelItem>) -> Result<(), BusError> {
-        let (job, providers) = (Job::new(open), self.providers.get());
+        let (job, providers) = (ModelJob::new(open), self.providers.get());
         self.limits.charge_abandoned(&job, &providers.find_budgets(&job.key.tenant, &job.meta().agent)).await
     }
 
@@ -82,7 +82,7 @@ fn encode_result(call: &CallAttempt, result: &ModelResult, beside: Option<Comman
 
 impl ModelCallHandler {
     /// Runs a call that may start. There is exactly one result, even if the adapter panics.
-    async fn run_call(&self, job: &Job) -> Result<ModelResult, BusError> {
+    async fn run_call(&self, job: &ModelJob) -> Result<ModelResult, BusError> {
         let refused =
             |kind, message: &str| ModelResult::fail_before_request(job.result_meta(), CallFailure::new(kind, message));
         if job.meta().deadline <= self.clock.now() {
@@ -108,7 +108,7 @@ impl ModelCallHandler {
             );
             return Ok(refused(FailureKind::BadRequest, &message));
         }
-        let mut charge = Charge::default();
+        let mut charge = CallCharge::default();
         let mut publisher = ReplyPublisher::new(&self.bus, &*self.clock, job, snapshot);
         let span = chat_span(job, &routes);
         let context = CallContext {
@@ -134,7 +134,7 @@ impl ModelCallHandler {
     }
 }
 
-fn chat_span(job: &Job, routes: &ModelRoutes) -> tracing::Span {
+fn chat_span(job: &ModelJob, routes: &ModelRoutes) -> tracing::Span {
     let (session, call) = (job.key.session.as_str(), job.call.call.as_str());
     let provider = routes.routes.first().map_or("", |route| route.provider.as_str());
     let span = telemetry::span::chat(session, call, &job.attempt, &routes.id, provider);

@@ -93,7 +93,7 @@ fn parse_error(error: &Value) -> WireError {
         let number = super::wire::read_count(&error[*name])?;
         u16::try_from(number).ok().filter(|status| (400..=599).contains(status))
     });
-    let named = TYPES.iter().find(|(name, _)| code.contains(name)).map(|(_, status)| *status);
+    let named = ERROR_TYPES.iter().find(|(name, _)| code.contains(name)).map(|(_, status)| *status);
     let message = match (error, &error["message"]) {
         (Value::String(text), _) | (_, Value::String(text)) => text.clone(),
         (Value::Array(_), _) => error.to_string(),
@@ -109,7 +109,7 @@ fn parse_retry_delay(details: &Value) -> Option<Duration> {
 }
 
 /// Types of errors that come without a status, and their usual status.
-const TYPES: &[(&str, u16)] = &[
+const ERROR_TYPES: &[(&str, u16)] = &[
     ("invalid_request_error", 400),
     ("authentication_error", 401),
     ("permission_error", 403),
@@ -134,17 +134,17 @@ fn classify(status: u16, error: &WireError) -> CallFailure {
         let message = error.message.to_ascii_lowercase();
         words.iter().any(|word| error.code.contains(word) || message.contains(word))
     };
-    let kind = if mentions(CONTEXT) && !matches!(status, 401 | 403 | 429) {
+    let kind = if mentions(CONTEXT_WORDS) && !matches!(status, 401 | 403 | 429) {
         FailureKind::ContextLength
-    } else if mentions(AUTH) && status == 400 {
+    } else if mentions(AUTH_WORDS) && status == 400 {
         FailureKind::Auth
-    } else if mentions(QUOTA) && matches!(status, 400 | 402 | 403 | 429 | 502) {
+    } else if mentions(QUOTA_WORDS) && matches!(status, 400 | 402 | 403 | 429 | 502) {
         FailureKind::Quota
-    } else if mentions(REFUSED) && matches!(status, 400 | 403 | 422 | 451 | 502) {
+    } else if mentions(REFUSED_WORDS) && matches!(status, 400 | 403 | 422 | 451 | 502) {
         FailureKind::Refused
-    } else if mentions(RATE) && matches!(status, 400 | 502) {
+    } else if mentions(RATE_WORDS) && matches!(status, 400 | 502) {
         FailureKind::RateLimited
-    } else if mentions(OVERLOADED) && status >= 500 {
+    } else if mentions(OVERLOADED_WORDS) && status >= 500 {
         FailureKind::Overloaded
     } else {
         kind_of_status(status)
@@ -177,7 +177,7 @@ fn parse_retry_words(message: &str) -> Option<Duration> {
     Some(wait.min(RETRY_AFTER_MAX))
 }
 
-const CONTEXT: &[&str] = &[
+const CONTEXT_WORDS: &[&str] = &[
     "context_length_exceeded",
     "exceed_context_size_error",
     "maximum context length",
@@ -189,11 +189,12 @@ const CONTEXT: &[&str] = &[
     "too many input tokens",
     "exceeds the maximum number of tokens",
 ];
-const AUTH: &[&str] = &["api key not valid", "api_key_invalid", "invalid api key", "incorrect api key"];
-const QUOTA: &[&str] = &["insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance"];
-const REFUSED: &[&str] = &["content_filter", "content_policy", "moderation", "flagged"];
-const RATE: &[&str] = &["rate_limit", "rate limit"];
-const OVERLOADED: &[&str] = &["overloaded", "at capacity", "server_busy"];
+const AUTH_WORDS: &[&str] = &["api key not valid", "api_key_invalid", "invalid api key", "incorrect api key"];
+const QUOTA_WORDS: &[&str] =
+    &["insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance"];
+const REFUSED_WORDS: &[&str] = &["content_filter", "content_policy", "moderation", "flagged"];
+const RATE_WORDS: &[&str] = &["rate_limit", "rate limit"];
+const OVERLOADED_WORDS: &[&str] = &["overloaded", "at capacity", "server_busy"];
 
 fn kind_of_status(status: u16) -> FailureKind {
     match status {

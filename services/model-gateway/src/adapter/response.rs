@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::classify;
 use crate::failure::CallFailure;
 use crate::reply::Delta;
-use crate::sse::Decoder;
+use crate::sse::SseDecoder;
 
 /// Maximum bytes of a JSON body: the limit of the content, with room for escapes and envelope.
 const WHOLE_BYTES_MAX: usize = 3 * REPLY_BYTES_MAX;
@@ -98,7 +98,7 @@ enum Body {
     /// Only white space has arrived.
     #[default]
     Unknown,
-    Events(Decoder),
+    Events(SseDecoder),
     Whole(Vec<u8>),
 }
 
@@ -117,7 +117,7 @@ impl ResponseReader {
                 b'{' | b'[' | b'"' => Body::Whole(Vec::new()),
                 b'<' => return Err(protocol_error("the answer is a web page, not a reply of a model: check base_url")),
                 // A comment, a field of an event (data, event, id, retry), or a byte order mark.
-                b':' | b'd' | b'e' | b'i' | b'r' | 0xEF => Body::Events(Decoder::new(SSE_EVENT_BYTES_MAX)),
+                b':' | b'd' | b'e' | b'i' | b'r' | 0xEF => Body::Events(SseDecoder::new(SSE_EVENT_BYTES_MAX)),
                 _ => return Err(protocol_error("the answer is neither JSON nor a stream of events")),
             };
         }
@@ -129,7 +129,7 @@ impl ResponseReader {
             }
             Body::Whole(body) => body.extend_from_slice(bytes),
             Body::Events(decoder) => {
-                decoder.push(bytes, &mut events).map_err(|error| protocol_error(&error.to_string()))?
+                decoder.push(bytes, &mut events).map_err(|error| protocol_error(&error.to_string()))?;
             }
         }
         let mut deltas = Vec::new();

@@ -67,7 +67,7 @@ impl BudgetLimit {
 
 /// An account, shared by all gateways.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Account {
+pub(crate) struct BudgetAccount {
     /// Start of the period in which `spent` was spent.
     #[serde(rename = "since")]
     pub(crate) period_start: Timestamp,
@@ -119,7 +119,7 @@ pub(crate) enum ChargeOutcome {
     },
 }
 
-impl SharedEntry for Account {
+impl SharedEntry for BudgetAccount {
     type Request = AccountRequest;
     type Response = ChargeOutcome;
 
@@ -149,7 +149,7 @@ impl SharedEntry for Account {
     }
 }
 
-impl Account {
+impl BudgetAccount {
     /// Sum of the open reservations.
     pub(crate) fn total_reserved(&self) -> Amount {
         self.open.values().fold(Amount::default(), |sum, open| sum + open.amount)
@@ -217,8 +217,8 @@ mod tests {
         AccountRequest::Settle { call: call.to_owned(), run: run.to_string(), used: nano(used) }
     }
 
-    fn after(requests: &[AccountRequest]) -> (Account, ChargeOutcome) {
-        let mut account = Account::default();
+    fn after(requests: &[AccountRequest]) -> (BudgetAccount, ChargeOutcome) {
+        let mut account = BudgetAccount::default();
         let outcome = requests.iter().map(|request| account.apply(request, at(10))).last();
         (account, outcome.unwrap_or(ChargeOutcome::Done))
     }

@@ -17,8 +17,8 @@ use service::models::{Budget, BudgetScope, Rates};
 use service::tasks::Tasks;
 
 use crate::failure::CallFailure;
-use crate::job::Job;
-use account::{Account, AccountRequest, Amount, BudgetLimit, CallReservation, ChargeOutcome};
+use crate::job::ModelJob;
+use account::{AccountRequest, Amount, BudgetAccount, BudgetLimit, CallReservation, ChargeOutcome};
 use entry::EntryWriter;
 use rate::{Grant, TokenBucket};
 
@@ -34,7 +34,7 @@ pub(crate) struct SharedLimits {
     name: String,
     runs: AtomicU64,
     buckets: EntryWriter<TokenBucket>,
-    accounts: EntryWriter<Account>,
+    accounts: EntryWriter<BudgetAccount>,
 }
 
 /// Reservation of one try of a call, in all its budgets.
@@ -89,7 +89,7 @@ impl SharedLimits {
     }
 
     /// Names the reservation of a try in each of its budgets, without reserving yet.
-    fn reservation(&self, job: &Job, budgets: &[&Budget]) -> TryReservation {
+    fn name_reservation(&self, job: &ModelJob, budgets: &[&Budget]) -> TryReservation {
         let run = format!("{}.{}", self.name, self.runs.fetch_add(1, Ordering::Relaxed));
         let keys = budgets.iter().map(|budget| budget_key(budget, job)).collect();
         TryReservation { keys, call: call_name(job), run }
@@ -99,7 +99,7 @@ impl SharedLimits {
     async fn reserve(
         &self,
         reservation: &TryReservation,
-        job: &Job,
+        job: &ModelJob,
         budgets: &[&Budget],
         amount: Amount,
         now: Timestamp,
@@ -150,7 +150,7 @@ impl SharedLimits {
     }
 
     /// Charges the open reservation of a call that is not run again.
-    pub(crate) async fn charge_abandoned(&self, job: &Job, budgets: &[&Budget]) -> Result<(), BusError> {
+    pub(crate) async fn charge_abandoned(&self, job: &ModelJob, budgets: &[&Budget]) -> Result<(), BusError> {
         for budget in budgets {
             self.accounts
                 .submit(budget_key(budget, job), AccountRequest::ChargeAbandoned { call: call_name(job) })
@@ -163,7 +163,7 @@ impl SharedLimits {
 /// Reservation of the current try of one call. It outlives the tries, since each may be dropped at any point, also
 /// while it reserves.
 #[derive(Debug, Default)]
-pub(crate) struct Charge {
+pub(crate) struct CallCharge {
     open: Option<OpenCharge>,
 }
 
@@ -176,18 +176,18 @@ struct OpenCharge {
     cost: Option<Amount>,
 }
 
-impl Charge {
+impl CallCharge {
     /// Reserves the maximum cost of a try. The try before must be settled.
     pub(crate) async fn reserve(
         &mut self,
         limits: &SharedLimits,
-        job: &Job,
+        job: &ModelJob,
         budgets: &[&Budget],
         amount: Amount,
         now: Timestamp,
     ) -> Result<Result<(), CallFailure>, BusError> {
         let open = self.open.insert(OpenCharge {
-            reservation: limits.reservation(job, budgets),
+            reservation: limits.name_reservation(job, budgets),
             reserved: amount,
             cost: None,
         });
@@ -215,7 +215,7 @@ impl Charge {
 }
 
 /// Name of a call in an account.
-fn call_name(job: &Job) -> String {
+fn call_name(job: &ModelJob) -> String {
     format!("{}/{}", job.key.session, job.call)
 }
 
@@ -223,7 +223,7 @@ fn rate_key(provider: &str) -> String {
     format!("rate.{}", to_key_token(provider))
 }
 
-fn budget_key(budget: &Budget, job: &Job) -> String {
+fn budget_key(budget: &Budget, job: &ModelJob) -> String {
     let (tenant, per) = (&job.key.tenant, budget.per);
     match budget.scope {
         BudgetScope::Tenant => format!("budget.{tenant}.{per}"),
@@ -246,7 +246,7 @@ fn to_key_token(name: &str) -> String {
     token
 }
 
-fn describe_owner(budget: &Budget, job: &Job) -> String {
+fn describe_owner(budget: &Budget, job: &ModelJob) -> String {
     let tenant = &job.key.tenant;
     match budget.scope {
         BudgetScope::Tenant => format!("the tenant {tenant}"),
@@ -265,7 +265,7 @@ fn describe_amounts(budget: &Budget, so_far: &str, sum: Amount, amount: Amount) 
     sums.join("; ")
 }
 
-fn spent_failure(budget: &Budget, job: &Job, spent: Amount, amount: Amount, now: Timestamp) -> CallFailure {
+fn spent_failure(budget: &Budget, job: &ModelJob, spent: Amount, amount: Amount, now: Timestamp) -> CallFailure {
     let (owner, per, amounts) =
         (describe_owner(budget, job), budget.per, describe_amounts(budget, "are spent", spent, amount));
     let message = format!(
@@ -275,7 +275,7 @@ fn spent_failure(budget: &Budget, job: &Job, spent: Amount, amount: Amount, now:
     CallFailure::new(FailureKind::Quota, message)
 }
 
-fn reserved_failure(budget: &Budget, job: &Job, reserved: Amount, amount: Amount) -> CallFailure {
+fn reserved_failure(budget: &Budget, job: &ModelJob, reserved: Amount, amount: Amount) -> CallFailure {
     let (owner, per, amounts) = (
         describe_owner(budget, job),
         budget.per,

@@ -12,7 +12,7 @@ const FAILURE_WORDS: &[&str] = &["error", "denied", "timeout", "cancelled", "unk
 
 /// Variables that templates and expressions can use.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Context {
+pub(crate) struct ScriptContext {
     pub(crate) model: String,
     /// Number of the turn, from 1.
     pub(crate) turn: u32,
@@ -53,7 +53,7 @@ pub(crate) struct ScriptToolResult {
     pub(crate) ok: bool,
 }
 
-impl Context {
+impl ScriptContext {
     /// Builds the variables for a call.
     pub(crate) fn from_item(item: &ModelItem) -> Result<Self, serde_json::Error> {
         let messages: Vec<Message> =

@@ -11,7 +11,7 @@ use minijinja::{Environment, Value as Any};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::context::Context;
+use super::context::ScriptContext;
 use super::script::{Script, ScriptArguments, ScriptCall, ScriptFailure, ScriptStep, environment, is_template};
 use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
@@ -52,7 +52,7 @@ impl ScriptPlayer {
     /// Builds the reply to a call as deltas, and the failure that replaces its end.
     pub(crate) fn build_reply(&self, item: &ModelItem) -> Result<(Vec<Delta>, Option<CallFailure>), CallFailure> {
         let context =
-            Context::from_item(item).map_err(|_| bad_request("a message of the transcript cannot be read"))?;
+            ScriptContext::from_item(item).map_err(|_| bad_request("a message of the transcript cannot be read"))?;
         let can_signal = context.can_signal;
         let at = context.step;
         let context = Any::from(Serde(&context));

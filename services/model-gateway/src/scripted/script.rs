@@ -133,7 +133,7 @@ impl ScriptStep {
         template(&self.reasoning)?;
         self.when.as_deref().map_or(Ok(()), expression)?;
         for value in self.signal.iter().flat_map(BTreeMap::values) {
-            each_text(value, &template)?;
+            check_texts(value, &template)?;
         }
         for call in &self.tool_calls {
             template(&call.name)?;
@@ -145,7 +145,9 @@ impl ScriptStep {
             }
             match &call.arguments {
                 ScriptArguments::Text(text) => template(text)?,
-                ScriptArguments::Object(fields) => fields.values().try_for_each(|value| each_text(value, &template))?,
+                ScriptArguments::Object(fields) => {
+                    fields.values().try_for_each(|value| check_texts(value, &template))?;
+                }
             }
         }
         Ok(())
@@ -179,11 +181,11 @@ fn truncate_to(text: String, max: usize) -> String {
     }
 }
 
-fn each_text(value: &Value, check: &impl Fn(&str) -> Result<(), minijinja::Error>) -> Result<(), minijinja::Error> {
+fn check_texts(value: &Value, check: &impl Fn(&str) -> Result<(), minijinja::Error>) -> Result<(), minijinja::Error> {
     match value {
         Value::String(text) => check(text),
-        Value::Array(items) => items.iter().try_for_each(|item| each_text(item, check)),
-        Value::Object(fields) => fields.values().try_for_each(|field| each_text(field, check)),
+        Value::Array(items) => items.iter().try_for_each(|item| check_texts(item, check)),
+        Value::Object(fields) => fields.values().try_for_each(|field| check_texts(field, check)),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ pub(crate) const PROTOCOLS: [Protocol; 4] =
 /// A reply with reasoning, text and calls, each streamed in deltas of `chunk_chars` characters.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
-    pub(crate) thoughts: String,
+    pub(crate) reasoning: String,
     pub(crate) text: String,
     pub(crate) calls: Vec<(String, Value)>,
     pub(crate) chunk_chars: usize,
@@ -17,13 +17,13 @@ pub(crate) struct Script {
 
 impl Script {
     pub(crate) fn text(text: &str) -> Self {
-        Self { thoughts: String::new(), text: text.to_owned(), calls: Vec::new(), chunk_chars: 3 }
+        Self { reasoning: String::new(), text: text.to_owned(), calls: Vec::new(), chunk_chars: 3 }
     }
 
     /// A reply with reasoning, text and two calls.
     pub(crate) fn full() -> Self {
         Self {
-            thoughts: "Hm, \u{1F914}.".to_owned(),
+            reasoning: "Hm, \u{1F914}.".to_owned(),
             text: "H\u{e9}llo \u{4f60}\u{597d}.".to_owned(),
             calls: vec![
                 ("f".to_owned(), json!({"path": "a/\u{fc}", "deep": [1, {"x": null}]})),
@@ -33,7 +33,7 @@ impl Script {
         }
     }
 
-    fn pieces(&self, text: &str) -> Vec<String> {
+    fn split(&self, text: &str) -> Vec<String> {
         let characters: Vec<char> = text.chars().collect();
         characters.chunks(self.chunk_chars.max(1)).map(|chunk| chunk.iter().collect()).collect()
     }
@@ -74,13 +74,13 @@ impl Script {
         };
         let mut events = vec![choice(json!({"role": "assistant", "content": ""}), Value::Null)];
         events.extend(
-            self.pieces(&self.thoughts).into_iter().map(|t| choice(json!({"reasoning_content": t}), Value::Null)),
+            self.split(&self.reasoning).into_iter().map(|t| choice(json!({"reasoning_content": t}), Value::Null)),
         );
-        events.extend(self.pieces(&self.text).into_iter().map(|t| choice(json!({"content": t}), Value::Null)));
+        events.extend(self.split(&self.text).into_iter().map(|t| choice(json!({"content": t}), Value::Null)));
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
             let call = json!({"index": number, "id": Self::id(number), "type": "function", "function": {"name": name, "arguments": ""}});
             events.push(choice(json!({"tool_calls": [call]}), Value::Null));
-            for chunk in self.pieces(&arguments.to_string()) {
+            for chunk in self.split(&arguments.to_string()) {
                 let call = json!({"index": number, "function": {"arguments": chunk}});
                 events.push(choice(json!({"tool_calls": [call]}), Value::Null));
             }
@@ -95,8 +95,8 @@ impl Script {
         let mut events =
             vec![json!({"type": "response.created", "response": {"model": "m-1", "status": "in_progress"}})];
         let mut index = 0;
-        let mut item = |begun: Value, deltas: Vec<Value>, whole: Value| {
-            events.push(json!({"type": "response.output_item.added", "output_index": index, "item": begun}));
+        let mut item = |started: Value, deltas: Vec<Value>, whole: Value| {
+            events.push(json!({"type": "response.output_item.added", "output_index": index, "item": started}));
             for mut delta in deltas {
                 delta["output_index"] = index.into();
                 events.push(delta);
@@ -105,21 +105,21 @@ impl Script {
             index += 1;
         };
         let deltas = |kind: &str, text: &str| -> Vec<Value> {
-            self.pieces(text).into_iter().map(|chunk| json!({"type": kind, "delta": chunk})).collect()
+            self.split(text).into_iter().map(|chunk| json!({"type": kind, "delta": chunk})).collect()
         };
-        if !self.thoughts.is_empty() {
+        if !self.reasoning.is_empty() {
             let whole =
-                json!({"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": self.thoughts}]});
+                json!({"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": self.reasoning}]});
             item(
                 json!({"type": "reasoning", "id": "rs", "summary": []}),
-                deltas("response.reasoning_summary_text.delta", &self.thoughts),
+                deltas("response.reasoning_summary_text.delta", &self.reasoning),
                 whole,
             );
         }
         if !self.text.is_empty() {
             let whole = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": self.text}]});
-            let begun = json!({"type": "message", "role": "assistant", "content": []});
-            item(begun, deltas("response.output_text.delta", &self.text), whole);
+            let started = json!({"type": "message", "role": "assistant", "content": []});
+            item(started, deltas("response.output_text.delta", &self.text), whole);
         }
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
             let call = |arguments: &str| json!({"type": "function_call", "id": "fc", "call_id": Self::id(number), "name": name, "arguments": arguments});
@@ -138,8 +138,8 @@ impl Script {
         let mut events = vec![json!({"type": "message_start", "message": {"role": "assistant", "model": "m-1",
             "usage": {"input_tokens": 6, "cache_read_input_tokens": 4, "output_tokens": 1}}})];
         let mut index = 0;
-        let mut block = |begun: Value, deltas: Vec<Value>| {
-            events.push(json!({"type": "content_block_start", "index": index, "content_block": begun}));
+        let mut block = |started: Value, deltas: Vec<Value>| {
+            events.push(json!({"type": "content_block_start", "index": index, "content_block": started}));
             events.extend(
                 deltas.into_iter().map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta})),
             );
@@ -147,10 +147,10 @@ impl Script {
             index += 1;
         };
         let deltas = |kind: &str, field: &str, text: &str| -> Vec<Value> {
-            self.pieces(text).into_iter().map(|chunk| json!({"type": kind, field: chunk})).collect()
+            self.split(text).into_iter().map(|chunk| json!({"type": kind, field: chunk})).collect()
         };
-        if !self.thoughts.is_empty() {
-            let mut all = deltas("thinking_delta", "thinking", &self.thoughts);
+        if !self.reasoning.is_empty() {
+            let mut all = deltas("thinking_delta", "thinking", &self.reasoning);
             all.push(json!({"type": "signature_delta", "signature": "c2ln"}));
             block(json!({"type": "thinking", "thinking": "", "signature": ""}), all);
         }
@@ -158,8 +158,8 @@ impl Script {
             block(json!({"type": "text", "text": ""}), deltas("text_delta", "text", &self.text));
         }
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
-            let begun = json!({"type": "tool_use", "id": Self::id(number), "name": name, "input": {}});
-            block(begun, deltas("input_json_delta", "partial_json", &arguments.to_string()));
+            let started = json!({"type": "tool_use", "id": Self::id(number), "name": name, "input": {}});
+            block(started, deltas("input_json_delta", "partial_json", &arguments.to_string()));
         }
         let reason = if self.calls.is_empty() { "end_turn" } else { "tool_use" };
         events.push(json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 7}}));
@@ -177,11 +177,11 @@ impl Script {
             value
         };
         let mut events: Vec<Value> = self
-            .pieces(&self.thoughts)
+            .split(&self.reasoning)
             .into_iter()
             .map(|t| parts(json!([{"text": t, "thought": true}]), None))
             .collect();
-        events.extend(self.pieces(&self.text).into_iter().map(|t| parts(json!([{"text": t}]), None)));
+        events.extend(self.split(&self.text).into_iter().map(|t| parts(json!([{"text": t}]), None)));
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
             let call = json!({"functionCall": {"id": Self::id(number), "name": name, "args": arguments}});
             events.push(parts(json!([call]), None));
@@ -202,7 +202,7 @@ impl Script {
                     .collect();
                 let finish = if calls.is_empty() { "stop" } else { "tool_calls" };
                 json!({"id": "r", "model": "m-1", "choices": [{"index": 0, "finish_reason": finish, "message":
-                    {"role": "assistant", "content": self.text, "reasoning_content": self.thoughts, "tool_calls": calls}}],
+                    {"role": "assistant", "content": self.text, "reasoning_content": self.reasoning, "tool_calls": calls}}],
                     "usage": {"prompt_tokens": 10, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4},
                               "completion_tokens_details": {"reasoning_tokens": 3}}})
             }
@@ -215,8 +215,8 @@ impl Script {
             }
             Protocol::Anthropic => {
                 let mut content = Vec::new();
-                if !self.thoughts.is_empty() {
-                    content.push(json!({"type": "thinking", "thinking": self.thoughts, "signature": "c2ln"}));
+                if !self.reasoning.is_empty() {
+                    content.push(json!({"type": "thinking", "thinking": self.reasoning, "signature": "c2ln"}));
                 }
                 if !self.text.is_empty() {
                     content.push(json!({"type": "text", "text": self.text}));

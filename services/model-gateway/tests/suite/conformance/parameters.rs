@@ -9,7 +9,7 @@ use super::server::{Response, Server};
 use super::{call_at, item};
 
 /// Calls a provider with these parameters. Returns the number of requests, and how the call ended.
-async fn ask(protocol: Protocol, parameters: &Value) -> (usize, Result<(), model_gateway::failure::CallFailure>) {
+async fn call_with(protocol: Protocol, parameters: &Value) -> (usize, Result<(), model_gateway::failure::CallFailure>) {
     let server = Server::start(vec![Response::body(Script::full().stream(protocol))]).await.unwrap();
     let mut item = item(true);
     item.parameters = serde_json::from_value(parameters.clone()).unwrap();
@@ -49,7 +49,7 @@ async fn parameter_that_evades_a_budget_is_refused_by_name() {
             ("no_such_parameter", json!(1)),
             ("", json!(1)),
         ] {
-            let (request_count, ended) = ask(protocol, &json!({name: value})).await;
+            let (request_count, ended) = call_with(protocol, &json!({name: value})).await;
             let failure = ended.map(|()| format!("{protocol:?} took {name}: {value}")).unwrap_err();
             assert_eq!((request_count, failure.kind), (0, FailureKind::BadRequest), "{protocol:?} {name}: {value}");
             assert!(failure.message.contains(&format!("parameter {name:?}")), "{}", failure.message);
@@ -59,7 +59,7 @@ async fn parameter_that_evades_a_budget_is_refused_by_name() {
 
 #[tokio::test]
 async fn refusal_of_a_parameter_lists_the_allowed_ones() {
-    let (_, ended) = ask(Protocol::OpenaiChat, &json!({"top_k": 3})).await;
+    let (_, ended) = call_with(Protocol::OpenaiChat, &json!({"top_k": 3})).await;
     let message = ended.unwrap_err().message;
     for part in ["max_tokens", "temperature", "allow_parameters", "models.yaml"] {
         assert!(message.contains(part), "{message}");
@@ -70,7 +70,7 @@ async fn refusal_of_a_parameter_lists_the_allowed_ones() {
 async fn usual_parameters_are_accepted() {
     for protocol in PROTOCOLS {
         let usual = json!({"temperature": 0.5, "top_p": 1, "max_tokens": 7, "tool_choice": "auto"});
-        let (request_count, ended) = ask(protocol, &usual).await;
+        let (request_count, ended) = call_with(protocol, &usual).await;
         assert_eq!((request_count, ended), (1, Ok(())), "{protocol:?}");
     }
 }

@@ -13,7 +13,7 @@ use super::{call, gzip, reply};
 fn assert_matches_script(protocol: Protocol, script: &Script, reply: &ModelReply) {
     assert_eq!(
         (reply.text.as_str(), reply.reasoning.as_str()),
-        (script.text.as_str(), script.thoughts.as_str()),
+        (script.text.as_str(), script.reasoning.as_str()),
         "{protocol:?}"
     );
     let calls = script.calls.iter().enumerate();

@@ -23,7 +23,7 @@ use model_gateway::{Clock, Config, Gateway, Providers, SystemClock};
 use service::health::Readiness;
 use service::reload::Look;
 
-use world::{World, seconds, until};
+use world::{World, poll_until, sleep_seconds};
 
 const SCRIPT: &str = "
 delay_ms: 1000
@@ -38,14 +38,14 @@ async fn open_call_is_streamed_and_reported_once() {
     let world = World::new();
     let mut events = world.bus.events(&world.key).await.unwrap();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    world.ask(&world.item("hello")).await;
-    let (gateway, _) = world.gateway("g").await;
-    let finished = world.finished().await;
+    world.publish_item(&world.item("hello")).await;
+    let (gateway, _) = world.start_gateway("g").await;
+    let finished = world.wait_for_finished().await;
     assert_eq!(finished.text, "one two three four five six seven eight nine ten");
     assert_eq!((finished.finish_reason, finished.provider.as_str()), (FinishReason::Stop, "s"));
     assert_eq!((finished.meta.slot, finished.meta.call.as_str(), finished.meta.attempt), (0, "m1-1", 1));
     assert!(finished.usage.total() > 0);
-    world.nothing_waits().await;
+    world.wait_until_empty().await;
     gateway.drain(Duration::from_secs(1)).await;
 
     let mut chunks = Vec::new();
@@ -70,9 +70,9 @@ async fn tool_calls_are_published_as_they_arrive_without_the_signal() {
     let world = World::new();
     let mut partial = world.bus.topic(&world.key.tenant, Topic::ToolCallPartial).await.unwrap();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    world.ask(&world.item("use tools")).await;
-    let (_gateway, _) = world.gateway("g").await;
-    let finished = world.finished().await;
+    world.publish_item(&world.item("use tools")).await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    let finished = world.wait_for_finished().await;
     let names: Vec<&str> = finished.tool_calls.iter().map(|call| call.function.name.as_str()).collect();
     assert_eq!((names, finished.finish_reason), (vec!["f", "continuation"], FinishReason::ToolCalls));
     let mut arguments = String::new();
@@ -93,9 +93,9 @@ async fn i5_call_closed_or_paused_does_not_start() {
     for (phase, open) in [(Phase::Running, vec!["m1-1.2", "m1-2.1"]), (Phase::Ended, vec![]), (Phase::Idle, vec![])] {
         let world = World::new();
         world.commit(0, phase, &open).await;
-        world.ask(&world.item("hello")).await;
-        let (_gateway, _) = world.gateway("g").await;
-        world.nothing_waits().await;
+        world.publish_item(&world.item("hello")).await;
+        let (_gateway, _) = world.start_gateway("g").await;
+        world.wait_until_empty().await;
         assert!(world.is_unanswered().await);
     }
     // A call of a paused session is postponed until the session continues.
@@ -103,20 +103,20 @@ async fn i5_call_closed_or_paused_does_not_start() {
     world.commit(0, Phase::Paused, &["m1-1.1"]).await;
     let mut item = world.item("hello");
     item.meta.deadline = world.server.now().after(Duration::from_hours(9));
-    world.ask(&item).await;
-    let (_gateway, _) = world.gateway("g").await;
-    seconds(3_600).await;
+    world.publish_item(&item).await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    sleep_seconds(3_600).await;
     assert!(world.is_unanswered().await);
     world.commit(1, Phase::Running, &["m1-1.1"]).await;
-    assert_eq!(world.finished().await.finish_reason, FinishReason::Stop);
+    assert_eq!(world.wait_for_finished().await.finish_reason, FinishReason::Stop);
     // A call whose commit is not visible yet waits for it.
     let world = World::new();
-    world.ask(&world.item("hello")).await;
-    let (_gateway, _) = world.gateway("g").await;
-    seconds(5).await;
+    world.publish_item(&world.item("hello")).await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    sleep_seconds(5).await;
     assert!(world.is_unanswered().await);
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    world.finished().await;
+    world.wait_for_finished().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,26 +124,26 @@ async fn call_cancelled_ends_with_the_partial_reply() {
     for by_message in [true, false] {
         let world = World::new();
         world.commit(0, Phase::Running, &["m1-1.1"]).await;
-        world.ask(&world.item("hello")).await;
-        let (_gateway, _) = world.gateway("g").await;
-        let view = until(async || world.bus.view(&world.key).await.unwrap().filter(|view| view.index > 1)).await;
+        world.publish_item(&world.item("hello")).await;
+        let (_gateway, _) = world.start_gateway("g").await;
+        let view = poll_until(async || world.bus.view(&world.key).await.unwrap().filter(|view| view.index > 1)).await;
         assert!(view.text.starts_with("one two") && view.attempt == "1.1", "{view:?}");
         if by_message {
             world.bus.publish_cancel(&world.key, &World::call()).await.unwrap();
         } else {
             world.commit(1, Phase::Ended, &[]).await;
         }
-        let finished = world.finished().await;
+        let finished = world.wait_for_finished().await;
         assert_eq!(finished.finish_reason, FinishReason::Cancelled);
         assert!(finished.text.starts_with("one two ") && !finished.text.ends_with("ten"), "{}", finished.text);
         assert!(finished.usage.output > 0);
-        world.nothing_waits().await;
+        world.wait_until_empty().await;
         assert_eq!(world.bus.view(&world.key).await.unwrap(), None);
     }
 }
 
 /// Attempts of the published chunks.
-async fn attempts(chunks: &mut bus::Subscription) -> Vec<String> {
+async fn read_attempts(chunks: &mut bus::Subscription) -> Vec<String> {
     let mut attempts = Vec::new();
     while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(1), chunks.next()).await {
         let SubscriptionEvent::Message(message) = event else { continue };
@@ -154,13 +154,13 @@ async fn attempts(chunks: &mut bus::Subscription) -> Vec<String> {
 }
 
 /// Checks that the call ends, and that viewers received one attempt of it.
-async fn made_once(world: &World, gateways: [Gateway; 2], chunks: &mut bus::Subscription) {
-    world.finished().await;
-    world.nothing_waits().await;
+async fn assert_run_once(world: &World, gateways: [Gateway; 2], chunks: &mut bus::Subscription) {
+    world.wait_for_finished().await;
+    world.wait_until_empty().await;
     for gateway in gateways {
         gateway.drain(Duration::from_secs(1)).await;
     }
-    let mut attempts = attempts(chunks).await;
+    let mut attempts = read_attempts(chunks).await;
     attempts.dedup();
     assert_eq!(attempts, ["1.1"]);
 }
@@ -170,19 +170,19 @@ async fn delivery_repeated_while_a_call_runs_starts_no_second_call() {
     let world = World::new();
     let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    let (one, _) = world.gateway("one").await;
-    let (two, _) = world.gateway("two").await;
-    world.ask(&world.item("hello")).await;
-    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    let (one, _) = world.start_gateway("one").await;
+    let (two, _) = world.start_gateway("two").await;
+    world.publish_item(&world.item("hello")).await;
+    poll_until(async || world.bus.view(&world.key).await.unwrap()).await;
     world.server.restart();
-    made_once(&world, [one, two], &mut chunks).await;
+    assert_run_once(&world, [one, two], &mut chunks).await;
 }
 
 /// Refuses to store results while it is set.
 #[derive(Default)]
-struct Full(AtomicBool);
+struct ResultsRefused(AtomicBool);
 
-impl Faults for Full {
+impl Faults for ResultsRefused {
     fn on(&self, op: Op<'_>) -> Fault {
         let result = op.action == Action::Append && op.subject.starts_with("ai_loop.control.");
         if result && self.0.load(Ordering::SeqCst) { Fault::NotDone } else { Fault::None }
@@ -191,21 +191,21 @@ impl Faults for Full {
 
 #[tokio::test(start_paused = true)]
 async fn result_not_stored_yet_call_is_not_run_again() {
-    let full = Arc::new(Full::default());
+    let full = Arc::new(ResultsRefused::default());
     let world = World::on(MemoryServer::with_faults(full.clone()));
     let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
     full.0.store(true, Ordering::SeqCst);
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    let (one, _) = world.gateway("one").await;
-    let (two, _) = world.gateway("two").await;
-    world.ask(&world.item("hello")).await;
-    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    let (one, _) = world.start_gateway("one").await;
+    let (two, _) = world.start_gateway("two").await;
+    world.publish_item(&world.item("hello")).await;
+    poll_until(async || world.bus.view(&world.key).await.unwrap()).await;
     // The script takes ten seconds.
-    until(async || world.bus.view(&world.key).await.unwrap().is_none().then_some(())).await;
+    poll_until(async || world.bus.view(&world.key).await.unwrap().is_none().then_some(())).await;
     world.server.restart();
     tokio::time::sleep(Duration::from_secs(20)).await;
     full.0.store(false, Ordering::SeqCst);
-    made_once(&world, [one, two], &mut chunks).await;
+    assert_run_once(&world, [one, two], &mut chunks).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,20 +213,20 @@ async fn gateway_dead_another_takes_over_unless_the_result_is_stored() {
     for answered in [false, true] {
         let world = World::new();
         world.commit(0, Phase::Running, &["m1-1.1"]).await;
-        world.ask(&world.item("hello")).await;
-        let (_dead, life) = world.gateway("dead").await;
-        until(async || world.bus.view(&world.key).await.unwrap()).await;
+        world.publish_item(&world.item("hello")).await;
+        let (_dead, life) = world.start_gateway("dead").await;
+        poll_until(async || world.bus.view(&world.key).await.unwrap()).await;
         life.kill();
         if answered {
             let id = CommandId::new("m1-1-1").unwrap();
             world.bus.send_control(&world.key, Verb::ModelFinished, &id, Bytes::from_static(b"{}")).await.unwrap();
         }
         let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
-        let (_other, _) = world.gateway("other").await;
-        world.nothing_waits().await;
-        let result = world.result(Verb::ModelFinished).await;
+        let (_other, _) = world.start_gateway("other").await;
+        world.wait_until_empty().await;
+        let result = world.wait_for_result(Verb::ModelFinished).await;
         assert_eq!(result == "{}", answered, "{result:?}");
-        let attempts = attempts(&mut chunks).await;
+        let attempts = read_attempts(&mut chunks).await;
         assert_eq!(attempts.is_empty(), answered, "a second call shows: {attempts:?}");
     }
 }
@@ -235,13 +235,13 @@ async fn gateway_dead_another_takes_over_unless_the_result_is_stored() {
 async fn gateway_drained_returns_its_call() {
     let world = World::new();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    world.ask(&world.item("hello")).await;
-    let (one, _) = world.gateway("one").await;
-    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    world.publish_item(&world.item("hello")).await;
+    let (one, _) = world.start_gateway("one").await;
+    poll_until(async || world.bus.view(&world.key).await.unwrap()).await;
     one.drain(Duration::from_secs(2)).await;
     assert!(world.is_unanswered().await);
-    let (_two, _) = world.gateway("two").await;
-    world.finished().await;
+    let (_two, _) = world.start_gateway("two").await;
+    world.wait_for_finished().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,12 +258,12 @@ async fn call_that_cannot_start_fails_at_once_with_the_reason() {
         world.commit(0, Phase::Running, &["m1-1.1"]).await;
         let mut item = world.item(prompt);
         change(&mut item);
-        world.ask(&item).await;
-        let (_gateway, _) = world.gateway("g").await;
-        let failed = world.failed().await;
+        world.publish_item(&item).await;
+        let (_gateway, _) = world.start_gateway("g").await;
+        let failed = world.wait_for_failed().await;
         assert_eq!(failed.kind, kind, "{failed:?}");
         assert!(failed.message.contains(part), "{failed:?}");
-        world.nothing_waits().await;
+        world.wait_until_empty().await;
     }
 }
 
@@ -273,9 +273,9 @@ async fn deadline_passed_running_call_times_out() {
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
     let mut item = world.item("hello");
     item.meta.deadline = world.server.now().after(Duration::from_secs(4));
-    world.ask(&item).await;
-    let (_gateway, _) = world.gateway("g").await;
-    let failed = world.failed().await;
+    world.publish_item(&item).await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    let failed = world.wait_for_failed().await;
     assert_eq!(failed.kind, FailureKind::TimedOut);
     assert!(failed.usage.output > 0, "what came was paid for");
 }
@@ -287,10 +287,10 @@ async fn item_that_cannot_be_read_is_reported_and_becomes_a_dead_letter() {
     let subject = subject::model_item(&world.key, &World::call());
     let body = Bytes::from_static(b"{\"meta\":7}");
     world.bus.transport().append(&subject, false, Vec::new(), body).await.unwrap();
-    let (_gateway, _) = world.gateway("g").await;
-    let failed = world.failed().await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    let failed = world.wait_for_failed().await;
     assert_eq!((failed.kind, failed.meta.call.as_str()), (FailureKind::BadRequest, "m1-1"));
-    world.nothing_waits().await;
+    world.wait_until_empty().await;
 }
 
 #[test]
@@ -342,7 +342,7 @@ async fn model_not_known_yet_is_looked_up_on_the_disk() {
     let mut item = world.item("go");
     item.model = "new".to_owned();
     item.meta.deadline = SystemClock.now().after(Duration::from_mins(10));
-    world.ask(&item).await;
-    assert!(world.finished().await.text.starts_with("one two three"));
+    world.publish_item(&item).await;
+    assert!(world.wait_for_finished().await.text.starts_with("one two three"));
     gateway.drain(Duration::from_secs(1)).await;
 }
