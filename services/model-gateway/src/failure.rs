@@ -56,8 +56,8 @@ impl CallFailure {
 }
 
 fn to_printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().take(MESSAGE_CHARS_MAX).map(shown).collect()
+    let replace_control = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().take(MESSAGE_CHARS_MAX).map(replace_control).collect()
 }
 
 #[cfg(test)]

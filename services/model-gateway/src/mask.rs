@@ -127,8 +127,8 @@ impl<'a> ReplyMask<'a> {
     /// Returns the withheld text at the end of the reply.
     pub(crate) fn finish(&mut self) -> Vec<Delta> {
         let withheld = std::mem::take(&mut self.withheld);
-        let shown = |text: String| if self.secrets.is_most_of_a_key(&text) { MASKED.to_owned() } else { text };
-        withheld.into_iter().map(|(part, text)| to_delta(part, shown(text))).collect()
+        let masked = |text: String| if self.secrets.is_most_of_a_key(&text) { MASKED.to_owned() } else { text };
+        withheld.into_iter().map(|(part, text)| to_delta(part, masked(text))).collect()
     }
 
     fn mask_delta(&mut self, delta: Delta) -> Option<Delta> {
@@ -209,12 +209,12 @@ mod tests {
             for cut in (1..whole.len()).filter(|cut| whole.is_char_boundary(*cut)) {
                 let mut mask = ReplyMask::new(&secrets);
                 let pieces = [&whole[..cut], &whole[cut..]].map(|piece| Delta::Text(piece.to_owned()));
-                let mut shown = mask.push(vec![pieces[0].clone()]);
-                shown.extend(mask.push(vec![pieces[1].clone()]));
+                let mut masked = mask.push(vec![pieces[0].clone()]);
+                masked.extend(mask.push(vec![pieces[1].clone()]));
                 assert!(mask.withheld.iter().all(|(_, withheld)| withheld.len() < KEY.len()));
-                shown.extend(mask.finish());
+                masked.extend(mask.finish());
                 let text = |delta: &Delta| if let Delta::Text(text) = delta { text.clone() } else { String::new() };
-                assert_eq!(shown.iter().map(text).collect::<String>(), expected, "{whole} cut at {cut}");
+                assert_eq!(masked.iter().map(text).collect::<String>(), expected, "{whole} cut at {cut}");
             }
         }
     }

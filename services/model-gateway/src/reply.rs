@@ -59,8 +59,8 @@ impl Delta {
 }
 
 fn sanitize_word(word: &str) -> String {
-    let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    word.chars().take(WORD_CHARS_MAX).map(shown).collect()
+    let replace_control = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    word.chars().take(WORD_CHARS_MAX).map(replace_control).collect()
 }
 
 /// A part of a tool call.

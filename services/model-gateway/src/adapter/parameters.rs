@@ -17,7 +17,7 @@ const TEXT_CHARS_MAX: usize = 512;
 /// Maximum entries of an object with free names, such as `logit_bias`.
 const ENTRIES_MAX: usize = 1_024;
 /// Maximum characters of a refused name in a message.
-const NAME_CHARS_SHOWN: usize = 64;
+const REFUSED_NAME_CHARS_MAX: usize = 64;
 
 /// A parameter that a protocol accepts.
 #[derive(Debug, Clone, Copy)]
@@ -186,7 +186,7 @@ pub(crate) fn output_max(parameters: &Map<String, Value>) -> Option<u64> {
 }
 
 fn refuse(name: &str, why: &str) -> CallFailure {
-    let name: String = name.chars().take(NAME_CHARS_SHOWN).collect();
+    let name: String = name.chars().take(REFUSED_NAME_CHARS_MAX).collect();
     CallFailure::new(FailureKind::BadRequest, format!("parameter {name:?} {why}"))
 }
 
@@ -248,7 +248,7 @@ fn check_object(value: &Value, fields: &'static [Rule]) -> Result<(), String> {
     };
     for (name, field) in given {
         let Some(rule) = fields.iter().find(|rule| rule.name == name) else {
-            let name: String = name.chars().take(NAME_CHARS_SHOWN).collect();
+            let name: String = name.chars().take(REFUSED_NAME_CHARS_MAX).collect();
             return Err(format!("holds {name:?}, which is refused: it takes {}", list_names(fields)));
         };
         rule.shape.check(field).map_err(|why| format!("holds {name:?}, which {why}"))?;

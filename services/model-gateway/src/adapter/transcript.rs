@@ -257,7 +257,7 @@ pub(super) mod tests {
     fn reasoning_parts_sent_again_keep_their_order_and_are_never_last() {
         let at = |after_text, calls| ReplayPosition { after_text, calls };
         let call = |position: u32| ToolCall::new(&format!("c1-1-{position}"), "f", "{}");
-        let shown = |content: &str, calls: &[ToolCall], positions: &[ReplayPosition], count: usize| {
+        let order = |content: &str, calls: &[ToolCall], positions: &[ReplayPosition], count: usize| {
             let parts = (0..count).map(|n| json!(n)).collect();
             let replay =
                 ReasoningParts { family: "f".to_owned(), model: "m".to_owned(), parts, positions: positions.to_vec() };
@@ -271,11 +271,11 @@ pub(super) mod tests {
         };
         let both = [call(1), call(2)];
         let spread = [at(false, 0), at(true, 0), at(true, 1), at(true, 2)];
-        assert_eq!(shown("so", &both, &spread, 4), "0 text 1 call 1 2 call 2");
-        assert_eq!(shown("", &both[1..], &spread, 4), "0 1 2 call 2");
-        assert_eq!(shown("so", &both, &[], 2), "0 1 text call 1 call 2");
-        assert_eq!(shown(" \n", &[], &spread, 4), "");
-        assert_eq!(shown("so", &[], &spread, 4), "0 text");
+        assert_eq!(order("so", &both, &spread, 4), "0 text 1 call 1 2 call 2");
+        assert_eq!(order("", &both[1..], &spread, 4), "0 1 2 call 2");
+        assert_eq!(order("so", &both, &[], 2), "0 1 text call 1 call 2");
+        assert_eq!(order(" \n", &[], &spread, 4), "");
+        assert_eq!(order("so", &[], &spread, 4), "0 text");
     }
 
     #[test]

@@ -38,11 +38,11 @@ impl ScriptPlayer {
         let pause = Duration::from_millis(self.script.delay_ms);
         let (reply, failure) = self.build_reply(item)?;
         for delta in reply {
-            let is_shown = matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
+            let is_text = matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
             if deltas.send(vec![delta]).await.is_err() {
                 break;
             }
-            if is_shown && !pause.is_zero() {
+            if is_text && !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
         }

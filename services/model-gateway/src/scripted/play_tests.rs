@@ -1,4 +1,4 @@
-//! Scripts played over transcripts, the shipped rehearsal to its end among them.
+//! Plays scripts over transcripts, also the shipped rehearsal to its end.
 
 use contract::model::{Content, ItemMeta, Message, Streaming, ToolCall};
 use contract::{CallId, Json};
@@ -90,7 +90,7 @@ impl Session {
         (reply, status)
     }
 
-    /// A whole turn: every reply, until one without tool calls does not go on.
+    /// Plays a turn: returns its replies up to the first one without tool calls that does not continue.
     fn run_turn(&mut self, player: &ScriptPlayer, tool: impl Fn(&ToolCall) -> String) -> Vec<ModelReply> {
         let mut replies = Vec::new();
         for _ in 0..10 {
@@ -105,7 +105,7 @@ impl Session {
     }
 }
 
-/// The real calls of a reply.
+/// Names of the called tools, without the signal.
 fn tool_names(reply: &ModelReply) -> Vec<String> {
     reply.calls().into_iter().map(|call| call.function.name).filter(|name| name != SIGNAL).collect()
 }

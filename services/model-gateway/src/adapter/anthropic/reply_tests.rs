@@ -57,7 +57,7 @@ fn stream_with_thoughts_text_and_calls_is_read() {
         begin(3, json!({"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}})),
         delta(3, json!({"type": "input_json_delta", "partial_json": ""})),
         delta(3, json!({"type": "input_json_delta", "partial_json": "{\"a\":"})),
-        // Two at once are not known to be sent, and would not be mixed up.
+        // Interleaved calls are not known to be sent, but must not be mixed up.
         begin(4, json!({"type": "tool_use", "id": "toolu_2", "name": "g", "input": {}})),
         delta(3, json!({"type": "input_json_delta", "partial_json": "1}"})),
         over(3),
@@ -76,9 +76,9 @@ fn stream_with_thoughts_text_and_calls_is_read() {
     assert_eq!(reply.calls(), [ToolCall::new("toolu_1", "f", "{\"a\":1}"), ToolCall::new("toolu_2", "g", "{}")]);
     assert_eq!(reply.usage, Some(Usage { input: 17, output: 20, cached: 5, reasoning: 0 }));
     assert_eq!(reply.finish, Some((FinishReason::ToolCalls, "tool_use".to_owned())));
-    let kept = reply.replay;
+    let parts = reply.replay;
     assert_eq!(
-        kept,
+        parts,
         [
             json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}),
             json!({"type": "redacted_thinking", "data": "eHh4"})

@@ -38,8 +38,8 @@ fn stream_with_thoughts_text_and_calls_is_read() {
     assert_eq!(reply.calls(), [ToolCall::new("", "f", "{\"a\":1}"), ToolCall::new("x", "g", "{}")]);
     assert_eq!(reply.usage, Some(Usage { input: 10, output: 7, cached: 4, reasoning: 2 }));
     assert_eq!(reply.finish, Some((FinishReason::ToolCalls, "STOP".to_owned())));
-    let kept = reply.replay;
-    assert_eq!(kept, [json!({"thoughtSignature": "dA=="}), json!({"call": 1, "thoughtSignature": "cw=="})]);
+    let parts = reply.replay;
+    assert_eq!(parts, [json!({"thoughtSignature": "dA=="}), json!({"call": 1, "thoughtSignature": "cw=="})]);
 }
 
 #[test]

@@ -69,8 +69,8 @@ pub(crate) fn check_model_path(model: &str) -> Result<&str, CallFailure> {
     if name.chars().all(fits) && name.split('/').all(whole) {
         return Ok(name);
     }
-    let shown: String = model.chars().take(80).collect();
-    Err(CallFailure::new(FailureKind::BadRequest, format!("{shown:?} is not a valid name of a model")))
+    let name_start: String = model.chars().take(80).collect();
+    Err(CallFailure::new(FailureKind::BadRequest, format!("{name_start:?} is not a valid name of a model")))
 }
 
 fn build_generation_config(item: &ModelItem, target: &RequestTarget<'_>) -> Map<String, Value> {

@@ -71,9 +71,9 @@ fn stream_with_reasoning_text_and_calls_is_read() {
     assert_eq!(reply.calls(), [ToolCall::new("call_1", "f", "{\"a\":1}"), ToolCall::new("call_2", "g", "{}")]);
     assert_eq!(reply.usage, Some(Usage { input: 10, output: 7, cached: 4, reasoning: 3 }));
     assert_eq!(reply.finish, Some((FinishReason::ToolCalls, "completed".to_owned())));
-    let kept = &reply.replay[0];
+    let part = &reply.replay[0];
     assert_eq!(
-        *kept,
+        *part,
         json!({"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm"}], "encrypted_content": "eHh4"})
     );
 }

@@ -65,7 +65,7 @@ async fn two_gateways_share_one_rate() {
     for session in &sessions {
         session.wait_for_finished().await;
     }
-    // Two at once, then one each 3.3 seconds.
+    // The burst is two requests, and then one is granted each 3.3 seconds.
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(9) && took < Duration::from_secs(20), "{took:?}");
 }
