@@ -1,4 +1,4 @@
-//! Protocols of providers: they build requests and read responses without IO. Only [`crate::http`] does IO.
+//! Protocols of providers: they build requests and read responses without IO. Only `http.rs` does IO.
 
 pub(crate) mod anthropic;
 pub(crate) mod classify;
