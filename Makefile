@@ -112,7 +112,7 @@ faulty: setup ## 500 sessions against a provider that fails at every third reque
 	AILOOP_FAULTY_SESSIONS=500 $(CARGO) test --quiet --locked --workspace --test suite a_third_of_all -- --nocapture
 
 garbage: ## Broken streams of model providers, STREAMS=1000000: none may pass for half a tool call
-	AILOOP_GARBAGE_STREAMS=$(STREAMS) $(CARGO) test --quiet --release --locked --package model-gateway --test suite no_garbage -- --nocapture
+	AILOOP_GARBAGE_STREAMS=$(STREAMS) $(CARGO) test --quiet --release --locked --package model-gateway --test suite garbage_streams -- --nocapture
 
 clean: ## Remove what was built and what sessions left in .ailoop/; .tools/ stays
 	$(CARGO) clean

@@ -1,4 +1,4 @@
-//! Circuit breakers: a model that fails again and again is left alone for a while, then asked by one call alone.
+//! Circuit breakers: after repeated failures, a model gets no requests for a while, and then one probe.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -10,165 +10,157 @@ use contract::model::FailureKind;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
-/// Failures in a row after which a model is left alone, and over how long: of many calls at once, five may fail by chance.
+/// Consecutive failures that open a circuit, and the time that they must span: of many calls at once, five may fail by
+/// chance.
 const FAILURES_MAX: u32 = 5;
-const FAILING: Duration = Duration::from_secs(2);
-/// How long it is left alone at first; twice as long after each failed probe.
-const FIRST: Duration = Duration::from_secs(1);
-/// How long it is left alone at most.
-const LONGEST: Duration = Duration::from_mins(1);
-const BACKOFF: Backoff = Backoff::new(FIRST, LONGEST);
-/// How long a call waits for another one that asks whether the model is well again.
-const PROBE_MAX: Duration = Duration::from_secs(10);
-/// Models that are remembered as failing.
+const FAILING_MIN: Duration = Duration::from_secs(2);
+/// How long a circuit is open at first; the time doubles after each failed probe.
+const OPEN_FIRST: Duration = Duration::from_secs(1);
+/// Longest time that a circuit is open.
+const OPEN_MAX: Duration = Duration::from_mins(1);
+const BACKOFF: Backoff = Backoff::new(OPEN_FIRST, OPEN_MAX);
+/// Longest wait of a call for the result of another call's probe.
+const PROBE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Maximum failing models whose state is stored.
 const MODELS_MAX: usize = 1_024;
 
-/// A provider and its name for a model.
-type Name = (String, String);
+/// Names of a provider and of the model there.
+type ModelName = (String, String);
 
-/// Every model that failed lately, as this gateway sees it. A lock since calls share it; it is held for a look only.
+/// Circuit breakers of the models that failed lately, as this gateway sees them. Calls share them through a lock.
 #[derive(Debug, Clone, Default)]
-pub struct Breakers(Arc<Shared>);
+pub(crate) struct Breakers(Arc<BreakerMap>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    all: Mutex<BTreeMap<Name, Breaker>>,
-    /// A probe is over.
+struct BreakerMap {
+    breakers: Mutex<BTreeMap<ModelName, Breaker>>,
+    /// Notifies calls that wait for the end of a probe.
     probed: Notify,
 }
 
-/// What is known of one model.
+/// State of the circuit of one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Breaker {
-    /// In a row.
     failures: u32,
-    /// When the first of them was.
-    since: Option<Instant>,
-    /// Until when it is left alone.
-    open: Option<Instant>,
-    /// How often it was.
-    opened: u32,
-    /// A call asks whether it is well again.
-    probing: bool,
-    /// How it failed last.
-    last: FailureKind,
-    /// What was seen of that, without the provider's words: they may be about another tenant's request.
-    cause: String,
+    /// Time of the first of these failures.
+    failing_since: Option<Instant>,
+    /// End of the time in which the circuit is open.
+    open_until: Option<Instant>,
+    /// How often the circuit was opened since the last success.
+    times_opened: u32,
+    /// Whether a call probes the model now.
+    is_probing: bool,
+    last_kind: FailureKind,
+    /// Cause of the last failure without the message of the provider, which may be about the request of another tenant.
+    last_cause: String,
 }
 
-/// A model is left alone.
+/// The circuit of a model is open: it gets no requests now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftAlone {
-    /// For how long.
-    pub wait: Duration,
-    /// How it failed last.
-    pub last: FailureKind,
-    /// What was seen of that.
-    pub cause: String,
+pub(crate) struct CircuitOpen {
+    pub(crate) wait: Duration,
+    pub(crate) last_kind: FailureKind,
+    pub(crate) last_cause: String,
 }
 
-/// Leave to ask a model. Dropped without a word, it tells nothing.
+/// The right to send one request to a model. A permit that is dropped without a record changes nothing.
 #[derive(Debug)]
-pub struct Leave {
+pub(crate) struct Permit {
     breakers: Breakers,
-    name: Name,
-    probe: bool,
-    answered: bool,
+    name: ModelName,
+    is_probe: bool,
+    has_succeeded: bool,
 }
 
 impl Default for Breaker {
     fn default() -> Self {
         Self {
             failures: 0,
-            since: None,
-            open: None,
-            opened: 0,
-            probing: false,
-            last: FailureKind::Overloaded,
-            cause: String::new(),
+            failing_since: None,
+            open_until: None,
+            times_opened: 0,
+            is_probing: false,
+            last_kind: FailureKind::Overloaded,
+            last_cause: String::new(),
         }
     }
 }
 
 impl Breaker {
-    /// Whether a call may ask now, and whether it is the probe; else how long to wait.
-    fn admit(&mut self, now: Instant) -> Result<bool, LeftAlone> {
-        let Some(until) = self.open else { return Ok(false) };
+    /// Admits a request; `true` if it is the probe.
+    fn admit(&mut self, now: Instant) -> Result<bool, CircuitOpen> {
+        let Some(until) = self.open_until else { return Ok(false) };
         let wait = until.saturating_duration_since(now);
-        if !wait.is_zero() || self.probing {
-            return Err(LeftAlone { wait, last: self.last, cause: self.cause.clone() });
+        if !wait.is_zero() || self.is_probing {
+            return Err(CircuitOpen { wait, last_kind: self.last_kind, last_cause: self.last_cause.clone() });
         }
-        self.probing = true;
+        self.is_probing = true;
         Ok(true)
     }
 
-    fn failed(&mut self, now: Instant, failure: &Failure, probe: bool) {
-        self.last = failure.kind;
-        self.cause.clone_from(&failure.cause);
-        // What was under way when it was left alone proves nothing new; only a probe does.
-        if self.open.is_some() && !probe {
+    fn record_failure(&mut self, now: Instant, failure: &CallFailure, is_probe: bool) {
+        self.last_kind = failure.kind;
+        self.last_cause.clone_from(&failure.cause);
+        // A request that was sent before the circuit opened is no evidence of the state now; only a probe is.
+        if self.open_until.is_some() && !is_probe {
             return;
         }
-        self.probing = false;
+        self.is_probing = false;
         self.failures = self.failures.saturating_add(1);
-        let since = *self.since.get_or_insert(now);
-        if self.failures >= FAILURES_MAX && now >= since + FAILING {
-            self.open = Some(now + BACKOFF.pause(self.opened));
-            self.opened = self.opened.saturating_add(1);
+        let failing_since = *self.failing_since.get_or_insert(now);
+        if self.failures >= FAILURES_MAX && now >= failing_since + FAILING_MIN {
+            self.open_until = Some(now + BACKOFF.pause(self.times_opened));
+            self.times_opened = self.times_opened.saturating_add(1);
         }
     }
 }
 
 impl Breakers {
-    /// Leave to ask; else how long the model is left alone. While another call asks whether it is well again, what comes of
-    /// that is waited for.
-    pub async fn leave(&self, provider: &str, upstream: &str) -> Result<Leave, LeftAlone> {
-        let until = Instant::now() + PROBE_MAX;
+    /// Acquires a permit, or returns how long the circuit is open. While another call probes the model, this waits for
+    /// the end of the probe.
+    pub(crate) async fn acquire(&self, provider: &str, upstream: &str) -> Result<Permit, CircuitOpen> {
+        let until = Instant::now() + PROBE_WAIT_MAX;
         loop {
             let mut probed = pin!(self.0.probed.notified());
             probed.as_mut().enable();
             match self.admit(provider, upstream) {
-                Err(alone) if alone.wait.is_zero() => {
+                Err(open) if open.wait.is_zero() => {
                     if timeout_at(until, probed).await.is_err() {
-                        return Err(LeftAlone { wait: FIRST, ..alone });
+                        return Err(CircuitOpen { wait: OPEN_FIRST, ..open });
                     }
                 }
-                told => return told,
+                admitted => return admitted,
             }
         }
     }
 
-    fn admit(&self, provider: &str, upstream: &str) -> Result<Leave, LeftAlone> {
+    fn admit(&self, provider: &str, upstream: &str) -> Result<Permit, CircuitOpen> {
         let name = (provider.to_owned(), upstream.to_owned());
-        let probe = self.with(|all| all.get_mut(&name).map_or(Ok(false), |breaker| breaker.admit(Instant::now())))?;
-        Ok(Leave { breakers: self.clone(), name, probe, answered: false })
+        let is_probe =
+            self.lock(|breakers| breakers.get_mut(&name).map_or(Ok(false), |breaker| breaker.admit(Instant::now())))?;
+        Ok(Permit { breakers: self.clone(), name, is_probe, has_succeeded: false })
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<Name, Breaker>) -> T) -> T {
-        f(&mut self.0.all.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock<T>(&self, f: impl FnOnce(&mut BTreeMap<ModelName, Breaker>) -> T) -> T {
+        f(&mut self.0.breakers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Leave {
-    /// The model begins to answer: it is well, however long it goes on.
-    pub fn answers(&mut self) {
-        if !std::mem::replace(&mut self.answered, true) {
-            self.breakers.with(|all| all.remove(&self.name));
-            self.end();
+impl Permit {
+    /// Records that the model answers, and closes its circuit, even while the reply still grows.
+    pub(crate) fn record_success(&mut self) {
+        if !std::mem::replace(&mut self.has_succeeded, true) {
+            self.breakers.lock(|breakers| breakers.remove(&self.name));
+            self.end_probe();
         }
     }
 
-    /// The model answered.
-    pub fn succeeded(mut self) {
-        self.answers();
-    }
-
-    /// The model did not. What says nothing of its health is as if it had not been asked: also the failure of a session that
-    /// had less patience than is usual, or one tenant could keep all others from a model.
-    pub fn failed(mut self, failure: &Failure) {
-        let ill = match failure.kind {
+    /// Records a failure. Failures that do not come from the health of the model do not count. Neither do timeouts that
+    /// a session set below the default: otherwise one tenant could block a model for all others.
+    pub(crate) fn record_failure(mut self, failure: &CallFailure) {
+        let is_model_failure = match failure.kind {
             FailureKind::Overloaded
             | FailureKind::Unreachable
             | FailureKind::TimedOut
@@ -183,30 +175,30 @@ impl Leave {
             | FailureKind::Refused
             | FailureKind::BadRequest => false,
         };
-        if !ill || failure.is_impatience {
+        if !is_model_failure || failure.is_session_timeout {
             return;
         }
-        let (name, probe) = (self.name.clone(), self.probe);
-        self.breakers.with(|all| {
-            if all.len() < MODELS_MAX || all.contains_key(&name) {
-                all.entry(name).or_default().failed(Instant::now(), failure, probe);
+        let (name, is_probe) = (self.name.clone(), self.is_probe);
+        self.breakers.lock(|breakers| {
+            if breakers.len() < MODELS_MAX || breakers.contains_key(&name) {
+                breakers.entry(name).or_default().record_failure(Instant::now(), failure, is_probe);
             }
         });
-        self.end();
+        self.end_probe();
     }
 
-    fn end(&mut self) {
-        if std::mem::take(&mut self.probe) {
+    fn end_probe(&mut self) {
+        if std::mem::take(&mut self.is_probe) {
             self.breakers.0.probed.notify_waiters();
         }
     }
 }
 
-impl Drop for Leave {
+impl Drop for Permit {
     fn drop(&mut self) {
-        if self.probe {
-            self.breakers.with(|all| all.get_mut(&self.name).map(|breaker| breaker.probing = false));
-            self.end();
+        if self.is_probe {
+            self.breakers.lock(|breakers| breakers.get_mut(&self.name).map(|breaker| breaker.is_probing = false));
+            self.end_probe();
         }
     }
 }
@@ -219,15 +211,15 @@ mod tests {
 
     const BUSY: FailureKind = FailureKind::Overloaded;
 
-    fn failure(kind: FailureKind) -> Failure {
-        Failure::new(kind, "it fails")
+    fn failure(kind: FailureKind) -> CallFailure {
+        CallFailure::new(kind, "it fails")
     }
 
-    /// Fails so often, over as long as it takes to be left alone for it.
+    /// Records so many failures, over a time that opens the circuit.
     async fn fail(breakers: &Breakers, times: u32) {
         for _ in 0..times {
-            breakers.admit("p", "m").unwrap().failed(&failure(BUSY));
-            tokio::time::advance(FAILING / 4).await;
+            breakers.admit("p", "m").unwrap().record_failure(&failure(BUSY));
+            tokio::time::advance(FAILING_MIN / 4).await;
         }
     }
 
@@ -236,104 +228,105 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_model_of_which_nothing_but_failures_comes_is_left_alone_then_probed_by_one() {
+    async fn model_failing_repeatedly_circuit_opens_then_admits_one_probe() {
         let breakers = Breakers::default();
         fail(&breakers, 4).await;
-        breakers.admit("p", "m").unwrap().succeeded();
+        breakers.admit("p", "m").unwrap().record_success();
         fail(&breakers, 5).await;
-        assert_eq!(wait(&breakers), FIRST.saturating_sub(FAILING / 4));
+        assert_eq!(wait(&breakers), OPEN_FIRST.saturating_sub(FAILING_MIN / 4));
         assert!(breakers.admit("p", "other").is_ok() && breakers.admit("q", "m").is_ok());
-        tokio::time::advance(FIRST).await;
+        tokio::time::advance(OPEN_FIRST).await;
         let probe = breakers.admit("p", "m").unwrap();
         assert_eq!(wait(&breakers), Duration::ZERO);
-        probe.failed(&failure(FailureKind::TimedOut));
-        assert_eq!(wait(&breakers), 2 * FIRST);
-        assert_eq!(breakers.admit("p", "m").unwrap_err().last, FailureKind::TimedOut);
-        tokio::time::advance(2 * FIRST).await;
-        // A probe that is called off leaves room for another one; so does one that tells nothing of the model's health.
+        probe.record_failure(&failure(FailureKind::TimedOut));
+        assert_eq!(wait(&breakers), 2 * OPEN_FIRST);
+        assert_eq!(breakers.admit("p", "m").unwrap_err().last_kind, FailureKind::TimedOut);
+        tokio::time::advance(2 * OPEN_FIRST).await;
+        // A probe that is cancelled makes room for another one; so does one that shows nothing about the health of the
+        // model.
         drop(breakers.admit("p", "m").unwrap());
-        breakers.admit("p", "m").unwrap().failed(&failure(FailureKind::RateLimited));
-        breakers.admit("p", "m").unwrap().succeeded();
+        breakers.admit("p", "m").unwrap().record_failure(&failure(FailureKind::RateLimited));
+        breakers.admit("p", "m").unwrap().record_success();
         fail(&breakers, 4).await;
         assert!(breakers.admit("p", "m").is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_of_impatient_sessions_leave_a_model_open_to_all() {
+    async fn timeouts_below_the_default_circuit_stays_closed() {
         let breakers = Breakers::default();
-        let hasty = Failure { is_impatience: true, ..failure(FailureKind::TimedOut) };
+        let session_timeout = CallFailure { is_session_timeout: true, ..failure(FailureKind::TimedOut) };
         for _ in 0..20 {
-            breakers.admit("p", "m").unwrap().failed(&hasty);
-            tokio::time::advance(FAILING).await;
+            breakers.admit("p", "m").unwrap().record_failure(&session_timeout);
+            tokio::time::advance(FAILING_MIN).await;
         }
         assert!(breakers.admit("p", "m").is_ok());
-        // One that probes leaves room for another probe.
+        // A probe with such a timeout makes room for another probe.
         fail(&breakers, 5).await;
-        tokio::time::advance(FIRST).await;
-        breakers.admit("p", "m").unwrap().failed(&hasty);
+        tokio::time::advance(OPEN_FIRST).await;
+        breakers.admit("p", "m").unwrap().record_failure(&session_timeout);
         assert!(breakers.admit("p", "m").is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_that_fail_at_once_prove_nothing_yet() {
+    async fn many_failures_at_once_circuit_stays_closed() {
         let breakers = Breakers::default();
-        let leaves: Vec<Leave> = (0..100).map(|_| breakers.admit("p", "m").unwrap()).collect();
-        for leave in leaves {
-            leave.failed(&failure(BUSY));
+        let permits: Vec<Permit> = (0..100).map(|_| breakers.admit("p", "m").unwrap()).collect();
+        for permit in permits {
+            permit.record_failure(&failure(BUSY));
         }
         assert!(breakers.admit("p", "m").is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_comes_while_a_model_is_probed_waits_for_what_comes_of_it() {
+    async fn call_during_a_probe_waits_for_its_result() {
         let breakers = Breakers::default();
         fail(&breakers, 5).await;
-        tokio::time::advance(FIRST).await;
-        let probe = breakers.leave("p", "m").await.unwrap();
+        tokio::time::advance(OPEN_FIRST).await;
+        let mut probe = breakers.acquire("p", "m").await.unwrap();
         let began = Instant::now();
-        let (waited, ()) = tokio::join!(breakers.leave("p", "m"), async {
+        let (waited, ()) = tokio::join!(breakers.acquire("p", "m"), async {
             tokio::time::sleep(Duration::from_secs(3)).await;
-            probe.succeeded();
+            probe.record_success();
         });
         assert!(waited.is_ok() && began.elapsed() == Duration::from_secs(3));
         fail(&breakers, 5).await;
-        tokio::time::advance(FIRST).await;
-        let _probe = breakers.leave("p", "m").await.unwrap();
+        tokio::time::advance(OPEN_FIRST).await;
+        let _probe = breakers.acquire("p", "m").await.unwrap();
         let began = Instant::now();
-        assert_eq!(breakers.leave("p", "m").await.unwrap_err().wait, FIRST);
-        assert_eq!(began.elapsed(), PROBE_MAX);
+        assert_eq!(breakers.acquire("p", "m").await.unwrap_err().wait, OPEN_FIRST);
+        assert_eq!(began.elapsed(), PROBE_WAIT_MAX);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_never_left_alone_for_longer_than_a_minute() {
+    async fn circuit_opened_repeatedly_opens_for_at_most_a_minute() {
         let breakers = Breakers::default();
         fail(&breakers, 5).await;
         for _ in 0..40 {
-            tokio::time::advance(LONGEST).await;
-            breakers.admit("p", "m").unwrap().failed(&failure(BUSY));
+            tokio::time::advance(OPEN_MAX).await;
+            breakers.admit("p", "m").unwrap().record_failure(&failure(BUSY));
         }
-        assert_eq!(wait(&breakers), LONGEST);
+        assert_eq!(wait(&breakers), OPEN_MAX);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_under_way_does_not_make_it_worse() {
+    async fn failure_of_an_earlier_request_does_not_extend_the_open_time() {
         let breakers = Breakers::default();
-        let late: Vec<Leave> = (0..20).map(|_| breakers.admit("p", "m").unwrap()).collect();
+        let late: Vec<Permit> = (0..20).map(|_| breakers.admit("p", "m").unwrap()).collect();
         fail(&breakers, 5).await;
-        for leave in late {
-            leave.failed(&failure(FailureKind::TimedOut));
+        for permit in late {
+            permit.record_failure(&failure(FailureKind::TimedOut));
         }
-        assert_eq!(wait(&breakers), FIRST.saturating_sub(FAILING / 4));
+        assert_eq!(wait(&breakers), OPEN_FIRST.saturating_sub(FAILING_MIN / 4));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_that_is_answered_lets_the_others_in_at_once() {
+    async fn probe_answered_others_are_admitted_at_once() {
         let breakers = Breakers::default();
         fail(&breakers, 5).await;
-        tokio::time::advance(FIRST).await;
-        let mut probe = breakers.leave("p", "m").await.unwrap();
+        tokio::time::advance(OPEN_FIRST).await;
+        let mut probe = breakers.acquire("p", "m").await.unwrap();
         assert_eq!(wait(&breakers), Duration::ZERO);
-        probe.answers();
+        probe.record_success();
         assert!(breakers.admit("p", "m").is_ok());
     }
 }

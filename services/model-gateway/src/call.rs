@@ -1,4 +1,4 @@
-//! Runs one call: asks providers until one answers, shows the reply while it grows, and ends with the one result.
+//! Runs one call: tries routes until one replies, publishes the reply while it grows, and ends with exactly one result.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,315 +10,310 @@ use contract::model::{FailureKind, Usage};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::breaker::{Breakers, Leave, LeftAlone};
-use crate::failure::Failure;
-use crate::job::Job;
+use crate::breaker::{Breakers, CircuitOpen, Permit};
+use crate::failure::CallFailure;
+use crate::job::ModelJob;
 use crate::limits::account::Amount;
-use crate::limits::{Charge, Limits};
-use crate::outcome::{self, Outcome, Paid};
-use crate::provider::{Request, Route, Routes};
-use crate::reply::{Delta, Reply};
-use crate::retry::{Next, Plan, TRIES_MAX, WAIT_MAX};
-use crate::viewers::Viewers;
+use crate::limits::{CallCharge, SharedLimits};
+use crate::provider::{ModelRoutes, ProviderRequest, Route};
+use crate::reply::{Delta, ModelReply, estimate_tokens};
+use crate::reply_publisher::ReplyPublisher;
+use crate::result::{self, CallCost, ModelResult};
+use crate::retry::{RetryDecision, RetryPlan, TRIES_MAX, WAIT_MAX};
 use service::clock::Clock;
 use service::models::Budget;
 
-/// Pieces of a reply that wait between provider and viewers; then the provider waits.
+/// Deltas that are buffered between provider and viewers; the provider waits while the buffer is full.
 const DELTAS_MAX: usize = 64;
-/// Tokens of a reply where nobody says how many it may have.
-const OUTPUT_TOKENS: u64 = 4_096;
-/// Tokens of a request or reply that a provider may claim where nobody knows the model's window.
+/// Estimated tokens of a reply without a known maximum.
+const OUTPUT_TOKENS_DEFAULT: u64 = 4_096;
+/// Maximum tokens of reported usage if the context window of the model is not known.
 const USAGE_MAX: u64 = 2_000_000;
 
-/// What a call needs of its gateway.
+/// One call, with the services of its gateway that it needs.
 #[derive(Clone, Copy)]
-pub struct Around<'a> {
-    /// The bus.
-    pub bus: &'a Bus,
-    /// The time.
-    pub clock: &'a dyn Clock,
-    /// What all gateways share.
-    pub limits: &'a Limits,
-    /// Which models are left alone.
-    pub breakers: &'a Breakers,
-    /// What the call's agent may spend.
-    pub budgets: &'a [&'a Budget],
+pub(crate) struct CallContext<'a> {
+    pub(crate) bus: &'a Bus,
+    pub(crate) clock: &'a dyn Clock,
+    /// Limits that all gateways share.
+    pub(crate) limits: &'a SharedLimits,
+    /// Circuit breakers of this gateway.
+    pub(crate) breakers: &'a Breakers,
+    /// The call and its delivery.
+    pub(crate) job: &'a ModelJob,
+    /// Routes to the model of the call.
+    pub(crate) routes: &'a ModelRoutes,
+    /// Budgets that the call counts against.
+    pub(crate) budgets: &'a [&'a Budget],
+    pub(crate) began: Instant,
 }
 
 /// How a call ended.
 #[derive(Debug)]
-pub struct Ran {
-    /// What the loop is told.
-    pub outcome: Outcome,
-    /// Who was asked last.
-    pub route: Route,
-    /// From the beginning to the first piece of the reply.
-    pub first: Option<Duration>,
-    /// Requests that were made.
-    pub tries: u32,
+pub(crate) struct CallReport {
+    /// Result for the session.
+    pub(crate) result: ModelResult,
+    /// Route of the last try.
+    pub(crate) route: Route,
+    /// Time from the start of the call to the first delta of the reply.
+    pub(crate) first_chunk: Option<Duration>,
+    /// Time from the start of the call to its end.
+    pub(crate) took: Duration,
+    /// Number of requests to providers.
+    pub(crate) tries: u32,
+    /// Number of messages to viewers.
+    pub(crate) chunks: u64,
 }
 
-/// How the tries of providers ended.
-enum End {
+/// How the tries of a call ended.
+enum CallEnd {
     Complete,
-    Failed(Failure),
+    Failed(CallFailure),
     Cancelled,
-    /// Nothing was asked: budgets or rates cannot be read.
-    NoBudgets(BusError),
+    /// No request was sent, since budgets or rates cannot be read.
+    NotStarted(BusError),
 }
 
-/// What has become of a call so far. It outlives the tries, which may be dropped at any point.
-struct Progress<'a> {
+/// State of a call and of its current try. It outlives the tries, which may be dropped at any point.
+struct CallState<'a, 'b> {
     route: &'a Route,
-    reply: Reply,
-    /// The provider of `route` knows of the request that `reply` answers.
-    asked: bool,
-    first: Option<Instant>,
+    reply: ModelReply,
+    /// Whether the request of this try was sent to the provider of `route`.
+    is_sent: bool,
+    first_delta_at: Option<Instant>,
     tries: u32,
-    /// What tries cost in US dollars that are over.
-    before_usd: f64,
-    charge: &'a mut Charge,
+    /// Cost of earlier tries in US dollars.
+    earlier_usd: f64,
+    charge: &'b mut CallCharge,
+    publisher: &'b mut ReplyPublisher<'a>,
 }
 
-/// The most that a try is thought to take: every token of the request as its bytes suggest, and the longest reply that it
-/// may have.
-fn estimate(job: &Job, way: &Route) -> Amount {
-    let input = crate::reply::tokens(job.bytes).min(way.settings.context_window.unwrap_or(u64::MAX));
-    let output = way.output_max(job).or(way.settings.max_output).unwrap_or(OUTPUT_TOKENS);
+/// Estimates the maximum of a try: the tokens of the request by its bytes, and the longest possible reply.
+fn estimate_cost(job: &ModelJob, route: &Route) -> Amount {
+    let input = estimate_tokens(job.bytes).min(route.settings.context_window.unwrap_or(u64::MAX));
+    let output = route.output_max(job).or(route.settings.max_output).unwrap_or(OUTPUT_TOKENS_DEFAULT);
     let usage = Usage { input, output, ..Usage::default() };
-    Amount::new(outcome::cost(usage, way.prices), usage.total())
+    Amount::new(result::compute_cost(usage, route.prices), usage.total())
 }
 
-/// Runs one call to its end, whatever that is. An error: nothing was asked of anybody, and the call is to be made later.
-pub async fn run(
-    around: Around<'_>,
-    job: &Job,
-    routes: &Routes,
-    viewers: &mut Viewers<'_>,
-    charge: &mut Charge,
-) -> Result<Option<Ran>, BusError> {
-    let began = Instant::now();
-    let until = began + job.meta().deadline.since(around.clock.now());
-    let Some(first_way) = routes.ways.first() else { return Ok(None) };
-    let mut so_far = Progress {
-        route: first_way,
-        reply: Reply::default(),
-        asked: false,
-        first: None,
-        tries: 0,
-        before_usd: 0.0,
-        charge,
-    };
-    let end = {
-        let most = routes.ways.iter().chain(&routes.too_long).map(|way| estimate(job, way).tokens).max();
-        let call = Call { around, job, routes, tokens: most.unwrap_or(0), began, until };
-        tokio::select! {
+impl<'a> CallContext<'a> {
+    /// Runs the call to its end. An error means that no request was sent, and that the call is to be run later.
+    pub(crate) async fn run(
+        &self,
+        publisher: &mut ReplyPublisher<'a>,
+        charge: &mut CallCharge,
+    ) -> Result<Option<CallReport>, BusError> {
+        let job = self.job;
+        let deadline = self.began + job.meta().deadline.since(self.clock.now());
+        let Some(route) = self.routes.routes.first() else { return Ok(None) };
+        let mut state = CallState {
+            route,
+            reply: ModelReply::default(),
+            is_sent: false,
+            first_delta_at: None,
+            tries: 0,
+            earlier_usd: 0.0,
+            charge,
+            publisher,
+        };
+        let end = tokio::select! {
             biased;
-            () = job.cancelled.cancelled() => End::Cancelled,
-            () = around.bus.until_closed(&job.key, &job.call, job.meta().slot) => End::Cancelled,
-            () = sleep_until(until) => End::Failed(Failure::new(FailureKind::TimedOut, "the call's deadline has passed")),
-            end = call.tries(&mut so_far, viewers) => end,
-        }
-    };
-    let took = began.elapsed();
-    so_far.bound_usage(job);
-    let usage = match (&end, so_far.asked) {
-        (_, false) => Usage::default(),
-        (End::Failed(_) | End::NoBudgets(_), true) => so_far.reply.usage_of_failed(job.bytes),
-        (End::Complete | End::Cancelled, true) => so_far.reply.usage_or_estimate(job.bytes),
-    };
-    let usd = outcome::cost(usage, so_far.route.prices);
-    let Progress { route, reply, first, tries, before_usd, charge, .. } = so_far;
-    let paid = Paid { usage, usd: before_usd + usd };
-    let outcome = match end {
-        End::Complete => Ok(outcome::finished(job, route, reply, paid, took)),
-        End::Cancelled => Ok(outcome::cancelled(job, route, reply, paid, took)),
-        End::Failed(failure) => Ok(outcome::failed(job, failure, paid)),
-        End::NoBudgets(error) => Err(error),
-    };
-    viewers.end(outcome.as_ref().ok().and_then(Outcome::finish_reason)).await;
-    // Before the session is told of the result: a gateway that dies in between makes the call again, and pays again.
-    charge.settle(around.limits, Amount::new(usd, usage.total())).await;
-    let outcome = outcome?;
-    Ok(Some(Ran { outcome, route: route.clone(), first: first.map(|first| first - began), tries }))
-}
+            () = job.cancelled.cancelled() => CallEnd::Cancelled,
+            () = self.bus.until_closed(&job.key, &job.call, job.meta().slot) => CallEnd::Cancelled,
+            () = sleep_until(deadline) => CallEnd::Failed(CallFailure::new(FailureKind::TimedOut, "the call's deadline has passed")),
+            end = self.run_tries(&mut state, deadline) => end,
+        };
+        let latency = self.began.elapsed();
+        state.bound_usage(job);
+        let usage = match (&end, state.is_sent) {
+            (_, false) => Usage::default(),
+            (CallEnd::Failed(_) | CallEnd::NotStarted(_), true) => state.reply.usage_if_failed(job.bytes),
+            (CallEnd::Complete | CallEnd::Cancelled, true) => state.reply.usage_or_estimate(job.bytes),
+        };
+        let usd = result::compute_cost(usage, state.route.prices);
+        let CallState { route, reply, first_delta_at, tries, earlier_usd, charge, publisher, .. } = state;
+        let cost = CallCost { usage, usd: earlier_usd + usd };
+        let result = match end {
+            CallEnd::Complete => Ok(result::report_finished(job, route, reply, cost, latency)),
+            CallEnd::Cancelled => Ok(result::report_cancelled(job, route, reply, cost, latency)),
+            CallEnd::Failed(failure) => Ok(result::report_failed(job, failure, cost)),
+            CallEnd::NotStarted(error) => Err(error),
+        };
+        publisher.finish(result.as_ref().ok().and_then(ModelResult::finish_reason)).await;
+        // Settle before the result is reported: if the gateway dies in between, the call is run and paid again.
+        charge.settle(self.limits, Amount::new(usd, usage.total())).await;
+        Ok(Some(CallReport {
+            result: result?,
+            route: route.clone(),
+            first_chunk: first_delta_at.map(|at| at - self.began),
+            took: self.began.elapsed(),
+            tries,
+            chunks: publisher.message_count(),
+        }))
+    }
 
-struct Call<'a> {
-    around: Around<'a>,
-    job: &'a Job,
-    routes: &'a Routes,
-    /// What a try is thought to take.
-    tokens: u64,
-    began: Instant,
-    until: Instant,
-}
-
-impl<'a> Call<'a> {
-    /// Asks one way after another, until one answers, something was shown, or no way is left.
-    async fn tries(&self, so_far: &mut Progress<'a>, viewers: &mut Viewers<'_>) -> End {
-        let (mut ways, mut number) = (&self.routes.ways, 0);
-        let mut plan = Plan::new(ways.len(), spread(self.job));
+    /// Tries routes until one replies, a part of a reply was published, or no route is left.
+    async fn run_tries(&self, state: &mut CallState<'a, '_>, deadline: Instant) -> CallEnd {
+        let (mut routes, mut number) = (&self.routes.routes, 0);
+        let mut plan = RetryPlan::new(routes.len(), jitter(self.job));
+        // Every try takes as many tokens from a rate limit as the most expensive route may need.
+        let all_routes = routes.iter().chain(&self.routes.long_context);
+        let tokens = all_routes.map(|route| estimate_cost(self.job, route).tokens).max().unwrap_or(0);
         loop {
-            let Some(route) = ways.get(number) else {
-                return End::Failed(Failure::new(FailureKind::Unreachable, "no way"));
+            let Some(route) = routes.get(number) else {
+                return CallEnd::Failed(CallFailure::new(FailureKind::Unreachable, "the model has no route"));
             };
-            so_far.route = route;
-            match self.reserve(so_far).await {
+            state.route = route;
+            match self.reserve(state).await {
                 Ok(Ok(())) => {}
-                Ok(Err(failure)) => return End::Failed(failure),
-                Err(error) if so_far.tries == 0 => return End::NoBudgets(error),
+                Ok(Err(failure)) => return CallEnd::Failed(failure),
+                Err(error) if state.tries == 0 => return CallEnd::NotStarted(error),
                 Err(error) => {
                     let message = format!("the budgets that gateways share cannot be read: {error}");
-                    return End::Failed(Failure::new(FailureKind::Unreachable, message));
+                    return CallEnd::Failed(CallFailure::new(FailureKind::Unreachable, message));
                 }
             }
-            let failure = match self.leave(route).await {
-                Err(error) if so_far.tries == 0 => return End::NoBudgets(error),
+            let failure = match self.acquire_permit(route, tokens).await {
+                Err(error) if state.tries == 0 => return CallEnd::NotStarted(error),
                 Err(error) => {
                     let message = format!("the limits that gateways share cannot be read: {error}");
-                    Failure::new(FailureKind::Unreachable, message)
+                    CallFailure::new(FailureKind::Unreachable, message)
                 }
                 Ok(Err(failure)) => failure,
-                Ok(Ok(mut leave)) => {
-                    let ended = self.attempt(so_far, viewers, &mut leave).await;
-                    so_far.bound_usage(self.job);
-                    let took = so_far.reply.usage.map_or(self.tokens, Usage::total);
-                    self.around.limits.correct(&route.provider, route.rates, self.tokens, took);
+                Ok(Ok(mut permit)) => {
+                    let ended = self.send_request(state, &mut permit).await;
+                    state.bound_usage(self.job);
+                    let used = state.reply.usage.map_or(tokens, Usage::total);
+                    self.limits.correct_rate(&route.provider, route.rates, tokens, used);
                     match ended {
                         Ok(()) => {
-                            leave.succeeded();
-                            return End::Complete;
+                            permit.record_success();
+                            return CallEnd::Complete;
                         }
                         Err(failure) => {
-                            leave.failed(&failure);
+                            permit.record_failure(&failure);
                             failure
                         }
                     }
                 }
             };
-            if !so_far.reply.is_empty() {
-                return End::Failed(failure);
+            if !state.reply.is_empty() {
+                return CallEnd::Failed(failure);
             }
-            let (longer, now) = (&self.routes.too_long, Instant::now());
-            let (since, left) = (now - self.began, self.until.saturating_duration_since(now));
-            let too_long = failure.kind == FailureKind::ContextLength && !std::ptr::eq(ways, longer);
-            let next = if too_long && plan.again(longer.len(), so_far.asked) {
-                ways = longer;
-                Next::Ask { route: 0, after: Duration::ZERO }
+            let (long_context, now) = (&self.routes.long_context, Instant::now());
+            let (since_start, left) = (now - self.began, deadline.saturating_duration_since(now));
+            let is_too_long = failure.kind == FailureKind::ContextLength && !std::ptr::eq(routes, long_context);
+            let decision = if is_too_long && plan.switch_routes(long_context.len(), state.is_sent) {
+                routes = long_context;
+                RetryDecision::TryRoute { route: 0, after: Duration::ZERO }
             } else {
-                plan.next(&failure, number, so_far.asked, since, left)
+                plan.decide(&failure, number, state.is_sent, since_start, left)
             };
-            self.notice(so_far, &failure, &next, ways, viewers).await;
-            let (next, after) = match next {
-                Next::Ask { route, after } => (route, after),
-                Next::GiveUp(told) => return End::Failed(told),
+            self.notify_viewers(state, &failure, &decision, routes).await;
+            let (next, after) = match decision {
+                RetryDecision::TryRoute { route, after } => (route, after),
+                RetryDecision::GiveUp(failure) => return CallEnd::Failed(failure),
             };
-            self.tell(route, &failure, after);
-            so_far.write_off(self.job.bytes, self.around.limits).await;
+            self.log_retry(route, &failure, after);
+            state.settle_failed_try(self.job.bytes, self.limits).await;
             number = next;
             sleep(after).await;
         }
     }
 
-    /// Room in every budget for one more try. It must be settled before the next one reserves.
-    async fn reserve(&self, so_far: &mut Progress<'a>) -> Result<Result<(), Failure>, BusError> {
-        let Around { limits, budgets, clock, .. } = self.around;
-        let amount = estimate(self.job, so_far.route);
-        so_far.charge.reserve(limits, self.job, budgets, amount, clock.now()).await
+    /// Reserves the maximum cost of one try in all budgets. The try before must be settled.
+    async fn reserve(&self, state: &mut CallState<'a, '_>) -> Result<Result<(), CallFailure>, BusError> {
+        let amount = estimate_cost(self.job, state.route);
+        state.charge.reserve(self.limits, self.job, self.budgets, amount, self.clock.now()).await
     }
 
-    /// Viewers are told of each request that failed and of what follows, since all of that takes a while. A failure that no
-    /// further request can mend is told by the loop alone.
-    async fn notice(
+    /// Publishes a failed try and what follows, since a retry takes a while. A permanent failure is only reported by the
+    /// orchestrator.
+    async fn notify_viewers(
         &self,
-        so_far: &Progress<'a>,
-        failure: &Failure,
-        next: &Next,
-        ways: &[Route],
-        viewers: &mut Viewers<'_>,
+        state: &mut CallState<'a, '_>,
+        failure: &CallFailure,
+        decision: &RetryDecision,
+        routes: &[Route],
     ) {
-        let follows = match next {
-            Next::Ask { route, after } => {
-                let at = ways.get(*route).filter(|way| way.provider != so_far.route.provider);
-                let at = at.map_or_else(String::new, |way| format!(" at {}", way.provider));
+        let follows = match decision {
+            RetryDecision::TryRoute { route, after } => {
+                let at = routes.get(*route).filter(|route| route.provider != state.route.provider);
+                let at = at.map_or_else(String::new, |route| format!(" at {}", route.provider));
                 format!(", next try{at} in {:.1} s", after.as_secs_f64())
             }
-            Next::GiveUp(_) if failure.kind.is_retryable() => String::new(),
-            Next::GiveUp(_) => return,
+            RetryDecision::GiveUp(_) if failure.kind.is_retryable() => String::new(),
+            RetryDecision::GiveUp(_) => return,
         };
-        let attempt = if so_far.asked { format!("attempt {} of {TRIES_MAX}: ", so_far.tries) } else { String::new() };
+        let attempt = if state.is_sent { format!("attempt {} of {TRIES_MAX}: ", state.tries) } else { String::new() };
         let notice = ErrorEvent {
             code: failure.kind.code(),
             message: format!("{attempt}{}{follows}", failure.message),
             retryable: true,
             during: format!("model call {}", self.job.call.call),
         };
-        viewers.notice(&notice).await;
+        state.publisher.publish_notice(&notice).await;
     }
 
-    /// Leave to ask: the model is thought to be well, and its provider's rate allows it.
-    async fn leave(&self, route: &Route) -> Result<Result<Leave, Failure>, BusError> {
+    /// Acquires a permit of the circuit breaker, and waits until the rate limit of the provider allows the request.
+    async fn acquire_permit(&self, route: &Route, tokens: u64) -> Result<Result<Permit, CallFailure>, BusError> {
         let Route { provider, upstream, rates, .. } = route;
-        let leave = match self.around.breakers.leave(provider, upstream).await {
-            Ok(leave) => leave,
-            Err(LeftAlone { wait, last, cause }) => {
+        let permit = match self.breakers.acquire(provider, upstream).await {
+            Ok(permit) => permit,
+            Err(CircuitOpen { wait, last_kind, last_cause }) => {
                 let message = format!(
-                    "{upstream} of the provider {provider} fails again and again, last with {}: {cause}",
-                    last.code()
+                    "{upstream} of the provider {provider} failed repeatedly and gets no requests now; the last failure was {}: {last_cause}",
+                    last_kind.code()
                 );
-                return Ok(Err(Failure { retry_after: Some(wait), ..Failure::new(last, message) }));
+                return Ok(Err(CallFailure { retry_after: Some(wait), ..CallFailure::new(last_kind, message) }));
             }
         };
-        let wait = match self.around.limits.turn(provider, *rates, self.tokens, WAIT_MAX).await? {
+        let wait = match self.limits.acquire_rate(provider, *rates, tokens, WAIT_MAX).await? {
             Ok(wait) => wait,
             Err(failure) => return Ok(Err(failure)),
         };
-        // Also a sleep of no time lasts until the timer's next millisecond, and most calls need not wait.
+        // Even an empty sleep lasts until the next millisecond of the timer, and most calls need not wait.
         if !wait.is_zero() {
             sleep(wait).await;
         }
-        Ok(Ok(leave))
+        Ok(Ok(permit))
     }
 
-    /// One request. Dropping it drops the provider's connection; what had come stays in `so_far`.
-    async fn attempt(
-        &self,
-        so_far: &mut Progress<'a>,
-        viewers: &mut Viewers<'_>,
-        leave: &mut Leave,
-    ) -> Result<(), Failure> {
-        so_far.asked = true;
-        so_far.tries += 1;
-        let request = Request {
+    /// Sends one request. Dropping the future drops the connection; `state` keeps what arrived.
+    async fn send_request(&self, state: &mut CallState<'a, '_>, permit: &mut Permit) -> Result<(), CallFailure> {
+        state.is_sent = true;
+        state.tries += 1;
+        let route = state.route;
+        let request = ProviderRequest {
             item: &self.job.item,
-            upstream: &so_far.route.upstream,
-            provider: &so_far.route.provider,
-            settings: &so_far.route.settings,
+            upstream: &route.upstream,
+            provider: &route.provider,
+            settings: &route.settings,
             traceparent: telemetry::trace::current().or_else(|| self.job.traceparent.clone()),
         };
         let (send, mut deltas) = mpsc::channel(DELTAS_MAX);
-        let mut call = pin!(so_far.route.client.call(&request, &send, self.around.clock));
+        let mut call = pin!(route.client.call(&request, &send, self.clock));
         let ended = loop {
             tokio::select! {
-                // Deltas before the end, so that none is left behind.
+                // Receive deltas before the end, so that none is lost.
                 biased;
                 Some(more) = deltas.recv() => {
-                    so_far.take(&more, viewers).await?;
-                    if !so_far.reply.is_empty() {
-                        leave.answers();
+                    state.add_deltas(&more).await?;
+                    if !state.reply.is_empty() {
+                        permit.record_success();
                     }
                 }
                 ended = &mut call => break ended,
-                () = due(viewers.due()) => viewers.flush().await,
+                () = wait_until(state.publisher.flush_deadline()) => state.publisher.flush().await,
             }
         };
         while let Ok(more) = deltas.try_recv() {
-            so_far.take(&more, viewers).await?;
+            state.add_deltas(&more).await?;
         }
         ended
     }
 
-    fn tell(&self, route: &Route, failure: &Failure, after: Duration) {
+    fn log_retry(&self, route: &Route, failure: &CallFailure, after: Duration) {
         let (code, Route { provider, upstream, .. }) = (failure.kind.code(), route);
         telemetry::metric::model_retry(provider, upstream, code.as_str());
         tracing::info!(
@@ -328,49 +323,49 @@ impl<'a> Call<'a> {
     }
 }
 
-impl Progress<'_> {
-    async fn take(&mut self, deltas: &[Delta], viewers: &mut Viewers<'_>) -> Result<(), Failure> {
+impl CallState<'_, '_> {
+    async fn add_deltas(&mut self, deltas: &[Delta]) -> Result<(), CallFailure> {
         for delta in deltas {
             self.reply.add(delta)?;
-            self.first.get_or_insert_with(Instant::now);
+            self.first_delta_at.get_or_insert_with(Instant::now);
         }
-        viewers.show(deltas).await;
+        self.publisher.publish_deltas(deltas).await;
         Ok(())
     }
 
-    /// Figures that cannot be are not believed: no reply is longer than its model's window, or than what came of it.
-    fn bound_usage(&mut self, job: &Job) {
+    /// Replaces impossible usage: no reply has more tokens than the context window of its model, or than its bytes.
+    fn bound_usage(&mut self, job: &ModelJob) {
         let Route { provider, upstream, settings, .. } = self.route;
         let window = settings.context_window.unwrap_or(USAGE_MAX);
         let max = window.max(settings.max_output.unwrap_or(0)).max(self.route.output_max(job).unwrap_or(0));
-        if let Some(told) = self.reply.bound_usage(job.bytes, max) {
+        if let Some(reported) = self.reply.bound_usage(job.bytes, max) {
             tracing::warn!(
-                session = %job.key, call = %job.call, provider, model = upstream, ?told,
-                "the provider's usage cannot be: what is out of bounds is estimated"
+                session = %job.key, call = %job.call, provider, model = upstream, ?reported,
+                "the provider reports impossible usage, which is replaced by an estimate"
             );
         }
     }
 
-    /// A try is over of which nothing was shown: what it took is settled.
-    async fn write_off(&mut self, request_bytes: usize, limits: &Limits) {
+    /// Settles the cost of a failed try of which nothing was published.
+    async fn settle_failed_try(&mut self, request_bytes: usize, limits: &SharedLimits) {
         let reply = std::mem::take(&mut self.reply);
         let mut cost = Amount::default();
-        if std::mem::take(&mut self.asked) {
-            let usage = reply.usage_of_failed(request_bytes);
-            let usd = outcome::cost(usage, self.route.prices);
+        if std::mem::take(&mut self.is_sent) {
+            let usage = reply.usage_if_failed(request_bytes);
+            let usd = result::compute_cost(usage, self.route.prices);
             cost = Amount::new(usd, usage.total());
-            self.before_usd += usd;
+            self.earlier_usd += usd;
         }
         self.charge.settle(limits, cost).await;
     }
 }
 
-/// From 0 to below 1, another one for each call: derived, not rolled, so that a simulation repeats.
-fn spread(job: &Job) -> f64 {
+/// From 0 to below 1, different for each call. It is derived and not random, so that a simulation repeats.
+fn jitter(job: &ModelJob) -> f64 {
     backoff::part(&format!("{}/{}/{}", job.key.session, job.call, job.attempt), 0)
 }
 
-/// Never, where nothing is due.
-async fn due(at: Option<Instant>) {
+/// Waits until an instant; without one, for an hour, since nothing is due.
+async fn wait_until(at: Option<Instant>) {
     sleep_until(at.unwrap_or_else(|| Instant::now() + Duration::from_hours(1))).await;
 }

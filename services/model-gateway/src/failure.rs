@@ -1,49 +1,51 @@
-//! Why a model call failed, in the words of the contract.
+//! Why a model call failed.
 
 use std::time::Duration;
 
 use contract::model::FailureKind;
 
-/// Characters of a provider's own message that are kept.
-pub const MESSAGE_CHARS_MAX: usize = 512;
-/// How a message begins that does not know the provider's address yet.
-const NO_ADDRESS: &str = "the provider ";
+/// Maximum characters of a failure's message.
+pub(crate) const MESSAGE_CHARS_MAX: usize = 512;
+/// Start of a message in which the address of the provider is still to be inserted.
+const UNNAMED_PROVIDER: &str = "the provider ";
 
-/// A failed attempt. The message is for people: no key and no content of the transcript stands in it.
+/// A failed try of a model call. The message is for people, and has no key and no content of the transcript.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
-    /// What the loop goes by.
+pub struct CallFailure {
+    /// Decides whether and how the call is tried again.
     pub kind: FailureKind,
-    /// How long the provider asks to wait.
+    /// Minimum wait before the next request, if the provider gave one.
     pub retry_after: Option<Duration>,
-    /// What happened, with the provider's own words.
+    /// What happened, with the message of the provider.
     pub message: String,
-    /// What happened, as far as we saw it: other tenants may read it.
-    pub cause: String,
-    /// Whether only the session was impatient: it says nothing of the provider's health.
-    pub is_impatience: bool,
+    /// What happened, without the message of the provider: other tenants may read it.
+    pub(crate) cause: String,
+    /// Whether a timeout of the session was shorter than the default. Such a failure does not count against the
+    /// provider.
+    pub(crate) is_session_timeout: bool,
 }
 
-impl Failure {
-    /// A failure without a wish to wait; a long message is cut, and control characters become spaces.
-    pub fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
-        let message = printable(message.as_ref());
-        Self { kind, retry_after: None, cause: message.clone(), message, is_impatience: false }
+impl CallFailure {
+    /// A failure without a minimum wait. A long message is cut, and control characters become spaces.
+    pub(crate) fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
+        let message = to_printable(message.as_ref());
+        Self { kind, retry_after: None, cause: message.clone(), message, is_session_timeout: false }
     }
 
-    /// A failure that the provider has words for.
-    pub fn with_words(kind: FailureKind, cause: &str, words: &str) -> Self {
-        let words = words.trim();
-        let message = if words.is_empty() { cause.to_owned() } else { format!("{cause}: {words}") };
-        Self { cause: printable(cause), ..Self::new(kind, message) }
+    /// A failure with the message of the provider.
+    pub(crate) fn with_provider_message(kind: FailureKind, cause: &str, provider_message: &str) -> Self {
+        let provider_message = provider_message.trim();
+        let message =
+            if provider_message.is_empty() { cause.to_owned() } else { format!("{cause}: {provider_message}") };
+        Self { cause: to_printable(cause), ..Self::new(kind, message) }
     }
 
-    /// Names the provider's address, `host:port`, where the message does not.
+    /// Adds the address of the provider, `host:port`, unless the message has it.
     #[must_use]
-    pub fn at(mut self, address: &str) -> Self {
+    pub(crate) fn with_address(mut self, address: &str) -> Self {
         for text in [&mut self.message, &mut self.cause] {
-            match text.strip_prefix(NO_ADDRESS) {
+            match text.strip_prefix(UNNAMED_PROVIDER) {
                 Some(rest) => *text = format!("{address} {rest}"),
                 None if text.contains(address) => {}
                 None => *text = format!("{address}: {text}"),
@@ -53,9 +55,9 @@ impl Failure {
     }
 }
 
-fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().take(MESSAGE_CHARS_MAX).map(shown).collect()
+fn to_printable(text: &str) -> String {
+    let replace_control = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().take(MESSAGE_CHARS_MAX).map(replace_control).collect()
 }
 
 #[cfg(test)]
@@ -63,16 +65,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_names_the_address_once() {
-        let at = |message: &str| Failure::new(FailureKind::Unreachable, message).at("h:1").message;
+    fn message_with_address_added_has_it_once() {
+        let at = |message: &str| CallFailure::new(FailureKind::Unreachable, message).with_address("h:1").message;
         assert_eq!(at("the provider answers with status 502"), "h:1 answers with status 502");
         assert_eq!(at("no connection to h:1: refused"), "no connection to h:1: refused");
         assert_eq!(at("the reply broke off"), "h:1: the reply broke off");
     }
 
     #[test]
-    fn words_of_a_provider_are_printable_and_stay_out_of_the_cause() {
-        let failure = Failure::with_words(FailureKind::Unreachable, "the provider fails", " a\u{1b}[31m\nb ");
+    fn provider_message_added_is_printable_and_not_in_the_cause() {
+        let failure =
+            CallFailure::with_provider_message(FailureKind::Unreachable, "the provider fails", " a\u{1b}[31m\nb ");
         assert_eq!(
             (failure.message.as_str(), failure.cause.as_str()),
             ("the provider fails: a [31m b", "the provider fails")

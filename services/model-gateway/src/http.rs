@@ -1,4 +1,4 @@
-//! Asks a provider over HTTP, whatever protocol it speaks.
+//! Sends requests to a provider over HTTP, in any protocol.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -15,131 +15,140 @@ use service::models::ProviderEntry;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use crate::adapter::frame::Answer;
-use crate::adapter::gemini::request::segments;
-use crate::adapter::{Family, Outgoing, Target, classify, parameters};
-use crate::failure::Failure;
-use crate::mask::{Mask, Secrets};
-use crate::provider::{self, Request};
-use crate::recording::{Answered, Piece, Recorder, Tape};
+use crate::adapter::gemini::request::check_model_path;
+use crate::adapter::response::ResponseReader;
+use crate::adapter::{Protocol, ProtocolRequest, RequestTarget, classify, parameters};
+use crate::failure::CallFailure;
+use crate::mask::{ProviderSecrets, ReplyMask};
+use crate::provider::{self, ProviderRequest};
+use crate::recording::{ExchangeRecorder, RecordedChunk, RecordedResponse, Recording};
 use crate::reply::Delta;
-use crate::resolve::{self, PublicOnly};
+use crate::resolve::{self, PublicResolver};
 use service::clock::Clock;
 
-/// Bytes of an error's body that are read.
+/// Maximum bytes that are read of an error response.
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// How long usage is awaited after the content is complete.
+/// Longest wait for usage after the content is complete.
 const TAIL_MAX: Duration = Duration::from_secs(2);
-/// Seconds to connect where no session says anything.
-const CONNECT: u64 = 5;
-/// How long a provider may take to describe a model, and in how many bytes.
+/// Connect timeout in seconds for requests of no session.
+const CONNECT_DEFAULT: u64 = 5;
+/// Timeout and maximum bytes of a description of a model.
 const DESCRIBE_MAX: Duration = Duration::from_secs(10);
 const DESCRIPTION_BYTES_MAX: usize = 8 << 20;
-/// Seconds to connect, whatever a session asks for.
+/// Bounds of the connect timeout that a session sets, in seconds.
 const CONNECT_RANGE: std::ops::RangeInclusive<u64> = 1..=60;
 
-/// Seconds of silence, whatever a session asks for: what is shorter would make every model look ill.
-const PATIENCE_RANGE: std::ops::RangeInclusive<u64> = 1..=600;
+/// Bounds of the silence timeouts that a session sets, in seconds. With a shorter one every model would fail.
+const SILENCE_RANGE: std::ops::RangeInclusive<u64> = 1..=600;
 
-/// A provider's address and key. The key is read for each call, so that a file with it may be replaced.
+/// Client of one provider. It reads the key for each call, so that the file with the key can be replaced.
 #[derive(Debug)]
-pub struct Client {
-    family: Family,
+pub(crate) struct ProviderClient {
+    protocol: Protocol,
     entry: ProviderEntry,
-    /// What is answered in the provider's place.
-    tape: Option<Result<Tape, String>>,
-    /// One per time-out of the connection, which is a property of a client; a lock since it is held for a look only.
+    /// Recording that replaces the provider.
+    recording: Option<Result<Recording, String>>,
+    /// One HTTP client for each connect timeout, which is a property of a client.
     http: Mutex<BTreeMap<u64, reqwest::Client>>,
 }
 
-impl Client {
-    /// A client of this provider. Nothing is connected yet.
-    pub fn new(family: Family, entry: ProviderEntry) -> Self {
-        let tape = entry.replay.as_deref().map(Tape::read);
-        Self { family, entry, tape, http: Mutex::default() }
+impl ProviderClient {
+    /// A client that is not connected yet.
+    pub(crate) fn new(protocol: Protocol, entry: ProviderEntry) -> Self {
+        let recording = entry.replay.as_deref().map(Recording::read);
+        Self { protocol, entry, recording, http: Mutex::default() }
     }
 
-    /// The protocol that it speaks.
-    pub fn family(&self) -> Family {
-        self.family
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
-    /// Runs one call; `Ok` only when the reply is complete. Dropping the future drops the connection.
-    pub async fn call(
+    /// Sends one request, and returns `Ok` only if the reply is complete. Dropping the future drops the connection.
+    pub(crate) async fn call(
         &self,
-        request: &Request<'_>,
+        request: &ProviderRequest<'_>,
         deltas: &mpsc::Sender<Vec<Delta>>,
         clock: &dyn Clock,
-    ) -> Result<(), Failure> {
-        // Who answers from a recording asks nobody.
-        let key = if self.tape.is_some() { None } else { self.key()? };
-        // A provider that repeats a secret in its message must not make us repeat it.
-        let secrets = Secrets::new(key.as_ref(), &self.entry);
-        let parameters = parameters::checked(self.family, &self.entry, &request.item.parameters)?;
-        let voice = provider::voice(request.provider, request.upstream);
-        let target = Target {
+    ) -> Result<(), CallFailure> {
+        // A recording needs no key.
+        let key = if self.recording.is_some() { None } else { self.read_key()? };
+        // A provider may repeat a secret in its message, which must not be passed on.
+        let secrets = ProviderSecrets::new(key.as_ref(), &self.entry);
+        let parameters = parameters::check_parameters(self.protocol, &self.entry, &request.item.parameters)?;
+        let signer_id = provider::signer_id(request.provider, request.upstream);
+        let target = RequestTarget {
             model: request.upstream,
-            voice: &voice,
+            signer_id: &signer_id,
             reasoning: request.settings.reasoning,
             max_output: request.settings.max_output,
             quirks: &self.entry.quirks,
             parameters: &parameters,
         };
-        let outgoing = self.family.request(request.item, &target)?;
+        let protocol_request = self.protocol.build_request(request.item, &target)?;
         let mut recorder = self.entry.record.as_ref().map(|_| {
-            Recorder::new(clock.now(), self.entry.kind, &outgoing.path, &outgoing.body, secrets.all().to_vec())
+            ExchangeRecorder::new(
+                clock.now(),
+                self.entry.kind,
+                &protocol_request.path,
+                &protocol_request.body,
+                secrets.all().to_vec(),
+            )
         });
-        let source = match &self.tape {
-            Some(Ok(tape)) => Source::Tape(tape.next()?, 0),
-            Some(Err(error)) => return Err(Failure::new(FailureKind::BadRequest, error)),
-            None => Source::Request(self.signed(self.prepare(request, outgoing)?, key.as_ref())?),
+        let source = match &self.recording {
+            Some(Ok(recording)) => ResponseSource::Recording(recording.next_response()?, 0),
+            Some(Err(error)) => return Err(CallFailure::new(FailureKind::BadRequest, error)),
+            None => {
+                ResponseSource::Request(self.add_key(self.build_request(request, protocol_request)?, key.as_ref())?)
+            }
         };
         let address = self.address();
-        let patience = Patience::of(&request.item.streaming, &address);
-        let mut out = Masked { deltas, mask: Mask::new(&secrets) };
-        let ended = exchange(source, self.family.answer(), &patience, &mut out, clock, recorder.as_mut()).await;
-        let ended = ended.map_err(|failure| secrets.hide(failure).at(&address));
+        let timeouts = Timeouts::new(&request.item.streaming, &address);
+        let mut out = MaskedSender { deltas, mask: ReplyMask::new(&secrets) };
+        let ended =
+            read_response(source, self.protocol.response_reader(), &timeouts, &mut out, clock, recorder.as_mut()).await;
+        let ended = ended.map_err(|failure| secrets.redact(failure).with_address(&address));
         if let (Some(recorder), Some(dir)) = (recorder, &self.entry.record) {
             recorder.write(dir, request.upstream, ended.as_ref().err()).await;
         }
         ended
     }
 
-    /// What the provider itself says of a model, where it says anything.
-    pub async fn describe(&self, upstream: &str) -> Result<Option<Value>, Failure> {
-        let key = self.key()?;
-        let own = segments(upstream).ok().map(|name| format!("/models/{name}"));
+    /// Reads the description of a model from the provider; `None` if it has none.
+    pub(crate) async fn describe_model(&self, upstream: &str) -> Result<Option<Value>, CallFailure> {
+        let key = self.read_key()?;
+        let own = check_model_path(upstream).ok().map(|name| format!("/models/{name}"));
         for path in own.into_iter().chain(["/models".to_owned()]) {
-            let http = self.signed(self.plain(self.http(CONNECT)?.get(self.url(&path)?)), key.as_ref())?;
-            let answer = timeout_at(Instant::now() + DESCRIBE_MAX, http.send()).await;
-            let Ok(Ok(mut answer)) = answer else { return Ok(None) };
+            let http =
+                self.add_key(self.add_headers(self.http_client(CONNECT_DEFAULT)?.get(self.url(&path)?)), key.as_ref())?;
+            let response = timeout_at(Instant::now() + DESCRIBE_MAX, http.send()).await;
+            let Ok(Ok(mut response)) = response else { return Ok(None) };
             let mut body = Vec::new();
-            while let Ok(Some(piece)) = answer.chunk().await {
-                body.extend_from_slice(&piece);
+            while let Ok(Some(chunk)) = response.chunk().await {
+                body.extend_from_slice(&chunk);
                 if body.len() > DESCRIPTION_BYTES_MAX {
                     return Ok(None);
                 }
             }
-            let found: Value = serde_json::from_slice(&body).unwrap_or_default();
-            if !answer.status().is_success() {
+            let description: Value = serde_json::from_slice(&body).unwrap_or_default();
+            if !response.status().is_success() {
                 continue;
             }
-            let list = ["data", "models"].iter().find_map(|name| found[*name].as_array().cloned());
-            let Some(list) = list else { return Ok(Some(found)) };
+            let list = ["data", "models"].iter().find_map(|name| description[*name].as_array().cloned());
+            let Some(list) = list else { return Ok(Some(description)) };
             let names = |model: &Value| ["id", "name", "model"].iter().any(|name| model[*name] == *upstream);
-            // A server of one model may call it as it likes.
+            // A server of one model may use any name for it.
             let only = if list.len() == 1 { list.first() } else { None };
             return Ok(list.iter().find(|model| names(model)).or(only).cloned());
         }
         Ok(None)
     }
 
-    /// Tokens that a reply may have where a session asks for so many, or else where the operator does.
-    pub fn output_max(&self, session: &Map<String, Value>) -> Option<u64> {
+    /// Maximum tokens of a reply that the session sets, or else the operator.
+    pub(crate) fn output_max(&self, session: &Map<String, Value>) -> Option<u64> {
         parameters::output_max(session).or_else(|| parameters::output_max(&self.entry.parameters))
     }
 
-    /// Where the provider is, for people: `host`, or `host:port`; no credentials, path or query.
+    /// Address of the provider for people: `host` or `host:port`, without credentials, path and query.
     fn address(&self) -> String {
         let base = self.entry.base_url.as_deref().unwrap_or_default();
         let url = Url::parse(base).ok();
@@ -147,73 +156,80 @@ impl Client {
         url.as_ref().and_then(Url::port).map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    fn key(&self) -> Result<Option<Secret>, Failure> {
-        self.entry.api_key().map_err(|error| Failure::new(FailureKind::Auth, error.to_string()))
+    fn read_key(&self) -> Result<Option<Secret>, CallFailure> {
+        self.entry.api_key().map_err(|error| CallFailure::new(FailureKind::Auth, error.to_string()))
     }
 
-    fn signed(&self, http: RequestBuilder, key: Option<&Secret>) -> Result<RequestBuilder, Failure> {
+    fn add_key(&self, http: RequestBuilder, key: Option<&Secret>) -> Result<RequestBuilder, CallFailure> {
         let Some(key) = key else { return Ok(http) };
-        let (name, before) = self.family.key_header();
+        let (name, before) = self.protocol.key_header();
         let (name, before) = self.entry.key_header.as_deref().map_or((name, before), |name| (name, ""));
-        let mut value = HeaderValue::try_from(format!("{before}{}", key.expose()))
-            .map_err(|_| Failure::new(FailureKind::Auth, "the provider's key is no value of a header"))?;
+        let mut value = HeaderValue::try_from(format!("{before}{}", key.expose())).map_err(|_| {
+            CallFailure::new(FailureKind::Auth, "the provider's key has characters that an HTTP header cannot have")
+        })?;
         value.set_sensitive(true);
         Ok(http.header(name, value))
     }
 
-    fn url(&self, path: &str) -> Result<Url, Failure> {
+    fn url(&self, path: &str) -> Result<Url, CallFailure> {
         let base = self.entry.base_url.as_deref().unwrap_or_default();
-        let mut url = Url::parse(&format!("{base}{path}"))
-            .map_err(|error| Failure::new(FailureKind::BadRequest, format!("base_url is no address: {error}")))?;
+        let mut url = Url::parse(&format!("{base}{path}")).map_err(|error| {
+            CallFailure::new(FailureKind::BadRequest, format!("base_url is not a valid URL: {error}"))
+        })?;
         for (name, value) in &self.entry.query {
             url.query_pairs_mut().append_pair(name, value);
         }
         Ok(url)
     }
 
-    /// With the operator's headers.
-    fn plain(&self, mut http: RequestBuilder) -> RequestBuilder {
+    /// Adds the headers of the operator.
+    fn add_headers(&self, mut http: RequestBuilder) -> RequestBuilder {
         for (name, value) in &self.entry.headers {
             http = http.header(name, value.expose());
         }
         http
     }
 
-    fn prepare(&self, request: &Request<'_>, outgoing: Outgoing) -> Result<RequestBuilder, Failure> {
+    fn build_request(
+        &self,
+        request: &ProviderRequest<'_>,
+        protocol_request: ProtocolRequest,
+    ) -> Result<RequestBuilder, CallFailure> {
         let accept = if request.item.streaming.enabled { "text/event-stream" } else { "application/json" };
-        let mut http = self.http(request.item.streaming.connect)?.post(self.url(&outgoing.path)?);
-        for (name, value) in outgoing.headers {
+        let mut http = self.http_client(request.item.streaming.connect)?.post(self.url(&protocol_request.path)?);
+        for (name, value) in protocol_request.headers {
             http = http.header(name, value);
         }
-        http = self.plain(http);
+        http = self.add_headers(http);
         if let Some(traceparent) = &request.traceparent {
             http = http.header("traceparent", traceparent);
         }
-        Ok(http.header(CONTENT_TYPE, "application/json").header(ACCEPT, accept).body(outgoing.body))
+        Ok(http.header(CONTENT_TYPE, "application/json").header(ACCEPT, accept).body(protocol_request.body))
     }
 
-    fn http(&self, connect: u64) -> Result<reqwest::Client, Failure> {
+    fn http_client(&self, connect: u64) -> Result<reqwest::Client, CallFailure> {
         let connect = connect.clamp(*CONNECT_RANGE.start(), *CONNECT_RANGE.end());
         let mut clients = self.http.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&connect) {
             return Ok(client.clone());
         }
         let base = self.entry.base_url.as_deref().unwrap_or_default();
-        let private = self.entry.private_network || resolve::says_so(base);
-        let client = build(Duration::from_secs(connect), private)
-            .map_err(|error| Failure::new(FailureKind::BadRequest, format!("no HTTP client: {}", root(&error))))?;
+        let private = self.entry.private_network || resolve::names_private_host(base);
+        let client = build_http_client(Duration::from_secs(connect), private).map_err(|error| {
+            CallFailure::new(FailureKind::BadRequest, format!("no HTTP client: {}", root_cause(&error)))
+        })?;
         clients.insert(connect, client.clone());
         Ok(client)
     }
 }
 
-/// Traffic goes where the operator said: neither to a proxy of the environment nor after a redirect, which would take
-/// the transcript and the key along.
-fn build(connect: Duration, private: bool) -> Result<reqwest::Client, reqwest::Error> {
-    // It fails where the process has a provider already, which is as good.
+/// Connects only to the address that the operator set. A proxy of the environment or a redirect would send the
+/// transcript and the key elsewhere.
+fn build_http_client(connect: Duration, private: bool) -> Result<reqwest::Client, reqwest::Error> {
+    // This fails if the process has a crypto provider already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder();
-    let builder = if private { builder } else { builder.dns_resolver(Arc::new(PublicOnly)) };
+    let builder = if private { builder } else { builder.dns_resolver(Arc::new(PublicResolver)) };
     builder
         .no_proxy()
         .redirect(redirect::Policy::none())
@@ -223,240 +239,249 @@ fn build(connect: Duration, private: bool) -> Result<reqwest::Client, reqwest::E
         .build()
 }
 
-/// When silence is too long. A whole reply has only the call's own deadline: nothing comes before all of it is there.
-struct Patience<'a> {
+/// Timeouts of one request. A reply that is not streamed has only the deadline of the call, since it arrives all at
+/// once.
+struct Timeouts<'a> {
     address: &'a str,
-    connect: Wait,
-    first_byte: Option<Wait>,
-    idle: Option<Wait>,
+    connect: Timeout,
+    first_byte: Option<Timeout>,
+    idle: Option<Timeout>,
 }
 
-/// The longest silence.
+/// Longest silence of a provider that is accepted.
 #[derive(Clone, Copy)]
-struct Wait {
+struct Timeout {
     seconds: u64,
-    /// It is shorter than what is usual: a provider that fails it need not be ill.
-    is_hasty: bool,
+    /// Whether it is shorter than the default: then a timeout does not count against the provider.
+    is_below_default: bool,
 }
 
-impl Wait {
-    fn of(seconds: u64, range: &std::ops::RangeInclusive<u64>, usual: u64) -> Self {
+impl Timeout {
+    fn new(seconds: u64, range: &std::ops::RangeInclusive<u64>, default: u64) -> Self {
         let seconds = seconds.clamp(*range.start(), *range.end());
-        Self { seconds, is_hasty: seconds < usual }
+        Self { seconds, is_below_default: seconds < default }
     }
 
     fn deadline(self) -> Instant {
         Instant::now() + Duration::from_secs(self.seconds)
     }
 
-    fn failure(self, what: &str) -> Failure {
-        let failure = Failure::new(FailureKind::TimedOut, format!("{what} within {} s", self.seconds));
-        Failure { is_impatience: self.is_hasty, ..failure }
+    fn failure(self, what: &str) -> CallFailure {
+        let failure = CallFailure::new(FailureKind::TimedOut, format!("{what} within {} s", self.seconds));
+        CallFailure { is_session_timeout: self.is_below_default, ..failure }
     }
 }
 
-impl<'a> Patience<'a> {
-    fn of(streaming: &Streaming, address: &'a str) -> Self {
-        let usual = Streaming::default();
-        let streamed = |seconds, usual| streaming.enabled.then(|| Wait::of(seconds, &PATIENCE_RANGE, usual));
+impl<'a> Timeouts<'a> {
+    fn new(streaming: &Streaming, address: &'a str) -> Self {
+        let default = Streaming::default();
+        let streamed = |seconds, default| streaming.enabled.then(|| Timeout::new(seconds, &SILENCE_RANGE, default));
         Self {
             address,
-            connect: Wait::of(streaming.connect, &CONNECT_RANGE, usual.connect),
-            first_byte: streamed(streaming.first_byte, usual.first_byte),
-            idle: streamed(streaming.idle, usual.idle),
+            connect: Timeout::new(streaming.connect, &CONNECT_RANGE, default.connect),
+            first_byte: streamed(streaming.first_byte, default.first_byte),
+            idle: streamed(streaming.idle, default.idle),
         }
     }
 
-    fn hung(&self, is_first: bool) -> Failure {
+    fn silence_failure(&self, is_first: bool) -> CallFailure {
         let (what, wait) =
-            if is_first { ("no first byte", self.first_byte) } else { ("the stream fell silent", self.idle) };
-        wait.map_or_else(|| Failure::new(FailureKind::TimedOut, what), |wait| wait.failure(what))
+            if is_first { ("no first byte", self.first_byte) } else { ("no data in the stream", self.idle) };
+        wait.map_or_else(|| CallFailure::new(FailureKind::TimedOut, what), |wait| wait.failure(what))
     }
 
-    fn not_sent(&self, error: &reqwest::Error) -> Failure {
+    fn send_failure(&self, error: &reqwest::Error) -> CallFailure {
         let address = self.address;
         if error.is_connect() && error.is_timeout() {
             return self.connect.failure(&format!("no connection to {address}"));
         }
         if error.is_builder() {
-            return Failure::new(FailureKind::BadRequest, format!("the request cannot be built: {}", root(error)));
+            return CallFailure::new(
+                FailureKind::BadRequest,
+                format!("the request cannot be built: {}", root_cause(error)),
+            );
         }
         let what = if error.is_connect() {
             format!("no connection to {address}")
         } else {
             format!("the connection to {address} broke before the reply")
         };
-        Failure::new(FailureKind::Unreachable, format!("{what}: {}", root(error)))
+        CallFailure::new(FailureKind::Unreachable, format!("{what}: {}", root_cause(error)))
     }
 
-    fn broke_off(&self, error: &reqwest::Error) -> Failure {
-        let message = format!("the connection to {} broke within the reply: {}", self.address, root(error));
-        Failure::new(FailureKind::Truncated, message)
+    fn read_failure(&self, error: &reqwest::Error) -> CallFailure {
+        let message = format!("the connection to {} broke within the reply: {}", self.address, root_cause(error));
+        CallFailure::new(FailureKind::Truncated, message)
     }
 }
 
-/// Where a reply goes, without the provider's key.
-struct Masked<'a> {
+/// Sends the deltas of a reply with the key of the provider masked.
+struct MaskedSender<'a> {
     deltas: &'a mpsc::Sender<Vec<Delta>>,
-    mask: Mask<'a>,
+    mask: ReplyMask<'a>,
 }
 
-impl Masked<'_> {
-    /// Whether anybody wants more of the reply.
+impl MaskedSender<'_> {
+    /// Sends deltas; `false` if the receiver is gone.
     async fn send(&mut self, more: Vec<Delta>) -> bool {
-        let shown = self.shown(more);
-        shown.is_empty() || self.deltas.send(shown).await.is_ok()
+        let masked = self.mask(more);
+        masked.is_empty() || self.deltas.send(masked).await.is_ok()
     }
 
-    fn shown(&mut self, deltas: Vec<Delta>) -> Vec<Delta> {
-        self.mask.push(deltas).into_iter().map(Delta::tidied).collect()
+    fn mask(&mut self, deltas: Vec<Delta>) -> Vec<Delta> {
+        self.mask.push(deltas).into_iter().map(Delta::sanitize).collect()
     }
 
     async fn finish(&mut self, rest: Vec<Delta>) {
-        let mut shown = self.shown(rest);
-        shown.extend(self.mask.finish());
-        if !shown.is_empty() {
-            // No receiver, no wish.
-            let _ = self.deltas.send(shown).await;
+        let mut masked = self.mask(rest);
+        masked.extend(self.mask.finish());
+        if !masked.is_empty() {
+            // The receiver may be gone, and then needs nothing.
+            let _ = self.deltas.send(masked).await;
         }
     }
 }
 
-/// Where an answer comes from.
-enum Source<'a> {
-    /// A provider that is still to be asked.
+/// Source of a response.
+enum ResponseSource<'a> {
+    /// A request that is not sent yet.
     Request(RequestBuilder),
-    /// A provider that answers.
+    /// A response of the provider.
     Http(HttpResponse),
-    /// A recording, from this piece on.
-    Tape(&'a Answered, usize),
+    /// A recorded response, and the index of its next chunk.
+    Recording(&'a RecordedResponse, usize),
 }
 
-impl Source<'_> {
-    /// Asks; returns when the answer's head is there.
-    async fn ask(self) -> Result<Self, reqwest::Error> {
+impl ResponseSource<'_> {
+    /// Sends the request, and returns when the status and headers arrived.
+    async fn send(self) -> Result<Self, reqwest::Error> {
         match self {
             Self::Request(request) => request.send().await.map(Self::Http),
-            Self::Http(_) | Self::Tape(..) => Ok(self),
+            Self::Http(_) | Self::Recording(..) => Ok(self),
         }
     }
 
     fn status(&self) -> u16 {
         match self {
             Self::Request(_) => 0,
-            Self::Http(answer) => answer.status().as_u16(),
-            Self::Tape(answer, _) => answer.status,
+            Self::Http(response) => response.status().as_u16(),
+            Self::Recording(response, _) => response.status,
         }
     }
 
     fn header(&self, name: &str) -> Option<&str> {
         match self {
             Self::Request(_) => None,
-            Self::Http(answer) => answer.headers().get(name)?.to_str().ok(),
-            Self::Tape(answer, _) => answer.headers.get(name).map(String::as_str),
+            Self::Http(response) => response.headers().get(name)?.to_str().ok(),
+            Self::Recording(response, _) => response.headers.get(name).map(String::as_str),
         }
     }
 
     async fn chunk(&mut self) -> Result<Option<Bytes>, reqwest::Error> {
         match self {
             Self::Request(_) => Ok(None),
-            Self::Http(answer) => answer.chunk().await,
-            Self::Tape(answer, at) => {
+            Self::Http(response) => response.chunk().await,
+            Self::Recording(response, at) => {
                 *at += 1;
-                Ok(answer.pieces.get(*at - 1).map(Piece::bytes))
+                Ok(response.chunks.get(*at - 1).map(RecordedChunk::bytes))
             }
         }
     }
 }
 
-async fn exchange(
-    source: Source<'_>,
-    mut response: Answer,
-    patience: &Patience<'_>,
-    out: &mut Masked<'_>,
+async fn read_response(
+    source: ResponseSource<'_>,
+    mut reader: ResponseReader,
+    timeouts: &Timeouts<'_>,
+    out: &mut MaskedSender<'_>,
     clock: &dyn Clock,
-    mut recorder: Option<&mut Recorder>,
-) -> Result<(), Failure> {
-    let until = patience.first_byte.map(Wait::deadline);
-    let sent = within(until, source.ask()).await;
-    let mut answer = sent.ok_or_else(|| patience.hung(true))?.map_err(|error| patience.not_sent(&error))?;
+    mut recorder: Option<&mut ExchangeRecorder>,
+) -> Result<(), CallFailure> {
+    let until = timeouts.first_byte.map(Timeout::deadline);
+    let sent = with_deadline(until, source.send()).await;
+    let mut response =
+        sent.ok_or_else(|| timeouts.silence_failure(true))?.map_err(|error| timeouts.send_failure(&error))?;
     if let Some(recorder) = &mut recorder {
-        recorder.head(answer.status(), |name| answer.header(name));
+        recorder.record_head(response.status(), |name| response.header(name));
     }
-    if !(200..300).contains(&answer.status()) {
-        return Err(refusal(answer, clock, recorder).await);
+    if !(200..300).contains(&response.status()) {
+        return Err(read_error(response, clock, recorder).await);
     }
     let mut until = until;
     let mut first = true;
     loop {
-        let Some(piece) = within(until, answer.chunk()).await else {
-            if response.is_finished() {
+        let Some(chunk) = with_deadline(until, response.chunk()).await else {
+            if reader.is_finished() {
                 break;
             }
-            return Err(patience.hung(first));
+            return Err(timeouts.silence_failure(first));
         };
-        let piece = match piece {
-            Ok(Some(piece)) => piece,
+        let chunk = match chunk {
+            Ok(Some(chunk)) => chunk,
             Ok(None) => break,
-            Err(_) if response.is_finished() => break,
-            Err(error) => return Err(patience.broke_off(&error)),
+            Err(_) if reader.is_finished() => break,
+            Err(error) => return Err(timeouts.read_failure(&error)),
         };
         first = false;
         if let Some(recorder) = &mut recorder {
-            recorder.piece(&piece);
+            recorder.record_chunk(&chunk);
         }
-        let more = response.push(&piece)?;
+        let more = reader.push(&chunk)?;
         if !out.send(more).await {
-            return Ok(()); // Nobody wants the reply any more.
+            return Ok(()); // The receiver is gone.
         }
-        if response.is_done() {
+        if reader.is_done() {
             break;
         }
         until =
-            if response.is_finished() { Some(Instant::now() + TAIL_MAX) } else { patience.idle.map(Wait::deadline) };
+            if reader.is_finished() { Some(Instant::now() + TAIL_MAX) } else { timeouts.idle.map(Timeout::deadline) };
     }
-    let rest = response.finish()?;
+    let rest = reader.finish()?;
     out.finish(rest).await;
     Ok(())
 }
 
-async fn within<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
+async fn with_deadline<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
     match until {
         Some(until) => timeout_at(until, future).await.ok(),
         None => Some(future.await),
     }
 }
 
-async fn refusal(mut answer: Source<'_>, clock: &dyn Clock, mut recorder: Option<&mut Recorder>) -> Failure {
-    let status = answer.status();
+async fn read_error(
+    mut response: ResponseSource<'_>,
+    clock: &dyn Clock,
+    mut recorder: Option<&mut ExchangeRecorder>,
+) -> CallFailure {
+    let status = response.status();
     if (300..400).contains(&status) {
-        let to = answer.header(LOCATION.as_str()).unwrap_or("nowhere");
-        return Failure::new(
+        let to = response.header(LOCATION.as_str()).unwrap_or("an unknown address");
+        return CallFailure::new(
             FailureKind::BadRequest,
-            format!("the provider redirects to {to}: set base_url to where it really is"),
+            format!("the provider redirects to {to}: set base_url to the address of the provider"),
         );
     }
-    let retry_after = classify::retry_after(|name| answer.header(name), clock.now().as_millis());
+    let retry_after = classify::parse_retry_after(|name| response.header(name), clock.now().as_millis());
     let mut body = Vec::new();
     let until = Instant::now() + TAIL_MAX;
-    while let Ok(Ok(Some(piece))) = timeout_at(until, answer.chunk()).await {
+    while let Ok(Ok(Some(chunk))) = timeout_at(until, response.chunk()).await {
         if let Some(recorder) = &mut recorder {
-            recorder.piece(&piece);
+            recorder.record_chunk(&chunk);
         }
-        body.extend_from_slice(&piece);
+        body.extend_from_slice(&chunk);
         if body.len() >= ERROR_BYTES_MAX {
             break;
         }
     }
-    classify::status(status, retry_after, &String::from_utf8_lossy(&body))
+    classify::classify_status(status, retry_after, &String::from_utf8_lossy(&body))
 }
 
-/// The innermost cause: what happened, without the address that every layer around it repeats.
-fn root(error: &reqwest::Error) -> String {
+/// The innermost cause, without the URL that each outer error repeats.
+fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    // Without a cause of its own, the error would print the whole address.
+    // An error without a source would print the whole URL.
     if error.source().is_none() { "the HTTP client gives no reason".to_owned() } else { cause.to_string() }
 }

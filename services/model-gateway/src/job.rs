@@ -1,4 +1,4 @@
-//! One delivered model call: which, for whom, until when.
+//! One delivered model call.
 
 use bus::call::OpenCall;
 use contract::ids::CallAttempt;
@@ -6,46 +6,40 @@ use contract::model::{ItemMeta, ModelItem, ResultMeta};
 use contract::subject::SessionKey;
 use tokio_util::sync::CancellationToken;
 
-/// Where the random part of an id begins that names a run: twelve digits.
+/// Start of the twelve random digits of a UUID v7, which name a run.
 const RUN_OFFSET: usize = 20;
 
-/// A call and its delivery.
+/// A model call with its delivery.
 #[derive(Debug)]
-pub struct Job {
-    /// The session.
-    pub key: SessionKey,
-    /// Which try of which call.
-    pub call: CallAttempt,
-    /// What the loop asks.
-    pub item: ModelItem,
-    /// Bytes of the item, for estimates.
-    pub bytes: usize,
-    /// `<orchestrator's attempt>.<delivery>`, as viewers see it.
-    pub attempt: String,
-    /// This run of the attempt: no other one has the same name, on whichever gateway.
-    pub run: String,
-    /// The trace that the call belongs to.
-    pub traceparent: Option<String>,
-    /// Cancelled when the loop calls the call off.
-    pub cancelled: CancellationToken,
+pub(crate) struct ModelJob {
+    pub(crate) key: SessionKey,
+    pub(crate) call: CallAttempt,
+    pub(crate) item: ModelItem,
+    /// Size of the item in bytes, to estimate its tokens.
+    pub(crate) bytes: usize,
+    /// `<attempt of the orchestrator>.<delivery>`, as viewers see it.
+    pub(crate) attempt: String,
+    /// Name of this run of the attempt, unique among all gateways.
+    pub(crate) run: String,
+    pub(crate) traceparent: Option<String>,
+    /// Cancelled when the session cancels the call.
+    pub(crate) cancelled: CancellationToken,
 }
 
-impl Job {
-    /// A job of a call that may start.
-    pub fn new(open: OpenCall<ModelItem>) -> Self {
+impl ModelJob {
+    pub(crate) fn new(open: OpenCall<ModelItem>) -> Self {
         let attempt = open.attempt();
         let run = uuid::Uuid::now_v7().simple().to_string().split_off(RUN_OFFSET);
         let OpenCall { key, call, item, bytes, traceparent, cancelled, .. } = open;
         Self { key, call, item, bytes, attempt, run, traceparent, cancelled }
     }
 
-    /// The item's ids.
-    pub fn meta(&self) -> &ItemMeta {
+    pub(crate) fn meta(&self) -> &ItemMeta {
         &self.item.meta
     }
 
-    /// What a result tells of the item.
-    pub fn result_meta(&self) -> ResultMeta {
+    /// Metadata of a result of this item.
+    pub(crate) fn result_meta(&self) -> ResultMeta {
         self.meta().of_result()
     }
 }

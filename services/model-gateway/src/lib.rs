@@ -1,29 +1,30 @@
-//! Runs model calls: provider adapters, streaming, and what the loop is told of the reply.
+//! Runs model calls: provider protocols, streaming, retries, rates and budgets.
 //!
-//! A call is an item of a work queue. A gateway starts it only after it has seen in the log that it is open, publishes
-//! the reply to viewers while it grows, and reports the whole as one input of the session.
+//! A call is a work item of a queue. A gateway starts a call only after it has seen in the log of the session that the
+//! call is open. It publishes the reply to viewers while the reply grows, and reports the complete reply as one input
+//! of the session.
 
 pub mod adapter;
-pub mod breaker;
-pub mod call;
-pub mod chunks;
+mod breaker;
+mod call;
+mod chunks;
 pub mod failure;
-pub mod http;
-pub mod job;
-pub mod limits;
-pub mod mask;
-pub mod observe;
-pub mod outcome;
+mod http;
+mod job;
+mod limits;
+mod mask;
+mod observe;
 pub mod probe;
 pub mod provider;
-pub mod recording;
+mod recording;
 pub mod reply;
-pub mod resolve;
-pub mod retry;
-pub mod scripted;
-pub mod sse;
-pub mod viewers;
-pub mod worker;
+mod reply_publisher;
+mod resolve;
+mod result;
+mod retry;
+mod scripted;
+mod sse;
+mod worker;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -68,22 +69,22 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Reads the models and starts taking calls; changes of them are followed. A models file or script that cannot be used
-    /// is an error that says where; a key that is missing is one only for the calls that need it.
+    /// Reads the models and starts to take calls; it reloads files that change. A models file or script that is invalid
+    /// is an error that names the place. A missing key is an error only of the calls that need it.
     #[allow(clippy::unused_async, reason = "every service starts the same way")]
     pub async fn start(config: Config, bus: Bus) -> anyhow::Result<Self> {
         let readiness = Readiness::new("gateway");
         let providers = Providers::follow(config.config_dir.clone(), readiness.clone())?;
-        Ok(Self::take_calls(&config, bus, providers, Arc::new(SystemClock), readiness))
+        Ok(Self::start_worker(&config, bus, providers, Arc::new(SystemClock), readiness))
     }
 
-    /// As [`Gateway::start`], with providers and a clock of the caller's.
+    /// Starts a gateway as [`Gateway::start`] does, with the providers and the clock of the caller.
     #[allow(clippy::unused_async, reason = "every service starts the same way")]
-    pub async fn with(config: Config, bus: Bus, providers: Providers, clock: Arc<dyn Clock>) -> Self {
-        Self::take_calls(&config, bus, Reload::fixed("gateway", providers), clock, Readiness::new("gateway"))
+    pub async fn start_with(config: Config, bus: Bus, providers: Providers, clock: Arc<dyn Clock>) -> Self {
+        Self::start_worker(&config, bus, Reload::fixed("gateway", providers), clock, Readiness::new("gateway"))
     }
 
-    fn take_calls(
+    fn start_worker(
         config: &Config,
         bus: Bus,
         providers: Arc<Reload<Providers>>,
@@ -92,19 +93,21 @@ impl Gateway {
     ) -> Self {
         let tasks = Tasks::new();
         tasks.spawn("files", providers.clone().follow(tasks.token()));
-        let limits = limits::Limits::start(&bus, &clock, &uuid::Uuid::now_v7().simple().to_string(), &tasks);
-        let calls = worker::Calls { bus: bus.clone(), providers, clock, limits, breakers: Breakers::default() };
-        let worker = CallWorker::start(bus, Queue::Model, config.concurrency, calls);
+        let limits = limits::SharedLimits::start(&bus, &clock, &uuid::Uuid::now_v7().simple().to_string(), &tasks);
+        let handler =
+            worker::ModelCallHandler { bus: bus.clone(), providers, clock, limits, breakers: Breakers::default() };
+        let worker = CallWorker::start(bus, Queue::Model, config.concurrency, handler);
         readiness.set(true);
         Self { worker, tasks, readiness }
     }
 
-    /// Whether it takes calls.
+    /// Tells whether the gateway takes calls.
     pub fn readiness(&self) -> Readiness {
         self.readiness.clone()
     }
 
-    /// Stops pulling, lets running calls end for up to `timeout`, then drops their connections and hands them back.
+    /// Stops taking calls, and lets running calls end for up to `timeout`. Then it drops the connections of the others
+    /// and returns these calls to the queue.
     pub async fn drain(self, timeout: Duration) {
         self.readiness.set(false);
         self.worker.drain(timeout).await;

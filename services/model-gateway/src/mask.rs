@@ -1,37 +1,36 @@
-//! Keeps the provider's key out of what the provider says: out of replies, however they are cut, and out of errors.
+//! Masks the key of a provider in its replies, even if it is split between deltas, and in its errors.
 
 use serde_json::Value;
 use service::Secret;
 use service::models::ProviderEntry;
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
-/// What stands in place of a key.
-pub const MASKED: &str = "[key]";
-/// Bytes of a key that is looked for in replies: a shorter one is a placeholder, and may be a word.
+pub(crate) const MASKED: &str = "[key]";
+/// Minimum bytes of a key that is masked in replies: a shorter one is a placeholder, and may be a word.
 const KEY_BYTES_MIN: usize = 8;
-/// Characters of a secret by whose beginning a message is known to have been cut within it.
-const BEGINNING_MIN: usize = 4;
-/// Words in the name of a header whose value is a key.
+/// Minimum characters of a partial key that is masked at the end of a text.
+const PARTIAL_KEY_CHARS_MIN: usize = 4;
+/// Parts of the names of headers whose values are keys.
 const KEY_HEADERS: &[&str] = &["auth", "key", "token", "secret", "cookie"];
 
-/// The secrets of one provider.
+/// Secrets of one provider.
 #[derive(Debug)]
-pub struct Secrets {
-    /// All of them, for errors.
+pub(crate) struct ProviderSecrets {
+    /// All secrets, masked in errors.
     all: Vec<String>,
-    /// Keys, the longest first, for replies.
+    /// Keys, the longest first, masked in replies.
     keys: Vec<String>,
 }
 
-impl Secrets {
-    /// Those that a request to this provider carries.
-    pub fn new(key: Option<&Secret>, entry: &ProviderEntry) -> Self {
+impl ProviderSecrets {
+    /// The secrets that a request to this provider has.
+    pub(crate) fn new(key: Option<&Secret>, entry: &ProviderEntry) -> Self {
         let all = key.into_iter().chain(entry.headers.values()).map(|secret| secret.expose().to_owned()).collect();
         let is_key = |name: &str| KEY_HEADERS.iter().any(|word| name.to_ascii_lowercase().contains(word));
         let headers = entry.headers.iter().filter(|(name, _)| is_key(name)).map(|(_, value)| value.expose());
-        // `Bearer <key>`: the key alone is one too.
+        // `Bearer <key>`: take the key alone.
         let own = headers.map(|value| value.rsplit(' ').next().unwrap_or(value));
         let mut keys: Vec<String> = key.map(Secret::expose).into_iter().chain(own).map(str::to_owned).collect();
         keys.retain(|key| key.len() >= KEY_BYTES_MIN);
@@ -39,135 +38,134 @@ impl Secrets {
         Self { all, keys }
     }
 
-    /// All of them.
-    pub fn all(&self) -> &[String] {
+    pub(crate) fn all(&self) -> &[String] {
         &self.all
     }
 
-    /// An error without them.
-    pub fn hide(&self, mut failure: Failure) -> Failure {
+    /// Masks the secrets in a failure.
+    pub(crate) fn redact(&self, mut failure: CallFailure) -> CallFailure {
         for secret in &self.all {
-            failure.message = without(&failure.message, secret);
-            failure.cause = without(&failure.cause, secret);
+            failure.message = redact_secret(&failure.message, secret);
+            failure.cause = redact_secret(&failure.cause, secret);
         }
         failure
     }
 
-    /// A text that is whole, without the keys.
-    fn replaced(&self, text: &str) -> String {
+    /// Masks the keys in a complete text.
+    fn mask_keys(&self, text: &str) -> String {
         self.keys.iter().fold(text.to_owned(), |text, key| text.replace(key.as_str(), MASKED))
     }
 
-    fn replaced_in(&self, value: &Value) -> Value {
+    fn mask_keys_in(&self, value: &Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.replaced(text)),
-            Value::Array(items) => items.iter().map(|item| self.replaced_in(item)).collect(),
+            Value::String(text) => Value::String(self.mask_keys(text)),
+            Value::Array(items) => items.iter().map(|item| self.mask_keys_in(item)).collect(),
             Value::Object(fields) => Value::Object(
-                fields.iter().map(|(name, field)| (self.replaced(name), self.replaced_in(field))).collect(),
+                fields.iter().map(|(name, field)| (self.mask_keys(name), self.mask_keys_in(field))).collect(),
             ),
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
     }
 
-    /// Bytes at a text's end with which a key may begin.
-    fn beginning(&self, text: &str) -> usize {
+    /// Bytes at the end of a text that may be the start of a key.
+    fn partial_key_bytes(&self, text: &str) -> usize {
         let of = |key: &String| {
             (1..key.len()).rev().find(|length| key.get(..*length).is_some_and(|head| text.ends_with(head)))
         };
         self.keys.iter().filter_map(of).max().unwrap_or(0)
     }
 
-    /// Whether a text is so much of a key that it must not be shown either.
+    /// Whether a text is so much of a key that it must be masked too.
     fn is_most_of_a_key(&self, text: &str) -> bool {
-        let most = |key: &String| text.len() >= BEGINNING_MIN && 2 * text.len() >= key.len();
+        let most = |key: &String| text.len() >= PARTIAL_KEY_CHARS_MIN && 2 * text.len() >= key.len();
         self.keys.iter().any(|key| key.starts_with(text) && most(key))
     }
 }
 
-/// A message without a secret, and without the beginning of one at its end: it may have been cut there.
-fn without(text: &str, secret: &str) -> String {
+/// Masks a secret in a message, also a partial one at its end, where the message may have been cut.
+fn redact_secret(text: &str, secret: &str) -> String {
     if secret.is_empty() {
         return text.to_owned();
     }
     let text = text.replace(secret, MASKED);
     let ends = |length: &usize| secret.get(..*length).is_some_and(|beginning| text.ends_with(beginning));
-    match (BEGINNING_MIN.min(secret.len())..secret.len()).rev().find(ends) {
+    match (PARTIAL_KEY_CHARS_MIN.min(secret.len())..secret.len()).rev().find(ends) {
         Some(length) => format!("{}{MASKED}", &text[..text.len() - length]),
         None => text,
     }
 }
 
-/// Where a piece of a reply belongs.
+/// The part of a reply that a delta belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ReplyPart {
     Text,
     Reasoning,
     Arguments(u32),
 }
 
-/// Masks one reply as it grows. Of each part it holds back what a key may begin with: fewer bytes than the key has.
+/// Masks one reply while it grows. Of each part it withholds what may be the start of a key, which is shorter than the
+/// key.
 #[derive(Debug)]
-pub struct Mask<'a> {
-    secrets: &'a Secrets,
-    held: Vec<(Place, String)>,
+pub(crate) struct ReplyMask<'a> {
+    secrets: &'a ProviderSecrets,
+    withheld: Vec<(ReplyPart, String)>,
 }
 
-impl<'a> Mask<'a> {
-    /// A mask of a reply of which nothing has come.
-    pub fn new(secrets: &'a Secrets) -> Self {
-        Self { secrets, held: Vec::new() }
+impl<'a> ReplyMask<'a> {
+    pub(crate) fn new(secrets: &'a ProviderSecrets) -> Self {
+        Self { secrets, withheld: Vec::new() }
     }
 
-    /// What of these deltas may be shown now.
-    pub fn push(&mut self, deltas: Vec<Delta>) -> Vec<Delta> {
+    /// Masks deltas, and returns what may be published now.
+    pub(crate) fn push(&mut self, deltas: Vec<Delta>) -> Vec<Delta> {
         if self.secrets.keys.is_empty() {
             return deltas;
         }
-        deltas.into_iter().filter_map(|delta| self.one(delta)).collect()
+        deltas.into_iter().filter_map(|delta| self.mask_delta(delta)).collect()
     }
 
-    /// What was held back, at the end of the reply.
-    pub fn finish(&mut self) -> Vec<Delta> {
-        let held = std::mem::take(&mut self.held);
-        let shown = |text: String| if self.secrets.is_most_of_a_key(&text) { MASKED.to_owned() } else { text };
-        held.into_iter().map(|(place, text)| delta(place, shown(text))).collect()
+    /// Returns the withheld text at the end of the reply.
+    pub(crate) fn finish(&mut self) -> Vec<Delta> {
+        let withheld = std::mem::take(&mut self.withheld);
+        let masked = |text: String| if self.secrets.is_most_of_a_key(&text) { MASKED.to_owned() } else { text };
+        withheld.into_iter().map(|(part, text)| to_delta(part, masked(text))).collect()
     }
 
-    fn one(&mut self, delta: Delta) -> Option<Delta> {
+    fn mask_delta(&mut self, delta: Delta) -> Option<Delta> {
         Some(match delta {
-            Delta::Text(text) => Delta::Text(self.grown(Place::Text, &text)?),
-            Delta::Reasoning(text) => Delta::Reasoning(self.grown(Place::Reasoning, &text)?),
+            Delta::Text(text) => Delta::Text(self.mask_part(ReplyPart::Text, &text)?),
+            Delta::Reasoning(text) => Delta::Reasoning(self.mask_part(ReplyPart::Reasoning, &text)?),
             Delta::Call(call) => Delta::Call(CallDelta {
                 slot: call.slot,
-                id: call.id.map(|id| self.secrets.replaced(&id)),
-                name: call.name.map(|name| self.secrets.replaced(&name)),
-                arguments: self.grown(Place::Arguments(call.slot), &call.arguments).unwrap_or_default(),
+                id: call.id.map(|id| self.secrets.mask_keys(&id)),
+                name: call.name.map(|name| self.secrets.mask_keys(&name)),
+                arguments: self.mask_part(ReplyPart::Arguments(call.slot), &call.arguments).unwrap_or_default(),
             }),
-            Delta::Replay(part) => Delta::Replay(self.secrets.replaced_in(&part)),
-            Delta::Model(model) => Delta::Model(self.secrets.replaced(&model)),
-            Delta::Finish { reason, raw } => Delta::Finish { reason, raw: self.secrets.replaced(&raw) },
+            Delta::Replay(value) => Delta::Replay(self.secrets.mask_keys_in(&value)),
+            Delta::Model(model) => Delta::Model(self.secrets.mask_keys(&model)),
+            Delta::Finish { reason, raw } => Delta::Finish { reason, raw: self.secrets.mask_keys(&raw) },
             Delta::Usage(usage) => Delta::Usage(usage),
         })
     }
 
-    /// More of one part; none where all of it is held back.
-    fn grown(&mut self, place: Place, more: &str) -> Option<String> {
-        let held = self.held.iter().position(|(held, _)| *held == place);
-        let before = held.map(|at| self.held.swap_remove(at).1).unwrap_or_default();
-        let mut text = self.secrets.replaced(&(before + more));
-        let held = text.split_off(text.len() - self.secrets.beginning(&text));
-        if !held.is_empty() {
-            self.held.push((place, held));
+    /// Masks more of one part; returns `None` if all of it is withheld.
+    fn mask_part(&mut self, part: ReplyPart, more: &str) -> Option<String> {
+        let withheld = self.withheld.iter().position(|(withheld, _)| *withheld == part);
+        let before = withheld.map(|at| self.withheld.swap_remove(at).1).unwrap_or_default();
+        let mut text = self.secrets.mask_keys(&(before + more));
+        let withheld = text.split_off(text.len() - self.secrets.partial_key_bytes(&text));
+        if !withheld.is_empty() {
+            self.withheld.push((part, withheld));
         }
         Some(text).filter(|text| !text.is_empty())
     }
 }
 
-fn delta(place: Place, text: String) -> Delta {
-    match place {
-        Place::Text => Delta::Text(text),
-        Place::Reasoning => Delta::Reasoning(text),
-        Place::Arguments(slot) => Delta::Call(CallDelta { slot, arguments: text, ..CallDelta::default() }),
+fn to_delta(part: ReplyPart, text: String) -> Delta {
+    match part {
+        ReplyPart::Text => Delta::Text(text),
+        ReplyPart::Reasoning => Delta::Reasoning(text),
+        ReplyPart::Arguments(slot) => Delta::Call(CallDelta { slot, arguments: text, ..CallDelta::default() }),
     }
 }
 
@@ -177,13 +175,13 @@ mod tests {
 
     const KEY: &str = "sk-proj-0123456789";
 
-    fn secrets(keys: &[&str]) -> Secrets {
+    fn secrets(keys: &[&str]) -> ProviderSecrets {
         let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
-        Secrets { all: keys.clone(), keys }
+        ProviderSecrets { all: keys.clone(), keys }
     }
 
     #[test]
-    fn no_part_of_a_secret_is_left_in_a_message() {
+    fn message_with_a_whole_or_partial_secret_is_masked() {
         for (text, expected) in [
             ("wrong: sk-proj-0123456789!", "wrong: [key]!"),
             ("cut: sk-proj-0123", "cut: [key]"),
@@ -191,13 +189,13 @@ mod tests {
             ("a sk-", "a sk-"),
             ("nothing", "nothing"),
         ] {
-            assert_eq!(without(text, KEY), expected);
+            assert_eq!(redact_secret(text, KEY), expected);
         }
-        assert_eq!(without("all of it", ""), "all of it");
+        assert_eq!(redact_secret("all of it", ""), "all of it");
     }
 
     #[test]
-    fn key_in_a_reply_is_masked_at_every_cut_and_nothing_else_is_lost() {
+    fn key_split_between_deltas_is_masked_and_other_text_is_kept() {
         let secrets = secrets(&[KEY]);
         for (whole, expected) in [
             (format!("a {KEY}, s"), "a [key], s"),
@@ -209,25 +207,25 @@ mod tests {
             ("\u{e4}s\u{f6}".to_owned(), "\u{e4}s\u{f6}"),
         ] {
             for cut in (1..whole.len()).filter(|cut| whole.is_char_boundary(*cut)) {
-                let mut mask = Mask::new(&secrets);
+                let mut mask = ReplyMask::new(&secrets);
                 let pieces = [&whole[..cut], &whole[cut..]].map(|piece| Delta::Text(piece.to_owned()));
-                let mut shown = mask.push(vec![pieces[0].clone()]);
-                shown.extend(mask.push(vec![pieces[1].clone()]));
-                assert!(mask.held.iter().all(|(_, held)| held.len() < KEY.len()));
-                shown.extend(mask.finish());
+                let mut masked = mask.push(vec![pieces[0].clone()]);
+                masked.extend(mask.push(vec![pieces[1].clone()]));
+                assert!(mask.withheld.iter().all(|(_, withheld)| withheld.len() < KEY.len()));
+                masked.extend(mask.finish());
                 let text = |delta: &Delta| if let Delta::Text(text) = delta { text.clone() } else { String::new() };
-                assert_eq!(shown.iter().map(text).collect::<String>(), expected, "{whole} cut at {cut}");
+                assert_eq!(masked.iter().map(text).collect::<String>(), expected, "{whole} cut at {cut}");
             }
         }
     }
 
     #[test]
-    fn placeholder_of_a_key_is_no_key() {
+    fn key_shorter_than_the_minimum_is_not_masked() {
         let text = "providers: {p: {kind: openai_chat, base_url: 'http://p', headers: {x-title: a-long-title, \
                     x-api-key: 'Bearer abcdefgh'}}}";
         let file = service::paths::TextFile { origin: "models.yaml".to_owned(), text: text.to_owned() };
         let models = service::models::parse(&file).unwrap();
-        let secrets = Secrets::new(Some(&Secret::new("none")), &models.providers["p"]);
+        let secrets = ProviderSecrets::new(Some(&Secret::new("none")), &models.providers["p"]);
         assert_eq!(secrets.keys, ["abcdefgh"]);
     }
 }

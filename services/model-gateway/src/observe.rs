@@ -1,46 +1,32 @@
-//! What operators see of a call: its span, its metrics, one line in the log. Never its contents (I9).
-
-use std::time::Duration;
+//! Records a call for operators: its span, its metrics and one log line, never its contents (I9).
 
 use contract::model::{FinishReason, Usage};
 use telemetry::span::Replied;
 use telemetry::{metric, span};
 use tracing::Span;
 
-use crate::job::Job;
-use crate::outcome::Outcome;
+use crate::call::CallReport;
+use crate::job::ModelJob;
 use crate::provider::Route;
+use crate::result::ModelResult;
 
-/// What was seen of a call from outside.
-#[derive(Debug, Clone, Copy)]
-pub struct Seen {
-    /// Messages to viewers.
-    pub chunks: u64,
-    /// From the request to the first piece of the reply.
-    pub first: Option<Duration>,
-    /// From the request to the end.
-    pub took: Duration,
-    /// Requests that were made.
-    pub tries: u32,
-}
-
-/// Tells of a call that was made.
-pub fn tell(span: &Span, job: &Job, route: &Route, outcome: &Outcome, seen: &Seen) {
-    let Seen { chunks, first, took, tries } = *seen;
+/// Records a call that ended.
+pub(crate) fn record_call(span: &Span, job: &ModelJob, report: &CallReport) {
+    let CallReport { result, route, first_chunk, took, tries, chunks } = report;
     let Route { provider, upstream, .. } = route;
-    if let Some(first) = first {
-        metric::first_chunk(provider, upstream, first);
+    if let Some(first_chunk) = first_chunk {
+        metric::first_chunk(provider, upstream, *first_chunk);
     }
-    let (usage, cost, code) = match outcome {
-        Outcome::Finished(finished) => {
+    let (usage, cost, code) = match result {
+        ModelResult::Finished(finished) => {
             let Usage { input, output, cached, reasoning } = finished.usage;
             span::replied(
                 span,
                 &Replied {
                     model: &finished.model,
-                    finish_reason: word(finished.finish_reason),
-                    first_chunk: first.map(|first| first.as_secs_f64()),
-                    chunks,
+                    finish_reason: finish_reason_name(finished.finish_reason),
+                    first_chunk: first_chunk.map(|after| after.as_secs_f64()),
+                    chunks: *chunks,
                     input,
                     output,
                     cached,
@@ -50,14 +36,14 @@ pub fn tell(span: &Span, job: &Job, route: &Route, outcome: &Outcome, seen: &See
             );
             (finished.usage, finished.cost_usd, None)
         }
-        Outcome::Failed(failed) => {
+        ModelResult::Failed(failed) => {
             let code = failed.kind.code();
             span::failed(span, code.as_str());
             tracing::warn!(session = %job.key, call = %job.call, provider, model = upstream, %code, "model call failed");
             (failed.usage, failed.cost_usd, Some(code))
         }
     };
-    metric::chat(provider, upstream, took, code.as_ref().map(contract::ErrorCode::as_str));
+    metric::chat(provider, upstream, *took, code.as_ref().map(contract::ErrorCode::as_str));
     metric::model_cost(provider, upstream, cost);
     metric::tokens(upstream, usage.input, usage.output, usage.cached, usage.reasoning);
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
@@ -67,7 +53,7 @@ pub fn tell(span: &Span, job: &Job, route: &Route, outcome: &Outcome, seen: &See
     );
 }
 
-fn word(reason: FinishReason) -> &'static str {
+fn finish_reason_name(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Stop => "stop",
         FinishReason::ToolCalls => "tool_calls",

@@ -1,4 +1,4 @@
-//! Asks a live model what it can do, and writes down what it showed.
+//! Probes a live model for its capabilities, and writes its entry of `models.yaml`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use service::clock::{Clock as _, SystemClock};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use crate::failure::Failure;
-use crate::provider::{Provider, Providers, Request, Route};
-use crate::reply::{Delta, Reply};
+use crate::failure::CallFailure;
+use crate::provider::{ProviderRequest, Providers, Route};
+use crate::reply::{Delta, ModelReply};
 
-/// The longest that one question may take.
+/// Timeout of one question.
 const QUESTION_MAX: Duration = Duration::from_mins(2);
-/// Tokens of one answer: enough for a model that thinks before it speaks.
+/// Maximum tokens of one answer, enough for a model that reasons first.
 const ANSWER_TOKENS: u64 = 1_024;
-/// Where providers say how long a transcript may be, and a reply.
-const WINDOW: &[&str] = &[
+/// JSON pointers to the context window and to the maximum output in descriptions of models.
+const CONTEXT_WINDOW_POINTERS: &[&str] = &[
     "/context_window",
     "/context_length",
     "/max_model_len",
@@ -29,7 +29,7 @@ const WINDOW: &[&str] = &[
     "/meta/n_ctx",
     "/meta/n_ctx_train",
 ];
-const OUTPUT: &[&str] = &[
+const MAX_OUTPUT_POINTERS: &[&str] = &[
     "/max_output_tokens",
     "/outputTokenLimit",
     "/max_completion_tokens",
@@ -37,93 +37,111 @@ const OUTPUT: &[&str] = &[
     "/max_tokens",
 ];
 
-/// What a model showed.
+/// Capabilities that a model showed.
 #[allow(clippy::struct_excessive_bools, reason = "each is an answer of its own")]
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Found {
-    /// The provider's name.
+pub struct ProbeReport {
+    /// Name of the provider in `models.yaml`.
     pub provider: String,
-    /// The model in the provider's words.
+    /// Name of the model at the provider.
     pub upstream: String,
-    /// Its reply came in pieces.
+    /// Whether the reply came in several chunks.
     pub streaming: bool,
-    /// To the first of them.
-    pub first_piece: Option<Duration>,
-    /// It calls tools.
+    /// Time to the first chunk.
+    pub first_chunk_after: Option<Duration>,
+    /// Whether it calls tools.
     pub tools: bool,
-    /// It calls several in one reply.
+    /// Whether it calls several tools in one reply.
     pub parallel: bool,
-    /// It keeps to a JSON Schema.
+    /// Whether its reply follows a JSON Schema.
     pub structured: bool,
-    /// It thinks before it speaks.
+    /// Whether it reasons before it answers.
     pub reasoning: bool,
-    /// It says what it used.
+    /// Whether the provider reports usage.
     pub usage: bool,
-    /// Tokens of its transcript, as the provider says.
+    /// Tokens of the context window, if the provider reports them.
     pub window: Option<u64>,
-    /// Tokens of its reply, as the provider says.
+    /// Maximum tokens of a reply, if the provider reports them.
     pub output: Option<u64>,
 }
 
-struct Answered {
-    reply: Reply,
-    pieces: usize,
+struct ProbeReply {
+    reply: ModelReply,
+    chunks: usize,
     first: Option<Duration>,
 }
 
-/// Asks a model of `models.yaml`, or `<provider>/<name>`. `tell` hears of each question and of what came of it.
-pub async fn probe(providers: &Providers, model: &str, mut tell: impl FnMut(&str)) -> Result<Found, Failure> {
-    let route = providers.routes(model)?.ways.swap_remove(0);
-    let mut found = Found { provider: route.provider.clone(), upstream: route.upstream.clone(), ..Found::default() };
+/// Probes a model of `models.yaml`, or `<provider>/<name>`. `report_line` gets a line for each result.
+pub async fn probe(
+    providers: &Providers,
+    model: &str,
+    mut report_line: impl FnMut(&str),
+) -> Result<ProbeReport, CallFailure> {
+    let route = providers.find_routes(model)?.routes.swap_remove(0);
+    let mut report =
+        ProbeReport { provider: route.provider.clone(), upstream: route.upstream.clone(), ..ProbeReport::default() };
 
-    // Whatever goes wrong here goes wrong for every call.
-    let said = ask(&route, model, "Reply with the five words: one two three four five.", None, &[]).await?;
-    (found.streaming, found.first_piece) = (said.pieces > 1, said.first);
-    found.usage = said.reply.usage.is_some();
-    found.reasoning |= thinks(&said.reply);
-    let after = said.first.unwrap_or_default().as_millis();
-    tell(&format!("streaming: {}, the first of {} pieces after {after} ms", yes(found.streaming), said.pieces));
-    tell(&format!("usage: {}", yes(found.usage)));
+    // A failure of this question would fail every call, so it ends the probe.
+    let answer = ask_model(&route, model, "Reply with the five words: one two three four five.", None, &[]).await?;
+    (report.streaming, report.first_chunk_after) = (answer.chunks > 1, answer.first);
+    report.usage = answer.reply.usage.is_some();
+    report.reasoning |= has_reasoning(&answer.reply);
+    let after = answer.first.unwrap_or_default().as_millis();
+    report_line(&format!(
+        "streaming: {}, the first of {} chunks after {after} ms",
+        yes_or_no(report.streaming),
+        answer.chunks
+    ));
+    report_line(&format!("usage: {}", yes_or_no(report.usage)));
 
     let one = "Call the tool add with a = 2 and b = 40. Do not answer in words.";
-    let called = told("tools", ask(&route, model, one, None, &[add()]).await, &mut tell)?;
-    found.tools = called.as_ref().is_some_and(|said| calls(&said.reply, "add") == 1);
-    found.reasoning |= called.is_some_and(|said| thinks(&said.reply));
-    tell(&format!("tools: {}", yes(found.tools)));
+    let answer = accept_refusal("tools", ask_model(&route, model, one, None, &[add_tool()]).await, &mut report_line)?;
+    report.tools = answer.as_ref().is_some_and(|answer| count_calls(&answer.reply, "add") == 1);
+    report.reasoning |= answer.is_some_and(|answer| has_reasoning(&answer.reply));
+    report_line(&format!("tools: {}", yes_or_no(report.tools)));
 
-    if found.tools {
+    if report.tools {
         let two = "Call the tool add twice in this one reply, once with a = 1 and b = 2, once with a = 3 and b = 4. \
                    Both calls at once, no words.";
-        let called = told("parallel tools", ask(&route, model, two, None, &[add()]).await, &mut tell)?;
-        found.parallel = called.is_some_and(|said| calls(&said.reply, "add") >= 2);
-        tell(&format!("parallel tools: {}", yes(found.parallel)));
+        let answer = accept_refusal(
+            "parallel tools",
+            ask_model(&route, model, two, None, &[add_tool()]).await,
+            &mut report_line,
+        )?;
+        report.parallel = answer.is_some_and(|answer| count_calls(&answer.reply, "add") >= 2);
+        report_line(&format!("parallel tools: {}", yes_or_no(report.parallel)));
     }
 
     let schema = json!({"type": "json_schema", "json_schema": {"name": "answer", "strict": true, "schema": {
         "type": "object", "additionalProperties": false, "required": ["sum"], "properties": {"sum": {"type": "integer"}}}}});
-    let shaped = told("structured output", ask(&route, model, "What is 2 + 40?", Some(schema), &[]).await, &mut tell)?;
-    found.structured = shaped.is_some_and(|said| {
-        serde_json::from_str::<Value>(said.reply.text.trim()).is_ok_and(|value| value["sum"].is_i64())
+    let answer = accept_refusal(
+        "structured output",
+        ask_model(&route, model, "What is 2 + 40?", Some(schema), &[]).await,
+        &mut report_line,
+    )?;
+    report.structured = answer.is_some_and(|answer| {
+        serde_json::from_str::<Value>(answer.reply.text.trim()).is_ok_and(|value| value["sum"].is_i64())
     });
-    tell(&format!("structured output: {}", yes(found.structured)));
-    tell(&format!("reasoning: {}", if found.reasoning { "yes" } else { "not shown" }));
+    report_line(&format!("structured output: {}", yes_or_no(report.structured)));
+    report_line(&format!("reasoning: {}", if report.reasoning { "yes" } else { "not shown" }));
 
-    if let Provider::Http(client) = &*route.client {
-        let told = client.describe(&route.upstream).await?.unwrap_or_default();
-        let number = |names: &[&str]| names.iter().find_map(|name| told.pointer(name)?.as_u64());
-        (found.window, found.output) = (number(WINDOW), number(OUTPUT));
-    }
-    let unknown = || "the provider does not say".to_owned();
-    tell(&format!("context window: {}", found.window.map_or_else(unknown, |tokens| format!("{tokens} tokens"))));
-    Ok(found)
+    let description = route.client.describe_model(&route.upstream).await?.unwrap_or_default();
+    let number = |names: &[&str]| names.iter().find_map(|name| description.pointer(name)?.as_u64());
+    (report.window, report.output) = (number(CONTEXT_WINDOW_POINTERS), number(MAX_OUTPUT_POINTERS));
+    let unknown = || "not reported by the provider".to_owned();
+    report_line(&format!(
+        "context window: {}",
+        report.window.map_or_else(unknown, |tokens| format!("{tokens} tokens"))
+    ));
+    Ok(report)
 }
 
-impl Found {
-    /// The model's entry in `models.yaml`, indented as it stands there.
-    pub fn entry(&self, id: &str) -> String {
-        let mut entry = format!("  {}:\n    provider: {}\n", quoted(id), quoted(&self.provider));
+impl ProbeReport {
+    /// The entry of the model in `models.yaml`, indented as it is there.
+    pub fn to_yaml(&self, id: &str) -> String {
+        let mut entry = format!("  {}:\n    provider: {}\n", quote_yaml(id), quote_yaml(&self.provider));
         if self.upstream != id {
-            let _ = writeln!(entry, "    model: {}", quoted(&self.upstream));
+            let _ = writeln!(entry, "    model: {}", quote_yaml(&self.upstream));
         }
         if self.parallel {
             entry.push_str("    multi_tool: true\n    max_parallel_tools: 8\n");
@@ -142,21 +160,21 @@ impl Found {
     }
 }
 
-/// A question that a model need not be able to answer; a failure that has nothing to do with it ends the probe.
-fn told(
+/// Accepts that a model refuses an optional capability. Any other failure ends the probe.
+fn accept_refusal(
     what: &str,
-    answered: Result<Answered, Failure>,
-    tell: &mut impl FnMut(&str),
-) -> Result<Option<Answered>, Failure> {
-    match answered {
-        Ok(answered) => Ok(Some(answered)),
+    answer: Result<ProbeReply, CallFailure>,
+    report_line: &mut impl FnMut(&str),
+) -> Result<Option<ProbeReply>, CallFailure> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
         Err(failure) => match failure.kind {
             FailureKind::BadRequest
             | FailureKind::Empty
             | FailureKind::ProtocolError
             | FailureKind::Refused
             | FailureKind::Unreachable => {
-                tell(&format!("{what}: refused: {failure}"));
+                report_line(&format!("{what}: refused: {failure}"));
                 Ok(None)
             }
             FailureKind::RateLimited
@@ -171,13 +189,13 @@ fn told(
     }
 }
 
-async fn ask(
+async fn ask_model(
     route: &Route,
     model: &str,
     prompt: &str,
     format: Option<Value>,
     tools: &[Value],
-) -> Result<Answered, Failure> {
+) -> Result<ProbeReply, CallFailure> {
     let mut parameters = Map::new();
     parameters.insert("max_tokens".to_owned(), json!(ANSWER_TOKENS));
     let meta = ItemMeta {
@@ -203,67 +221,67 @@ async fn ask(
     };
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
     let Route { provider, upstream, settings, .. } = route;
-    let request = Request { item: &item, upstream, provider, settings, traceparent: None };
+    let request = ProviderRequest { item: &item, upstream, provider, settings, traceparent: None };
     let began = Instant::now();
-    let asked = async {
+    let call = async {
         let send = send;
         route.client.call(&request, &send, &SystemClock).await
     };
-    let gathered = async {
-        let mut answered = Answered { reply: Reply::default(), pieces: 0, first: None };
+    let collect = async {
+        let mut answer = ProbeReply { reply: ModelReply::default(), chunks: 0, first: None };
         while let Some(more) = deltas.recv().await {
             for delta in more {
                 if matches!(delta, Delta::Text(_) | Delta::Reasoning(_)) {
-                    answered.pieces += 1;
-                    answered.first.get_or_insert_with(|| began.elapsed());
+                    answer.chunks += 1;
+                    answer.first.get_or_insert_with(|| began.elapsed());
                 }
-                answered.reply.add(&delta)?;
+                answer.reply.add(&delta)?;
             }
         }
-        Ok::<_, Failure>(answered)
+        Ok::<_, CallFailure>(answer)
     };
-    let both = timeout(QUESTION_MAX, async { tokio::join!(asked, gathered) }).await;
-    let (ended, answered) = both.map_err(|_| Failure::new(FailureKind::TimedOut, "no answer within two minutes"))?;
+    let both = timeout(QUESTION_MAX, async { tokio::join!(call, collect) }).await;
+    let (ended, answer) = both.map_err(|_| CallFailure::new(FailureKind::TimedOut, "no answer within two minutes"))?;
     ended?;
-    answered
+    answer
 }
 
-fn add() -> Value {
+fn add_tool() -> Value {
     json!({"name": "add", "description": "Adds two integers.", "parameters": {"type": "object",
         "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"], "additionalProperties": false}})
 }
 
-/// Calls of a tool whose arguments could be used.
-fn calls(reply: &Reply, name: &str) -> usize {
+/// Counts the calls of a tool with valid arguments.
+fn count_calls(reply: &ModelReply, name: &str) -> usize {
     let usable = |arguments: &str| {
         serde_json::from_str::<Value>(arguments).is_ok_and(|value| value["a"].is_i64() && value["b"].is_i64())
     };
     reply.calls().iter().filter(|call| call.function.name == name && usable(&call.function.arguments)).count()
 }
 
-fn thinks(reply: &Reply) -> bool {
+fn has_reasoning(reply: &ModelReply) -> bool {
     !reply.reasoning.is_empty() || reply.usage.is_some_and(|usage| usage.reasoning > 0)
 }
 
-fn yes(holds: bool) -> &'static str {
+fn yes_or_no(holds: bool) -> &'static str {
     if holds { "yes" } else { "no" }
 }
 
-/// A plain scalar of YAML where it may be one.
-fn quoted(text: &str) -> String {
+/// Quotes a YAML scalar if necessary.
+fn quote_yaml(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     let begins = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
     if begins && text.chars().all(plain) { text.to_owned() } else { Value::from(text).to_string() }
 }
 
-/// Puts a model's entry into the text of `models.yaml`, in the place of one that it has already; the rest stays as it is.
-pub fn put(text: &str, id: &str, entry: &str) -> String {
+/// Inserts the entry of a model into the text of `models.yaml`, or replaces it there. The rest stays unchanged.
+pub fn put_entry(text: &str, id: &str, entry: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let Some(models) = lines.iter().position(|line| line.trim_end() == "models:") else {
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         return format!("{text}{gap}models:\n{entry}");
     };
-    let heads = [format!("  {id}:"), format!("  {}:", quoted(id)), format!("  '{id}':")];
+    let heads = [format!("  {id}:"), format!("  {}:", quote_yaml(id)), format!("  '{id}':")];
     let own = lines
         .iter()
         .skip(models)
@@ -287,14 +305,21 @@ pub fn put(text: &str, id: &str, entry: &str) -> String {
 mod tests {
     use super::*;
 
-    fn found() -> Found {
+    fn report() -> ProbeReport {
         let (provider, upstream) = ("p".to_owned(), "Up 1".to_owned());
-        Found { provider, upstream, parallel: true, reasoning: true, window: Some(8_192), ..Found::default() }
+        ProbeReport {
+            provider,
+            upstream,
+            parallel: true,
+            reasoning: true,
+            window: Some(8_192),
+            ..ProbeReport::default()
+        }
     }
 
     #[test]
-    fn an_entry_is_put_among_the_others_or_in_its_old_place() {
-        let entry = found().entry("m");
+    fn entry_written_twice_replaces_the_first() {
+        let entry = report().to_yaml("m");
         assert_eq!(
             entry,
             "  m:\n    provider: p\n    model: \"Up 1\"\n    multi_tool: true\n    max_parallel_tools: 8\n    \
@@ -302,15 +327,15 @@ mod tests {
         );
         let text =
             "# a\nproviders:\n  p: {kind: x}\n\nmodels:\n  # b\n  m:\n    provider: old\n\n  n:\n    provider: p\n";
-        let put_in = put(text, "m", &entry);
+        let put_in = put_entry(text, "m", &entry);
         assert!(
             put_in.starts_with("# a\nproviders:\n  p: {kind: x}\n\nmodels:\n  # b\n  m:\n    provider: p\n"),
             "{put_in}"
         );
         assert!(put_in.ends_with("8192\n\n  n:\n    provider: p\n") && !put_in.contains("old"), "{put_in}");
-        assert_eq!(put(&put_in, "m", &entry), put_in);
-        let new = put(text, "q", "  q:\n    provider: p\n");
+        assert_eq!(put_entry(&put_in, "m", &entry), put_in);
+        let new = put_entry(text, "q", "  q:\n    provider: p\n");
         assert!(new.contains("models:\n  q:\n    provider: p\n  # b\n  m:"), "{new}");
-        assert_eq!(put("providers: {}", "q", "  q: {}\n"), "providers: {}\nmodels:\n  q: {}\n");
+        assert_eq!(put_entry("providers: {}", "q", "  q: {}\n"), "providers: {}\nmodels:\n  q: {}\n");
     }
 }

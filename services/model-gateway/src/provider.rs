@@ -1,4 +1,4 @@
-//! The providers of `models.yaml`, ready to be called.
+//! The providers of `models.yaml`, and the routes to models.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,70 +15,86 @@ use service::paths::{Paths, TextFile};
 use service::reload::Reload;
 use tokio::sync::mpsc;
 
-use crate::adapter::{Family, parameters};
-use crate::failure::Failure;
-use crate::http::Client;
-use crate::job::Job;
+use crate::adapter::{Protocol, parameters};
+use crate::failure::CallFailure;
+use crate::http::ProviderClient;
+use crate::job::ModelJob;
 use crate::reply::Delta;
-use crate::scripted::{Player, Script};
+use crate::scripted::{Script, ScriptPlayer};
 use service::clock::Clock;
 
-/// One call, as an adapter sees it.
+/// One request to a provider.
 #[derive(Debug)]
-pub struct Request<'a> {
-    /// What the loop asks.
+pub struct ProviderRequest<'a> {
+    /// Work item with the transcript and the parameters.
     pub item: &'a ModelItem,
-    /// The model in the provider's words.
+    /// Name of the model at the provider.
     pub upstream: &'a str,
-    /// The provider's name.
+    /// Name of the provider.
     pub provider: &'a str,
-    /// What is known of the model.
+    /// Known settings of the model.
     pub settings: &'a ModelSettings,
-    /// The trace that the call belongs to.
+    /// W3C trace context of the call.
     pub traceparent: Option<String>,
 }
 
-/// A provider, by how it is spoken to.
+/// A client of a provider.
 #[derive(Debug)]
-pub enum Provider {
-    /// A protocol over HTTP.
-    Http(Client),
-    /// A script.
-    Scripted(Player),
+pub struct Provider(Client);
+
+#[derive(Debug)]
+enum Client {
+    /// A client of a protocol over HTTP.
+    Http(ProviderClient),
+    /// A script that plays a model.
+    Scripted(ScriptPlayer),
 }
 
 impl Provider {
-    /// The protocol whose parts are kept for the next request; none where nothing is.
-    pub fn family(&self) -> Option<&'static str> {
-        match self {
-            Self::Http(client) => client.family().name(),
-            Self::Scripted(_) => None,
+    /// Name under which reasoning parts of replies are stored for the next request; `None` if the protocol has none.
+    pub(crate) fn reasoning_name(&self) -> Option<&'static str> {
+        match &self.0 {
+            Client::Http(client) => client.protocol().reasoning_name(),
+            Client::Scripted(_) => None,
         }
     }
 
-    /// Tokens that a reply may have where a session, or else the operator, says so.
-    pub fn output_max(&self, session: &Map<String, Value>) -> Option<u64> {
-        match self {
-            Self::Http(client) => client.output_max(session),
-            Self::Scripted(_) => parameters::output_max(session),
+    /// Maximum tokens of a reply, from the parameters of the session or else of the operator.
+    pub(crate) fn output_max(&self, session: &Map<String, Value>) -> Option<u64> {
+        match &self.0 {
+            Client::Http(client) => client.output_max(session),
+            Client::Scripted(_) => parameters::output_max(session),
         }
     }
 
-    /// Streams one reply into `deltas`; `Ok` only when it is complete. Dropping the future ends the call.
+    /// Whether its calls may cost money. Scripts cost nothing.
+    fn is_billed(&self) -> bool {
+        matches!(self.0, Client::Http(_))
+    }
+
+    /// Reads the description of a model from the provider; `None` if it has none.
+    pub(crate) async fn describe_model(&self, upstream: &str) -> Result<Option<Value>, CallFailure> {
+        match &self.0 {
+            Client::Http(client) => client.describe_model(upstream).await,
+            Client::Scripted(_) => Ok(None),
+        }
+    }
+
+    /// Streams one reply into `deltas`, and returns `Ok` only if the reply is complete. Dropping the future ends the call.
     pub async fn call(
         &self,
-        request: &Request<'_>,
+        request: &ProviderRequest<'_>,
         deltas: &mpsc::Sender<Vec<Delta>>,
         clock: &dyn Clock,
-    ) -> Result<(), Failure> {
-        match self {
-            Self::Http(client) => client.call(request, deltas, clock).await,
-            Self::Scripted(player) => player.play(request.item, deltas).await,
+    ) -> Result<(), CallFailure> {
+        match &self.0 {
+            Client::Http(client) => client.call(request, deltas, clock).await,
+            Client::Scripted(player) => player.play(request.item, deltas).await,
         }
     }
 }
 
-/// Every provider by its name, and which model is whose.
+/// All providers by name, and the models that they serve.
 #[derive(Debug)]
 pub struct Providers {
     models: ModelsFile,
@@ -86,137 +102,137 @@ pub struct Providers {
 }
 
 impl Providers {
-    /// Reads `models.yaml` and the scripts that it names, of `dir` or of where [`Paths::find`] looks, and again whenever one
-    /// of them changes.
+    /// Reads `models.yaml` and its scripts from `dir` or where [`Paths::find`] looks, and reloads them when one
+    /// changes.
     pub fn follow(dir: Option<PathBuf>, readiness: Readiness) -> Result<Arc<Reload<Self>>, ConfigError> {
         Reload::start("gateway", readiness, move |pass, before| {
             let paths = Paths::find_in(pass, dir.as_deref())?;
-            Self::after(before, models::load(&paths)?, &paths)
+            Self::build(before, models::load(&paths)?, &paths)
         })
     }
 
-    /// The providers of a models file; scripts are read below `paths`.
+    /// The providers of a models file, with its scripts read below `paths`.
     pub fn new(models: ModelsFile, paths: &Paths) -> Result<Self, ConfigError> {
-        Self::after(None, models, paths)
+        Self::build(None, models, paths)
     }
 
-    /// As [`Providers::new`]. A provider that is as it was keeps its connections.
-    fn after(before: Option<&Self>, models: ModelsFile, paths: &Paths) -> Result<Self, ConfigError> {
+    /// Builds the providers as [`Providers::new`] does. A provider whose entry has not changed keeps its connections.
+    fn build(before: Option<&Self>, models: ModelsFile, paths: &Paths) -> Result<Self, ConfigError> {
         let mut by_name = BTreeMap::new();
         for (name, entry) in &models.providers {
             let same = before.filter(|before| before.models.providers.get(name) == Some(entry));
-            let kept = same.and_then(|before| before.by_name.get(name)).cloned();
-            let provider = if let Some(family) = Family::of(entry.kind) {
-                kept.unwrap_or_else(|| Arc::new(Provider::Http(Client::new(family, entry.clone()))))
+            let reused = same.and_then(|before| before.by_name.get(name)).cloned();
+            let provider = if let Some(protocol) = Protocol::from_kind(entry.kind) {
+                reused.unwrap_or_else(|| Arc::new(Provider(Client::Http(ProviderClient::new(protocol, entry.clone())))))
             } else {
                 let file = paths.read(entry.script.as_deref().unwrap_or_default())?;
-                Arc::new(Provider::Scripted(Player::new(Script::parse(&file)?)))
+                Arc::new(Provider(Client::Scripted(ScriptPlayer::new(Script::parse(&file)?))))
             };
             by_name.insert(name.clone(), provider);
         }
         Ok(Self { models, by_name })
     }
 
-    /// The providers of a models file, each of them playing this script.
-    pub fn scripted(models: ModelsFile, script: &TextFile) -> Result<Self, ConfigError> {
+    /// The providers of a models file, each of which plays this script.
+    pub fn from_script(models: ModelsFile, script: &TextFile) -> Result<Self, ConfigError> {
         let mut by_name = BTreeMap::new();
         for name in models.providers.keys() {
-            let provider = Provider::Scripted(Player::new(Script::parse(script)?));
+            let provider = Provider(Client::Scripted(ScriptPlayer::new(Script::parse(script)?)));
             by_name.insert(name.clone(), Arc::new(provider));
         }
         Ok(Self { models, by_name })
     }
 
-    /// Whether a model can be found.
-    pub fn knows(&self, model: &str) -> bool {
+    /// Whether `models.yaml` has a model of this id, or a provider for it.
+    pub fn has_model(&self, model: &str) -> bool {
         self.models.resolve(model).is_ok()
     }
 
-    /// What a tenant's agent may spend.
-    pub fn budgets(&self, tenant: &TenantId, agent: &str) -> Vec<&Budget> {
+    /// Budgets that limit an agent of a tenant.
+    pub(crate) fn find_budgets(&self, tenant: &TenantId, agent: &str) -> Vec<&Budget> {
         self.models.budgets_of(tenant, agent)
     }
 
-    /// Finds a model and the ways to it; an unknown one is the request's mistake.
-    pub fn routes(&self, model: &str) -> Result<Routes, Failure> {
-        let bad = |message: String| Failure::new(FailureKind::BadRequest, message);
-        let resolved = self.models.resolve(model).map_err(|unknown| bad(unknown.to_string()))?;
-        let ways = self.ways(&resolved);
-        if ways.is_empty() {
-            return Err(bad(format!("no provider for {model:?}")));
+    /// Finds the routes to a model. An unknown model is a bad request.
+    pub fn find_routes(&self, model: &str) -> Result<ModelRoutes, CallFailure> {
+        let bad_request = |message: String| CallFailure::new(FailureKind::BadRequest, message);
+        let resolved = self.models.resolve(model).map_err(|unknown| bad_request(unknown.to_string()))?;
+        let routes = self.list_routes(&resolved);
+        if routes.is_empty() {
+            return Err(bad_request(format!("no provider for {model:?}")));
         }
-        let too_long = resolved.entry.context_fallback.as_deref().and_then(|id| self.models.resolve(id).ok());
-        let too_long = too_long.map(|longer| self.ways(&longer)).unwrap_or_default();
-        Ok(Routes { id: resolved.id, ways, too_long })
+        let long_context = resolved.entry.context_fallback.as_deref().and_then(|id| self.models.resolve(id).ok());
+        let long_context = long_context.map(|longer| self.list_routes(&longer)).unwrap_or_default();
+        Ok(ModelRoutes { id: resolved.id, routes, long_context })
     }
 
-    /// The model's provider, then those that serve it as well.
-    fn ways(&self, model: &Resolved) -> Vec<Route> {
+    /// The route to the model's own provider, then those to its alternatives.
+    fn list_routes(&self, model: &Resolved) -> Vec<Route> {
         let first = Alternative { provider: model.provider.clone(), model: None, prices: None };
-        let ways = std::iter::once(&first).chain(&model.entry.alternatives).filter_map(|way| {
+        let routes = std::iter::once(&first).chain(&model.entry.alternatives).filter_map(|route| {
             Some(Route {
-                provider: way.provider.clone(),
-                upstream: way.model.clone().unwrap_or_else(|| model.upstream.clone()),
-                prices: way.prices.or(model.entry.prices),
+                provider: route.provider.clone(),
+                upstream: route.model.clone().unwrap_or_else(|| model.upstream.clone()),
+                prices: route.prices.or(model.entry.prices),
                 settings: model.entry.settings.clone(),
-                rates: self.models.providers.get(&way.provider)?.limits,
-                client: self.by_name.get(&way.provider)?.clone(),
+                rates: self.models.providers.get(&route.provider)?.limits,
+                client: self.by_name.get(&route.provider)?.clone(),
             })
         });
-        ways.collect()
+        routes.collect()
     }
 }
 
-/// One way to a model.
+/// One route to a model: a provider and the model's name there.
 #[derive(Debug, Clone)]
 pub struct Route {
-    /// The provider's name.
-    pub provider: String,
-    /// The model in the provider's words.
-    pub upstream: String,
-    /// What it costs there, where that is known.
-    pub prices: Option<Prices>,
-    /// What is known of the model.
-    pub settings: ModelSettings,
-    /// How much may be asked there.
-    pub rates: Rates,
-    /// The provider.
+    /// Name of the provider.
+    pub(crate) provider: String,
+    /// Name of the model at the provider.
+    pub(crate) upstream: String,
+    /// Prices of the model at this provider, if known.
+    pub(crate) prices: Option<Prices>,
+    /// Known settings of the model.
+    pub(crate) settings: ModelSettings,
+    /// Rate limits of the provider.
+    pub(crate) rates: Rates,
+    /// Client that sends the requests.
     pub client: Arc<Provider>,
 }
 
 impl Route {
-    /// Tokens that the reply to a call may have, where anybody says so.
-    pub fn output_max(&self, job: &Job) -> Option<u64> {
+    /// Maximum tokens of the reply to a call, if the session or the operator sets one.
+    pub(crate) fn output_max(&self, job: &ModelJob) -> Option<u64> {
         self.client.output_max(&job.item.parameters)
     }
 
-    /// Under which name parts of its replies are kept.
-    pub fn voice(&self) -> String {
-        voice(&self.provider, &self.upstream)
+    /// Name of the account and model that sign reasoning parts of replies.
+    pub(crate) fn signer_id(&self) -> String {
+        signer_id(&self.provider, &self.upstream)
     }
 }
 
-/// What one account signed or encrypted no other one can read, whatever the model.
-pub fn voice(provider: &str, upstream: &str) -> String {
+/// Name of a provider and model that sign reasoning parts. No other account can read what one account signed.
+pub(crate) fn signer_id(provider: &str, upstream: &str) -> String {
     format!("{provider}/{upstream}")
 }
 
-impl Routes {
-    /// A way whose price nobody knows, by its provider and name; scripts cost nothing.
-    pub fn uncounted(&self) -> Option<String> {
-        let mut ways = self.ways.iter().chain(&self.too_long);
-        let way = ways.find(|way| way.prices.is_none() && matches!(*way.client, Provider::Http(_)))?;
-        Some(way.voice())
+impl ModelRoutes {
+    /// Name of the first route without prices. Scripts cost nothing and need none.
+    pub(crate) fn find_unpriced(&self) -> Option<String> {
+        let mut routes = self.routes.iter().chain(&self.long_context);
+        let route = routes.find(|route| route.prices.is_none() && route.client.is_billed())?;
+        Some(route.signer_id())
     }
 }
 
-/// A model, and the ways to it.
+/// A model and the routes to it.
 #[derive(Debug, Clone)]
-pub struct Routes {
-    /// The model's id, as it was asked for.
-    pub id: String,
-    /// The preferred way first; never empty.
-    pub ways: Vec<Route>,
-    /// The ways to the model that is asked where a request is too long for this one.
-    pub too_long: Vec<Route>,
+pub struct ModelRoutes {
+    /// Id of the model, as the session named it.
+    pub(crate) id: String,
+    /// The preferred route first; never empty.
+    pub routes: Vec<Route>,
+    /// Routes to the model with a longer context window, for a request that is too long for this model.
+    pub(crate) long_context: Vec<Route>,
 }

@@ -1,5 +1,5 @@
-//! What was said to a provider and what it answered, kept in a file: for tests, and for reports of what went wrong. Keys and
-//! other secrets of the operator's do not stand in it; transcripts do.
+//! Records exchanges with a provider in files, for tests and for reports of failures. The files have transcripts, but
+//! no keys and no other secrets of the operator.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,76 +14,68 @@ use serde_json::Value;
 use service::models::ProviderKind;
 use tokio::time::Instant;
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
-/// Headers of an answer that are kept: what says how it is to be read, and how long to wait.
-const KEPT: &[&str] =
+/// Response headers that are recorded: those that say how to read the body and how long to wait.
+const RECORDED_HEADERS: &[&str] =
     &["content-type", "location", "retry-after", "retry-after-ms", "x-ms-retry-after-ms", "x-request-id", "request-id"];
-/// What takes the place of a secret.
-const HIDDEN: &str = "[secret]";
-/// Bytes of an answer that are kept; what follows is left out.
+const REDACTED: &str = "[secret]";
+/// Maximum recorded bytes of a response body; the rest is dropped.
 const BYTES_MAX: usize = 32 << 20;
 
-/// One request and its answer.
+/// One request and its response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Recording {
-    /// When it was asked.
-    pub at: Timestamp,
-    /// How the provider is spoken to.
-    pub kind: ProviderKind,
-    /// What was asked.
-    pub request: Asked,
-    /// What came.
-    pub answer: Answered,
+pub(crate) struct RecordedExchange {
+    /// Time of the request.
+    pub(crate) at: Timestamp,
+    /// Kind of the provider.
+    pub(crate) kind: ProviderKind,
+    pub(crate) request: RecordedRequest,
+    #[serde(rename = "answer")]
+    pub(crate) response: RecordedResponse,
 }
 
-/// What was asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
-    /// What follows the provider's address.
-    pub path: String,
-    /// The body.
-    pub body: Value,
+pub(crate) struct RecordedRequest {
+    /// Path after the base URL of the provider.
+    pub(crate) path: String,
+    pub(crate) body: Value,
 }
 
-/// What came.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Answered {
-    /// The HTTP status; 0 where there was no answer.
-    pub status: u16,
-    /// Some of its headers.
+pub(crate) struct RecordedResponse {
+    /// The HTTP status; 0 without a response.
+    pub(crate) status: u16,
     #[serde(default)]
-    pub headers: BTreeMap<String, String>,
-    /// Its body, cut as it came.
-    #[serde(default)]
-    pub pieces: Vec<Piece>,
-    /// Why it ended, where that was not its proper end.
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The body, in chunks as it arrived.
+    #[serde(default, rename = "pieces")]
+    pub(crate) chunks: Vec<RecordedChunk>,
+    /// Why the exchange failed; `None` if it was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub broke_off: Option<String>,
+    pub(crate) broke_off: Option<String>,
 }
 
-/// Bytes that came together.
+/// Bytes of a response that arrived together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Piece {
-    /// Milliseconds since the request.
-    pub after_ms: u64,
-    /// The bytes, where they are text.
+pub(crate) struct RecordedChunk {
+    pub(crate) after_ms: u64,
+    /// The bytes, if they are valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// In hexadecimal, where they are not: a piece may be cut within a character.
+    pub(crate) text: Option<String>,
+    /// The bytes in hexadecimal, if they are no valid UTF-8: a chunk may end within a character.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hex: Option<String>,
+    pub(crate) hex: Option<String>,
 }
 
-impl Piece {
+impl RecordedChunk {
     fn new(after: Duration, bytes: &[u8]) -> Self {
         let text = std::str::from_utf8(bytes).ok().map(str::to_owned);
-        let hex = text.is_none().then(|| hex(bytes));
+        let hex = text.is_none().then(|| to_hex(bytes));
         Self { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX), text, hex }
     }
 
-    /// Its bytes.
-    pub fn bytes(&self) -> Bytes {
+    pub(crate) fn bytes(&self) -> Bytes {
         let hex = |hex: &String| {
             let digits: Vec<u8> =
                 hex.bytes().filter_map(|digit| char::from(digit).to_digit(16)?.try_into().ok()).collect();
@@ -97,46 +89,46 @@ impl Piece {
     }
 }
 
-/// Takes down one exchange.
+/// Records one exchange in a file, without secrets.
 #[derive(Debug)]
-pub struct Recorder {
+pub(crate) struct ExchangeRecorder {
     began: Instant,
     bytes: usize,
-    recording: Recording,
+    exchange: RecordedExchange,
     secrets: Vec<String>,
 }
 
-impl Recorder {
-    /// Begins with what is asked. None of the secrets will stand in the file.
-    pub fn new(at: Timestamp, kind: ProviderKind, path: &str, body: &[u8], secrets: Vec<String>) -> Self {
-        let request = Asked { path: path.to_owned(), body: serde_json::from_slice(body).unwrap_or_default() };
-        let recording = Recording { at, kind, request, answer: Answered::default() };
+impl ExchangeRecorder {
+    /// Starts with the request. The file will have none of the secrets.
+    pub(crate) fn new(at: Timestamp, kind: ProviderKind, path: &str, body: &[u8], secrets: Vec<String>) -> Self {
+        let request = RecordedRequest { path: path.to_owned(), body: serde_json::from_slice(body).unwrap_or_default() };
+        let exchange = RecordedExchange { at, kind, request, response: RecordedResponse::default() };
         let secrets = secrets.into_iter().filter(|secret| !secret.is_empty()).collect();
-        Self { began: Instant::now(), bytes: 0, recording, secrets }
+        Self { began: Instant::now(), bytes: 0, exchange, secrets }
     }
 
-    /// The answer's head.
-    pub fn head<'a>(&mut self, status: u16, header: impl Fn(&str) -> Option<&'a str>) {
-        self.recording.answer.status = status;
-        let kept = KEPT.iter().filter_map(|name| Some(((*name).to_owned(), header(name)?.to_owned())));
-        self.recording.answer.headers = kept.collect();
+    /// Records the status and the headers.
+    pub(crate) fn record_head<'a>(&mut self, status: u16, header: impl Fn(&str) -> Option<&'a str>) {
+        self.exchange.response.status = status;
+        let headers = RECORDED_HEADERS.iter().filter_map(|name| Some(((*name).to_owned(), header(name)?.to_owned())));
+        self.exchange.response.headers = headers.collect();
     }
 
-    /// More of its body.
-    pub fn piece(&mut self, bytes: &[u8]) {
+    /// Records more of the body.
+    pub(crate) fn record_chunk(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len();
         if self.bytes <= BYTES_MAX {
-            self.recording.answer.pieces.push(Piece::new(self.began.elapsed(), bytes));
+            self.exchange.response.chunks.push(RecordedChunk::new(self.began.elapsed(), bytes));
         }
     }
 
-    /// Writes it down; a failure says why the exchange did not come to its end.
-    pub async fn write(mut self, dir: &Path, model: &str, failure: Option<&Failure>) {
+    /// Writes the file; `failure` says why the exchange was not complete.
+    pub(crate) async fn write(mut self, dir: &Path, model: &str, failure: Option<&CallFailure>) {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        self.recording.answer.broke_off = failure.map(ToString::to_string);
+        self.exchange.response.broke_off = failure.map(ToString::to_string);
         let name = format!(
             "{}-{}-{}.json",
-            self.recording.at.as_millis(),
+            self.exchange.at.as_millis(),
             model.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_"),
             NUMBER.fetch_add(1, Ordering::Relaxed)
         );
@@ -151,63 +143,64 @@ impl Recorder {
         }
     }
 
-    /// The file, without secrets.
+    /// Text of the file, without secrets.
     fn text(mut self) -> String {
-        let whole: Vec<u8> = self.recording.answer.pieces.iter().flat_map(|piece| piece.bytes().to_vec()).collect();
+        let whole: Vec<u8> = self.exchange.response.chunks.iter().flat_map(|chunk| chunk.bytes().to_vec()).collect();
         let holds = |bytes: &[u8], secret: &str| bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
-        // A secret may be cut in two by the pieces: then it is looked for in the whole.
+        // A secret may be split between two chunks, so look for it in the whole body.
         if self.secrets.iter().any(|secret| holds(&whole, secret)) {
-            let after = self.recording.answer.pieces.last().map_or(0, |piece| piece.after_ms);
-            let text = without(&self.secrets, &String::from_utf8_lossy(&whole));
-            self.recording.answer.pieces = vec![Piece { after_ms: after, text: Some(text), hex: None }];
+            let after = self.exchange.response.chunks.last().map_or(0, |chunk| chunk.after_ms);
+            let text = redact(&self.secrets, &String::from_utf8_lossy(&whole));
+            self.exchange.response.chunks = vec![RecordedChunk { after_ms: after, text: Some(text), hex: None }];
         }
-        let text = serde_json::to_string_pretty(&self.recording).unwrap_or_default() + "\n";
-        without(&self.secrets, &text)
+        let text = serde_json::to_string_pretty(&self.exchange).unwrap_or_default() + "\n";
+        redact(&self.secrets, &text)
     }
 }
 
-fn without(secrets: &[String], text: &str) -> String {
-    secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))
+fn redact(secrets: &[String], text: &str) -> String {
+    secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), REDACTED))
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Recordings that take the place of a provider, in the order of their names.
+/// Recorded exchanges that replace a provider, in the order of their file names.
 #[derive(Debug)]
-pub struct Tape {
-    recordings: Vec<Recording>,
+pub(crate) struct Recording {
+    exchanges: Vec<RecordedExchange>,
     next: AtomicUsize,
 }
 
-impl Tape {
-    /// A file, or every `.json` of a directory.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let say = |error: &dyn std::fmt::Display| format!("the recording {} cannot be read: {error}", path.display());
+impl Recording {
+    /// Reads a file, or every `.json` file of a directory.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let describe =
+            |error: &dyn std::fmt::Display| format!("the recording {} cannot be read: {error}", path.display());
         let mut files = vec![path.to_owned()];
         if path.is_dir() {
-            let entries = std::fs::read_dir(path).map_err(|error| say(&error))?;
+            let entries = std::fs::read_dir(path).map_err(|error| describe(&error))?;
             files = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
             files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
             files.sort();
         }
         let read = files.iter().map(|file| {
-            let text = std::fs::read_to_string(file).map_err(|error| say(&error))?;
-            serde_json::from_str(&text).map_err(|error| say(&error))
+            let text = std::fs::read_to_string(file).map_err(|error| describe(&error))?;
+            serde_json::from_str(&text).map_err(|error| describe(&error))
         });
-        Ok(Self { recordings: read.collect::<Result<_, _>>()?, next: AtomicUsize::new(0) })
+        Ok(Self { exchanges: read.collect::<Result<_, _>>()?, next: AtomicUsize::new(0) })
     }
 
-    /// The next answer.
-    pub fn next(&self) -> Result<&Answered, Failure> {
+    /// The next recorded response.
+    pub(crate) fn next_response(&self) -> Result<&RecordedResponse, CallFailure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.recordings.get(number).map(|recording| &recording.answer).ok_or_else(|| {
-            let count = self.recordings.len();
-            Failure::new(
+        self.exchanges.get(number).map(|exchange| &exchange.response).ok_or_else(|| {
+            let count = self.exchanges.len();
+            CallFailure::new(
                 FailureKind::BadRequest,
-                format!("the recording has {count} answers, and all of them were given"),
+                format!("the recording has {count} responses, and all of them were replayed"),
             )
         })
     }
@@ -220,28 +213,33 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_secret_stands_in_the_file_however_it_is_cut() {
+    async fn secret_split_between_chunks_is_not_in_the_recording() {
         let body = br#"{"messages":[{"content":"my key is sk-1234"}]}"#;
         let secrets = vec!["sk-1234".to_owned(), String::new()];
-        let mut recorder = Recorder::new(Timestamp::from_millis(7), ProviderKind::OpenaiChat, "/x", body, secrets);
-        recorder.head(401, |name| (name == "content-type").then_some("application/json"));
-        recorder.piece(b"wrong key: sk-");
-        recorder.piece("1234 \u{e4}".as_bytes().split_last().unwrap().1);
+        let mut recorder =
+            ExchangeRecorder::new(Timestamp::from_millis(7), ProviderKind::OpenaiChat, "/x", body, secrets);
+        recorder.record_head(401, |name| (name == "content-type").then_some("application/json"));
+        recorder.record_chunk(b"wrong key: sk-");
+        recorder.record_chunk("1234 \u{e4}".as_bytes().split_last().unwrap().1);
         let dir = tempfile::tempdir().unwrap();
-        recorder.write(dir.path(), "a.b", Some(&Failure::new(FailureKind::Auth, "wrong key: sk-1234"))).await;
+        recorder.write(dir.path(), "a.b", Some(&CallFailure::new(FailureKind::Auth, "wrong key: sk-1234"))).await;
         let file = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
         let text = std::fs::read_to_string(&file).unwrap();
-        assert!(!text.contains("1234") && text.matches(HIDDEN).count() == 3, "{text}");
-        let tape = Tape::read(dir.path()).unwrap();
-        assert_eq!((tape.next().unwrap().status, tape.next().unwrap_err().kind), (401, FailureKind::BadRequest));
+        assert!(!text.contains("1234") && text.matches(REDACTED).count() == 3, "{text}");
+        let recording = Recording::read(dir.path()).unwrap();
+        assert_eq!(
+            (recording.next_response().unwrap().status, recording.next_response().unwrap_err().kind),
+            (401, FailureKind::BadRequest)
+        );
     }
 
     #[test]
-    fn pieces_are_kept_as_they_were_cut() {
+    fn chunk_recorded_and_read_has_the_same_bytes() {
         for bytes in [b"abc".as_slice(), "\u{e4}".as_bytes(), &[0xC3], &[0, 255]] {
-            let piece: Piece =
-                serde_json::from_str(&serde_json::to_string(&Piece::new(Duration::ZERO, bytes)).unwrap()).unwrap();
-            assert_eq!(piece.bytes(), bytes);
+            let chunk: RecordedChunk =
+                serde_json::from_str(&serde_json::to_string(&RecordedChunk::new(Duration::ZERO, bytes)).unwrap())
+                    .unwrap();
+            assert_eq!(chunk.bytes(), bytes);
         }
     }
 }

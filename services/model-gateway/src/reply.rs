@@ -1,4 +1,4 @@
-//! A reply as it grows: deltas of any provider, gathered into the whole that the loop is told.
+//! Collects the deltas of any provider into one reply.
 
 use std::collections::BTreeMap;
 
@@ -7,104 +7,104 @@ use contract::model::{FailureKind, FinishReason, ReplayPosition, ToolCall, Usage
 
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
-/// Bytes of a token, where a provider does not count for us.
+/// Bytes of a token, to estimate usage that a provider does not report.
 const BYTES_PER_TOKEN: f64 = 3.6;
 
-/// Characters of a name, an id or a reason that a provider gives.
+/// Maximum characters of a name, an id or a finish reason of a provider.
 const WORD_CHARS_MAX: usize = 128;
 
-/// A piece of a reply, in the order in which it came.
+/// A part of a streamed reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
-    /// What the user reads.
+    /// Text for the user.
     Text(String),
-    /// What the model thinks.
+    /// Reasoning of the model.
     Reasoning(String),
-    /// A piece of a tool call.
+    /// A part of a tool call.
     Call(CallDelta),
-    /// A part that the provider wants to see again, as it wrote it.
+    /// A reasoning part that the provider needs in later requests, unchanged.
     Replay(Value),
-    /// Tokens so far; a later figure replaces an earlier one.
+    /// Token usage; a later value replaces an earlier one.
     Usage(Usage),
-    /// The model that answers, in the provider's words.
+    /// Name of the model that answers, as the provider reports it.
     Model(String),
-    /// The end of the content; usage may still follow.
+    /// The end of the content; usage may follow.
     Finish {
-        /// Mapped.
+        /// Finish reason, mapped to the contract.
         reason: FinishReason,
-        /// The provider's word.
+        /// Finish reason as the provider wrote it.
         raw: String,
     },
 }
 
 impl Delta {
-    /// The same with names, ids and reasons of a sane length and without control characters: they go to logs and screens.
-    /// What stands in their place is no character of a tool's name, so that no name becomes another one's.
+    /// Cuts names, ids and reasons to a maximum length and replaces control characters, since they go to logs and
+    /// terminals. The replacement is no valid character of a tool's name, so no name becomes the name of another tool.
     #[must_use]
-    pub fn tidied(self) -> Self {
+    pub(crate) fn sanitize(self) -> Self {
         match self {
             Self::Call(call) => Self::Call(CallDelta {
                 slot: call.slot,
-                id: call.id.map(|id| tidy(&id)),
-                name: call.name.map(|name| tidy(&name)),
+                id: call.id.map(|id| sanitize_word(&id)),
+                name: call.name.map(|name| sanitize_word(&name)),
                 arguments: call.arguments,
             }),
-            Self::Model(model) => Self::Model(tidy(&model)),
-            Self::Finish { reason, raw } => Self::Finish { reason, raw: tidy(&raw) },
+            Self::Model(model) => Self::Model(sanitize_word(&model)),
+            Self::Finish { reason, raw } => Self::Finish { reason, raw: sanitize_word(&raw) },
             other @ (Self::Text(_) | Self::Reasoning(_) | Self::Replay(_) | Self::Usage(_)) => other,
         }
     }
 }
 
-fn tidy(word: &str) -> String {
-    let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    word.chars().take(WORD_CHARS_MAX).map(shown).collect()
+fn sanitize_word(word: &str) -> String {
+    let replace_control = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    word.chars().take(WORD_CHARS_MAX).map(replace_control).collect()
 }
 
-/// A piece of a tool call.
+/// A part of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallDelta {
-    /// Which call of the reply, from 0, without gaps.
+    /// Index of the call in the reply, from 0, without gaps.
     pub slot: u32,
-    /// Its id; the first one counts.
+    /// Id of the call; the first value counts.
     pub id: Option<String>,
-    /// Its name; the first one counts.
+    /// Name of the tool; the first value counts.
     pub name: Option<String>,
-    /// More of its arguments.
+    /// Text to append to the arguments.
     pub arguments: String,
 }
 
-/// A reply so far, and in the end the whole.
+/// A reply, complete or still growing.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Reply {
-    /// Its text.
+pub struct ModelReply {
+    /// Text for the user.
     pub text: String,
-    /// Its reasoning.
+    /// Reasoning of the model.
     pub reasoning: String,
-    /// What the provider counted, once it said so.
+    /// Usage that the provider reported.
     pub usage: Option<Usage>,
-    /// The model that answers, in the provider's words.
+    /// Name of the model that answers, as the provider reports it.
     pub model: String,
-    /// Why it ended; none while it grows.
+    /// Finish reason, mapped and raw; `None` while the reply grows.
     pub finish: Option<(FinishReason, String)>,
-    /// What the provider wants to see again.
+    /// Reasoning parts that the provider needs in later requests.
     pub replay: Vec<Value>,
-    /// Where each of these stood.
-    pub positions: Vec<ReplayPosition>,
+    /// Position of each reasoning part in the reply.
+    pub(crate) positions: Vec<ReplayPosition>,
     calls: BTreeMap<u32, ToolCall>,
     bytes: usize,
 }
 
-impl Reply {
-    /// Takes in a delta. A reply over [`REPLY_BYTES_MAX`] or [`TOOL_CALLS_PER_REPLY_MAX`] is refused as garbage.
-    pub fn add(&mut self, delta: &Delta) -> Result<(), Failure> {
+impl ModelReply {
+    /// Adds a delta. A reply over [`REPLY_BYTES_MAX`] or twice [`TOOL_CALLS_PER_REPLY_MAX`] is a protocol error.
+    pub fn add(&mut self, delta: &Delta) -> Result<(), CallFailure> {
         match delta {
-            Delta::Text(text) => self.grow(text).map(|()| self.text.push_str(text)),
-            Delta::Reasoning(text) => self.grow(text).map(|()| self.reasoning.push_str(text)),
+            Delta::Text(text) => self.count_bytes(text).map(|()| self.text.push_str(text)),
+            Delta::Reasoning(text) => self.count_bytes(text).map(|()| self.reasoning.push_str(text)),
             Delta::Call(call) => self.add_call(call),
-            Delta::Replay(part) => self.grow(&part.to_string()).map(|()| {
+            Delta::Replay(part) => self.count_bytes(&part.to_string()).map(|()| {
                 let calls = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
                 self.positions.push(ReplayPosition { after_text: !self.text.trim().is_empty(), calls });
                 self.replay.push(part.clone());
@@ -124,68 +124,70 @@ impl Reply {
         }
     }
 
-    /// Whether nothing came that a user or the loop could read.
-    pub fn is_empty(&self) -> bool {
+    /// Whether the reply has no text, no reasoning and no calls.
+    pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.reasoning.is_empty() && self.calls.is_empty()
     }
 
-    /// Its calls in order. A call without arguments gets `{}`, as models mean it; not where the output was cut,
-    /// since then nobody knows what was still to come.
+    /// The calls in order. A call without arguments gets `{}`, unless the output was cut: then arguments may be
+    /// missing.
     pub fn calls(&self) -> Vec<ToolCall> {
-        let cut = !matches!(
+        let is_cut = !matches!(
             self.finish,
             Some((FinishReason::Stop | FinishReason::ToolCalls | FinishReason::ContentFilter | FinishReason::Other, _))
         );
-        let whole = |call: &ToolCall| {
+        let complete = |call: &ToolCall| {
             let mut call = call.clone();
-            if !cut && call.function.arguments.trim().is_empty() {
+            if !is_cut && call.function.arguments.trim().is_empty() {
                 "{}".clone_into(&mut call.function.arguments);
             }
             call
         };
-        self.calls.values().map(whole).collect()
+        self.calls.values().map(complete).collect()
     }
 
-    /// Replaces what the provider says that it used where that cannot be: either figure may be at most `max`, or as many as
-    /// request and reply have bytes. Returns the figures that were not believed.
-    pub fn bound_usage(&mut self, request_bytes: usize, max: u64) -> Option<Usage> {
-        let told = self.usage?;
+    /// Replaces impossible usage by an estimate. Input and output may be at most `max` or the bytes of the request and
+    /// the reply. Returns the reported usage if it was replaced.
+    pub(crate) fn bound_usage(&mut self, request_bytes: usize, max: u64) -> Option<Usage> {
+        let reported = self.usage?;
         let most = |bytes: usize| max.max(u64::try_from(bytes).unwrap_or(u64::MAX));
-        let or_estimate = |told: u64, bytes: usize| if told <= most(bytes) { told } else { tokens(bytes) };
-        let (input, output) = (or_estimate(told.input, request_bytes), or_estimate(told.output, self.bytes));
-        let bounded = Usage { input, output, cached: told.cached.min(input), reasoning: told.reasoning.min(output) };
+        let or_estimate =
+            |reported: u64, bytes: usize| if reported <= most(bytes) { reported } else { estimate_tokens(bytes) };
+        let (input, output) = (or_estimate(reported.input, request_bytes), or_estimate(reported.output, self.bytes));
+        let bounded =
+            Usage { input, output, cached: reported.cached.min(input), reasoning: reported.reasoning.min(output) };
         self.usage = Some(bounded);
-        (bounded != told).then_some(told)
+        (bounded != reported).then_some(reported)
     }
 
-    /// What it used: the provider's figures, else an estimate from the bytes of request and reply.
-    pub fn usage_or_estimate(&self, request_bytes: usize) -> Usage {
-        // Some count the request when a reply begins, and the reply when it has ended.
+    /// The reported usage, else an estimate from the bytes of request and reply.
+    pub(crate) fn usage_or_estimate(&self, request_bytes: usize) -> Usage {
+        // Some providers report the input when a reply begins, and the output when it ends.
         let counted = self.usage.map(|usage| {
-            let so_far = if self.finish.is_none() { tokens(self.bytes) } else { 0 };
+            let so_far = if self.finish.is_none() { estimate_tokens(self.bytes) } else { 0 };
             Usage { output: usage.output.max(so_far), ..usage }
         });
         counted.unwrap_or_else(|| Usage {
-            input: tokens(request_bytes),
-            output: tokens(self.bytes),
+            input: estimate_tokens(request_bytes),
+            output: estimate_tokens(self.bytes),
             cached: 0,
-            reasoning: tokens(self.reasoning.len()),
+            reasoning: estimate_tokens(self.reasoning.len()),
         })
     }
 
-    /// What a request took that failed: nothing, where neither the provider says so nor anything came.
-    pub fn usage_of_failed(&self, request_bytes: usize) -> Usage {
+    /// Usage of a failed request: zero if the provider reported none and nothing of the reply arrived.
+    pub(crate) fn usage_if_failed(&self, request_bytes: usize) -> Usage {
         match self.usage {
             None if self.is_empty() => Usage::default(),
             Some(_) | None => self.usage_or_estimate(request_bytes),
         }
     }
 
-    fn add_call(&mut self, delta: &CallDelta) -> Result<(), Failure> {
-        self.grow(&delta.arguments)?;
-        self.grow(delta.name.as_deref().unwrap_or_default())?;
+    fn add_call(&mut self, delta: &CallDelta) -> Result<(), CallFailure> {
+        self.count_bytes(&delta.arguments)?;
+        self.count_bytes(delta.name.as_deref().unwrap_or_default())?;
         if !self.calls.contains_key(&delta.slot) && self.calls.len() == 2 * TOOL_CALLS_PER_REPLY_MAX {
-            return Err(Failure::new(
+            return Err(CallFailure::new(
                 FailureKind::ProtocolError,
                 format!("the reply holds more than {} tool calls", 2 * TOOL_CALLS_PER_REPLY_MAX),
             ));
@@ -201,18 +203,21 @@ impl Reply {
         Ok(())
     }
 
-    fn grow(&mut self, text: &str) -> Result<(), Failure> {
+    fn count_bytes(&mut self, text: &str) -> Result<(), CallFailure> {
         self.bytes += text.len();
         if self.bytes <= REPLY_BYTES_MAX {
             return Ok(());
         }
-        Err(Failure::new(FailureKind::ProtocolError, format!("the reply is over the limit of {REPLY_BYTES_MAX} bytes")))
+        Err(CallFailure::new(
+            FailureKind::ProtocolError,
+            format!("the reply is over the limit of {REPLY_BYTES_MAX} bytes"),
+        ))
     }
 }
 
-/// Tokens of so many bytes: an estimate.
+/// Estimates the tokens of so many bytes.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub fn tokens(bytes: usize) -> u64 {
+pub fn estimate_tokens(bytes: usize) -> u64 {
     (bytes as f64 / BYTES_PER_TOKEN).ceil() as u64
 }
 
@@ -230,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_id_and_name_count() {
-        let mut reply = Reply::default();
+    fn call_with_two_ids_and_names_has_the_first_ones() {
+        let mut reply = ModelReply::default();
         for delta in [call(0, "a", "f", "{"), call(0, "b", "g", "}"), finish(FinishReason::ToolCalls)] {
             reply.add(&delta).unwrap();
         }
@@ -239,11 +244,11 @@ mod tests {
     }
 
     #[test]
-    fn absent_arguments_are_an_empty_object_unless_the_reply_was_cut() {
+    fn call_without_arguments_has_an_empty_object_unless_the_reply_was_cut() {
         for (reason, expected) in
             [(FinishReason::Stop, "{}"), (FinishReason::Length, ""), (FinishReason::Cancelled, "")]
         {
-            let mut reply = Reply::default();
+            let mut reply = ModelReply::default();
             reply.add(&call(0, "a", "f", "")).unwrap();
             reply.add(&finish(reason)).unwrap();
             assert_eq!(reply.calls()[0].function.arguments, expected, "{reason:?}");
@@ -251,8 +256,8 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_has_a_limit() {
-        let mut reply = Reply::default();
+    fn reply_over_its_limit_is_a_protocol_error() {
+        let mut reply = ModelReply::default();
         let mega = Delta::Text("x".repeat(1 << 20));
         for _ in 0..REPLY_BYTES_MAX >> 20 {
             reply.add(&mega).unwrap();
@@ -261,25 +266,25 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_a_reply_that_has_not_ended_counts_though_its_provider_has_not_counted_it() {
-        let mut reply = Reply::default();
+    fn unfinished_reply_without_reported_output_is_estimated() {
+        let mut reply = ModelReply::default();
         let begun = Usage { input: 9, output: 1, cached: 0, reasoning: 0 };
         reply.add(&Delta::Usage(begun)).unwrap();
         reply.add(&Delta::Text("x".repeat(3_600))).unwrap();
-        assert_eq!(reply.usage_of_failed(100).output, 1_000);
+        assert_eq!(reply.usage_if_failed(100).output, 1_000);
         reply.add(&Delta::Usage(Usage { output: 900, ..begun })).unwrap();
         reply.add(&finish(FinishReason::Stop)).unwrap();
         assert_eq!(reply.usage_or_estimate(100).output, 900);
     }
 
     #[test]
-    fn usage_is_the_providers_else_an_estimate() {
-        let mut reply = Reply::default();
+    fn usage_not_reported_is_estimated() {
+        let mut reply = ModelReply::default();
         reply.add(&Delta::Text("x".repeat(36))).unwrap();
         assert_eq!(reply.usage_or_estimate(360), Usage { input: 100, output: 10, cached: 0, reasoning: 0 });
-        let told = Usage { input: 1, output: 2, cached: 0, reasoning: 0 };
-        reply.add(&Delta::Usage(told)).unwrap();
+        let reported = Usage { input: 1, output: 2, cached: 0, reasoning: 0 };
+        reply.add(&Delta::Usage(reported)).unwrap();
         reply.add(&finish(FinishReason::Stop)).unwrap();
-        assert_eq!(reply.usage_or_estimate(360), told);
+        assert_eq!(reply.usage_or_estimate(360), reported);
     }
 }

@@ -1,4 +1,4 @@
-//! From the names of providers to addresses, without those that a name must not stand for.
+//! Resolves host names of providers, and refuses addresses of private networks.
 
 use std::net::SocketAddr;
 
@@ -6,16 +6,16 @@ use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use service::network::is_public;
 
-/// Resolves names to addresses of the internet at large alone: a name that turns private reaches nothing.
+/// Resolves names to public addresses only, so that a name that changes to a private address reaches nothing.
 #[derive(Debug)]
-pub struct PublicOnly;
+pub(crate) struct PublicResolver;
 
-impl Resolve for PublicOnly {
+impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let public: Vec<SocketAddr> = found.iter().filter(|address| is_public(address.ip())).copied().collect();
-            match found.first() {
+            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let public: Vec<SocketAddr> = addresses.iter().filter(|address| is_public(address.ip())).copied().collect();
+            match addresses.first() {
                 Some(private) if public.is_empty() => {
                     let (name, address) = (name.as_str(), private.ip());
                     Err(format!(
@@ -30,8 +30,8 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Whether an address says by itself that it is private: then its operator means it.
-pub fn says_so(base_url: &str) -> bool {
+/// Whether an address names a private host itself. Then the operator means it, and the check is off.
+pub(crate) fn names_private_host(base_url: &str) -> bool {
     let Ok(url) = Url::parse(base_url) else { return false };
     let Some(host) = url.host_str() else { return false };
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -46,22 +46,22 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_name_that_turns_private_reaches_nothing() {
-        let Err(error) = PublicOnly.resolve("localhost".parse().unwrap()).await else { unreachable!() };
-        let said = error.to_string();
-        assert!(said.starts_with("localhost is ") && said.contains("private_network: true"), "{said}");
+    async fn name_resolved_to_a_private_address_is_refused() {
+        let Err(error) = PublicResolver.resolve("localhost".parse().unwrap()).await else { unreachable!() };
+        let message = error.to_string();
+        assert!(message.starts_with("localhost is ") && message.contains("private_network: true"), "{message}");
     }
 
     #[test]
-    fn an_address_that_says_what_it_is_is_meant() {
-        for meant in [
+    fn base_url_checked_only_private_hosts_are_private() {
+        for private in [
             "http://127.0.0.1:8080/v1",
             "http://localhost/v1",
             "http://[::1]:1/v1",
             "http://10.1.2.3",
             "http://a.localhost",
         ] {
-            assert!(says_so(meant), "{meant}");
+            assert!(names_private_host(private), "{private}");
         }
         for name in [
             "https://api.openai.com/v1",
@@ -69,7 +69,7 @@ mod tests {
             "http://8.8.8.8",
             "http://vllm.models.svc:8000",
         ] {
-            assert!(!says_so(name), "{name}");
+            assert!(!names_private_host(name), "{name}");
         }
     }
 }

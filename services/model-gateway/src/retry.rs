@@ -1,125 +1,132 @@
-//! Which provider is asked next, and when: the one retry loop below the loop. It only goes on as long as nothing of a reply
-//! was shown; what was shown cannot be taken back, so that the loop opens a new attempt then.
+//! Decides which route a call tries next, and when. A call is only tried again while viewers have seen nothing of its
+//! reply, since that cannot be taken back. After that, the orchestrator opens a new attempt.
 
 use std::time::Duration;
 
 use contract::backoff::Backoff;
 use contract::model::FailureKind;
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
-/// Requests of one call, all providers together.
-pub const TRIES_MAX: u32 = 4;
-/// The longest wait in which a gateway's place is held; a longer one is the loop's, whose timers cost nothing.
-pub const WAIT_MAX: Duration = Duration::from_secs(10);
-/// All waits of one call together.
+/// Maximum requests of one call to all providers.
+pub(crate) const TRIES_MAX: u32 = 4;
+/// Longest wait of a call in a gateway, where it occupies a permit. For a longer wait the orchestrator sets a timer.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Maximum sum of the waits of one call.
 const WAITS_MAX: Duration = Duration::from_secs(30);
-/// The pauses after failures.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
-/// What to do after a failure.
+/// What to do after a failed try.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
-    /// Ask this one, after a wait.
-    Ask {
-        /// Which of the routes.
+pub(crate) enum RetryDecision {
+    /// Send the next request to this route, after a wait.
+    TryRoute {
+        /// Index of the route.
         route: usize,
-        /// How long from now.
         after: Duration,
     },
-    /// This failure is the call's: that of the route which may be asked again first, with the time until then.
-    GiveUp(Failure),
+    /// Fail the call with the failure of the route that is ready first, and with the time until then.
+    GiveUp(CallFailure),
 }
 
-/// What has been tried. Times are counted from the call's beginning.
+/// State of the retries of one call. Times are relative to the start of the call.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    /// When each route may be asked, the preferred one first; none for one that will not do.
-    free: Vec<Option<Duration>>,
-    /// How each route that may do later failed.
-    failed: Vec<Option<Failure>>,
+pub(crate) struct RetryPlan {
+    /// When each route is ready, the preferred route first; `None` for a route that is not tried again.
+    ready_at: Vec<Option<Duration>>,
+    /// Last failure of each route that may be tried again.
+    failures: Vec<Option<CallFailure>>,
     tries: u32,
     waited: Duration,
-    /// From 0 to below 1: what spreads pauses.
-    spread: f64,
+    /// From 0 to below 1; spreads the pauses of calls.
+    jitter: f64,
 }
 
-impl Plan {
-    /// A plan for so many routes. `spread`, from 0 to below 1, parts calls that failed together.
-    pub fn new(routes: usize, spread: f64) -> Self {
-        let free = vec![Some(Duration::ZERO); routes];
-        Self { free, failed: vec![None; routes], tries: 0, waited: Duration::ZERO, spread }
+impl RetryPlan {
+    /// A plan for so many routes. `jitter`, from 0 to below 1, separates the retries of calls that failed together.
+    pub(crate) fn new(routes: usize, jitter: f64) -> Self {
+        let ready_at = vec![Some(Duration::ZERO); routes];
+        Self { ready_at, failures: vec![None; routes], tries: 0, waited: Duration::ZERO, jitter }
     }
 
-    /// Other routes take the place of the ones so far; `false` where there are none, or no try is left.
-    pub fn again(&mut self, routes: usize, asked: bool) -> bool {
-        if routes == 0 || self.tries + u32::from(asked) >= TRIES_MAX {
+    /// Replaces the routes; returns `false` if there are no other routes or no tries left.
+    pub(crate) fn switch_routes(&mut self, routes: usize, is_sent: bool) -> bool {
+        if routes == 0 || self.tries + u32::from(is_sent) >= TRIES_MAX {
             return false;
         }
-        self.tries += u32::from(asked);
-        (self.free, self.failed) = (vec![Some(Duration::ZERO); routes], vec![None; routes]);
+        self.tries += u32::from(is_sent);
+        (self.ready_at, self.failures) = (vec![Some(Duration::ZERO); routes], vec![None; routes]);
         true
     }
 
-    /// A route failed; `asked` says whether its provider knows. `left` is what remains until the call's deadline.
-    pub fn next(&mut self, failure: &Failure, route: usize, asked: bool, now: Duration, left: Duration) -> Next {
-        self.tries += u32::from(asked);
-        let free = match after(failure.kind) {
-            After::Later => Some(now + self.pause(failure.retry_after)),
-            After::Elsewhere => None,
-            After::Nowhere => return Next::GiveUp(failure.clone()),
+    /// Decides what to do after a route failed. `is_sent` says whether the request reached its provider, and `left` is
+    /// the time until the deadline of the call.
+    pub(crate) fn decide(
+        &mut self,
+        failure: &CallFailure,
+        route: usize,
+        is_sent: bool,
+        now: Duration,
+        left: Duration,
+    ) -> RetryDecision {
+        self.tries += u32::from(is_sent);
+        let ready_at = match retry_scope(failure.kind) {
+            RetryScope::SameRoute => Some(now + self.pause(failure.retry_after)),
+            RetryScope::OtherProvider => None,
+            RetryScope::Never => return RetryDecision::GiveUp(failure.clone()),
         };
-        if let (Some(place), Some(failed)) = (self.free.get_mut(route), self.failed.get_mut(route)) {
-            (*place, *failed) = (free, free.map(|_| failure.clone()));
+        if let (Some(ready), Some(last)) = (self.ready_at.get_mut(route), self.failures.get_mut(route)) {
+            (*ready, *last) = (ready_at, ready_at.map(|_| failure.clone()));
         }
-        let soonest = self.free.iter().enumerate().filter_map(|(route, free)| Some(((*free)?.max(now), route))).min();
-        let Some((at, soonest)) = soonest else { return Next::GiveUp(failure.clone()) };
+        let first_ready =
+            self.ready_at.iter().enumerate().filter_map(|(route, ready_at)| Some(((*ready_at)?.max(now), route))).min();
+        let Some((at, first_ready)) = first_ready else { return RetryDecision::GiveUp(failure.clone()) };
         let after = at.saturating_sub(now);
-        // Who is not to be asked now is not waited for: there is more to a refusal of ours than a single failure.
-        let waits = asked || after.is_zero();
-        if self.tries >= TRIES_MAX || !waits || after > WAIT_MAX || after >= left || self.waited + after > WAITS_MAX {
-            return Next::GiveUp(self.told(soonest, failure, after));
+        // Do not wait for a provider whose circuit is open or whose rate is used up: several failures led to that.
+        let may_wait = is_sent || after.is_zero();
+        if self.tries >= TRIES_MAX || !may_wait || after > WAIT_MAX || after >= left || self.waited + after > WAITS_MAX
+        {
+            return RetryDecision::GiveUp(self.final_failure(first_ready, failure, after));
         }
         self.waited += after;
-        Next::Ask { route: soonest, after }
+        RetryDecision::TryRoute { route: first_ready, after }
     }
 
-    /// What the loop is told: how the route failed that may be asked again first, and when that is, where its provider has a
-    /// wish.
-    fn told(&self, soonest: usize, last: &Failure, after: Duration) -> Failure {
-        let failure = self.failed.get(soonest).and_then(Option::as_ref).unwrap_or(last);
+    /// The failure of the route that is ready first. `retry_after` is the time until then, if its provider gave one.
+    fn final_failure(&self, first_ready: usize, last: &CallFailure, after: Duration) -> CallFailure {
+        let failure = self.failures.get(first_ready).and_then(Option::as_ref).unwrap_or(last);
         let retry_after = failure.retry_after.map(|_| after);
-        Failure { retry_after, ..failure.clone() }
+        CallFailure { retry_after, ..failure.clone() }
     }
 
-    /// Never shorter than what the provider asks for.
+    /// Pause before the next try, never shorter than the provider asks for.
     fn pause(&self, retry_after: Option<Duration>) -> Duration {
         let full = BACKOFF.pause(self.tries.saturating_sub(1));
-        let pause = full.mul_f64(0.8 + 0.4 * self.spread);
-        retry_after.map_or(pause, |wish| pause.max(wish.mul_f64(1.0 + 0.1 * self.spread)))
+        let pause = full.mul_f64(0.8 + 0.4 * self.jitter);
+        retry_after.map_or(pause, |requested| pause.max(requested.mul_f64(1.0 + 0.1 * self.jitter)))
     }
 }
 
-enum After {
-    /// The same route may do after a while.
-    Later,
-    /// Only another provider may do.
-    Elsewhere,
-    /// No provider will do.
-    Nowhere,
+enum RetryScope {
+    /// The same route may succeed after a pause.
+    SameRoute,
+    /// Only another provider may succeed.
+    OtherProvider,
+    /// No provider can succeed.
+    Never,
 }
 
-fn after(kind: FailureKind) -> After {
+fn retry_scope(kind: FailureKind) -> RetryScope {
     match kind {
         FailureKind::RateLimited
         | FailureKind::Overloaded
         | FailureKind::Unreachable
         | FailureKind::TimedOut
         | FailureKind::Truncated
-        | FailureKind::ProtocolError => After::Later,
-        FailureKind::Quota | FailureKind::Auth | FailureKind::BadRequest => After::Elsewhere,
+        | FailureKind::ProtocolError => RetryScope::SameRoute,
+        FailureKind::Quota | FailureKind::Auth | FailureKind::BadRequest => RetryScope::OtherProvider,
         FailureKind::Empty | FailureKind::Cancelled | FailureKind::ContextLength | FailureKind::Refused => {
-            After::Nowhere
+            RetryScope::Never
         }
     }
 }
@@ -130,100 +137,120 @@ mod tests {
 
     const LONG: Duration = Duration::from_mins(10);
 
-    fn failure(kind: FailureKind, retry_after: Option<u64>) -> Failure {
-        Failure { retry_after: retry_after.map(Duration::from_secs), ..Failure::new(kind, "") }
+    fn failure(kind: FailureKind, retry_after: Option<u64>) -> CallFailure {
+        CallFailure { retry_after: retry_after.map(Duration::from_secs), ..CallFailure::new(kind, "") }
     }
 
-    fn next(plan: &mut Plan, route: usize, kind: FailureKind, retry_after: Option<u64>, now: u64) -> Next {
-        plan.next(&failure(kind, retry_after), route, true, Duration::from_secs(now), LONG)
+    fn next(
+        plan: &mut RetryPlan,
+        route: usize,
+        kind: FailureKind,
+        retry_after: Option<u64>,
+        now: u64,
+    ) -> RetryDecision {
+        plan.decide(&failure(kind, retry_after), route, true, Duration::from_secs(now), LONG)
     }
 
-    fn ask(route: usize, ms: u64) -> Next {
-        Next::Ask { route, after: Duration::from_millis(ms) }
+    fn ask(route: usize, ms: u64) -> RetryDecision {
+        RetryDecision::TryRoute { route, after: Duration::from_millis(ms) }
     }
 
     #[test]
-    fn one_provider_is_asked_again_after_growing_pauses() {
-        let mut plan = Plan::new(1, 0.5);
-        let asked: Vec<Next> = (0..4).map(|_| next(&mut plan, 0, FailureKind::Overloaded, None, 0)).collect();
+    fn only_provider_overloaded_is_tried_again_after_growing_pauses() {
+        let mut plan = RetryPlan::new(1, 0.5);
+        let is_sent: Vec<RetryDecision> =
+            (0..4).map(|_| next(&mut plan, 0, FailureKind::Overloaded, None, 0)).collect();
         assert_eq!(
-            asked,
-            [ask(0, 500), ask(0, 1_000), ask(0, 2_000), Next::GiveUp(failure(FailureKind::Overloaded, None))]
+            is_sent,
+            [ask(0, 500), ask(0, 1_000), ask(0, 2_000), RetryDecision::GiveUp(failure(FailureKind::Overloaded, None))]
         );
     }
 
     #[test]
-    fn no_pause_is_shorter_than_the_provider_asks_for() {
-        for spread in [0.0, 0.5, 0.99] {
-            for wish in [0, 1, 7, 9] {
-                let Next::Ask { after, .. } =
-                    next(&mut Plan::new(1, spread), 0, FailureKind::RateLimited, Some(wish), 0)
+    fn pause_after_a_rate_limit_is_at_least_what_the_provider_asks_for() {
+        for jitter in [0.0, 0.5, 0.99] {
+            for requested in [0, 1, 7, 9] {
+                let RetryDecision::TryRoute { after, .. } =
+                    next(&mut RetryPlan::new(1, jitter), 0, FailureKind::RateLimited, Some(requested), 0)
                 else {
                     unreachable!()
                 };
-                assert!(after >= Duration::from_secs(wish) && after >= Duration::from_millis(400), "{wish}: {after:?}");
+                assert!(
+                    after >= Duration::from_secs(requested) && after >= Duration::from_millis(400),
+                    "{requested}: {after:?}"
+                );
             }
         }
-        // A longer wait is the loop's.
-        let told = failure(FailureKind::RateLimited, Some(11));
-        assert_eq!(next(&mut Plan::new(1, 0.0), 0, FailureKind::RateLimited, Some(11), 0), Next::GiveUp(told));
+        // For a longer wait, the orchestrator sets a timer.
+        let failure_given_up = failure(FailureKind::RateLimited, Some(11));
+        assert_eq!(
+            next(&mut RetryPlan::new(1, 0.0), 0, FailureKind::RateLimited, Some(11), 0),
+            RetryDecision::GiveUp(failure_given_up)
+        );
     }
 
     #[test]
-    fn another_provider_is_asked_at_once_and_the_first_one_again_when_it_may_be() {
-        let mut plan = Plan::new(2, 0.0);
+    fn provider_failed_alternative_is_tried_at_once_then_the_first_when_ready() {
+        let mut plan = RetryPlan::new(2, 0.0);
         assert_eq!(next(&mut plan, 0, FailureKind::RateLimited, Some(3), 0), ask(1, 0));
         assert_eq!(next(&mut plan, 1, FailureKind::Unreachable, None, 1), ask(1, 800));
-        let mut plan = Plan::new(2, 0.0);
+        let mut plan = RetryPlan::new(2, 0.0);
         assert_eq!(next(&mut plan, 0, FailureKind::RateLimited, Some(1), 0), ask(1, 0));
         assert_eq!(next(&mut plan, 1, FailureKind::RateLimited, Some(5), 0), ask(0, 1_000));
     }
 
     #[test]
-    fn what_waiting_cannot_mend_is_tried_elsewhere_or_given_up() {
-        let mut plan = Plan::new(2, 0.0);
+    fn permanent_failure_is_tried_at_another_provider_or_given_up() {
+        let mut plan = RetryPlan::new(2, 0.0);
         assert_eq!(next(&mut plan, 0, FailureKind::Auth, None, 0), ask(1, 0));
-        assert_eq!(next(&mut plan, 1, FailureKind::Quota, None, 0), Next::GiveUp(failure(FailureKind::Quota, None)));
+        assert_eq!(
+            next(&mut plan, 1, FailureKind::Quota, None, 0),
+            RetryDecision::GiveUp(failure(FailureKind::Quota, None))
+        );
         for kind in [FailureKind::Refused, FailureKind::ContextLength, FailureKind::Empty, FailureKind::Cancelled] {
-            assert_eq!(next(&mut Plan::new(2, 0.0), 0, kind, None, 0), Next::GiveUp(failure(kind, None)), "{kind:?}");
+            assert_eq!(
+                next(&mut RetryPlan::new(2, 0.0), 0, kind, None, 0),
+                RetryDecision::GiveUp(failure(kind, None)),
+                "{kind:?}"
+            );
         }
     }
 
     #[test]
-    fn waits_end_with_the_deadline_and_together_have_a_limit() {
+    fn wait_over_the_deadline_or_the_total_limit_gives_up() {
         let overloaded = failure(FailureKind::Overloaded, Some(8));
-        let mut plan = Plan::new(1, 0.0);
-        let ended = plan.next(&overloaded, 0, true, Duration::ZERO, Duration::from_secs(8));
-        assert_eq!(ended, Next::GiveUp(overloaded.clone()));
-        let mut plan = Plan::new(1, 0.0);
+        let mut plan = RetryPlan::new(1, 0.0);
+        let ended = plan.decide(&overloaded, 0, true, Duration::ZERO, Duration::from_secs(8));
+        assert_eq!(ended, RetryDecision::GiveUp(overloaded.clone()));
+        let mut plan = RetryPlan::new(1, 0.0);
         let nine = failure(FailureKind::Overloaded, Some(9));
-        assert!(matches!(plan.next(&nine, 0, true, Duration::ZERO, LONG), Next::Ask { .. }));
+        assert!(matches!(plan.decide(&nine, 0, true, Duration::ZERO, LONG), RetryDecision::TryRoute { .. }));
         plan.waited = WAITS_MAX;
-        assert_eq!(plan.next(&nine, 0, true, Duration::ZERO, LONG), Next::GiveUp(nine));
+        assert_eq!(plan.decide(&nine, 0, true, Duration::ZERO, LONG), RetryDecision::GiveUp(nine));
     }
 
     #[test]
-    fn who_is_not_to_be_asked_now_is_not_waited_for() {
+    fn circuit_open_gives_up_without_waiting() {
         let alone = failure(FailureKind::Overloaded, Some(1));
-        let told = Plan::new(1, 0.0).next(&alone, 0, false, Duration::ZERO, LONG);
-        assert_eq!(told, Next::GiveUp(alone.clone()));
-        assert_eq!(Plan::new(2, 0.0).next(&alone, 0, false, Duration::ZERO, LONG), ask(1, 0));
+        let failure_given_up = RetryPlan::new(1, 0.0).decide(&alone, 0, false, Duration::ZERO, LONG);
+        assert_eq!(failure_given_up, RetryDecision::GiveUp(alone.clone()));
+        assert_eq!(RetryPlan::new(2, 0.0).decide(&alone, 0, false, Duration::ZERO, LONG), ask(1, 0));
     }
 
     #[test]
-    fn the_loop_is_told_of_the_provider_that_may_be_asked_again_first() {
-        let mut plan = Plan::new(2, 0.0);
+    fn plan_given_up_has_the_failure_of_the_first_ready_route() {
+        let mut plan = RetryPlan::new(2, 0.0);
         assert_eq!(next(&mut plan, 0, FailureKind::RateLimited, Some(40), 0), ask(1, 0));
-        let told = next(&mut plan, 1, FailureKind::Auth, None, 5);
-        assert_eq!(told, Next::GiveUp(failure(FailureKind::RateLimited, Some(35))));
+        let failure_given_up = next(&mut plan, 1, FailureKind::Auth, None, 5);
+        assert_eq!(failure_given_up, RetryDecision::GiveUp(failure(FailureKind::RateLimited, Some(35))));
     }
 
     #[test]
-    fn a_request_that_was_too_long_counts() {
-        let mut plan = Plan::new(1, 0.0);
+    fn request_too_long_counts_as_a_try() {
+        let mut plan = RetryPlan::new(1, 0.0);
         for _ in 0..3 {
-            assert!(plan.again(1, true));
+            assert!(plan.switch_routes(1, true));
         }
-        assert!(!plan.again(1, true) && !Plan::new(1, 0.0).again(0, true));
+        assert!(!plan.switch_routes(1, true) && !RetryPlan::new(1, 0.0).switch_routes(0, true));
     }
 }

@@ -1,8 +1,8 @@
-//! Decodes server-sent events from bytes as they come: linear time, bounded memory, no IO.
+//! Decodes server-sent events from a stream of bytes, in linear time and bounded memory, without IO.
 
-/// Decodes one stream. Line ends may be LF, CR or CRLF; a byte order mark and comments are skipped.
+/// Decoder of one stream. Line ends may be LF, CR or CRLF; a byte order mark and comments are skipped.
 #[derive(Debug)]
-pub struct Decoder {
+pub(crate) struct SseDecoder {
     max: usize,
     line: Vec<u8>,
     data: Vec<u8>,
@@ -11,23 +11,23 @@ pub struct Decoder {
     at_start: bool,
 }
 
-/// An event or a line is over the limit.
+/// An event or a line exceeds the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is over the limit of {max} bytes")]
-pub struct TooLarge {
+pub(crate) struct EventTooLarge {
     max: usize,
 }
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-impl Decoder {
+impl SseDecoder {
     /// A decoder that refuses events over `max` bytes.
-    pub fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Self { max, line: Vec::new(), data: Vec::new(), has_data: false, after_cr: false, at_start: true }
     }
 
-    /// Takes in the next bytes and appends the data of every event that they complete to `events`.
-    pub fn push(&mut self, mut bytes: &[u8], events: &mut Vec<String>) -> Result<(), TooLarge> {
+    /// Decodes the next bytes, and appends the data of each event that they complete to `events`.
+    pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut Vec<String>) -> Result<(), EventTooLarge> {
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
                 bytes = &bytes[1..];
@@ -44,18 +44,17 @@ impl Decoder {
         Ok(())
     }
 
-    /// Ends the stream. A last event without its blank line is handed out all the same: whoever reads it must
-    /// expect it to be cut.
-    pub fn finish(&mut self, events: &mut Vec<String>) {
+    /// Ends the stream, and appends a last event even without its blank line. Such an event may be cut.
+    pub(crate) fn finish(&mut self, events: &mut Vec<String>) {
         if !self.line.is_empty() {
             self.end_line(events);
         }
         self.dispatch(events);
     }
 
-    fn extend_line(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+    fn extend_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
         if self.line.len() + self.data.len() + bytes.len() > self.max {
-            return Err(TooLarge { max: self.max });
+            return Err(EventTooLarge { max: self.max });
         }
         self.line.extend_from_slice(bytes);
         Ok(())
@@ -70,16 +69,16 @@ impl Decoder {
         if text.is_empty() {
             self.dispatch(events);
         } else {
-            self.field(text);
+            self.read_field(text);
         }
-        // The allocation is kept for the next line, unless one huge line made it.
+        // Reuse the allocation for the next line, unless it is huge.
         self.line = line;
         self.line.clear();
         self.line.shrink_to(64 << 10);
     }
 
-    /// Only `data` matters: the event's name and id say nothing that a chat stream does not say in its JSON.
-    fn field(&mut self, line: &[u8]) {
+    /// Reads only `data`: the JSON of a chat stream repeats the name and the id of an event.
+    fn read_field(&mut self, line: &[u8]) {
         let value = match line.strip_prefix(b"data") {
             Some([]) => &[][..],
             Some([b':', b' ', value @ ..] | [b':', value @ ..]) => value,
@@ -106,7 +105,7 @@ mod tests {
     use super::*;
 
     fn decode(pieces: &[&[u8]]) -> Vec<String> {
-        let mut decoder = Decoder::new(1 << 20);
+        let mut decoder = SseDecoder::new(1 << 20);
         let mut events = Vec::new();
         for piece in pieces {
             decoder.push(piece, &mut events).unwrap();
@@ -115,7 +114,8 @@ mod tests {
         events
     }
 
-    /// The same events however the bytes are cut: whole, at every byte, in every pair of cuts, byte by byte.
+    /// Checks that the events are the same for each way to split the bytes: at each byte, at each pair of bytes, and
+    /// byte by byte.
     fn check(stream: &[u8], expected: &[&str]) {
         assert_eq!(decode(&[stream]), expected, "whole");
         for a in 0..=stream.len() {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn rows() {
+    fn stream_with_each_line_end_and_field_is_decoded() {
         check(b"", &[]);
         check(b"data: a\n\ndata: b\n\n", &["a", "b"]);
         check(b"data: a\r\n\r\ndata: b\r\n\r\n", &["a", "b"]);
@@ -149,26 +149,26 @@ mod tests {
     }
 
     #[test]
-    fn an_event_over_the_limit_is_refused_before_it_is_held() {
+    fn event_over_the_limit_is_refused_before_it_is_buffered() {
         let long = vec![b'x'; 100];
         let mut events = Vec::new();
-        let mut decoder = Decoder::new(64);
-        assert_eq!(decoder.push(&long, &mut events), Err(TooLarge { max: 64 }));
-        let mut decoder = Decoder::new(64);
+        let mut decoder = SseDecoder::new(64);
+        assert_eq!(decoder.push(&long, &mut events), Err(EventTooLarge { max: 64 }));
+        let mut decoder = SseDecoder::new(64);
         let many = b"data: xxxxxxxxxx\n".repeat(8);
-        assert_eq!(decoder.push(&many, &mut events), Err(TooLarge { max: 64 }));
-        let mut decoder = Decoder::new(64);
+        assert_eq!(decoder.push(&many, &mut events), Err(EventTooLarge { max: 64 }));
+        let mut decoder = SseDecoder::new(64);
         let fine = b"data: xxxxxxxxxx\n\n".repeat(1_000);
         decoder.push(&fine, &mut events).unwrap();
         assert_eq!(events.len(), 1_000);
     }
 
     #[test]
-    fn a_long_line_in_small_pieces_costs_linear_time() {
-        let mut decoder = Decoder::new(16 << 20);
+    fn long_line_in_small_chunks_decodes_in_linear_time() {
+        let mut decoder = SseDecoder::new(16 << 20);
         let mut events = Vec::new();
         decoder.push(b"data: ", &mut events).unwrap();
-        // Eight million pieces' worth of rescanning would not end within the life of a test run.
+        // With quadratic time this test would not end.
         for _ in 0..(1 << 18) {
             decoder.push(&[b'x'; 32], &mut events).unwrap();
         }

@@ -1,19 +1,20 @@
 //! What providers send.
 
-use model_gateway::adapter::Family;
-use model_gateway::reply::Reply;
+use model_gateway::adapter::Protocol;
+use model_gateway::reply::ModelReply;
 
-const FAMILIES: [Family; 4] = [Family::OpenaiChat, Family::OpenaiResponses, Family::Anthropic, Family::Gemini];
+const PROTOCOLS: [Protocol; 4] =
+    [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic, Protocol::Gemini];
 
 /// What an answer comes to, fed in pieces of so many bytes: a reply, or what kind of failure.
-fn read(family: Family, bytes: &[u8], piece: usize) -> Result<Reply, contract::model::FailureKind> {
-    let (mut answer, mut reply) = (family.answer(), Reply::default());
+fn read(protocol: Protocol, bytes: &[u8], piece: usize) -> Result<ModelReply, contract::model::FailureKind> {
+    let (mut reader, mut reply) = (protocol.response_reader(), ModelReply::default());
     for piece in bytes.chunks(piece.max(1)) {
-        for delta in answer.push(piece).map_err(|failure| failure.kind)? {
+        for delta in reader.push(piece).map_err(|failure| failure.kind)? {
             reply.add(&delta).map_err(|failure| failure.kind)?;
         }
     }
-    for delta in answer.finish().map_err(|failure| failure.kind)? {
+    for delta in reader.finish().map_err(|failure| failure.kind)? {
         reply.add(&delta).map_err(|failure| failure.kind)?;
     }
     Ok(reply)
@@ -23,9 +24,9 @@ fn read(family: Family, bytes: &[u8], piece: usize) -> Result<Reply, contract::m
 /// it is, and how it is cut.
 pub fn answer(data: &[u8]) {
     let Some((first, bytes)) = data.split_first() else { return };
-    let family = FAMILIES[usize::from(first % 4)];
-    let whole = read(family, bytes, bytes.len());
-    assert_eq!(read(family, bytes, usize::from(first / 4)), whole, "{family:?} in pieces of {}", first / 4);
+    let protocol = PROTOCOLS[usize::from(first % 4)];
+    let whole = read(protocol, bytes, bytes.len());
+    assert_eq!(read(protocol, bytes, usize::from(first / 4)), whole, "{protocol:?} in pieces of {}", first / 4);
     if let Ok(reply) = whole {
         assert!(reply.finish.is_some(), "a reply without an end: {reply:?}");
     }

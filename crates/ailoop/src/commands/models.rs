@@ -48,12 +48,12 @@ pub(super) async fn probe(args: &ProbeArgs, terminal: &Terminal) -> Result<Exit,
     terminal
         .note(Style::Faint, &format!("asking {} a few short questions; a provider may charge for them", args.model));
     let tell = |line: &str| terminal.note(Style::Plain, line);
-    let found = probe::probe(&providers, &args.model, tell).await.map_err(|failure| {
+    let report = probe::probe(&providers, &args.model, tell).await.map_err(|failure| {
         let place = format!("model {}", args.model);
         Failure::new(failure.kind.code(), failure.message).at(place)
     })?;
     let id = args.id.as_deref().unwrap_or(&args.model);
-    let entry = found.entry(id);
+    let entry = report.to_yaml(id);
     if !args.write {
         let printed = terminal.data(&entry);
         terminal.note(Style::Faint, "prices are not asked for; --write puts this into models.yaml");
@@ -63,7 +63,7 @@ pub(super) async fn probe(args: &ProbeArgs, terminal: &Terminal) -> Result<Exit,
         let none = "there is no models.yaml on this disk to write to";
         return Err(Failure::new(ErrorCode::BadConfig, none).help("set AILOOP_CONFIG to a directory that has one"));
     };
-    let text = probe::put(&file.text, id, &entry);
+    let text = probe::put_entry(&file.text, id, &entry);
     models::parse(&TextFile { origin: path.display().to_string(), text: text.clone() }).map_err(bad)?;
     std::fs::write(&path, text)
         .map_err(|error| Failure::new(ErrorCode::BadConfig, error.to_string()).at(path.display()))?;

@@ -1,56 +1,56 @@
-//! From a provider's error to what the loop can do about it.
+//! Classifies errors of providers.
 
 use std::time::Duration;
 
 use contract::model::FailureKind;
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
-/// Longest wait that a provider's word is believed for.
+/// Longest wait that is accepted from a provider.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
-/// Characters of an error's body that are kept where it is plain text.
+/// Maximum characters of a plain-text error.
 const PLAIN_CHARS_MAX: usize = 200;
 
-/// What the headers of an error say about waiting: `retry-after-ms`, `x-ms-retry-after-ms`, `retry-after` in seconds
-/// or as an HTTP date, which `now` (milliseconds since the epoch) is taken from.
-pub fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now: u64) -> Option<Duration> {
-    let ms = ["retry-after-ms", "x-ms-retry-after-ms"].iter().find_map(|name| seconds(header(name)?, 1e-3));
+/// Reads the wait from the headers of an error: `retry-after-ms`, `x-ms-retry-after-ms`, or `retry-after` in seconds or
+/// as an HTTP date. `now` is in milliseconds since the epoch.
+pub(crate) fn parse_retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now: u64) -> Option<Duration> {
+    let ms = ["retry-after-ms", "x-ms-retry-after-ms"].iter().find_map(|name| parse_seconds(header(name)?, 1e-3));
     let wait = ms.or_else(|| {
         let text = header("retry-after")?;
-        seconds(text, 1.0).or_else(|| until(text, now))
+        parse_seconds(text, 1.0).or_else(|| parse_http_date(text, now))
     })?;
     Some(wait.min(RETRY_AFTER_MAX))
 }
 
-fn seconds(text: &str, unit: f64) -> Option<Duration> {
+fn parse_seconds(text: &str, unit: f64) -> Option<Duration> {
     let number: f64 = text.trim().parse().ok()?;
     Duration::try_from_secs_f64(number * unit).ok()
 }
 
-fn until(date: &str, now: u64) -> Option<Duration> {
+fn parse_http_date(date: &str, now: u64) -> Option<Duration> {
     let date = date.trim().replace("GMT", "+0000");
     let at = time::OffsetDateTime::parse(&date, &time::format_description::well_known::Rfc2822).ok()?;
     let at = u64::try_from(at.unix_timestamp()).ok()?.saturating_mul(1_000);
     Some(Duration::from_millis(at.saturating_sub(now)))
 }
 
-/// An answer whose status is not 2xx.
-pub fn status(status: u16, retry_after: Option<Duration>, body: &str) -> Failure {
+/// Classifies a response whose status is not 2xx.
+pub(crate) fn classify_status(status: u16, retry_after: Option<Duration>, body: &str) -> CallFailure {
     let Ok(value) = serde_json::from_str::<Value>(body) else {
-        let error = WireError { message: plain(body), ..WireError::default() };
-        let failure = of(status, &error);
-        return Failure { retry_after: retry_after.or(failure.retry_after), ..failure };
+        let error = WireError { message: plain_text_message(body), ..WireError::default() };
+        let failure = classify(status, &error);
+        return CallFailure { retry_after: retry_after.or(failure.retry_after), ..failure };
     };
-    // Google's errors may stand in a list, as its events do.
+    // Google may wrap errors in a list, as it does with events.
     let value = value.get(0).unwrap_or(&value);
-    let mut failure = of(status, &error_of(value).unwrap_or_default());
+    let mut failure = classify(status, &find_error(value).unwrap_or_default());
     failure.retry_after = retry_after.or(failure.retry_after);
     failure
 }
 
-/// What a body says that is no JSON: the first line of a plain text, and nothing of a page or of JSON that was cut.
-fn plain(body: &str) -> String {
+/// Message of a body that is no JSON: the first line of plain text, and nothing of HTML or of cut JSON.
+fn plain_text_message(body: &str) -> String {
     let body = body.trim_start();
     if body.starts_with(['<', '{', '[']) {
         return String::new();
@@ -58,11 +58,11 @@ fn plain(body: &str) -> String {
     body.lines().next().unwrap_or_default().chars().take(PLAIN_CHARS_MAX).collect()
 }
 
-/// An error that came under a status of success, within a stream or as the whole answer.
-pub fn in_band(value: &Value) -> Option<Failure> {
-    let error = error_of(value)?;
+/// Finds an error in a response with status 2xx, in a stream or as its body.
+pub(crate) fn find_in_band_error(value: &Value) -> Option<CallFailure> {
+    let error = find_error(value)?;
     let status = error.status.unwrap_or(if value["object"] == "error" { 400 } else { 502 });
-    Some(of(status, &error))
+    Some(classify(status, &error))
 }
 
 #[derive(Debug, Default)]
@@ -74,8 +74,8 @@ struct WireError {
 }
 
 /// `{"error": {…}}`, `{"error": "…"}`, `{"object": "error", …}`, and `{"detail": …}` of servers built on `FastAPI`.
-fn error_of(value: &Value) -> Option<WireError> {
-    // An event of a protocol says what it is; a `detail` of its own is no error.
+fn find_error(value: &Value) -> Option<WireError> {
+    // In an event of a protocol, `detail` is no error.
     let is_answer = ["choices", "type", "candidates"].iter().any(|field| !value[*field].is_null());
     let error = match (&value["error"], &value["detail"]) {
         (error @ (Value::Object(_) | Value::String(_)), _) => error,
@@ -83,33 +83,33 @@ fn error_of(value: &Value) -> Option<WireError> {
         _ if value["object"] == "error" => value,
         _ => return None,
     };
-    Some(wire_error(error))
+    Some(parse_error(error))
 }
 
-fn wire_error(error: &Value) -> WireError {
+fn parse_error(error: &Value) -> WireError {
     let words = [&error["code"], &error["type"], &error["status"]];
     let code: Vec<&str> = words.iter().filter_map(|word| word.as_str()).collect();
     let status = ["code", "status", "status_code"].iter().find_map(|name| {
-        let number = super::wire::count(&error[*name])?;
+        let number = super::wire::read_count(&error[*name])?;
         u16::try_from(number).ok().filter(|status| (400..=599).contains(status))
     });
-    let named = TYPES.iter().find(|(name, _)| code.contains(name)).map(|(_, status)| *status);
+    let named = ERROR_TYPES.iter().find(|(name, _)| code.contains(name)).map(|(_, status)| *status);
     let message = match (error, &error["message"]) {
         (Value::String(text), _) | (_, Value::String(text)) => text.clone(),
         (Value::Array(_), _) => error.to_string(),
         _ => String::new(),
     };
-    WireError { status: status.or(named), code: code.join(" "), message, wait: wait(&error["details"]) }
+    WireError { status: status.or(named), code: code.join(" "), message, wait: parse_retry_delay(&error["details"]) }
 }
 
 /// `retryDelay` of Google's `RetryInfo`: `"7s"`, `"0.5s"`.
-fn wait(details: &Value) -> Option<Duration> {
+fn parse_retry_delay(details: &Value) -> Option<Duration> {
     let mut delays = details.as_array().into_iter().flatten().filter_map(|detail| detail["retryDelay"].as_str());
-    delays.find_map(|delay| seconds(delay.strip_suffix('s')?, 1.0)).map(|wait| wait.min(RETRY_AFTER_MAX))
+    delays.find_map(|delay| parse_seconds(delay.strip_suffix('s')?, 1.0)).map(|wait| wait.min(RETRY_AFTER_MAX))
 }
 
-/// Words for an error that came without a status, and the status that it has elsewhere.
-const TYPES: &[(&str, u16)] = &[
+/// Types of errors that come without a status, and their usual status.
+const ERROR_TYPES: &[(&str, u16)] = &[
     ("invalid_request_error", 400),
     ("authentication_error", 401),
     ("permission_error", 403),
@@ -122,40 +122,41 @@ const TYPES: &[(&str, u16)] = &[
     ("overloaded_error", 529),
 ];
 
-/// An error that stands where the protocol has a place for it.
-pub fn error(value: &Value) -> Failure {
-    let error = wire_error(value);
-    of(error.status.unwrap_or(502), &error)
+/// Classifies an error in the field that the protocol has for it.
+pub(crate) fn classify_error(value: &Value) -> CallFailure {
+    let error = parse_error(value);
+    classify(error.status.unwrap_or(502), &error)
 }
 
-/// Providers disagree about statuses, so the words of code and message are asked first.
-fn of(status: u16, error: &WireError) -> Failure {
-    let says = |words: &[&str]| {
+/// Providers use statuses differently, so code and message are checked first.
+fn classify(status: u16, error: &WireError) -> CallFailure {
+    let mentions = |words: &[&str]| {
         let message = error.message.to_ascii_lowercase();
         words.iter().any(|word| error.code.contains(word) || message.contains(word))
     };
-    let kind = if says(CONTEXT) && !matches!(status, 401 | 403 | 429) {
+    let kind = if mentions(CONTEXT_WORDS) && !matches!(status, 401 | 403 | 429) {
         FailureKind::ContextLength
-    } else if says(AUTH) && status == 400 {
+    } else if mentions(AUTH_WORDS) && status == 400 {
         FailureKind::Auth
-    } else if says(QUOTA) && matches!(status, 400 | 402 | 403 | 429 | 502) {
+    } else if mentions(QUOTA_WORDS) && matches!(status, 400 | 402 | 403 | 429 | 502) {
         FailureKind::Quota
-    } else if says(REFUSED) && matches!(status, 400 | 403 | 422 | 451 | 502) {
+    } else if mentions(REFUSED_WORDS) && matches!(status, 400 | 403 | 422 | 451 | 502) {
         FailureKind::Refused
-    } else if says(RATE) && matches!(status, 400 | 502) {
+    } else if mentions(RATE_WORDS) && matches!(status, 400 | 502) {
         FailureKind::RateLimited
-    } else if says(OVERLOADED) && status >= 500 {
+    } else if mentions(OVERLOADED_WORDS) && status >= 500 {
         FailureKind::Overloaded
     } else {
-        by_status(status)
+        kind_of_status(status)
     };
-    let mut failure = Failure::with_words(kind, &format!("the provider answers with status {status}"), &error.message);
-    failure.retry_after = error.wait.or_else(|| said(&error.message));
+    let mut failure =
+        CallFailure::with_provider_message(kind, &format!("the provider answers with status {status}"), &error.message);
+    failure.retry_after = error.wait.or_else(|| parse_retry_words(&error.message));
     failure
 }
 
-/// "Please try again in 1m2.5s", as some say in words alone.
-fn said(message: &str) -> Option<Duration> {
+/// Parses "Please try again in 1m2.5s", which some providers only write in the message.
+fn parse_retry_words(message: &str) -> Option<Duration> {
     let (_, rest) = message.split_once("try again in ")?;
     let mut rest = rest.split_whitespace().next()?.trim_end_matches(['.', ',']);
     let mut wait = Duration::ZERO;
@@ -170,13 +171,13 @@ fn said(message: &str) -> Option<Duration> {
             "h" => 3_600.0,
             _ => return None,
         };
-        wait = wait.saturating_add(seconds(number, unit)?);
+        wait = wait.saturating_add(parse_seconds(number, unit)?);
         rest = &rest[end + length..];
     }
     Some(wait.min(RETRY_AFTER_MAX))
 }
 
-const CONTEXT: &[&str] = &[
+const CONTEXT_WORDS: &[&str] = &[
     "context_length_exceeded",
     "exceed_context_size_error",
     "maximum context length",
@@ -188,13 +189,14 @@ const CONTEXT: &[&str] = &[
     "too many input tokens",
     "exceeds the maximum number of tokens",
 ];
-const AUTH: &[&str] = &["api key not valid", "api_key_invalid", "invalid api key", "incorrect api key"];
-const QUOTA: &[&str] = &["insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance"];
-const REFUSED: &[&str] = &["content_filter", "content_policy", "moderation", "flagged"];
-const RATE: &[&str] = &["rate_limit", "rate limit"];
-const OVERLOADED: &[&str] = &["overloaded", "at capacity", "server_busy"];
+const AUTH_WORDS: &[&str] = &["api key not valid", "api_key_invalid", "invalid api key", "incorrect api key"];
+const QUOTA_WORDS: &[&str] =
+    &["insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance"];
+const REFUSED_WORDS: &[&str] = &["content_filter", "content_policy", "moderation", "flagged"];
+const RATE_WORDS: &[&str] = &["rate_limit", "rate limit"];
+const OVERLOADED_WORDS: &[&str] = &["overloaded", "at capacity", "server_busy"];
 
-fn by_status(status: u16) -> FailureKind {
+fn kind_of_status(status: u16) -> FailureKind {
     match status {
         401 | 403 => FailureKind::Auth,
         402 => FailureKind::Quota,
@@ -211,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_and_words() {
+    fn error_with_status_and_code_has_its_kind() {
         use FailureKind as K;
         let rows: &[(u16, &str, K)] = &[
             (400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, K::ContextLength),
@@ -242,21 +244,21 @@ mod tests {
             (418, "", K::BadRequest),
         ];
         for (code, body, kind) in rows {
-            assert_eq!(status(*code, None, body).kind, *kind, "{code} {body}");
+            assert_eq!(classify_status(*code, None, body).kind, *kind, "{code} {body}");
         }
     }
 
     #[test]
-    fn a_message_is_short_and_holds_no_page() {
-        let page = status(502, None, "<html><body>very long page</body></html>");
+    fn error_message_is_short_and_without_html() {
+        let page = classify_status(502, None, "<html><body>very long page</body></html>");
         assert_eq!(page.message, "the provider answers with status 502");
         let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "x".repeat(5_000));
-        assert_eq!(status(400, None, &long).message.len(), crate::failure::MESSAGE_CHARS_MAX);
+        assert_eq!(classify_status(400, None, &long).message.len(), crate::failure::MESSAGE_CHARS_MAX);
     }
 
     #[test]
-    fn errors_under_a_status_of_success() {
-        let kind = |text: &str| in_band(&serde_json::from_str(text).unwrap()).map(|failure| failure.kind);
+    fn error_with_status_200_is_found() {
+        let kind = |text: &str| find_in_band_error(&serde_json::from_str(text).unwrap()).map(|failure| failure.kind);
         assert_eq!(kind(r#"{"error":{"code":429,"message":"x"}}"#), Some(FailureKind::RateLimited));
         assert_eq!(kind(r#"{"error":{"code":"rate_limit_exceeded"}}"#), Some(FailureKind::RateLimited));
         assert_eq!(kind(r#"{"error":{"message":"x"}}"#), Some(FailureKind::Unreachable));
@@ -268,9 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn how_long_to_wait() {
+    fn retry_after_in_each_format_is_parsed() {
         let now = 1_445_412_480_000; // Wed, 21 Oct 2015 07:28:00 GMT
-        let wait = |name: &'static str, value: &'static str| retry_after(|n| (n == name).then_some(value), now);
+        let wait = |name: &'static str, value: &'static str| parse_retry_after(|n| (n == name).then_some(value), now);
         assert_eq!(wait("retry-after", "7"), Some(Duration::from_secs(7)));
         assert_eq!(wait("retry-after", " 0.5 "), Some(Duration::from_millis(500)));
         assert_eq!(wait("retry-after", "Wed, 21 Oct 2015 07:28:30 GMT"), Some(Duration::from_secs(30)));

@@ -1,69 +1,67 @@
-//! The wire protocols of providers: what a request looks like, and what the bytes of an answer mean. All of it is pure; only
-//! [`crate::http`] does IO.
+//! Protocols of providers: they build requests and read responses without IO. Only `http.rs` does IO.
 
-pub mod anthropic;
-pub mod classify;
-pub mod frame;
-pub mod gemini;
-pub mod openai_chat;
-pub mod openai_responses;
-pub mod parameters;
+pub(crate) mod anthropic;
+pub(crate) mod classify;
+pub(crate) mod gemini;
+pub(crate) mod openai_chat;
+pub(crate) mod openai_responses;
+pub(crate) mod parameters;
+pub(crate) mod response;
 #[cfg(test)]
 mod testing;
-pub mod transcript;
-pub mod wire;
+pub(crate) mod transcript;
+pub(crate) mod wire;
 
 use contract::model::ModelItem;
 use serde_json::{Map, Value};
 use service::models::{ProviderKind, Quirks};
 
-use crate::failure::Failure;
-use frame::Answer;
+use crate::failure::CallFailure;
+pub use response::ResponseReader;
 
-/// A protocol that is spoken over HTTP.
+/// A protocol of a provider over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// `POST <base_url>/chat/completions`.
+pub enum Protocol {
+    /// Chat completions: `POST <base_url>/chat/completions`.
     OpenaiChat,
-    /// `POST <base_url>/responses`.
+    /// OpenAI Responses: `POST <base_url>/responses`.
     OpenaiResponses,
-    /// `POST <base_url>/messages`.
+    /// Anthropic Messages: `POST <base_url>/messages`.
     Anthropic,
-    /// `POST <base_url>/models/<model>:streamGenerateContent`.
+    /// Google's generateContent: `POST <base_url>/models/<model>:streamGenerateContent`.
     Gemini,
 }
 
-/// A request, but for keys and other headers of the operator's.
+/// A request without the key and the headers of the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outgoing {
-    /// What follows the provider's address.
-    pub path: String,
-    /// Headers that the protocol wants.
-    pub headers: Vec<(&'static str, String)>,
-    /// JSON.
-    pub body: Vec<u8>,
+pub(crate) struct ProtocolRequest {
+    /// Path after the base URL of the provider.
+    pub(crate) path: String,
+    /// Headers that the protocol requires.
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
-/// Whom a request goes to.
+/// Model and options of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Target<'a> {
-    /// The model in the provider's words.
-    pub model: &'a str,
-    /// Under which name parts of replies are kept for the next request: what one account signed no other one can read.
-    pub voice: &'a str,
-    /// Whether it reasons before it answers.
-    pub reasoning: bool,
-    /// Tokens of a reply, where they are known.
-    pub max_output: Option<u64>,
-    /// What its server does otherwise than its protocol says.
-    pub quirks: &'a Quirks,
-    /// What is sent beside the transcript, checked: see [`parameters::checked`].
-    pub parameters: &'a Map<String, Value>,
+pub(crate) struct RequestTarget<'a> {
+    /// Name of the model at the provider.
+    pub(crate) model: &'a str,
+    /// Name of the signer of reasoning parts: no other account can read what one account signed.
+    pub(crate) signer_id: &'a str,
+    /// Whether the model reasons before it answers.
+    pub(crate) reasoning: bool,
+    /// Maximum tokens of a reply, if known.
+    pub(crate) max_output: Option<u64>,
+    /// Where the server deviates from its protocol.
+    pub(crate) quirks: &'a Quirks,
+    /// Checked parameters of the request: see [`parameters::check_parameters`].
+    pub(crate) parameters: &'a Map<String, Value>,
 }
 
-impl Family {
-    /// The protocol of a kind of provider; none for those that are not asked over HTTP.
-    pub fn of(kind: ProviderKind) -> Option<Self> {
+impl Protocol {
+    /// The protocol of a kind of provider; `None` for a kind without HTTP.
+    pub(crate) fn from_kind(kind: ProviderKind) -> Option<Self> {
         Some(match kind {
             ProviderKind::OpenaiChat => Self::OpenaiChat,
             ProviderKind::OpenaiResponses => Self::OpenaiResponses,
@@ -73,8 +71,8 @@ impl Family {
         })
     }
 
-    /// How it is called in models.yaml.
-    pub fn kind(self) -> &'static str {
+    /// Name of the protocol in models.yaml.
+    pub(crate) fn config_name(self) -> &'static str {
         match self {
             Self::OpenaiChat => "openai_chat",
             Self::OpenaiResponses => "openai_responses",
@@ -83,38 +81,42 @@ impl Family {
         }
     }
 
-    /// The request for an item.
-    pub fn request(self, item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
+    /// Builds the request for an item.
+    pub(crate) fn build_request(
+        self,
+        item: &ModelItem,
+        target: &RequestTarget<'_>,
+    ) -> Result<ProtocolRequest, CallFailure> {
         match self {
-            Self::OpenaiChat => openai_chat::request::request(item, target),
-            Self::OpenaiResponses => openai_responses::request::request(item, target),
-            Self::Anthropic => anthropic::request::request(item, target),
-            Self::Gemini => gemini::request::request(item, target),
+            Self::OpenaiChat => openai_chat::request::build_request(item, target),
+            Self::OpenaiResponses => openai_responses::request::build_request(item, target),
+            Self::Anthropic => anthropic::request::build_request(item, target),
+            Self::Gemini => gemini::request::build_request(item, target),
         }
     }
 
-    /// Reads one answer.
-    pub fn answer(self) -> Answer {
+    /// A reader of one response.
+    pub fn response_reader(self) -> ResponseReader {
         match self {
-            Self::OpenaiChat => Answer::new(Box::<openai_chat::reply::Reader>::default()),
-            Self::OpenaiResponses => Answer::new(Box::<openai_responses::reply::Reader>::default()),
-            Self::Anthropic => Answer::new(Box::<anthropic::reply::Reader>::default()),
-            Self::Gemini => Answer::new(Box::<gemini::reply::Reader>::default()),
+            Self::OpenaiChat => ResponseReader::new(Box::<openai_chat::reply::Reader>::default()),
+            Self::OpenaiResponses => ResponseReader::new(Box::<openai_responses::reply::Reader>::default()),
+            Self::Anthropic => ResponseReader::new(Box::<anthropic::reply::Reader>::default()),
+            Self::Gemini => ResponseReader::new(Box::<gemini::reply::Reader>::default()),
         }
     }
 
-    /// Under which name parts of its replies are kept for the next request; none where there are none.
-    pub fn name(self) -> Option<&'static str> {
+    /// Name under which reasoning parts of replies are stored for the next request; `None` if the protocol has none.
+    pub fn reasoning_name(self) -> Option<&'static str> {
         match self {
             Self::OpenaiChat => None,
-            Self::OpenaiResponses => Some(openai_responses::FAMILY),
-            Self::Anthropic => Some(anthropic::FAMILY),
-            Self::Gemini => Some(gemini::FAMILY),
+            Self::OpenaiResponses => Some(openai_responses::REASONING_NAME),
+            Self::Anthropic => Some(anthropic::REASONING_NAME),
+            Self::Gemini => Some(gemini::REASONING_NAME),
         }
     }
 
-    /// The header that carries the provider's key, and what stands before the key in it.
-    pub fn key_header(self) -> (&'static str, &'static str) {
+    /// Header of the provider's key, and the prefix of its value.
+    pub(crate) fn key_header(self) -> (&'static str, &'static str) {
         match self {
             Self::OpenaiChat | Self::OpenaiResponses => ("authorization", "Bearer "),
             Self::Anthropic => ("x-api-key", ""),

@@ -1,51 +1,46 @@
-//! What a session may ask of a provider beside its transcript: names and types, protocol by protocol. What a budget does not
-//! count, and what nobody knows, is refused by name; operators may let more through.
+//! Parameters that a session may send to a provider, by protocol. A parameter is refused if a budget does not count its
+//! cost or if it is unknown. Operators may allow more.
 
 use contract::model::FailureKind;
 use serde_json::{Map, Value};
 use service::models::{ProviderEntry, RESERVED_PARAMETERS};
 
-use super::Family;
-use crate::failure::Failure;
+use super::Protocol;
+use crate::failure::CallFailure;
 
-/// Tokens of a reply that a session may ask for.
+/// Maximum tokens of a reply that a session may request.
 const TOKENS_MAX: u64 = 1 << 30;
-/// Texts at which a reply may be told to stop.
+/// Maximum number of stop texts.
 const STOPS_MAX: usize = 16;
-/// Characters of a text.
+/// Maximum characters of a text.
 const TEXT_CHARS_MAX: usize = 512;
-/// Entries of an object whose names nobody knows, such as `logit_bias`.
+/// Maximum entries of an object with free names, such as `logit_bias`.
 const ENTRIES_MAX: usize = 1_024;
-/// Characters of a refused name that are shown.
-const NAME_CHARS_SHOWN: usize = 64;
+/// Maximum characters of a refused name in a message.
+const REFUSED_NAME_CHARS_MAX: usize = 64;
 
-/// A parameter that a protocol takes.
+/// A parameter that a protocol accepts.
 #[derive(Debug, Clone, Copy)]
 struct Rule {
     name: &'static str,
     shape: Shape,
 }
 
-/// What a value must be.
+/// Type and bounds of a value.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
-    /// A number from one bound to the other.
+    /// A number between two bounds, inclusive.
     Number(f64, f64),
-    /// A number of tokens.
     Tokens,
-    /// A whole number.
     Integer,
-    /// `true` or `false`.
     Flag,
-    /// A text.
     Text,
-    /// A text, or a list of them.
+    /// A text or a list of texts.
     Stops,
-    /// `auto`, `none`, `required`, or the function that must be called.
+    /// `auto`, `none`, `required`, or the name of a function.
     ToolChoice,
-    /// Numbers by names of the provider's.
+    /// An object of numbers with free names.
     Numbers,
-    /// An object with these fields.
     Object(&'static [Rule]),
 }
 
@@ -144,38 +139,38 @@ const GEMINI: &[Rule] = &[
     ),
 ];
 
-fn rules(family: Family) -> &'static [Rule] {
-    match family {
-        Family::OpenaiChat => OPENAI_CHAT,
-        Family::OpenaiResponses => OPENAI_RESPONSES,
-        Family::Anthropic => ANTHROPIC,
-        Family::Gemini => GEMINI,
+fn rules_of(protocol: Protocol) -> &'static [Rule] {
+    match protocol {
+        Protocol::OpenaiChat => OPENAI_CHAT,
+        Protocol::OpenaiResponses => OPENAI_RESPONSES,
+        Protocol::Anthropic => ANTHROPIC,
+        Protocol::Gemini => GEMINI,
     }
 }
 
-/// What is sent: the operator's parameters, and over them those of the session that the protocol or the operator allows. A
-/// `null` stands for a parameter that is not given. Any other one fails the request: nothing is left out silently, unless
-/// the operator wants it so.
-pub fn checked(
-    family: Family,
+/// Merges the parameters of the operator with those of the session. A parameter of the session must be allowed by the
+/// protocol or the operator; `null` counts as absent. Any other parameter fails the request, unless the operator drops
+/// unknown ones.
+pub(crate) fn check_parameters(
+    protocol: Protocol,
     entry: &ProviderEntry,
     session: &Map<String, Value>,
-) -> Result<Map<String, Value>, Failure> {
+) -> Result<Map<String, Value>, CallFailure> {
     let mut sent = entry.parameters.clone();
     for (name, value) in session {
         if RESERVED_PARAMETERS.contains(&name.as_str()) {
-            return Err(refused(name, "is refused: ailoop writes it itself"));
+            return Err(refuse(name, "is refused: ailoop writes it itself"));
         }
-        let known = rules(family).iter().find(|rule| rule.name == name);
+        let known = rules_of(protocol).iter().find(|rule| rule.name == name);
         let allowed = entry.allow_parameters.iter().any(|allowed| allowed == name);
         match known {
             None if !allowed && entry.drop_unknown_parameters => {
-                tracing::debug!(parameter = name, "left out: the protocol does not know it");
+                tracing::debug!(parameter = name, "parameter dropped: the protocol does not have it");
                 continue;
             }
-            None if !allowed => return Err(unknown(family, name)),
+            None if !allowed => return Err(refuse_unknown(protocol, name)),
             _ if value.is_null() => continue,
-            Some(rule) => rule.shape.check(value).map_err(|why| refused(name, &why))?,
+            Some(rule) => rule.shape.check(value).map_err(|why| refuse(name, &why))?,
             None => {}
         }
         sent.insert(name.clone(), value.clone());
@@ -183,36 +178,35 @@ pub fn checked(
     Ok(sent)
 }
 
-/// Tokens that a reply may have, where these parameters say so. Protocols have names of their own for it: the greatest
-/// counts.
-pub fn output_max(parameters: &Map<String, Value>) -> Option<u64> {
+/// Maximum tokens of a reply in these parameters. Each protocol has its own name for it; the largest value counts.
+pub(crate) fn output_max(parameters: &Map<String, Value>) -> Option<u64> {
     let names = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
     let nested = parameters.get("generationConfig").and_then(|config| config.get("maxOutputTokens"));
     names.iter().filter_map(|name| parameters.get(*name)).chain(nested).filter_map(Value::as_u64).max()
 }
 
-fn refused(name: &str, why: &str) -> Failure {
-    let name: String = name.chars().take(NAME_CHARS_SHOWN).collect();
-    Failure::new(FailureKind::BadRequest, format!("parameter {name:?} {why}"))
+fn refuse(name: &str, why: &str) -> CallFailure {
+    let name: String = name.chars().take(REFUSED_NAME_CHARS_MAX).collect();
+    CallFailure::new(FailureKind::BadRequest, format!("parameter {name:?} {why}"))
 }
 
-fn unknown(family: Family, name: &str) -> Failure {
+fn refuse_unknown(protocol: Protocol, name: &str) -> CallFailure {
     let why = format!(
-        "is refused: {} takes {}; an operator lets more through with allow_parameters, or drops others with drop_unknown_parameters, of the provider in models.yaml",
-        family.kind(),
-        names(rules(family))
+        "is refused: {} takes {}; an operator allows more with allow_parameters, or drops others with drop_unknown_parameters, of the provider in models.yaml",
+        protocol.config_name(),
+        list_names(rules_of(protocol))
     );
-    refused(name, &why)
+    refuse(name, &why)
 }
 
-fn names(rules: &[Rule]) -> String {
+fn list_names(rules: &[Rule]) -> String {
     rules.iter().map(|rule| rule.name).collect::<Vec<_>>().join(", ")
 }
 
 impl Shape {
-    /// Why a value is refused, as the end of a sentence that begins with the parameter.
+    /// Checks a value. The error is the end of a sentence that begins with the parameter.
     fn check(self, value: &Value) -> Result<(), String> {
-        let fits = match self {
+        let is_valid = match self {
             Self::Number(least, most) => value.as_f64().is_some_and(|number| (least..=most).contains(&number)),
             Self::Tokens => value.as_u64().is_some_and(|tokens| (1..=TOKENS_MAX).contains(&tokens)),
             Self::Integer => value.as_i64().is_some(),
@@ -228,10 +222,10 @@ impl Shape {
             }),
             Self::Object(fields) => return check_object(value, fields),
         };
-        if fits { Ok(()) } else { Err(format!("must be {}, not {}", self.wanted(), kind_of(value))) }
+        if is_valid { Ok(()) } else { Err(format!("must be {}, not {}", self.describe(), kind_of(value))) }
     }
 
-    fn wanted(self) -> String {
+    fn describe(self) -> String {
         match self {
             Self::Number(least, most) => format!("a number from {least} to {most}"),
             Self::Tokens => format!("a whole number from 1 to {TOKENS_MAX}"),
@@ -243,19 +237,19 @@ impl Shape {
                 "\"auto\", \"none\", \"required\" or {\"type\":\"function\",\"function\":{\"name\":\"…\"}}".to_owned()
             }
             Self::Numbers => format!("an object of at most {ENTRIES_MAX} numbers"),
-            Self::Object(fields) => format!("an object of {}", names(fields)),
+            Self::Object(fields) => format!("an object of {}", list_names(fields)),
         }
     }
 }
 
 fn check_object(value: &Value, fields: &'static [Rule]) -> Result<(), String> {
     let Some(given) = value.as_object() else {
-        return Err(format!("must be an object of {}, not {}", names(fields), kind_of(value)));
+        return Err(format!("must be an object of {}, not {}", list_names(fields), kind_of(value)));
     };
     for (name, field) in given {
         let Some(rule) = fields.iter().find(|rule| rule.name == name) else {
-            let name: String = name.chars().take(NAME_CHARS_SHOWN).collect();
-            return Err(format!("holds {name:?}, which is refused: it takes {}", names(fields)));
+            let name: String = name.chars().take(REFUSED_NAME_CHARS_MAX).collect();
+            return Err(format!("holds {name:?}, which is refused: it takes {}", list_names(fields)));
         };
         rule.shape.check(field).map_err(|why| format!("holds {name:?}, which {why}"))?;
     }
@@ -273,7 +267,7 @@ fn is_tool_choice(value: &Value) -> bool {
     }
 }
 
-/// What a value is, without its content.
+/// Type of a value, without its content.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -299,12 +293,12 @@ mod tests {
         let text = format!("providers: {{p: {{kind: openai_chat, base_url: 'http://p'{entry}}}}}");
         let models = models::parse(&TextFile { origin: "models.yaml".to_owned(), text }).unwrap();
         let session = session.as_object().unwrap();
-        let sent = checked(Family::OpenaiChat, &models.providers["p"], session);
+        let sent = check_parameters(Protocol::OpenaiChat, &models.providers["p"], session);
         sent.map(Value::Object).map_err(|failure| failure.message)
     }
 
     #[test]
-    fn operator_parameter_is_sent_and_a_session_replaces_only_what_is_allowed() {
+    fn operator_parameter_is_sent_and_a_session_replaces_only_allowed_ones() {
         let entry = ", parameters: {temperature: 1.0, service_tier: flex, min_p: 0.1}, allow_parameters: [top_k]";
         let sent = check(entry, &json!({"temperature": 0.5, "top_k": {"any": 1}})).unwrap();
         assert_eq!(sent, json!({"temperature": 0.5, "service_tier": "flex", "min_p": 0.1, "top_k": {"any": 1}}));
@@ -314,20 +308,20 @@ mod tests {
     }
 
     #[test]
-    fn parameter_that_is_not_known_is_left_out_where_the_operator_wants_it() {
+    fn unknown_parameter_with_drop_unknown_parameters_is_dropped() {
         let sent = check(", drop_unknown_parameters: true", &json!({"temperature": 0.5, "foo": 1})).unwrap();
         assert_eq!(sent, json!({"temperature": 0.5}));
-        // One that is known and wrong, or that ailoop writes itself, is refused all the same.
+        // A known parameter with a wrong value is still refused, and so is one that ailoop sets itself.
         for wrong in [json!({"temperature": "hot"}), json!({"messages": []})] {
             assert!(check(", drop_unknown_parameters: true", &wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn every_refusal_fits_into_a_message() {
-        for family in [Family::OpenaiChat, Family::OpenaiResponses, Family::Anthropic, Family::Gemini] {
+    fn refusal_of_a_long_name_fits_into_a_message() {
+        for protocol in [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic, Protocol::Gemini] {
             let long = "x".repeat(500);
-            let message = unknown(family, &long).message;
+            let message = refuse_unknown(protocol, &long).message;
             assert!(message.ends_with("in models.yaml"), "{message}");
         }
     }

@@ -1,4 +1,4 @@
-//! What a provider sends, fed to its reader in every way in which it may be cut.
+//! Feeds responses to readers, split in each possible way.
 
 use std::sync::LazyLock;
 
@@ -6,56 +6,56 @@ use contract::model::ModelItem;
 use serde_json::{Map, Value};
 use service::models::Quirks;
 
-use super::{Family, Target};
-use crate::failure::Failure;
-use crate::reply::Reply;
+use super::{Protocol, RequestTarget};
+use crate::failure::CallFailure;
+use crate::reply::ModelReply;
 
-/// A model that reasons, by this name.
-pub(super) fn target(model: &str) -> Target<'_> {
+/// A target with a model that reasons.
+pub(super) fn target(model: &str) -> RequestTarget<'_> {
     static NONE: LazyLock<Quirks> = LazyLock::new(Quirks::default);
     static BARE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
-    Target { model, voice: model, reasoning: true, max_output: None, quirks: &NONE, parameters: &BARE }
+    RequestTarget { model, signer_id: model, reasoning: true, max_output: None, quirks: &NONE, parameters: &BARE }
 }
 
-/// The same, with an item's parameters as they are.
-pub(super) fn target_of<'a>(item: &'a ModelItem, model: &'a str) -> Target<'a> {
-    Target { parameters: &item.parameters, ..target(model) }
+/// A target with the parameters of an item.
+pub(super) fn target_of<'a>(item: &'a ModelItem, model: &'a str) -> RequestTarget<'a> {
+    RequestTarget { parameters: &item.parameters, ..target(model) }
 }
 
-/// What an answer comes to, fed in pieces.
-fn read<'a>(family: Family, pieces: impl Iterator<Item = &'a [u8]>) -> Result<Reply, Failure> {
-    let (mut answer, mut reply) = (family.answer(), Reply::default());
+/// Reads a response in chunks.
+fn read<'a>(protocol: Protocol, pieces: impl Iterator<Item = &'a [u8]>) -> Result<ModelReply, CallFailure> {
+    let (mut reader, mut reply) = (protocol.response_reader(), ModelReply::default());
     for piece in pieces {
-        for delta in answer.push(piece)? {
+        for delta in reader.push(piece)? {
             reply.add(&delta)?;
         }
     }
-    for delta in answer.finish()? {
+    for delta in reader.finish()? {
         reply.add(&delta)?;
     }
     Ok(reply)
 }
 
-/// Reads an answer whole and cut at every byte; all of them must agree.
-pub(super) fn check(family: Family, body: &str) -> Result<Reply, Failure> {
-    let whole = read(family, std::iter::once(body.as_bytes()));
-    let same = |what: &str, got: Result<Reply, Failure>| {
+/// Reads a response whole and split at each byte, and checks that the results are equal.
+pub(super) fn check(protocol: Protocol, body: &str) -> Result<ModelReply, CallFailure> {
+    let whole = read(protocol, std::iter::once(body.as_bytes()));
+    let same = |what: &str, got: Result<ModelReply, CallFailure>| {
         assert_eq!(got.map_err(|f| f.kind), whole.clone().map_err(|f| f.kind), "{what}: {body}");
     };
     for cut in 1..body.len() {
         let (a, b) = body.as_bytes().split_at(cut);
-        same(&format!("cut at {cut}"), read(family, [a, b].into_iter()));
+        same(&format!("cut at {cut}"), read(protocol, [a, b].into_iter()));
     }
-    same("byte by byte", read(family, body.as_bytes().chunks(1)));
+    same("byte by byte", read(protocol, body.as_bytes().chunks(1)));
     whole
 }
 
-/// The same where it was broken off after so many bytes.
-pub(super) fn cut(family: Family, body: &str, at: usize) -> Result<Reply, Failure> {
-    read(family, std::iter::once(&body.as_bytes()[..at]))
+/// Reads a response that was cut after so many bytes.
+pub(super) fn cut(protocol: Protocol, body: &str, at: usize) -> Result<ModelReply, CallFailure> {
+    read(protocol, std::iter::once(&body.as_bytes()[..at]))
 }
 
-/// A stream of events, with their types as names, as providers write them.
+/// Writes events as a stream, with their types as names.
 pub(super) fn stream(events: &[Value]) -> String {
     let event = |value: &Value| match value["type"].as_str() {
         Some(name) => format!("event: {name}\ndata: {value}\n\n"),

@@ -1,4 +1,4 @@
-//! The transcript of an item, for protocols whose messages are not the contract's own.
+//! Reads the transcript of an item, for protocols with other messages than the contract.
 
 use contract::Json;
 use contract::model::{
@@ -6,87 +6,86 @@ use contract::model::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
-/// Every message of an item.
-pub fn messages(item: &ModelItem) -> Result<Vec<Message>, Failure> {
-    let read = |raw: &Json| serde_json::from_str(raw.get()).map_err(|error| unreadable("a message", &error));
+/// Parses the messages of an item.
+pub(crate) fn parse_messages(item: &ModelItem) -> Result<Vec<Message>, CallFailure> {
+    let read = |raw: &Json| serde_json::from_str(raw.get()).map_err(|error| unreadable_failure("a message", &error));
     item.messages.iter().map(read).collect()
 }
 
-/// Every tool of an item; one without a schema takes an empty object.
-pub fn tools(item: &ModelItem) -> Result<Vec<ToolDefinition>, Failure> {
-    item.tools.iter().map(tool).collect()
+/// Parses the tools of an item. A tool without a schema takes an empty object.
+pub(crate) fn parse_tools(item: &ModelItem) -> Result<Vec<ToolDefinition>, CallFailure> {
+    item.tools.iter().map(parse_tool).collect()
 }
 
-/// One tool.
-pub fn tool(raw: &Json) -> Result<ToolDefinition, Failure> {
-    let mut tool: ToolDefinition = serde_json::from_str(raw.get()).map_err(|error| unreadable("a tool", &error))?;
+pub(crate) fn parse_tool(raw: &Json) -> Result<ToolDefinition, CallFailure> {
+    let mut tool: ToolDefinition =
+        serde_json::from_str(raw.get()).map_err(|error| unreadable_failure("a tool", &error))?;
     if !tool.parameters.get().starts_with('{') {
         tool.parameters = Json::of(&json!({"type": "object", "properties": {}}));
     }
     Ok(tool)
 }
 
-/// What a provider wants to be told again, where it was this one and this model that said it.
-pub fn replayed<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> &'a [Value] {
-    own(replay, family, model).map_or(&[], |replay| &replay.parts)
+/// Reasoning parts of a reply, if this protocol and signer wrote them.
+pub(crate) fn find_reasoning_parts<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> &'a [Value] {
+    find_own_parts(replay, family, model).map_or(&[], |replay| &replay.parts)
 }
 
-fn own<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> Option<&'a ReasoningParts> {
+fn find_own_parts<'a>(replay: Option<&'a ReasoningParts>, family: &str, model: &str) -> Option<&'a ReasoningParts> {
     replay.filter(|replay| replay.family == family && replay.model == model)
 }
 
-/// A piece of a reply that is sent again.
+/// An item of an earlier reply in a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Piece<'a> {
-    /// A part that its provider wants to see again.
-    Replayed(&'a Value),
-    /// The text.
+pub(crate) enum ReplyItem<'a> {
+    /// A reasoning part that the provider needs again.
+    Reasoning(&'a Value),
     Text(&'a str),
-    /// A call.
     Call(&'a ToolCall),
 }
 
-/// A reply in the order in which it came. Parts that are sent again stand before text or a call: by themselves, or at the
-/// end, providers refuse them.
-pub fn pieces<'a>(
+/// Orders the items of a reply as they arrived. Reasoning parts are placed before text or a call, since providers
+/// refuse them alone or at the end.
+pub(crate) fn order_reply_items<'a>(
     content: &'a str,
     calls: &'a [ToolCall],
     replay: Option<&'a ReasoningParts>,
     (family, model): (&str, &str),
-) -> Vec<Piece<'a>> {
-    let replay = own(replay, family, model);
+) -> Vec<ReplyItem<'a>> {
+    let replay = find_own_parts(replay, family, model);
     let positions = replay.map_or(&[][..], |replay| &replay.positions);
     let positions = positions.iter().copied().chain(std::iter::repeat(ReplayPosition::default()));
     let mut parts = replay.map_or(&[][..], |replay| &replay.parts).iter().zip(positions).peekable();
-    let mut pieces = Vec::new();
-    // Text of white space alone is none: it is refused.
+    let mut items = Vec::new();
+    // Providers refuse a text of only white space.
     if !content.trim().is_empty() {
         while let Some((part, _)) = parts.next_if(|(_, position)| !position.after_text && position.calls == 0) {
-            pieces.push(Piece::Replayed(part));
+            items.push(ReplyItem::Reasoning(part));
         }
-        pieces.push(Piece::Text(content));
+        items.push(ReplyItem::Text(content));
     }
     for (number, call) in (1..).zip(calls) {
-        // Where a call stood in its reply is what its id ends with: the loop numbers calls so, and may leave some out.
-        let place = place(call).filter(|place| *place > number).unwrap_or(number);
-        while let Some((part, _)) = parts.next_if(|(_, position)| u64::from(position.calls) < place) {
-            pieces.push(Piece::Replayed(part));
+        // The id of a call ends with its position in the reply. Positions may have gaps, since the orchestrator drops
+        // some calls.
+        let call_position = parse_call_position(call).filter(|position| *position > number).unwrap_or(number);
+        while let Some((part, _)) = parts.next_if(|(_, position)| u64::from(position.calls) < call_position) {
+            items.push(ReplyItem::Reasoning(part));
         }
-        pieces.push(Piece::Call(call));
+        items.push(ReplyItem::Call(call));
     }
-    pieces
+    items
 }
 
-/// The place of a call in its reply, from 1.
-pub fn place(call: &ToolCall) -> Option<u64> {
-    call.id.rsplit('-').next().and_then(|place| place.parse().ok())
+/// Parses the position of a call in its reply, from 1.
+pub(crate) fn parse_call_position(call: &ToolCall) -> Option<u64> {
+    call.id.rsplit('-').next().and_then(|position| position.parse().ok())
 }
 
-/// The arguments of a call as an object. What a model got wrong is put into a form that servers accept, since they would
-/// refuse this and every later request of the session otherwise; the call's error result tells the model about it.
-pub fn arguments(call: &ToolCall) -> Value {
+/// The arguments of a call as an object. Invalid arguments are wrapped, since servers would refuse this and every later
+/// request of the session otherwise. The error result of the call tells the model about it.
+pub(crate) fn arguments_object(call: &ToolCall) -> Value {
     match serde_json::from_str::<Map<String, Value>>(&call.function.arguments) {
         Ok(object) => Value::Object(object),
         Err(_) if call.function.arguments.trim().is_empty() => json!({}),
@@ -94,35 +93,35 @@ pub fn arguments(call: &ToolCall) -> Value {
     }
 }
 
-/// Letters of a tool's name that servers take.
-pub const NAME_MAX: usize = 64;
+/// Maximum characters of a tool's name that servers accept.
+pub(crate) const NAME_CHARS_MAX: usize = 64;
 
-/// Whether servers take a tool's name as it is.
-pub fn name_fits(name: &str) -> bool {
-    (1..=NAME_MAX).contains(&name.len()) && name.chars().all(fits)
+/// Whether servers accept a tool's name unchanged.
+pub(crate) fn is_valid_name(name: &str) -> bool {
+    (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(is_name_char)
 }
 
-/// A tool's name as every server takes it.
-pub fn name(name: &str) -> String {
-    let name: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(NAME_MAX).collect();
+/// Converts a tool's name to one that every server accepts.
+pub(crate) fn to_valid_name(name: &str) -> String {
+    let name: String = name.chars().map(|c| if is_name_char(c) { c } else { '_' }).take(NAME_CHARS_MAX).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-fn fits(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// An image, as protocols want it that do not take addresses of their own kind.
+/// An image of a message.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Image<'a> {
-    /// Inline: its media type, and the bytes in base64.
+pub(crate) enum Image<'a> {
+    /// Media type, and bytes in base64.
     Inline(&'a str, &'a str),
-    /// Somewhere else.
+    /// URL of a remote image.
     At(&'a str),
 }
 
-/// Reads an image's address.
-pub fn image(url: &str) -> Image<'_> {
+/// Parses the URL of an image.
+pub(crate) fn parse_image(url: &str) -> Image<'_> {
     let inline = || {
         let (kind, bytes) = url.strip_prefix("data:")?.split_once(',')?;
         Some(Image::Inline(kind.strip_suffix(";base64")?, bytes))
@@ -130,29 +129,25 @@ pub fn image(url: &str) -> Image<'_> {
     inline().unwrap_or(Image::At(url))
 }
 
-/// The parts of a user message; text alone is one part.
-pub fn parts(content: Content) -> Vec<Part> {
+/// The parts of a user message; a text is one part.
+pub(crate) fn into_parts(content: Content) -> Vec<Part> {
     match content {
         Content::Text(text) => vec![Part::Text { text }],
         Content::Parts(parts) => parts,
     }
 }
 
-/// What a session may ask of a choice of tools, in the words of chat completions.
+/// Whether and which tools a model must call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToolChoice {
-    /// The model decides.
+pub(crate) enum ToolChoice {
     Auto,
-    /// None may be called.
     None,
-    /// One must be.
     Required,
-    /// This one must be.
     Named(String),
 }
 
-/// The wanted choice of tools, where a session has a wish.
-pub fn tool_choice(parameters: &Map<String, Value>) -> Option<ToolChoice> {
+/// Parses the tool choice of a session.
+pub(crate) fn parse_tool_choice(parameters: &Map<String, Value>) -> Option<ToolChoice> {
     let wanted = parameters.get("tool_choice")?;
     match wanted.as_str() {
         Some("auto") => Some(ToolChoice::Auto),
@@ -163,20 +158,20 @@ pub fn tool_choice(parameters: &Map<String, Value>) -> Option<ToolChoice> {
     }
 }
 
-/// The JSON Schema that a reply must have, where one is asked for.
-pub fn schema(item: &ModelItem) -> Option<Value> {
+/// The JSON Schema of the reply, if the item has one.
+pub(crate) fn find_reply_schema(item: &ModelItem) -> Option<Value> {
     let format: Value = serde_json::from_str(item.response_format.as_ref()?.get()).ok()?;
     format["json_schema"].get("schema").cloned()
 }
 
-/// The first of these parameters that is given and not `null`.
-pub fn first<'a>(parameters: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
+/// The first of these parameters that is present and not `null`.
+pub(crate) fn find_first<'a>(parameters: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| parameters.get(*name).filter(|value| !value.is_null()))
 }
 
-/// The error says where, but not what stands there (I9).
-pub fn unreadable(what: &str, error: &serde_json::Error) -> Failure {
-    Failure::new(
+/// The error has the position, but no content (I9).
+pub(crate) fn unreadable_failure(what: &str, error: &serde_json::Error) -> CallFailure {
+    CallFailure::new(
         FailureKind::BadRequest,
         format!("{what} cannot be read at line {} column {}", error.line(), error.column()),
     )
@@ -214,7 +209,7 @@ pub(super) mod tests {
         }
     }
 
-    /// One of everything, with something that its provider, by the name of `upstream`, wants to be told again.
+    /// A conversation with each kind of message, and a reasoning part that `upstream` signed.
     pub(in crate::adapter) fn conversation(family: &str, part: Value) -> Vec<Json> {
         let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() } };
         let result =
@@ -251,47 +246,47 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn images_inline_and_elsewhere() {
-        assert_eq!(image("data:image/png;base64,AAAA"), Image::Inline("image/png", "AAAA"));
+    fn image_url_parsed_is_inline_or_remote() {
+        assert_eq!(parse_image("data:image/png;base64,AAAA"), Image::Inline("image/png", "AAAA"));
         for url in ["https://example.org/a.png", "data:image/png,AAAA", "data:"] {
-            assert_eq!(image(url), Image::At(url));
+            assert_eq!(parse_image(url), Image::At(url));
         }
     }
 
     #[test]
-    fn parts_that_are_sent_again_stand_where_they_stood_and_never_last() {
+    fn reasoning_parts_sent_again_keep_their_order_and_are_never_last() {
         let at = |after_text, calls| ReplayPosition { after_text, calls };
-        let call = |place: u32| ToolCall::new(&format!("c1-1-{place}"), "f", "{}");
-        let shown = |content: &str, calls: &[ToolCall], positions: &[ReplayPosition], count: usize| {
+        let call = |position: u32| ToolCall::new(&format!("c1-1-{position}"), "f", "{}");
+        let order = |content: &str, calls: &[ToolCall], positions: &[ReplayPosition], count: usize| {
             let parts = (0..count).map(|n| json!(n)).collect();
             let replay =
                 ReasoningParts { family: "f".to_owned(), model: "m".to_owned(), parts, positions: positions.to_vec() };
-            let show = |piece: &Piece<'_>| match piece {
-                Piece::Replayed(part) => part.to_string(),
-                Piece::Text(_) => "text".to_owned(),
-                Piece::Call(call) => format!("call {}", place(call).unwrap_or_default()),
+            let show = |item: &ReplyItem<'_>| match item {
+                ReplyItem::Reasoning(part) => part.to_string(),
+                ReplyItem::Text(_) => "text".to_owned(),
+                ReplyItem::Call(call) => format!("call {}", parse_call_position(call).unwrap_or_default()),
             };
-            let pieces = pieces(content, calls, Some(&replay), ("f", "m"));
-            pieces.iter().map(show).collect::<Vec<_>>().join(" ")
+            let items = order_reply_items(content, calls, Some(&replay), ("f", "m"));
+            items.iter().map(show).collect::<Vec<_>>().join(" ")
         };
         let both = [call(1), call(2)];
         let spread = [at(false, 0), at(true, 0), at(true, 1), at(true, 2)];
-        assert_eq!(shown("so", &both, &spread, 4), "0 text 1 call 1 2 call 2");
-        assert_eq!(shown("", &both[1..], &spread, 4), "0 1 2 call 2");
-        assert_eq!(shown("so", &both, &[], 2), "0 1 text call 1 call 2");
-        assert_eq!(shown(" \n", &[], &spread, 4), "");
-        assert_eq!(shown("so", &[], &spread, 4), "0 text");
+        assert_eq!(order("so", &both, &spread, 4), "0 text 1 call 1 2 call 2");
+        assert_eq!(order("", &both[1..], &spread, 4), "0 1 2 call 2");
+        assert_eq!(order("so", &both, &[], 2), "0 1 text call 1 call 2");
+        assert_eq!(order(" \n", &[], &spread, 4), "");
+        assert_eq!(order("so", &[], &spread, 4), "0 text");
     }
 
     #[test]
-    fn arguments_are_an_object_whatever_a_model_wrote() {
+    fn arguments_invalid_are_wrapped_in_an_object() {
         for (written, sent) in [
             ("{\"a\":1}", json!({"a": 1})),
             ("", json!({})),
             ("[1]", json!({"invalid_arguments": "[1]"})),
             ("{\"a\":", json!({"invalid_arguments": "{\"a\":"})),
         ] {
-            assert_eq!(arguments(&ToolCall::new("c", "f", written)), sent);
+            assert_eq!(arguments_object(&ToolCall::new("c", "f", written)), sent);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The account of one budget: what was spent in a period, and what running calls may still cost.
+//! The account of one budget: the amount spent in a period, and the amounts reserved by running calls.
 //!
-//! A call reserves what it may cost before it is made and settles what it did cost before its result is told. A gateway that
-//! dies leaves its reservation open: whoever makes the call again finds it and books it in full, since nobody knows what the
-//! provider did; where nobody does, that happens when the call's time is over.
+//! A call reserves its maximum cost before it is sent, and settles its actual cost before its result is reported. If a
+//! gateway dies, its reservation stays open. The gateway that runs the call again charges it in full, since the actual
+//! cost is unknown. If no gateway does, the reservation is charged when it expires.
 
 use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign};
@@ -10,38 +10,28 @@ use std::ops::{Add, AddAssign};
 use contract::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::entry::Entry;
+use super::entry::SharedEntry;
 
-/// Nano-dollars of a dollar.
-const NANO: f64 = 1e9;
+const NANO_PER_USD: f64 = 1e9;
 
-/// Money and tokens.
+/// An amount of money and of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Amount {
-    /// Billionths of a US dollar: a token costs thousands of them.
-    #[serde(rename = "nano_usd")]
-    pub nano: u64,
-    /// Tokens of requests and replies.
-    pub tokens: u64,
+pub(crate) struct Amount {
+    /// Billionths of a US dollar; a token costs thousands of them.
+    pub(crate) nano_usd: u64,
+    pub(crate) tokens: u64,
 }
 
 impl Amount {
-    /// An amount in US dollars; what is no amount is none.
+    /// An amount in US dollars and tokens; a negative or NaN price counts as 0.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates, as it should")]
-    pub fn new(usd: f64, tokens: u64) -> Self {
-        Self { nano: (usd * NANO).round() as u64, tokens }
+    pub(crate) fn new(usd: f64, tokens: u64) -> Self {
+        Self { nano_usd: (usd * NANO_PER_USD).round() as u64, tokens }
     }
 
-    /// The greater of both, of money and of tokens.
-    #[must_use]
-    pub fn most(self, other: Self) -> Self {
-        Self { nano: self.nano.max(other.nano), tokens: self.tokens.max(other.tokens) }
-    }
-
-    /// The money in US dollars.
     #[allow(clippy::cast_precision_loss, reason = "for people")]
-    pub fn usd(self) -> f64 {
-        self.nano as f64 / NANO
+    pub(crate) fn usd(self) -> f64 {
+        self.nano_usd as f64 / NANO_PER_USD
     }
 }
 
@@ -49,7 +39,10 @@ impl Add for Amount {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { nano: self.nano.saturating_add(other.nano), tokens: self.tokens.saturating_add(other.tokens) }
+        Self {
+            nano_usd: self.nano_usd.saturating_add(other.nano_usd),
+            tokens: self.tokens.saturating_add(other.tokens),
+        }
     }
 }
 
@@ -59,163 +52,145 @@ impl AddAssign for Amount {
     }
 }
 
-/// What may be spent; none: as much as one likes.
+/// Upper bounds of what may be spent in a period; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ceiling {
-    /// Billionths of a US dollar.
-    pub nano: Option<u64>,
-    /// Tokens.
-    pub tokens: Option<u64>,
+pub(crate) struct BudgetLimit {
+    pub(crate) nano_usd: Option<u64>,
+    pub(crate) tokens: Option<u64>,
 }
 
-impl Ceiling {
-    fn holds(self, amount: Amount) -> bool {
-        self.nano.is_none_or(|max| amount.nano <= max) && self.tokens.is_none_or(|max| amount.tokens <= max)
+impl BudgetLimit {
+    fn has_room_for(self, amount: Amount) -> bool {
+        self.nano_usd.is_none_or(|max| amount.nano_usd <= max) && self.tokens.is_none_or(|max| amount.tokens <= max)
     }
 }
 
-/// An account, as all gateways see it.
+/// An account, shared by all gateways.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Account {
-    /// When the period began that `spent` is of.
-    pub since: Timestamp,
-    /// What was spent in it.
-    pub spent: Amount,
-    /// What running calls may cost, by `<session>/<call>.<attempt>`.
-    pub open: BTreeMap<String, Reserved>,
+pub(crate) struct BudgetAccount {
+    /// Start of the period in which `spent` was spent.
+    #[serde(rename = "since")]
+    pub(crate) period_start: Timestamp,
+    pub(crate) spent: Amount,
+    /// Reservations of running calls, by `<session>/<call>.<attempt>`.
+    pub(crate) open: BTreeMap<String, CallReservation>,
 }
 
-/// What one call may cost.
+/// Reservation of one call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reserved {
-    /// The run of the call that made it: a call that is made again is another run.
-    pub run: String,
-    /// The most that it is thought to cost.
+pub(crate) struct CallReservation {
+    /// The run that reserved; each run of a call has another name.
+    pub(crate) run: String,
+    /// Estimated maximum cost of the call.
     #[serde(flatten)]
-    pub amount: Amount,
-    /// When the call is over, whatever becomes of it.
-    pub until: Timestamp,
+    pub(crate) amount: Amount,
+    /// When the reservation expires.
+    pub(crate) until: Timestamp,
 }
 
-/// What is asked of an account; each may be asked again without a second effect.
+/// A change of an account. Each change is idempotent.
 #[derive(Debug, Clone)]
-pub enum Ask {
-    /// Room for a call.
+pub(crate) enum AccountRequest {
+    /// Reserve the maximum cost of a call.
     Reserve {
-        /// Which call.
         call: String,
-        /// What it may cost.
-        reserved: Reserved,
-        /// What may be spent.
-        ceiling: Ceiling,
-        /// When the period began that it is now.
-        since: Timestamp,
+        reservation: CallReservation,
+        limit: BudgetLimit,
+        /// Start of the current period.
+        period_start: Timestamp,
     },
-    /// A call's cost takes the place of what was reserved for it.
-    Settle {
-        /// Which call.
-        call: String,
-        /// The run that reserved.
-        run: String,
-        /// What it cost.
-        used: Amount,
-    },
-    /// What an earlier run of a call left open is booked in full: it will not be made again.
-    Forfeit {
-        /// Which call.
-        call: String,
-    },
+    /// Replace the reservation of a call by its actual cost.
+    Settle { call: String, run: String, used: Amount },
+    /// Charge the open reservation of a call in full, since the call is not run again.
+    ChargeAbandoned { call: String },
 }
 
-/// What came of it.
+/// Result of a change of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Booked {
-    /// It is done.
+pub(crate) enum ChargeOutcome {
     Done,
-    /// There is no room, and will be none in this period.
-    Spent {
-        /// What was spent.
+    /// The budget of this period is spent.
+    BudgetSpent {
         spent: Amount,
     },
-    /// There is no room as long as other calls run.
-    Held {
-        /// What they may cost.
-        held: Amount,
+    /// The budget is reserved by calls that still run.
+    BudgetReserved {
+        reserved: Amount,
     },
 }
 
-impl Entry for Account {
-    type Ask = Ask;
-    type Answer = Booked;
+impl SharedEntry for BudgetAccount {
+    type Request = AccountRequest;
+    type Response = ChargeOutcome;
 
     fn new(_: Timestamp) -> Self {
         Self::default()
     }
 
-    fn apply(&mut self, ask: &Ask, now: Timestamp) -> Booked {
-        match ask {
-            Ask::Reserve { call, reserved, ceiling, since } => {
-                self.turn_over(*since);
-                self.expire(now);
-                self.reserve(call, reserved, *ceiling)
+    fn apply(&mut self, request: &AccountRequest, now: Timestamp) -> ChargeOutcome {
+        match request {
+            AccountRequest::Reserve { call, reservation, limit, period_start } => {
+                self.start_period(*period_start);
+                self.charge_expired(now);
+                self.reserve(call, reservation, *limit)
             }
-            Ask::Settle { call, run, used } => {
+            AccountRequest::Settle { call, run, used } => {
                 if self.open.get(call).is_some_and(|open| open.run == *run) {
                     self.open.remove(call);
                     self.spent += *used;
                 }
-                Booked::Done
+                ChargeOutcome::Done
             }
-            Ask::Forfeit { call } => {
-                self.book(call);
-                Booked::Done
+            AccountRequest::ChargeAbandoned { call } => {
+                self.charge_in_full(call);
+                ChargeOutcome::Done
             }
         }
     }
 }
 
-impl Account {
-    /// What running calls may cost.
-    pub fn held(&self) -> Amount {
+impl BudgetAccount {
+    /// Sum of the open reservations.
+    pub(crate) fn total_reserved(&self) -> Amount {
         self.open.values().fold(Amount::default(), |sum, open| sum + open.amount)
     }
 
-    fn turn_over(&mut self, since: Timestamp) {
-        if since > self.since {
-            self.since = since;
+    fn start_period(&mut self, period_start: Timestamp) {
+        if period_start > self.period_start {
+            self.period_start = period_start;
             self.spent = Amount::default();
         }
     }
 
-    fn expire(&mut self, now: Timestamp) {
+    fn charge_expired(&mut self, now: Timestamp) {
         let over: Vec<String> =
             self.open.iter().filter(|(_, open)| open.until < now).map(|(call, _)| call.clone()).collect();
         for call in over {
-            self.book(&call);
+            self.charge_in_full(&call);
         }
     }
 
-    fn book(&mut self, call: &str) {
+    fn charge_in_full(&mut self, call: &str) {
         if let Some(open) = self.open.remove(call) {
             self.spent += open.amount;
         }
     }
 
-    fn reserve(&mut self, call: &str, reserved: &Reserved, ceiling: Ceiling) -> Booked {
+    fn reserve(&mut self, call: &str, reservation: &CallReservation, limit: BudgetLimit) -> ChargeOutcome {
         match self.open.get(call) {
-            Some(open) if open.run == reserved.run => return Booked::Done,
-            Some(_) => self.book(call),
+            Some(open) if open.run == reservation.run => return ChargeOutcome::Done,
+            Some(_) => self.charge_in_full(call),
             None => {}
         }
-        if !ceiling.holds(self.spent + reserved.amount) {
-            return Booked::Spent { spent: self.spent };
+        if !limit.has_room_for(self.spent + reservation.amount) {
+            return ChargeOutcome::BudgetSpent { spent: self.spent };
         }
-        let held = self.held();
-        if !ceiling.holds(self.spent + held + reserved.amount) {
-            return Booked::Held { held };
+        let reserved = self.total_reserved();
+        if !limit.has_room_for(self.spent + reserved + reservation.amount) {
+            return ChargeOutcome::BudgetReserved { reserved };
         }
-        self.open.insert(call.to_owned(), reserved.clone());
-        Booked::Done
+        self.open.insert(call.to_owned(), reservation.clone());
+        ChargeOutcome::Done
     }
 }
 
@@ -223,70 +198,73 @@ impl Account {
 mod tests {
     use super::*;
 
-    const CEILING: Ceiling = Ceiling { nano: Some(100), tokens: None };
+    const LIMIT: BudgetLimit = BudgetLimit { nano_usd: Some(100), tokens: None };
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_millis(ms)
     }
 
     fn nano(nano: u64) -> Amount {
-        Amount { nano, tokens: 0 }
+        Amount { nano_usd: nano, tokens: 0 }
     }
 
-    fn reserve(call: &str, run: u64, amount: u64, since: u64) -> Ask {
-        let reserved = Reserved { run: run.to_string(), amount: nano(amount), until: at(1_000) };
-        Ask::Reserve { call: call.to_owned(), reserved, ceiling: CEILING, since: at(since) }
+    fn reserve(call: &str, run: u64, amount: u64, period_start: u64) -> AccountRequest {
+        let reservation = CallReservation { run: run.to_string(), amount: nano(amount), until: at(1_000) };
+        AccountRequest::Reserve { call: call.to_owned(), reservation, limit: LIMIT, period_start: at(period_start) }
     }
 
-    fn settle(call: &str, run: u64, used: u64) -> Ask {
-        Ask::Settle { call: call.to_owned(), run: run.to_string(), used: nano(used) }
+    fn settle(call: &str, run: u64, used: u64) -> AccountRequest {
+        AccountRequest::Settle { call: call.to_owned(), run: run.to_string(), used: nano(used) }
     }
 
-    fn after(asks: &[Ask]) -> (Account, Booked) {
-        let mut account = Account::default();
-        let booked = asks.iter().map(|ask| account.apply(ask, at(10))).last();
-        (account, booked.unwrap_or(Booked::Done))
+    fn after(requests: &[AccountRequest]) -> (BudgetAccount, ChargeOutcome) {
+        let mut account = BudgetAccount::default();
+        let outcome = requests.iter().map(|request| account.apply(request, at(10))).last();
+        (account, outcome.unwrap_or(ChargeOutcome::Done))
     }
 
     #[test]
-    fn a_call_reserves_and_settles_once_however_often_it_asks() {
+    fn reservation_and_settlement_repeated_count_once() {
         let (account, _) =
             after(&[reserve("a", 1, 60, 1), reserve("a", 1, 60, 1), settle("a", 1, 40), settle("a", 1, 40)]);
         assert_eq!((account.spent, account.open.len()), (nano(40), 0));
     }
 
     #[test]
-    fn what_is_spent_or_held_is_not_given_again() {
-        assert_eq!(after(&[reserve("a", 1, 101, 1)]).1, Booked::Spent { spent: nano(0) });
-        assert_eq!(after(&[reserve("a", 1, 60, 1), reserve("b", 1, 50, 1)]).1, Booked::Held { held: nano(60) });
+    fn budget_spent_or_reserved_refuses_a_reservation() {
+        assert_eq!(after(&[reserve("a", 1, 101, 1)]).1, ChargeOutcome::BudgetSpent { spent: nano(0) });
+        assert_eq!(
+            after(&[reserve("a", 1, 60, 1), reserve("b", 1, 50, 1)]).1,
+            ChargeOutcome::BudgetReserved { reserved: nano(60) }
+        );
         let spent = [reserve("a", 1, 60, 1), settle("a", 1, 70), reserve("b", 1, 50, 1)];
-        assert_eq!(after(&spent).1, Booked::Spent { spent: nano(70) });
-        // A call may cost more than was thought: that is booked all the same.
+        assert_eq!(after(&spent).1, ChargeOutcome::BudgetSpent { spent: nano(70) });
+        // A call may cost more than it reserved, and is charged in full.
         assert_eq!(after(&[reserve("a", 1, 60, 1), settle("a", 1, 500)]).0.spent, nano(500));
     }
 
     #[test]
-    fn a_call_that_is_made_again_books_what_its_dead_gateway_had_reserved() {
+    fn call_run_again_charges_the_reservation_of_the_first_run() {
         let taken_over = [reserve("a", 1, 30, 1), reserve("a", 2, 30, 1), settle("a", 1, 5), settle("a", 2, 7)];
         let (account, _) = after(&taken_over);
         assert_eq!((account.spent, account.open.len()), (nano(37), 0));
-        let (account, _) = after(&[reserve("a", 1, 30, 1), Ask::Forfeit { call: "a".to_owned() }]);
+        let (account, _) = after(&[reserve("a", 1, 30, 1), AccountRequest::ChargeAbandoned { call: "a".to_owned() }]);
         assert_eq!((account.spent, account.open.len()), (nano(30), 0));
     }
 
     #[test]
-    fn a_reservation_that_nobody_comes_back_to_is_booked_when_its_time_is_over() {
+    fn reservation_expired_is_charged_in_full() {
         let (mut account, _) = after(&[reserve("a", 1, 30, 1)]);
-        let booked = account.apply(&reserve("b", 1, 10, 1), at(1_001));
-        assert_eq!((account.spent, account.held(), booked), (nano(30), nano(10), Booked::Done));
+        let outcome = account.apply(&reserve("b", 1, 10, 1), at(1_001));
+        assert_eq!((account.spent, account.total_reserved(), outcome), (nano(30), nano(10), ChargeOutcome::Done));
     }
 
     #[test]
-    fn a_new_period_begins_at_nothing_but_for_what_runs() {
-        let (account, booked) =
+    fn new_period_has_only_open_reservations() {
+        let (account, outcome) =
             after(&[reserve("a", 1, 60, 1), settle("a", 1, 60), reserve("b", 1, 40, 1), reserve("c", 1, 60, 2)]);
-        assert_eq!((account.spent, account.held(), booked), (nano(0), nano(100), Booked::Done));
-        // A clock that is behind does not bring the old one back.
+        assert_eq!((account.spent, account.total_reserved(), outcome), (nano(0), nano(100), ChargeOutcome::Done));
+        // A clock that is behind does not restore the old period.
         let (account, _) = after(&[reserve("a", 1, 60, 2), settle("a", 1, 60), reserve("b", 1, 1, 1)]);
         assert_eq!(account.spent, nano(60));
     }

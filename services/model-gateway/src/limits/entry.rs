@@ -1,6 +1,7 @@
-//! Entries of the shared bucket, changed by many calls of many gateways at once.
+//! Writes entries of the shared limits bucket, which many calls of many gateways change at the same time.
 //!
-//! One task of a gateway gathers what its calls ask and writes all of it at once: gateways meet at an entry, calls do not.
+//! One task of each gateway batches the requests of its calls. So only gateways conflict when they write an entry, not
+//! calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,117 +14,122 @@ use service::clock::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// Asks that wait to be written; then calls wait.
-const ASKS_MAX: usize = 1_024;
-/// Asks that are written at once.
+/// Capacity of the queue of pending requests; calls wait while it is full.
+const PENDING_MAX: usize = 1_024;
+/// Maximum requests in one batch.
 const BATCH_MAX: usize = 256;
 
-/// What an entry of the bucket means.
-pub trait Entry: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// What is asked of it.
-    type Ask: Send + Sync + 'static;
-    /// What comes of that.
-    type Answer: Send + 'static;
+/// State of one entry of the bucket.
+pub(crate) trait SharedEntry: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// A change of the entry.
+    type Request: Send + Sync + 'static;
+    /// Result of a change.
+    type Response: Send + 'static;
 
-    /// One that nobody has written yet.
     fn new(now: contract::Timestamp) -> Self;
 
-    /// Does what is asked. What was not answered is asked again, though it may have been done.
-    fn apply(&mut self, ask: &Self::Ask, now: contract::Timestamp) -> Self::Answer;
+    /// Applies a request. A request without a response is submitted again, so it may be applied twice.
+    fn apply(&mut self, request: &Self::Request, now: contract::Timestamp) -> Self::Response;
 }
 
-struct Asked<E: Entry> {
+struct PendingRequest<E: SharedEntry> {
     key: String,
-    ask: E::Ask,
-    answer: oneshot::Sender<Result<E::Answer, BusError>>,
+    request: E::Request,
+    response: oneshot::Sender<Result<E::Response, BusError>>,
 }
 
-/// The entries of one kind.
+/// Submits requests to the entries of one kind.
 #[derive(Debug)]
-pub struct Entries<E: Entry> {
-    asks: mpsc::Sender<Asked<E>>,
+pub(crate) struct EntryWriter<E: SharedEntry> {
+    sender: mpsc::Sender<PendingRequest<E>>,
 }
 
-impl<E: Entry> Entries<E> {
-    /// Entries, and the task that writes them until `end`.
-    pub fn new(
+impl<E: SharedEntry> EntryWriter<E> {
+    /// The writer, and the task that writes its entries until `stop`.
+    pub(crate) fn new(
         bus: Bus,
         clock: Arc<dyn Clock>,
         writer: String,
-        end: CancellationToken,
+        stop: CancellationToken,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (asks, waiting) = mpsc::channel(ASKS_MAX);
-        (Self { asks }, write(bus, clock, writer, waiting, end))
+        let (sender, receiver) = mpsc::channel(PENDING_MAX);
+        (Self { sender }, run_writer(bus, clock, writer, receiver, stop))
     }
 
-    /// Asks an entry without waiting for an answer; where too much waits already it is left out.
-    pub fn tell(&self, key: String, ask: E::Ask) {
-        let (answer, _) = oneshot::channel();
-        if self.asks.try_send(Asked { key, ask, answer }).is_err() {
-            tracing::debug!("too much waits to be written: left out");
+    /// Submits a request without waiting for a response. If the queue is full, the request is dropped.
+    pub(crate) fn submit_without_reply(&self, key: String, request: E::Request) {
+        let (response, _) = oneshot::channel();
+        if self.sender.try_send(PendingRequest { key, request, response }).is_err() {
+            tracing::debug!("too many pending changes of limits: one is dropped");
         }
     }
 
-    /// Asks an entry; returns when what came of it is stored.
-    pub async fn ask(&self, key: String, ask: E::Ask) -> Result<E::Answer, BusError> {
-        let gone = || BusError::Unavailable("this gateway is ending".to_owned());
-        let (answer, answered) = oneshot::channel();
-        self.asks.send(Asked { key, ask, answer }).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+    /// Submits a request, and returns its response when the change is stored.
+    pub(crate) async fn submit(&self, key: String, request: E::Request) -> Result<E::Response, BusError> {
+        let stopped = || BusError::Unavailable("this gateway is stopping".to_owned());
+        let (response, receiver) = oneshot::channel();
+        self.sender.send(PendingRequest { key, request, response }).await.map_err(|_| stopped())?;
+        receiver.await.map_err(|_| stopped())?
     }
 }
 
-async fn write<E: Entry>(
+async fn run_writer<E: SharedEntry>(
     bus: Bus,
     clock: Arc<dyn Clock>,
     writer: String,
-    mut waiting: mpsc::Receiver<Asked<E>>,
-    end: CancellationToken,
+    mut receiver: mpsc::Receiver<PendingRequest<E>>,
+    stop: CancellationToken,
 ) {
     let mut batch = Vec::new();
     loop {
         let count = tokio::select! {
             biased;
-            count = waiting.recv_many(&mut batch, BATCH_MAX) => count,
-            () = end.cancelled() => return,
+            count = receiver.recv_many(&mut batch, BATCH_MAX) => count,
+            () = stop.cancelled() => return,
         };
         if count == 0 {
             return;
         }
-        let mut by_key: BTreeMap<String, Vec<Asked<E>>> = BTreeMap::new();
-        for asked in batch.drain(..) {
-            by_key.entry(asked.key.clone()).or_default().push(asked);
+        let mut by_key: BTreeMap<String, Vec<PendingRequest<E>>> = BTreeMap::new();
+        for pending in batch.drain(..) {
+            by_key.entry(pending.key.clone()).or_default().push(pending);
         }
-        join_all(by_key.into_iter().map(|(key, asked)| store(&bus, &*clock, &writer, key, asked))).await;
+        join_all(by_key.into_iter().map(|(key, pending)| store_batch(&bus, &*clock, &writer, key, pending))).await;
     }
 }
 
-async fn store<E: Entry>(bus: &Bus, clock: &dyn Clock, writer: &str, key: String, asked: Vec<Asked<E>>) {
+async fn store_batch<E: SharedEntry>(
+    bus: &Bus,
+    clock: &dyn Clock,
+    writer: &str,
+    key: String,
+    pending: Vec<PendingRequest<E>>,
+) {
     let stored = bus.change_limit(&key, writer, |found| {
         let now = clock.now();
         let mut entry: E = match found {
             Some(found) => serde_json::from_slice(found).map_err(|error| {
                 BusError::Malformed(format!(
-                    "the entry {key} of {}: {error}; deleting it begins it anew",
+                    "the entry {key} of {}: {error}; delete the entry to reset it",
                     contract::streams::Bucket::Limits.name()
                 ))
             })?,
             None => E::new(now),
         };
-        let answers: Vec<E::Answer> = asked.iter().map(|asked| entry.apply(&asked.ask, now)).collect();
+        let responses: Vec<E::Response> = pending.iter().map(|pending| entry.apply(&pending.request, now)).collect();
         let written = serde_json::to_vec(&entry).map_err(|error| BusError::Malformed(error.to_string()))?;
-        Ok((written, answers))
+        Ok((written, responses))
     });
-    // A call that has gone needs no answer.
+    // A call that was dropped needs no response.
     match stored.await {
-        Ok(answers) => {
-            for (asked, answer) in asked.into_iter().zip(answers) {
-                let _ = asked.answer.send(Ok(answer));
+        Ok(responses) => {
+            for (pending, response) in pending.into_iter().zip(responses) {
+                let _ = pending.response.send(Ok(response));
             }
         }
         Err(error) => {
-            for asked in asked {
-                let _ = asked.answer.send(Err(error.clone()));
+            for pending in pending {
+                let _ = pending.response.send(Err(error.clone()));
             }
         }
     }

@@ -1,8 +1,8 @@
-//! What gateways share through the bus: the rates of providers' keys, and the budgets of tenants and agents.
+//! Limits that gateways share through the bus: rates of providers' keys, and budgets of tenants and agents.
 
-pub mod account;
-pub mod entry;
-pub mod rate;
+pub(crate) mod account;
+pub(crate) mod entry;
+pub(crate) mod rate;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,168 +16,181 @@ use service::clock::Clock;
 use service::models::{Budget, BudgetScope, Rates};
 use service::tasks::Tasks;
 
-use crate::failure::Failure;
-use crate::job::Job;
-use account::{Account, Amount, Ask, Booked, Ceiling, Reserved};
-use entry::Entries;
-use rate::{Level, Turn};
+use crate::failure::CallFailure;
+use crate::job::ModelJob;
+use account::{AccountRequest, Amount, BudgetAccount, BudgetLimit, CallReservation, ChargeOutcome};
+use entry::EntryWriter;
+use rate::{Grant, TokenBucket};
 
-/// How long after a call's deadline its reservation is booked if nobody has settled it.
+/// Time after the deadline of a call until its open reservation expires and is charged.
 const GRACE: Duration = Duration::from_mins(1);
-/// Pause before a budget that running calls hold is asked again, and before a settlement that was not stored.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Pause before a call asks again for a budget that is reserved, and before a failed settlement is repeated.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The shared limits, as one gateway sees them.
+/// Access of one gateway to the shared limits.
 #[derive(Debug)]
-pub struct Limits {
-    /// This gateway's name: no other one has it, nor had.
+pub(crate) struct SharedLimits {
+    /// Name of this gateway, unique among all gateways of all times.
     name: String,
     runs: AtomicU64,
-    levels: Entries<Level>,
-    accounts: Entries<Account>,
+    buckets: EntryWriter<TokenBucket>,
+    accounts: EntryWriter<BudgetAccount>,
 }
 
-/// What was reserved for a try of a call.
+/// Reservation of one try of a call, in all its budgets.
 #[derive(Debug)]
-struct Reservation {
+struct TryReservation {
     keys: Vec<String>,
     call: String,
     run: String,
 }
 
-impl Limits {
-    /// Begins; `tasks` own what writes, under this gateway's name.
-    pub fn start(bus: &Bus, clock: &Arc<dyn Clock>, name: &str, tasks: &Tasks) -> Self {
-        let (levels, write) = Entries::new(bus.clone(), clock.clone(), name.to_owned(), tasks.token());
+impl SharedLimits {
+    /// Starts the tasks that write the limits under the name of this gateway.
+    pub(crate) fn start(bus: &Bus, clock: &Arc<dyn Clock>, name: &str, tasks: &Tasks) -> Self {
+        let (buckets, write) = EntryWriter::new(bus.clone(), clock.clone(), name.to_owned(), tasks.token());
         tasks.spawn("rates", write);
-        let (accounts, write) = Entries::new(bus.clone(), clock.clone(), name.to_owned(), tasks.token());
+        let (accounts, write) = EntryWriter::new(bus.clone(), clock.clone(), name.to_owned(), tasks.token());
         tasks.spawn("budgets", write);
-        Self { name: name.to_owned(), runs: AtomicU64::new(0), levels, accounts }
+        Self { name: name.to_owned(), runs: AtomicU64::new(0), buckets, accounts }
     }
 
-    /// A turn to ask a provider for so many tokens: after which wait, or a refusal where that is over `patience`.
-    pub async fn turn(
+    /// Takes tokens from the rate limit of a provider. Returns the wait until the request may be sent, or a failure if
+    /// the wait is longer than `max_wait`.
+    pub(crate) async fn acquire_rate(
         &self,
         provider: &str,
         rates: Rates,
         tokens: u64,
-        patience: Duration,
-    ) -> Result<Result<Duration, Failure>, BusError> {
+        max_wait: Duration,
+    ) -> Result<Result<Duration, CallFailure>, BusError> {
         if rates.is_none() {
             return Ok(Ok(Duration::ZERO));
         }
-        let ask = (rates, rate::Ask::Take { tokens, patience });
-        Ok(match self.levels.ask(rate_key(provider), ask).await? {
-            Turn::After(wait) => Ok(wait),
-            Turn::TooLong(wait) => {
-                let message = format!("the limit that models.yaml sets for the provider {provider} is used up");
-                Err(Failure { retry_after: Some(wait), ..Failure::new(FailureKind::RateLimited, message) })
+        let request = (rates, rate::RateRequest::Take { tokens, max_wait });
+        Ok(match self.buckets.submit(rate_key(provider), request).await? {
+            Grant::After(wait) => Ok(wait),
+            Grant::TooLong(wait) => {
+                let message = format!("the rate limit of the provider {provider} in models.yaml is used up");
+                Err(CallFailure { retry_after: Some(wait), ..CallFailure::new(FailureKind::RateLimited, message) })
             }
         })
     }
 
-    /// A reply has come: what it took takes the place of what was thought. Nobody waits for it; one that is lost makes the
-    /// limit a little wrong for a minute.
-    pub fn correct(&self, provider: &str, rates: Rates, thought: u64, took: u64) {
-        if rates.tokens_per_minute.is_none() || thought == took {
+    /// Replaces the estimated tokens of a request by the tokens that it used. No call waits for this; if it is lost,
+    /// the limit is slightly off for a minute.
+    pub(crate) fn correct_rate(&self, provider: &str, rates: Rates, estimated: u64, used: u64) {
+        if rates.tokens_per_minute.is_none() || estimated == used {
             return;
         }
-        let more = i64::try_from(took).unwrap_or(i64::MAX).saturating_sub(i64::try_from(thought).unwrap_or(i64::MAX));
-        self.levels.tell(rate_key(provider), (rates, rate::Ask::Correct { more }));
+        let difference =
+            i64::try_from(used).unwrap_or(i64::MAX).saturating_sub(i64::try_from(estimated).unwrap_or(i64::MAX));
+        self.buckets.submit_without_reply(rate_key(provider), (rates, rate::RateRequest::Correct { difference }));
     }
 
-    /// A reservation in every budget that a try of a call counts against. Nothing is reserved yet.
-    fn reservation(&self, job: &Job, budgets: &[&Budget]) -> Reservation {
+    /// Names the reservation of a try in each of its budgets, without reserving yet.
+    fn name_reservation(&self, job: &ModelJob, budgets: &[&Budget]) -> TryReservation {
         let run = format!("{}.{}", self.name, self.runs.fetch_add(1, Ordering::Relaxed));
         let keys = budgets.iter().map(|budget| budget_key(budget, job)).collect();
-        Reservation { keys, call: name(job), run }
+        TryReservation { keys, call: call_name(job), run }
     }
 
-    /// Reserves what a try may cost, everywhere or nowhere.
+    /// Reserves the maximum cost of a try in all budgets or in none.
     async fn reserve(
         &self,
-        reservation: &Reservation,
-        job: &Job,
+        reservation: &TryReservation,
+        job: &ModelJob,
         budgets: &[&Budget],
         amount: Amount,
         now: Timestamp,
-    ) -> Result<Result<(), Failure>, BusError> {
+    ) -> Result<Result<(), CallFailure>, BusError> {
         for (budget, key) in budgets.iter().zip(&reservation.keys) {
-            let nano = budget.usd.map(|usd| Amount::new(usd, 0).nano);
-            let ask = Ask::Reserve {
+            let nano_usd = budget.usd.map(|usd| Amount::new(usd, 0).nano_usd);
+            let request = AccountRequest::Reserve {
                 call: reservation.call.clone(),
-                reserved: Reserved { run: reservation.run.clone(), amount, until: job.meta().deadline.after(GRACE) },
-                ceiling: Ceiling { nano, tokens: budget.tokens },
-                since: budget.per.start(now),
+                reservation: CallReservation {
+                    run: reservation.run.clone(),
+                    amount,
+                    until: job.meta().deadline.after(GRACE),
+                },
+                limit: BudgetLimit { nano_usd, tokens: budget.tokens },
+                period_start: budget.per.start(now),
             };
-            let refused = match self.accounts.ask(key.clone(), ask).await {
-                Ok(Booked::Done) => continue,
-                Ok(Booked::Spent { spent }) => Ok(Err(spent_up(budget, job, spent, amount, now))),
-                Ok(Booked::Held { held }) => Ok(Err(held_up(budget, job, held, amount))),
-                // It may have been stored all the same.
+            let refusal = match self.accounts.submit(key.clone(), request).await {
+                Ok(ChargeOutcome::Done) => continue,
+                Ok(ChargeOutcome::BudgetSpent { spent }) => Ok(Err(spent_failure(budget, job, spent, amount, now))),
+                Ok(ChargeOutcome::BudgetReserved { reserved }) => {
+                    Ok(Err(reserved_failure(budget, job, reserved, amount)))
+                }
+                // The reservation may have been stored nevertheless.
                 Err(error) => Err(error),
             };
-            // Nothing was asked of a provider: nothing of it is booked.
+            // No request was sent, so release what was reserved.
             self.settle(reservation, Amount::default()).await;
-            return refused;
+            return refusal;
         }
         Ok(Ok(()))
     }
 
-    /// Settles what a try did cost, wherever it had reserved. Returns when that is stored: until then nobody is told of the
-    /// call's end.
-    async fn settle(&self, reservation: &Reservation, used: Amount) {
-        let Reservation { keys, call, run } = reservation;
+    /// Settles the actual cost of a try in all its budgets. Returns when the cost is stored, so that no result is
+    /// reported before that.
+    async fn settle(&self, reservation: &TryReservation, used: Amount) {
+        let TryReservation { keys, call, run } = reservation;
         for key in keys {
-            let ask = || Ask::Settle { call: call.clone(), run: run.clone(), used };
-            while let Err(error) = self.accounts.ask(key.clone(), ask()).await {
+            let request = || AccountRequest::Settle { call: call.clone(), run: run.clone(), used };
+            while let Err(error) = self.accounts.submit(key.clone(), request()).await {
                 if error.is_final() {
                     tracing::error!(key, call, %error, "cost not booked");
                     break;
                 }
                 tracing::warn!(key, call, %error, "cost not booked yet");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
     }
 
-    /// Books what an earlier run of a call left open, where the call is not made again.
-    pub async fn forfeit(&self, job: &Job, budgets: &[&Budget]) -> Result<(), BusError> {
+    /// Charges the open reservation of a call that is not run again.
+    pub(crate) async fn charge_abandoned(&self, job: &ModelJob, budgets: &[&Budget]) -> Result<(), BusError> {
         for budget in budgets {
-            self.accounts.ask(budget_key(budget, job), Ask::Forfeit { call: name(job) }).await?;
+            self.accounts
+                .submit(budget_key(budget, job), AccountRequest::ChargeAbandoned { call: call_name(job) })
+                .await?;
         }
         Ok(())
     }
 }
 
-/// What the tries of one call reserve and settle, one after the other. It outlives them, since each may be dropped at any
-/// point, also while it reserves.
+/// Reservation of the current try of one call. It outlives the tries, since each may be dropped at any point, also
+/// while it reserves.
 #[derive(Debug, Default)]
-pub struct Charge {
-    open: Option<Open>,
+pub(crate) struct CallCharge {
+    open: Option<OpenCharge>,
 }
 
-/// The try that has reserved, or is about to.
+/// The try that has reserved or is reserving.
 #[derive(Debug)]
-struct Open {
-    reservation: Reservation,
+struct OpenCharge {
+    reservation: TryReservation,
     reserved: Amount,
-    /// What it cost, once that is known; it may not be stored yet.
+    /// Actual cost, once it is known; it may not be stored yet.
     cost: Option<Amount>,
 }
 
-impl Charge {
-    /// Reserves for a try what it may cost; the one before must be settled.
-    pub async fn reserve(
+impl CallCharge {
+    /// Reserves the maximum cost of a try. The try before must be settled.
+    pub(crate) async fn reserve(
         &mut self,
-        limits: &Limits,
-        job: &Job,
+        limits: &SharedLimits,
+        job: &ModelJob,
         budgets: &[&Budget],
         amount: Amount,
         now: Timestamp,
-    ) -> Result<Result<(), Failure>, BusError> {
-        let open =
-            self.open.insert(Open { reservation: limits.reservation(job, budgets), reserved: amount, cost: None });
+    ) -> Result<Result<(), CallFailure>, BusError> {
+        let open = self.open.insert(OpenCharge {
+            reservation: limits.name_reservation(job, budgets),
+            reserved: amount,
+            cost: None,
+        });
         let reserved = limits.reserve(&open.reservation, job, budgets, amount, now).await;
         if !matches!(reserved, Ok(Ok(()))) {
             self.open = None;
@@ -185,8 +198,8 @@ impl Charge {
         reserved
     }
 
-    /// Settles what the try did cost. Where that was begun before and dropped, what was said then counts.
-    pub async fn settle(&mut self, limits: &Limits, cost: Amount) {
+    /// Settles the actual cost of the try. If an earlier settlement was dropped before it was stored, its cost counts.
+    pub(crate) async fn settle(&mut self, limits: &SharedLimits, cost: Amount) {
         if let Some(open) = &mut self.open {
             let cost = *open.cost.get_or_insert(cost);
             limits.settle(&open.reservation, cost).await;
@@ -194,34 +207,34 @@ impl Charge {
         self.open = None;
     }
 
-    /// Books what the try had reserved: nobody knows what it did cost.
-    pub async fn forfeit(&mut self, limits: &Limits) {
+    /// Charges the reservation of the try in full, since its actual cost is unknown.
+    pub(crate) async fn charge_abandoned(&mut self, limits: &SharedLimits) {
         let reserved = self.open.as_ref().map_or(Amount::default(), |open| open.reserved);
         self.settle(limits, reserved).await;
     }
 }
 
-/// A call by its name in an account.
-fn name(job: &Job) -> String {
+/// Name of a call in an account.
+fn call_name(job: &ModelJob) -> String {
     format!("{}/{}", job.key.session, job.call)
 }
 
 fn rate_key(provider: &str) -> String {
-    format!("rate.{}", token(provider))
+    format!("rate.{}", to_key_token(provider))
 }
 
-fn budget_key(budget: &Budget, job: &Job) -> String {
+fn budget_key(budget: &Budget, job: &ModelJob) -> String {
     let (tenant, per) = (&job.key.tenant, budget.per);
     match budget.scope {
         BudgetScope::Tenant => format!("budget.{tenant}.{per}"),
         BudgetScope::EachAgent | BudgetScope::Agent(_) => {
-            format!("budget.{tenant}.{per}.{}", token(&job.meta().agent))
+            format!("budget.{tenant}.{per}.{}", to_key_token(&job.meta().agent))
         }
     }
 }
 
-/// A name as a token of a key: what a key cannot hold is written as `=` and two digits.
-fn token(name: &str) -> String {
+/// A name as a token of a key. Characters that a key cannot have are escaped as `=` and two hexadecimal digits.
+fn to_key_token(name: &str) -> String {
     let mut token = String::new();
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
@@ -233,7 +246,7 @@ fn token(name: &str) -> String {
     token
 }
 
-fn whose(budget: &Budget, job: &Job) -> String {
+fn describe_owner(budget: &Budget, job: &ModelJob) -> String {
     let tenant = &job.key.tenant;
     match budget.scope {
         BudgetScope::Tenant => format!("the tenant {tenant}"),
@@ -241,7 +254,7 @@ fn whose(budget: &Budget, job: &Job) -> String {
     }
 }
 
-fn sums(budget: &Budget, so_far: &str, sum: Amount, amount: Amount) -> String {
+fn describe_amounts(budget: &Budget, so_far: &str, sum: Amount, amount: Amount) -> String {
     let mut sums = Vec::new();
     if let Some(usd) = budget.usd {
         sums.push(format!("of {usd} USD {:.4} {so_far}, this call may cost {:.4}", sum.usd(), amount.usd()));
@@ -252,19 +265,24 @@ fn sums(budget: &Budget, so_far: &str, sum: Amount, amount: Amount) -> String {
     sums.join("; ")
 }
 
-fn spent_up(budget: &Budget, job: &Job, spent: Amount, amount: Amount, now: Timestamp) -> Failure {
-    let (whose, per, sums) = (whose(budget, job), budget.per, sums(budget, "are spent", spent, amount));
+fn spent_failure(budget: &Budget, job: &ModelJob, spent: Amount, amount: Amount, now: Timestamp) -> CallFailure {
+    let (owner, per, amounts) =
+        (describe_owner(budget, job), budget.per, describe_amounts(budget, "are spent", spent, amount));
     let message = format!(
-        "the budget of {whose} per {per} does not reach: {sums}. It begins anew at {}; it is set in models.yaml",
+        "the budget of {owner} per {per} is not sufficient: {amounts}. The next period begins at {}; models.yaml sets the budget",
         per.end(now)
     );
-    Failure::new(FailureKind::Quota, message)
+    CallFailure::new(FailureKind::Quota, message)
 }
 
-fn held_up(budget: &Budget, job: &Job, held: Amount, amount: Amount) -> Failure {
-    let (whose, per, sums) = (whose(budget, job), budget.per, sums(budget, "are held by running calls", held, amount));
-    let message = format!("the budget of {whose} per {per} does not reach as long as other calls run: {sums}");
-    Failure { retry_after: Some(PAUSE), ..Failure::new(FailureKind::RateLimited, message) }
+fn reserved_failure(budget: &Budget, job: &ModelJob, reserved: Amount, amount: Amount) -> CallFailure {
+    let (owner, per, amounts) = (
+        describe_owner(budget, job),
+        budget.per,
+        describe_amounts(budget, "are reserved by running calls", reserved, amount),
+    );
+    let message = format!("the budget of {owner} per {per} is not sufficient while other calls run: {amounts}");
+    CallFailure { retry_after: Some(RETRY_PAUSE), ..CallFailure::new(FailureKind::RateLimited, message) }
 }
 
 #[cfg(test)]
@@ -272,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_providers_become_tokens_of_keys() {
+    fn provider_name_in_a_key_is_escaped() {
         assert_eq!(rate_key("openai"), "rate.openai");
         assert_eq!(rate_key("a.b *>/\u{e4}"), "rate.a=2eb=20=2a=3e=2f=c3=a4");
     }

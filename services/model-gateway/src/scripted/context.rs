@@ -1,4 +1,4 @@
-//! What a script sees of a call: the transcript of its turn, with the results of its tools.
+//! The variables of a script: the transcript of the turn, with the results of its tools.
 
 use std::collections::BTreeMap;
 
@@ -7,67 +7,63 @@ use contract::model::{Message, ModelItem};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Words that a result begins with when its call did not succeed.
-const NOT_OK: &[&str] = &["error", "denied", "timeout", "cancelled", "unknown"];
+/// First words of the result of a failed call.
+const FAILURE_WORDS: &[&str] = &["error", "denied", "timeout", "cancelled", "unknown"];
 
-/// The names that templates and expressions may use.
+/// Variables that templates and expressions can use.
 #[derive(Debug, Clone, Serialize)]
-pub struct Context {
-    /// The model's id.
-    pub model: String,
-    /// The turn, from 1.
-    pub turn: u32,
-    /// The step within its turn, from 1.
-    pub step: u32,
-    /// The user's message that began the turn.
-    pub prompt: String,
-    /// The names of the tools on offer, the pseudo-tool `continuation` aside.
-    pub tools: Vec<String>,
-    /// Whether the pseudo-tool `continuation` is on offer.
-    pub can_signal: bool,
-    /// Every message: `role`, `content` as text.
-    pub messages: Vec<Line>,
-    /// The results of this turn's calls, in order.
-    pub tool_results: Vec<ToolResult>,
-    /// The same by the tool's name: `results.read_file[0].content.lines`.
-    pub results: BTreeMap<String, Vec<ToolResult>>,
+pub(crate) struct ScriptContext {
+    pub(crate) model: String,
+    /// Number of the turn, from 1.
+    pub(crate) turn: u32,
+    /// Number of the step in its turn, from 1.
+    pub(crate) step: u32,
+    /// Message of the user that began the turn.
+    pub(crate) prompt: String,
+    /// Names of the available tools, without the pseudo-tool `continuation`.
+    pub(crate) tools: Vec<String>,
+    /// Whether the pseudo-tool `continuation` is available.
+    pub(crate) can_signal: bool,
+    /// All messages, with their contents as text.
+    pub(crate) messages: Vec<ScriptMessage>,
+    /// Results of the calls of this turn, in order.
+    pub(crate) tool_results: Vec<ScriptToolResult>,
+    /// The same results by tool: `results.read_file[0].content.lines`.
+    pub(crate) results: BTreeMap<String, Vec<ScriptToolResult>>,
 }
 
-/// A message as a script sees it.
+/// A message, with its content as text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Line {
+pub(crate) struct ScriptMessage {
     /// `system`, `user`, `assistant` or `tool`.
-    pub role: &'static str,
-    /// Its text.
-    pub content: String,
+    pub(crate) role: &'static str,
+    pub(crate) content: String,
 }
 
-/// The result of a call.
+/// Result of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ToolResult {
-    /// The tool.
-    pub name: String,
-    /// The call.
-    pub call_id: String,
-    /// Its arguments; the text where that is not JSON.
-    pub arguments: Value,
-    /// Its content; parsed where it is JSON.
-    pub content: Value,
+pub(crate) struct ScriptToolResult {
+    pub(crate) name: String,
+    pub(crate) call_id: String,
+    /// Arguments of the call; a text if they are no JSON.
+    pub(crate) arguments: Value,
+    /// Content of the result; a text if it is no JSON.
+    pub(crate) content: Value,
     /// Whether the call succeeded.
-    pub ok: bool,
+    pub(crate) ok: bool,
 }
 
-impl Context {
-    /// What the script of this call sees.
-    pub fn of(item: &ModelItem) -> Result<Self, serde_json::Error> {
+impl ScriptContext {
+    /// Builds the variables for a call.
+    pub(crate) fn from_item(item: &ModelItem) -> Result<Self, serde_json::Error> {
         let messages: Vec<Message> =
             item.messages.iter().map(|raw| serde_json::from_str(raw.get())).collect::<Result<_, _>>()?;
-        let names: Vec<String> = item.tools.iter().filter_map(tool_name).collect();
+        let names: Vec<String> = item.tools.iter().filter_map(parse_tool_name).collect();
         let can_signal = names.iter().any(|name| name == super::play::SIGNAL);
         let tools = names.into_iter().filter(|name| name != super::play::SIGNAL).collect();
-        let turn = turn_begin(&messages, item.meta.step);
-        let tool_results = results(&messages[turn..]);
-        let mut by_name: BTreeMap<String, Vec<ToolResult>> = BTreeMap::new();
+        let turn = find_turn_start(&messages, item.meta.step);
+        let tool_results = collect_results(&messages[turn..]);
+        let mut by_name: BTreeMap<String, Vec<ScriptToolResult>> = BTreeMap::new();
         for result in &tool_results {
             by_name.entry(result.name.clone()).or_default().push(result.clone());
         }
@@ -75,17 +71,17 @@ impl Context {
             model: item.model.clone(),
             turn: item.meta.turn,
             step: item.meta.step,
-            prompt: prompt(&messages[..turn]),
+            prompt: find_prompt(&messages[..turn]),
             tools,
             can_signal,
-            messages: messages.iter().map(line).collect(),
+            messages: messages.iter().map(to_script_message).collect(),
             tool_results,
             results: by_name,
         })
     }
 }
 
-fn tool_name(raw: &Json) -> Option<String> {
+fn parse_tool_name(raw: &Json) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
         name: String,
@@ -93,9 +89,9 @@ fn tool_name(raw: &Json) -> Option<String> {
     serde_json::from_str::<Named>(raw.get()).ok().map(|named| named.name)
 }
 
-/// Where the turn's own replies begin: each of its earlier steps left one assistant message. The loop's words to the
-/// model have the user's role too, so that roles alone would not tell.
-fn turn_begin(messages: &[Message], step: u32) -> usize {
+/// Index of the first reply of the turn: each earlier step added one assistant message. Roles alone do not show it,
+/// since messages of the orchestrator to the model have the role of the user too.
+fn find_turn_start(messages: &[Message], step: u32) -> usize {
     let earlier = (step.max(1) - 1) as usize;
     let replies = messages.iter().enumerate().rev().filter_map(|(at, message)| match message {
         Message::Assistant { .. } => Some(at),
@@ -104,7 +100,7 @@ fn turn_begin(messages: &[Message], step: u32) -> usize {
     replies.take(earlier).last().unwrap_or(messages.len())
 }
 
-fn prompt(before: &[Message]) -> String {
+fn find_prompt(before: &[Message]) -> String {
     let user = before.iter().rev().find_map(|message| match message {
         Message::User { content } => Some(content.text()),
         Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
@@ -112,16 +108,16 @@ fn prompt(before: &[Message]) -> String {
     user.unwrap_or_default()
 }
 
-fn line(message: &Message) -> Line {
+fn to_script_message(message: &Message) -> ScriptMessage {
     match message {
-        Message::System { content } => Line { role: "system", content: content.clone() },
-        Message::User { content } => Line { role: "user", content: content.text() },
-        Message::Assistant { content, .. } => Line { role: "assistant", content: content.clone() },
-        Message::Tool { content, .. } => Line { role: "tool", content: content.clone() },
+        Message::System { content } => ScriptMessage { role: "system", content: content.clone() },
+        Message::User { content } => ScriptMessage { role: "user", content: content.text() },
+        Message::Assistant { content, .. } => ScriptMessage { role: "assistant", content: content.clone() },
+        Message::Tool { content, .. } => ScriptMessage { role: "tool", content: content.clone() },
     }
 }
 
-fn results(turn: &[Message]) -> Vec<ToolResult> {
+fn collect_results(turn: &[Message]) -> Vec<ScriptToolResult> {
     let mut calls = BTreeMap::new();
     let mut results = Vec::new();
     for message in turn {
@@ -131,11 +127,11 @@ fn results(turn: &[Message]) -> Vec<ToolResult> {
             }
             Message::Tool { tool_call_id, content } => {
                 let Some(call) = calls.get(tool_call_id) else { continue };
-                results.push(ToolResult {
+                results.push(ScriptToolResult {
                     name: call.name.clone(),
                     call_id: tool_call_id.clone(),
-                    arguments: parsed(&call.arguments),
-                    content: parsed(content),
+                    arguments: parse_or_text(&call.arguments),
+                    content: parse_or_text(content),
                     ok: is_ok(content),
                 });
             }
@@ -145,15 +141,15 @@ fn results(turn: &[Message]) -> Vec<ToolResult> {
     results
 }
 
-fn parsed(text: &str) -> Value {
+fn parse_or_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// What is not `ok` says so first: `<word>: …` or `<word> <code>: …`.
+/// A failed result begins with `<word>: …` or `<word> <code>: …`.
 fn is_ok(content: &str) -> bool {
     let Some((head, _)) = content.split_once(':') else { return true };
     let mut words = head.split(' ');
-    !(words.next().is_some_and(|word| NOT_OK.contains(&word)) && words.count() <= 1)
+    !(words.next().is_some_and(|word| FAILURE_WORDS.contains(&word)) && words.count() <= 1)
 }
 
 #[cfg(test)]
@@ -161,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_that_is_not_ok_says_so_first() {
+    fn result_with_a_failure_word_is_not_ok() {
         for (content, ok) in [
             ("{\"a\": 1}", true),
             ("plain", true),

@@ -1,8 +1,8 @@
-//! A provider without a model: plays a script over the transcript, for rehearsals and tests.
+//! A provider without a model: it plays a script over the transcript, for rehearsals and tests.
 
-pub mod context;
-pub mod play;
-pub mod script;
+pub(crate) mod context;
+pub(crate) mod play;
+pub(crate) mod script;
 
-pub use play::Player;
-pub use script::Script;
+pub(crate) use play::ScriptPlayer;
+pub(crate) use script::Script;

@@ -1,21 +1,21 @@
-//! Scripts played over transcripts, the shipped rehearsal to its end among them.
+//! Plays scripts over transcripts, also the shipped rehearsal to its end.
 
 use contract::model::{Content, ItemMeta, Message, Streaming, ToolCall};
 use contract::{CallId, Json};
 use service::paths::TextFile;
 
 use super::*;
-use crate::reply::Reply;
+use crate::reply::ModelReply;
 
 const REHEARSAL: &str = include_str!("../../../../config/scripts/rehearsal.yaml");
 const FILE_TOOLS: &[&str] = &["list_files", "read_file", "search_text", "write_file", SIGNAL];
 
-fn player(text: &str) -> Player {
+fn player(text: &str) -> ScriptPlayer {
     let file = TextFile { origin: "script.yaml".to_owned(), text: text.to_owned() };
-    Player::new(Script::parse(&file).unwrap())
+    ScriptPlayer::new(Script::parse(&file).unwrap())
 }
 
-/// A session that does to a script what the loop does.
+/// A session that plays a script as the orchestrator does.
 struct Session {
     item: ModelItem,
 }
@@ -47,7 +47,7 @@ impl Session {
         Self { item }
     }
 
-    fn say(&mut self, text: &str) {
+    fn add_user_message(&mut self, text: &str) {
         self.item.meta.turn += 1;
         self.item.meta.step = 0;
         self.push(&Message::User { content: Content::from(text) });
@@ -57,11 +57,11 @@ impl Session {
         self.item.messages.push(Json::of(message));
     }
 
-    /// One step; the signal's status, or `None` where the reply has none.
-    fn step(&mut self, player: &Player, tool: impl Fn(&ToolCall) -> String) -> (Reply, Option<String>) {
+    /// Plays one step. Returns the reply, and the status of its signal if it has one.
+    fn run_step(&mut self, player: &ScriptPlayer, tool: impl Fn(&ToolCall) -> String) -> (ModelReply, Option<String>) {
         self.item.meta.step += 1;
-        let mut reply = Reply::default();
-        for delta in player.reply(&self.item).unwrap().0 {
+        let mut reply = ModelReply::default();
+        for delta in player.build_reply(&self.item).unwrap().0 {
             reply.add(&delta).unwrap();
         }
         let mut status = None;
@@ -90,12 +90,12 @@ impl Session {
         (reply, status)
     }
 
-    /// A whole turn: every reply, until one without tool calls does not go on.
-    fn turn(&mut self, player: &Player, tool: impl Fn(&ToolCall) -> String) -> Vec<Reply> {
+    /// Plays a turn: returns its replies up to the first one without tool calls that does not continue.
+    fn run_turn(&mut self, player: &ScriptPlayer, tool: impl Fn(&ToolCall) -> String) -> Vec<ModelReply> {
         let mut replies = Vec::new();
         for _ in 0..10 {
-            let (reply, status) = self.step(player, &tool);
-            let done = names(&reply).is_empty() && status.as_deref() != Some("CONTINUE");
+            let (reply, status) = self.run_step(player, &tool);
+            let done = tool_names(&reply).is_empty() && status.as_deref() != Some("CONTINUE");
             replies.push(reply);
             if done {
                 return replies;
@@ -105,8 +105,8 @@ impl Session {
     }
 }
 
-/// The real calls of a reply.
-fn names(reply: &Reply) -> Vec<String> {
+/// Names of the called tools, without the signal.
+fn tool_names(reply: &ModelReply) -> Vec<String> {
     reply.calls().into_iter().map(|call| call.function.name).filter(|name| name != SIGNAL).collect()
 }
 
@@ -129,12 +129,12 @@ fn file_tools(call: &ToolCall) -> String {
 }
 
 #[test]
-fn the_rehearsal_surveys_a_directory() {
+fn rehearsal_with_file_tools_surveys_a_directory() {
     let player = player(REHEARSAL);
     let mut session = Session::new(FILE_TOOLS);
-    session.say("What is this?");
-    let replies = session.turn(&player, file_tools);
-    let calls: Vec<Vec<String>> = replies.iter().map(names).collect();
+    session.add_user_message("What is this?");
+    let replies = session.run_turn(&player, file_tools);
+    let calls: Vec<Vec<String>> = replies.iter().map(tool_names).collect();
     let (read, search) = ("read_file".to_owned(), "search_text".to_owned());
     assert_eq!(
         calls,
@@ -173,25 +173,25 @@ fn the_rehearsal_surveys_a_directory() {
     assert!(end.contains("I wrote `survey.md`") && end.contains("7 files with 92230 bytes"), "{end}");
     assert!(end.contains("I read\n4 of them and found 1 matches of `TODO|FIXME`"), "{end}");
 
-    session.say("And now?");
-    let replies = session.turn(&player, |_| panic!("no tool is called in a later turn"));
+    session.add_user_message("And now?");
+    let replies = session.run_turn(&player, |_| panic!("no tool is called in a later turn"));
     assert_eq!(replies.len(), 1);
     assert!(replies[0].text.starts_with("You wrote: And now?") && replies[0].text.contains("8\ntool results"));
 }
 
 #[test]
-fn the_rehearsal_copes_with_what_goes_wrong() {
+fn rehearsal_with_missing_or_failing_tools_ends_with_an_explanation() {
     let player = player(REHEARSAL);
     let run = |tools: &[&str], tool: &dyn Fn(&ToolCall) -> String| {
         let mut session = Session::new(tools);
-        session.say("Survey!");
-        session.turn(&player, tool)
+        session.add_user_message("Survey!");
+        session.run_turn(&player, tool)
     };
-    let last = |replies: &[Reply]| replies.last().unwrap().text.clone();
+    let last = |replies: &[ModelReply]| replies.last().unwrap().text.clone();
 
     let plain = run(&[], &|_| unreachable!());
     assert!(plain.len() == 1 && plain[0].text.contains("no tools") && plain[0].text.contains("config/models.yaml"));
-    // Without the pseudo-tool the signal stands at the end of the text.
+    // Without the pseudo-tool, the signal is at the end of the text.
     assert!(plain[0].text.ends_with("```") && plain[0].text.contains(r#""status":"TERMINATE""#), "{}", plain[0].text);
 
     let blind = run(&["read_file", SIGNAL], &|_| unreachable!());
@@ -227,7 +227,7 @@ fn the_rehearsal_copes_with_what_goes_wrong() {
 }
 
 #[test]
-fn steps_are_chosen_by_place_and_condition() {
+fn steps_with_position_and_condition_first_match_is_played() {
     let player = player(
         "steps:
           - {at: 2, text: second}
@@ -237,19 +237,19 @@ fn steps_are_chosen_by_place_and_condition() {
               - {name: g, arguments: {a: ['{{ turn }}', 2], b: true}}",
     );
     let mut session = Session::new(&[]);
-    session.say("x");
-    let (first, _) = session.step(&player, |_| unreachable!());
+    session.add_user_message("x");
+    let (first, _) = session.run_step(&player, |_| unreachable!());
     assert_eq!((first.text.as_str(), first.reasoning.as_str()), ("x of rehearsal", "hm 1"));
-    assert_eq!(session.step(&player, |_| unreachable!()).0.text, "second");
-    session.say("y");
-    let (calls, _) = session.step(&player, |_| "ok".to_owned());
+    assert_eq!(session.run_step(&player, |_| unreachable!()).0.text, "second");
+    session.add_user_message("y");
+    let (calls, _) = session.run_step(&player, |_| "ok".to_owned());
     let calls: Vec<_> = calls.calls().into_iter().map(|call| (call.function.name, call.function.arguments)).collect();
     let pair = |name: &str, arguments: &str| (name.to_owned(), arguments.to_owned());
     assert_eq!(calls, [pair("f", "{\"n\": 2}"), pair("g", "{\"a\":[\"2\",2],\"b\":true}")]);
 }
 
 #[test]
-fn a_mistake_is_found_at_the_start_or_named_in_the_failure() {
+fn script_with_a_mistake_fails_at_parse_or_names_its_step() {
     for text in [
         "steps: [{text: '{{ oops'}]",
         "steps: [{when: 'a b'}]",
@@ -260,22 +260,22 @@ fn a_mistake_is_found_at_the_start_or_named_in_the_failure() {
         assert!(Script::parse(&file).is_err(), "{text}");
     }
     let mut session = Session::new(&[]);
-    session.say("x");
+    session.add_user_message("x");
     session.item.meta.step = 1;
     for (text, part) in [("steps: []", "no step"), ("steps: [{name: s, text: '{{ 1 | nothing }}'}]", "step \"s\"")] {
-        let failure = player(text).reply(&session.item).unwrap_err();
+        let failure = player(text).build_reply(&session.item).unwrap_err();
         assert_eq!(failure.kind, FailureKind::BadRequest);
         assert!(failure.message.contains(part), "{}", failure.message);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn words_come_one_by_one() {
+async fn reply_with_a_delay_streams_word_by_word() {
     let player = player("delay_ms: 8\nsteps: [{text: 'one two  three'}]");
     let mut session = Session::new(&[]);
-    session.say("x");
+    session.add_user_message("x");
     session.item.meta.step = 1;
-    let (send, mut heard) = mpsc::channel(1);
+    let (send, mut receiver) = mpsc::channel(1);
     let began = tokio::time::Instant::now();
     let (ended, deltas) = tokio::join!(
         async {
@@ -284,7 +284,7 @@ async fn words_come_one_by_one() {
         },
         async {
             let mut deltas = Vec::new();
-            while let Some(more) = heard.recv().await {
+            while let Some(more) = receiver.recv().await {
                 deltas.extend(more);
             }
             deltas

@@ -1,4 +1,4 @@
-//! The script's format: steps, tried from the top; the first that fits is played.
+//! Format of scripts: the first step that matches a call is played.
 
 use std::collections::BTreeMap;
 
@@ -10,112 +10,107 @@ use serde_json::Value;
 use service::ConfigError;
 use service::paths::TextFile;
 
-/// A script. All texts are templates and `when` and `for_each` are expressions of minijinja over
-/// [`super::context`]; what is not there is undefined, never an error.
+/// A script. Texts are templates, and `when` and `for_each` are expressions of minijinja over [`super::context`]. A
+/// missing variable is undefined, and no error.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Script {
-    /// Milliseconds between two words of a text; 8.
+pub(crate) struct Script {
+    /// Milliseconds between two words of a text; the default is 8.
     #[serde(default = "delay_ms")]
-    pub delay_ms: u64,
-    /// Tried from the top.
-    pub steps: Vec<Step>,
+    pub(crate) delay_ms: u64,
+    /// Steps in the order in which they are tried.
+    pub(crate) steps: Vec<ScriptStep>,
 }
 
 fn delay_ms() -> u64 {
     8
 }
 
-/// One reply.
+/// One reply of the script.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
-    /// What it is for, in messages.
+pub(crate) struct ScriptStep {
+    /// Name of the step in messages.
     #[serde(default)]
-    pub name: String,
-    /// Its place within the turn, from 1; any where none is given.
+    pub(crate) name: String,
+    /// Number of the step within the turn, from 1; without it, any.
     #[serde(default)]
-    pub at: Option<u32>,
-    /// Whether it fits; always where none is given.
+    pub(crate) at: Option<u32>,
+    /// Condition of the step; without it, always true.
     #[serde(default)]
-    pub when: Option<String>,
-    /// What the user reads.
+    pub(crate) when: Option<String>,
     #[serde(default)]
-    pub text: String,
-    /// What is shown as reasoning.
+    pub(crate) text: String,
     #[serde(default)]
-    pub reasoning: String,
-    /// What is called.
+    pub(crate) reasoning: String,
     #[serde(default)]
-    pub tool_calls: Vec<Call>,
-    /// Whether to go on: `status`, `reason`, `next_action`, `progress`, as in the continuation signal.
+    pub(crate) tool_calls: Vec<ScriptCall>,
+    /// The continuation signal: `status`, `reason`, `next_action`, `progress`.
     #[serde(default)]
-    pub signal: Option<BTreeMap<String, Value>>,
-    /// What the provider says that it used; an estimate where nothing is given.
+    pub(crate) signal: Option<BTreeMap<String, Value>>,
+    /// Usage that the provider reports; without it, it is estimated.
     #[serde(default)]
-    pub usage: Option<Usage>,
-    /// How it fails after what it said, instead of ending.
+    pub(crate) usage: Option<Usage>,
+    /// How the reply fails after its text, instead of ending.
     #[serde(default)]
-    pub fail: Option<Fail>,
+    pub(crate) fail: Option<ScriptFailure>,
 }
 
-/// How a provider fails.
+/// A failure of the scripted provider.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fail {
-    /// As in `model_failed`: `rate_limited`, `overloaded`, `truncated` and so on.
-    pub kind: FailureKind,
-    /// Seconds that it asks to wait.
+pub(crate) struct ScriptFailure {
+    /// A kind as in `model_failed`: `rate_limited`, `overloaded`, `truncated` and so on.
+    pub(crate) kind: FailureKind,
+    /// Seconds until the next request, as the provider asks.
     #[serde(default)]
-    pub retry_after: Option<u64>,
-    /// How often it fails before it does not any more; always where none is given.
+    pub(crate) retry_after: Option<u64>,
+    /// How often the step fails before it succeeds; without it, always.
     #[serde(default)]
-    pub times: Option<u32>,
+    pub(crate) times: Option<u32>,
 }
 
 /// A tool call, or one for each item of a list.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Call {
-    /// The tool.
-    pub name: String,
-    /// Its arguments.
+pub(crate) struct ScriptCall {
+    pub(crate) name: String,
     #[serde(default)]
-    pub arguments: Arguments,
-    /// Whether it is called at all.
+    pub(crate) arguments: ScriptArguments,
+    /// Condition of the call; without it, always true.
     #[serde(default)]
-    pub when: Option<String>,
-    /// A list: an expression, or a template that writes JSON.
+    pub(crate) when: Option<String>,
+    /// A list with one call for each item: an expression, or a template that writes JSON.
     #[serde(default)]
-    pub for_each: Option<String>,
-    /// What an item of the list is called; `item`.
+    pub(crate) for_each: Option<String>,
+    /// Variable with the item of the list; the default is `item`.
     #[serde(default = "item", rename = "as")]
-    pub item: String,
+    pub(crate) item: String,
 }
 
 fn item() -> String {
     "item".to_owned()
 }
 
-/// Arguments of a call.
+/// Arguments of a scripted call.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
-pub enum Arguments {
+pub(crate) enum ScriptArguments {
     /// A template that writes the JSON text.
     Text(String),
     /// An object; each text in it is a template.
     Object(BTreeMap<String, Value>),
 }
 
-impl Default for Arguments {
+impl Default for ScriptArguments {
     fn default() -> Self {
         Self::Object(BTreeMap::new())
     }
 }
 
 impl Script {
-    /// Reads a script and compiles everything in it once, so that a mistake is found at the start.
-    pub fn parse(file: &TextFile) -> Result<Self, ConfigError> {
+    /// Parses a script, and compiles its templates and expressions, so that mistakes are found at the start.
+    pub(crate) fn parse(file: &TextFile) -> Result<Self, ConfigError> {
         let script: Self = service::yaml::parse(file)?;
         let environment = environment();
         for (index, step) in script.steps.iter().enumerate() {
@@ -130,7 +125,7 @@ impl Script {
     }
 }
 
-impl Step {
+impl ScriptStep {
     fn check(&self, environment: &Environment<'_>) -> Result<(), minijinja::Error> {
         let template = |text: &str| environment.template_from_str(text).map(drop);
         let expression = |text: &str| environment.compile_expression(text).map(drop);
@@ -138,7 +133,7 @@ impl Step {
         template(&self.reasoning)?;
         self.when.as_deref().map_or(Ok(()), expression)?;
         for value in self.signal.iter().flat_map(BTreeMap::values) {
-            each_text(value, &template)?;
+            check_texts(value, &template)?;
         }
         for call in &self.tool_calls {
             template(&call.name)?;
@@ -149,8 +144,10 @@ impl Step {
                 None => {}
             }
             match &call.arguments {
-                Arguments::Text(text) => template(text)?,
-                Arguments::Object(fields) => fields.values().try_for_each(|value| each_text(value, &template))?,
+                ScriptArguments::Text(text) => template(text)?,
+                ScriptArguments::Object(fields) => {
+                    fields.values().try_for_each(|value| check_texts(value, &template))?;
+                }
             }
         }
         Ok(())
@@ -162,7 +159,8 @@ pub(super) fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
 }
 
-/// Where scripts run: nothing to load, nothing to call; what is not there is empty. A block's line leaves no trace.
+/// Template environment of scripts. It cannot load files, missing variables are empty, and lines with only a block
+/// leave no line.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Chainable);
@@ -173,7 +171,7 @@ pub(super) fn environment() -> Environment<'static> {
     environment
 }
 
-/// The first `max` characters on one line, with a sign where something is missing.
+/// The first `max` characters on one line, with an ellipsis if it was cut.
 #[allow(clippy::needless_pass_by_value, reason = "filters own their arguments")]
 fn truncate_to(text: String, max: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -183,11 +181,11 @@ fn truncate_to(text: String, max: usize) -> String {
     }
 }
 
-fn each_text(value: &Value, check: &impl Fn(&str) -> Result<(), minijinja::Error>) -> Result<(), minijinja::Error> {
+fn check_texts(value: &Value, check: &impl Fn(&str) -> Result<(), minijinja::Error>) -> Result<(), minijinja::Error> {
     match value {
         Value::String(text) => check(text),
-        Value::Array(items) => items.iter().try_for_each(|item| each_text(item, check)),
-        Value::Object(fields) => fields.values().try_for_each(|field| each_text(field, check)),
+        Value::Array(items) => items.iter().try_for_each(|item| check_texts(item, check)),
+        Value::Object(fields) => fields.values().try_for_each(|field| check_texts(field, check)),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! The chat-completions adapter against a server that behaves, and against servers that do not.
+//! The chat-completions protocol against correct and faulty servers.
 
 #[allow(dead_code, unreachable_pub, reason = "the server of the end-to-end tests; not all of it is used here")]
 #[path = "../../../../tests/src/model.rs"]
@@ -10,10 +10,10 @@ use contract::model::{FailureKind, FinishReason, ItemMeta, ModelItem, Streaming,
 use contract::settings::ModelSettings;
 use contract::{CallId, Json};
 use model::{Gate, ModelServer, Reply as Answer};
-use model_gateway::failure::Failure;
+use model_gateway::failure::CallFailure;
 use model_gateway::probe::probe;
-use model_gateway::provider::{Providers, Request};
-use model_gateway::reply::{Delta, Reply};
+use model_gateway::provider::{ProviderRequest, Providers};
+use model_gateway::reply::{Delta, ModelReply};
 use model_gateway::{Clock, SystemClock};
 use serde_json::{Map, json};
 use service::models;
@@ -50,18 +50,18 @@ fn providers(url: &str, more: &str) -> Providers {
     Providers::new(models::parse(&file).unwrap(), &Paths::default()).unwrap()
 }
 
-async fn call(providers: &Providers, item: &ModelItem) -> Result<Reply, Failure> {
-    let provider = providers.routes(&item.model).unwrap().ways.remove(0).client;
+async fn call(providers: &Providers, item: &ModelItem) -> Result<ModelReply, CallFailure> {
+    let provider = providers.find_routes(&item.model).unwrap().routes.remove(0).client;
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
     let traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
     let settings = ModelSettings { reasoning: true, ..ModelSettings::default() };
-    let request = Request { item, upstream: "up-1", provider: "m", settings: &settings, traceparent };
-    let asked = async {
+    let request = ProviderRequest { item, upstream: "up-1", provider: "m", settings: &settings, traceparent };
+    let call = async {
         let send = send;
         provider.call(&request, &send, &SystemClock).await
     };
-    let gathered = async {
-        let mut reply = Reply::default();
+    let collect = async {
+        let mut reply = ModelReply::default();
         while let Some(more) = deltas.recv().await {
             for delta in more {
                 reply.add(&delta)?;
@@ -69,27 +69,27 @@ async fn call(providers: &Providers, item: &ModelItem) -> Result<Reply, Failure>
         }
         Ok(reply)
     };
-    let (ended, reply) = tokio::join!(asked, gathered);
+    let (ended, reply) = tokio::join!(call, collect);
     ended.and(reply)
 }
 
-async fn answered(answer: Answer, streamed: bool) -> Result<Reply, Failure> {
+async fn get_reply(answer: Answer, streamed: bool) -> Result<ModelReply, CallFailure> {
     let server = ModelServer::with_replies(vec![answer]).await.unwrap();
     call(&providers(&server.base_url(), ""), &item(streamed)).await
 }
 
-async fn kind(answer: Answer) -> FailureKind {
-    answered(answer, true).await.map(|reply| panic!("a reply: {reply:?}")).unwrap_err().kind
+async fn failure_kind(answer: Answer) -> FailureKind {
+    get_reply(answer, true).await.map(|reply| panic!("a reply: {reply:?}")).unwrap_err().kind
 }
 
 #[tokio::test]
-async fn a_reply_streamed_and_whole() {
+async fn reply_streamed_and_whole_is_read() {
     for streamed in [true, false] {
         let answer = Answer::text("Hello you")
             .and_reasoning("Hm")
             .and_calls(&[("f", json!({"a": "ä"})), ("g", json!({}))])
             .usage(7, 3);
-        let reply = answered(answer, streamed).await.unwrap();
+        let reply = get_reply(answer, streamed).await.unwrap();
         assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("Hello you", "Hm"));
         assert_eq!(reply.calls(), [ToolCall::new("call_0", "f", "{\"a\":\"ä\"}"), ToolCall::new("call_1", "g", "{}")]);
         assert_eq!(reply.finish, Some((FinishReason::ToolCalls, "tool_calls".to_owned())));
@@ -99,19 +99,19 @@ async fn a_reply_streamed_and_whole() {
 }
 
 #[tokio::test]
-async fn what_the_provider_is_sent() {
+async fn request_has_headers_trace_and_model() {
     let server = ModelServer::with_replies(vec![Answer::text("ok")]).await.unwrap();
     let headers = ", headers: {x-title: ailoop}";
     call(&providers(&server.base_url(), headers), &item(true)).await.unwrap();
-    let asked = server.asked();
-    assert_eq!(asked[0].header("x-title"), Some("ailoop"));
-    assert_eq!(asked[0].header("traceparent"), Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
-    assert_eq!(asked[0].header("authorization"), None);
-    assert_eq!((asked[0].body["model"].as_str(), asked[0].last_user()), (Some("up-1"), "hi"));
+    let requests = server.asked();
+    assert_eq!(requests[0].header("x-title"), Some("ailoop"));
+    assert_eq!(requests[0].header("traceparent"), Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
+    assert_eq!(requests[0].header("authorization"), None);
+    assert_eq!((requests[0].body["model"].as_str(), requests[0].last_user()), (Some("up-1"), "hi"));
 }
 
 #[tokio::test]
-async fn a_key_is_sent_and_never_shown() {
+async fn key_of_a_provider_is_sent_and_masked_in_errors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key");
     std::fs::write(&path, "sk-secret\n").unwrap();
@@ -131,7 +131,7 @@ async fn a_key_is_sent_and_never_shown() {
 }
 
 #[tokio::test]
-async fn key_in_a_good_reply_is_masked_however_it_is_cut() {
+async fn key_split_in_a_reply_is_masked() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key");
     let key = "sk-secret-0123456789";
@@ -152,7 +152,7 @@ async fn key_in_a_good_reply_is_masked_however_it_is_cut() {
 }
 
 #[tokio::test]
-async fn failure_names_status_and_address_and_the_providers_words() {
+async fn failure_with_status_502_names_status_address_and_provider_message() {
     for (body, words) in [
         (r#"{"error":{"message":"the upstream is gone"}}"#, ": the upstream is gone"),
         ("no healthy upstream\n", ": no healthy upstream"),
@@ -168,21 +168,21 @@ async fn failure_names_status_and_address_and_the_providers_words() {
 }
 
 #[tokio::test]
-async fn a_provider_that_answers_with_an_error() {
-    let failure = answered(Answer::status(429, "{}").header("retry-after", "7"), true).await.unwrap_err();
+async fn provider_answering_with_an_error_fails_with_its_kind() {
+    let failure = get_reply(Answer::status(429, "{}").header("retry-after", "7"), true).await.unwrap_err();
     assert_eq!((failure.kind, failure.retry_after), (FailureKind::RateLimited, Some(Duration::from_secs(7))));
-    assert_eq!(kind(Answer::status(503, "<html>busy</html>")).await, FailureKind::Overloaded);
-    assert_eq!(kind(Answer::status(500, "")).await, FailureKind::Unreachable);
-    assert_eq!(kind(Answer::status(200, "<html>login</html>")).await, FailureKind::ProtocolError);
+    assert_eq!(failure_kind(Answer::status(503, "<html>busy</html>")).await, FailureKind::Overloaded);
+    assert_eq!(failure_kind(Answer::status(500, "")).await, FailureKind::Unreachable);
+    assert_eq!(failure_kind(Answer::status(200, "<html>login</html>")).await, FailureKind::ProtocolError);
     let context = r#"{"error":{"code":"context_length_exceeded","message":"too long"}}"#;
-    assert_eq!(kind(Answer::status(400, context)).await, FailureKind::ContextLength);
-    let failure = answered(Answer::status(307, "").header("location", "http://127.0.0.1:9/"), true).await.unwrap_err();
+    assert_eq!(failure_kind(Answer::status(400, context)).await, FailureKind::ContextLength);
+    let failure = get_reply(Answer::status(307, "").header("location", "http://127.0.0.1:9/"), true).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::BadRequest);
     assert!(failure.message.contains("redirects to http://127.0.0.1:9/"), "{}", failure.message);
 }
 
 #[tokio::test]
-async fn a_provider_that_is_not_there() {
+async fn provider_not_reachable_fails_and_names_the_address() {
     let url = model::refusing_url().await.unwrap();
     let failure = call(&providers(&url, ""), &item(true)).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Unreachable);
@@ -195,29 +195,34 @@ async fn a_provider_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_or_falls_silent() {
-    let (end, broken) =
-        tokio::join!(kind(Answer::text("half a").and_stop()), kind(Answer::text("half a").and_break()),);
+async fn stream_broken_or_silent_fails_with_its_kind() {
+    let (end, broken) = tokio::join!(
+        failure_kind(Answer::text("half a").and_stop()),
+        failure_kind(Answer::text("half a").and_break()),
+    );
     assert_eq!((end, broken), (FailureKind::Truncated, FailureKind::Truncated));
     let call = Answer::calls(&[("f", json!({"a": 1}))]).and_break();
-    assert_eq!(kind(call).await, FailureKind::Truncated);
-    let (first, before, idle) =
-        tokio::join!(kind(Answer::hang()), kind(Answer::raw("").and_hang()), kind(Answer::text("half a").and_hang()),);
+    assert_eq!(failure_kind(call).await, FailureKind::Truncated);
+    let (first, before, idle) = tokio::join!(
+        failure_kind(Answer::hang()),
+        failure_kind(Answer::raw("").and_hang()),
+        failure_kind(Answer::text("half a").and_hang()),
+    );
     assert_eq!((first, before, idle), (FailureKind::TimedOut, FailureKind::TimedOut, FailureKind::TimedOut));
-    let garbage = kind(Answer::text("half a").and_raw("data: {oops\n\n")).await;
+    let garbage = failure_kind(Answer::text("half a").and_raw("data: {oops\n\n")).await;
     assert_eq!(garbage, FailureKind::ProtocolError);
 }
 
 #[tokio::test]
-async fn what_follows_a_complete_reply_cannot_spoil_it() {
+async fn connection_broken_after_a_complete_reply_is_ignored() {
     let done = "data: {\"choices\":[{\"delta\":{\"content\":\"all\"},\"finish_reason\":\"stop\"}]}\n\n";
     for answer in [Answer::raw(done), Answer::raw(done).and_break(), Answer::raw(done).and_hang()] {
-        assert_eq!(answered(answer, true).await.unwrap().text, "all");
+        assert_eq!(get_reply(answer, true).await.unwrap().text, "all");
     }
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_ends_at_the_provider_too() {
+async fn call_dropped_closes_the_connection_to_the_provider() {
     let gate = Gate::new();
     let answer = Answer::text("half a").and_gate(&gate);
     let server = ModelServer::with_replies(vec![answer]).await.unwrap();
@@ -232,43 +237,43 @@ async fn a_call_that_is_dropped_ends_at_the_provider_too() {
 }
 
 #[tokio::test]
-async fn a_whole_reply_may_take_longer_than_a_first_byte() {
+async fn reply_not_streamed_has_no_first_byte_timeout() {
     let server = ModelServer::with_replies(vec![Answer::text("late").and_delay(Duration::from_millis(1_500))]);
     let server = server.await.unwrap();
     assert_eq!(call(&providers(&server.base_url(), ""), &item(false)).await.unwrap().text, "late");
 }
 
 #[tokio::test]
-async fn what_was_recorded_is_answered_again_without_the_provider_and_its_key() {
+async fn recording_is_replayed_without_the_provider_and_its_key() {
     let dir = tempfile::tempdir().unwrap();
-    let (key, tapes) = (dir.path().join("key"), dir.path().join("tapes"));
+    let (key, recordings) = (dir.path().join("key"), dir.path().join("tapes"));
     std::fs::write(&key, "sk-secret").unwrap();
     let answers = vec![
         Answer::text("the key is sk-secret, \u{4f60}\u{597d}").and_calls(&[("f", json!({"a": 1}))]),
         Answer::status(429, r#"{"error":{"message":"not sk-secret again"}}"#).header("retry-after", "7"),
     ];
     let server = ModelServer::with_replies(answers).await.unwrap();
-    let entry = format!(", api_key_file: {key:?}, headers: {{x-more: other-secret}}, record: {tapes:?}");
+    let entry = format!(", api_key_file: {key:?}, headers: {{x-more: other-secret}}, record: {recordings:?}");
     let recorded = providers(&server.base_url(), &entry);
     let live = call(&recorded, &item(true)).await.unwrap();
     let refused = call(&recorded, &item(true)).await.unwrap_err();
-    for tape in std::fs::read_dir(&tapes).unwrap() {
-        let text = std::fs::read_to_string(tape.unwrap().path()).unwrap();
+    for recording in std::fs::read_dir(&recordings).unwrap() {
+        let text = std::fs::read_to_string(recording.unwrap().path()).unwrap();
         assert!(!text.contains("sk-secret") && !text.contains("other-secret"), "{text}");
     }
     drop(server);
     std::fs::remove_file(&key).unwrap();
-    let played = providers("http://127.0.0.1:9", &format!(", api_key_file: {key:?}, replay: {tapes:?}"));
-    let reply = call(&played, &item(true)).await.unwrap();
+    let replayed = providers("http://127.0.0.1:9", &format!(", api_key_file: {key:?}, replay: {recordings:?}"));
+    let reply = call(&replayed, &item(true)).await.unwrap();
     assert_eq!(reply.text, live.text.replace("[key]", "[secret]"));
     assert_eq!((reply.calls(), reply.usage, reply.finish), (live.calls(), live.usage, live.finish));
-    let again = call(&played, &item(true)).await.unwrap_err();
+    let again = call(&replayed, &item(true)).await.unwrap_err();
     assert_eq!((again.kind, again.retry_after), (refused.kind, refused.retry_after));
-    assert!(call(&played, &item(true)).await.unwrap_err().message.contains("all of them were given"));
+    assert!(call(&replayed, &item(true)).await.unwrap_err().message.contains("all of them were replayed"));
 }
 
 #[tokio::test]
-async fn a_probe_writes_down_what_a_model_shows() {
+async fn probe_of_a_model_reports_its_capabilities() {
     let server = ModelServer::start(|asked| {
         let sum = |a: u32, b: u32| ("add", json!({"a": a, "b": b}));
         match asked.last_user() {
@@ -279,12 +284,14 @@ async fn a_probe_writes_down_what_a_model_shows() {
         }
     });
     let server = server.await.unwrap();
-    let mut told = Vec::new();
-    let found = probe(&providers(&server.base_url(), ""), "m/up-1", |line| told.push(line.to_owned())).await.unwrap();
-    assert!(found.streaming && found.tools && found.parallel && found.structured && found.reasoning && found.usage);
+    let mut lines = Vec::new();
+    let report = probe(&providers(&server.base_url(), ""), "m/up-1", |line| lines.push(line.to_owned())).await.unwrap();
+    assert!(
+        report.streaming && report.tools && report.parallel && report.structured && report.reasoning && report.usage
+    );
     let entry = "  m/up-1:\n    provider: m\n    model: up-1\n    multi_tool: true\n    max_parallel_tools: 8\n    \
                  structured_output: true\n    reasoning: true\n";
-    assert_eq!(found.entry("m/up-1"), entry, "{told:?}");
+    assert_eq!(report.to_yaml("m/up-1"), entry, "{lines:?}");
 
     let server = ModelServer::start(|asked| {
         if asked.tools().is_empty() && asked.body["response_format"].is_null() {
@@ -294,10 +301,10 @@ async fn a_probe_writes_down_what_a_model_shows() {
         }
     });
     let server = server.await.unwrap();
-    let mut told = Vec::new();
-    let found = probe(&providers(&server.base_url(), ""), "m/up-1", |line| told.push(line.to_owned())).await.unwrap();
-    assert_eq!(found.entry("plain"), "  plain:\n    provider: m\n    model: up-1\n");
-    assert!(told.iter().any(|line| line.starts_with("tools: refused: ")), "{told:?}");
+    let mut lines = Vec::new();
+    let report = probe(&providers(&server.base_url(), ""), "m/up-1", |line| lines.push(line.to_owned())).await.unwrap();
+    assert_eq!(report.to_yaml("plain"), "  plain:\n    provider: m\n    model: up-1\n");
+    assert!(lines.iter().any(|line| line.starts_with("tools: refused: ")), "{lines:?}");
 
     let locked = ModelServer::start(|_| Answer::status(401, "{}")).await.unwrap();
     let failure = probe(&providers(&locked.base_url(), ""), "m/up-1", |_| {}).await.unwrap_err();

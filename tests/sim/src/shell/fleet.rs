@@ -109,7 +109,7 @@ impl Fleet {
             }
             Kind::Gateway => {
                 let config = model_gateway::Config::default();
-                Service::Gateway(Gateway::with(config, bus, providers()?, clock).await)
+                Service::Gateway(Gateway::start_with(config, bus, providers()?, clock).await)
             }
             Kind::Executor => {
                 let config = tool_executor::Config::default();
@@ -235,5 +235,5 @@ fn providers() -> anyhow::Result<Providers> {
     let file = TextFile { origin: "simulation".to_owned(), text: models.to_owned() };
     let models = models::parse(&file)?;
     let script = TextFile { origin: "simulation".to_owned(), text: SCRIPT.to_owned() };
-    Ok(Providers::scripted(models, &script)?)
+    Ok(Providers::from_script(models, &script)?)
 }

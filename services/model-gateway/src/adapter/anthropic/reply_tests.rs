@@ -1,4 +1,4 @@
-//! What Anthropic sends, and what becomes of it.
+//! Responses of Anthropic, and the replies or failures that they are read as.
 
 #![allow(clippy::needless_pass_by_value, reason = "rows read better so")]
 
@@ -6,11 +6,11 @@ use contract::model::ToolCall;
 
 use super::*;
 use crate::adapter::testing::{self, stream};
-use crate::adapter::{Family, anthropic::FAMILY};
-use crate::reply::Reply;
+use crate::adapter::{Protocol, anthropic::REASONING_NAME};
+use crate::reply::ModelReply;
 
-fn check(events: &[Value]) -> Result<Reply, Failure> {
-    testing::check(Family::Anthropic, &stream(events))
+fn check(events: &[Value]) -> Result<ModelReply, CallFailure> {
+    testing::check(Protocol::Anthropic, &stream(events))
 }
 
 fn start() -> Value {
@@ -38,7 +38,7 @@ fn end(reason: &str) -> [Value; 2] {
 }
 
 #[test]
-fn thoughts_text_and_calls() {
+fn stream_with_thoughts_text_and_calls_is_read() {
     let [last, stop] = end("tool_use");
     let reply = check(&[
         start(),
@@ -57,7 +57,7 @@ fn thoughts_text_and_calls() {
         begin(3, json!({"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}})),
         delta(3, json!({"type": "input_json_delta", "partial_json": ""})),
         delta(3, json!({"type": "input_json_delta", "partial_json": "{\"a\":"})),
-        // Two at once are not known to be sent, and would not be mixed up.
+        // Interleaved calls are not known to be sent, but must not be mixed up.
         begin(4, json!({"type": "tool_use", "id": "toolu_2", "name": "g", "input": {}})),
         delta(3, json!({"type": "input_json_delta", "partial_json": "1}"})),
         over(3),
@@ -76,31 +76,31 @@ fn thoughts_text_and_calls() {
     assert_eq!(reply.calls(), [ToolCall::new("toolu_1", "f", "{\"a\":1}"), ToolCall::new("toolu_2", "g", "{}")]);
     assert_eq!(reply.usage, Some(Usage { input: 17, output: 20, cached: 5, reasoning: 0 }));
     assert_eq!(reply.finish, Some((FinishReason::ToolCalls, "tool_use".to_owned())));
-    let kept = reply.replay;
+    let parts = reply.replay;
     assert_eq!(
-        kept,
+        parts,
         [
             json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}),
             json!({"type": "redacted_thinking", "data": "eHh4"})
         ]
     );
-    assert_eq!(Family::Anthropic.name(), Some(FAMILY));
+    assert_eq!(Protocol::Anthropic.reasoning_name(), Some(REASONING_NAME));
 }
 
 #[test]
-fn whole_answers() {
+fn body_without_a_stream_is_read() {
     let body = json!({"type": "message", "model": "c-1", "stop_reason": "tool_use", "content": [
         {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}, {"type": "text", "text": "So."},
         {"type": "tool_use", "id": "t", "name": "f", "input": {"a": [1]}}],
         "usage": {"input_tokens": 3, "output_tokens": 4}});
-    let reply = testing::check(Family::Anthropic, &body.to_string()).unwrap();
+    let reply = testing::check(Protocol::Anthropic, &body.to_string()).unwrap();
     assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("So.", "Hm"));
     assert_eq!(reply.calls(), [ToolCall::new("t", "f", "{\"a\":[1]}")]);
     assert_eq!((reply.replay.len(), reply.usage.map(Usage::total)), (1, Some(7)));
 }
 
 #[test]
-fn reasons_to_end() {
+fn stop_reason_is_mapped() {
     use FinishReason as R;
     for (raw, reason) in [
         ("end_turn", R::Stop),
@@ -121,7 +121,7 @@ fn reasons_to_end() {
 }
 
 #[test]
-fn errors_within_the_stream() {
+fn error_event_has_its_kind() {
     for (kind, expected) in [
         ("overloaded_error", FailureKind::Overloaded),
         ("rate_limit_error", FailureKind::RateLimited),
@@ -136,7 +136,7 @@ fn errors_within_the_stream() {
 }
 
 #[test]
-fn nothing_that_was_cut_is_whole() {
+fn stream_cut_before_its_stop_reason_is_truncated() {
     let [last, stop] = end("tool_use");
     let whole = stream(&[
         start(),
@@ -149,7 +149,7 @@ fn nothing_that_was_cut_is_whole() {
     ]);
     let complete = whole.find("message_delta").unwrap() + "message_delta\ndata: ".len() + last.to_string().len();
     for at in 0..whole.len() {
-        let read = testing::cut(Family::Anthropic, &whole, at);
+        let read = testing::cut(Protocol::Anthropic, &whole, at);
         assert_eq!(read.is_ok(), at >= complete, "cut at {at}");
         if let Err(failure) = read {
             assert_eq!(failure.kind, FailureKind::Truncated, "cut at {at}");

@@ -1,58 +1,57 @@
-//! From a model item to the body of a Messages request.
+//! Builds Messages requests.
 
 use contract::model::{Message, ModelItem, Part, ToolCall, ToolDefinition};
 use serde_json::{Map, Value, json};
 
-use super::FAMILY;
-use crate::adapter::transcript::{self, Image, Piece, ToolChoice};
-use crate::adapter::{Outgoing, Target, wire};
-use crate::failure::Failure;
+use super::REASONING_NAME;
+use crate::adapter::transcript::{self, Image, ReplyItem, ToolChoice};
+use crate::adapter::{ProtocolRequest, RequestTarget, wire};
+use crate::failure::CallFailure;
 
-/// The version of the protocol that is spoken.
+/// Version of the protocol.
 const VERSION: &str = "2023-06-01";
-/// Tokens of a reply where nobody says how many: the protocol wants a number.
+/// Default maximum tokens of a reply: the protocol requires a number.
 const MAX_TOKENS: u64 = 4_096;
-/// Tokens that a model may think for where nobody says how many: at most half of its reply.
+/// Default budget of thinking tokens; it is at most half of the reply.
 const THINKING_TOKENS: u64 = 8_192;
-/// The fewest that the protocol takes.
+/// Minimum budget that the protocol accepts.
 const THINKING_TOKENS_MIN: u64 = 1_024;
-/// Parameters that the protocol does not take from a model that thinks.
+/// Parameters that exclude thinking.
 const SAMPLING: &[&str] = &["temperature", "top_p", "top_k"];
-/// Parameters that are put in other words.
+/// Parameters that have other names in this protocol.
 const TRANSLATED: &[&str] = &["tool_choice", "max_tokens", "max_completion_tokens", "stop"];
 
-/// The request.
-pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
-    let Target { model, voice, parameters, .. } = *target;
+pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
+    let RequestTarget { model, signer_id, parameters, .. } = *target;
     let mut body = Map::new();
     for (name, value) in parameters.iter().filter(|(name, _)| !TRANSLATED.contains(&name.as_str())) {
         body.insert(name.clone(), value.clone());
     }
-    let max = transcript::first(parameters, &["max_tokens", "max_completion_tokens"]);
+    let max = transcript::find_first(parameters, &["max_tokens", "max_completion_tokens"]);
     body.insert("model".to_owned(), json!(model));
     body.insert(
         "max_tokens".to_owned(),
         max.cloned().unwrap_or_else(|| json!(target.max_output.unwrap_or(MAX_TOKENS))),
     );
     body.insert("stream".to_owned(), json!(item.streaming.enabled));
-    match transcript::first(parameters, &["stop"]) {
+    match transcript::find_first(parameters, &["stop"]) {
         Some(Value::String(stop)) => drop(body.insert("stop_sequences".to_owned(), json!([stop]))),
         Some(stop) => drop(body.insert("stop_sequences".to_owned(), stop.clone())),
         None => {}
     }
-    let mut turns = Turns::default();
-    for message in transcript::messages(item)? {
-        turns.add(message, voice);
+    let mut conversation = Conversation::default();
+    for message in transcript::parse_messages(item)? {
+        conversation.add_message(message, signer_id);
     }
-    if !turns.system.is_empty() {
-        body.insert("system".to_owned(), json!(turns.system.join("\n\n")));
+    if !conversation.system.is_empty() {
+        body.insert("system".to_owned(), json!(conversation.system.join("\n\n")));
     }
-    let may_think = turns.may_think();
-    body.insert("messages".to_owned(), Value::Array(turns.messages()));
-    let tools = transcript::tools(item)?;
-    let wanted = transcript::tool_choice(parameters).filter(|_| !tools.is_empty());
+    let can_think = conversation.can_think();
+    body.insert("messages".to_owned(), Value::Array(conversation.into_messages()));
+    let tools = transcript::parse_tools(item)?;
+    let wanted = transcript::parse_tool_choice(parameters).filter(|_| !tools.is_empty());
     let is_forced = matches!(wanted, Some(ToolChoice::Required | ToolChoice::Named(_)));
-    if target.reasoning && may_think && !is_forced && !SAMPLING.iter().any(|name| body.contains_key(*name)) {
+    if target.reasoning && can_think && !is_forced && !SAMPLING.iter().any(|name| body.contains_key(*name)) {
         let max = body.get("max_tokens").and_then(Value::as_u64).unwrap_or(MAX_TOKENS);
         let budget = (max / 2).min(THINKING_TOKENS);
         if budget >= THINKING_TOKENS_MIN {
@@ -61,22 +60,22 @@ pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failur
         }
     }
     if !tools.is_empty() {
-        body.insert("tools".to_owned(), tools.iter().map(tool).collect());
-        body.insert("tool_choice".to_owned(), choice(wanted, item.parallel_tool_calls));
+        body.insert("tools".to_owned(), tools.iter().map(convert_tool).collect());
+        body.insert("tool_choice".to_owned(), convert_choice(wanted, item.parallel_tool_calls));
     }
-    if let Some(schema) = transcript::schema(item) {
-        wire::set(&mut body, "output_config", "format", json!({"type": "json_schema", "schema": schema}));
+    if let Some(schema) = transcript::find_reply_schema(item) {
+        wire::set_field(&mut body, "output_config", "format", json!({"type": "json_schema", "schema": schema}));
     }
     body.retain(|_, value| !value.is_null());
     let headers = vec![("anthropic-version", VERSION.to_owned())];
-    Ok(Outgoing { path: "/messages".to_owned(), headers, body: wire::encode(&body)? })
+    Ok(ProtocolRequest { path: "/messages".to_owned(), headers, body: wire::encode(&body)? })
 }
 
-fn tool(tool: &ToolDefinition) -> Value {
+fn convert_tool(tool: &ToolDefinition) -> Value {
     json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters})
 }
 
-fn choice(wanted: Option<ToolChoice>, parallel: bool) -> Value {
+fn convert_choice(wanted: Option<ToolChoice>, parallel: bool) -> Value {
     match wanted.unwrap_or(ToolChoice::Auto) {
         ToolChoice::None => json!({"type": "none"}),
         ToolChoice::Auto => json!({"type": "auto", "disable_parallel_tool_use": !parallel}),
@@ -85,77 +84,79 @@ fn choice(wanted: Option<ToolChoice>, parallel: bool) -> Value {
     }
 }
 
-/// The conversation, in which user and assistant take turns: what one of them says in a row is one message, and results
-/// are the user's.
+/// The conversation, in which user and assistant alternate: adjacent blocks of one role are one message. Tool results
+/// belong to the user.
 #[derive(Default)]
-struct Turns {
+struct Conversation {
     system: Vec<String>,
-    said: Vec<(&'static str, Vec<Value>)>,
+    messages: Vec<(&'static str, Vec<Value>)>,
 }
 
-impl Turns {
-    fn add(&mut self, message: Message, voice: &str) {
+impl Conversation {
+    fn add_message(&mut self, message: Message, signer_id: &str) {
         match message {
             Message::System { content } => self.system.push(content),
             Message::User { content } => {
-                for part in transcript::parts(content) {
+                for part in transcript::into_parts(content) {
                     match part {
                         Part::Text { text } if text.is_empty() => {}
-                        Part::Text { text } => self.say("user", json!({"type": "text", "text": text})),
-                        Part::ImageUrl { image_url } => self.say("user", picture(&image_url.url)),
+                        Part::Text { text } => self.add_block("user", json!({"type": "text", "text": text})),
+                        Part::ImageUrl { image_url } => self.add_block("user", convert_image(&image_url.url)),
                     }
                 }
             }
             Message::Assistant { content, reasoning: _, tool_calls, replay } => {
-                for piece in transcript::pieces(&content, &tool_calls, replay.as_ref(), (FAMILY, voice)) {
-                    self.say(
+                for item in
+                    transcript::order_reply_items(&content, &tool_calls, replay.as_ref(), (REASONING_NAME, signer_id))
+                {
+                    self.add_block(
                         "assistant",
-                        match piece {
-                            Piece::Replayed(part) => part.clone(),
-                            Piece::Text(text) => json!({"type": "text", "text": text.trim_end()}),
-                            Piece::Call(call) => call_of(call),
+                        match item {
+                            ReplyItem::Reasoning(part) => part.clone(),
+                            ReplyItem::Text(text) => json!({"type": "text", "text": text.trim_end()}),
+                            ReplyItem::Call(call) => convert_call(call),
                         },
                     );
                 }
             }
             Message::Tool { tool_call_id, content } => {
-                self.say("user", json!({"type": "tool_result", "tool_use_id": tool_call_id, "content": content}));
+                self.add_block("user", json!({"type": "tool_result", "tool_use_id": tool_call_id, "content": content}));
             }
         }
     }
 
-    fn say(&mut self, role: &'static str, block: Value) {
-        match self.said.last_mut() {
+    fn add_block(&mut self, role: &'static str, block: Value) {
+        match self.messages.last_mut() {
             Some((last, blocks)) if *last == role => blocks.push(block),
-            Some(_) | None => self.said.push((role, vec![block])),
+            Some(_) | None => self.messages.push((role, vec![block])),
         }
     }
 
-    /// Whether the protocol lets the model think now: a reply whose results are the last that was said must begin with a
-    /// thought, and one of another model has none.
-    fn may_think(&self) -> bool {
-        let [.., (_, reply), ("user", last)] = &self.said[..] else { return true };
+    /// Whether the protocol allows thinking now: if the last message has tool results, the reply before must begin with
+    /// a thinking block, which a reply of another model lacks.
+    fn can_think(&self) -> bool {
+        let [.., (_, reply), ("user", last)] = &self.messages[..] else { return true };
         let answers_calls = last.iter().any(|block| block["type"] == "tool_result");
         let begins = reply.first().and_then(|block| block["type"].as_str());
         !answers_calls || matches!(begins, Some("thinking" | "redacted_thinking"))
     }
 
-    fn messages(self) -> Vec<Value> {
-        self.said.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+    fn into_messages(self) -> Vec<Value> {
+        self.messages.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
     }
 }
 
-fn picture(url: &str) -> Value {
-    let source = match transcript::image(url) {
+fn convert_image(url: &str) -> Value {
+    let source = match transcript::parse_image(url) {
         Image::Inline(kind, data) => json!({"type": "base64", "media_type": kind, "data": data}),
         Image::At(url) => json!({"type": "url", "url": url}),
     };
     json!({"type": "image", "source": source})
 }
 
-fn call_of(call: &ToolCall) -> Value {
-    json!({"type": "tool_use", "id": call.id, "name": transcript::name(&call.function.name),
-           "input": transcript::arguments(call)})
+fn convert_call(call: &ToolCall) -> Value {
+    json!({"type": "tool_use", "id": call.id, "name": transcript::to_valid_name(&call.function.name),
+           "input": transcript::arguments_object(call)})
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Google's generateContent.
 
-pub mod reply;
-pub mod request;
+pub(crate) mod reply;
+pub(crate) mod request;
 
-/// The name under which its parts are kept for the next request.
-pub const FAMILY: &str = "gemini";
+/// Name under which reasoning parts of this protocol are stored.
+pub(crate) const REASONING_NAME: &str = "gemini";

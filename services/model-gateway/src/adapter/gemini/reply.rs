@@ -1,82 +1,97 @@
-//! What the parts of a generateContent answer mean. Its function calls come whole.
+//! Reads the parts of generateContent responses, in which function calls are never split.
 
 use contract::model::{FailureKind, FinishReason, Usage};
 use serde_json::{Value, json};
 
-use crate::adapter::frame::{self, Progress, Stage, garbage};
+use crate::adapter::response::{self, ReadProgress, ReplyStage, protocol_error};
 use crate::adapter::wire;
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
-/// Reads one reply.
+/// Reader of one reply.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(crate) struct Reader {
     calls: u32,
 }
 
-impl frame::Reader for Reader {
-    fn event(&mut self, value: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
-        progress.model(&value["modelVersion"], deltas);
-        if let Some(usage) = usage(&value["usageMetadata"]) {
+impl response::ProtocolReader for Reader {
+    fn read_event(
+        &mut self,
+        value: &Value,
+        progress: &mut ReadProgress,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), CallFailure> {
+        progress.set_model(&value["modelVersion"], deltas);
+        if let Some(usage) = read_usage(&value["usageMetadata"]) {
             deltas.push(Delta::Usage(usage));
         }
         if let Some(why) = value["promptFeedback"]["blockReason"].as_str() {
-            return Err(Failure::new(FailureKind::Refused, format!("the provider blocks the request: {why}")));
+            return Err(CallFailure::new(FailureKind::Refused, format!("the provider blocks the request: {why}")));
         }
-        let Some(candidate) = first_candidate(value) else { return Ok(()) };
-        progress.reach(Stage::Begun);
+        let Some(candidate) = find_first_candidate(value) else { return Ok(()) };
+        progress.advance_to(ReplyStage::Started);
         for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
-            self.part(part, progress, deltas);
+            self.read_part(part, progress, deltas);
         }
-        self.end(candidate, progress, deltas)
+        self.read_end(candidate, progress, deltas)
     }
 
-    fn whole(&mut self, value: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
-        // Without `alt=sse`, a stream is a list of what events would be.
+    fn read_whole(
+        &mut self,
+        value: &Value,
+        progress: &mut ReadProgress,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), CallFailure> {
+        // Without `alt=sse`, a stream is a list of events.
         let answers = value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice);
         for answer in answers {
-            if first_candidate(answer).is_none()
+            if find_first_candidate(answer).is_none()
                 && answer["promptFeedback"].is_null()
                 && answer["usageMetadata"].is_null()
             {
-                return Err(garbage("the answer is JSON, but no content was generated"));
+                return Err(protocol_error("the answer is JSON, but no content was generated"));
             }
-            self.event(answer, progress, deltas)?;
+            self.read_event(answer, progress, deltas)?;
         }
         Ok(())
     }
 }
 
 impl Reader {
-    fn part(&mut self, part: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) {
-        let text = wire::text(&part["text"]);
+    fn read_part(&mut self, part: &Value, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
+        let text = wire::read_text(&part["text"]);
         let signature = &part["thoughtSignature"];
         if !text.is_empty() {
-            progress.reach(Stage::Content);
+            progress.advance_to(ReplyStage::Content);
             deltas.push(if part["thought"] == true { Delta::Reasoning(text) } else { Delta::Text(text) });
         }
         let call = &part["functionCall"];
         if call.is_object() {
-            progress.reach(Stage::Content);
+            progress.advance_to(ReplyStage::Content);
             let slot = self.calls;
             self.calls += 1;
             let some = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
             let arguments = if call["args"].is_object() { call["args"].to_string() } else { "{}".to_owned() };
             deltas.push(Delta::Call(CallDelta { slot, id: some(&call["id"]), name: some(&call["name"]), arguments }));
             if signature.is_string() {
-                let kept = json!({"call": self.calls, "thoughtSignature": signature});
-                deltas.push(Delta::Replay(kept));
+                let part = json!({"call": self.calls, "thoughtSignature": signature});
+                deltas.push(Delta::Replay(part));
             }
         } else if signature.is_string() && part["thought"] != true {
             deltas.push(Delta::Replay(json!({"thoughtSignature": signature})));
         }
     }
 
-    fn end(&self, candidate: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
+    fn read_end(
+        &self,
+        candidate: &Value,
+        progress: &mut ReadProgress,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), CallFailure> {
         let Some(raw) = candidate["finishReason"].as_str() else { return Ok(()) };
         let reason = match raw {
             "FINISH_REASON_UNSPECIFIED" => return Ok(()),
-            // Some servers that are like it have words of their own for calls.
+            // Some compatible servers have other reasons for calls.
             "STOP" if self.calls > 0 => FinishReason::ToolCalls,
             "FUNCTION_CALL" | "TOOL_CALLS" => FinishReason::ToolCalls,
             "STOP" => FinishReason::Stop,
@@ -85,26 +100,26 @@ impl Reader {
                 FinishReason::ContentFilter
             }
             "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => {
-                return Err(garbage("the model wrote a function call that cannot be read"));
+                return Err(protocol_error("the model wrote a function call that cannot be read"));
             }
             _ => FinishReason::Other,
         };
-        if reason == FinishReason::ContentFilter && progress.stage() < Stage::Content {
-            return Err(Failure::new(FailureKind::Refused, "the provider's content filter withheld the reply"));
+        if reason == FinishReason::ContentFilter && progress.stage() < ReplyStage::Content {
+            return Err(CallFailure::new(FailureKind::Refused, "the provider's content filter withheld the reply"));
         }
         progress.finish(reason, raw, deltas);
         Ok(())
     }
 }
 
-fn first_candidate(value: &Value) -> Option<&Value> {
+fn find_first_candidate(value: &Value) -> Option<&Value> {
     let candidates = value["candidates"].as_array()?;
-    candidates.iter().find(|candidate| wire::count(&candidate["index"]).unwrap_or(0) == 0)
+    candidates.iter().find(|candidate| wire::read_count(&candidate["index"]).unwrap_or(0) == 0)
 }
 
-/// What the model thought is counted beside what it said.
-fn usage(value: &Value) -> Option<Usage> {
-    let get = |name: &str| wire::count(&value[name]);
+/// Google counts reasoning tokens beside the candidate tokens.
+fn read_usage(value: &Value) -> Option<Usage> {
+    let get = |name: &str| wire::read_count(&value[name]);
     let (input, output) = (get("promptTokenCount"), get("candidatesTokenCount"));
     if input.is_none() && output.is_none() {
         return None;

@@ -1,16 +1,16 @@
-//! What Google sends, and what becomes of it.
+//! Responses of Google, and the replies or failures that they are read as.
 
 #![allow(clippy::needless_pass_by_value, reason = "rows read better so")]
 
 use contract::model::ToolCall;
 
 use super::*;
-use crate::adapter::Family;
+use crate::adapter::Protocol;
 use crate::adapter::testing::{self, stream};
-use crate::reply::Reply;
+use crate::reply::ModelReply;
 
-fn check(events: &[Value]) -> Result<Reply, Failure> {
-    testing::check(Family::Gemini, &stream(events))
+fn check(events: &[Value]) -> Result<ModelReply, CallFailure> {
+    testing::check(Protocol::Gemini, &stream(events))
 }
 
 fn parts(parts: Value) -> Value {
@@ -25,7 +25,7 @@ fn end(reason: &str, parts: Value) -> Value {
 }
 
 #[test]
-fn thoughts_text_and_calls() {
+fn stream_with_thoughts_text_and_calls_is_read() {
     let reply = check(&[
         parts(json!([{"text": "Hm", "thought": true}])),
         parts(json!([{"text": "Hel"}, {"executableCode": {"code": "1"}}])),
@@ -38,22 +38,22 @@ fn thoughts_text_and_calls() {
     assert_eq!(reply.calls(), [ToolCall::new("", "f", "{\"a\":1}"), ToolCall::new("x", "g", "{}")]);
     assert_eq!(reply.usage, Some(Usage { input: 10, output: 7, cached: 4, reasoning: 2 }));
     assert_eq!(reply.finish, Some((FinishReason::ToolCalls, "STOP".to_owned())));
-    let kept = reply.replay;
-    assert_eq!(kept, [json!({"thoughtSignature": "dA=="}), json!({"call": 1, "thoughtSignature": "cw=="})]);
+    let parts = reply.replay;
+    assert_eq!(parts, [json!({"thoughtSignature": "dA=="}), json!({"call": 1, "thoughtSignature": "cw=="})]);
 }
 
 #[test]
-fn whole_answers_and_lists_of_them() {
+fn body_or_list_of_bodies_is_read() {
     let whole = end("STOP", json!([{"text": "So."}]));
     for body in [whole.to_string(), format!("[{},{whole}]", parts(json!([{"text": ""}])))] {
-        let reply = testing::check(Family::Gemini, &body).unwrap();
+        let reply = testing::check(Protocol::Gemini, &body).unwrap();
         assert_eq!((reply.text.as_str(), reply.finish.map(|finish| finish.0)), ("So.", Some(FinishReason::Stop)));
     }
-    assert_eq!(testing::check(Family::Gemini, "{}").unwrap_err().kind, FailureKind::ProtocolError);
+    assert_eq!(testing::check(Protocol::Gemini, "{}").unwrap_err().kind, FailureKind::ProtocolError);
 }
 
 #[test]
-fn how_it_ends() {
+fn end_of_a_reply_has_its_finish_reason_or_failure() {
     use FinishReason as R;
     for (raw, reason) in
         [("STOP", R::Stop), ("MAX_TOKENS", R::Length), ("SAFETY", R::ContentFilter), ("what comes to be", R::Other)]

@@ -6,13 +6,13 @@ use crate::adapter::testing::target_of;
 use crate::adapter::transcript::tests::{conversation, item};
 
 #[test]
-fn a_conversation() {
+fn conversation_with_each_kind_of_message_is_converted() {
     let mut item = item();
-    item.messages = conversation(super::FAMILY, json!({"call": 2, "thoughtSignature": "cw=="}));
+    item.messages = conversation(super::REASONING_NAME, json!({"call": 2, "thoughtSignature": "cw=="}));
     item.parameters = serde_json::from_value(json!({"temperature": 0.5, "max_tokens": 9, "stop": ["END"], "tool_choice": "none", "safetySettings": [], "generationConfig": {"thinkingConfig": {"includeThoughts": true}}})).unwrap();
     item.response_format =
         Some(Json::of(&json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}})));
-    let outgoing = request(&item, &target_of(&item, "upstream")).unwrap();
+    let outgoing = build_request(&item, &target_of(&item, "upstream")).unwrap();
     assert_eq!(outgoing.path, "/models/upstream:streamGenerateContent?alt=sse");
     let expected = json!({
         "systemInstruction": {"parts": [{"text": "be kind"}]}, "safetySettings": [],
@@ -40,29 +40,32 @@ fn a_conversation() {
     });
     assert_eq!(serde_json::from_slice::<Value>(&outgoing.body).unwrap(), expected);
     item.streaming.enabled = false;
-    assert_eq!(request(&item, &target_of(&item, "models/upstream")).unwrap().path, "/models/upstream:generateContent");
+    assert_eq!(
+        build_request(&item, &target_of(&item, "models/upstream")).unwrap().path,
+        "/models/upstream:generateContent"
+    );
 }
 
 #[test]
-fn a_name_leads_to_a_model_and_nowhere_else() {
+fn model_name_with_other_path_characters_is_refused() {
     let mut item = item();
     item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
     for good in ["gemini-2.5-pro", "models/gemini-2.5-pro", "tuned/a_b-1:x@y"] {
-        assert!(request(&item, &target_of(&item, good)).is_ok(), "{good}");
+        assert!(build_request(&item, &target_of(&item, good)).is_ok(), "{good}");
     }
     for bad in ["", "..", "a/../b", "a/./b", "a//b", "/a", "a?x=", "a#b", "a%2e%2e/b", "a b", "a\\b"] {
-        assert_eq!(request(&item, &target_of(&item, bad)).unwrap_err().kind, FailureKind::BadRequest, "{bad}");
+        assert_eq!(build_request(&item, &target_of(&item, bad)).unwrap_err().kind, FailureKind::BadRequest, "{bad}");
     }
 }
 
 #[test]
-fn model_that_reasons_is_asked_for_its_thoughts() {
+fn thoughts_are_requested_only_of_reasoning_models() {
     let config = |reasoning: bool| -> Value {
         let mut item = item();
         item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
         item.parameters.clear();
-        let target = Target { reasoning, ..target_of(&item, "upstream") };
-        let body: Value = serde_json::from_slice(&request(&item, &target).unwrap().body).unwrap();
+        let target = RequestTarget { reasoning, ..target_of(&item, "upstream") };
+        let body: Value = serde_json::from_slice(&build_request(&item, &target).unwrap().body).unwrap();
         body["generationConfig"]["thinkingConfig"].clone()
     };
     assert_eq!((config(true), config(false)), (json!({"includeThoughts": true}), Value::Null));

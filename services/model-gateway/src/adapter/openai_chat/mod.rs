@@ -1,5 +1,5 @@
-//! Chat completions, as OpenAI, Azure, OpenRouter, vLLM, llama.cpp, Ollama, Groq, Mistral, `DeepSeek` and xAI speak them.
+//! Chat completions of OpenAI, Azure, OpenRouter, vLLM, llama.cpp, Ollama, Groq, Mistral, `DeepSeek` and xAI.
 
-pub mod reply;
-pub mod request;
-pub mod slots;
+pub(crate) mod reply;
+pub(crate) mod request;
+pub(crate) mod slots;

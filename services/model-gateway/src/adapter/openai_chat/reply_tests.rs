@@ -1,13 +1,13 @@
-//! What providers send, byte for byte, and what becomes of it.
+//! Responses of providers, byte for byte, and the replies or failures that they are read as.
 
 use contract::model::{ToolCall, Usage};
 
 use super::*;
-use crate::adapter::{Family, testing};
-use crate::reply::Reply;
+use crate::adapter::{Protocol, testing};
+use crate::reply::ModelReply;
 
-fn check(body: &str) -> Result<Reply, Failure> {
-    testing::check(Family::OpenaiChat, body)
+fn check(body: &str) -> Result<ModelReply, CallFailure> {
+    testing::check(Protocol::OpenaiChat, body)
 }
 
 fn stream(events: &[&str]) -> String {
@@ -35,7 +35,7 @@ fn calls(fragments: &[&str]) -> Vec<ToolCall> {
 }
 
 #[test]
-fn text_with_reasoning_and_a_usage_tail() {
+fn stream_with_text_reasoning_and_usage_is_read() {
     let reply = check(&stream(&[
         r#"{"choices":[],"prompt_filter_results":[]}"#,
         r#"{"model":"m-1","service_tier":"on_demand","choices":[{"index":0,"delta":{"reasoning_content":"Hm"}}]}"#,
@@ -52,7 +52,7 @@ fn text_with_reasoning_and_a_usage_tail() {
 }
 
 #[test]
-fn calls_however_they_are_numbered() {
+fn calls_with_each_numbering_are_assembled() {
     let two = [ToolCall::new("a", "f", "{\"x\":1}"), ToolCall::new("b", "g", "{}")];
     // Interleaved, id and name only first.
     let rows: &[&[&str]] = &[
@@ -88,13 +88,13 @@ fn calls_however_they_are_numbered() {
 }
 
 #[test]
-fn a_call_without_a_name_or_with_broken_arguments_is_told_as_it_stands() {
+fn call_without_a_name_or_with_broken_arguments_is_unchanged() {
     let got = calls(&[r#"{"index":0,"id":"a","function":{"arguments":"{\"x\":"}}"#]);
     assert_eq!(got, [ToolCall::new("a", "", "{\"x\":")]);
 }
 
 #[test]
-fn complete_calls_count_under_any_finish_reason() {
+fn complete_calls_with_any_finish_reason_are_kept() {
     let call = delta(r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}"#);
     for (end, reason) in [
         (STOP.to_owned(), FinishReason::Stop),
@@ -108,7 +108,7 @@ fn complete_calls_count_under_any_finish_reason() {
 }
 
 #[test]
-fn how_a_stream_may_end() {
+fn stream_with_each_valid_end_is_complete() {
     // Without `[DONE]`, without a last blank line, with an empty reason before the real one.
     for body in [
         stream(&[TEXT, STOP]),
@@ -126,7 +126,7 @@ fn how_a_stream_may_end() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_never_a_reply() {
+fn stream_cut_is_truncated() {
     let call = delta(r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}}"#);
     for body in [
         String::new(),
@@ -144,7 +144,7 @@ fn a_stream_that_breaks_off_is_never_a_reply() {
 }
 
 #[test]
-fn what_is_not_the_protocol_is_garbage() {
+fn body_of_another_protocol_is_a_protocol_error() {
     for body in [
         "<!DOCTYPE html><html>login</html>".to_owned(),
         "\n <html>".to_owned(),
@@ -164,7 +164,7 @@ fn what_is_not_the_protocol_is_garbage() {
 }
 
 #[test]
-fn shapes_that_are_odd_but_harmless() {
+fn event_with_an_odd_shape_is_ignored() {
     for odd in [
         r#"{"choices":null}"#,
         r#"{"choices":[null]}"#,
@@ -181,7 +181,7 @@ fn shapes_that_are_odd_but_harmless() {
 }
 
 #[test]
-fn an_error_within_the_stream() {
+fn error_in_a_stream_has_its_kind() {
     let error = r#"{"error":{"code":429,"message":"slow down"}}"#;
     assert_eq!(kind(&stream(&[TEXT, error])), FailureKind::RateLimited);
     assert_eq!(kind(&format!("event: error\ndata: {error}\n\n")), FailureKind::RateLimited);
@@ -191,7 +191,7 @@ fn an_error_within_the_stream() {
 }
 
 #[test]
-fn withheld_content_is_refused_unless_some_of_it_came() {
+fn content_filter_before_content_is_refused() {
     let filter = STOP.replace("stop", "content_filter");
     assert_eq!(kind(&stream(&[&filter])), FailureKind::Refused);
     assert_eq!(check(&stream(&[TEXT, &filter])).unwrap().finish.unwrap().0, FinishReason::ContentFilter);
@@ -200,7 +200,7 @@ fn withheld_content_is_refused_unless_some_of_it_came() {
 }
 
 #[test]
-fn a_whole_reply() {
+fn body_with_reasoning_and_calls_is_read() {
     let body = r#"{"id":"x","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":null,
         "reasoning":"Hm","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}},
         {"id":"b","function":{"name":"g","arguments":"{}"}}]},"finish_reason":"tool_calls"}],
@@ -215,7 +215,7 @@ fn a_whole_reply() {
 }
 
 #[test]
-fn white_space_before_a_stream_means_nothing_however_it_is_cut() {
+fn white_space_before_a_stream_is_skipped() {
     let stream = "\t\n data: {\"choices\":[{\"delta\":{\"content\":\"so\"},\"finish_reason\":\"stop\"}]}\n\n";
-    assert_eq!(testing::check(Family::OpenaiChat, stream).unwrap().text, "so");
+    assert_eq!(testing::check(Protocol::OpenaiChat, stream).unwrap().text, "so");
 }

@@ -1,4 +1,4 @@
-//! From a model item to the body of a chat-completions request.
+//! Builds chat-completions requests.
 
 use std::borrow::Cow;
 
@@ -10,14 +10,14 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use service::models::{Quirk, Quirks};
 
-use crate::adapter::transcript::{name, name_fits, tool as defined, unreadable};
-use crate::adapter::{Outgoing, Target, wire};
-use crate::failure::Failure;
+use crate::adapter::transcript::{is_valid_name, parse_tool, to_valid_name, unreadable_failure};
+use crate::adapter::{ProtocolRequest, RequestTarget, wire};
+use crate::failure::CallFailure;
 
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
-    messages: Vec<Sent<'a>>,
+    messages: Vec<OutgoingMessage<'a>>,
     stream: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool>,
@@ -25,26 +25,31 @@ struct Body<'a> {
     options: Map<String, Value>,
 }
 
-/// The request. Parameters are added as they are.
-pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
-    let Target { model, quirks, parameters, .. } = *target;
+/// Builds the request for an item. Parameters are sent unchanged.
+pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
+    let RequestTarget { model, quirks, parameters, .. } = *target;
     let stream = item.streaming.enabled;
     let body = Body {
         model,
-        messages: item.messages.iter().map(|raw| message(raw, quirks)).collect::<Result<_, _>>()?,
+        messages: item.messages.iter().map(|raw| convert_message(raw, quirks)).collect::<Result<_, _>>()?,
         stream,
-        tools: item.tools.iter().map(tool).collect::<Result<_, _>>()?,
-        options: options(item, stream, quirks, parameters),
+        tools: item.tools.iter().map(build_tool).collect::<Result<_, _>>()?,
+        options: collect_options(item, stream, quirks, parameters),
     };
-    Ok(Outgoing { path: "/chat/completions".to_owned(), headers: Vec::new(), body: wire::encode(&body)? })
+    Ok(ProtocolRequest { path: "/chat/completions".to_owned(), headers: Vec::new(), body: wire::encode(&body)? })
 }
 
-fn options(item: &ModelItem, stream: bool, quirks: &Quirks, parameters: &Map<String, Value>) -> Map<String, Value> {
+fn collect_options(
+    item: &ModelItem,
+    stream: bool,
+    quirks: &Quirks,
+    parameters: &Map<String, Value>,
+) -> Map<String, Value> {
     let mut options = Map::new();
     if stream && !quirks.has(Quirk::NoStreamOptions) {
         options.insert("stream_options".to_owned(), json!({"include_usage": true}));
     }
-    // Both ways, since the servers' defaults differ; without tools OpenAI refuses it.
+    // Send both `true` and `false`, since defaults of servers differ. OpenAI refuses the field without tools.
     if !item.tools.is_empty() && !quirks.has(Quirk::NoParallelToolCalls) {
         options.insert("parallel_tool_calls".to_owned(), json!(item.parallel_tool_calls));
     }
@@ -78,18 +83,18 @@ enum Role {
     Tool,
 }
 
-/// A message as it goes out. A step sends the whole transcript again, so that nearly all of it must cost no more than its
-/// bytes.
+/// A message of the request. Each step sends the whole transcript, so most messages are copied without parsing them
+/// fully.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Sent<'a> {
+enum OutgoingMessage<'a> {
     AsIs(&'a Json),
     Rewritten(Json),
 }
 
-/// What decides whether a message may go out as it is.
+/// The fields that decide whether a message can be sent unchanged.
 #[derive(Deserialize)]
-struct Said<'a> {
+struct MessageShape<'a> {
     role: Role,
     #[serde(default, borrow)]
     content: Option<&'a RawValue>,
@@ -98,54 +103,54 @@ struct Said<'a> {
     #[serde(default, borrow)]
     replay: Option<&'a RawValue>,
     #[serde(default, borrow)]
-    tool_calls: Vec<Called<'a>>,
+    tool_calls: Vec<CallShape<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Called<'a> {
+struct CallShape<'a> {
     #[serde(borrow)]
-    function: Function<'a>,
+    function: FunctionShape<'a>,
 }
 
 #[derive(Deserialize)]
-struct Function<'a> {
+struct FunctionShape<'a> {
     #[serde(default, borrow)]
     name: Cow<'a, str>,
     #[serde(default, borrow)]
     arguments: Cow<'a, str>,
 }
 
-impl Said<'_> {
-    /// Whether it has the protocol's own shape: every role but the assistant's does, and nearly all that assistants say.
-    fn is_the_protocols(&self) -> bool {
-        let says = self.content.is_some_and(|content| content.get() != "\"\"");
-        let sound = |call: &Called<'_>| name_fits(&call.function.name) && is_object(&call.function.arguments);
+impl MessageShape<'_> {
+    /// Whether the message has the shape of the protocol, as all but some assistant messages do.
+    fn has_protocol_shape(&self) -> bool {
+        let has_content = self.content.is_some_and(|content| content.get() != "\"\"");
+        let is_sound = |call: &CallShape<'_>| is_valid_name(&call.function.name) && is_object(&call.function.arguments);
         self.role != Role::Assistant
-            || says && self.reasoning.is_none() && self.replay.is_none() && self.tool_calls.iter().all(sound)
+            || has_content && self.reasoning.is_none() && self.replay.is_none() && self.tool_calls.iter().all(is_sound)
     }
 }
 
-/// How messages begin that have the protocol's own shape, as the loop writes them.
+/// Starts of messages that have the shape of the protocol, as the orchestrator writes them.
 const PLAIN: &[&str] = &[r#"{"role":"tool","#, r#"{"role":"user","#, r#"{"role":"system","#];
 
-fn message<'a>(raw: &'a Json, quirks: &Quirks) -> Result<Sent<'a>, Failure> {
+fn convert_message<'a>(raw: &'a Json, quirks: &Quirks) -> Result<OutgoingMessage<'a>, CallFailure> {
     if PLAIN.iter().any(|begin| raw.get().starts_with(begin)) {
-        return Ok(Sent::AsIs(raw));
+        return Ok(OutgoingMessage::AsIs(raw));
     }
-    let unreadable = |error| unreadable("a message", &error);
-    if serde_json::from_str::<Said<'_>>(raw.get()).map_err(unreadable)?.is_the_protocols() {
-        return Ok(Sent::AsIs(raw));
+    let unreadable = |error| unreadable_failure("a message", &error);
+    if serde_json::from_str::<MessageShape<'_>>(raw.get()).map_err(unreadable)?.has_protocol_shape() {
+        return Ok(OutgoingMessage::AsIs(raw));
     }
     match serde_json::from_str(raw.get()).map_err(unreadable)? {
         Message::Assistant { content, reasoning, tool_calls, replay: _ } => {
             let reasoning = if quirks.has(Quirk::ReplayReasoning) { reasoning } else { String::new() };
-            Ok(Sent::Rewritten(assistant(&content, &reasoning, &tool_calls, quirks)))
+            Ok(OutgoingMessage::Rewritten(build_assistant(&content, &reasoning, &tool_calls, quirks)))
         }
-        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => Ok(Sent::AsIs(raw)),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => Ok(OutgoingMessage::AsIs(raw)),
     }
 }
 
-fn assistant(content: &str, reasoning: &str, calls: &[ToolCall], quirks: &Quirks) -> Json {
+fn build_assistant(content: &str, reasoning: &str, calls: &[ToolCall], quirks: &Quirks) -> Json {
     let bare = content.is_empty() && !calls.is_empty() && !quirks.has(Quirk::EmptyContent);
     let content = if bare { Value::Null } else { content.into() };
     let mut message = json!({"role": "assistant", "content": content});
@@ -153,29 +158,29 @@ fn assistant(content: &str, reasoning: &str, calls: &[ToolCall], quirks: &Quirks
         message["reasoning_content"] = reasoning.into();
     }
     if !calls.is_empty() {
-        message["tool_calls"] = calls.iter().map(call).collect();
+        message["tool_calls"] = calls.iter().map(build_call).collect();
     }
     Json::of(&message)
 }
 
-/// A call of the transcript. What a model got wrong is put into a form that servers accept, since they would refuse
-/// this and every later request of the session otherwise; the call's error result tells the model about it.
-fn call(call: &ToolCall) -> Value {
+/// Builds a call of the transcript. Invalid arguments are wrapped, since servers would refuse this and every later
+/// request of the session otherwise. The error result of the call tells the model about it.
+fn build_call(call: &ToolCall) -> Value {
     let function = &call.function;
     let arguments = match function.arguments.as_str() {
         text if is_object(text) => text.to_owned(),
         "" => "{}".to_owned(),
         text => json!({"invalid_arguments": text}).to_string(),
     };
-    json!({"id": call.id, "type": "function", "function": {"name": name(&function.name), "arguments": arguments}})
+    json!({"id": call.id, "type": "function", "function": {"name": to_valid_name(&function.name), "arguments": arguments}})
 }
 
 fn is_object(arguments: &str) -> bool {
     arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
 }
 
-fn tool(raw: &Json) -> Result<Tool, Failure> {
-    Ok(Tool { r#type: "function", function: defined(raw)? })
+fn build_tool(raw: &Json) -> Result<Tool, CallFailure> {
+    Ok(Tool { r#type: "function", function: parse_tool(raw)? })
 }
 
 #[cfg(test)]
@@ -210,12 +215,13 @@ mod tests {
     }
 
     fn check(item: &ModelItem, expected: &Value) {
-        let got: Value = serde_json::from_slice(&request(item, &target_of(item, "upstream")).unwrap().body).unwrap();
+        let got: Value =
+            serde_json::from_slice(&build_request(item, &target_of(item, "upstream")).unwrap().body).unwrap();
         assert_eq!(&got, expected);
     }
 
     #[test]
-    fn every_role() {
+    fn messages_of_each_role_are_converted() {
         let parts = r#"{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:x"}}]}"#;
         let mut item = item();
         item.messages = vec![
@@ -287,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_and_whether_they_may_be_called_at_once() {
+    fn tools_are_sent_with_parallel_tool_calls() {
         let mut item = item();
         let tool = |parameters: &str| {
             Json::parse(&format!(r#"{{"name":"f","description":"d","parameters":{parameters}}}"#)).unwrap()
@@ -306,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_added_as_they_are() {
+    fn parameters_are_sent_unchanged() {
         let mut item = item();
         let parameters = json!({"temperature": 0.5, "max_tokens": 7, "vendor": {"a": 1}});
         item.parameters = serde_json::from_value(parameters).unwrap();
@@ -318,10 +324,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_without_its_content() {
+    fn message_unreadable_fails_without_its_content() {
         let mut item = item();
         item.messages = vec![Json::parse(r#"{"role":"secret-role","content":"secret"}"#).unwrap()];
-        let failure = request(&item, &target_of(&item, "m")).unwrap_err();
+        let failure = build_request(&item, &target_of(&item, "m")).unwrap_err();
         assert_eq!(failure.kind, FailureKind::BadRequest);
         assert!(!failure.message.contains("secret"), "{}", failure.message);
     }

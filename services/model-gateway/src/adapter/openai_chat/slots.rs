@@ -1,24 +1,25 @@
-//! Which tool call a streamed fragment belongs to, whatever index and id a provider sends.
+//! Assigns streamed fragments to tool calls, for each way in which providers number them.
 
 use std::collections::BTreeMap;
 
-/// Dense slots 0..n of one stream: for right indices, gaps, always the same index, none, or a fresh id per fragment.
+/// Slots 0..n of the calls of one stream. Providers may send correct indices, gaps, always the same index, none, or a
+/// new id for each fragment.
 #[derive(Debug, Default)]
-pub struct Slots {
-    by_wire: BTreeMap<u64, u32>,
+pub(crate) struct Slots {
+    by_index: BTreeMap<u64, u32>,
     by_id: BTreeMap<String, u32>,
     names: Vec<String>,
     last: Option<u32>,
 }
 
 impl Slots {
-    /// The slot of a fragment. Empty ids and names count as absent.
-    pub fn resolve(&mut self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> u32 {
+    /// Finds or adds the slot of a fragment. Empty ids and names count as absent.
+    pub(crate) fn resolve(&mut self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> u32 {
         let id = id.filter(|id| !id.is_empty());
         let name = name.filter(|name| !name.is_empty());
-        let slot = self.known(index, id, name).unwrap_or_else(|| self.open());
+        let slot = self.find_slot(index, id, name).unwrap_or_else(|| self.add_slot());
         if let Some(index) = index {
-            self.by_wire.insert(index, slot);
+            self.by_index.insert(index, slot);
         }
         if let Some(id) = id {
             self.by_id.insert(id.to_owned(), slot);
@@ -32,24 +33,24 @@ impl Slots {
         slot
     }
 
-    fn known(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<u32> {
+    fn find_slot(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<u32> {
         if let Some(slot) = id.and_then(|id| self.by_id.get(id)) {
             return Some(*slot);
         }
-        match (index.and_then(|index| self.by_wire.get(&index)), id, name) {
-            (Some(slot), None, Some(name)) => self.goes_by(*slot, name).then_some(*slot),
+        match (index.and_then(|index| self.by_index.get(&index)), id, name) {
+            (Some(slot), None, Some(name)) => self.accepts_name(*slot, name).then_some(*slot),
             (Some(slot), _, None) => Some(*slot),
             (None, _, None) if index.is_none() => self.last,
-            // A name with a new id, even on a reused index, is a new call; so is another name.
+            // A name with a new id is a new call, even if the index is reused; so is another name.
             (Some(_), Some(_), Some(_)) | (None, _, _) => None,
         }
     }
 
-    fn goes_by(&self, slot: u32, name: &str) -> bool {
+    fn accepts_name(&self, slot: u32, name: &str) -> bool {
         self.names.get(slot as usize).is_some_and(|known| known.is_empty() || known == name)
     }
 
-    fn open(&mut self) -> u32 {
+    fn add_slot(&mut self) -> u32 {
         let slot = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
         self.names.push(String::new());
         slot
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn rows() {
+    fn fragments_with_each_numbering_have_their_slots() {
         let (a, b, f, g) = (Some("a"), Some("b"), Some("f"), Some("g"));
         // As documented: id and name come first, the rest by index, interleaved.
         check(&[(Some(0), a, f), (Some(1), b, g), (Some(0), None, None), (Some(1), None, None)], &[0, 1, 0, 1]);

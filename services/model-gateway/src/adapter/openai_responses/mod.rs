@@ -1,7 +1,7 @@
 //! OpenAI's Responses.
 
-pub mod reply;
-pub mod request;
+pub(crate) mod reply;
+pub(crate) mod request;
 
-/// The name under which its parts are kept for the next request.
-pub const FAMILY: &str = "openai_responses";
+/// Name under which reasoning parts of this protocol are stored.
+pub(crate) const REASONING_NAME: &str = "openai_responses";

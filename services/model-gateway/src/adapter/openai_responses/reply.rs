@@ -1,92 +1,102 @@
-//! What the events and items of a Responses answer mean.
+//! Reads the events and items of Responses.
 
 use std::collections::BTreeMap;
 
 use contract::model::{FailureKind, FinishReason, Usage};
 use serde_json::{Value, json};
 
-use crate::adapter::frame::{self, Progress, Stage, garbage};
+use crate::adapter::response::{self, ReadProgress, ReplyStage, protocol_error};
 use crate::adapter::{classify, wire};
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
 
-/// Reads one reply.
+/// Reader of one reply.
 #[derive(Debug, Default)]
-pub struct Reader {
-    /// By the output's index: what was told of it.
+pub(crate) struct Reader {
+    /// Outputs by their index.
     outputs: BTreeMap<u64, Output>,
     calls: u32,
-    thought: bool,
+    has_reasoning: bool,
 }
 
 #[derive(Debug, Default)]
 struct Output {
     slot: Option<u32>,
-    /// Text or arguments that were told.
-    told: String,
+    /// Text or arguments that were emitted as deltas.
+    emitted: String,
 }
 
-impl frame::Reader for Reader {
-    fn event(&mut self, value: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
-        let index = wire::count(&value["output_index"]).unwrap_or(0);
+impl response::ProtocolReader for Reader {
+    fn read_event(
+        &mut self,
+        value: &Value,
+        progress: &mut ReadProgress,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), CallFailure> {
+        let index = wire::read_count(&value["output_index"]).unwrap_or(0);
         let kind = value["type"].as_str().unwrap_or_default();
         match kind {
             "response.created" | "response.in_progress" | "response.queued" => {
-                progress.reach(Stage::Begun);
-                progress.model(&value["response"]["model"], deltas);
+                progress.advance_to(ReplyStage::Started);
+                progress.set_model(&value["response"]["model"], deltas);
             }
             "response.output_text.delta" | "response.refusal.delta" => {
-                self.text(index, &wire::text(&value["delta"]), progress, deltas);
+                self.add_text(index, &wire::read_text(&value["delta"]), progress, deltas);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.think(&wire::text(&value["delta"]), progress, deltas);
+                self.add_reasoning(&wire::read_text(&value["delta"]), progress, deltas);
             }
-            "response.output_item.added" => self.begin(index, &value["item"], progress, deltas),
+            "response.output_item.added" => self.begin_item(index, &value["item"], progress, deltas),
             "response.function_call_arguments.delta" => {
-                let more = wire::arguments(&value["delta"]);
-                self.arguments(index, &more, deltas);
+                let more = wire::read_arguments(&value["delta"]);
+                self.add_arguments(index, &more, deltas);
             }
-            "response.output_item.done" => self.item(index, &value["item"], progress, deltas)?,
+            "response.output_item.done" => self.read_item(index, &value["item"], progress, deltas)?,
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
-                self.end(&value["response"], progress, deltas)?;
+                self.read_end(&value["response"], progress, deltas)?;
             }
-            "error" => return Err(classify::error(value)),
-            // Everything else repeats what these say, or is about tools that the provider runs itself.
+            "error" => return Err(classify::classify_error(value)),
+            // All other events repeat these, or are about tools that the provider runs itself.
             _ => {}
         }
         Ok(())
     }
 
-    fn whole(&mut self, value: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
+    fn read_whole(
+        &mut self,
+        value: &Value,
+        progress: &mut ReadProgress,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), CallFailure> {
         let Some(output) = value["output"].as_array() else {
-            return Err(garbage("the answer is JSON, but not a response"));
+            return Err(protocol_error("the answer is JSON, but not a response"));
         };
         for (index, item) in (0..).zip(output) {
-            self.item(index, item, progress, deltas)?;
+            self.read_item(index, item, progress, deltas)?;
         }
-        self.end(value, progress, deltas)
+        self.read_end(value, progress, deltas)
     }
 }
 
 impl Reader {
-    fn text(&mut self, index: u64, text: &str, progress: &mut Progress, deltas: &mut Vec<Delta>) {
+    fn add_text(&mut self, index: u64, text: &str, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
         if !text.is_empty() {
-            progress.reach(Stage::Content);
-            self.outputs.entry(index).or_default().told.push_str(text);
+            progress.advance_to(ReplyStage::Content);
+            self.outputs.entry(index).or_default().emitted.push_str(text);
             deltas.push(Delta::Text(text.to_owned()));
         }
     }
 
-    fn think(&mut self, text: &str, progress: &mut Progress, deltas: &mut Vec<Delta>) {
+    fn add_reasoning(&mut self, text: &str, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
         if !text.is_empty() {
-            self.thought = true;
-            progress.reach(Stage::Content);
+            self.has_reasoning = true;
+            progress.advance_to(ReplyStage::Content);
             deltas.push(Delta::Reasoning(text.to_owned()));
         }
     }
 
-    fn begin(&mut self, index: u64, item: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) {
-        progress.reach(Stage::Begun);
+    fn begin_item(&mut self, index: u64, item: &Value, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
+        progress.advance_to(ReplyStage::Started);
         if item["type"] != "function_call" {
             return;
         }
@@ -97,53 +107,55 @@ impl Reader {
         let slot = self.calls;
         self.calls += 1;
         output.slot = Some(slot);
-        progress.reach(Stage::Content);
+        progress.advance_to(ReplyStage::Content);
         let some = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let id = some(&item["call_id"]).or_else(|| some(&item["id"]));
         deltas.push(Delta::Call(CallDelta { slot, id, name: some(&item["name"]), arguments: String::new() }));
     }
 
-    fn arguments(&mut self, index: u64, more: &str, deltas: &mut Vec<Delta>) {
+    fn add_arguments(&mut self, index: u64, more: &str, deltas: &mut Vec<Delta>) {
         let Some(output) = self.outputs.get_mut(&index) else { return };
         if let (Some(slot), false) = (output.slot, more.is_empty()) {
-            output.told.push_str(more);
+            output.emitted.push_str(more);
             deltas.push(Delta::Call(CallDelta { slot, arguments: more.to_owned(), ..CallDelta::default() }));
         }
     }
 
-    /// A whole item: what it says counts, and must agree with what was told of it.
-    fn item(
+    /// Reads a complete item, which must agree with the deltas that were emitted before.
+    fn read_item(
         &mut self,
         index: u64,
         item: &Value,
-        progress: &mut Progress,
+        progress: &mut ReadProgress,
         deltas: &mut Vec<Delta>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CallFailure> {
         match item["type"].as_str() {
             Some("function_call") => {
-                self.begin(index, item, progress, deltas);
-                let whole = wire::arguments(&item["arguments"]);
-                let rest = self.rest(index, &whole).ok_or_else(|| garbage("a call's arguments changed at its end"))?;
-                self.arguments(index, &rest, deltas);
+                self.begin_item(index, item, progress, deltas);
+                let whole = wire::read_arguments(&item["arguments"]);
+                let rest = self
+                    .find_rest(index, &whole)
+                    .ok_or_else(|| protocol_error("a call's arguments changed at its end"))?;
+                self.add_arguments(index, &rest, deltas);
             }
             Some("message") => {
                 let parts = item["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-                let say = |part: &Value| wire::text(&part["text"]) + &wire::text(&part["refusal"]);
-                let whole: String = parts.iter().map(say).collect();
-                // Where it differs, the user has read what was told.
-                if let Some(rest) = self.rest(index, &whole) {
-                    self.text(index, &rest, progress, deltas);
+                let part_text = |part: &Value| wire::read_text(&part["text"]) + &wire::read_text(&part["refusal"]);
+                let whole: String = parts.iter().map(part_text).collect();
+                // If it differs, the emitted text stays, since viewers have read it.
+                if let Some(rest) = self.find_rest(index, &whole) {
+                    self.add_text(index, &rest, progress, deltas);
                 }
             }
             Some("reasoning") => {
-                // A stream has told it piece by piece.
-                if !self.thought {
+                // A stream has emitted the reasoning before.
+                if !self.has_reasoning {
                     let parts = item["summary"].as_array().map(Vec::as_slice).unwrap_or_default();
-                    let summary: String = parts.iter().map(|part| wire::text(&part["text"])).collect();
-                    self.think(&summary, progress, deltas);
+                    let summary: String = parts.iter().map(|part| wire::read_text(&part["text"])).collect();
+                    self.add_reasoning(&summary, progress, deltas);
                 }
                 if item["encrypted_content"].is_string() {
-                    deltas.push(Delta::Replay(kept(item)));
+                    deltas.push(Delta::Replay(to_input_item(item)));
                 }
             }
             Some(_) | None => {}
@@ -151,45 +163,50 @@ impl Reader {
         Ok(())
     }
 
-    /// What of a whole was not told yet; none where it does not begin with what was.
-    fn rest(&mut self, index: u64, whole: &str) -> Option<String> {
-        let told = &self.outputs.entry(index).or_default().told;
-        if whole.is_empty() { Some(String::new()) } else { whole.strip_prefix(told.as_str()).map(str::to_owned) }
+    /// The part of `complete` that was not emitted yet; `None` if it does not begin with the emitted part.
+    fn find_rest(&mut self, index: u64, whole: &str) -> Option<String> {
+        let emitted = &self.outputs.entry(index).or_default().emitted;
+        if whole.is_empty() { Some(String::new()) } else { whole.strip_prefix(emitted.as_str()).map(str::to_owned) }
     }
 
-    fn end(&mut self, response: &Value, progress: &mut Progress, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
-        progress.model(&response["model"], deltas);
-        if let Some(usage) = usage(&response["usage"]) {
+    fn read_end(
+        &mut self,
+        response: &Value,
+        progress: &mut ReadProgress,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), CallFailure> {
+        progress.set_model(&response["model"], deltas);
+        if let Some(usage) = read_usage(&response["usage"]) {
             deltas.push(Delta::Usage(usage));
         }
         let status = response["status"].as_str().unwrap_or("completed");
         let why = response["incomplete_details"]["reason"].as_str().unwrap_or_default();
         let (reason, raw) = match status {
-            "failed" => return Err(classify::error(&response["error"])),
-            "cancelled" => return Err(Failure::new(FailureKind::Truncated, "the provider cancelled the reply")),
+            "failed" => return Err(classify::classify_error(&response["error"])),
+            "cancelled" => return Err(CallFailure::new(FailureKind::Truncated, "the provider cancelled the reply")),
             "incomplete" if why == "content_filter" => (FinishReason::ContentFilter, why),
             "incomplete" => (FinishReason::Length, why),
             "in_progress" | "queued" => return Ok(()),
             _ if self.calls > 0 => (FinishReason::ToolCalls, status),
             _ => (FinishReason::Stop, status),
         };
-        if reason == FinishReason::ContentFilter && progress.stage() < Stage::Content {
-            return Err(Failure::new(FailureKind::Refused, "the provider's content filter withheld the reply"));
+        if reason == FinishReason::ContentFilter && progress.stage() < ReplyStage::Content {
+            return Err(CallFailure::new(FailureKind::Refused, "the provider's content filter withheld the reply"));
         }
         progress.finish(reason, raw, deltas);
-        progress.done();
+        progress.set_done();
         Ok(())
     }
 }
 
-/// A reasoning item as an input takes it: without its status.
-fn kept(item: &Value) -> Value {
+/// A reasoning item for a later request, without its status.
+fn to_input_item(item: &Value) -> Value {
     json!({"type": "reasoning", "id": item["id"], "summary": item["summary"].as_array().cloned().unwrap_or_default(),
            "encrypted_content": item["encrypted_content"]})
 }
 
-fn usage(value: &Value) -> Option<Usage> {
-    let get = |path: &str| value.pointer(path).and_then(wire::count);
+fn read_usage(value: &Value) -> Option<Usage> {
+    let get = |path: &str| value.pointer(path).and_then(wire::read_count);
     let (input, output) = (get("/input_tokens"), get("/output_tokens"));
     if input.is_none() && output.is_none() {
         return None;

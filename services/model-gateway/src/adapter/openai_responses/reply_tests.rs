@@ -1,16 +1,16 @@
-//! What Responses sends, and what becomes of it.
+//! Responses of OpenAI, and the replies or failures that they are read as.
 
 #![allow(clippy::needless_pass_by_value, reason = "rows read better so")]
 
 use contract::model::ToolCall;
 
 use super::*;
-use crate::adapter::Family;
+use crate::adapter::Protocol;
 use crate::adapter::testing::{self, stream};
-use crate::reply::Reply;
+use crate::reply::ModelReply;
 
-fn check(events: &[Value]) -> Result<Reply, Failure> {
-    testing::check(Family::OpenaiResponses, &stream(events))
+fn check(events: &[Value]) -> Result<ModelReply, CallFailure> {
+    testing::check(Protocol::OpenaiResponses, &stream(events))
 }
 
 fn created() -> Value {
@@ -40,7 +40,7 @@ fn more(index: u64, delta: &str) -> Value {
 }
 
 #[test]
-fn reasoning_text_and_calls() {
+fn stream_with_reasoning_text_and_calls_is_read() {
     let reasoning = json!({"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm"}],
                            "encrypted_content": "eHh4", "status": "completed"});
     let reply = check(&[
@@ -71,15 +71,15 @@ fn reasoning_text_and_calls() {
     assert_eq!(reply.calls(), [ToolCall::new("call_1", "f", "{\"a\":1}"), ToolCall::new("call_2", "g", "{}")]);
     assert_eq!(reply.usage, Some(Usage { input: 10, output: 7, cached: 4, reasoning: 3 }));
     assert_eq!(reply.finish, Some((FinishReason::ToolCalls, "completed".to_owned())));
-    let kept = &reply.replay[0];
+    let part = &reply.replay[0];
     assert_eq!(
-        *kept,
+        *part,
         json!({"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm"}], "encrypted_content": "eHh4"})
     );
 }
 
 #[test]
-fn items_that_come_whole_only() {
+fn items_without_deltas_are_read_when_done() {
     let reply = check(&[
         created(),
         done(0, json!({"type": "message", "content": [{"type": "output_text", "text": "Hi"}, {"type": "refusal", "refusal": " no"}]})),
@@ -89,7 +89,7 @@ fn items_that_come_whole_only() {
     .unwrap();
     assert_eq!(reply.text, "Hi no");
     assert_eq!(reply.calls(), [ToolCall::new("c", "f", "{\"a\":1}")]);
-    // The end of what was told in part.
+    // The rest of arguments of which a part was streamed.
     let reply = check(&[
         created(),
         added(0, function("c", "f", "")),
@@ -101,7 +101,7 @@ fn items_that_come_whole_only() {
 }
 
 #[test]
-fn a_call_that_contradicts_itself_is_no_call() {
+fn call_with_contradicting_arguments_is_a_protocol_error() {
     let events = [
         created(),
         added(0, function("c", "f", "")),
@@ -113,19 +113,19 @@ fn a_call_that_contradicts_itself_is_no_call() {
 }
 
 #[test]
-fn whole_answers() {
+fn body_without_a_stream_is_read() {
     let body = json!({"object": "response", "status": "completed", "model": "m-1", "error": null, "output": [
         {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm"}], "encrypted_content": "eA"},
         {"type": "message", "content": [{"type": "output_text", "text": "So."}]}, function("c", "f", "{}")],
         "usage": {"input_tokens": 3, "output_tokens": 4}});
-    let reply = testing::check(Family::OpenaiResponses, &body.to_string()).unwrap();
+    let reply = testing::check(Protocol::OpenaiResponses, &body.to_string()).unwrap();
     assert_eq!((reply.text.as_str(), reply.reasoning.as_str(), reply.replay.len()), ("So.", "Hm", 1));
     assert_eq!((reply.calls(), reply.usage.map(Usage::total)), (vec![ToolCall::new("c", "f", "{}")], Some(7)));
-    assert_eq!(testing::check(Family::OpenaiResponses, "{}").unwrap_err().kind, FailureKind::ProtocolError);
+    assert_eq!(testing::check(Protocol::OpenaiResponses, "{}").unwrap_err().kind, FailureKind::ProtocolError);
 }
 
 #[test]
-fn how_it_ends() {
+fn end_of_a_reply_has_its_finish_reason_or_failure() {
     let text = || json!({"type": "response.output_text.delta", "output_index": 0, "delta": "x"});
     let incomplete = |why: &str| json!({"type": "response.incomplete", "response": {"status": "incomplete", "incomplete_details": {"reason": why}}});
     let finish = |events: &[Value]| check(events).map(|reply| reply.finish.unwrap().0).map_err(|failure| failure.kind);

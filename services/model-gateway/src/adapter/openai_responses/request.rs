@@ -1,19 +1,19 @@
-//! From a model item to the body of a Responses request.
+//! Builds Responses requests.
 
 use contract::model::{Message, ModelItem, Part, ToolCall};
 use serde_json::{Map, Value, json};
 
-use super::FAMILY;
-use crate::adapter::transcript::{self, Piece, ToolChoice};
-use crate::adapter::{Outgoing, Target, wire};
-use crate::failure::Failure;
+use super::REASONING_NAME;
+use crate::adapter::transcript::{self, ReplyItem, ToolChoice};
+use crate::adapter::{ProtocolRequest, RequestTarget, wire};
+use crate::failure::CallFailure;
 
-/// Parameters that are put in other words.
+/// Parameters that have other names in this protocol.
 const TRANSLATED: &[&str] = &["tool_choice", "max_tokens", "max_completion_tokens", "reasoning_effort"];
 
-/// The request. Nothing is stored at the provider: reasoning that it wants to see again comes back to us encrypted.
-pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failure> {
-    let Target { model, voice, parameters, .. } = *target;
+/// Builds the request for an item. The provider stores nothing: it returns its reasoning encrypted for later requests.
+pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
+    let RequestTarget { model, signer_id, parameters, .. } = *target;
     let mut body = Map::new();
     for (name, value) in parameters.iter().filter(|(name, _)| !TRANSLATED.contains(&name.as_str())) {
         body.insert(name.clone(), value.clone());
@@ -21,22 +21,23 @@ pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failur
     body.insert("model".to_owned(), json!(model));
     body.insert("stream".to_owned(), json!(item.streaming.enabled));
     body.insert("store".to_owned(), json!(false));
-    // Models that do not reason refuse to be asked for it.
+    // Models without reasoning refuse this field.
     if target.reasoning {
         body.entry("include").or_insert_with(|| json!(["reasoning.encrypted_content"]));
     }
     let mut input = Vec::new();
-    for message in transcript::messages(item)? {
-        add(message, voice, &mut input);
+    for message in transcript::parse_messages(item)? {
+        add_message(message, signer_id, &mut input);
     }
     body.insert("input".to_owned(), Value::Array(input));
-    if let Some(max) = transcript::first(parameters, &["max_output_tokens", "max_completion_tokens", "max_tokens"]) {
+    if let Some(max) = transcript::find_first(parameters, &["max_output_tokens", "max_completion_tokens", "max_tokens"])
+    {
         body.insert("max_output_tokens".to_owned(), max.clone());
     }
-    if let Some(effort) = transcript::first(parameters, &["reasoning_effort"]) {
-        wire::set(&mut body, "reasoning", "effort", effort.clone());
+    if let Some(effort) = transcript::find_first(parameters, &["reasoning_effort"]) {
+        wire::set_field(&mut body, "reasoning", "effort", effort.clone());
     }
-    let tools = transcript::tools(item)?;
+    let tools = transcript::parse_tools(item)?;
     if !tools.is_empty() {
         let tool = |tool: contract::model::ToolDefinition| {
             json!({"type": "function", "name": tool.name, "description": tool.description,
@@ -44,7 +45,7 @@ pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failur
         };
         body.insert("tools".to_owned(), tools.into_iter().map(tool).collect());
         body.insert("parallel_tool_calls".to_owned(), json!(item.parallel_tool_calls));
-        if let Some(choice) = transcript::tool_choice(parameters) {
+        if let Some(choice) = transcript::parse_tool_choice(parameters) {
             body.insert(
                 "tool_choice".to_owned(),
                 match choice {
@@ -56,16 +57,16 @@ pub fn request(item: &ModelItem, target: &Target<'_>) -> Result<Outgoing, Failur
             );
         }
     }
-    if let Some(format) = item.response_format.as_ref().and_then(|format| format_of(format.get())) {
-        wire::set(&mut body, "text", "format", format);
+    if let Some(format) = item.response_format.as_ref().and_then(|format| flatten_format(format.get())) {
+        wire::set_field(&mut body, "text", "format", format);
     }
     body.retain(|_, value| !value.is_null());
     let body = wire::encode(&body)?;
-    Ok(Outgoing { path: "/responses".to_owned(), headers: Vec::new(), body })
+    Ok(ProtocolRequest { path: "/responses".to_owned(), headers: Vec::new(), body })
 }
 
-/// `{"type": "json_schema", "json_schema": {…}}` without the level in between.
-fn format_of(format: &str) -> Option<Value> {
+/// Removes the inner level of `{"type": "json_schema", "json_schema": {…}}`.
+fn flatten_format(format: &str) -> Option<Value> {
     let format: Value = serde_json::from_str(format).ok()?;
     let Some(inner) = format["json_schema"].as_object() else { return Some(format) };
     let mut flat = inner.clone();
@@ -73,19 +74,20 @@ fn format_of(format: &str) -> Option<Value> {
     Some(Value::Object(flat))
 }
 
-fn add(message: Message, voice: &str, input: &mut Vec<Value>) {
+fn add_message(message: Message, signer_id: &str, input: &mut Vec<Value>) {
     match message {
         Message::System { content } => input.push(json!({"role": "system", "content": content})),
         Message::User { content } => {
-            let parts: Vec<Value> = transcript::parts(content).iter().map(part).collect();
+            let parts: Vec<Value> = transcript::into_parts(content).iter().map(convert_part).collect();
             input.push(json!({"role": "user", "content": parts}));
         }
         Message::Assistant { content, reasoning: _, tool_calls, replay } => {
-            let pieces = transcript::pieces(&content, &tool_calls, replay.as_ref(), (FAMILY, voice));
-            input.extend(pieces.into_iter().map(|piece| match piece {
-                Piece::Replayed(part) => part.clone(),
-                Piece::Text(text) => json!({"role": "assistant", "content": text}),
-                Piece::Call(asked) => call(asked),
+            let items =
+                transcript::order_reply_items(&content, &tool_calls, replay.as_ref(), (REASONING_NAME, signer_id));
+            input.extend(items.into_iter().map(|item| match item {
+                ReplyItem::Reasoning(part) => part.clone(),
+                ReplyItem::Text(text) => json!({"role": "assistant", "content": text}),
+                ReplyItem::Call(call) => convert_call(call),
             }));
         }
         Message::Tool { tool_call_id, content } => {
@@ -94,16 +96,16 @@ fn add(message: Message, voice: &str, input: &mut Vec<Value>) {
     }
 }
 
-fn part(part: &Part) -> Value {
+fn convert_part(part: &Part) -> Value {
     match part {
         Part::Text { text } => json!({"type": "input_text", "text": text}),
         Part::ImageUrl { image_url } => json!({"type": "input_image", "image_url": image_url.url}),
     }
 }
 
-fn call(call: &ToolCall) -> Value {
-    let arguments = transcript::arguments(call).to_string();
-    json!({"type": "function_call", "call_id": call.id, "name": transcript::name(&call.function.name),
+fn convert_call(call: &ToolCall) -> Value {
+    let arguments = transcript::arguments_object(call).to_string();
+    json!({"type": "function_call", "call_id": call.id, "name": transcript::to_valid_name(&call.function.name),
            "arguments": arguments})
 }
 

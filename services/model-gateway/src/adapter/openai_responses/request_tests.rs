@@ -6,15 +6,15 @@ use crate::adapter::testing::target_of;
 use crate::adapter::transcript::tests::{conversation, item};
 
 #[test]
-fn a_conversation() {
+fn conversation_with_each_kind_of_message_is_converted() {
     let mut item = item();
     let reasoning = json!({"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "eA"});
-    item.messages = conversation(super::FAMILY, reasoning.clone());
+    item.messages = conversation(super::REASONING_NAME, reasoning.clone());
     item.parameters = serde_json::from_value(json!({"temperature": 0.5, "max_tokens": 9, "reasoning_effort": "low", "tool_choice": {"type": "function", "function": {"name": "f"}}})).unwrap();
     item.response_format = Some(Json::of(
         &json!({"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema": {"type": "object"}}}),
     ));
-    let outgoing = request(&item, &target_of(&item, "upstream")).unwrap();
+    let outgoing = build_request(&item, &target_of(&item, "upstream")).unwrap();
     assert_eq!(outgoing.path, "/responses");
     let expected = json!({
         "model": "upstream", "stream": true, "store": false, "include": ["reasoning.encrypted_content"], "temperature": 0.5,
@@ -39,30 +39,32 @@ fn a_conversation() {
         ],
     });
     assert_eq!(serde_json::from_slice::<Value>(&outgoing.body).unwrap(), expected);
-    let other: Value = serde_json::from_slice(&request(&item, &target_of(&item, "other")).unwrap().body).unwrap();
+    let other: Value = serde_json::from_slice(&build_request(&item, &target_of(&item, "other")).unwrap().body).unwrap();
     assert!(other["input"].as_array().unwrap().iter().all(|item| item["type"] != "reasoning"));
 }
 
 #[test]
-fn reply_of_reasoning_alone_sends_nothing_again() {
+fn reply_of_reasoning_alone_is_not_sent_again() {
     let mut item = item();
-    let mut messages = conversation(super::FAMILY, json!({"type": "reasoning", "id": "rs", "encrypted_content": "eA"}));
+    let mut messages =
+        conversation(super::REASONING_NAME, json!({"type": "reasoning", "id": "rs", "encrypted_content": "eA"}));
     let mut reply: Value = serde_json::from_str(messages[2].get()).unwrap();
     (reply["content"], reply["tool_calls"]) = (json!(""), json!([]));
     messages[2] = Json::of(&reply);
     messages.drain(3..5);
     item.messages = messages;
-    let body: Value = serde_json::from_slice(&request(&item, &target_of(&item, "upstream")).unwrap().body).unwrap();
+    let body: Value =
+        serde_json::from_slice(&build_request(&item, &target_of(&item, "upstream")).unwrap().body).unwrap();
     assert!(body["input"].as_array().unwrap().iter().all(|item| item["role"].is_string()), "{body}");
 }
 
 #[test]
-fn only_a_model_that_reasons_is_asked_for_what_it_reasoned() {
+fn encrypted_reasoning_is_requested_only_of_reasoning_models() {
     let mut item = item();
     item.messages = vec![Json::of(&json!({"role": "user", "content": "hi"}))];
     let body = |reasoning| {
-        let target = crate::adapter::Target { reasoning, ..target_of(&item, "upstream") };
-        serde_json::from_slice::<Value>(&request(&item, &target).unwrap().body).unwrap()
+        let target = crate::adapter::RequestTarget { reasoning, ..target_of(&item, "upstream") };
+        serde_json::from_slice::<Value>(&build_request(&item, &target).unwrap().body).unwrap()
     };
     assert!(body(true)["include"].is_array() && body(false)["include"].is_null());
 }

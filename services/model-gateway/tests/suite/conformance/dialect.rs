@@ -1,72 +1,70 @@
-//! One reply in the words of each family of providers.
+//! Writes one reply in each protocol.
 
-use model_gateway::adapter::Family;
+use model_gateway::adapter::Protocol;
 use serde_json::{Value, json};
 
-pub(crate) const FAMILIES: [Family; 4] =
-    [Family::OpenaiChat, Family::OpenaiResponses, Family::Anthropic, Family::Gemini];
+pub(crate) const PROTOCOLS: [Protocol; 4] =
+    [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic, Protocol::Gemini];
 
-/// What a model says: its thoughts, its text and its calls, each streamed in pieces of so many characters.
+/// A reply with reasoning, text and calls, each streamed in deltas of `chunk_chars` characters.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
-    pub(crate) thoughts: String,
+    pub(crate) reasoning: String,
     pub(crate) text: String,
     pub(crate) calls: Vec<(String, Value)>,
-    pub(crate) piece: usize,
+    pub(crate) chunk_chars: usize,
 }
 
 impl Script {
-    /// Text alone.
     pub(crate) fn text(text: &str) -> Self {
-        Self { thoughts: String::new(), text: text.to_owned(), calls: Vec::new(), piece: 3 }
+        Self { reasoning: String::new(), text: text.to_owned(), calls: Vec::new(), chunk_chars: 3 }
     }
 
-    /// A bit of everything.
+    /// A reply with reasoning, text and two calls.
     pub(crate) fn full() -> Self {
         Self {
-            thoughts: "Hm, \u{1F914}.".to_owned(),
+            reasoning: "Hm, \u{1F914}.".to_owned(),
             text: "H\u{e9}llo \u{4f60}\u{597d}.".to_owned(),
             calls: vec![
                 ("f".to_owned(), json!({"path": "a/\u{fc}", "deep": [1, {"x": null}]})),
                 ("g".to_owned(), json!({"line": "a\r\n\"b\""})),
             ],
-            piece: 3,
+            chunk_chars: 3,
         }
     }
 
-    fn pieces(&self, text: &str) -> Vec<String> {
+    fn split(&self, text: &str) -> Vec<String> {
         let characters: Vec<char> = text.chars().collect();
-        characters.chunks(self.piece.max(1)).map(|piece| piece.iter().collect()).collect()
+        characters.chunks(self.chunk_chars.max(1)).map(|chunk| chunk.iter().collect()).collect()
     }
 
     fn id(number: usize) -> String {
         format!("call_{number}")
     }
 
-    /// The reply as a stream, one text per event.
-    pub(crate) fn events(&self, family: Family) -> Vec<String> {
+    /// The reply as the events of a stream.
+    pub(crate) fn events(&self, protocol: Protocol) -> Vec<String> {
         let event = |value: &Value| match value["type"].as_str() {
             Some(name) => format!("event: {name}\ndata: {value}\n\n"),
             None => format!("data: {value}\n\n"),
         };
-        let mut events: Vec<String> = match family {
-            Family::OpenaiChat => self.chat(),
-            Family::OpenaiResponses => self.responses(),
-            Family::Anthropic => self.anthropic(),
-            Family::Gemini => self.gemini(),
+        let mut events: Vec<String> = match protocol {
+            Protocol::OpenaiChat => self.chat(),
+            Protocol::OpenaiResponses => self.responses(),
+            Protocol::Anthropic => self.anthropic(),
+            Protocol::Gemini => self.gemini(),
         }
         .iter()
         .map(event)
         .collect();
-        if family == Family::OpenaiChat {
+        if protocol == Protocol::OpenaiChat {
             events.push("data: [DONE]\n\n".to_owned());
         }
         events
     }
 
-    /// The reply as a stream.
-    pub(crate) fn stream(&self, family: Family) -> String {
-        self.events(family).concat()
+    pub(crate) fn stream(&self, protocol: Protocol) -> String {
+        self.events(protocol).concat()
     }
 
     fn chat(&self) -> Vec<Value> {
@@ -76,14 +74,14 @@ impl Script {
         };
         let mut events = vec![choice(json!({"role": "assistant", "content": ""}), Value::Null)];
         events.extend(
-            self.pieces(&self.thoughts).into_iter().map(|t| choice(json!({"reasoning_content": t}), Value::Null)),
+            self.split(&self.reasoning).into_iter().map(|t| choice(json!({"reasoning_content": t}), Value::Null)),
         );
-        events.extend(self.pieces(&self.text).into_iter().map(|t| choice(json!({"content": t}), Value::Null)));
+        events.extend(self.split(&self.text).into_iter().map(|t| choice(json!({"content": t}), Value::Null)));
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
             let call = json!({"index": number, "id": Self::id(number), "type": "function", "function": {"name": name, "arguments": ""}});
             events.push(choice(json!({"tool_calls": [call]}), Value::Null));
-            for piece in self.pieces(&arguments.to_string()) {
-                let call = json!({"index": number, "function": {"arguments": piece}});
+            for chunk in self.split(&arguments.to_string()) {
+                let call = json!({"index": number, "function": {"arguments": chunk}});
                 events.push(choice(json!({"tool_calls": [call]}), Value::Null));
             }
         }
@@ -97,8 +95,8 @@ impl Script {
         let mut events =
             vec![json!({"type": "response.created", "response": {"model": "m-1", "status": "in_progress"}})];
         let mut index = 0;
-        let mut item = |begun: Value, deltas: Vec<Value>, whole: Value| {
-            events.push(json!({"type": "response.output_item.added", "output_index": index, "item": begun}));
+        let mut item = |started: Value, deltas: Vec<Value>, whole: Value| {
+            events.push(json!({"type": "response.output_item.added", "output_index": index, "item": started}));
             for mut delta in deltas {
                 delta["output_index"] = index.into();
                 events.push(delta);
@@ -107,21 +105,21 @@ impl Script {
             index += 1;
         };
         let deltas = |kind: &str, text: &str| -> Vec<Value> {
-            self.pieces(text).into_iter().map(|piece| json!({"type": kind, "delta": piece})).collect()
+            self.split(text).into_iter().map(|chunk| json!({"type": kind, "delta": chunk})).collect()
         };
-        if !self.thoughts.is_empty() {
+        if !self.reasoning.is_empty() {
             let whole =
-                json!({"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": self.thoughts}]});
+                json!({"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": self.reasoning}]});
             item(
                 json!({"type": "reasoning", "id": "rs", "summary": []}),
-                deltas("response.reasoning_summary_text.delta", &self.thoughts),
+                deltas("response.reasoning_summary_text.delta", &self.reasoning),
                 whole,
             );
         }
         if !self.text.is_empty() {
             let whole = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": self.text}]});
-            let begun = json!({"type": "message", "role": "assistant", "content": []});
-            item(begun, deltas("response.output_text.delta", &self.text), whole);
+            let started = json!({"type": "message", "role": "assistant", "content": []});
+            item(started, deltas("response.output_text.delta", &self.text), whole);
         }
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
             let call = |arguments: &str| json!({"type": "function_call", "id": "fc", "call_id": Self::id(number), "name": name, "arguments": arguments});
@@ -140,8 +138,8 @@ impl Script {
         let mut events = vec![json!({"type": "message_start", "message": {"role": "assistant", "model": "m-1",
             "usage": {"input_tokens": 6, "cache_read_input_tokens": 4, "output_tokens": 1}}})];
         let mut index = 0;
-        let mut block = |begun: Value, deltas: Vec<Value>| {
-            events.push(json!({"type": "content_block_start", "index": index, "content_block": begun}));
+        let mut block = |started: Value, deltas: Vec<Value>| {
+            events.push(json!({"type": "content_block_start", "index": index, "content_block": started}));
             events.extend(
                 deltas.into_iter().map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta})),
             );
@@ -149,10 +147,10 @@ impl Script {
             index += 1;
         };
         let deltas = |kind: &str, field: &str, text: &str| -> Vec<Value> {
-            self.pieces(text).into_iter().map(|piece| json!({"type": kind, field: piece})).collect()
+            self.split(text).into_iter().map(|chunk| json!({"type": kind, field: chunk})).collect()
         };
-        if !self.thoughts.is_empty() {
-            let mut all = deltas("thinking_delta", "thinking", &self.thoughts);
+        if !self.reasoning.is_empty() {
+            let mut all = deltas("thinking_delta", "thinking", &self.reasoning);
             all.push(json!({"type": "signature_delta", "signature": "c2ln"}));
             block(json!({"type": "thinking", "thinking": "", "signature": ""}), all);
         }
@@ -160,8 +158,8 @@ impl Script {
             block(json!({"type": "text", "text": ""}), deltas("text_delta", "text", &self.text));
         }
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
-            let begun = json!({"type": "tool_use", "id": Self::id(number), "name": name, "input": {}});
-            block(begun, deltas("input_json_delta", "partial_json", &arguments.to_string()));
+            let started = json!({"type": "tool_use", "id": Self::id(number), "name": name, "input": {}});
+            block(started, deltas("input_json_delta", "partial_json", &arguments.to_string()));
         }
         let reason = if self.calls.is_empty() { "end_turn" } else { "tool_use" };
         events.push(json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 7}}));
@@ -179,11 +177,11 @@ impl Script {
             value
         };
         let mut events: Vec<Value> = self
-            .pieces(&self.thoughts)
+            .split(&self.reasoning)
             .into_iter()
             .map(|t| parts(json!([{"text": t, "thought": true}]), None))
             .collect();
-        events.extend(self.pieces(&self.text).into_iter().map(|t| parts(json!([{"text": t}]), None)));
+        events.extend(self.split(&self.text).into_iter().map(|t| parts(json!([{"text": t}]), None)));
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
             let call = json!({"functionCall": {"id": Self::id(number), "name": name, "args": arguments}});
             events.push(parts(json!([call]), None));
@@ -192,11 +190,10 @@ impl Script {
         events
     }
 
-    /// The reply as one body.
-    pub(crate) fn whole(&self, family: Family) -> String {
+    pub(crate) fn whole(&self, protocol: Protocol) -> String {
         let calls = self.calls.iter().enumerate();
-        let body = match family {
-            Family::OpenaiChat => {
+        let body = match protocol {
+            Protocol::OpenaiChat => {
                 let calls: Vec<Value> = calls
                     .map(|(number, (name, arguments))| {
                         json!({"id": Self::id(number), "type": "function",
@@ -205,21 +202,21 @@ impl Script {
                     .collect();
                 let finish = if calls.is_empty() { "stop" } else { "tool_calls" };
                 json!({"id": "r", "model": "m-1", "choices": [{"index": 0, "finish_reason": finish, "message":
-                    {"role": "assistant", "content": self.text, "reasoning_content": self.thoughts, "tool_calls": calls}}],
+                    {"role": "assistant", "content": self.text, "reasoning_content": self.reasoning, "tool_calls": calls}}],
                     "usage": {"prompt_tokens": 10, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4},
                               "completion_tokens_details": {"reasoning_tokens": 3}}})
             }
-            Family::OpenaiResponses => {
+            Protocol::OpenaiResponses => {
                 let done = self.responses().into_iter().filter(|event| event["type"] == "response.output_item.done");
                 let output: Vec<Value> = done.map(|event| event["item"].clone()).collect();
                 let mut response = self.responses().pop().map(|event| event["response"].clone()).unwrap_or_default();
                 response["output"] = output.into();
                 response
             }
-            Family::Anthropic => {
+            Protocol::Anthropic => {
                 let mut content = Vec::new();
-                if !self.thoughts.is_empty() {
-                    content.push(json!({"type": "thinking", "thinking": self.thoughts, "signature": "c2ln"}));
+                if !self.reasoning.is_empty() {
+                    content.push(json!({"type": "thinking", "thinking": self.reasoning, "signature": "c2ln"}));
                 }
                 if !self.text.is_empty() {
                     content.push(json!({"type": "text", "text": self.text}));
@@ -231,7 +228,7 @@ impl Script {
                 json!({"type": "message", "role": "assistant", "model": "m-1", "content": content, "stop_reason": reason,
                     "usage": {"input_tokens": 6, "cache_read_input_tokens": 4, "output_tokens": 7}})
             }
-            Family::Gemini => {
+            Protocol::Gemini => {
                 let mut parts = Vec::new();
                 for event in self.gemini() {
                     parts.extend(event["candidates"][0]["content"]["parts"].as_array().cloned().unwrap_or_default());
@@ -244,31 +241,31 @@ impl Script {
         body.to_string()
     }
 
-    /// An error within a stream: the provider is overloaded.
-    pub(crate) fn overloaded(family: Family) -> String {
-        let value = match family {
-            Family::OpenaiChat => json!({"error": {"message": "busy", "code": 503}}),
-            Family::OpenaiResponses => {
+    /// An error event of an overloaded provider.
+    pub(crate) fn overloaded(protocol: Protocol) -> String {
+        let value = match protocol {
+            Protocol::OpenaiChat => json!({"error": {"message": "busy", "code": 503}}),
+            Protocol::OpenaiResponses => {
                 json!({"type": "error", "code": "server_is_overloaded", "message": "busy"})
             }
-            Family::Anthropic => json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}),
-            Family::Gemini => json!({"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}),
+            Protocol::Anthropic => json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}),
+            Protocol::Gemini => json!({"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}),
         };
         format!("data: {value}\n\n")
     }
 
-    /// An event that nobody has heard of, and one with what nobody has heard of in it.
-    pub(crate) fn unheard_of(family: Family) -> String {
-        let value = match family {
-            Family::OpenaiChat => json!({"object": "chat.completion.extra", "choices": [{"index": 0, "delta":
+    /// An event of an unknown type, or with unknown fields.
+    pub(crate) fn unknown_event(protocol: Protocol) -> String {
+        let value = match protocol {
+            Protocol::OpenaiChat => json!({"object": "chat.completion.extra", "choices": [{"index": 0, "delta":
                 {"hologram": {"x": 1}, "content": null}, "finish_reason": null, "logprobs": {"y": []}}], "service_tier": "on_demand"}),
-            Family::OpenaiResponses => {
+            Protocol::OpenaiResponses => {
                 json!({"type": "response.hologram.delta", "output_index": 99, "delta": {"x": 1}})
             }
-            Family::Anthropic => {
+            Protocol::Anthropic => {
                 json!({"type": "content_block_delta", "index": 99, "delta": {"type": "hologram_delta", "x": 1}})
             }
-            Family::Gemini => {
+            Protocol::Gemini => {
                 json!({"candidates": [{"content": {"parts": [{"hologram": {"x": 1}}]}, "avgLogprobs": 1}],
                 "promptFeedback": {"new": true}})
             }

@@ -1,17 +1,17 @@
-//! Streams that are broken at random: nothing of them may pass for a tool call that the model did not make.
+//! Streams that are corrupted at random: none may yield a tool call that the model did not make.
 //!
-//! `AILOOP_GARBAGE_STREAMS` says how many; a million take a few minutes.
+//! `AILOOP_GARBAGE_STREAMS` is the number of streams; a million take a few minutes.
 
 use contract::model::ToolCall;
-use model_gateway::adapter::Family;
-use model_gateway::reply::Reply;
+use model_gateway::adapter::Protocol;
+use model_gateway::reply::ModelReply;
 
-use super::dialect::{FAMILIES, Script};
+use super::dialect::{PROTOCOLS, Script};
 
-/// Small numbers that look random and repeat: the seed of a failure is all that one needs.
-struct Dice(u64);
+/// Pseudo-random numbers of a seed, so that a failure can be repeated.
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -25,62 +25,63 @@ impl Dice {
     }
 }
 
-/// What is done to a stream.
+/// How a stream is corrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Harm {
-    /// It ends somewhere.
+enum Corruption {
+    /// The end is missing.
     Cut,
-    /// Bytes are others.
+    /// Some bytes are replaced.
     Flip,
-    /// Bytes come in between.
+    /// Random bytes are inserted.
     Insert,
-    /// An event comes twice, or at another place.
+    /// An event is repeated or moved.
     Shuffle,
-    /// Values in its JSON are of another type.
+    /// A JSON value has another type.
     Retype,
-    /// It was never a stream.
+    /// The stream is random fragments.
     Noise,
 }
 
-const HARMS: [Harm; 6] = [Harm::Cut, Harm::Flip, Harm::Insert, Harm::Shuffle, Harm::Retype, Harm::Noise];
+const CORRUPTIONS: [Corruption; 6] =
+    [Corruption::Cut, Corruption::Flip, Corruption::Insert, Corruption::Shuffle, Corruption::Retype, Corruption::Noise];
 
-fn harmed(dice: &mut Dice, events: &[String], harm: Harm) -> Vec<u8> {
+fn corrupt(random: &mut Random, events: &[String], corruption: Corruption) -> Vec<u8> {
     let mut stream = events.concat().into_bytes();
-    match harm {
-        Harm::Cut => stream.truncate(dice.below(stream.len())),
-        Harm::Flip => {
-            for _ in 0..=dice.below(4) {
-                let at = dice.below(stream.len());
-                stream[at] = dice.next().to_le_bytes()[0];
+    match corruption {
+        Corruption::Cut => stream.truncate(random.below(stream.len())),
+        Corruption::Flip => {
+            for _ in 0..=random.below(4) {
+                let at = random.below(stream.len());
+                stream[at] = random.next().to_le_bytes()[0];
             }
         }
-        Harm::Insert => {
-            for _ in 0..=dice.below(3) {
-                let at = dice.below(stream.len());
-                let more = (0..dice.below(12)).map(|_| dice.next().to_le_bytes()[0]).collect::<Vec<u8>>();
+        Corruption::Insert => {
+            for _ in 0..=random.below(3) {
+                let at = random.below(stream.len());
+                let more = (0..random.below(12)).map(|_| random.next().to_le_bytes()[0]).collect::<Vec<u8>>();
                 stream.splice(at..at, more);
             }
         }
-        Harm::Shuffle => {
+        Corruption::Shuffle => {
             let mut events = events.to_vec();
-            let (from, to) = (dice.below(events.len()), dice.below(events.len()));
+            let (from, to) = (random.below(events.len()), random.below(events.len()));
             let event = events[from].clone();
-            if dice.below(2) == 0 {
+            if random.below(2) == 0 {
                 events.remove(from);
             }
             events.insert(to.min(events.len()), event);
             stream = events.concat().into_bytes();
         }
-        Harm::Retype => {
+        Corruption::Retype => {
             let wrong = ["null", "7", "-1e99", "\"\"", "[]", "{}", "true", "[null]", "99999999999999999999"];
             let text = String::from_utf8_lossy(&stream).into_owned();
             let colons: Vec<usize> = text.match_indices("\":").map(|(at, _)| at + 2).collect();
-            let at = colons[dice.below(colons.len())];
+            let at = colons[random.below(colons.len())];
             let rest = &text[at..];
             let end = rest.find([',', '}', ']']).unwrap_or(0);
-            stream = format!("{}{}{}", &text[..at], wrong[dice.below(wrong.len())], &rest[end..]).into_bytes();
+            stream = format!("{}{}{}", &text[..at], wrong[random.below(wrong.len())], &rest[end..]).into_bytes();
         }
-        Harm::Noise => {
+        Corruption::Noise => {
             const WORDS: [&str; 16] = [
                 "data: ",
                 "\n",
@@ -99,29 +100,29 @@ fn harmed(dice: &mut Dice, events: &[String], harm: Harm) -> Vec<u8> {
                 "\u{feff}",
                 "null",
             ];
-            stream = (0..dice.below(60)).flat_map(|_| WORDS[dice.below(16)].bytes()).collect();
+            stream = (0..random.below(60)).flat_map(|_| WORDS[random.below(16)].bytes()).collect();
         }
     }
     stream
 }
 
-/// Reads a stream in pieces of random length.
-fn read(dice: &mut Dice, family: Family, mut stream: &[u8]) -> Option<Reply> {
-    let (mut answer, mut reply) = (family.answer(), Reply::default());
+/// Reads a stream in chunks of random length.
+fn read(random: &mut Random, protocol: Protocol, mut stream: &[u8]) -> Option<ModelReply> {
+    let (mut reader, mut reply) = (protocol.response_reader(), ModelReply::default());
     while !stream.is_empty() {
-        let (piece, rest) = stream.split_at((1 + dice.below(400)).min(stream.len()));
-        for delta in answer.push(piece).ok()? {
+        let (piece, rest) = stream.split_at((1 + random.below(400)).min(stream.len()));
+        for delta in reader.push(piece).ok()? {
             reply.add(&delta).ok()?;
         }
         stream = rest;
     }
-    for delta in answer.finish().ok()? {
+    for delta in reader.finish().ok()? {
         reply.add(&delta).ok()?;
     }
     Some(reply)
 }
 
-/// A call that would be made, though part of its arguments is missing.
+/// Whether a call would run although a part of its arguments is missing.
 fn is_half(call: &ToolCall, meant: &[String]) -> bool {
     let given = call.function.arguments.as_str();
     let would_be_made = !call.function.name.is_empty() && serde_json::from_str::<serde_json::Map<_, _>>(given).is_ok();
@@ -131,38 +132,39 @@ fn is_half(call: &ToolCall, meant: &[String]) -> bool {
 }
 
 #[test]
-fn no_garbage_yields_half_a_call() {
+fn garbage_streams_yield_no_partial_call() {
     let count =
         service::config::env("AILOOP_GARBAGE_STREAMS").and_then(|count| count.parse().ok()).unwrap_or(20_000_u64);
     let script = Script::full();
     let meant: Vec<String> = script.calls.iter().map(|(_, arguments)| arguments.to_string()).collect();
     let (mut replies, mut refused) = (0_u64, 0_u64);
     for seed in 0..count {
-        let mut dice = Dice(seed);
-        let family = FAMILIES[dice.below(4)];
-        let harm = HARMS[dice.below(6)];
-        let script = Script { piece: 1 + dice.below(8), ..script.clone() };
-        let stream = harmed(&mut dice, &script.events(family), harm);
-        let Some(reply) = read(&mut dice, family, &stream) else {
+        let mut random = Random(seed);
+        let protocol = PROTOCOLS[random.below(4)];
+        let corruption = CORRUPTIONS[random.below(6)];
+        let script = Script { chunk_chars: 1 + random.below(8), ..script.clone() };
+        let stream = corrupt(&mut random, &script.events(protocol), corruption);
+        let Some(reply) = read(&mut random, protocol, &stream) else {
             refused += 1;
             continue;
         };
         replies += 1;
         let calls = reply.calls();
-        let shown = || format!("seed {seed}, {family:?}, {harm:?}: {calls:?} of {}", String::from_utf8_lossy(&stream));
-        assert!(calls.iter().all(|call| !is_half(call, &meant)), "half a call: {}", shown());
-        match harm {
-            // Where the end is missing, nothing passes but what was complete before it.
-            Harm::Cut => {
+        let describe =
+            || format!("seed {seed}, {protocol:?}, {corruption:?}: {calls:?} of {}", String::from_utf8_lossy(&stream));
+        assert!(calls.iter().all(|call| !is_half(call, &meant)), "half a call: {}", describe());
+        match corruption {
+            // Only a stream that was complete before the cut is a reply.
+            Corruption::Cut => {
                 assert_eq!(
                     calls.iter().map(|c| c.function.arguments.clone()).collect::<Vec<_>>(),
                     meant,
                     "{}",
-                    shown()
+                    describe()
                 );
             }
-            Harm::Noise => assert!(calls.is_empty(), "{}", shown()),
-            Harm::Flip | Harm::Insert | Harm::Shuffle | Harm::Retype => {}
+            Corruption::Noise => assert!(calls.is_empty(), "{}", describe()),
+            Corruption::Flip | Corruption::Insert | Corruption::Shuffle | Corruption::Retype => {}
         }
     }
     super::figures(&format!(

@@ -1,16 +1,16 @@
-//! What a hostile server may send: figures, depths, names and sizes that no honest one has. Each comes to a reply without
-//! harm or to a failure with a code, and changes nothing else.
+//! Numbers, depths, names and sizes that only a hostile server sends. Each ends in a harmless reply or in a failure
+//! with a code.
 
 use contract::model::FailureKind as K;
-use model_gateway::adapter::Family;
-use model_gateway::reply::Reply;
+use model_gateway::adapter::Protocol;
+use model_gateway::reply::ModelReply;
 use serde_json::{Value, json};
 
-use super::dialect::{FAMILIES, Script};
-use super::server::{Answer, Piece};
+use super::dialect::{PROTOCOLS, Script};
+use super::server::{BodyPart, Response};
 use super::{call, failure, reply};
 
-/// Fields whose numbers are replaced: counts of tokens, and places within a reply.
+/// Fields whose numbers are replaced: token counts, and indices within a reply.
 const COUNTS: &[&str] = &[
     "prompt_tokens",
     "completion_tokens",
@@ -25,71 +25,71 @@ const COUNTS: &[&str] = &[
     "thoughtsTokenCount",
     "cachedContentTokenCount",
 ];
-const PLACES: &[&str] = &["index", "output_index"];
-/// Names that no tool has.
+const INDICES: &[&str] = &["index", "output_index"];
+/// An invalid name of a tool.
 const ODD_NAME: &str = "a\u{7}\u{1b}[31m\nb\u{202e}";
 
-/// A stream in which these fields have another value.
-fn with(family: Family, fields: &[&str], value: &str) -> String {
-    let mut stream = Script::full().stream(family);
+/// A stream in which these fields have this value.
+fn with(protocol: Protocol, fields: &[&str], value: &str) -> String {
+    let mut stream = Script::full().stream(protocol);
     for field in fields {
         let name = format!("\"{field}\":");
-        let pieces: Vec<String> = stream.split(&name).map(str::to_owned).collect();
-        let rest = pieces[1..].iter().map(|piece| {
-            let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
+        let parts: Vec<String> = stream.split(&name).map(str::to_owned).collect();
+        let rest = parts[1..].iter().map(|part| {
+            let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
             let value = if digits == 0 { "" } else { value };
-            format!("{name}{value}{}", &piece[digits..])
+            format!("{name}{value}{}", &part[digits..])
         });
-        stream = std::iter::once(pieces[0].clone()).chain(rest).collect();
+        stream = std::iter::once(parts[0].clone()).chain(rest).collect();
     }
     stream
 }
 
-fn said(reply: &Reply) -> (String, Vec<String>) {
+fn content(reply: &ModelReply) -> (String, Vec<String>) {
     (reply.text.clone(), reply.calls().into_iter().map(|call| call.function.arguments).collect())
 }
 
 #[tokio::test]
-async fn figure_that_cannot_be_changes_no_reply() {
-    for family in FAMILIES {
-        let clean = said(&reply(family, Answer::body(Script::full().stream(family))).await);
+async fn impossible_usage_changes_no_reply() {
+    for protocol in PROTOCOLS {
+        let clean = content(&reply(protocol, Response::body(Script::full().stream(protocol))).await);
         for value in ["-1", "0.5", "1e308", "18446744073709551615", "\"9\"", "\"x\"", "null", "[1]", "{}", "true"] {
-            let taken = reply(family, Answer::body(with(family, COUNTS, value))).await;
-            assert_eq!(said(&taken), clean, "{family:?} {value}");
+            let taken = reply(protocol, Response::body(with(protocol, COUNTS, value))).await;
+            assert_eq!(content(&taken), clean, "{protocol:?} {value}");
         }
-        // A number that no number type holds is not JSON that can be read.
-        let stream = with(family, COUNTS, "1e400");
-        assert_eq!(failure(family, Answer::body(stream)).await.kind, K::ProtocolError, "{family:?}");
+        // A number that no type can represent cannot be parsed as JSON.
+        let stream = with(protocol, COUNTS, "1e400");
+        assert_eq!(failure(protocol, Response::body(stream)).await.kind, K::ProtocolError, "{protocol:?}");
     }
 }
 
 #[tokio::test]
-async fn place_that_cannot_be_ends_in_a_reply_or_in_garbage() {
-    for family in FAMILIES {
+async fn impossible_index_is_a_reply_or_a_protocol_error() {
+    for protocol in PROTOCOLS {
         for value in ["-1", "4294967296", "18446744073709551615", "1e308", "\"x\"", "null", "[1]"] {
-            let (taken, ended) = call(family, true, Answer::body(with(family, PLACES, value))).await;
+            let (taken, ended) = call(protocol, true, Response::body(with(protocol, INDICES, value))).await;
             let kind = ended.map_err(|failure| failure.kind);
-            assert!(matches!(kind, Ok(()) | Err(K::ProtocolError | K::Truncated)), "{family:?} {value}: {kind:?}");
-            assert!(taken.calls().len() <= 16, "{family:?} {value}");
+            assert!(matches!(kind, Ok(()) | Err(K::ProtocolError | K::Truncated)), "{protocol:?} {value}: {kind:?}");
+            assert!(taken.calls().len() <= 16, "{protocol:?} {value}");
         }
     }
 }
 
 #[tokio::test]
-async fn deep_arguments_come_whole_or_are_garbage() {
-    for family in FAMILIES {
+async fn deep_arguments_are_complete_or_a_protocol_error() {
+    for protocol in PROTOCOLS {
         for depth in [100, 125, 1_000] {
             let mut deep = json!(1);
             for _ in 0..depth {
                 deep = json!({ "a": deep });
             }
-            let script = Script { calls: vec![("f".to_owned(), deep.clone())], piece: 64, ..Script::full() };
+            let script = Script { calls: vec![("f".to_owned(), deep.clone())], chunk_chars: 64, ..Script::full() };
             for streamed in [true, false] {
-                let body = if streamed { script.stream(family) } else { script.whole(family) };
-                let (taken, ended) = call(family, streamed, Answer::body(body)).await;
+                let body = if streamed { script.stream(protocol) } else { script.whole(protocol) };
+                let (taken, ended) = call(protocol, streamed, Response::body(body)).await;
                 match ended {
-                    Ok(()) => assert_eq!(said(&taken).1, [deep.to_string()], "{family:?} {depth} {streamed}"),
-                    Err(failure) => assert_eq!(failure.kind, K::ProtocolError, "{family:?} {depth} {streamed}"),
+                    Ok(()) => assert_eq!(content(&taken).1, [deep.to_string()], "{protocol:?} {depth} {streamed}"),
+                    Err(failure) => assert_eq!(failure.kind, K::ProtocolError, "{protocol:?} {depth} {streamed}"),
                 }
             }
         }
@@ -97,16 +97,16 @@ async fn deep_arguments_come_whole_or_are_garbage() {
 }
 
 #[tokio::test]
-async fn words_of_a_reply_hold_no_control_characters_and_have_a_length() {
+async fn names_in_a_reply_are_bounded_and_without_control_characters() {
     let long = "x".repeat(1 << 20);
-    for family in FAMILIES {
+    for protocol in PROTOCOLS {
         for name in [ODD_NAME, long.as_str()] {
             let script = Script { calls: vec![(name.to_owned(), json!({}))], ..Script::full() };
-            let stream = script.stream(family).replace("\"m-1\"", &json!(name).to_string());
-            let taken = reply(family, Answer::body(stream)).await;
+            let stream = script.stream(protocol).replace("\"m-1\"", &json!(name).to_string());
+            let taken = reply(protocol, Response::body(stream)).await;
             let call = taken.calls().remove(0);
             for word in [&taken.model, &call.function.name, &call.id] {
-                assert!(word.len() <= 1 << 10 && !word.contains(char::is_control), "{family:?}: {word:?}");
+                assert!(word.len() <= 1 << 10 && !word.contains(char::is_control), "{protocol:?}: {word:?}");
             }
             assert!(contract::ToolName::new(&call.function.name).is_err(), "it becomes no other tool's name");
         }
@@ -114,41 +114,45 @@ async fn words_of_a_reply_hold_no_control_characters_and_have_a_length() {
 }
 
 #[tokio::test]
-async fn body_over_its_limit_is_garbage_and_an_error_over_its_limit_is_cut() {
+async fn body_over_its_limit_is_a_protocol_error_and_an_error_body_is_cut() {
     let megabyte = vec![b'0'; 1 << 20];
     let long = |begin: &str, megabytes: usize| {
-        let begin = Piece::Bytes(begin.as_bytes().to_vec());
-        let more = std::iter::repeat_n(Piece::Bytes(megabyte.clone()), megabytes);
-        Answer::pieces(std::iter::once(begin).chain(more).collect())
+        let begin = BodyPart::Bytes(begin.as_bytes().to_vec());
+        let more = std::iter::repeat_n(BodyPart::Bytes(megabyte.clone()), megabytes);
+        Response::parts(std::iter::once(begin).chain(more).collect())
     };
-    for family in FAMILIES {
-        // More than is read of each: 24 MiB, 16 MiB and 64 KiB.
-        assert_eq!(failure(family, long("{\"x\":\"", 26)).await.kind, K::ProtocolError, "{family:?}");
-        assert_eq!(failure(family, long("data: {\"x\":\"", 18)).await.kind, K::ProtocolError, "{family:?}");
-        let refused = failure(family, long("{\"error\":\"", 1).and_status(500)).await;
-        assert_eq!(refused.kind, K::Unreachable, "{family:?}");
+    for protocol in PROTOCOLS {
+        // Each is larger than its limit: 24 MiB, 16 MiB and 64 KiB.
+        assert_eq!(failure(protocol, long("{\"x\":\"", 26)).await.kind, K::ProtocolError, "{protocol:?}");
+        assert_eq!(failure(protocol, long("data: {\"x\":\"", 18)).await.kind, K::ProtocolError, "{protocol:?}");
+        let refused = failure(protocol, long("{\"error\":\"", 1).and_status(500)).await;
+        assert_eq!(refused.kind, K::Unreachable, "{protocol:?}");
         assert!(refused.message.len() < 600, "{}", refused.message);
     }
 }
 
 #[tokio::test]
-async fn words_of_an_error_are_bounded_and_printable() {
+async fn error_message_is_bounded_and_printable() {
     let words = format!("a\u{1b}[2J\r\n{}", "y".repeat(100_000));
-    for family in FAMILIES {
+    for protocol in PROTOCOLS {
         for body in [json!({"error": {"message": words}}).to_string(), words.clone()] {
-            let failure = failure(family, Answer::status(500, &body)).await;
-            assert_eq!(failure.kind, K::Unreachable, "{family:?}");
-            let told = &failure.message;
-            assert!(told.chars().count() < 600 && !told.contains(char::is_control), "{family:?}: {told:?}");
+            let failure = failure(protocol, Response::status(500, &body)).await;
+            assert_eq!(failure.kind, K::Unreachable, "{protocol:?}");
+            let message = &failure.message;
+            assert!(message.chars().count() < 600 && !message.contains(char::is_control), "{protocol:?}: {message:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn more_calls_than_a_reply_may_hold_are_garbage() {
+async fn calls_over_the_limit_are_a_protocol_error() {
     let calls: Vec<(String, Value)> = (0..300).map(|n| (format!("f{n}"), json!({}))).collect();
-    for family in FAMILIES {
-        let script = Script { calls: calls.clone(), piece: 64, ..Script::full() };
-        assert_eq!(failure(family, Answer::body(script.stream(family))).await.kind, K::ProtocolError, "{family:?}");
+    for protocol in PROTOCOLS {
+        let script = Script { calls: calls.clone(), chunk_chars: 64, ..Script::full() };
+        assert_eq!(
+            failure(protocol, Response::body(script.stream(protocol))).await.kind,
+            K::ProtocolError,
+            "{protocol:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Every family of providers over real HTTP: the same replies, and the same mishaps, come to the same.
+//! Each protocol over real HTTP: the same replies and failures have the same results.
 
 mod dialect;
 mod garbage;
@@ -17,19 +17,19 @@ use contract::settings::ModelSettings;
 use contract::{CallId, Json};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use model_gateway::adapter::Family;
-use model_gateway::failure::Failure;
-use model_gateway::provider::{Providers, Request};
-use model_gateway::reply::{Delta, Reply};
+use model_gateway::adapter::Protocol;
+use model_gateway::failure::CallFailure;
+use model_gateway::provider::{ProviderRequest, Providers};
+use model_gateway::reply::{Delta, ModelReply};
 use model_gateway::{Clock, SystemClock};
 use serde_json::{Map, json};
 use service::models;
 use service::paths::{Paths, TextFile};
 use tokio::sync::mpsc;
 
-use server::{Answer, Server};
+use server::{Response, Server};
 
-/// Silence of a provider that is too long, in seconds.
+/// Timeout for silence of a provider, in seconds.
 const IDLE: u64 = 1;
 
 fn item(streamed: bool) -> ModelItem {
@@ -56,38 +56,39 @@ fn item(streamed: bool) -> ModelItem {
     }
 }
 
-fn kind(family: Family) -> &'static str {
-    match family {
-        Family::OpenaiChat => "openai_chat",
-        Family::OpenaiResponses => "openai_responses",
-        Family::Anthropic => "anthropic",
-        Family::Gemini => "gemini",
+fn config_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::OpenaiChat => "openai_chat",
+        Protocol::OpenaiResponses => "openai_responses",
+        Protocol::Anthropic => "anthropic",
+        Protocol::Gemini => "gemini",
     }
 }
 
-/// One call of a provider that answers so; what came, whole or not, and how it ended.
-async fn call(family: Family, streamed: bool, answer: Answer) -> (Reply, Result<(), Failure>) {
+/// Calls a provider with this response. Returns the reply, complete or not, and how the call ended.
+async fn call(protocol: Protocol, streamed: bool, answer: Response) -> (ModelReply, Result<(), CallFailure>) {
     let server = Server::start(vec![answer]).await.unwrap();
-    let called = call_at(family, &server.url(), item(streamed)).await;
-    assert_eq!(server.asked().len(), 1, "one request for one call");
+    let called = call_at(protocol, &server.url(), item(streamed)).await;
+    assert_eq!(server.requests().len(), 1, "one request for one call");
     called
 }
 
-/// As [`call`], of a provider that is there already.
-async fn call_at(family: Family, url: &str, item: ModelItem) -> (Reply, Result<(), Failure>) {
-    let text = format!("providers: {{m: {{kind: {}, base_url: \"{url}\"}}}}", kind(family));
+/// Calls a running provider as [`call`] does.
+async fn call_at(protocol: Protocol, url: &str, item: ModelItem) -> (ModelReply, Result<(), CallFailure>) {
+    let text = format!("providers: {{m: {{kind: {}, base_url: \"{url}\"}}}}", config_name(protocol));
     let file = TextFile { origin: "models.yaml".to_owned(), text };
     let providers = Providers::new(models::parse(&file).unwrap(), &Paths::default()).unwrap();
-    let provider = providers.routes(&item.model).unwrap().ways.remove(0).client;
+    let provider = providers.find_routes(&item.model).unwrap().routes.remove(0).client;
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
     let settings = ModelSettings { reasoning: true, ..ModelSettings::default() };
-    let request = Request { item: &item, upstream: "up-1", provider: "m", settings: &settings, traceparent: None };
-    let asked = async {
+    let request =
+        ProviderRequest { item: &item, upstream: "up-1", provider: "m", settings: &settings, traceparent: None };
+    let call = async {
         let send = send;
         provider.call(&request, &send, &SystemClock).await
     };
-    let gathered = async move {
-        let mut reply = Reply::default();
+    let collect = async move {
+        let mut reply = ModelReply::default();
         while let Some(more) = deltas.recv().await {
             for delta in more {
                 if let Err(failure) = reply.add(&delta) {
@@ -97,21 +98,21 @@ async fn call_at(family: Family, url: &str, item: ModelItem) -> (Reply, Result<(
         }
         (reply, Ok(()))
     };
-    let (ended, (reply, added)) = tokio::join!(asked, gathered);
+    let (ended, (reply, added)) = tokio::join!(call, collect);
     (reply, added.and(ended))
 }
 
-/// As [`call`], of a stream that must come to a reply.
-async fn reply(family: Family, answer: Answer) -> Reply {
-    let (reply, ended) = call(family, true, answer).await;
-    ended.unwrap_or_else(|failure| panic!("{family:?}: {:?} {failure}", failure.kind));
+/// Calls a provider whose stream must be a complete reply.
+async fn reply(protocol: Protocol, answer: Response) -> ModelReply {
+    let (reply, ended) = call(protocol, true, answer).await;
+    ended.unwrap_or_else(|failure| panic!("{protocol:?}: {:?} {failure}", failure.kind));
     reply
 }
 
-/// As [`call`], of a stream that must fail.
-async fn failure(family: Family, answer: Answer) -> Failure {
-    let (reply, ended) = call(family, true, answer).await;
-    ended.map(|()| panic!("{family:?}: a reply: {reply:?}")).unwrap_err()
+/// Calls a provider whose stream must fail.
+async fn failure(protocol: Protocol, answer: Response) -> CallFailure {
+    let (reply, ended) = call(protocol, true, answer).await;
+    ended.map(|()| panic!("{protocol:?}: a reply: {reply:?}")).unwrap_err()
 }
 
 fn gzip(text: &str) -> Vec<u8> {

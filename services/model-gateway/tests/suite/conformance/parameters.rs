@@ -1,25 +1,25 @@
-//! What a session may ask of a provider, and what it may not: a budget counts what it knows of.
+//! Which parameters a session may set: only those whose cost a budget counts.
 
 use contract::model::FailureKind;
-use model_gateway::adapter::Family;
+use model_gateway::adapter::Protocol;
 use serde_json::{Value, json};
 
-use super::dialect::{FAMILIES, Script};
-use super::server::{Answer, Server};
+use super::dialect::{PROTOCOLS, Script};
+use super::server::{Response, Server};
 use super::{call_at, item};
 
-/// Asks with these parameters; whether the provider was asked, and what became of it.
-async fn ask(family: Family, parameters: &Value) -> (usize, Result<(), model_gateway::failure::Failure>) {
-    let server = Server::start(vec![Answer::body(Script::full().stream(family))]).await.unwrap();
+/// Calls a provider with these parameters. Returns the number of requests, and how the call ended.
+async fn call_with(protocol: Protocol, parameters: &Value) -> (usize, Result<(), model_gateway::failure::CallFailure>) {
+    let server = Server::start(vec![Response::body(Script::full().stream(protocol))]).await.unwrap();
     let mut item = item(true);
     item.parameters = serde_json::from_value(parameters.clone()).unwrap();
-    let (_, ended) = call_at(family, &server.url(), item).await;
-    (server.asked().len(), ended)
+    let (_, ended) = call_at(protocol, &server.url(), item).await;
+    (server.requests().len(), ended)
 }
 
 #[tokio::test]
 async fn parameter_that_evades_a_budget_is_refused_by_name() {
-    for family in FAMILIES {
+    for protocol in PROTOCOLS {
         for (name, value) in [
             ("stream_options", json!(null)),
             ("stream_options", json!({"include_usage": false})),
@@ -49,28 +49,28 @@ async fn parameter_that_evades_a_budget_is_refused_by_name() {
             ("no_such_parameter", json!(1)),
             ("", json!(1)),
         ] {
-            let (asked, ended) = ask(family, &json!({name: value})).await;
-            let failure = ended.map(|()| format!("{family:?} took {name}: {value}")).unwrap_err();
-            assert_eq!((asked, failure.kind), (0, FailureKind::BadRequest), "{family:?} {name}: {value}");
+            let (request_count, ended) = call_with(protocol, &json!({name: value})).await;
+            let failure = ended.map(|()| format!("{protocol:?} took {name}: {value}")).unwrap_err();
+            assert_eq!((request_count, failure.kind), (0, FailureKind::BadRequest), "{protocol:?} {name}: {value}");
             assert!(failure.message.contains(&format!("parameter {name:?}")), "{}", failure.message);
         }
     }
 }
 
 #[tokio::test]
-async fn refusal_of_a_parameter_tells_which_ones_there_are() {
-    let (_, ended) = ask(Family::OpenaiChat, &json!({"top_k": 3})).await;
-    let told = ended.unwrap_err().message;
+async fn refusal_of_a_parameter_lists_the_allowed_ones() {
+    let (_, ended) = call_with(Protocol::OpenaiChat, &json!({"top_k": 3})).await;
+    let message = ended.unwrap_err().message;
     for part in ["max_tokens", "temperature", "allow_parameters", "models.yaml"] {
-        assert!(told.contains(part), "{told}");
+        assert!(message.contains(part), "{message}");
     }
 }
 
 #[tokio::test]
-async fn usual_parameters_are_taken() {
-    for family in FAMILIES {
+async fn usual_parameters_are_accepted() {
+    for protocol in PROTOCOLS {
         let usual = json!({"temperature": 0.5, "top_p": 1, "max_tokens": 7, "tool_choice": "auto"});
-        let (asked, ended) = ask(family, &usual).await;
-        assert_eq!((asked, ended), (1, Ok(())), "{family:?}");
+        let (request_count, ended) = call_with(protocol, &usual).await;
+        assert_eq!((request_count, ended), (1, Ok(())), "{protocol:?}");
     }
 }

@@ -1,107 +1,108 @@
-//! Whole replies, however they come.
+//! Complete replies, however they are sent.
 
 use contract::model::{FinishReason, ToolCall, Usage};
-use model_gateway::adapter::Family;
-use model_gateway::reply::Reply;
+use model_gateway::adapter::Protocol;
+use model_gateway::reply::ModelReply;
 
-use super::dialect::{FAMILIES, Script};
-use super::server::{Answer, Piece};
+use super::dialect::{PROTOCOLS, Script};
+use super::server::{BodyPart, Response};
 use super::{call, gzip, reply};
 
-/// That a reply is what the script says, nothing more and nothing less.
+/// Checks that a reply equals its script.
 #[track_caller]
-fn assert_says(family: Family, script: &Script, reply: &Reply) {
+fn assert_matches_script(protocol: Protocol, script: &Script, reply: &ModelReply) {
     assert_eq!(
         (reply.text.as_str(), reply.reasoning.as_str()),
-        (script.text.as_str(), script.thoughts.as_str()),
-        "{family:?}"
+        (script.text.as_str(), script.reasoning.as_str()),
+        "{protocol:?}"
     );
     let calls = script.calls.iter().enumerate();
     let calls: Vec<ToolCall> = calls
         .map(|(number, (name, arguments))| ToolCall::new(&format!("call_{number}"), name, &arguments.to_string()))
         .collect();
-    assert_eq!(reply.calls(), calls, "{family:?}");
+    assert_eq!(reply.calls(), calls, "{protocol:?}");
     let reason = if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
-    assert_eq!(reply.finish.as_ref().map(|finish| finish.0), Some(reason), "{family:?}");
+    assert_eq!(reply.finish.as_ref().map(|finish| finish.0), Some(reason), "{protocol:?}");
     assert_eq!(
         reply.usage,
         Some(Usage { input: 10, output: 7, cached: 4, reasoning: 3 })
-            .filter(|_| family != Family::Anthropic)
+            .filter(|_| protocol != Protocol::Anthropic)
             .or(Some(Usage { input: 10, output: 7, cached: 4, reasoning: 0 })),
-        "{family:?}"
+        "{protocol:?}"
     );
-    assert_eq!(reply.model, "m-1", "{family:?}");
+    assert_eq!(reply.model, "m-1", "{protocol:?}");
 }
 
 #[tokio::test]
-async fn a_reply_is_the_same_streamed_whole_and_compressed() {
-    for family in FAMILIES {
+async fn reply_streamed_whole_or_compressed_is_the_same() {
+    for protocol in PROTOCOLS {
         let script = Script::full();
-        let (stream, whole) = (script.stream(family), script.whole(family));
-        assert_says(family, &script, &reply(family, Answer::body(stream.as_str())).await);
-        let (streamed, ended) = call(family, false, Answer::body(whole.as_str())).await;
+        let (stream, whole) = (script.stream(protocol), script.whole(protocol));
+        assert_matches_script(protocol, &script, &reply(protocol, Response::body(stream.as_str())).await);
+        let (streamed, ended) = call(protocol, false, Response::body(whole.as_str())).await;
         ended.unwrap();
-        assert_says(family, &script, &streamed);
-        // A provider that does not care what it was asked for.
-        assert_says(family, &script, &reply(family, Answer::body(whole.as_str())).await);
+        assert_matches_script(protocol, &script, &streamed);
+        // A provider that sends a body although a stream was requested.
+        assert_matches_script(protocol, &script, &reply(protocol, Response::body(whole.as_str())).await);
         for body in [stream, whole] {
-            let packed = Answer::body(gzip(&body)).header("content-encoding", "gzip");
-            assert_says(family, &script, &reply(family, packed).await);
+            let packed = Response::body(gzip(&body)).header("content-encoding", "gzip");
+            assert_matches_script(protocol, &script, &reply(protocol, packed).await);
         }
     }
 }
 
 #[tokio::test]
-async fn a_stream_is_the_same_however_it_is_cut_and_its_lines_end() {
-    for family in FAMILIES {
+async fn stream_with_any_chunks_and_line_ends_is_the_same() {
+    for protocol in PROTOCOLS {
         let script = Script::full();
-        let stream = script.stream(family);
+        let stream = script.stream(protocol);
         for ends in ["\n", "\r\n", "\r"] {
             let stream = stream.replace('\n', ends);
             for bytes in [1, 2, 7, 1_000] {
-                assert_says(family, &script, &reply(family, Answer::cut(&stream, bytes)).await);
+                assert_matches_script(protocol, &script, &reply(protocol, Response::cut(&stream, bytes)).await);
             }
         }
     }
 }
 
 #[tokio::test]
-async fn what_nobody_has_heard_of_changes_nothing() {
-    for family in FAMILIES {
+async fn unknown_events_and_fields_are_ignored() {
+    for protocol in PROTOCOLS {
         let script = Script::full();
-        let unheard = Script::unheard_of(family);
-        // Between the events, but for the very first: a stream begins as its protocol says.
-        let mut events = script.events(family);
-        let last = events.len() - usize::from(family == Family::OpenaiChat);
+        let unknown = Script::unknown_event(protocol);
+        // Insert after the first event: the start of a stream decides how it is read.
+        let mut events = script.events(protocol);
+        let last = events.len() - usize::from(protocol == Protocol::OpenaiChat);
         for at in (1..last).rev() {
-            events.insert(at, unheard.clone());
+            events.insert(at, unknown.clone());
         }
-        assert_says(family, &script, &reply(family, Answer::body(events.concat())).await);
+        assert_matches_script(protocol, &script, &reply(protocol, Response::body(events.concat())).await);
     }
 }
 
 #[tokio::test]
-async fn a_line_of_ten_megabytes_and_a_drip_of_bytes_are_streams_like_any_other() {
-    for family in FAMILIES {
-        // Below the limit of a whole reply, in one event of one line.
-        let script = Script { piece: usize::MAX, ..Script::text(&"x".repeat(7 << 20)) };
+async fn stream_with_a_huge_line_or_single_bytes_is_read() {
+    for protocol in PROTOCOLS {
+        // An event of one line, below the limit of a reply.
+        let script = Script { chunk_chars: usize::MAX, ..Script::text(&"x".repeat(7 << 20)) };
         let long =
-            script.stream(family).replacen("data: {", &format!("data: {{\"pad\":\"{}\",", "y".repeat(3 << 20)), 1);
-        assert_says(family, &script, &reply(family, Answer::cut(&long, 60_000)).await);
+            script.stream(protocol).replacen("data: {", &format!("data: {{\"pad\":\"{}\",", "y".repeat(3 << 20)), 1);
+        assert_matches_script(protocol, &script, &reply(protocol, Response::cut(&long, 60_000)).await);
 
         let script = Script::text("drip");
-        let pause = || Piece::Pause(std::time::Duration::from_millis(2));
-        let drops = script.stream(family).into_bytes().into_iter().flat_map(|byte| [Piece::Bytes(vec![byte]), pause()]);
-        assert_says(family, &script, &reply(family, Answer::pieces(drops.collect())).await);
+        let pause = || BodyPart::Pause(std::time::Duration::from_millis(2));
+        let drops =
+            script.stream(protocol).into_bytes().into_iter().flat_map(|byte| [BodyPart::Bytes(vec![byte]), pause()]);
+        assert_matches_script(protocol, &script, &reply(protocol, Response::parts(drops.collect())).await);
     }
 }
 
 #[tokio::test]
-async fn a_reply_is_over_when_its_provider_says_so_whatever_follows() {
-    for family in FAMILIES {
+async fn reply_with_a_finish_reason_is_complete_whatever_follows() {
+    for protocol in PROTOCOLS {
         let script = Script::full();
-        let events = script.events(family);
-        // Without the mark that some send at the very end.
+        let events = script.events(protocol);
+        // Omit the end marker of some protocols.
         let reason = |event: &String| {
             ["\"finish_reason\":\"tool_calls\"", "response.completed", "message_delta", "\"finishReason\""]
                 .iter()
@@ -110,13 +111,13 @@ async fn a_reply_is_over_when_its_provider_says_so_whatever_follows() {
         let end = events.iter().position(reason).unwrap();
         let stream = events[..=end].concat();
         for answer in [
-            Answer::body(stream.as_str()),
-            Answer::body(stream.as_str()).and(Piece::Reset),
-            Answer::body(stream.as_str()).and(Piece::Hang),
-            Answer::body(stream.clone() + &Script::overloaded(family)),
+            Response::body(stream.as_str()),
+            Response::body(stream.as_str()).then(BodyPart::Reset),
+            Response::body(stream.as_str()).then(BodyPart::Hang),
+            Response::body(stream.clone() + &Script::overloaded(protocol)),
         ] {
-            let got = reply(family, answer).await;
-            assert_eq!((got.text.as_str(), got.calls().len()), (script.text.as_str(), 2), "{family:?}");
+            let got = reply(protocol, answer).await;
+            assert_eq!((got.text.as_str(), got.calls().len()), (script.text.as_str(), 2), "{protocol:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A provider that sends exactly the bytes that a test wants, cut as it wants.
+//! A provider that sends exactly the bytes and chunks of a test.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,49 +9,46 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// What happens next on a connection.
+/// A part of a response.
 #[derive(Debug, Clone)]
-pub(crate) enum Piece {
-    /// Bytes of the body, written by themselves.
+pub(crate) enum BodyPart {
+    /// Bytes of the body, sent as one HTTP chunk.
     Bytes(Vec<u8>),
-    /// Silence.
     Pause(Duration),
-    /// Silence for good.
+    /// Silence until the client closes the connection.
     Hang,
-    /// The connection is reset.
+    /// A reset of the connection.
     Reset,
 }
 
-/// One answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     status: u16,
     headers: Vec<(String, String)>,
-    pieces: Vec<Piece>,
+    parts: Vec<BodyPart>,
 }
 
-impl Answer {
-    /// Status 200 with this body, whole.
+impl Response {
+    /// A response with status 200 and this body.
     pub(crate) fn body(body: impl Into<Vec<u8>>) -> Self {
-        Self::pieces(vec![Piece::Bytes(body.into())])
+        Self::parts(vec![BodyPart::Bytes(body.into())])
     }
 
-    /// Status 200 with a body in pieces.
-    pub(crate) fn pieces(pieces: Vec<Piece>) -> Self {
-        Self { status: 200, headers: Vec::new(), pieces }
+    /// A response with status 200 and a body in parts.
+    pub(crate) fn parts(parts: Vec<BodyPart>) -> Self {
+        Self { status: 200, headers: Vec::new(), parts }
     }
 
-    /// A body that is cut after each of so many bytes.
+    /// A response whose body is split into parts of so many bytes.
     pub(crate) fn cut(body: &str, bytes: usize) -> Self {
-        Self::pieces(body.as_bytes().chunks(bytes).map(|piece| Piece::Bytes(piece.to_vec())).collect())
+        Self::parts(body.as_bytes().chunks(bytes).map(|part| BodyPart::Bytes(part.to_vec())).collect())
     }
 
-    /// Another status.
     pub(crate) fn status(status: u16, body: &str) -> Self {
         Self { status, ..Self::body(body) }
     }
 
-    /// The same with another status.
+    /// Sets the status of the response.
     pub(crate) fn and_status(self, status: u16) -> Self {
         Self { status, ..self }
     }
@@ -61,79 +58,79 @@ impl Answer {
         self
     }
 
-    /// Goes on after the body.
-    pub(crate) fn and(mut self, piece: Piece) -> Self {
-        self.pieces.push(piece);
+    /// Adds a part to the body.
+    pub(crate) fn then(mut self, part: BodyPart) -> Self {
+        self.parts.push(part);
         self
     }
 }
 
-/// A running server; dropping it ends it.
+/// A running server, which stops when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     _task: JoinSet<()>,
 }
 
 impl Server {
-    /// Gives each connection the next answer, the last one again and again.
-    pub(crate) async fn start(answers: Vec<Answer>) -> io::Result<Self> {
+    /// Sends each connection the next response, and repeats the last one.
+    pub(crate) async fn start(responses: Vec<Response>) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let (address, asked) = (listener.local_addr()?, Arc::<Mutex<Vec<String>>>::default());
-        let heard = asked.clone();
+        let (address, requests) = (listener.local_addr()?, Arc::<Mutex<Vec<String>>>::default());
+        let seen_requests = requests.clone();
         let mut task = JoinSet::new();
         task.spawn(async move {
             let mut connections = JoinSet::new();
             let mut number = 0;
             while let Ok((connection, _)) = listener.accept().await {
-                let Some(answer) = answers.get(number).or(answers.last()).cloned() else { return };
+                let Some(response) = responses.get(number).or(responses.last()).cloned() else { return };
                 number += 1;
-                let heard = heard.clone();
+                let requests = seen_requests.clone();
                 connections.spawn(async move {
-                    // A client that goes away early is what some tests are about.
-                    let _ = serve(connection, answer, &heard).await;
+                    // Some tests close the connection early.
+                    let _ = serve(connection, response, &requests).await;
                 });
             }
         });
-        Ok(Self { address, asked, _task: task })
+        Ok(Self { address, requests, _task: task })
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// The heads of the requests so far.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Heads of the requests that arrived.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-async fn serve(mut connection: TcpStream, answer: Answer, heard: &Mutex<Vec<String>>) -> io::Result<()> {
+async fn serve(mut connection: TcpStream, response: Response, requests: &Mutex<Vec<String>>) -> io::Result<()> {
     connection.set_nodelay(true)?;
-    let asked = request(&mut connection).await?;
-    heard.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
-    let mut text = format!("HTTP/1.1 {} As\r\ntransfer-encoding: chunked\r\nconnection: close\r\n", answer.status);
-    for (name, value) in &answer.headers {
+    let request = read_request(&mut connection).await?;
+    requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    let mut text = format!("HTTP/1.1 {} As\r\ntransfer-encoding: chunked\r\nconnection: close\r\n", response.status);
+    for (name, value) in &response.headers {
         text.extend([name, ": ", value, "\r\n"]);
     }
     connection.write_all(format!("{text}\r\n").as_bytes()).await?;
-    for piece in answer.pieces {
-        match piece {
-            Piece::Bytes(bytes) if bytes.is_empty() => {}
-            Piece::Bytes(bytes) => {
+    for part in response.parts {
+        match part {
+            BodyPart::Bytes(bytes) if bytes.is_empty() => {}
+            BodyPart::Bytes(bytes) => {
                 let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
                 chunk.extend(bytes);
                 chunk.extend(b"\r\n");
                 connection.write_all(&chunk).await?;
             }
-            Piece::Pause(pause) => tokio::time::sleep(pause).await,
-            Piece::Hang => {
-                // Until the client has had enough.
+            BodyPart::Pause(pause) => tokio::time::sleep(pause).await,
+            BodyPart::Hang => {
+                // Wait until the client closes the connection.
                 while connection.read(&mut [0; 64]).await? > 0 {}
                 return Ok(());
             }
-            Piece::Reset => return connection.set_zero_linger(),
+            BodyPart::Reset => return connection.set_zero_linger(),
         }
     }
     connection.write_all(b"0\r\n\r\n").await?;
@@ -141,7 +138,7 @@ async fn serve(mut connection: TcpStream, answer: Answer, heard: &Mutex<Vec<Stri
 }
 
 /// Reads a request and returns its head.
-async fn request(connection: &mut TcpStream) -> io::Result<String> {
+async fn read_request(connection: &mut TcpStream) -> io::Result<String> {
     let mut read = Vec::new();
     loop {
         if connection.read_buf(&mut read).await? == 0 {

@@ -1,15 +1,15 @@
-//! The same conversations with servers that others wrote. `make third-party` brings and starts them.
+//! Conversations with servers of third parties. `make third-party` installs and starts them.
 
 use contract::Json;
 use contract::model::{Content, FailureKind as K, FinishReason, Message, ModelItem, ReasoningParts, ToolCall};
-use model_gateway::adapter::Family;
-use model_gateway::reply::Reply;
+use model_gateway::adapter::Protocol;
+use model_gateway::reply::ModelReply;
 use serde_json::{Value, json};
 
-use super::dialect::FAMILIES;
+use super::dialect::PROTOCOLS;
 use super::{call_at, figures, item};
 
-/// Where a server is; none, and a word about it, where nobody started one.
+/// URL of a server; `None` with a notice if it was not started.
 fn server(variable: &str) -> Option<String> {
     let url = service::config::env(variable);
     if url.is_none() {
@@ -18,10 +18,10 @@ fn server(variable: &str) -> Option<String> {
     url
 }
 
-fn base(family: Family, url: &str) -> String {
-    match family {
-        Family::OpenaiChat | Family::OpenaiResponses | Family::Anthropic => format!("{url}/v1"),
-        Family::Gemini => format!("{url}/v1beta"),
+fn base(protocol: Protocol, url: &str) -> String {
+    match protocol {
+        Protocol::OpenaiChat | Protocol::OpenaiResponses | Protocol::Anthropic => format!("{url}/v1"),
+        Protocol::Gemini => format!("{url}/v1beta"),
     }
 }
 
@@ -30,14 +30,14 @@ fn tool(name: &str, properties: &Value) -> Json {
     Json::of(&json!({"name": name, "description": format!("The tool {name}."), "parameters": parameters}))
 }
 
-/// A conversation about files.
-fn asking(family: Family, streamed: bool, prompt: &str) -> ModelItem {
+/// A call with tools for files.
+fn build_item(protocol: Protocol, streamed: bool, prompt: &str) -> ModelItem {
     let mut item = item(streamed);
-    let model = match family {
-        Family::OpenaiChat => "m/gpt-4o",
-        Family::OpenaiResponses => "m/gpt-5",
-        Family::Anthropic => "m/claude-sonnet-4",
-        Family::Gemini => "m/gemini-2.5-flash",
+    let model = match protocol {
+        Protocol::OpenaiChat => "m/gpt-4o",
+        Protocol::OpenaiResponses => "m/gpt-5",
+        Protocol::Anthropic => "m/claude-sonnet-4",
+        Protocol::Gemini => "m/gemini-2.5-flash",
     };
     model.clone_into(&mut item.model);
     item.streaming.first_byte = 60;
@@ -56,13 +56,13 @@ fn asking(family: Family, streamed: bool, prompt: &str) -> ModelItem {
     item
 }
 
-/// The reply, and the results of its calls, as the loop puts them into the next request.
-fn go_on(item: &mut ModelItem, family: Family, reply: &Reply) {
+/// Adds a reply and the results of its calls, as the orchestrator does for the next request.
+fn add_results(item: &mut ModelItem, protocol: Protocol, reply: &ModelReply) {
     let calls: Vec<ToolCall> = (0..)
         .zip(reply.calls())
         .map(|(n, call)| ToolCall::new(&format!("c1-1-{n}"), &call.function.name, &call.function.arguments))
         .collect();
-    let kept = family.name().filter(|_| !reply.replay.is_empty()).map(|name| ReasoningParts {
+    let reasoning_parts = protocol.reasoning_name().filter(|_| !reply.replay.is_empty()).map(|name| ReasoningParts {
         family: name.to_owned(),
         model: "m/up-1".to_owned(),
         parts: reply.replay.clone(),
@@ -73,79 +73,89 @@ fn go_on(item: &mut ModelItem, family: Family, reply: &Reply) {
         .iter()
         .map(|call| Json::of(&Message::Tool { tool_call_id: call.id.clone(), content: "{\"ok\":true}".to_owned() }))
         .collect();
-    item.messages.push(Json::of(&Message::Assistant { content, reasoning, tool_calls: calls, replay: kept }));
+    item.messages.push(Json::of(&Message::Assistant {
+        content,
+        reasoning,
+        tool_calls: calls,
+        replay: reasoning_parts,
+    }));
     item.messages.extend(results);
 }
 
-async fn said(family: Family, url: &str, item: ModelItem) -> Reply {
-    let (reply, ended) = call_at(family, &base(family, url), item).await;
-    ended.unwrap_or_else(|failure| panic!("{family:?}: {:?} {failure}", failure.kind));
+async fn get_reply(protocol: Protocol, url: &str, item: ModelItem) -> ModelReply {
+    let (reply, ended) = call_at(protocol, &base(protocol, url), item).await;
+    ended.unwrap_or_else(|failure| panic!("{protocol:?}: {:?} {failure}", failure.kind));
     reply
 }
 
 #[tokio::test]
-async fn third_party_aimock_speaks_all_four() {
+async fn third_party_aimock_with_each_protocol_answers_as_scripted() {
     let Some(url) = server("AILOOP_AIMOCK_URL") else { return };
-    for family in FAMILIES {
+    for protocol in PROTOCOLS {
         for streamed in [true, false] {
-            let hello = said(family, &url, asking(family, streamed, "hello")).await;
-            assert_eq!(hello.text, "Hello there, \u{4f60}\u{597d} \u{1F44B}!", "{family:?} {streamed}");
-            assert_eq!(hello.finish.as_ref().map(|finish| finish.0), Some(FinishReason::Stop), "{family:?} {streamed}");
+            let hello = get_reply(protocol, &url, build_item(protocol, streamed, "hello")).await;
+            assert_eq!(hello.text, "Hello there, \u{4f60}\u{597d} \u{1F44B}!", "{protocol:?} {streamed}");
+            assert_eq!(
+                hello.finish.as_ref().map(|finish| finish.0),
+                Some(FinishReason::Stop),
+                "{protocol:?} {streamed}"
+            );
 
-            let thought = said(family, &url, asking(family, streamed, "think first")).await;
-            assert_eq!(thought.text, "It is 42.", "{family:?} {streamed}");
-            assert_eq!(thought.reasoning, "Let me see: 2 and 40.", "{family:?} {streamed}");
+            let thought = get_reply(protocol, &url, build_item(protocol, streamed, "think first")).await;
+            assert_eq!(thought.text, "It is 42.", "{protocol:?} {streamed}");
+            assert_eq!(thought.reasoning, "Let me see: 2 and 40.", "{protocol:?} {streamed}");
 
-            let mut item = asking(family, streamed, "two tools");
-            let called = said(family, &url, item.clone()).await;
+            let mut item = build_item(protocol, streamed, "two tools");
+            let called = get_reply(protocol, &url, item.clone()).await;
             let calls: Vec<(String, Value)> = called
                 .calls()
                 .into_iter()
                 .map(|call| (call.function.name, serde_json::from_str(&call.function.arguments).unwrap()))
                 .collect();
             let path = json!({"path": "a/\u{fc}.md", "lines": [1, 2]});
-            assert_eq!(calls, [("read_file".to_owned(), path), ("list_files".to_owned(), json!({}))], "{family:?}");
-            assert_eq!(called.text, "I look at both.", "{family:?} {streamed}");
-            assert_eq!(called.finish.as_ref().map(|finish| finish.0), Some(FinishReason::ToolCalls), "{family:?}");
-            go_on(&mut item, family, &called);
-            assert_eq!(said(family, &url, item).await.text, "Both are done.", "{family:?} {streamed}");
+            assert_eq!(calls, [("read_file".to_owned(), path), ("list_files".to_owned(), json!({}))], "{protocol:?}");
+            assert_eq!(called.text, "I look at both.", "{protocol:?} {streamed}");
+            assert_eq!(called.finish.as_ref().map(|finish| finish.0), Some(FinishReason::ToolCalls), "{protocol:?}");
+            add_results(&mut item, protocol, &called);
+            assert_eq!(get_reply(protocol, &url, item).await.text, "Both are done.", "{protocol:?} {streamed}");
 
             for (prompt, kind) in [("slow down", K::RateLimited), ("too busy", K::Overloaded), ("no key", K::Auth)] {
-                let (_, ended) = call_at(family, &base(family, &url), asking(family, streamed, prompt)).await;
+                let (_, ended) = call_at(protocol, &base(protocol, &url), build_item(protocol, streamed, prompt)).await;
                 let failure = ended.unwrap_err();
-                assert_eq!(failure.kind, kind, "{family:?} {streamed} {prompt}: {failure}");
+                assert_eq!(failure.kind, kind, "{protocol:?} {streamed} {prompt}: {failure}");
             }
         }
-        let (reply, ended) = call_at(family, &base(family, &url), asking(family, true, "break off")).await;
-        // Its reset may overtake what it said.
+        let (reply, ended) = call_at(protocol, &base(protocol, &url), build_item(protocol, true, "break off")).await;
+        // The reset may overtake the bytes before it.
         let kind = ended.unwrap_err().kind;
-        assert!(matches!(kind, K::Truncated | K::Unreachable), "{family:?}: {kind:?} {reply:?}");
+        assert!(matches!(kind, K::Truncated | K::Unreachable), "{protocol:?}: {kind:?} {reply:?}");
         let what = "text, reasoning, calls and their results, errors and a break, streamed and whole";
-        figures(&format!("aimock: {family:?}: {what}"));
+        figures(&format!("aimock: {protocol:?}: {what}"));
     }
 }
 
 #[tokio::test]
-async fn third_party_llama_cpp_streams_from_a_real_model() {
+async fn third_party_llama_cpp_with_a_real_model_streams_a_reply() {
     let Some(url) = server("AILOOP_LLAMACPP_URL") else { return };
-    for family in [Family::OpenaiChat, Family::OpenaiResponses, Family::Anthropic] {
+    for protocol in [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic] {
         for streamed in [true, false] {
-            let mut item = asking(family, streamed, "Say hello in one short sentence.");
+            let mut item = build_item(protocol, streamed, "Say hello in one short sentence.");
             item.tools.clear();
             item.parameters.insert("max_tokens".to_owned(), json!(48));
             item.parameters.insert("temperature".to_owned(), json!(0.0));
-            let reply = said(family, &url, item.clone()).await;
-            assert!(!reply.text.trim().is_empty(), "{family:?} {streamed}: {reply:?}");
-            let usage = reply.usage.unwrap_or_else(|| panic!("{family:?} {streamed}: no usage"));
-            assert!(usage.input > 0 && (1..=48).contains(&usage.output), "{family:?} {streamed}: {usage:?}");
+            let reply = get_reply(protocol, &url, item.clone()).await;
+            assert!(!reply.text.trim().is_empty(), "{protocol:?} {streamed}: {reply:?}");
+            let usage = reply.usage.unwrap_or_else(|| panic!("{protocol:?} {streamed}: no usage"));
+            assert!(usage.input > 0 && (1..=48).contains(&usage.output), "{protocol:?} {streamed}: {usage:?}");
             let how = if streamed { "streamed" } else { "whole" };
-            figures(&format!("llama.cpp: {family:?}, {how}: {:?}", reply.text.trim()));
-            // Cut at its limit, which is no end. By Responses this server calls it complete: only the tokens tell.
+            figures(&format!("llama.cpp: {protocol:?}, {how}: {:?}", reply.text.trim()));
+            // The reply is cut at its limit. In Responses, this server reports it as complete.
             item.parameters.insert("max_tokens".to_owned(), json!(2));
-            let cut = said(family, &url, item).await;
-            let told = if family == Family::OpenaiResponses { FinishReason::Stop } else { FinishReason::Length };
-            assert_eq!(cut.finish.map(|finish| finish.0), Some(told), "{family:?} {streamed}");
-            assert_eq!(cut.usage.map(|usage| usage.output), Some(2), "{family:?} {streamed}");
+            let cut = get_reply(protocol, &url, item).await;
+            let reported =
+                if protocol == Protocol::OpenaiResponses { FinishReason::Stop } else { FinishReason::Length };
+            assert_eq!(cut.finish.map(|finish| finish.0), Some(reported), "{protocol:?} {streamed}");
+            assert_eq!(cut.usage.map(|usage| usage.output), Some(2), "{protocol:?} {streamed}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A gateway on the in-memory bus: when a call starts, what viewers see of it, and that it is reported once.
+//! A gateway on the in-memory bus: when a call starts, what viewers receive, and that it is reported once.
 
 mod money;
 mod reliability;
@@ -23,7 +23,7 @@ use model_gateway::{Clock, Config, Gateway, Providers, SystemClock};
 use service::health::Readiness;
 use service::reload::Look;
 
-use world::{World, seconds, until};
+use world::{World, poll_until, sleep_seconds};
 
 const SCRIPT: &str = "
 delay_ms: 1000
@@ -34,18 +34,18 @@ steps:
 ";
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_streamed_and_reported_once() {
+async fn open_call_is_streamed_and_reported_once() {
     let world = World::new();
     let mut events = world.bus.events(&world.key).await.unwrap();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    world.ask(&world.item("hello")).await;
-    let (gateway, _) = world.gateway("g").await;
-    let finished = world.finished().await;
+    world.publish_item(&world.item("hello")).await;
+    let (gateway, _) = world.start_gateway("g").await;
+    let finished = world.wait_for_finished().await;
     assert_eq!(finished.text, "one two three four five six seven eight nine ten");
     assert_eq!((finished.finish_reason, finished.provider.as_str()), (FinishReason::Stop, "s"));
     assert_eq!((finished.meta.slot, finished.meta.call.as_str(), finished.meta.attempt), (0, "m1-1", 1));
     assert!(finished.usage.total() > 0);
-    world.nothing_waits().await;
+    world.wait_until_empty().await;
     gateway.drain(Duration::from_secs(1)).await;
 
     let mut chunks = Vec::new();
@@ -66,13 +66,13 @@ async fn a_call_is_streamed_and_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tool_calls_are_shown_as_they_come_but_not_the_signal() {
+async fn tool_calls_are_published_as_they_arrive_without_the_signal() {
     let world = World::new();
     let mut partial = world.bus.topic(&world.key.tenant, Topic::ToolCallPartial).await.unwrap();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    world.ask(&world.item("use tools")).await;
-    let (_gateway, _) = world.gateway("g").await;
-    let finished = world.finished().await;
+    world.publish_item(&world.item("use tools")).await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    let finished = world.wait_for_finished().await;
     let names: Vec<&str> = finished.tool_calls.iter().map(|call| call.function.name.as_str()).collect();
     assert_eq!((names, finished.finish_reason), (vec!["f", "continuation"], FinishReason::ToolCalls));
     let mut arguments = String::new();
@@ -88,101 +88,101 @@ async fn tool_calls_are_shown_as_they_come_but_not_the_signal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i5_only_an_open_call_of_a_session_that_is_not_paused_starts() {
-    // Closed, ended: acknowledged without a call.
+async fn i5_call_closed_or_paused_does_not_start() {
+    // A closed call is acknowledged and does not start.
     for (phase, open) in [(Phase::Running, vec!["m1-1.2", "m1-2.1"]), (Phase::Ended, vec![]), (Phase::Idle, vec![])] {
         let world = World::new();
         world.commit(0, phase, &open).await;
-        world.ask(&world.item("hello")).await;
-        let (_gateway, _) = world.gateway("g").await;
-        world.nothing_waits().await;
+        world.publish_item(&world.item("hello")).await;
+        let (_gateway, _) = world.start_gateway("g").await;
+        world.wait_until_empty().await;
         assert!(world.is_unanswered().await);
     }
-    // Paused: laid aside for as long as it takes, and started after it.
+    // A call of a paused session is postponed until the session continues.
     let world = World::new();
     world.commit(0, Phase::Paused, &["m1-1.1"]).await;
     let mut item = world.item("hello");
     item.meta.deadline = world.server.now().after(Duration::from_hours(9));
-    world.ask(&item).await;
-    let (_gateway, _) = world.gateway("g").await;
-    seconds(3_600).await;
+    world.publish_item(&item).await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    sleep_seconds(3_600).await;
     assert!(world.is_unanswered().await);
     world.commit(1, Phase::Running, &["m1-1.1"]).await;
-    assert_eq!(world.finished().await.finish_reason, FinishReason::Stop);
-    // Not to be seen yet.
+    assert_eq!(world.wait_for_finished().await.finish_reason, FinishReason::Stop);
+    // A call whose commit is not visible yet waits for it.
     let world = World::new();
-    world.ask(&world.item("hello")).await;
-    let (_gateway, _) = world.gateway("g").await;
-    seconds(5).await;
+    world.publish_item(&world.item("hello")).await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    sleep_seconds(5).await;
     assert!(world.is_unanswered().await);
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    world.finished().await;
+    world.wait_for_finished().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_ends_a_call_with_what_had_come() {
+async fn call_cancelled_ends_with_the_partial_reply() {
     for by_message in [true, false] {
         let world = World::new();
         world.commit(0, Phase::Running, &["m1-1.1"]).await;
-        world.ask(&world.item("hello")).await;
-        let (_gateway, _) = world.gateway("g").await;
-        let view = until(async || world.bus.view(&world.key).await.unwrap().filter(|view| view.index > 1)).await;
+        world.publish_item(&world.item("hello")).await;
+        let (_gateway, _) = world.start_gateway("g").await;
+        let view = poll_until(async || world.bus.view(&world.key).await.unwrap().filter(|view| view.index > 1)).await;
         assert!(view.text.starts_with("one two") && view.attempt == "1.1", "{view:?}");
         if by_message {
             world.bus.publish_cancel(&world.key, &World::call()).await.unwrap();
         } else {
             world.commit(1, Phase::Ended, &[]).await;
         }
-        let finished = world.finished().await;
+        let finished = world.wait_for_finished().await;
         assert_eq!(finished.finish_reason, FinishReason::Cancelled);
         assert!(finished.text.starts_with("one two ") && !finished.text.ends_with("ten"), "{}", finished.text);
         assert!(finished.usage.output > 0);
-        world.nothing_waits().await;
+        world.wait_until_empty().await;
         assert_eq!(world.bus.view(&world.key).await.unwrap(), None);
     }
 }
 
-/// The attempts of the chunks that were published.
-async fn attempts(chunks: &mut bus::Subscription) -> Vec<String> {
+/// Attempts of the published chunks.
+async fn read_attempts(chunks: &mut bus::Subscription) -> Vec<String> {
     let mut attempts = Vec::new();
-    while let Ok(Some(heard)) = tokio::time::timeout(Duration::from_secs(1), chunks.next()).await {
-        let SubscriptionEvent::Message(message) = heard else { continue };
+    while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(1), chunks.next()).await {
+        let SubscriptionEvent::Message(message) = event else { continue };
         let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
         attempts.push(serde_json::from_str::<Chunk>(envelope.data.get()).unwrap().attempt);
     }
     attempts
 }
 
-/// The call comes to its end, and viewers have seen one attempt of it.
-async fn made_once(world: &World, gateways: [Gateway; 2], chunks: &mut bus::Subscription) {
-    world.finished().await;
-    world.nothing_waits().await;
+/// Checks that the call ends, and that viewers received one attempt of it.
+async fn assert_run_once(world: &World, gateways: [Gateway; 2], chunks: &mut bus::Subscription) {
+    world.wait_for_finished().await;
+    world.wait_until_empty().await;
     for gateway in gateways {
         gateway.drain(Duration::from_secs(1)).await;
     }
-    let mut attempts = attempts(chunks).await;
+    let mut attempts = read_attempts(chunks).await;
     attempts.dedup();
     assert_eq!(attempts, ["1.1"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_call_is_not_made_twice() {
+async fn delivery_repeated_while_a_call_runs_starts_no_second_call() {
     let world = World::new();
     let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    let (one, _) = world.gateway("one").await;
-    let (two, _) = world.gateway("two").await;
-    world.ask(&world.item("hello")).await;
-    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    let (one, _) = world.start_gateway("one").await;
+    let (two, _) = world.start_gateway("two").await;
+    world.publish_item(&world.item("hello")).await;
+    poll_until(async || world.bus.view(&world.key).await.unwrap()).await;
     world.server.restart();
-    made_once(&world, [one, two], &mut chunks).await;
+    assert_run_once(&world, [one, two], &mut chunks).await;
 }
 
-/// Lets no result be stored for a while.
+/// Refuses to store results while it is set.
 #[derive(Default)]
-struct Full(AtomicBool);
+struct ResultsRefused(AtomicBool);
 
-impl Faults for Full {
+impl Faults for ResultsRefused {
     fn on(&self, op: Op<'_>) -> Fault {
         let result = op.action == Action::Append && op.subject.starts_with("ai_loop.control.");
         if result && self.0.load(Ordering::SeqCst) { Fault::NotDone } else { Fault::None }
@@ -190,62 +190,62 @@ impl Faults for Full {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_result_cannot_be_stored_yet_is_held() {
-    let full = Arc::new(Full::default());
+async fn result_not_stored_yet_call_is_not_run_again() {
+    let full = Arc::new(ResultsRefused::default());
     let world = World::on(MemoryServer::with_faults(full.clone()));
     let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
     full.0.store(true, Ordering::SeqCst);
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    let (one, _) = world.gateway("one").await;
-    let (two, _) = world.gateway("two").await;
-    world.ask(&world.item("hello")).await;
-    until(async || world.bus.view(&world.key).await.unwrap()).await;
-    // The script takes ten seconds; then there is a result.
-    until(async || world.bus.view(&world.key).await.unwrap().is_none().then_some(())).await;
+    let (one, _) = world.start_gateway("one").await;
+    let (two, _) = world.start_gateway("two").await;
+    world.publish_item(&world.item("hello")).await;
+    poll_until(async || world.bus.view(&world.key).await.unwrap()).await;
+    // The script takes ten seconds.
+    poll_until(async || world.bus.view(&world.key).await.unwrap().is_none().then_some(())).await;
     world.server.restart();
     tokio::time::sleep(Duration::from_secs(20)).await;
     full.0.store(false, Ordering::SeqCst);
-    made_once(&world, [one, two], &mut chunks).await;
+    assert_run_once(&world, [one, two], &mut chunks).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_gateway_takes_over_from_a_dead_one_unless_the_result_waits() {
+async fn gateway_dead_another_takes_over_unless_the_result_is_stored() {
     for answered in [false, true] {
         let world = World::new();
         world.commit(0, Phase::Running, &["m1-1.1"]).await;
-        world.ask(&world.item("hello")).await;
-        let (_dead, life) = world.gateway("dead").await;
-        until(async || world.bus.view(&world.key).await.unwrap()).await;
+        world.publish_item(&world.item("hello")).await;
+        let (_dead, life) = world.start_gateway("dead").await;
+        poll_until(async || world.bus.view(&world.key).await.unwrap()).await;
         life.kill();
         if answered {
             let id = CommandId::new("m1-1-1").unwrap();
             world.bus.send_control(&world.key, Verb::ModelFinished, &id, Bytes::from_static(b"{}")).await.unwrap();
         }
         let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
-        let (_other, _) = world.gateway("other").await;
-        world.nothing_waits().await;
-        let result = world.result(Verb::ModelFinished).await;
+        let (_other, _) = world.start_gateway("other").await;
+        world.wait_until_empty().await;
+        let result = world.wait_for_result(Verb::ModelFinished).await;
         assert_eq!(result == "{}", answered, "{result:?}");
-        let attempts = attempts(&mut chunks).await;
+        let attempts = read_attempts(&mut chunks).await;
         assert_eq!(attempts.is_empty(), answered, "a second call shows: {attempts:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drained_gateway_hands_its_call_back() {
+async fn gateway_drained_returns_its_call() {
     let world = World::new();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    world.ask(&world.item("hello")).await;
-    let (one, _) = world.gateway("one").await;
-    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    world.publish_item(&world.item("hello")).await;
+    let (one, _) = world.start_gateway("one").await;
+    poll_until(async || world.bus.view(&world.key).await.unwrap()).await;
     one.drain(Duration::from_secs(2)).await;
     assert!(world.is_unanswered().await);
-    let (_two, _) = world.gateway("two").await;
-    world.finished().await;
+    let (_two, _) = world.start_gateway("two").await;
+    world.wait_for_finished().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_called_fails_at_once_and_says_why() {
+async fn call_that_cannot_start_fails_at_once_with_the_reason() {
     type Change = fn(&mut ModelItem);
     let rows: [(&str, Change, FailureKind, &str); 4] = [
         ("hello", |item| item.model = "nobody".to_owned(), FailureKind::BadRequest, "no model \"nobody\""),
@@ -258,24 +258,24 @@ async fn what_cannot_be_called_fails_at_once_and_says_why() {
         world.commit(0, Phase::Running, &["m1-1.1"]).await;
         let mut item = world.item(prompt);
         change(&mut item);
-        world.ask(&item).await;
-        let (_gateway, _) = world.gateway("g").await;
-        let failed = world.failed().await;
+        world.publish_item(&item).await;
+        let (_gateway, _) = world.start_gateway("g").await;
+        let failed = world.wait_for_failed().await;
         assert_eq!(failed.kind, kind, "{failed:?}");
         assert!(failed.message.contains(part), "{failed:?}");
-        world.nothing_waits().await;
+        world.wait_until_empty().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_ends_a_call_that_runs() {
+async fn deadline_passed_running_call_times_out() {
     let world = World::new();
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
     let mut item = world.item("hello");
     item.meta.deadline = world.server.now().after(Duration::from_secs(4));
-    world.ask(&item).await;
-    let (_gateway, _) = world.gateway("g").await;
-    let failed = world.failed().await;
+    world.publish_item(&item).await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    let failed = world.wait_for_failed().await;
     assert_eq!(failed.kind, FailureKind::TimedOut);
     assert!(failed.usage.output > 0, "what came was paid for");
 }
@@ -287,14 +287,14 @@ async fn item_that_cannot_be_read_is_reported_and_becomes_a_dead_letter() {
     let subject = subject::model_item(&world.key, &World::call());
     let body = Bytes::from_static(b"{\"meta\":7}");
     world.bus.transport().append(&subject, false, Vec::new(), body).await.unwrap();
-    let (_gateway, _) = world.gateway("g").await;
-    let failed = world.failed().await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    let failed = world.wait_for_failed().await;
     assert_eq!((failed.kind, failed.meta.call.as_str()), (FailureKind::BadRequest, "m1-1"));
-    world.nothing_waits().await;
+    world.wait_until_empty().await;
 }
 
 #[test]
-fn models_and_scripts_are_read_again_and_connections_are_kept() {
+fn models_and_scripts_changed_are_reloaded_and_connections_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     let two = "providers:\n  a: {kind: openai_chat, base_url: 'http://a'}\n  s: {kind: scripted, script: s.yaml}\n";
@@ -303,34 +303,34 @@ fn models_and_scripts_are_read_again_and_connections_are_kept() {
     let readiness = Readiness::new("gateway");
     let providers = Providers::follow(Some(dir.path().to_owned()), readiness.clone()).unwrap();
     let first = providers.get();
-    let provider = |providers: &Providers, model: &str| providers.routes(model).unwrap().ways.remove(0).client;
+    let provider = |providers: &Providers, model: &str| providers.find_routes(model).unwrap().routes.remove(0).client;
 
     write("models.yaml", &format!("{two}models:\n  new: {{provider: a, prices: {{input: 1.0}}}}\n"));
-    assert!(!first.knows("new"));
+    assert!(!first.has_model("new"));
     assert_eq!(providers.refresh(), Look::Taken);
     let second = providers.get();
-    assert!(second.knows("new") && !first.knows("new"), "a call goes on with what it began with");
+    assert!(second.has_model("new") && !first.has_model("new"), "a call goes on with what it began with");
     assert!(Arc::ptr_eq(&provider(&first, "a/x"), &provider(&second, "new")));
 
     write("models.yaml", &two.replace("http://a", "http://other"));
     assert_eq!(providers.refresh(), Look::Taken);
     assert!(!Arc::ptr_eq(&provider(&second, "a/x"), &provider(&providers.get(), "a/x")));
 
-    // A script counts too, broken and gone.
+    // Scripts are reloaded too, and a broken or missing one is reported.
     write("s.yaml", "steps: [{txt: x}]\n");
     let Look::Broken(warning) = providers.refresh() else { panic!("a script that cannot be used") };
     assert!(warning.contains("s.yaml:1:10: "), "{warning}");
     std::fs::remove_file(dir.path().join("s.yaml")).unwrap();
     assert!(matches!(providers.refresh(), Look::Broken(_)));
-    assert!(providers.get().knows("s/x") && readiness.warnings().count() == 1);
+    assert!(providers.get().has_model("s/x") && readiness.warnings().count() == 1);
     write("s.yaml", SCRIPT);
     assert_eq!(providers.refresh(), Look::Taken);
     assert_eq!(readiness.warnings().count(), 0);
 }
 
-/// The composer may have read a new model a moment before the gateway.
+/// The prompt-composer may have read a new model before the gateway.
 #[tokio::test(start_paused = true)]
-async fn a_model_that_is_not_known_yet_is_looked_for_on_the_disk() {
+async fn model_not_known_yet_is_looked_up_on_the_disk() {
     let world = World::new();
     let write = |name: &str, text: &str| std::fs::write(world.dir.path().join(name), text).unwrap();
     write("models.yaml", "providers: {s: {kind: scripted, script: script.yaml}}\n");
@@ -342,7 +342,7 @@ async fn a_model_that_is_not_known_yet_is_looked_for_on_the_disk() {
     let mut item = world.item("go");
     item.model = "new".to_owned();
     item.meta.deadline = SystemClock.now().after(Duration::from_mins(10));
-    world.ask(&item).await;
-    assert!(world.finished().await.text.starts_with("one two three"));
+    world.publish_item(&item).await;
+    assert!(world.wait_for_finished().await.text.starts_with("one two three"));
     gateway.drain(Duration::from_secs(1)).await;
 }

@@ -1,4 +1,4 @@
-//! Retries, other providers, models with longer windows, and models that are left alone.
+//! Retries, alternative providers, context fallbacks and circuit breakers.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use contract::{CallId, SessionId};
 use futures::StreamExt;
 use tokio::time::Instant;
 
-use super::world::{World, until};
+use super::world::{World, poll_until};
 
-/// A provider `a`, and scripts by the name of their provider.
+/// Providers with their scripts.
 fn world(scripts: &[(&str, &str)]) -> (World, String) {
     let world = World::new();
     let mut models = "providers:\n".to_owned();
@@ -24,35 +24,35 @@ fn world(scripts: &[(&str, &str)]) -> (World, String) {
     (world, models)
 }
 
-async fn ask(world: &World, model: &str) {
+async fn publish_call(world: &World, model: &str) {
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
     let mut item = world.item("hi");
     item.model = model.to_owned();
-    world.ask(&item).await;
+    world.publish_item(&item).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_before_anything_was_shown_is_retried_after_what_the_provider_asks_for() {
+async fn failure_before_any_output_is_retried_after_the_requested_wait() {
     let (world, models) = world(&[("a", "{text: so, fail: {kind: rate_limited, retry_after: 3, times: 0}}")]);
-    // The script's text would be shown: the failing steps have none.
+    // Only a step without text is retried: published text cannot be taken back.
     std::fs::write(
         world.dir.path().join("a.yaml"),
         "delay_ms: 0\nsteps:\n  - {when: 'true', fail: {kind: rate_limited, retry_after: 3, times: 2}, text: ''}\n",
     )
     .unwrap();
-    ask(&world, "a/x").await;
+    publish_call(&world, "a/x").await;
     let began = Instant::now();
-    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
-    let finished = world.finished().await;
+    let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 1).await;
+    let finished = world.wait_for_finished().await;
     assert!(began.elapsed() >= Duration::from_secs(6), "{:?}", began.elapsed());
     assert_eq!(finished.meta.attempt, 1);
 }
 
-/// The notices about a call's tries, as viewers get them.
-async fn notices(errors: &mut bus::Subscription) -> Vec<ErrorEvent> {
+/// Notices about failed tries that viewers received.
+async fn read_notices(errors: &mut bus::Subscription) -> Vec<ErrorEvent> {
     let mut notices = Vec::new();
-    while let Ok(Some(heard)) = tokio::time::timeout(Duration::from_secs(1), errors.next()).await {
-        let SubscriptionEvent::Message(message) = heard else { continue };
+    while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(1), errors.next()).await {
+        let SubscriptionEvent::Message(message) = event else { continue };
         let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
         assert_eq!(envelope.seq, None, "a notice is no fact");
         notices.push(serde_json::from_str(envelope.data.get()).unwrap());
@@ -61,15 +61,15 @@ async fn notices(errors: &mut bus::Subscription) -> Vec<ErrorEvent> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_failed_try_is_told_to_viewers_while_the_call_goes_on() {
+async fn failed_try_is_published_to_viewers() {
     let (world, models) = world(&[("a", "{text: '', fail: {kind: overloaded, retry_after: 2, times: 2}}")]);
     let mut errors = world.bus.topic(&world.key.tenant, Topic::Error).await.unwrap();
-    ask(&world, "a/x").await;
-    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
-    world.finished().await;
-    let told = notices(&mut errors).await;
-    assert_eq!(told.len(), 2, "{told:?}");
-    for (number, notice) in (1..).zip(&told) {
+    publish_call(&world, "a/x").await;
+    let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 1).await;
+    world.wait_for_finished().await;
+    let notices = read_notices(&mut errors).await;
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    for (number, notice) in (1..).zip(&notices) {
         assert!(notice.message.starts_with(&format!("attempt {number} of 4: ")), "{}", notice.message);
         assert!(notice.message.contains("next try in 2"), "{}", notice.message);
         assert!(notice.retryable && notice.during == "model call m1-1", "{notice:?}");
@@ -78,12 +78,12 @@ async fn each_failed_try_is_told_to_viewers_while_the_call_goes_on() {
 }
 
 #[tokio::test]
-async fn impatience_of_a_session_does_not_open_the_breaker_for_others() {
+async fn timeouts_of_one_session_do_not_open_the_circuit_for_others() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let world = World::new();
     let models =
         format!("providers: {{a: {{kind: openai_chat, base_url: 'http://{}'}}}}", listener.local_addr().unwrap());
-    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 8).await;
+    let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 8).await;
     let hasty = async |session: &str| {
         let mut other = World::on(world.server.clone());
         other.key.session = SessionId::new(session).unwrap();
@@ -91,48 +91,48 @@ async fn impatience_of_a_session_does_not_open_the_breaker_for_others() {
         let mut item = other.item("hi");
         "a/x".clone_into(&mut item.model);
         (item.streaming.first_byte, item.streaming.idle) = (1, 1);
-        other.ask(&item).await;
+        other.publish_item(&item).await;
         other
     };
     let (one, two) = (hasty("s1").await, hasty("s2").await);
     for session in [one, two] {
-        let failed = session.failed().await;
+        let failed = session.wait_for_failed().await;
         assert_eq!(failed.kind, FailureKind::TimedOut);
-        assert!(!failed.message.contains("again and again"), "{}", failed.message);
+        assert!(!failed.message.contains("failed repeatedly"), "{}", failed.message);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_shown_is_not_taken_back() {
+async fn failure_after_published_output_is_not_retried() {
     let (world, models) = world(&[("a", "{text: half a, fail: {kind: truncated, times: 1}}")]);
-    ask(&world, "a/x").await;
-    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
-    let failed = world.failed().await;
+    publish_call(&world, "a/x").await;
+    let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 1).await;
+    let failed = world.wait_for_failed().await;
     assert_eq!(failed.kind, FailureKind::Truncated);
     assert!(failed.usage.output > 0, "what had come was paid for");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_long_is_the_loops() {
+async fn long_wait_is_returned_to_the_orchestrator() {
     let (world, models) = world(&[("a", "{fail: {kind: rate_limited, retry_after: 40}}")]);
-    ask(&world, "a/x").await;
+    publish_call(&world, "a/x").await;
     let began = Instant::now();
-    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
-    let failed = world.failed().await;
+    let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 1).await;
+    let failed = world.wait_for_failed().await;
     assert_eq!(failed.kind, FailureKind::RateLimited);
     assert!((40_000..44_001).contains(&failed.retry_after_ms.unwrap()), "{failed:?}");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_cannot_be_had_is_asked_for_elsewhere() {
+async fn provider_failing_alternative_is_tried() {
     for kind in ["rate_limited", "overloaded", "unreachable", "hung", "auth", "quota", "bad_request"] {
         let (world, mut models) = world(&[("a", &format!("{{fail: {{kind: {kind}}}}}")), ("b", "{text: from b}")]);
         models += "models: {x: {provider: a, alternatives: [{provider: b, model: bx, prices: {output: 1e6}}]}}\n";
-        ask(&world, "x").await;
+        publish_call(&world, "x").await;
         let began = Instant::now();
-        let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
-        let finished = world.finished().await;
+        let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 1).await;
+        let finished = world.wait_for_finished().await;
         assert_eq!((finished.text.as_str(), finished.provider.as_str()), ("from b", "b"), "{kind}");
         assert!(finished.cost_usd >= 1.0, "what it costs there: {}", finished.cost_usd);
         assert!(began.elapsed() < Duration::from_millis(400), "{kind}: {:?}", began.elapsed());
@@ -140,85 +140,87 @@ async fn a_model_that_cannot_be_had_is_asked_for_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_too_long_goes_to_the_model_with_the_longer_window() {
+async fn request_too_long_is_sent_to_the_context_fallback() {
     let (world, mut models) = world(&[("a", "{fail: {kind: context_length}}"), ("b", "{text: from b}")]);
     models += "models: {x: {provider: a, context_fallback: y}, y: {provider: b}}\n";
-    ask(&world, "x").await;
-    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
-    assert_eq!(world.finished().await.text, "from b");
+    publish_call(&world, "x").await;
+    let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 1).await;
+    assert_eq!(world.wait_for_finished().await.text, "from b");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_too_long_for_both_is_told_as_such() {
+async fn request_too_long_for_the_fallback_fails_with_context_length() {
     let (world, mut models) =
         world(&[("a", "{fail: {kind: context_length}}"), ("b", "{fail: {kind: context_length}}")]);
     models += "models: {x: {provider: a, context_fallback: y}, y: {provider: b}}\n";
-    ask(&world, "x").await;
-    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
-    assert_eq!(world.failed().await.kind, FailureKind::ContextLength);
+    publish_call(&world, "x").await;
+    let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 1).await;
+    assert_eq!(world.wait_for_failed().await.kind, FailureKind::ContextLength);
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_content_is_not_tried_elsewhere() {
+async fn refused_content_is_not_retried() {
     let (world, mut models) = world(&[("a", "{fail: {kind: refused}}"), ("b", "{text: from b}")]);
     models += "models: {x: {provider: a, alternatives: [{provider: b}]}}\n";
-    ask(&world, "x").await;
-    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
-    assert_eq!(world.failed().await.kind, FailureKind::Refused);
+    publish_call(&world, "x").await;
+    let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 1).await;
+    assert_eq!(world.wait_for_failed().await.kind, FailureKind::Refused);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_failed_again_and_again_is_asked_by_one_call_alone_until_it_is_well() {
-    // Each call tries three times: the second one finds the model left alone after two.
+async fn circuit_open_fails_calls_until_a_probe_succeeds() {
+    // The first call fails four times. The second call fails once, and finds the circuit open.
     let (world, models) = world(&[("a", "{text: '', fail: {kind: overloaded, times: 5}}")]);
-    ask(&world, "a/x").await;
-    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
-    assert_eq!(world.failed().await.kind, FailureKind::Overloaded);
+    publish_call(&world, "a/x").await;
+    let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 1).await;
+    assert_eq!(world.wait_for_failed().await.kind, FailureKind::Overloaded);
 
-    let beside = async |session: &str| {
+    let add_session = async |session: &str| {
         let mut other = World::on(world.server.clone());
         other.key.session = SessionId::new(session).unwrap();
-        ask(&other, "a/x").await;
+        publish_call(&other, "a/x").await;
         other
     };
-    let second = beside("s2").await;
-    let failed = second.failed().await;
+    let second = add_session("s2").await;
+    let failed = second.wait_for_failed().await;
     let (kind, wait) = (failed.kind, failed.retry_after_ms.unwrap());
     assert!(kind == FailureKind::Overloaded && (1..=1_000).contains(&wait), "{failed:?}");
-    assert!(failed.message.contains("fails again and again, last with model_overloaded"), "{}", failed.message);
+    assert!(failed.message.contains("the last failure was model_overloaded"), "{}", failed.message);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(beside("s3").await.finished().await.meta.call, CallId::model(1, 1));
+    assert_eq!(add_session("s3").await.wait_for_finished().await.meta.call, CallId::model(1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_waits_for_its_turn_can_be_cancelled_and_costs_nothing() {
+async fn call_waiting_for_the_rate_limit_cancelled_costs_nothing() {
     let (world, mut models) = world(&[("a", "{text: so}")]);
     models = models.replace("script: a.yaml", "script: a.yaml, limits: {requests_per_minute: 10}");
     models += "models: {x: {provider: a, prices: {input: 1e6, output: 1e6}}}\n";
-    let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 4).await;
-    ask(&world, "x").await;
-    world.finished().await;
+    let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 4).await;
+    publish_call(&world, "x").await;
+    world.wait_for_finished().await;
     let mut other = World::on(world.server.clone());
     other.key.session = SessionId::new("s2").unwrap();
-    ask(&other, "x").await;
+    publish_call(&other, "x").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(other.is_unanswered().await);
     other.bus.publish_cancel(&other.key, &World::call()).await.unwrap();
-    let cancelled = until(async || if other.is_unanswered().await { None } else { Some(other.finished().await) }).await;
+    let cancelled =
+        poll_until(async || if other.is_unanswered().await { None } else { Some(other.wait_for_finished().await) })
+            .await;
     assert_eq!((cancelled.usage.total(), cancelled.cost_usd), (0, 0.0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_with_all_the_tokens_that_it_may_have_was_cut_whatever_its_provider_says() {
+async fn reply_with_the_maximum_tokens_finishes_with_length() {
     for (max, reason) in [(7, FinishReason::Length), (8, FinishReason::Stop)] {
         let (world, models) = world(&[("a", "{text: so it goes, usage: {input: 9, output: 7}}")]);
         world.commit(0, Phase::Running, &["m1-1.1"]).await;
         let mut item = world.item("hi");
         "a/x".clone_into(&mut item.model);
         item.parameters.insert("max_tokens".to_owned(), max.into());
-        world.ask(&item).await;
-        let (_gateway, _) = world.gateway_of("g", world.providers_of(&models), 1).await;
-        let finished = world.finished().await;
+        world.publish_item(&item).await;
+        let (_gateway, _) = world.start_gateway_with("g", world.parse_providers(&models), 1).await;
+        let finished = world.wait_for_finished().await;
         assert_eq!((finished.finish_reason, finished.raw_finish_reason.as_str()), (reason, "stop"));
     }
 }

@@ -1,4 +1,4 @@
-//! Two runs of one attempt: what they cost is told, whichever of them is taken.
+//! Two runs of one attempt: the costs of both are reported, whichever result is taken.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use contract::model::ModelFinished;
 use contract::streams::{Objects, Stream};
 use contract::subject;
 
-use super::world::{World, until};
+use super::world::{World, poll_until};
 
-/// Every result that waits for the session, the oldest first.
-async fn results(world: &World) -> Vec<ModelFinished> {
+/// Pending results of the session, the oldest first.
+async fn read_results(world: &World) -> Vec<ModelFinished> {
     let inbox = world.bus.inbox(&world.key).await.unwrap();
     let bus::control::Inbox::Messages(messages) = inbox else { unreachable!() };
     let mut results = Vec::new();
@@ -25,39 +25,39 @@ async fn results(world: &World) -> Vec<ModelFinished> {
     results
 }
 
-/// Lets one gateway freeze in the middle of a call that another one then makes.
-async fn overtaken(world: &World) -> (bus::memory::Life, Vec<model_gateway::Gateway>) {
+/// Freezes a gateway during a call, which another gateway then runs.
+async fn run_twice(world: &World) -> (bus::memory::Life, Vec<model_gateway::Gateway>) {
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
-    world.ask(&world.item("hello")).await;
-    let (frozen, life) = world.gateway("frozen").await;
-    until(async || world.bus.view(&world.key).await.unwrap()).await;
+    world.publish_item(&world.item("hello")).await;
+    let (frozen, life) = world.start_gateway("frozen").await;
+    poll_until(async || world.bus.view(&world.key).await.unwrap()).await;
     life.freeze();
-    let (next, _) = world.gateway("next").await;
-    until(async || results(world).await.pop()).await;
+    let (next, _) = world.start_gateway("next").await;
+    poll_until(async || read_results(world).await.pop()).await;
     (life, vec![frozen, next])
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_result_of_an_attempt_is_stored_beside_the_one_that_waits() {
+async fn second_result_of_an_attempt_is_stored_beside_the_pending_one() {
     let world = World::new();
-    let (life, _gateways) = overtaken(&world).await;
+    let (life, _gateways) = run_twice(&world).await;
     life.thaw();
-    let both = until(async || Some(results(&world).await).filter(|results| results.len() == 2)).await;
+    let both = poll_until(async || Some(read_results(&world).await).filter(|results| results.len() == 2)).await;
     assert!(both.iter().all(|result| result.meta.attempt == 1 && result.usage.total() > 0), "{both:?}");
     assert!(!both[0].run.is_empty() && both[0].run != both[1].run, "{both:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_result_of_an_attempt_has_another_run_than_the_one_that_was_taken() {
+async fn second_result_of_an_attempt_after_the_first_was_taken_has_another_run() {
     let world = World::new();
-    let (life, _gateways) = overtaken(&world).await;
-    let taken = results(&world).await.remove(0);
+    let (life, _gateways) = run_twice(&world).await;
+    let taken = read_results(&world).await.remove(0);
     let bus = world.bus.transport();
     bus.purge(Stream::Control, &subject::control(&world.key, Verb::ModelFinished, &World::result_id())).await.unwrap();
     world.commit(1, Phase::Idle, &[]).await;
     life.thaw();
-    let late = until(async || results(&world).await.pop()).await;
+    let late = poll_until(async || read_results(&world).await.pop()).await;
     assert!(late.usage.total() > 0 && late.run != taken.run, "{late:?}");
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(results(&world).await.len(), 1, "it is told once");
+    assert_eq!(read_results(&world).await.len(), 1, "it is reported once");
 }

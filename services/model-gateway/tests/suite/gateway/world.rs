@@ -1,4 +1,4 @@
-//! A server in memory, a session on it, and what a loop would do for it.
+//! An in-memory server with a session, and the actions of its orchestrator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Clock for ServerClock {
     }
 }
 
-/// A server, a session, and what a loop would do for it.
+/// A server with a session, and the actions of its orchestrator.
 pub(crate) struct World {
     pub(crate) server: MemoryServer,
     pub(crate) bus: Bus,
@@ -49,26 +49,31 @@ impl World {
     }
 
     pub(crate) fn providers(&self) -> Providers {
-        self.providers_of("providers: {s: {kind: scripted, script: script.yaml}}")
+        self.parse_providers("providers: {s: {kind: scripted, script: script.yaml}}")
     }
 
-    /// The providers of a models file; scripts stand in `dir`.
-    pub(crate) fn providers_of(&self, models: &str) -> Providers {
+    /// The providers of a models file, with its scripts in `dir`.
+    pub(crate) fn parse_providers(&self, models: &str) -> Providers {
         let file = TextFile { origin: "models.yaml".to_owned(), text: models.to_owned() };
         let paths = Paths { config: Some(self.dir.path().to_owned()), ..Paths::default() };
         Providers::new(models::parse(&file).unwrap(), &paths).unwrap()
     }
 
-    /// A gateway for one call at a time, with power over its life.
-    pub(crate) async fn gateway(&self, name: &str) -> (Gateway, Life) {
-        self.gateway_of(name, self.providers(), 1).await
+    /// Starts a gateway for one call at a time.
+    pub(crate) async fn start_gateway(&self, name: &str) -> (Gateway, Life) {
+        self.start_gateway_with(name, self.providers(), 1).await
     }
 
-    /// A gateway with these providers, for so many calls at a time.
-    pub(crate) async fn gateway_of(&self, name: &str, providers: Providers, concurrency: usize) -> (Gateway, Life) {
+    /// Starts a gateway with these providers, for so many calls at a time.
+    pub(crate) async fn start_gateway_with(
+        &self,
+        name: &str,
+        providers: Providers,
+        concurrency: usize,
+    ) -> (Gateway, Life) {
         let (bus, life) = self.server.client(name);
         let clock = Arc::new(ServerClock(self.server.clone()));
-        (Gateway::with(Config { concurrency, ..Config::default() }, bus, providers, clock).await, life)
+        (Gateway::start_with(Config { concurrency, ..Config::default() }, bus, providers, clock).await, life)
     }
 
     pub(crate) async fn commit(&self, slot: u64, phase: Phase, open: &[&str]) {
@@ -116,7 +121,7 @@ impl World {
         }
     }
 
-    pub(crate) async fn ask(&self, item: &ModelItem) {
+    pub(crate) async fn publish_item(&self, item: &ModelItem) {
         self.bus.publish_model_item(&self.key, item, bus::work::Publication::First).await.unwrap();
     }
 
@@ -135,22 +140,22 @@ impl World {
         self.bus.transport().last(Stream::Control, &subject, bus::Read::Leader).await.unwrap()
     }
 
-    pub(crate) async fn result(&self, verb: Verb) -> Bytes {
-        until(async || self.stored(verb).await).await.payload
+    pub(crate) async fn wait_for_result(&self, verb: Verb) -> Bytes {
+        poll_until(async || self.stored(verb).await).await.payload
     }
 
-    pub(crate) async fn finished(&self) -> ModelFinished {
-        let body = self.bus.open(Objects::Work, self.result(Verb::ModelFinished).await).await.unwrap();
+    pub(crate) async fn wait_for_finished(&self) -> ModelFinished {
+        let body = self.bus.open(Objects::Work, self.wait_for_result(Verb::ModelFinished).await).await.unwrap();
         serde_json::from_slice(&body).unwrap()
     }
 
-    pub(crate) async fn failed(&self) -> ModelFailed {
-        serde_json::from_slice(&self.result(Verb::ModelFailed).await).unwrap()
+    pub(crate) async fn wait_for_failed(&self) -> ModelFailed {
+        serde_json::from_slice(&self.wait_for_result(Verb::ModelFailed).await).unwrap()
     }
 
-    pub(crate) async fn nothing_waits(&self) {
+    pub(crate) async fn wait_until_empty(&self) {
         let filter = subject::model_item(&self.key, &Self::call());
-        until(async || {
+        poll_until(async || {
             let item = self.bus.transport().last(Stream::Model, &filter, bus::Read::Leader).await.unwrap();
             item.is_none().then_some(())
         })
@@ -162,8 +167,8 @@ impl World {
     }
 }
 
-/// Polls until there is something. The clock is virtual: waiting costs no time.
-pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+/// Polls until there is a value. The clock is virtual, so waiting costs no time.
+pub(crate) async fn poll_until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..10_000 {
         if let Some(found) = look().await {
             return found;
@@ -173,6 +178,6 @@ pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     panic!("nothing came within 200 s");
 }
 
-pub(crate) async fn seconds(count: u64) {
+pub(crate) async fn sleep_seconds(count: u64) {
     tokio::time::sleep(Duration::from_secs(count)).await;
 }
