@@ -35,23 +35,23 @@ const RECENT_MAX: usize = 10_000;
 
 /// What is in the fleet's queues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Queues {
+pub(crate) struct Queues {
     /// Each queue.
-    pub queues: Vec<QueueDepth>,
+    pub(crate) queues: Vec<QueueDepth>,
     /// Model calls that may wait before new turns are refused.
-    pub waiting_calls_max: u64,
+    pub(crate) waiting_calls_max: u64,
     /// Those of the caller's tenant among them.
-    pub tenant_waiting_calls_max: u64,
+    pub(crate) tenant_waiting_calls_max: u64,
 }
 
 /// One queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct QueueDepth {
+pub(crate) struct QueueDepth {
     /// `drive` (inputs), `due` (timers), `model` or `tool` (calls).
-    pub queue: &'static str,
+    pub(crate) queue: &'static str,
     /// What is in it.
     #[serde(flatten)]
-    pub depth: Depth,
+    pub(crate) depth: Depth,
 }
 
 /// How much one edge lets in.
@@ -238,7 +238,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Sessions {
     /// What waits in the fleet: how much is before whoever waits.
-    pub async fn queues(&self, caller: &Caller) -> Result<Queues, Failure> {
+    pub(crate) async fn queues(&self, caller: &Caller) -> Result<Queues, Failure> {
         let mut queues = Vec::new();
         let _permit = self.turn(caller, Cost::Read).await?;
         for queue in Queue::ALL {

@@ -16,17 +16,17 @@ use tokio::sync::watch;
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// A command by its identity.
-pub type CommandKey = (SessionKey, Verb, CommandId);
+pub(crate) type CommandKey = (SessionKey, Verb, CommandId);
 
 /// The requests of this replica that wait.
 #[derive(Debug, Clone, Default)]
-pub struct Board {
+pub(crate) struct Board {
     waiting: Arc<Mutex<HashMap<CommandKey, watch::Sender<Option<CommandAck>>>>>,
 }
 
 /// A place on the board, until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     board: Board,
     key: CommandKey,
     notice: Option<watch::Receiver<Option<CommandAck>>>,
@@ -34,7 +34,7 @@ pub struct Place {
 
 impl Board {
     /// Subscribes to the notices for this replica and hands them out until the tasks end.
-    pub async fn start(bus: Bus, edge: CommandId, tasks: &Tasks) -> Result<Self, BusError> {
+    pub(crate) async fn start(bus: Bus, edge: CommandId, tasks: &Tasks) -> Result<Self, BusError> {
         let board = Self::default();
         let notices = bus.dones(&edge).await?;
         let (ending, reader) = (tasks.token(), board.clone());
@@ -48,7 +48,7 @@ impl Board {
     }
 
     /// Takes a place for a command; to be done before the command is sent.
-    pub fn wait_for(&self, key: CommandKey) -> Place {
+    pub(crate) fn wait_for(&self, key: CommandKey) -> Place {
         let notice = self.lock().entry(key.clone()).or_insert_with(|| watch::channel(None).0).subscribe();
         Place { board: self.clone(), key, notice: Some(notice) }
     }
@@ -89,7 +89,7 @@ impl Board {
 
 impl Place {
     /// Waits for the notice.
-    pub async fn notice(&mut self) -> CommandAck {
+    pub(crate) async fn notice(&mut self) -> CommandAck {
         if let Some(notice) = &mut self.notice
             && let Ok(done) = notice.wait_for(Option::is_some).await
             && let Some(done) = done.clone()

@@ -33,20 +33,20 @@ const WAITING_RETRY: Duration = Duration::from_secs(1);
 
 /// How a command came out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CommandReply {
+pub(crate) struct CommandReply {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// The command.
-    pub command_id: CommandId,
+    pub(crate) command_id: CommandId,
     /// True when its commit was seen; false when it is only stored, which is enough for it to be handled.
-    pub done: bool,
+    pub(crate) done: bool,
     /// The session's last `seq` after its commit; 0 while that is not known.
-    pub seq: u64,
+    pub(crate) seq: u64,
 }
 
 /// A command that is stored, and how to wait for its commit.
 #[derive(Debug)]
-pub struct Pending {
+pub(crate) struct Pending {
     bus: Bus,
     key: SessionKey,
     verb: Verb,
@@ -80,7 +80,7 @@ struct Handled {
 
 impl Sessions {
     /// Begins a session. Agent and model are checked with the composer first, so that a wrong name is told at once.
-    pub async fn start(&self, caller: &Caller, given: Given<Start>) -> Result<Pending, Failure> {
+    pub(crate) async fn start(&self, caller: &Caller, given: Given<Start>) -> Result<Pending, Failure> {
         // Only names are checked: nothing is composed of parts.
         let check = ComposeRequest {
             include_tools: false,
@@ -94,37 +94,37 @@ impl Sessions {
     }
 
     /// Sends a user message.
-    pub async fn send(&self, caller: &Caller, given: Given<SendUserMessage>) -> Result<Pending, Failure> {
+    pub(crate) async fn send(&self, caller: &Caller, given: Given<SendUserMessage>) -> Result<Pending, Failure> {
         self.submit(caller, Verb::SendUserMessage, given, None).await
     }
 
     /// Opens no new call until resumed.
-    pub async fn pause(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
+    pub(crate) async fn pause(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
         self.submit(caller, Verb::Pause, given, None).await
     }
 
     /// Goes on.
-    pub async fn resume(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
+    pub(crate) async fn resume(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
         self.submit(caller, Verb::Resume, given, None).await
     }
 
     /// Cancels what is in flight and ends the session.
-    pub async fn stop(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
+    pub(crate) async fn stop(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
         self.submit(caller, Verb::Stop, given, None).await
     }
 
     /// Answers a gate.
-    pub async fn answer(&self, caller: &Caller, given: Given<Answer>) -> Result<Pending, Failure> {
+    pub(crate) async fn answer(&self, caller: &Caller, given: Given<Answer>) -> Result<Pending, Failure> {
         self.submit(caller, Verb::Answer, given, None).await
     }
 
     /// Forgets the transcript.
-    pub async fn clear(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
+    pub(crate) async fn clear(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
         self.submit(caller, Verb::ClearHistory, given, None).await
     }
 
     /// Changes settings of a session that runs.
-    pub async fn configure(&self, caller: &Caller, given: Given<Configure>) -> Result<Pending, Failure> {
+    pub(crate) async fn configure(&self, caller: &Caller, given: Given<Configure>) -> Result<Pending, Failure> {
         self.submit(caller, Verb::Configure, given, None).await
     }
 
@@ -227,7 +227,7 @@ impl Sessions {
 
 impl Pending {
     /// Waits for the commit, but not for ever: an answer with `done: false` says that the command is stored.
-    pub async fn done(self) -> Result<CommandReply, Failure> {
+    pub(crate) async fn done(self) -> Result<CommandReply, Failure> {
         let handled = match self.state {
             State::Accepted => None,
             State::Known(handled) => Some(handled),

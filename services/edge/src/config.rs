@@ -99,7 +99,7 @@ impl Config {
     }
 
     /// How long a command's answer waits for its commit.
-    pub fn command_wait(&self) -> Duration {
+    pub(crate) fn command_wait(&self) -> Duration {
         Duration::from_secs(self.command_wait)
     }
 

@@ -18,40 +18,40 @@ use crate::sessions::Sessions;
 
 /// A dead letter in a list: everything but its contents.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Letter {
+pub(crate) struct Letter {
     /// The session that it belongs to.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// What it was.
-    pub kind: DeadKind,
+    pub(crate) kind: DeadKind,
     /// Its id among those of the session and kind.
-    pub id: CommandId,
+    pub(crate) id: CommandId,
     /// Stable: why.
-    pub code: ErrorCode,
+    pub(crate) code: ErrorCode,
     /// Why, for people.
-    pub reason: String,
+    pub(crate) reason: String,
     /// How often the original was delivered.
-    pub delivered: u64,
+    pub(crate) delivered: u64,
     /// When the original was stored.
-    pub stored_at: Timestamp,
+    pub(crate) stored_at: Timestamp,
     /// The original's subject.
-    pub subject: String,
+    pub(crate) subject: String,
     /// Its body, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub body: Option<Json>,
+    pub(crate) body: Option<Json>,
 }
 
 /// What became of a dead letter that was sent again.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Retried {
+pub(crate) struct Retried {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// The new id of the command.
-    pub command_id: CommandId,
+    pub(crate) command_id: CommandId,
 }
 
 impl Sessions {
     /// The tenant's dead letters, or those of one session.
-    pub async fn dead(&self, caller: &Caller, wanted: &params::DeadList) -> Result<Vec<Letter>, Failure> {
+    pub(crate) async fn dead(&self, caller: &Caller, wanted: &params::DeadList) -> Result<Vec<Letter>, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         let session = wanted.session_id.clone().map(|session| SessionKey { tenant: caller.tenant.clone(), session });
         let letters = self.bus().dead_letters(&caller.tenant, session.as_ref()).await?;
@@ -62,7 +62,7 @@ impl Sessions {
     }
 
     /// One dead letter with its contents.
-    pub async fn dead_letter(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Letter, Failure> {
+    pub(crate) async fn dead_letter(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Letter, Failure> {
         let _permit = self.turn(caller, Cost::Light).await?;
         let (at, letter) = self.find_dead(caller, wanted).await?;
         Ok(show(at, letter, true))
@@ -70,7 +70,7 @@ impl Sessions {
 
     /// Sends a client's command once more, under a new id and as of now, and removes the letter. Nothing else can be
     /// sent again: the loop has long given the call of a lost item its result, and sets its timers itself.
-    pub async fn retry_dead(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Retried, Failure> {
+    pub(crate) async fn retry_dead(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Retried, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         let (at, letter) = self.find_dead(caller, wanted).await?;
         let cannot = |why: &str| Failure::new(ErrorCode::NotNow, format!("{} cannot be sent again: {why}", name(&at)));
@@ -105,7 +105,7 @@ impl Sessions {
     }
 
     /// Throws a dead letter away.
-    pub async fn drop_dead(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Letter, Failure> {
+    pub(crate) async fn drop_dead(&self, caller: &Caller, wanted: params::DeadOne) -> Result<Letter, Failure> {
         let _permit = self.turn(caller, Cost::Command).await?;
         let (at, letter) = self.find_dead(caller, wanted).await?;
         self.bus().drop_dead(&at).await?;

@@ -9,49 +9,49 @@ use contract::command::Refusal;
 /// A call that came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
+pub(crate) struct Failure {
     /// Stable.
-    pub code: ErrorCode,
+    pub(crate) code: ErrorCode,
     /// For people: what, and what to do.
-    pub message: String,
+    pub(crate) message: String,
     /// When the same may succeed.
-    pub retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
     /// The last `seq` that there is, where that is the point.
-    pub seq: Option<u64>,
+    pub(crate) seq: Option<u64>,
 }
 
 impl Failure {
     /// A failure without more to tell.
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retry_after: None, seq: None }
     }
 
     /// The request is not what the contract says.
-    pub fn bad_request(message: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::BadRequest, message)
     }
 
     /// The request is not what the contract says, as its parser tells.
-    pub fn bad_request_of(error: impl std::fmt::Display) -> Self {
+    pub(crate) fn bad_request_of(error: impl std::fmt::Display) -> Self {
         Self::bad_request(shorten(error.to_string()))
     }
 
     /// The same may succeed after this long.
     #[must_use]
-    pub fn retry_after(mut self, after: Duration) -> Self {
+    pub(crate) fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
     /// Adds the last `seq` that there is.
     #[must_use]
-    pub fn with_seq(mut self, seq: u64) -> Self {
+    pub(crate) fn with_seq(mut self, seq: u64) -> Self {
         self.seq = Some(seq);
         self
     }
 
     /// The code of the JSON-RPC error object; `data.code` holds the stable one.
-    pub fn json_rpc_code(&self) -> i32 {
+    pub(crate) fn json_rpc_code(&self) -> i32 {
         let params = [ErrorCode::BadRequest, ErrorCode::EmptyMessage, ErrorCode::TooLarge, ErrorCode::InvalidArguments];
         if self.code == ErrorCode::UnknownMethod {
             -32601

@@ -12,21 +12,21 @@ use tokio::sync::oneshot;
 use crate::failure::Failure;
 
 /// Cost of all calls that run at once.
-pub const CAPACITY: u32 = 128;
+pub(crate) const CAPACITY: u32 = 128;
 /// How long a call waits for its turn before it is refused as `overloaded`.
-pub const WAIT_MAX: Duration = Duration::from_secs(10);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Calls of one connection that wait for their turn.
-pub const WAITING_MAX: usize = 1_024;
+pub(crate) const WAITING_MAX: usize = 1_024;
 /// When a call that was refused should be tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Who a call belongs to, for sharing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Flow {
+pub(crate) struct Flow {
     /// The client's address.
-    pub address: IpAddr,
+    pub(crate) address: IpAddr,
     /// Its connection.
-    pub connection: u64,
+    pub(crate) connection: u64,
 }
 
 impl Default for Flow {
@@ -37,7 +37,7 @@ impl Default for Flow {
 
 /// What a call costs: about how many requests to the bus it makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cost {
+pub(crate) enum Cost {
     /// Answered from memory, or by one request.
     Light,
     /// A command: some requests to the bus.
@@ -50,7 +50,7 @@ pub enum Cost {
 
 impl Cost {
     /// Its share of [`CAPACITY`].
-    pub const fn units(self) -> u32 {
+    pub(crate) const fn units(self) -> u32 {
         match self {
             Self::Light => 1,
             Self::Command => 2,
@@ -62,13 +62,13 @@ impl Cost {
 
 /// The queue of one edge. Clones are the same queue.
 #[derive(Debug, Clone)]
-pub struct FairQueue {
+pub(crate) struct FairQueue {
     state: Arc<Mutex<State>>,
 }
 
 /// A call that runs, until this is dropped.
 #[derive(Debug)]
-pub struct Permit {
+pub(crate) struct Permit {
     queue: FairQueue,
     units: u32,
 }
@@ -113,12 +113,12 @@ impl Default for FairQueue {
 
 impl FairQueue {
     /// A queue that lets calls of so many units run at once.
-    pub fn new(capacity: u32) -> Self {
+    pub(crate) fn new(capacity: u32) -> Self {
         Self { state: Arc::new(Mutex::new(State { free: capacity, clock: 0, addresses: Vec::new() })) }
     }
 
     /// Waits for the turn of a call.
-    pub async fn acquire(&self, flow: Flow, cost: Cost) -> Result<Permit, Failure> {
+    pub(crate) async fn acquire(&self, flow: Flow, cost: Cost) -> Result<Permit, Failure> {
         let (grant, granted) = oneshot::channel();
         let added = self.lock().add(flow, Waiter { units: cost.units(), grant });
         if !added {

@@ -30,9 +30,9 @@ use crate::sessions::{Agent, SessionPage, Sessions, TranscriptPart, Waiting};
 use crate::watch::notice::Notice;
 
 /// The metadata key of the milliseconds after which the same may succeed.
-pub const RETRY_AFTER: &str = "ailoop-retry-after-ms";
+pub(crate) const RETRY_AFTER: &str = "ailoop-retry-after-ms";
 /// The metadata key of the last `seq`, where that is the point.
-pub const SEQ: &str = "ailoop-seq";
+pub(crate) const SEQ: &str = "ailoop-seq";
 
 /// The trailer with a call's status, which is a header where there is no message.
 const GRPC_STATUS: &str = "grpc-status";

@@ -10,31 +10,31 @@ use crate::fair_queue::Flow;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
+pub(crate) struct Caller {
     /// Whose sessions they see.
-    pub tenant: TenantId,
+    pub(crate) tenant: TenantId,
     /// How the log names them.
-    pub by: String,
+    pub(crate) by: String,
     /// Whose turn a call of theirs takes.
-    pub flow: Flow,
+    pub(crate) flow: Flow,
 }
 
 /// What a request says of itself before anything else is read.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Knock<'a> {
+pub(crate) struct Knock<'a> {
     /// The `Authorization` header.
-    pub authorization: Header<'a>,
+    pub(crate) authorization: Header<'a>,
     /// The `Origin` header; browsers always send it.
-    pub origin: Header<'a>,
+    pub(crate) origin: Header<'a>,
     /// The `Host` header.
-    pub host: Header<'a>,
+    pub(crate) host: Header<'a>,
     /// Where the request came from.
-    pub flow: Flow,
+    pub(crate) flow: Flow,
 }
 
 /// A header of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Header<'a> {
+pub(crate) enum Header<'a> {
     /// Not there.
     #[default]
     Absent,
@@ -46,7 +46,7 @@ pub enum Header<'a> {
 
 impl<'a> Header<'a> {
     /// Reads the values that a request has under one name.
-    pub fn of<V: AsRef<[u8]> + 'a>(values: impl IntoIterator<Item = &'a V>) -> Self {
+    pub(crate) fn of<V: AsRef<[u8]> + 'a>(values: impl IntoIterator<Item = &'a V>) -> Self {
         let mut values = values.into_iter();
         match (values.next().map(AsRef::as_ref), values.next()) {
             (None, _) => Self::Absent,
@@ -74,7 +74,7 @@ impl<'a> Header<'a> {
 
 /// The rules of one listener.
 #[derive(Debug, Clone)]
-pub struct Guard {
+pub(crate) struct Guard {
     token: Option<String>,
     tenant: TenantId,
     origins: Vec<String>,
@@ -84,7 +84,7 @@ pub struct Guard {
 
 impl Guard {
     /// The rules for a listener.
-    pub fn new(config: &Config, listen: SocketAddr) -> Self {
+    pub(crate) fn new(config: &Config, listen: SocketAddr) -> Self {
         Self {
             token: config.token.as_ref().map(|token| token.expose().to_owned()),
             tenant: config.tenant.clone(),
@@ -95,7 +95,7 @@ impl Guard {
     }
 
     /// Lets a request in, or says why not.
-    pub fn admit(&self, knock: Knock<'_>) -> Result<Caller, Failure> {
+    pub(crate) fn admit(&self, knock: Knock<'_>) -> Result<Caller, Failure> {
         let (origin, authorization) = (knock.origin.text("Origin")?, knock.authorization.text("Authorization")?);
         let host = knock.host.text("Host")?.map(str::to_ascii_lowercase);
         if self.checks_host

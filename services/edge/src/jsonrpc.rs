@@ -8,33 +8,33 @@ use crate::failure::Failure;
 use crate::params;
 
 /// Requests of one batch.
-pub const BATCH_MAX: usize = 64;
+pub(crate) const BATCH_MAX: usize = 64;
 
 /// Bytes of a request's `id`, which each answer repeats.
-pub const ID_BYTES_MAX: usize = 1 << 10;
+pub(crate) const ID_BYTES_MAX: usize = 1 << 10;
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub(crate) struct Request {
     /// What names the answer; a notification has none and gets none.
-    pub id: Option<Value>,
+    pub(crate) id: Option<Value>,
     /// Which call.
-    pub method: String,
+    pub(crate) method: String,
     /// Its parameters, by name.
-    pub params: Map<String, Value>,
+    pub(crate) params: Map<String, Value>,
 }
 
 /// What a frame holds: requests, and answers to what is none.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// Whether the answers go out together.
-    pub batch: bool,
+    pub(crate) batch: bool,
     /// In the order of the frame.
-    pub parts: Vec<Result<Request, String>>,
+    pub(crate) parts: Vec<Result<Request, String>>,
 }
 
 /// Reads a text frame.
-pub fn read(text: &str) -> Frame {
+pub(crate) fn read(text: &str) -> Frame {
     let one = |part| Frame { batch: false, parts: vec![part] };
     if let Err(failure) = params::check_size("the frame", text) {
         return one(Err(error(&Value::Null, &failure)));
@@ -115,12 +115,12 @@ struct ErrorData<'a> {
 }
 
 /// The text of a result.
-pub fn result<T: Serialize>(id: &Value, result: &T) -> String {
+pub(crate) fn result<T: Serialize>(id: &Value, result: &T) -> String {
     serde_json::to_string(&Answer { jsonrpc: "2.0", id, result }).unwrap_or_default()
 }
 
 /// The text of an error: the stable code stands in `data.code`.
-pub fn error(id: &Value, failure: &Failure) -> String {
+pub(crate) fn error(id: &Value, failure: &Failure) -> String {
     let retry_after_ms = failure.retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
     let data = ErrorData { code: failure.code.as_str(), retry_after_ms, seq: failure.seq };
     let error = ErrorObject { code: failure.json_rpc_code(), message: &failure.message, data };
@@ -128,14 +128,14 @@ pub fn error(id: &Value, failure: &Failure) -> String {
 }
 
 /// The text of an error of the protocol itself.
-pub fn protocol_error(id: &Value, code: i32, message: &str) -> String {
+pub(crate) fn protocol_error(id: &Value, code: i32, message: &str) -> String {
     let data = ErrorData { code: contract::ErrorCode::BadRequest.as_str(), retry_after_ms: None, seq: None };
     serde_json::to_string(&Refused { jsonrpc: "2.0", id, error: ErrorObject { code, message, data } })
         .unwrap_or_default()
 }
 
 /// The text of a batch's answers; nothing when all its requests were notifications.
-pub fn batch(answers: &[String]) -> Option<String> {
+pub(crate) fn batch(answers: &[String]) -> Option<String> {
     let raw: Vec<&RawValue> = answers.iter().filter_map(|answer| serde_json::from_str(answer).ok()).collect();
     if raw.is_empty() { None } else { serde_json::to_string(&raw).ok() }
 }

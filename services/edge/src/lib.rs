@@ -1,24 +1,24 @@
 //! The client door: sessions over WebSocket JSON-RPC and gRPC, the same calls through the same code.
 
-pub mod admission;
-pub mod board;
+mod admission;
+mod board;
 mod clock;
-pub mod commands;
+mod commands;
 pub mod config;
 mod dead;
-pub mod failure;
-pub mod fair_queue;
-pub mod grpc;
-pub mod guard;
-pub mod jsonrpc;
+mod failure;
+mod fair_queue;
+mod grpc;
+mod guard;
+mod jsonrpc;
 mod mail;
-pub mod params;
-pub mod queue;
+mod params;
+mod queue;
 mod request_body;
 mod session_index;
-pub mod sessions;
+mod sessions;
 mod stats;
-pub mod watch;
+mod watch;
 mod ws;
 
 use std::net::SocketAddr;

@@ -17,7 +17,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Sessions {
     /// The mails that wait in a mailbox, oldest first.
-    pub async fn mails(&self, caller: &Caller, wanted: ListMailParams) -> Result<MailList, Failure> {
+    pub(crate) async fn mails(&self, caller: &Caller, wanted: ListMailParams) -> Result<MailList, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         let request = request(wanted.mailbox, params::fresh()?, MailAction::List)?;
         match self.ask_mail(caller, &request, None).await? {
@@ -29,7 +29,7 @@ impl Sessions {
     }
 
     /// Sends a mail.
-    pub async fn send_mail(&self, caller: &Caller, wanted: SendMailParams) -> Result<SentMail, Failure> {
+    pub(crate) async fn send_mail(&self, caller: &Caller, wanted: SendMailParams) -> Result<SentMail, Failure> {
         let SendMailParams { mailbox, command_id, to, subject, text } = wanted;
         match self.write_mail(caller, mailbox, command_id, MailAction::Send { to, subject, text }).await? {
             MailResponse::Sent(sent) => Ok(sent),
@@ -40,7 +40,7 @@ impl Sessions {
     }
 
     /// Answers a mail and closes it.
-    pub async fn reply_mail(&self, caller: &Caller, wanted: ReplyMailParams) -> Result<RepliedMail, Failure> {
+    pub(crate) async fn reply_mail(&self, caller: &Caller, wanted: ReplyMailParams) -> Result<RepliedMail, Failure> {
         let ReplyMailParams { mailbox, command_id, id: mail, text } = wanted;
         match self.write_mail(caller, mailbox, command_id, MailAction::Reply { mail, text }).await? {
             MailResponse::Closed(closed) => Ok(closed),

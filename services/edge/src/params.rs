@@ -21,42 +21,42 @@ use crate::failure::Failure;
 /// and their parts.
 const FRAME_LEVELS: usize = 8;
 /// Sessions of one list.
-pub const LIST_MAX: usize = 1_000;
+pub(crate) const LIST_MAX: usize = 1_000;
 /// Sessions of one list, when no number is given.
-pub const LIST_DEFAULT: usize = 100;
+pub(crate) const LIST_DEFAULT: usize = 100;
 
 /// A command as a client gives it: its address and its own fields.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Given<T> {
+pub(crate) struct Given<T> {
     /// The session; made by the edge for a `start` without one.
-    pub session: SessionId,
+    pub(crate) session: SessionId,
     /// The command's id; made by the edge where none is given.
-    pub id: CommandId,
+    pub(crate) id: CommandId,
     /// Whether the answer waits for the commit.
-    pub wait: bool,
+    pub(crate) wait: bool,
     /// What.
-    pub body: T,
+    pub(crate) body: T,
 }
 
 /// A command whose body is not checked yet.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Unchecked<T>(Given<T>);
+pub(crate) struct Unchecked<T>(Given<T>);
 
 impl<T: Checked> Unchecked<T> {
     /// Parses an address. Empty ids mean none.
-    pub fn new(session: &str, id: &str, wait: bool, body: T) -> Result<Self, Failure> {
+    pub(crate) fn new(session: &str, id: &str, wait: bool, body: T) -> Result<Self, Failure> {
         let session = if session.is_empty() && T::MAKES_SESSION { fresh()? } else { session_id(session)? };
         let id = if id.is_empty() { fresh()? } else { parse("command_id", id)? };
         Ok(Self(Given { session, id, wait, body }))
     }
 
     /// Whether the check takes milliseconds.
-    pub fn is_costly(&self) -> bool {
+    pub(crate) fn is_costly(&self) -> bool {
         self.0.body.is_costly()
     }
 
     /// Checks the body.
-    pub fn check(self) -> Result<Given<T>, Failure> {
+    pub(crate) fn check(self) -> Result<Given<T>, Failure> {
         self.0.body.check()?;
         Ok(self.0)
     }
@@ -64,7 +64,7 @@ impl<T: Checked> Unchecked<T> {
 
 impl<T: Checked + DeserializeOwned> Unchecked<T> {
     /// Parses a command from its JSON object; an unknown field is refused by its name.
-    pub fn from_json(mut params: Map<String, Value>) -> Result<Self, Failure> {
+    pub(crate) fn from_json(mut params: Map<String, Value>) -> Result<Self, Failure> {
         let session = text(&mut params, "session_id")?;
         let id = text(&mut params, "command_id")?;
         let wait = flag(&mut params, "wait")?.unwrap_or(true) && !flag(&mut params, "no_wait")?.unwrap_or(false);
@@ -74,7 +74,7 @@ impl<T: Checked + DeserializeOwned> Unchecked<T> {
 }
 
 /// A command's own fields, and what they must be.
-pub trait Checked {
+pub(crate) trait Checked {
     /// Whether a command without a session id makes one.
     const MAKES_SESSION: bool = false;
 
@@ -161,34 +161,34 @@ impl Checked for Answer {
 /// One session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct One {
+pub(crate) struct One {
     /// Which.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
 }
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Call {
+pub(crate) struct Call {
     /// Of which session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// Which.
-    pub call: CallId,
+    pub(crate) call: CallId,
 }
 
 /// What waits for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub struct Gates {
+pub(crate) struct Gates {
     /// Only in this session.
-    pub session_id: Option<SessionId>,
+    pub(crate) session_id: Option<SessionId>,
     /// At most this many; 100 where none or zero is given.
-    pub limit: usize,
+    pub(crate) limit: usize,
 }
 
 impl Gates {
     /// How many.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         listed(self.limit)
     }
 }
@@ -196,18 +196,18 @@ impl Gates {
 /// Which sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub struct List {
+pub(crate) struct List {
     /// Only those in this phase.
-    pub phase: Option<Phase>,
+    pub(crate) phase: Option<Phase>,
     /// At most this many; 100 where none or zero is given.
-    pub limit: usize,
+    pub(crate) limit: usize,
     /// Only those behind this place, as an earlier list gave it.
-    pub cursor: Option<Cursor>,
+    pub(crate) cursor: Option<Cursor>,
 }
 
 impl List {
     /// How many to give.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         listed(self.limit)
     }
 }
@@ -220,16 +220,16 @@ fn listed(limit: usize) -> usize {
 /// A place in the list of sessions: behind this one. It stays valid when sessions come and go.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Cursor {
+pub(crate) struct Cursor {
     /// When the session began.
-    pub started: Timestamp,
+    pub(crate) started: Timestamp,
     /// The session.
-    pub session: SessionId,
+    pub(crate) session: SessionId,
 }
 
 impl Cursor {
     /// The place that it names.
-    pub fn place(&self) -> ListPlace {
+    pub(crate) fn place(&self) -> ListPlace {
         (Reverse(self.started), Reverse(self.session.clone()))
     }
 }
@@ -262,20 +262,20 @@ impl TryFrom<String> for Cursor {
 /// Which turns of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Transcript {
+pub(crate) struct Transcript {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// Only turns after this one.
     #[serde(default)]
-    pub after: u32,
+    pub(crate) after: u32,
     /// At most this many; 100 where none or zero is given.
     #[serde(default)]
-    pub limit: usize,
+    pub(crate) limit: usize,
 }
 
 impl Transcript {
     /// How many turns to give.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         listed(self.limit)
     }
 }
@@ -283,105 +283,105 @@ impl Transcript {
 /// What to fold again.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Replay {
+pub(crate) struct Replay {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// The last slot that counts; the log's end where none is given.
     #[serde(default)]
-    pub at: Option<u64>,
+    pub(crate) at: Option<u64>,
 }
 
 /// Whose dead letters.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub struct DeadList {
+pub(crate) struct DeadList {
     /// Only those of this session.
-    pub session_id: Option<SessionId>,
+    pub(crate) session_id: Option<SessionId>,
 }
 
 /// Which dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DeadOne {
+pub(crate) struct DeadOne {
     /// Its session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// What it was.
-    pub kind: DeadKind,
+    pub(crate) kind: DeadKind,
     /// Its id, as the list shows it.
-    pub id: CommandId,
+    pub(crate) id: CommandId,
 }
 
 /// Parameters of `mail.list`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub struct ListMailParams {
+pub(crate) struct ListMailParams {
     /// The mailbox, which may be an agent's, by key or alias; that of people where none is given.
-    pub mailbox: Option<AgentId>,
+    pub(crate) mailbox: Option<AgentId>,
 }
 
 /// Parameters of `mail.send`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SendMailParams {
+pub(crate) struct SendMailParams {
     /// The sender's mailbox, which must not be an agent's; that of people where none is given.
     #[serde(default)]
-    pub mailbox: Option<AgentId>,
+    pub(crate) mailbox: Option<AgentId>,
     /// Chosen by the client for safe repetition; made here where none is given.
     #[serde(default)]
-    pub command_id: Option<CommandId>,
+    pub(crate) command_id: Option<CommandId>,
     /// An agent's key, alias or name, or `user` for people.
-    pub to: String,
+    pub(crate) to: String,
     /// One line, at most 1 KiB as JSON; not empty.
-    pub subject: String,
+    pub(crate) subject: String,
     /// At most 32 KiB as JSON; not empty.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// Parameters of `mail.reply`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ReplyMailParams {
+pub(crate) struct ReplyMailParams {
     /// The mailbox that the mail is in, which must not be an agent's; that of people where none is given.
     #[serde(default)]
-    pub mailbox: Option<AgentId>,
+    pub(crate) mailbox: Option<AgentId>,
     /// Chosen by the client for safe repetition; made here where none is given.
     #[serde(default)]
-    pub command_id: Option<CommandId>,
+    pub(crate) command_id: Option<CommandId>,
     /// The mail's id, as the list shows it.
-    pub id: String,
+    pub(crate) id: String,
     /// The answer, at most 32 KiB as JSON. It must be given: the mail is closed without an answer where it is empty.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// Whose statistics.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub struct Stats {
+pub(crate) struct Stats {
     /// Only sessions that began at or after this instant.
-    pub since: Option<Timestamp>,
+    pub(crate) since: Option<Timestamp>,
 }
 
 /// What to watch.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Watch {
+pub(crate) struct Watch {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// The first `seq` wanted; 0 and 1 mean from the beginning.
     #[serde(default, alias = "seq")]
-    pub from_seq: u64,
+    pub(crate) from_seq: u64,
     /// Leave chunks out.
     #[serde(default)]
-    pub no_chunks: bool,
+    pub(crate) no_chunks: bool,
 }
 
 /// Nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub struct Nothing {}
+pub(crate) struct Nothing {}
 
 /// Reads a JSON object; the error names the field.
-pub fn from_object<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Failure> {
+pub(crate) fn from_object<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Failure> {
     serde_path_to_error::deserialize(Value::Object(params)).map_err(|error| {
         let (path, why) = (error.path().to_string(), error.inner().to_string());
         // These name their field themselves.
@@ -397,7 +397,7 @@ pub fn from_object<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T,
 }
 
 /// Refuses JSON before it is parsed: a value takes far more memory than its text.
-pub fn check_size(what: &str, text: &str) -> Result<(), Failure> {
+pub(crate) fn check_size(what: &str, text: &str) -> Result<(), Failure> {
     let Size { depth, values } = Size::of(text.as_bytes());
     let levels = JSON_DEPTH_MAX + FRAME_LEVELS;
     if depth > levels {
@@ -412,7 +412,7 @@ pub fn check_size(what: &str, text: &str) -> Result<(), Failure> {
 }
 
 /// Reads a session id.
-pub fn session_id(text: &str) -> Result<SessionId, Failure> {
+pub(crate) fn session_id(text: &str) -> Result<SessionId, Failure> {
     if text.is_empty() {
         return Err(Failure::bad_request("`session_id` is missing"));
     }
@@ -425,22 +425,22 @@ fn bad_field(field: &str, error: impl Display) -> Failure {
 }
 
 /// Reads one word of a closed set, as the contract spells it.
-pub fn word<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, Failure> {
+pub(crate) fn word<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, Failure> {
     serde_json::from_value(Value::String(text.to_owned())).map_err(|error| bad_field(field, error))
 }
 
 /// Reads an id.
-pub fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Failure> {
+pub(crate) fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Failure> {
     text.parse().map_err(|error| bad_field(field, error))
 }
 
 /// Reads an id that may be left out as an empty text.
-pub fn optional<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<Option<T>, Failure> {
+pub(crate) fn optional<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<Option<T>, Failure> {
     if text.is_empty() { Ok(None) } else { parse(field, text).map(Some) }
 }
 
 /// Makes an id, sortable by time.
-pub fn fresh<T: FromStr<Err: Display>>() -> Result<T, Failure> {
+pub(crate) fn fresh<T: FromStr<Err: Display>>() -> Result<T, Failure> {
     let made: Result<T, T::Err> = uuid::Uuid::now_v7().to_string().parse();
     made.map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))
 }

@@ -12,17 +12,17 @@ use crate::failure::Failure;
 use crate::watch::notice::Notice;
 
 /// Bytes that may wait for one client.
-pub const CLIENT_BYTES_MAX: usize = 16 << 20;
+pub(crate) const CLIENT_BYTES_MAX: usize = 16 << 20;
 /// Sessions whose last `seq` a queue remembers: twice as many as one connection may watch.
-pub const CURSORS_MAX: usize = 512;
+pub(crate) const CURSORS_MAX: usize = 512;
 /// Places for items that an idle queue keeps.
 const IDLE_CAPACITY: usize = 16;
 /// How long a client that is read the log to may take none of it.
-pub const CLIENT_STALL_MAX: Duration = Duration::from_mins(1);
+pub(crate) const CLIENT_STALL_MAX: Duration = Duration::from_mins(1);
 
 /// One thing on its way to a client.
 #[derive(Debug, Clone)]
-pub enum Item {
+pub(crate) enum Item {
     /// A JSON-RPC answer or notification.
     Text(String),
     /// An event of a watched session.
@@ -47,7 +47,7 @@ impl Item {
 
 /// Why a queue ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// All is said; what waits still goes out.
     Complete,
     /// The client or the server leaves; what waits is dropped.
@@ -65,7 +65,7 @@ pub enum End {
 
 impl End {
     /// The failure to tell, when it is one.
-    pub fn failure(&self) -> Option<Failure> {
+    pub(crate) fn failure(&self) -> Option<Failure> {
         match self {
             Self::Complete | Self::Gone => None,
             Self::Failed(failure) => Some(failure.clone()),
@@ -82,7 +82,7 @@ impl End {
 
 /// The queue of one client.
 #[derive(Debug)]
-pub struct ClientQueue {
+pub(crate) struct ClientQueue {
     state: Mutex<State>,
     readable: Notify,
     room: Notify,
@@ -112,7 +112,7 @@ struct Cursor {
 impl ClientQueue {
     /// A queue of at most so many items and bytes, which it takes from a budget; a single larger item is taken when
     /// nothing else waits.
-    pub fn new(items_max: usize, bytes_max: usize, budget: ByteBudget) -> Self {
+    pub(crate) fn new(items_max: usize, bytes_max: usize, budget: ByteBudget) -> Self {
         Self {
             state: Mutex::default(),
             readable: Notify::new(),
@@ -125,7 +125,7 @@ impl ClientQueue {
 
     /// Adds without waiting. A chunk without room is dropped; anything else drops the waiting chunks and, when that
     /// is not enough, ends the queue. `false` once it has ended.
-    pub fn push(&self, item: Item) -> bool {
+    pub(crate) fn push(&self, item: Item) -> bool {
         let mut state = self.lock();
         if state.end.is_some() {
             return false;
@@ -150,7 +150,7 @@ impl ClientQueue {
 
     /// Adds as soon as half of the queue is free: for what can be read again and so may wait for its reader. A reader
     /// that takes nothing for [`CLIENT_STALL_MAX`] ends the queue.
-    pub async fn push_patiently(&self, item: Item) -> bool {
+    pub(crate) async fn push_patiently(&self, item: Item) -> bool {
         loop {
             let room = self.room.notified();
             tokio::pin!(room);
@@ -179,7 +179,7 @@ impl ClientQueue {
     }
 
     /// Takes the next item, waiting for it; the end once there is none. One reader at a time.
-    pub async fn pop(&self) -> Result<Item, End> {
+    pub(crate) async fn pop(&self) -> Result<Item, End> {
         loop {
             {
                 let mut state = self.lock();
@@ -197,23 +197,23 @@ impl ClientQueue {
     }
 
     /// Ends the queue; the first end counts.
-    pub fn end(&self, end: End) {
+    pub(crate) fn end(&self, end: End) {
         self.lock().finish(end, &self.budget);
         self.wake();
     }
 
     /// Forgets how far a session was told.
-    pub fn forget(&self, session: &SessionId) {
+    pub(crate) fn forget(&self, session: &SessionId) {
         self.lock().told.remove(session);
     }
 
     /// Why it ended, if it did.
-    pub fn ended(&self) -> Option<End> {
+    pub(crate) fn ended(&self) -> Option<End> {
         self.lock().end.clone()
     }
 
     /// Waits for the end.
-    pub async fn until_end(&self) -> End {
+    pub(crate) async fn until_end(&self) -> End {
         loop {
             let room = self.room.notified();
             tokio::pin!(room);

@@ -38,42 +38,42 @@ const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 
 /// A part of the list of sessions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct SessionPage {
+pub(crate) struct SessionPage {
     /// Newest first.
-    pub sessions: Vec<SessionSummary>,
+    pub(crate) sessions: Vec<SessionSummary>,
     /// Where the next part begins; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
+    pub(crate) next_cursor: Option<String>,
 }
 
 /// An agent in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Agent {
+pub(crate) struct Agent {
     /// Its key.
-    pub id: AgentId,
+    pub(crate) id: AgentId,
     /// Its name, as people read it.
-    pub name: String,
+    pub(crate) name: String,
     /// What it may be called beside its key.
-    pub aliases: Vec<AgentId>,
+    pub(crate) aliases: Vec<AgentId>,
     /// Its model, where it names one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// Whether sessions have it that name none.
-    pub is_default: bool,
+    pub(crate) is_default: bool,
 }
 
 /// What was performed again for a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Repaired {
+pub(crate) struct Repaired {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// One short line for each effect.
-    pub performed: Vec<String>,
+    pub(crate) performed: Vec<String>,
 }
 
 /// The calls; cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Sessions {
+pub(crate) struct Sessions {
     inner: Arc<Inner>,
 }
 
@@ -96,63 +96,63 @@ struct Inner {
 
 /// The transcript of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct History {
+pub(crate) struct History {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// As the model sees it.
-    pub messages: Vec<Json>,
+    pub(crate) messages: Vec<Json>,
     /// The last `seq` that they include.
-    pub seq: u64,
+    pub(crate) seq: u64,
 }
 
 /// A part of a session as people read it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TranscriptPart {
+pub(crate) struct TranscriptPart {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// In order.
-    pub turns: Vec<readable::ReadableTurn>,
+    pub(crate) turns: Vec<readable::ReadableTurn>,
     /// What `after` of the next part is; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_after: Option<u32>,
+    pub(crate) next_after: Option<u32>,
     /// Whether parts of the session are gone, since the archive kept them for as long as it keeps anything.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_incomplete: bool,
+    pub(crate) is_incomplete: bool,
 }
 
 /// A log, folded again.
 #[derive(Debug, Clone, Serialize)]
-pub struct Replayed {
+pub(crate) struct Replayed {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// The slot after which this is the state.
-    pub slot: u64,
+    pub(crate) slot: u64,
     /// The log's last slot.
-    pub last_slot: u64,
+    pub(crate) last_slot: u64,
     /// What the session was doing then.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// The last `seq` then.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// Every commit, in a line.
-    pub commits: Vec<Line>,
+    pub(crate) commits: Vec<Line>,
     /// Where the fold and what was written disagree.
-    pub differs: Vec<Difference>,
+    pub(crate) differs: Vec<Difference>,
     /// The state, as a page's snapshot has it.
-    pub state: Json,
+    pub(crate) state: Json,
 }
 
 /// What waits for a person, and in which session.
 #[derive(Debug, Clone, Serialize)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// Its agent.
-    pub agent: String,
+    pub(crate) agent: String,
     /// The beginning of its first message.
-    pub title: String,
+    pub(crate) title: String,
     /// What is asked.
     #[serde(flatten)]
-    pub gate: OpenGate,
+    pub(crate) gate: OpenGate,
 }
 
 impl Waiting {
@@ -164,26 +164,26 @@ impl Waiting {
 
 /// The whole of a result.
 #[derive(Debug, Clone, Serialize)]
-pub struct WholeResult {
+pub(crate) struct WholeResult {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// The call.
-    pub call: CallId,
+    pub(crate) call: CallId,
     /// What the tool gave.
-    pub content: String,
+    pub(crate) content: String,
 }
 
 /// A commit, in a line.
 #[derive(Debug, Clone, Serialize)]
-pub struct Line {
+pub(crate) struct Line {
     /// Its slot.
-    pub slot: u64,
+    pub(crate) slot: u64,
     /// When it was decided.
-    pub time: Timestamp,
+    pub(crate) time: Timestamp,
     /// The phase after it.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// Its events, by type.
-    pub events: Vec<String>,
+    pub(crate) events: Vec<String>,
 }
 
 impl Line {
@@ -196,7 +196,7 @@ impl Line {
 impl Sessions {
     /// Subscribes to the notices for this replica. Clients run in `tasks`, what they rely on in `ground`. What waits for
     /// clients takes bytes from `budget`.
-    pub async fn open(
+    pub(crate) async fn open(
         config: &Config,
         bus: Bus,
         budget: ByteBudget,
@@ -228,7 +228,7 @@ impl Sessions {
     }
 
     /// The transcript.
-    pub async fn history(&self, caller: &Caller, session: SessionId) -> Result<History, Failure> {
+    pub(crate) async fn history(&self, caller: &Caller, session: SessionId) -> Result<History, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         let mut session = self.fold(caller, session).await?;
         if session.is_archived() {
@@ -242,7 +242,11 @@ impl Sessions {
     }
 
     /// What was said and done, as people read it.
-    pub async fn transcript(&self, caller: &Caller, wanted: params::Transcript) -> Result<TranscriptPart, Failure> {
+    pub(crate) async fn transcript(
+        &self,
+        caller: &Caller,
+        wanted: params::Transcript,
+    ) -> Result<TranscriptPart, Failure> {
         let _permit = self.turn(caller, Cost::Scan).await?;
         let count = wanted.count();
         let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id };
@@ -267,13 +271,13 @@ impl Sessions {
     }
 
     /// One session. The log tells: the index is written now and then only.
-    pub async fn get(&self, caller: &Caller, session: SessionId) -> Result<SessionSummary, Failure> {
+    pub(crate) async fn get(&self, caller: &Caller, session: SessionId) -> Result<SessionSummary, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         Ok(self.fold(caller, session).await?.summary())
     }
 
     /// Has an orchestrator perform again what a session is owed, after its streams lost something.
-    pub async fn repair(&self, caller: &Caller, session: SessionId) -> Result<Repaired, Failure> {
+    pub(crate) async fn repair(&self, caller: &Caller, session: SessionId) -> Result<Repaired, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session };
         if self.bus().head(&key, Read::Any).await?.is_none() && self.bus().head(&key, Read::Leader).await?.is_none() {
@@ -291,7 +295,7 @@ impl Sessions {
     }
 
     /// The sessions of the tenant, newest first, as the index has them.
-    pub async fn list(&self, caller: &Caller, list: &List) -> Result<SessionPage, Failure> {
+    pub(crate) async fn list(&self, caller: &Caller, list: &List) -> Result<SessionPage, Failure> {
         // One more than is wanted tells whether there are more.
         let (count, behind) = (list.count(), list.cursor.as_ref());
         let in_memory = {
@@ -323,7 +327,7 @@ impl Sessions {
     }
 
     /// Folds a session's whole log again and compares it with what its writers saw.
-    pub async fn replay(&self, caller: &Caller, wanted: params::Replay) -> Result<Replayed, Failure> {
+    pub(crate) async fn replay(&self, caller: &Caller, wanted: params::Replay) -> Result<Replayed, Failure> {
         let _permit = self.turn(caller, Cost::Scan).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id };
         let commits = self.bus().history(&key, 0).await?;
@@ -351,7 +355,7 @@ impl Sessions {
     }
 
     /// How the turns of the tenant's sessions went, by agent and model.
-    pub async fn stats(&self, caller: &Caller, wanted: &params::Stats) -> Result<Vec<Stats>, Failure> {
+    pub(crate) async fn stats(&self, caller: &Caller, wanted: &params::Stats) -> Result<Vec<Stats>, Failure> {
         let known = {
             let _permit = self.turn(caller, Cost::Read).await?;
             self.index().all()
@@ -365,7 +369,7 @@ impl Sessions {
     }
 
     /// The tool catalogue of the tenant.
-    pub async fn tools(&self, caller: &Caller) -> Result<Vec<ToolSpec>, Failure> {
+    pub(crate) async fn tools(&self, caller: &Caller) -> Result<Vec<ToolSpec>, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         let mut tools = self.bus().tools(&caller.tenant).await?;
         // Nobody but the loop performs these.
@@ -377,7 +381,7 @@ impl Sessions {
     }
 
     /// The agents that sessions may have, by key.
-    pub async fn agents(&self, caller: &Caller) -> Result<Vec<Agent>, Failure> {
+    pub(crate) async fn agents(&self, caller: &Caller) -> Result<Vec<Agent>, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         let known = self.bus().agents(&caller.tenant).await?;
         let agent = |KnownAgent { id, name, aliases, model, is_default, tools: _ }| Agent {
@@ -391,14 +395,14 @@ impl Sessions {
     }
 
     /// The models that are described, by id.
-    pub async fn models(&self, caller: &Caller) -> Result<Vec<KnownModel>, Failure> {
+    pub(crate) async fn models(&self, caller: &Caller) -> Result<Vec<KnownModel>, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         Ok(self.bus().agents(&caller.tenant).await?.models)
     }
 
     /// What waits for a person, the most urgent first: of one session as its log has it, of all as the index has them,
     /// with long arguments shortened.
-    pub async fn gates(&self, caller: &Caller, wanted: &params::Gates) -> Result<Vec<Waiting>, Failure> {
+    pub(crate) async fn gates(&self, caller: &Caller, wanted: &params::Gates) -> Result<Vec<Waiting>, Failure> {
         let mut waiting: Vec<Waiting> = if let Some(session) = &wanted.session_id {
             let _permit = self.turn(caller, Cost::Read).await?;
             let session = self.fold(caller, session.clone()).await?;
@@ -424,7 +428,7 @@ impl Sessions {
     }
 
     /// The whole result of a call of which the model read only parts.
-    pub async fn whole_result(&self, caller: &Caller, wanted: &params::Call) -> Result<WholeResult, Failure> {
+    pub(crate) async fn whole_result(&self, caller: &Caller, wanted: &params::Call) -> Result<WholeResult, Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id.clone() };
         let started = self.bus().summary(&key).await?.map(|summary| summary.started);

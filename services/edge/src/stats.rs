@@ -8,33 +8,33 @@ use serde::Serialize;
 
 /// One agent with one model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Stats {
+pub(crate) struct Stats {
     /// The agent.
-    pub agent: String,
+    pub(crate) agent: String,
     /// The model that its sessions used last.
-    pub model: String,
+    pub(crate) model: String,
     /// Sessions.
-    pub sessions: u32,
+    pub(crate) sessions: u32,
     /// Turns that ended.
-    pub turns: u32,
+    pub(crate) turns: u32,
     /// Those by stop reason.
-    pub stop_reasons: BTreeMap<String, u32>,
+    pub(crate) stop_reasons: BTreeMap<String, u32>,
     /// Those that a limit cut short.
-    pub limit_hits: u32,
+    pub(crate) limit_hits: u32,
     /// Those that ended as completed and that the user had to ask to go on.
-    pub premature: u32,
+    pub(crate) premature: u32,
     /// Steps of the turns that ended.
-    pub iterations: u32,
+    pub(crate) iterations: u32,
     /// Decisions by source: `explicit`, `pattern`, `tool_calls`, `length`, `message`, `limit`, `default`.
-    pub decisions: BTreeMap<String, u32>,
+    pub(crate) decisions: BTreeMap<String, u32>,
     /// Tool calls.
-    pub tool_calls: u32,
+    pub(crate) tool_calls: u32,
     /// Tokens and money.
-    pub spent: Spent,
+    pub(crate) spent: Spent,
     /// Turns that ended as completed, of all that ended; none where no turn ended.
-    pub completed_rate: Option<f64>,
+    pub(crate) completed_rate: Option<f64>,
     /// Turns that the user had to ask to go on, of those that ended as completed.
-    pub premature_rate: Option<f64>,
+    pub(crate) premature_rate: Option<f64>,
 }
 
 /// Sums up, in the order of agents and models.

@@ -20,15 +20,15 @@ use super::pages::{self, Stretch};
 use crate::failure::Failure;
 
 /// Pause between looks at the head of a watched session: the last event has no successor that would show its loss.
-pub const HEAD_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const HEAD_EVERY: Duration = Duration::from_secs(5);
 /// Notices that a viewer's task may fall behind before it reads the log instead.
-pub const FEED_MAX: usize = 512;
+pub(crate) const FEED_MAX: usize = 512;
 /// The pauses before the log is read again for something that it did not show yet.
 pub(super) const AGAIN: Backoff = Backoff::new(Duration::from_millis(50), HEAD_EVERY);
 
 /// What a feed tells its viewers.
 #[derive(Debug, Clone)]
-pub enum Fed {
+pub(crate) enum Fed {
     /// An event, in order and without holes from the moment of joining on, or a chunk.
     Notice(Arc<Notice>),
     /// Events up to this `seq` exist.
@@ -37,7 +37,7 @@ pub enum Fed {
 
 /// The feeds of this process.
 #[derive(Debug, Clone)]
-pub struct Feeds {
+pub(crate) struct Feeds {
     bus: Bus,
     tasks: Tasks,
     open: Arc<Mutex<HashMap<SessionKey, Open>>>,
@@ -62,14 +62,14 @@ struct Found {
 #[derive(Debug)]
 pub(super) struct Joined {
     /// What is published from now on.
-    pub feed: broadcast::Receiver<Fed>,
+    pub(crate) feed: broadcast::Receiver<Fed>,
     /// For whoever made it: the head's page, with everything that was before.
-    pub page: Option<Stretch>,
+    pub(crate) page: Option<Stretch>,
 }
 
 impl Feeds {
     /// No feed yet.
-    pub fn new(bus: Bus, tasks: Tasks) -> Self {
+    pub(crate) fn new(bus: Bus, tasks: Tasks) -> Self {
         Self { bus, tasks, open: Arc::default() }
     }
 
@@ -85,7 +85,7 @@ impl Feeds {
     }
 
     /// How many sessions are watched.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.lock().len()
     }
 

@@ -8,22 +8,22 @@ use std::sync::Arc;
 use super::notice::{Mark, Notice, Piece};
 
 /// Live events ahead of a hole that are kept; further ones are read from the log.
-pub const AHEAD_MAX: usize = 256;
+pub(crate) const AHEAD_MAX: usize = 256;
 /// Chunks that are kept while a late viewer asks for the reply so far.
-pub const HELD_MAX: usize = 256;
+pub(crate) const HELD_MAX: usize = 256;
 
 /// The log does not hold what the viewer asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gone {
+pub(crate) struct Gone {
     /// The first `seq` that was wanted.
-    pub wanted: u64,
+    pub(crate) wanted: u64,
     /// The next one that the log holds.
-    pub found: u64,
+    pub(crate) found: u64,
 }
 
 /// The state of one viewer.
 #[derive(Debug)]
-pub struct Merger {
+pub(crate) struct Merger {
     /// The next `seq` to go out.
     next: u64,
     /// The greatest `seq` that is known to exist.
@@ -41,7 +41,7 @@ pub struct Merger {
 
 impl Merger {
     /// A viewer that wants everything from this `seq` on; 0 and 1 mean from the beginning.
-    pub fn new(from: u64) -> Self {
+    pub(crate) fn new(from: u64) -> Self {
         Self {
             next: from.max(1),
             known: 0,
@@ -55,33 +55,33 @@ impl Merger {
     }
 
     /// The next `seq` that goes out.
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
     /// Whether `session_ended` went out: nothing follows.
-    pub fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         self.ended
     }
 
     /// Whether something exists that only the log can tell.
-    pub fn wants_log(&self) -> bool {
+    pub(crate) fn wants_log(&self) -> bool {
         !self.ended && self.known >= self.next
     }
 
     /// Notes that events up to this `seq` exist.
-    pub fn exists(&mut self, seq: u64) {
+    pub(crate) fn exists(&mut self, seq: u64) {
         self.known = self.known.max(seq);
     }
 
     /// Forgets what is only said to exist, when the log denies it again and again.
-    pub fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         self.known = self.next - 1;
         self.ahead.clear();
     }
 
     /// Takes events of the log, in order; older ones than wanted are left out.
-    pub fn log(&mut self, events: &[Arc<Notice>], out: &mut Vec<Arc<Notice>>) -> Result<(), Gone> {
+    pub(crate) fn log(&mut self, events: &[Arc<Notice>], out: &mut Vec<Arc<Notice>>) -> Result<(), Gone> {
         for event in events {
             let Some(seq) = event.envelope.seq else { continue };
             self.mark(event);
@@ -98,7 +98,7 @@ impl Merger {
     }
 
     /// Takes an event that was heard.
-    pub fn live(&mut self, event: Arc<Notice>, out: &mut Vec<Arc<Notice>>) {
+    pub(crate) fn live(&mut self, event: Arc<Notice>, out: &mut Vec<Arc<Notice>>) {
         let Some(seq) = event.envelope.seq else { return self.passing(event, out) };
         if self.ended || seq < self.next {
             return;
@@ -114,7 +114,7 @@ impl Merger {
     }
 
     /// Takes the answer to the question for the reply so far; chunks go out from now on.
-    pub fn view(&mut self, so_far: Option<Arc<Notice>>, out: &mut Vec<Arc<Notice>>) {
+    pub(crate) fn view(&mut self, so_far: Option<Arc<Notice>>, out: &mut Vec<Arc<Notice>>) {
         let held = self.held.take().unwrap_or_default();
         if let Some(notice) = so_far {
             self.passing(notice, out);

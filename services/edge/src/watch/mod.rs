@@ -1,10 +1,10 @@
 //! Watching a session: the log from a cursor on, then live, in order and without holes.
 
-pub mod feed;
-pub mod merger;
-pub mod notice;
+pub(crate) mod feed;
+pub(crate) mod merger;
+pub(crate) mod notice;
 mod pages;
-pub mod viewer;
+pub(crate) mod viewer;
 
 #[cfg(test)]
 mod merger_tests;

@@ -15,19 +15,19 @@ const OVERHEAD: usize = 512;
 
 /// A public event on its way to viewers.
 #[derive(Debug)]
-pub struct Notice {
+pub(crate) struct Notice {
     /// What it is.
-    pub topic: Topic,
+    pub(crate) topic: Topic,
     /// Whose, when, which, what.
-    pub envelope: Envelope,
+    pub(crate) envelope: Envelope,
     /// What it means for chunks and for the stream.
-    pub mark: Mark,
+    pub(crate) mark: Mark,
     rendered: OnceLock<Arc<str>>,
 }
 
 /// What a notice means for the merging of chunks and facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub(crate) enum Mark {
     /// Nothing.
     Plain,
     /// The whole reply of this turn and step: its chunks are worthless now.
@@ -44,15 +44,15 @@ pub enum Mark {
 
 /// Where a chunk belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub(crate) struct Piece {
     /// The turn.
-    pub turn: u32,
+    pub(crate) turn: u32,
     /// The step.
-    pub step: u32,
+    pub(crate) step: u32,
     /// The orchestrator's attempt and the delivery.
-    pub attempt: (u32, u32),
+    pub(crate) attempt: (u32, u32),
     /// Its number within the attempt; none for a piece of a tool call.
-    pub index: Option<u64>,
+    pub(crate) index: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -78,7 +78,7 @@ struct Stub {
 
 impl Notice {
     /// A notice of what was heard; nothing when it is not what the contract says.
-    pub fn heard(topic: Topic, envelope: Envelope) -> Option<Self> {
+    pub(crate) fn heard(topic: Topic, envelope: Envelope) -> Option<Self> {
         let data = envelope.data.get();
         let mark = match topic {
             Topic::AiChunkReceived | Topic::ToolCallPartial => {
@@ -115,7 +115,7 @@ impl Notice {
     }
 
     /// The reply so far, as one chunk for a viewer that came late; nothing when nothing was streamed yet.
-    pub fn of_view(key: &SessionKey, now: Timestamp, view: ReplySnapshot) -> Option<Self> {
+    pub(crate) fn of_view(key: &SessionKey, now: Timestamp, view: ReplySnapshot) -> Option<Self> {
         let index = view.index.checked_sub(1)?;
         let id = format!("{}-view-{}-{}-{}", key.session, view.turn, view.step, view.attempt);
         let chunk = Chunk {
@@ -141,23 +141,23 @@ impl Notice {
     }
 
     /// Whether its data is only a reference to a body in the object store.
-    pub fn is_stub(envelope: &Envelope) -> bool {
+    pub(crate) fn is_stub(envelope: &Envelope) -> bool {
         let data = envelope.data.get();
         data.len() < OVERHEAD && data.contains("$blob") && serde_json::from_str::<Stub>(data).is_ok()
     }
 
     /// Whether it may be left out when there is no room.
-    pub fn is_chunk(&self) -> bool {
+    pub(crate) fn is_chunk(&self) -> bool {
         matches!(self.mark, Mark::Piece(_) | Mark::Passing)
     }
 
     /// Bytes that it costs in a queue.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.envelope.data.get().len() + OVERHEAD
     }
 
     /// The JSON-RPC notification; made once for all viewers.
-    pub fn json_rpc(&self) -> Arc<str> {
+    pub(crate) fn json_rpc(&self) -> Arc<str> {
         self.rendered.get_or_init(|| self.render().into()).clone()
     }
 
@@ -177,7 +177,7 @@ impl Notice {
 }
 
 /// A JSON-RPC notification as text.
-pub fn notification<T: Serialize>(method: &str, params: &T) -> String {
+pub(crate) fn notification<T: Serialize>(method: &str, params: &T) -> String {
     #[derive(Serialize)]
     struct Notification<'a, T> {
         jsonrpc: &'static str,
@@ -188,7 +188,7 @@ pub fn notification<T: Serialize>(method: &str, params: &T) -> String {
 }
 
 /// The public events of a commit, in order.
-pub fn of_commit(key: &SessionKey, slot: u64, commit: &Commit) -> Vec<Arc<Notice>> {
+pub(crate) fn of_commit(key: &SessionKey, slot: u64, commit: &Commit) -> Vec<Arc<Notice>> {
     let mut seq = commit.meta.seq;
     let mut notices = Vec::new();
     for (position, event) in commit.events.iter().enumerate() {

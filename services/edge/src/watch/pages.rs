@@ -12,13 +12,13 @@ use super::notice::{self, Notice};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stretch {
     /// Its public events, in order.
-    pub notices: Vec<Arc<Notice>>,
+    pub(crate) notices: Vec<Arc<Notice>>,
     /// Its last slot; none when it is empty.
-    pub last_slot: Option<u64>,
+    pub(crate) last_slot: Option<u64>,
     /// The last `seq` after it.
-    pub last_seq: u64,
+    pub(crate) last_seq: u64,
     /// What its last commit says of the session; none when it is empty.
-    pub phase: Option<Phase>,
+    pub(crate) phase: Option<Phase>,
 }
 
 impl Stretch {

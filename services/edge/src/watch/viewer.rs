@@ -29,18 +29,18 @@ use crate::sessions::Sessions;
 
 /// What a viewer is told at first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Watching {
+pub(crate) struct Watching {
     /// The session.
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// The last `seq` that there is now.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// What the session is doing.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
 }
 
 /// A viewer that has joined and not begun to read.
 #[derive(Debug)]
-pub struct Viewer {
+pub(crate) struct Viewer {
     sessions: Sessions,
     key: SessionKey,
     chunks: bool,
@@ -59,7 +59,7 @@ const START_LOOKS: Backoff = Backoff::new(Duration::from_millis(20), Duration::f
 
 impl Sessions {
     /// As [`Sessions::watch`], but waits for the start of the session while that is stored and not handled.
-    pub async fn watch_started(&self, caller: &Caller, watch: &Watch) -> Result<(Watching, Viewer), Failure> {
+    pub(crate) async fn watch_started(&self, caller: &Caller, watch: &Watch) -> Result<(Watching, Viewer), Failure> {
         let key = SessionKey { tenant: caller.tenant.clone(), session: watch.session_id.clone() };
         let deadline = Instant::now() + self.command_wait();
         let mut tries = 0;
@@ -77,7 +77,7 @@ impl Sessions {
     }
 
     /// Begins to watch. A cursor beyond what there is, is refused with `resync` and the last `seq`.
-    pub async fn watch(&self, caller: &Caller, watch: &Watch) -> Result<(Watching, Viewer), Failure> {
+    pub(crate) async fn watch(&self, caller: &Caller, watch: &Watch) -> Result<(Watching, Viewer), Failure> {
         let _permit = self.turn(caller, Cost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: watch.session_id.clone() };
         let head = self.head(&key).await?.ok_or_else(|| Self::unknown(&key))?;
@@ -131,12 +131,12 @@ impl Sessions {
 
 impl Viewer {
     /// The session.
-    pub fn session(&self) -> &SessionId {
+    pub(crate) fn session(&self) -> &SessionId {
         &self.key.session
     }
 
     /// Fills a client's queue until the session or the queue ends. An error says why it cannot go on.
-    pub async fn run(mut self, queue: &ClientQueue) -> Result<(), Failure> {
+    pub(crate) async fn run(mut self, queue: &ClientQueue) -> Result<(), Failure> {
         let goes_on = match self.page.take() {
             Some(page) => {
                 self.slot = page.last_slot.unwrap_or(self.slot);

@@ -212,7 +212,7 @@ async fn a_client_that_does_not_read_is_let_go_with_its_cursor() {
         }
     };
     assert_eq!((status.code(), code_of(&status)), (Code::ResourceExhausted, ErrorCode::SlowClient.to_string()));
-    let told: u64 = status.metadata().get(edge::grpc::SEQ).unwrap().to_str().unwrap().parse().unwrap();
+    let told: u64 = status.metadata().get("ailoop-seq").unwrap().to_str().unwrap().parse().unwrap();
     assert_eq!(told, last, "the cursor is that of the last notification that arrived");
     let mut stream = grpc.0.watch(watch("s", told + 1)).await.unwrap().into_inner();
     let next = tokio::time::timeout(PATIENCE, stream.next()).await.unwrap().unwrap().unwrap();

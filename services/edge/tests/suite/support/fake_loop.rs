@@ -10,7 +10,7 @@ use contract::command::{Command, CommandAck, CommandMeta, Refusal, SendUserMessa
 use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownAgent, KnownModel};
 use contract::event::{
-    EndReason, Envelope, Event, InputHandled, InputIgnored, InputKind, InputRef, SessionEnded, SessionStarted, Spent,
+    EndReason, Event, InputHandled, InputIgnored, InputKind, InputRef, SessionEnded, SessionStarted, Spent,
     StatusChanged, UserProcessed,
 };
 use contract::limits::SLOTS_PER_PAGE;
@@ -270,21 +270,20 @@ impl Inner {
     }
 
     async fn publish(&self, key: &SessionKey, slot: u64, commit: &Commit) {
-        let notices: Vec<_> = edge::watch::notice::of_commit(key, slot, commit);
+        let events = commit.envelopes(key, slot);
         let live = self.live.load(Ordering::SeqCst);
-        let told: Vec<_> = if live == Live::Told as u8 {
-            notices
+        let published: Vec<_> = if live == Live::Told as u8 {
+            events
         } else if live == Live::Lost as u8 {
             Vec::new()
         } else {
-            notices.iter().rev().chain(&notices).cloned().collect()
+            events.iter().rev().chain(&events).cloned().collect()
         };
-        for notice in told {
-            let mut envelope: Envelope = notice.envelope.clone();
+        for (topic, mut envelope) in published {
             if envelope.data.get().len() > contract::limits::INLINE_BYTES_MAX {
                 envelope.data = Json::of(&serde_json::json!({"$blob": "0".repeat(64), "bytes": 1}));
             }
-            self.bus.publish_event(key, notice.topic, &envelope).await.unwrap();
+            self.bus.publish_event(key, topic, &envelope).await.unwrap();
         }
     }
 }
