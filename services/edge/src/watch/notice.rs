@@ -189,23 +189,8 @@ pub(crate) fn notification<T: Serialize>(method: &str, params: &T) -> String {
 
 /// The public events of a commit, in order.
 pub(crate) fn of_commit(key: &SessionKey, slot: u64, commit: &Commit) -> Vec<Arc<Notice>> {
-    let mut seq = commit.meta.seq;
-    let mut notices = Vec::new();
-    for (position, event) in commit.events.iter().enumerate() {
-        let Some(topic) = event.topic() else { continue };
-        let envelope = Envelope {
-            id: format!("{}-{slot}-{position}", key.session),
-            session_id: key.session.clone(),
-            tenant: key.tenant.clone(),
-            seq: Some(seq),
-            time: commit.meta.time,
-            trace_id: commit.meta.trace_id.clone(),
-            data: event.public_data(),
-        };
-        seq += 1;
-        notices.extend(Notice::heard(topic, envelope).map(Arc::new));
-    }
-    notices
+    let envelopes = commit.envelopes(key, slot).into_iter();
+    envelopes.filter_map(|(topic, envelope)| Notice::heard(topic, envelope).map(Arc::new)).collect()
 }
 
 fn attempt(text: &str) -> Option<(u32, u32)> {
