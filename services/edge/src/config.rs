@@ -12,7 +12,7 @@ use serde::Deserialize;
 use service::Secret;
 use service::connections::ConnectionLimits;
 
-use crate::admission::Limits;
+use crate::admission::AdmissionLimits;
 
 /// How the door is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -85,11 +85,11 @@ impl Default for Config {
 
 impl Config {
     /// How many model calls may wait before turns are refused.
-    pub(crate) fn admission(&self) -> Limits {
+    pub(crate) fn admission_limits(&self) -> AdmissionLimits {
         let all = self.waiting_calls_max;
         let share = all.saturating_mul(TENANT_SHARE_PERCENT).div_ceil(100);
         let tenant = self.tenant_waiting_calls_max.unwrap_or(share);
-        Limits {
+        AdmissionLimits {
             all,
             tenant,
             turns: self.tenant_waiting_turns_max.unwrap_or(tenant),
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_need_a_token() {
+    fn listener_beyond_loopback_without_token_is_refused() {
         let local = Config::default();
         assert!(local.check().is_ok());
         let open = Config { ws: Listen { listen: "0.0.0.0:7070".parse().unwrap() }, ..Config::default() };

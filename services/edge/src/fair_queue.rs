@@ -9,7 +9,7 @@ use std::time::Duration;
 use contract::ErrorCode;
 use tokio::sync::oneshot;
 
-use crate::failure::Failure;
+use crate::api_error::ApiError;
 
 /// Cost of all calls that run at once.
 pub(crate) const CAPACITY: u32 = 128;
@@ -37,7 +37,7 @@ impl Default for Flow {
 
 /// What a call costs: about how many requests to the bus it makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cost {
+pub(crate) enum RequestCost {
     /// Answered from memory, or by one request.
     Light,
     /// A command: some requests to the bus.
@@ -48,7 +48,7 @@ pub(crate) enum Cost {
     Scan,
 }
 
-impl Cost {
+impl RequestCost {
     /// Its share of [`CAPACITY`].
     pub(crate) const fn units(self) -> u32 {
         match self {
@@ -68,7 +68,7 @@ pub(crate) struct FairQueue {
 
 /// A call that runs, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Permit {
+pub(crate) struct RequestPermit {
     queue: FairQueue,
     units: u32,
 }
@@ -78,11 +78,11 @@ struct State {
     free: u32,
     /// What a newcomer is taken to have had, so that it neither waits for others nor makes up for its absence.
     clock: u64,
-    addresses: Vec<Address>,
+    addresses: Vec<AddressQueue>,
 }
 
 #[derive(Debug)]
-struct Address {
+struct AddressQueue {
     ip: IpAddr,
     /// Units that it has had.
     served: u64,
@@ -102,7 +102,7 @@ struct ConnectionQueue {
 #[derive(Debug)]
 struct Waiter {
     units: u32,
-    grant: oneshot::Sender<Permit>,
+    grant: oneshot::Sender<RequestPermit>,
 }
 
 impl Default for FairQueue {
@@ -118,30 +118,30 @@ impl FairQueue {
     }
 
     /// Waits for the turn of a call.
-    pub(crate) async fn acquire(&self, flow: Flow, cost: Cost) -> Result<Permit, Failure> {
+    pub(crate) async fn acquire(&self, flow: Flow, cost: RequestCost) -> Result<RequestPermit, ApiError> {
         let (grant, granted) = oneshot::channel();
-        let added = self.lock().add(flow, Waiter { units: cost.units(), grant });
-        if !added {
+        let is_queued = self.lock().enqueue(flow, Waiter { units: cost.units(), grant });
+        if !is_queued {
             let message =
                 format!("{WAITING_MAX} calls of this connection wait for their turn already: send fewer at once");
-            return Err(Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER));
+            return Err(ApiError::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER));
         }
-        self.grant();
+        self.grant_permits();
         if let Ok(Ok(permit)) = tokio::time::timeout(WAIT_MAX, granted).await {
             return Ok(permit);
         }
         let seconds = WAIT_MAX.as_secs();
         let message =
             format!("the edge is busy: the call waited {seconds} s for its turn; send fewer at once, or try again");
-        Err(Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER))
+        Err(ApiError::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER))
     }
 
     /// Lets calls run as long as there is room.
-    fn grant(&self) {
+    fn grant_permits(&self) {
         loop {
-            let Some(Waiter { units, grant }) = self.lock().next() else { return };
+            let Some(Waiter { units, grant }) = self.lock().take_next() else { return };
             // A permit that nobody takes any more gives its units back when it is dropped.
-            let refused = grant.send(Permit { queue: self.clone(), units });
+            let refused = grant.send(RequestPermit { queue: self.clone(), units });
             if let Err(mut permit) = refused {
                 let units = std::mem::take(&mut permit.units);
                 self.lock().free += units;
@@ -154,23 +154,23 @@ impl FairQueue {
     }
 }
 
-impl Drop for Permit {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         if self.units > 0 {
             self.queue.lock().free += self.units;
-            self.queue.grant();
+            self.queue.grant_permits();
         }
     }
 }
 
 impl State {
     /// Adds a call; `false` where too many of its connection wait.
-    fn add(&mut self, flow: Flow, waiter: Waiter) -> bool {
+    fn enqueue(&mut self, flow: Flow, waiter: Waiter) -> bool {
         let clock = self.clock;
         let known = self.addresses.iter().position(|entry| entry.ip == flow.address);
         let address = known.unwrap_or(self.addresses.len());
         if known.is_none() {
-            self.addresses.push(Address { ip: flow.address, served: clock, clock: 0, connections: Vec::new() });
+            self.addresses.push(AddressQueue { ip: flow.address, served: clock, clock: 0, connections: Vec::new() });
         }
         let Some(address) = self.addresses.get_mut(address) else { return false };
         if let Some(queue) = address.connections.iter_mut().find(|queue| queue.connection == flow.connection) {
@@ -189,10 +189,10 @@ impl State {
     }
 
     /// The next call, when there is room for it. A great one is not overtaken: it would wait for ever.
-    fn next(&mut self) -> Option<Waiter> {
-        let at = least(&self.addresses, |entry| entry.served)?;
+    fn take_next(&mut self) -> Option<Waiter> {
+        let at = find_least_served(&self.addresses, |entry| entry.served)?;
         let address = self.addresses.get_mut(at)?;
-        let inner = least(&address.connections, |queue| queue.served)?;
+        let inner = find_least_served(&address.connections, |queue| queue.served)?;
         let queue = address.connections.get_mut(inner)?;
         let units = queue.waiting.front()?.units;
         if units > self.free {
@@ -213,7 +213,7 @@ impl State {
     }
 }
 
-fn least<T>(entries: &[T], served: impl Fn(&T) -> u64) -> Option<usize> {
+fn find_least_served<T>(entries: &[T], served: impl Fn(&T) -> u64) -> Option<usize> {
     entries.iter().enumerate().min_by_key(|(_, entry)| served(entry)).map(|(at, _)| at)
 }
 
@@ -231,14 +231,14 @@ mod tests {
     /// Runs calls one at a time, in the order in which they get their turn; all wait before the first one runs.
     async fn order(calls: &[Flow]) -> Vec<Flow> {
         let queue = FairQueue::new(1);
-        let blocker = queue.acquire(flow(99, 0), Cost::Light).await.unwrap();
+        let blocker = queue.acquire(flow(99, 0), RequestCost::Light).await.unwrap();
         let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
         let mut waiting: Vec<_> = calls
             .iter()
             .map(|call| {
                 let (queue, send, call) = (queue.clone(), send.clone(), *call);
                 async move {
-                    let permit = queue.acquire(call, Cost::Light).await.unwrap();
+                    let permit = queue.acquire(call, RequestCost::Light).await.unwrap();
                     send.send(call).unwrap();
                     drop(permit);
                 }
@@ -269,39 +269,43 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn call_without_a_turn_is_refused_as_overloaded() {
+    async fn request_without_permit_in_time_is_refused_as_overloaded() {
         let queue = FairQueue::new(1);
-        let blocker = queue.acquire(flow(1, 1), Cost::Light).await.unwrap();
-        let refused = queue.acquire(flow(2, 2), Cost::Light).await.unwrap_err();
+        let blocker = queue.acquire(flow(1, 1), RequestCost::Light).await.unwrap();
+        let refused = queue.acquire(flow(2, 2), RequestCost::Light).await.unwrap_err();
         assert_eq!((refused.code, refused.retry_after.is_some()), (ErrorCode::Overloaded, true));
         drop(blocker);
-        queue.acquire(flow(2, 2), Cost::Light).await.unwrap();
+        queue.acquire(flow(2, 2), RequestCost::Light).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn calls_that_were_given_up_make_room_for_later_ones() {
+    async fn abandoned_requests_make_room_for_later_ones() {
         let queue = FairQueue::new(1);
-        let _blocker = queue.acquire(flow(1, 1), Cost::Light).await.unwrap();
+        let _blocker = queue.acquire(flow(1, 1), RequestCost::Light).await.unwrap();
         for _ in 0..WAITING_MAX * 3 {
-            assert!(queue.acquire(flow(2, 2), Cost::Light).now_or_never().is_none(), "it waits, and is given up");
+            assert!(
+                queue.acquire(flow(2, 2), RequestCost::Light).now_or_never().is_none(),
+                "it waits, and is given up"
+            );
         }
         let waiting = queue.lock().addresses[0].connections[0].waiting.len();
         assert!(waiting <= WAITING_MAX, "{waiting}");
-        let mut held: Vec<_> = (0..WAITING_MAX).map(|_| queue.acquire(flow(2, 2), Cost::Light).boxed()).collect();
+        let mut held: Vec<_> =
+            (0..WAITING_MAX).map(|_| queue.acquire(flow(2, 2), RequestCost::Light).boxed()).collect();
         assert!(held.iter_mut().all(|call| call.now_or_never().is_none()));
-        let refused = queue.acquire(flow(2, 2), Cost::Light).now_or_never().unwrap().unwrap_err();
+        let refused = queue.acquire(flow(2, 2), RequestCost::Light).now_or_never().unwrap().unwrap_err();
         assert_eq!(refused.code, ErrorCode::Overloaded);
     }
 
     #[tokio::test]
-    async fn calls_that_cost_more_run_less_often() {
+    async fn costly_requests_run_less_often() {
         let queue = FairQueue::new(CAPACITY);
         let mut permits = Vec::new();
-        let mut scans: FuturesOrdered<_> = (0..20).map(|_| queue.acquire(flow(1, 1), Cost::Scan)).collect();
+        let mut scans: FuturesOrdered<_> = (0..20).map(|_| queue.acquire(flow(1, 1), RequestCost::Scan)).collect();
         while let Some(Some(permit)) = scans.next().now_or_never() {
             permits.push(permit.unwrap());
         }
-        assert_eq!(u32::try_from(permits.len()).unwrap(), CAPACITY / Cost::Scan.units());
+        assert_eq!(u32::try_from(permits.len()).unwrap(), CAPACITY / RequestCost::Scan.units());
         drop((permits, scans));
         assert_eq!(queue.lock().free, CAPACITY, "also what was given up while it waited is free again");
     }

@@ -1,4 +1,4 @@
-//! The gRPC service `ailoop.v1.Sessions`: the same calls as JSON-RPC.
+//! The gRPC service `ailoop.v1.SessionApi`: the same calls as JSON-RPC.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,60 +20,60 @@ use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
 use crate::admission::QueueDepth;
-use crate::commands::{CommandReply, Pending};
-use crate::failure::Failure;
+use crate::api_error::ApiError;
+use crate::authentication::{ApiCaller, Authenticator, CredentialHeader, Credentials};
+use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
+use crate::commands::{CommandReply, PendingCommand};
 use crate::fair_queue::Flow;
-use crate::guard::{Caller, Guard, Header, Knock};
-use crate::params::{self, Given, List, Unchecked, Watch};
-use crate::queue::{ClientQueue, End, Item};
-use crate::sessions::{Agent, SessionPage, Sessions, TranscriptPart, Waiting};
-use crate::watch::notice::Notice;
+use crate::params::{self, CommandRequest, ListSessionsParams, UncheckedCommand, WatchParams};
+use crate::session_api::{AgentInfo, PendingGate, SessionApi, SessionPage, TranscriptPage};
+use crate::watch::viewer_event::ViewerEvent;
 
 /// The metadata key of the milliseconds after which the same may succeed.
-pub(crate) const RETRY_AFTER: &str = "ailoop-retry-after-ms";
+pub(crate) const RETRY_AFTER_KEY: &str = "ailoop-retry-after-ms";
 /// The metadata key of the last `seq`, where that is the point.
-pub(crate) const SEQ: &str = "ailoop-seq";
+pub(crate) const SEQ_KEY: &str = "ailoop-seq";
 
 /// The trailer with a call's status, which is a header where there is no message.
-const GRPC_STATUS: &str = "grpc-status";
+const GRPC_STATUS_KEY: &str = "grpc-status";
 /// Bytes that an idle connection takes, as measured (see `tests/idle_memory.rs`), with some room.
 const CONNECTION_BYTES: usize = 40 << 10;
 
 /// The service.
 #[derive(Debug, Clone)]
-pub(crate) struct Door {
-    sessions: Sessions,
+pub(crate) struct GrpcService {
+    api: SessionApi,
 }
 
-/// Lets requests in: adds the [`Caller`] to them, or refuses.
+/// Lets requests in: adds the [`ApiCaller`] to them, or refuses.
 #[derive(Debug, Clone)]
-pub(crate) struct Admission(pub(crate) Arc<Guard>);
+pub(crate) struct AuthInterceptor(pub(crate) Arc<Authenticator>);
 
-impl tonic::service::Interceptor for Admission {
+impl tonic::service::Interceptor for AuthInterceptor {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let missing = || status(&Failure::new(ErrorCode::Internal, "a request without a connection"));
+        let missing = || to_status(&ApiError::new(ErrorCode::Internal, "a request without a connection"));
         let connection = request.extensions().get::<Arc<Connection>>().cloned().ok_or_else(missing)?;
         let headers = request.metadata().clone().into_headers();
-        let header = |name: &str| Header::of(headers.get_all(name));
-        let knock = Knock {
+        let header = |name: &str| CredentialHeader::from_values(headers.get_all(name));
+        let credentials = Credentials {
             authorization: header("authorization"),
             origin: header("origin"),
-            host: Header::Absent,
+            host: CredentialHeader::Absent,
             flow: Flow { address: connection.address(), connection: connection.id() },
         };
-        let caller = self.0.admit(knock).map_err(|failure| status(&failure))?;
+        let caller = self.0.authenticate(credentials).map_err(|error| to_status(&error))?;
         if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
             telemetry::metric::connection_closed("grpc", "limit");
-            return Err(status(&Failure::new(ErrorCode::Overloaded, refusal.to_string())));
+            return Err(to_status(&ApiError::new(ErrorCode::Overloaded, refusal.to_string())));
         }
         request.extensions_mut().insert(caller);
         Ok(request)
     }
 }
 
-impl Door {
-    pub(crate) fn new(sessions: Sessions) -> Self {
-        Self { sessions }
+impl GrpcService {
+    pub(crate) fn new(api: SessionApi) -> Self {
+        Self { api }
     }
 
     /// Runs a call under its span, and tells its failure as a status.
@@ -82,75 +82,84 @@ impl Door {
         method: &'static str,
         session: &str,
         request: &Request<M>,
-        call: impl AsyncFnOnce(&Sessions, &Caller) -> Result<T, Failure>,
+        call: impl AsyncFnOnce(&SessionApi, &ApiCaller) -> Result<T, ApiError>,
     ) -> Result<Response<T>, Status> {
         let span = telemetry::span::edge_request(method, Some(session).filter(|session| !session.is_empty()));
         if let Some(parent) = request.metadata().get("traceparent").and_then(|value| value.to_str().ok()) {
             telemetry::trace::set_parent(&span, parent);
         }
         let outcome = async {
-            let unknown = || Failure::new(ErrorCode::Unauthorized, "nobody let this request in");
-            let caller = request.extensions().get::<Caller>().ok_or_else(unknown)?;
-            call(&self.sessions, caller).await
+            let unknown = || ApiError::new(ErrorCode::Unauthorized, "nobody let this request in");
+            let caller = request.extensions().get::<ApiCaller>().ok_or_else(unknown)?;
+            call(&self.api, caller).await
         };
         let outcome = outcome.instrument(span.clone()).await;
-        let code = outcome.as_ref().err().map(|failure| failure.code.clone());
+        let code = outcome.as_ref().err().map(|error| error.code.clone());
         if let Some(code) = &code {
             telemetry::span::failed(&span, code.as_str());
         }
         telemetry::metric::request(method, code.as_ref().map_or("ok", ErrorCode::as_str));
-        outcome.map(Response::new).map_err(|failure| status(&failure))
+        outcome.map(Response::new).map_err(|error| to_status(&error))
     }
 }
 
 #[tonic::async_trait]
-impl Service for Door {
+impl Service for GrpcService {
     async fn start(&self, request: Request<proto::StartRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        let given = request.get_ref();
-        self.call("session.start", &given.session_id, &request, async |sessions, caller| {
-            let given = Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, start(given)?)?;
-            let given = sessions.check(caller, given).await?;
-            reply(sessions.start(caller, given).await?).await
+        let message = request.get_ref();
+        self.call("session.start", &message.session_id, &request, async |api, caller| {
+            let command = UncheckedCommand::new(
+                &message.session_id,
+                &message.command_id,
+                !message.no_wait,
+                parse_start(message)?,
+            )?;
+            let command = api.validate_command(caller, command).await?;
+            wait_for_command(api.start(caller, command).await?).await
         })
         .await
     }
 
     async fn send(&self, request: Request<proto::SendRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        let given = request.get_ref();
-        self.call("session.send", &given.session_id, &request, async |sessions, caller| {
-            let mode = if given.mode.is_empty() { MessageMode::default() } else { params::word("mode", &given.mode)? };
-            let body = SendUserMessage { content: Content::from(given.text.as_str()), mode };
-            let given = Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, body)?;
-            let given = sessions.check(caller, given).await?;
-            reply(sessions.send(caller, given).await?).await
+        let message = request.get_ref();
+        self.call("session.send", &message.session_id, &request, async |api, caller| {
+            let mode = if message.mode.is_empty() {
+                MessageMode::default()
+            } else {
+                params::parse_word("mode", &message.mode)?
+            };
+            let body = SendUserMessage { content: Content::from(message.text.as_str()), mode };
+            let command = UncheckedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
+            let command = api.validate_command(caller, command).await?;
+            wait_for_command(api.send(caller, command).await?).await
         })
         .await
     }
 
     async fn pause(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call("session.pause", &request.get_ref().session_id, &request, async |sessions, caller| {
-            reply(sessions.pause(caller, because(request.get_ref())?).await?).await
+        self.call("session.pause", &request.get_ref().session_id, &request, async |api, caller| {
+            wait_for_command(api.pause(caller, parse_control(request.get_ref())?).await?).await
         })
         .await
     }
 
     async fn resume(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call("session.resume", &request.get_ref().session_id, &request, async |sessions, caller| {
-            reply(sessions.resume(caller, because(request.get_ref())?).await?).await
+        self.call("session.resume", &request.get_ref().session_id, &request, async |api, caller| {
+            wait_for_command(api.resume(caller, parse_control(request.get_ref())?).await?).await
         })
         .await
     }
 
     async fn stop(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call("session.stop", &request.get_ref().session_id, &request, async |sessions, caller| {
-            reply(sessions.stop(caller, because(request.get_ref())?).await?).await
+        self.call("session.stop", &request.get_ref().session_id, &request, async |api, caller| {
+            wait_for_command(api.stop(caller, parse_control(request.get_ref())?).await?).await
         })
         .await
     }
 
     async fn clear(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call("session.clear", &request.get_ref().session_id, &request, async |sessions, caller| {
-            reply(sessions.clear(caller, because(request.get_ref())?).await?).await
+        self.call("session.clear", &request.get_ref().session_id, &request, async |api, caller| {
+            wait_for_command(api.clear(caller, parse_control(request.get_ref())?).await?).await
         })
         .await
     }
@@ -159,41 +168,41 @@ impl Service for Door {
         &self,
         request: Request<proto::ConfigureRequest>,
     ) -> Result<Response<proto::CommandReply>, Status> {
-        let given = request.get_ref();
-        self.call("session.configure", &given.session_id, &request, async |sessions, caller| {
-            let mut configure: Configure = params::from_object(fields(&given.options_json)?)?;
-            configure.model = Some(given.model.clone()).filter(|model| !model.is_empty()).or(configure.model);
-            let given = Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, configure)?;
-            let given = sessions.check(caller, given).await?;
-            reply(sessions.configure(caller, given).await?).await
+        let message = request.get_ref();
+        self.call("session.configure", &message.session_id, &request, async |api, caller| {
+            let mut configure: Configure = params::parse_object(parse_options(&message.options_json)?)?;
+            configure.model = Some(message.model.clone()).filter(|model| !model.is_empty()).or(configure.model);
+            let command = UncheckedCommand::new(&message.session_id, &message.command_id, !message.no_wait, configure)?;
+            let command = api.validate_command(caller, command).await?;
+            wait_for_command(api.configure(caller, command).await?).await
         })
         .await
     }
 
     async fn answer(&self, request: Request<proto::AnswerRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        let given = request.get_ref();
-        self.call("session.answer", &given.session_id, &request, async |sessions, caller| {
-            let decision: AnswerDecision = params::word("decision", &given.decision)?;
+        let message = request.get_ref();
+        self.call("session.answer", &message.session_id, &request, async |api, caller| {
+            let decision: AnswerDecision = params::parse_word("decision", &message.decision)?;
             let body = Answer {
-                gate: params::parse("gate", &given.gate)?,
-                arguments_sha256: given.arguments_sha256.clone(),
+                gate: params::parse("gate", &message.gate)?,
+                arguments_sha256: message.arguments_sha256.clone(),
                 decision,
-                arguments: optional_json(&given.arguments_json)?,
-                content: given.content.clone(),
-                note: Some(given.note.clone()).filter(|note| !note.is_empty()),
+                arguments: parse_optional_json(&message.arguments_json)?,
+                content: message.content.clone(),
+                note: Some(message.note.clone()).filter(|note| !note.is_empty()),
             };
-            let given = Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, body)?;
-            let given = sessions.check(caller, given).await?;
-            reply(sessions.answer(caller, given).await?).await
+            let command = UncheckedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
+            let command = api.validate_command(caller, command).await?;
+            wait_for_command(api.answer(caller, command).await?).await
         })
         .await
     }
 
     async fn history(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::HistoryReply>, Status> {
-        self.call("session.history", &request.get_ref().session_id, &request, async |sessions, caller| {
-            let history = sessions.history(caller, params::session_id(&request.get_ref().session_id)?).await?;
+        self.call("session.history", &request.get_ref().session_id, &request, async |api, caller| {
+            let history = api.get_history(caller, params::parse_session_id(&request.get_ref().session_id)?).await?;
             let messages_json = serde_json::to_string(&history.messages)
-                .map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
+                .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
             Ok(proto::HistoryReply { messages_json, seq: history.seq })
         })
         .await
@@ -203,69 +212,72 @@ impl Service for Door {
         &self,
         request: Request<proto::TranscriptRequest>,
     ) -> Result<Response<proto::TranscriptReply>, Status> {
-        let given = request.get_ref();
-        self.call("session.transcript", &given.session_id, &request, async |sessions, caller| {
-            let session_id = params::session_id(&given.session_id)?;
-            let limit = usize::try_from(given.limit).unwrap_or(usize::MAX);
-            let wanted = params::Transcript { session_id, after: given.after, limit };
-            let TranscriptPart { session_id: _, turns, next_after, is_incomplete } =
-                sessions.transcript(caller, wanted).await?;
-            Ok(proto::TranscriptReply { turns_json: json(&turns)?, next_after, is_incomplete })
+        let message = request.get_ref();
+        self.call("session.transcript", &message.session_id, &request, async |api, caller| {
+            let session_id = params::parse_session_id(&message.session_id)?;
+            let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
+            let params = params::TranscriptParams { session_id, after: message.after, limit };
+            let TranscriptPage { session_id: _, turns, next_after, is_incomplete } =
+                api.get_transcript(caller, params).await?;
+            Ok(proto::TranscriptReply { turns_json: to_json(&turns)?, next_after, is_incomplete })
         })
         .await
     }
 
     async fn get(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::SessionInfo>, Status> {
-        self.call("session.get", &request.get_ref().session_id, &request, async |sessions, caller| {
-            Ok(info(sessions.get(caller, params::session_id(&request.get_ref().session_id)?).await?))
+        self.call("session.get", &request.get_ref().session_id, &request, async |api, caller| {
+            Ok(to_session_info(
+                api.get_session(caller, params::parse_session_id(&request.get_ref().session_id)?).await?,
+            ))
         })
         .await
     }
 
     async fn repair(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::RepairReply>, Status> {
-        self.call("session.repair", &request.get_ref().session_id, &request, async |sessions, caller| {
-            let repaired = sessions.repair(caller, params::session_id(&request.get_ref().session_id)?).await?;
+        self.call("session.repair", &request.get_ref().session_id, &request, async |api, caller| {
+            let repaired = api.repair_session(caller, params::parse_session_id(&request.get_ref().session_id)?).await?;
             Ok(proto::RepairReply { performed: repaired.performed })
         })
         .await
     }
 
     async fn list(&self, request: Request<proto::ListRequest>) -> Result<Response<proto::ListReply>, Status> {
-        let given = request.get_ref();
-        self.call("session.list", "", &request, async |sessions, caller| {
+        let message = request.get_ref();
+        self.call("session.list", "", &request, async |api, caller| {
             let phase: Option<Phase> =
-                if given.phase.is_empty() { None } else { Some(params::word("phase", &given.phase)?) };
-            let limit = usize::try_from(given.limit).unwrap_or(usize::MAX);
-            let cursor = if given.cursor.is_empty() { None } else { Some(params::parse("cursor", &given.cursor)?) };
-            let SessionPage { sessions, next_cursor } = sessions.list(caller, &List { phase, limit, cursor }).await?;
-            let sessions = sessions.into_iter().map(info).collect();
+                if message.phase.is_empty() { None } else { Some(params::parse_word("phase", &message.phase)?) };
+            let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
+            let cursor = if message.cursor.is_empty() { None } else { Some(params::parse("cursor", &message.cursor)?) };
+            let SessionPage { sessions, next_cursor } =
+                api.list_sessions(caller, &ListSessionsParams { phase, limit, cursor }).await?;
+            let sessions = sessions.into_iter().map(to_session_info).collect();
             Ok(proto::ListReply { sessions, next_cursor: next_cursor.unwrap_or_default() })
         })
         .await
     }
 
     async fn replay(&self, request: Request<proto::ReplayRequest>) -> Result<Response<proto::ReplayReply>, Status> {
-        let given = request.get_ref();
-        self.call("session.replay", &given.session_id, &request, async |sessions, caller| {
-            let session_id = params::session_id(&given.session_id)?;
-            let replayed = sessions.replay(caller, params::Replay { session_id, at: given.at }).await?;
+        let message = request.get_ref();
+        self.call("session.replay", &message.session_id, &request, async |api, caller| {
+            let session_id = params::parse_session_id(&message.session_id)?;
+            let replayed = api.replay_session(caller, params::ReplayParams { session_id, at: message.at }).await?;
             let (slot, differs) = (replayed.slot, !replayed.differs.is_empty());
-            Ok(proto::ReplayReply { json: json(&replayed)?, slot, differs })
+            Ok(proto::ReplayReply { json: to_json(&replayed)?, slot, differs })
         })
         .await
     }
 
     async fn stats(&self, request: Request<proto::StatsRequest>) -> Result<Response<proto::StatsReply>, Status> {
-        let given = request.get_ref();
-        self.call("session.stats", "", &request, async |sessions, caller| {
-            let since = match given.since.as_str() {
+        let message = request.get_ref();
+        self.call("session.stats", "", &request, async |api, caller| {
+            let since = match message.since.as_str() {
                 "" => None,
                 text => Some(contract::Timestamp::parse(text).ok_or_else(|| {
-                    Failure::bad_request("`since` must be an instant such as 2026-01-15T10:30:45Z".to_owned())
+                    ApiError::bad_request("`since` must be an instant such as 2026-01-15T10:30:45Z".to_owned())
                 })?),
             };
-            let stats = sessions.stats(caller, &params::Stats { since }).await?;
-            Ok(proto::StatsReply { json: json(&stats)? })
+            let stats = api.get_stats(caller, &params::StatsParams { since }).await?;
+            Ok(proto::StatsReply { json: to_json(&stats)? })
         })
         .await
     }
@@ -274,14 +286,14 @@ impl Service for Door {
         &self,
         request: Request<proto::ToolResultRequest>,
     ) -> Result<Response<proto::ToolResultReply>, Status> {
-        let given = request.get_ref();
-        self.call("tools.result", &given.session_id, &request, async |sessions, caller| {
-            let call = params::Call {
-                session_id: params::session_id(&given.session_id)?,
-                call: params::parse("call", &given.call)?,
+        let message = request.get_ref();
+        self.call("tools.result", &message.session_id, &request, async |api, caller| {
+            let call = params::ToolResultParams {
+                session_id: params::parse_session_id(&message.session_id)?,
+                call: params::parse("call", &message.call)?,
             };
-            let whole = sessions.whole_result(caller, &call).await?;
-            Ok(proto::ToolResultReply { content: whole.content })
+            let full_result = api.get_full_result(caller, &call).await?;
+            Ok(proto::ToolResultReply { content: full_result.content })
         })
         .await
     }
@@ -290,22 +302,22 @@ impl Service for Door {
         &self,
         request: Request<proto::ListGatesRequest>,
     ) -> Result<Response<proto::ListGatesReply>, Status> {
-        let given = request.get_ref();
-        self.call("gates.list", &given.session_id, &request, async |sessions, caller| {
-            let session_id = match given.session_id.as_str() {
+        let message = request.get_ref();
+        self.call("gates.list", &message.session_id, &request, async |api, caller| {
+            let session_id = match message.session_id.as_str() {
                 "" => None,
-                text => Some(params::session_id(text)?),
+                text => Some(params::parse_session_id(text)?),
             };
-            let limit = usize::try_from(given.limit).unwrap_or(usize::MAX);
-            let gates = sessions.gates(caller, &params::Gates { session_id, limit }).await?;
-            Ok(proto::ListGatesReply { gates: gates.into_iter().map(gate).collect() })
+            let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
+            let gates = api.list_gates(caller, &params::ListGatesParams { session_id, limit }).await?;
+            Ok(proto::ListGatesReply { gates: gates.into_iter().map(to_gate).collect() })
         })
         .await
     }
 
     async fn queues(&self, request: Request<proto::QueuesRequest>) -> Result<Response<proto::QueuesReply>, Status> {
-        self.call("fleet.queues", "", &request, async |sessions, caller| {
-            let found = sessions.queues(caller).await?;
+        self.call("fleet.queues", "", &request, async |api, caller| {
+            let found = api.get_queues(caller).await?;
             let queues = found.queues.into_iter().map(|QueueDepth { queue, depth: Depth { waiting, held } }| {
                 proto::Queue { queue: queue.to_owned(), waiting, held }
             });
@@ -322,11 +334,11 @@ impl Service for Door {
         &self,
         request: Request<proto::ListMailRequest>,
     ) -> Result<Response<proto::ListMailReply>, Status> {
-        self.call("mail.list", "", &request, async |sessions, caller| {
-            let mailbox = params::optional("mailbox", &request.get_ref().mailbox)?;
-            let list = sessions.mails(caller, params::ListMailParams { mailbox }).await?;
+        self.call("mail.list", "", &request, async |api, caller| {
+            let mailbox = params::parse_optional("mailbox", &request.get_ref().mailbox)?;
+            let list = api.list_mail(caller, params::ListMailParams { mailbox }).await?;
             let more = u64::try_from(list.more).unwrap_or(u64::MAX);
-            Ok(proto::ListMailReply { mails: list.mails.into_iter().map(mail).collect(), more })
+            Ok(proto::ListMailReply { mails: list.mails.into_iter().map(to_mail).collect(), more })
         })
         .await
     }
@@ -335,12 +347,12 @@ impl Service for Door {
         &self,
         request: Request<proto::SendMailRequest>,
     ) -> Result<Response<proto::SendMailReply>, Status> {
-        self.call("mail.send", "", &request, async |sessions, caller| {
+        self.call("mail.send", "", &request, async |api, caller| {
             let proto::SendMailRequest { mailbox, command_id, to, subject, text } = request.get_ref().clone();
-            let mailbox = params::optional("mailbox", &mailbox)?;
-            let command_id = params::optional("command_id", &command_id)?;
-            let wanted = params::SendMailParams { mailbox, command_id, to, subject, text };
-            let sent = sessions.send_mail(caller, wanted).await?;
+            let mailbox = params::parse_optional("mailbox", &mailbox)?;
+            let command_id = params::parse_optional("command_id", &command_id)?;
+            let params = params::SendMailParams { mailbox, command_id, to, subject, text };
+            let sent = api.send_mail(caller, params).await?;
             Ok(proto::SendMailReply { id: sent.sent.to_string(), to: sent.to.to_string() })
         })
         .await
@@ -350,12 +362,12 @@ impl Service for Door {
         &self,
         request: Request<proto::ReplyMailRequest>,
     ) -> Result<Response<proto::ReplyMailReply>, Status> {
-        self.call("mail.reply", "", &request, async |sessions, caller| {
+        self.call("mail.reply", "", &request, async |api, caller| {
             let proto::ReplyMailRequest { mailbox, command_id, id, text } = request.get_ref().clone();
-            let mailbox = params::optional("mailbox", &mailbox)?;
-            let command_id = params::optional("command_id", &command_id)?;
-            let wanted = params::ReplyMailParams { mailbox, command_id, id, text };
-            let closed = sessions.reply_mail(caller, wanted).await?;
+            let mailbox = params::parse_optional("mailbox", &mailbox)?;
+            let command_id = params::parse_optional("command_id", &command_id)?;
+            let params = params::ReplyMailParams { mailbox, command_id, id, text };
+            let closed = api.reply_mail(caller, params).await?;
             Ok(proto::ReplyMailReply { id: closed.closed.to_string(), answered: closed.answered })
         })
         .await
@@ -365,22 +377,22 @@ impl Service for Door {
         &self,
         request: Request<proto::ListDeadRequest>,
     ) -> Result<Response<proto::ListDeadReply>, Status> {
-        let given = request.get_ref();
-        self.call("dead.list", &given.session_id, &request, async |sessions, caller| {
-            let session_id = match given.session_id.as_str() {
+        let message = request.get_ref();
+        self.call("dead.list", &message.session_id, &request, async |api, caller| {
+            let session_id = match message.session_id.as_str() {
                 "" => None,
-                text => Some(params::session_id(text)?),
+                text => Some(params::parse_session_id(text)?),
             };
-            let dead = sessions.dead(caller, &params::DeadList { session_id }).await?;
-            Ok(proto::ListDeadReply { json: json(&dead)? })
+            let dead = api.list_dead_letters(caller, &params::ListDeadLettersParams { session_id }).await?;
+            Ok(proto::ListDeadReply { json: to_json(&dead)? })
         })
         .await
     }
 
     async fn show_dead(&self, request: Request<proto::DeadRequest>) -> Result<Response<proto::DeadReply>, Status> {
-        self.call("dead.show", &request.get_ref().session_id, &request, async |sessions, caller| {
-            let letter = sessions.dead_letter(caller, dead(request.get_ref())?).await?;
-            Ok(proto::DeadReply { json: json(&letter)? })
+        self.call("dead.show", &request.get_ref().session_id, &request, async |api, caller| {
+            let letter = api.get_dead_letter(caller, parse_dead_letter(request.get_ref())?).await?;
+            Ok(proto::DeadReply { json: to_json(&letter)? })
         })
         .await
     }
@@ -389,8 +401,8 @@ impl Service for Door {
         &self,
         request: Request<proto::DeadRequest>,
     ) -> Result<Response<proto::RetryDeadReply>, Status> {
-        self.call("dead.retry", &request.get_ref().session_id, &request, async |sessions, caller| {
-            let retried = sessions.retry_dead(caller, dead(request.get_ref())?).await?;
+        self.call("dead.retry", &request.get_ref().session_id, &request, async |api, caller| {
+            let retried = api.retry_dead_letter(caller, parse_dead_letter(request.get_ref())?).await?;
             let (session_id, command_id) = (retried.session_id.to_string(), retried.command_id.to_string());
             Ok(proto::RetryDeadReply { session_id, command_id })
         })
@@ -398,9 +410,9 @@ impl Service for Door {
     }
 
     async fn drop_dead(&self, request: Request<proto::DeadRequest>) -> Result<Response<proto::DeadReply>, Status> {
-        self.call("dead.drop", &request.get_ref().session_id, &request, async |sessions, caller| {
-            let letter = sessions.drop_dead(caller, dead(request.get_ref())?).await?;
-            Ok(proto::DeadReply { json: json(&letter)? })
+        self.call("dead.drop", &request.get_ref().session_id, &request, async |api, caller| {
+            let letter = api.drop_dead_letter(caller, parse_dead_letter(request.get_ref())?).await?;
+            Ok(proto::DeadReply { json: to_json(&letter)? })
         })
         .await
     }
@@ -408,26 +420,24 @@ impl Service for Door {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::Notification, Status>> + Send>>;
 
     async fn watch(&self, request: Request<proto::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let given = request.get_ref();
-        self.call("session.watch", &given.session_id, &request, async |sessions, caller| {
-            let session_id = params::session_id(&given.session_id)?;
-            let watch = Watch { session_id, from_seq: given.from_seq, no_chunks: given.no_chunks };
-            let (_, viewer) = match sessions.watch(caller, &watch).await {
-                Err(failure) if failure.code == ErrorCode::UnknownSession => {
-                    sessions.watch_started(caller, &watch).await?
-                }
+        let message = request.get_ref();
+        self.call("session.watch", &message.session_id, &request, async |api, caller| {
+            let session_id = params::parse_session_id(&message.session_id)?;
+            let watch = WatchParams { session_id, from_seq: message.from_seq, no_chunks: message.no_chunks };
+            let (_, viewer) = match api.watch(caller, &watch).await {
+                Err(error) if error.code == ErrorCode::UnknownSession => api.watch_after_start(caller, &watch).await?,
                 outcome => outcome?,
             };
-            let queue = Arc::new(sessions.client_queue());
-            let (filled, draining) = (queue.clone(), sessions.draining().clone());
-            sessions.tasks().spawn("viewer", async move {
+            let queue = Arc::new(api.client_queue());
+            let (filled, draining) = (queue.clone(), api.draining().clone());
+            api.tasks().spawn("viewer", async move {
                 let end = tokio::select! {
-                    () = draining.cancelled() => End::Failed(Sessions::going_down()),
-                    outcome = viewer.run(&filled) => outcome.map_or_else(End::Failed, |()| End::Complete),
+                    () = draining.cancelled() => QueueEnd::Failed(SessionApi::draining_error()),
+                    outcome = viewer.run(&filled) => outcome.map_or_else(QueueEnd::Failed, |()| QueueEnd::Complete),
                 };
                 filled.end(end);
             });
-            Ok(notifications(queue))
+            Ok(stream_notifications(queue))
         })
         .await
     }
@@ -436,9 +446,9 @@ impl Service for Door {
         &self,
         request: Request<proto::ListAgentsRequest>,
     ) -> Result<Response<proto::ListAgentsReply>, Status> {
-        self.call("agents.list", "", &request, async |sessions, caller| {
-            let agents = sessions.agents(caller).await?;
-            Ok(proto::ListAgentsReply { agents: agents.into_iter().map(agent).collect() })
+        self.call("agents.list", "", &request, async |api, caller| {
+            let agents = api.list_agents(caller).await?;
+            Ok(proto::ListAgentsReply { agents: agents.into_iter().map(to_agent_info).collect() })
         })
         .await
     }
@@ -447,9 +457,9 @@ impl Service for Door {
         &self,
         request: Request<proto::ListModelsRequest>,
     ) -> Result<Response<proto::ListModelsReply>, Status> {
-        self.call("models.list", "", &request, async |sessions, caller| {
-            let models = sessions.models(caller).await?;
-            Ok(proto::ListModelsReply { models: models.into_iter().map(model).collect() })
+        self.call("models.list", "", &request, async |api, caller| {
+            let models = api.list_models(caller).await?;
+            Ok(proto::ListModelsReply { models: models.into_iter().map(to_model_info).collect() })
         })
         .await
     }
@@ -458,15 +468,15 @@ impl Service for Door {
         &self,
         request: Request<proto::ListToolsRequest>,
     ) -> Result<Response<proto::ListToolsReply>, Status> {
-        self.call("tools.list", "", &request, async |sessions, caller| {
-            let tools = sessions.tools(caller).await?;
-            Ok(proto::ListToolsReply { tools: tools.into_iter().map(tool).collect() })
+        self.call("tools.list", "", &request, async |api, caller| {
+            let tools = api.list_tools(caller).await?;
+            Ok(proto::ListToolsReply { tools: tools.into_iter().map(to_tool_info).collect() })
         })
         .await
     }
 }
 
-fn mail(mail: WaitingMail) -> proto::Mail {
+fn to_mail(mail: WaitingMail) -> proto::Mail {
     let WaitingMail { id, from, subject, text, sent, answers } = mail;
     let answers = answers.map(|answered| proto::AnsweredMail {
         id: answered.id.to_string(),
@@ -477,26 +487,26 @@ fn mail(mail: WaitingMail) -> proto::Mail {
     proto::Mail { id, from, subject, text, sent, answers }
 }
 
-fn dead(given: &proto::DeadRequest) -> Result<params::DeadOne, Failure> {
-    Ok(params::DeadOne {
-        session_id: params::session_id(&given.session_id)?,
-        kind: params::word("kind", &given.kind)?,
-        id: params::parse("id", &given.id)?,
+fn parse_dead_letter(message: &proto::DeadRequest) -> Result<params::DeadLetterParams, ApiError> {
+    Ok(params::DeadLetterParams {
+        session_id: params::parse_session_id(&message.session_id)?,
+        kind: params::parse_word("kind", &message.kind)?,
+        id: params::parse("id", &message.id)?,
     })
 }
 
-fn json<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
-    serde_json::to_string(value).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))
+fn to_json<T: serde::Serialize>(value: &T) -> Result<String, ApiError> {
+    serde_json::to_string(value).map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))
 }
 
 /// Adds the stable code to what tonic refuses by itself: a message that is too long or damaged, or a method that is not
 /// there. What it calls internal is the client's mistake; failures of ours carry a code already.
-pub(crate) async fn add_code(mut response: axum::response::Response) -> axum::response::Response {
+pub(crate) async fn add_error_code(mut response: axum::response::Response) -> axum::response::Response {
     let headers = response.headers_mut();
     if headers.contains_key(proto::ERROR_CODE) {
         return response;
     }
-    let status = headers.get(GRPC_STATUS).map(|status| Code::from_bytes(status.as_bytes()));
+    let status = headers.get(GRPC_STATUS_KEY).map(|status| Code::from_bytes(status.as_bytes()));
     let (status, code) = match status {
         Some(Code::OutOfRange | Code::ResourceExhausted) => (Code::InvalidArgument, ErrorCode::TooLarge),
         Some(Code::Internal | Code::InvalidArgument) => (Code::InvalidArgument, ErrorCode::BadRequest),
@@ -517,7 +527,7 @@ pub(crate) async fn add_code(mut response: axum::response::Response) -> axum::re
         )
         | None => return response,
     };
-    headers.insert(GRPC_STATUS, i32::from(status).into());
+    headers.insert(GRPC_STATUS_KEY, i32::from(status).into());
     if let Ok(code) = code.as_str().parse() {
         headers.insert(proto::ERROR_CODE, code);
     }
@@ -525,22 +535,22 @@ pub(crate) async fn add_code(mut response: axum::response::Response) -> axum::re
 }
 
 /// A failure as a status with the stable code in its metadata.
-pub(crate) fn status(failure: &Failure) -> Status {
-    let mut status = Status::new(grpc_code(&failure.code), failure.message.clone());
+pub(crate) fn to_status(error: &ApiError) -> Status {
+    let mut status = Status::new(to_grpc_code(&error.code), error.message.clone());
     let metadata = status.metadata_mut();
-    if let Ok(code) = failure.code.as_str().parse() {
+    if let Ok(code) = error.code.as_str().parse() {
         metadata.insert(proto::ERROR_CODE, code);
     }
-    if let Some(after) = failure.retry_after {
-        metadata.insert(RETRY_AFTER, u64::try_from(after.as_millis()).unwrap_or(u64::MAX).into());
+    if let Some(after) = error.retry_after {
+        metadata.insert(RETRY_AFTER_KEY, u64::try_from(after.as_millis()).unwrap_or(u64::MAX).into());
     }
-    if let Some(seq) = failure.seq {
-        metadata.insert(SEQ, seq.into());
+    if let Some(seq) = error.seq {
+        metadata.insert(SEQ_KEY, seq.into());
     }
     status
 }
 
-fn grpc_code(code: &ErrorCode) -> Code {
+fn to_grpc_code(code: &ErrorCode) -> Code {
     let rows: [(&[ErrorCode], Code); 9] = [
         (
             &[ErrorCode::BadRequest, ErrorCode::TooLarge, ErrorCode::EmptyMessage, ErrorCode::InvalidArguments],
@@ -577,46 +587,47 @@ fn grpc_code(code: &ErrorCode) -> Code {
     rows.iter().find(|(codes, _)| codes.contains(code)).map_or(Code::Internal, |(_, code)| *code)
 }
 
-fn start(given: &proto::StartRequest) -> Result<Start, Failure> {
-    let mut fields: Map<String, Value> = fields(&given.options_json)?;
-    for (field, text) in [("agent", &given.agent), ("model", &given.model), ("prompt", &given.prompt)] {
+fn parse_start(message: &proto::StartRequest) -> Result<Start, ApiError> {
+    let mut fields: Map<String, Value> = parse_options(&message.options_json)?;
+    for (field, text) in [("agent", &message.agent), ("model", &message.model), ("prompt", &message.prompt)] {
         if !text.is_empty() {
             fields.insert(field.to_owned(), Value::from(text.as_str()));
         }
     }
-    if given.interactive {
+    if message.interactive {
         fields.insert("interactive".to_owned(), Value::Bool(true));
     }
-    params::from_object(fields)
+    params::parse_object(fields)
 }
 
 /// The fields that have no place of their own in a message.
-fn fields(options_json: &str) -> Result<Map<String, Value>, Failure> {
+fn parse_options(options_json: &str) -> Result<Map<String, Value>, ApiError> {
     params::check_size("`options_json`", options_json)?;
     match options_json {
         "" => Ok(Map::new()),
         text => serde_json::from_str(text)
-            .map_err(|error| Failure::bad_request(format!("`options_json` must be a JSON object: {error}"))),
+            .map_err(|error| ApiError::bad_request(format!("`options_json` must be a JSON object: {error}"))),
     }
 }
 
-fn because(given: &proto::ControlRequest) -> Result<Given<ControlReason>, Failure> {
-    let reason = Some(given.reason.clone()).filter(|reason| !reason.is_empty());
-    Unchecked::new(&given.session_id, &given.command_id, !given.no_wait, ControlReason { reason })?.check()
+fn parse_control(message: &proto::ControlRequest) -> Result<CommandRequest<ControlReason>, ApiError> {
+    let reason = Some(message.reason.clone()).filter(|reason| !reason.is_empty());
+    UncheckedCommand::new(&message.session_id, &message.command_id, !message.no_wait, ControlReason { reason })?
+        .validate()
 }
 
-async fn reply(pending: Pending) -> Result<proto::CommandReply, Failure> {
-    let CommandReply { session_id, command_id, done, seq } = pending.done().await?;
+async fn wait_for_command(pending: PendingCommand) -> Result<proto::CommandReply, ApiError> {
+    let CommandReply { session_id, command_id, done, seq } = pending.wait().await?;
     Ok(proto::CommandReply { session_id: session_id.into(), command_id: command_id.into(), done, seq })
 }
 
-fn info(summary: SessionSummary) -> proto::SessionInfo {
+fn to_session_info(summary: SessionSummary) -> proto::SessionInfo {
     proto::SessionInfo {
         tally_json: serde_json::to_string(&summary.tally).unwrap_or_default(),
         parent: summary.parent.map(String::from).unwrap_or_default(),
         session_id: summary.session_id.into(),
         tenant: summary.tenant.into(),
-        phase: spelled(&summary.phase),
+        phase: to_word(&summary.phase),
         agent: summary.agent,
         model: summary.model,
         title: summary.title,
@@ -632,8 +643,8 @@ fn info(summary: SessionSummary) -> proto::SessionInfo {
     }
 }
 
-fn gate(waiting: Waiting) -> proto::Gate {
-    let Waiting { session_id, agent, title, gate } = waiting;
+fn to_gate(pending: PendingGate) -> proto::Gate {
+    let PendingGate { session_id, agent, title, gate } = pending;
     let (kind, detail) = match gate.kind {
         GateKind::Approval => ("approval", String::new()),
         GateKind::Question => ("question", String::new()),
@@ -656,16 +667,16 @@ fn gate(waiting: Waiting) -> proto::Gate {
 }
 
 /// A field that holds JSON, or is empty.
-fn optional_json(text: &str) -> Result<Option<Json>, Failure> {
+fn parse_optional_json(text: &str) -> Result<Option<Json>, ApiError> {
     if text.is_empty() {
         return Ok(None);
     }
     params::check_size("`arguments_json`", text)?;
-    let wrong = |error| Failure::bad_request(format!("`arguments_json` is not JSON: {error}"));
+    let wrong = |error| ApiError::bad_request(format!("`arguments_json` is not JSON: {error}"));
     Json::parse(text).map(Some).map_err(wrong)
 }
 
-fn agent(agent: Agent) -> proto::AgentInfo {
+fn to_agent_info(agent: AgentInfo) -> proto::AgentInfo {
     proto::AgentInfo {
         id: agent.id.into(),
         name: agent.name,
@@ -675,7 +686,7 @@ fn agent(agent: Agent) -> proto::AgentInfo {
     }
 }
 
-fn model(model: KnownModel) -> proto::ModelInfo {
+fn to_model_info(model: KnownModel) -> proto::ModelInfo {
     let KnownModel { settings, provider, is_default } = model;
     proto::ModelInfo {
         id: settings.id,
@@ -690,32 +701,32 @@ fn model(model: KnownModel) -> proto::ModelInfo {
     }
 }
 
-fn tool(spec: ToolSpec) -> proto::ToolInfo {
+fn to_tool_info(spec: ToolSpec) -> proto::ToolInfo {
     proto::ToolInfo {
         timeout_ms: u64::try_from(spec.timeout().as_millis()).unwrap_or(u64::MAX),
         max_output: u64::try_from(spec.output_bytes_max()).unwrap_or(u64::MAX),
         name: spec.name.into(),
         description: spec.description,
         parameters_json: spec.parameters.get().to_owned(),
-        effect: spelled(&spec.effect),
-        approval: spelled(&spec.approval),
+        effect: to_word(&spec.effect),
+        approval: to_word(&spec.approval),
         version: spec.version,
         instructions: spec.instructions.unwrap_or_default(),
     }
 }
 
 /// The word of the contract for a value of a closed set.
-fn spelled<T: serde::Serialize>(value: &T) -> String {
+fn to_word<T: serde::Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,
         Ok(_) | Err(_) => String::new(),
     }
 }
 
-fn notification(notice: &Notice) -> proto::Notification {
-    let envelope = &notice.envelope;
+fn to_notification(event: &ViewerEvent) -> proto::Notification {
+    let envelope = &event.envelope;
     proto::Notification {
-        topic: notice.topic.as_str().to_owned(),
+        topic: event.topic.as_str().to_owned(),
         id: envelope.id.clone(),
         seq: envelope.seq,
         time: envelope.time.to_string(),
@@ -725,29 +736,29 @@ fn notification(notice: &Notice) -> proto::Notification {
 }
 
 /// Ends a viewer when its client is gone.
-struct Reader(Arc<ClientQueue>);
+struct DisconnectGuard(Arc<ClientQueue>);
 
-impl Drop for Reader {
+impl Drop for DisconnectGuard {
     fn drop(&mut self) {
-        self.0.end(End::Gone);
+        self.0.end(QueueEnd::Disconnected);
     }
 }
 
-fn notifications(queue: Arc<ClientQueue>) -> <Door as Service>::WatchStream {
-    let next = async |reader: Option<Reader>| {
-        let reader = reader?;
+fn stream_notifications(queue: Arc<ClientQueue>) -> <GrpcService as Service>::WatchStream {
+    let next = async |guard: Option<DisconnectGuard>| {
+        let guard = guard?;
         loop {
-            match reader.0.pop().await {
-                Ok(Item::Notice(notice)) => return Some((Ok(notification(&notice)), Some(reader))),
-                Ok(Item::Text(_)) => {}
+            match guard.0.pop().await {
+                Ok(QueueItem::Event(event)) => return Some((Ok(to_notification(&event)), Some(guard))),
+                Ok(QueueItem::Text(_)) => {}
                 Err(end) => {
-                    if let End::Slow { .. } = end {
+                    if let QueueEnd::Slow { .. } = end {
                         telemetry::metric::slow_client();
                     }
-                    return end.failure().map(|failure| (Err(status(&failure)), None));
+                    return end.error().map(|error| (Err(to_status(&error)), None));
                 }
             }
         }
     };
-    Box::pin(stream::unfold(Some(Reader(queue)), next))
+    Box::pin(stream::unfold(Some(DisconnectGuard(queue)), next))
 }

@@ -1,22 +1,22 @@
 //! The client door: sessions over WebSocket JSON-RPC and gRPC, the same calls through the same code.
 
 mod admission;
-mod board;
+mod api_error;
+mod authentication;
+mod client_queue;
 mod clock;
+mod command_waiters;
 mod commands;
 pub mod config;
-mod dead;
-mod failure;
+mod dead_letters;
 mod fair_queue;
 mod grpc;
-mod guard;
 mod jsonrpc;
 mod mail;
 mod params;
-mod queue;
 mod request_body;
+mod session_api;
 mod session_index;
-mod sessions;
 mod stats;
 mod watch;
 mod ws;
@@ -36,18 +36,18 @@ use tokio::net::TcpListener;
 use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
 
+use authentication::Authenticator;
 pub use config::{Config, StartError};
-use grpc::{Admission, Door};
-use guard::Guard;
-use sessions::Sessions;
+use grpc::{AuthInterceptor, GrpcService};
+use session_api::SessionApi;
 
 /// Pause between looks whether the bus answers, for readiness.
-const PING_EVERY: Duration = Duration::from_secs(5);
+const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// Calls and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;
 
 /// How long feeds and notices may take to end when no client is left.
-const GROUND_MAX: Duration = Duration::from_secs(1);
+const SHARED_TASKS_END_MAX: Duration = Duration::from_secs(1);
 
 /// Where an edge listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,13 +61,13 @@ pub struct Addresses {
 /// A running edge.
 #[derive(Debug)]
 pub struct Edge {
-    sessions: Sessions,
+    api: SessionApi,
     addresses: Addresses,
     readiness: Readiness,
     /// Listeners, connections, viewers.
-    clients: Tasks,
+    client_tasks: Tasks,
     /// What they all rely on; it ends after them.
-    ground: Tasks,
+    shared_tasks: Tasks,
 }
 
 impl Edge {
@@ -77,16 +77,17 @@ impl Edge {
         let (ws, ws_address) = bind("edge.ws.listen", config.ws.listen).await?;
         let (grpc, grpc_address) = bind("edge.grpc.listen", config.grpc.listen).await?;
         let addresses = Addresses { ws: ws_address, grpc: grpc_address };
-        let (clients, ground, readiness) = (Tasks::new(), Tasks::new(), Readiness::new("edge"));
+        let (client_tasks, shared_tasks, readiness) = (Tasks::new(), Tasks::new(), Readiness::new("edge"));
         let connections = Connections::new(config.connections);
-        let sessions =
-            Sessions::open(&config, bus.clone(), connections.budget().clone(), clients.clone(), &ground).await?;
-        serve_ws(&sessions, ws, Guard::new(&config, addresses.ws), connections.clone());
-        serve_grpc(&sessions, grpc, Guard::new(&config, addresses.grpc), connections)?;
-        watch_bus(&sessions, &ground, bus, readiness.clone());
+        let api =
+            SessionApi::open(&config, bus.clone(), connections.budget().clone(), client_tasks.clone(), &shared_tasks)
+                .await?;
+        serve_ws(&api, ws, Authenticator::new(&config, addresses.ws), connections.clone());
+        serve_grpc(&api, grpc, Authenticator::new(&config, addresses.grpc), connections)?;
+        watch_bus(&api, &shared_tasks, bus, readiness.clone());
         readiness.set(true);
-        tracing::info!(ws = %addresses.ws, grpc = %addresses.grpc, edge = %sessions.me(), "edge listens");
-        Ok(Self { sessions, addresses, readiness, clients, ground })
+        tracing::info!(ws = %addresses.ws, grpc = %addresses.grpc, edge = %api.replica_id(), "edge listens");
+        Ok(Self { api, addresses, readiness, client_tasks, shared_tasks })
     }
 
     /// Where it listens.
@@ -96,7 +97,7 @@ impl Edge {
 
     /// How many sessions are watched here.
     pub fn watched(&self) -> usize {
-        self.sessions.feeds().count()
+        self.api.feeds().open_count()
     }
 
     /// Whether clients may be sent here.
@@ -107,11 +108,11 @@ impl Edge {
     /// Tells clients to go elsewhere, takes in nothing more, and ends. The bus stays open.
     pub async fn drain(self, timeout: Duration) {
         self.readiness.set(false);
-        self.sessions.draining().cancel();
-        if !self.clients.end(timeout).await {
+        self.api.draining().cancel();
+        if !self.client_tasks.end(timeout).await {
             tracing::warn!("clients were cut off");
         }
-        self.ground.end(GROUND_MAX).await;
+        self.shared_tasks.end(SHARED_TASKS_END_MAX).await;
     }
 }
 
@@ -128,22 +129,22 @@ async fn bind(field: &'static str, listen: SocketAddr) -> Result<(TcpListener, S
     Ok((listener, address))
 }
 
-fn serve_ws(sessions: &Sessions, listener: TcpListener, guard: Guard, connections: Connections) {
+fn serve_ws(api: &SessionApi, listener: TcpListener, authenticator: Authenticator, connections: Connections) {
     let server = Server {
         name: "ws",
         protocol: Protocol::Http1,
-        router: ws::routes(sessions.clone(), guard),
+        router: ws::routes(api.clone(), authenticator),
         connections,
-        tasks: sessions.tasks().clone(),
-        ending: sessions.draining().clone(),
+        tasks: api.tasks().clone(),
+        ending: api.draining().clone(),
     };
-    sessions.tasks().spawn("ws", server.run(listener));
+    api.tasks().spawn("ws", server.run(listener));
 }
 
 fn serve_grpc(
-    sessions: &Sessions,
+    api: &SessionApi,
     listener: TcpListener,
-    guard: Guard,
+    authenticator: Authenticator,
     connections: Connections,
 ) -> Result<(), StartError> {
     let internal = |error: &dyn std::fmt::Display| StartError::Internal(error.to_string());
@@ -152,44 +153,44 @@ fn serve_grpc(
     // Most clients still ask for v1alpha, Python's among them.
     let v1 = reflection().build_v1().map_err(|error| internal(&error))?;
     let v1alpha = reflection().build_v1alpha().map_err(|error| internal(&error))?;
-    let admission = Admission(Arc::new(guard));
-    let service = SessionsServer::new(Door::new(sessions.clone())).max_decoding_message_size(FRAME_BYTES_MAX);
+    let interceptor = AuthInterceptor(Arc::new(authenticator));
+    let service = SessionsServer::new(GrpcService::new(api.clone())).max_decoding_message_size(FRAME_BYTES_MAX);
     let (reporter, health) = tonic_health::server::health_reporter();
     let routes = Routes::new(health)
-        .add_service(InterceptedService::new(v1, admission.clone()))
-        .add_service(InterceptedService::new(v1alpha, admission.clone()))
-        .add_service(InterceptedService::new(service, admission));
-    let draining = sessions.draining().clone();
+        .add_service(InterceptedService::new(v1, interceptor.clone()))
+        .add_service(InterceptedService::new(v1alpha, interceptor.clone()))
+        .add_service(InterceptedService::new(service, interceptor));
+    let draining = api.draining().clone();
     let server = Server {
         name: "grpc",
         protocol: Protocol::Http2 { streams_max: STREAMS_MAX },
         router: routes
             .prepare()
             .into_axum_router()
-            .layer(axum::middleware::map_response(grpc::add_code))
-            .layer(axum::middleware::map_request_with_state(connections.budget().clone(), request_body::bound)),
+            .layer(axum::middleware::map_response(grpc::add_error_code))
+            .layer(axum::middleware::map_request_with_state(connections.budget().clone(), request_body::limit_body)),
         connections,
-        tasks: sessions.tasks().clone(),
+        tasks: api.tasks().clone(),
         ending: draining.clone(),
     };
-    sessions.tasks().spawn("grpc", async move {
-        reporter.set_serving::<SessionsServer<Door>>().await;
-        let ended = async {
+    api.tasks().spawn("grpc", async move {
+        reporter.set_serving::<SessionsServer<GrpcService>>().await;
+        let not_serving = async {
             draining.cancelled().await;
-            reporter.set_not_serving::<SessionsServer<Door>>().await;
+            reporter.set_not_serving::<SessionsServer<GrpcService>>().await;
         };
-        tokio::join!(server.run(listener), ended);
+        tokio::join!(server.run(listener), not_serving);
     });
     Ok(())
 }
 
 /// Tells whether the bus answers, as long as the edge is not going down.
-fn watch_bus(sessions: &Sessions, ground: &Tasks, bus: Bus, readiness: Readiness) {
-    let draining = sessions.draining().clone();
-    ground.spawn("readiness", async move {
-        while draining.run_until_cancelled(tokio::time::sleep(PING_EVERY)).await.is_some() {
-            let answers = bus.ping().await.is_ok();
-            readiness.set(answers && !draining.is_cancelled());
+fn watch_bus(api: &SessionApi, shared_tasks: &Tasks, bus: Bus, readiness: Readiness) {
+    let draining = api.draining().clone();
+    shared_tasks.spawn("readiness", async move {
+        while draining.run_until_cancelled(tokio::time::sleep(PING_INTERVAL)).await.is_some() {
+            let is_reachable = bus.ping().await.is_ok();
+            readiness.set(is_reachable && !draining.is_cancelled());
         }
     });
 }

@@ -15,11 +15,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use session::check;
 
-use crate::failure::Failure;
+use crate::api_error::ApiError;
 
 /// Levels of objects and lists in which the fields of a command may themselves stand: batch, request, parameters, messages
 /// and their parts.
-const FRAME_LEVELS: usize = 8;
+const FRAME_DEPTH: usize = 8;
 /// Sessions of one list.
 pub(crate) const LIST_MAX: usize = 1_000;
 /// Sessions of one list, when no number is given.
@@ -27,27 +27,28 @@ pub(crate) const LIST_DEFAULT: usize = 100;
 
 /// A command as a client gives it: its address and its own fields.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Given<T> {
+pub(crate) struct CommandRequest<T> {
     /// The session; made by the edge for a `start` without one.
     pub(crate) session: SessionId,
     /// The command's id; made by the edge where none is given.
     pub(crate) id: CommandId,
     /// Whether the answer waits for the commit.
-    pub(crate) wait: bool,
+    pub(crate) is_awaited: bool,
     /// What.
     pub(crate) body: T,
 }
 
 /// A command whose body is not checked yet.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Unchecked<T>(Given<T>);
+pub(crate) struct UncheckedCommand<T>(CommandRequest<T>);
 
-impl<T: Checked> Unchecked<T> {
+impl<T: CommandBody> UncheckedCommand<T> {
     /// Parses an address. Empty ids mean none.
-    pub(crate) fn new(session: &str, id: &str, wait: bool, body: T) -> Result<Self, Failure> {
-        let session = if session.is_empty() && T::MAKES_SESSION { fresh()? } else { session_id(session)? };
-        let id = if id.is_empty() { fresh()? } else { parse("command_id", id)? };
-        Ok(Self(Given { session, id, wait, body }))
+    pub(crate) fn new(session: &str, id: &str, is_awaited: bool, body: T) -> Result<Self, ApiError> {
+        let session =
+            if session.is_empty() && T::CAN_CREATE_SESSION { generate_id()? } else { parse_session_id(session)? };
+        let id = if id.is_empty() { generate_id()? } else { parse("command_id", id)? };
+        Ok(Self(CommandRequest { session, id, is_awaited, body }))
     }
 
     /// Whether the check takes milliseconds.
@@ -56,30 +57,31 @@ impl<T: Checked> Unchecked<T> {
     }
 
     /// Checks the body.
-    pub(crate) fn check(self) -> Result<Given<T>, Failure> {
-        self.0.body.check()?;
+    pub(crate) fn validate(self) -> Result<CommandRequest<T>, ApiError> {
+        self.0.body.validate()?;
         Ok(self.0)
     }
 }
 
-impl<T: Checked + DeserializeOwned> Unchecked<T> {
+impl<T: CommandBody + DeserializeOwned> UncheckedCommand<T> {
     /// Parses a command from its JSON object; an unknown field is refused by its name.
-    pub(crate) fn from_json(mut params: Map<String, Value>) -> Result<Self, Failure> {
-        let session = text(&mut params, "session_id")?;
-        let id = text(&mut params, "command_id")?;
-        let wait = flag(&mut params, "wait")?.unwrap_or(true) && !flag(&mut params, "no_wait")?.unwrap_or(false);
-        T::rename(&mut params)?;
-        Self::new(&session, &id, wait, from_object(params)?)
+    pub(crate) fn from_json(mut params: Map<String, Value>) -> Result<Self, ApiError> {
+        let session = take_text(&mut params, "session_id")?;
+        let id = take_text(&mut params, "command_id")?;
+        let is_awaited =
+            take_flag(&mut params, "wait")?.unwrap_or(true) && !take_flag(&mut params, "no_wait")?.unwrap_or(false);
+        T::rename_fields(&mut params)?;
+        Self::new(&session, &id, is_awaited, parse_object(params)?)
     }
 }
 
 /// A command's own fields, and what they must be.
-pub(crate) trait Checked {
+pub(crate) trait CommandBody {
     /// Whether a command without a session id makes one.
-    const MAKES_SESSION: bool = false;
+    const CAN_CREATE_SESSION: bool = false;
 
     /// Refuses what the loop could not use.
-    fn check(&self) -> Result<(), Failure>;
+    fn validate(&self) -> Result<(), ApiError>;
 
     /// Whether the check takes milliseconds: it compiles patterns.
     fn is_costly(&self) -> bool {
@@ -87,20 +89,20 @@ pub(crate) trait Checked {
     }
 
     /// Maps the client's names to those of the contract.
-    fn rename(_params: &mut Map<String, Value>) -> Result<(), Failure> {
+    fn rename_fields(_params: &mut Map<String, Value>) -> Result<(), ApiError> {
         Ok(())
     }
 }
 
-impl Checked for Start {
-    const MAKES_SESSION: bool = true;
+impl CommandBody for Start {
+    const CAN_CREATE_SESSION: bool = true;
 
-    fn check(&self) -> Result<(), Failure> {
+    fn validate(&self) -> Result<(), ApiError> {
         if self.parent.is_some() {
-            return Err(Failure::bad_request("`parent` is the loop's own: an agent asks another one by `delegate`"));
+            return Err(ApiError::bad_request("`parent` is the loop's own: an agent asks another one by `delegate`"));
         }
         if self.prompt.is_none() && !self.interactive {
-            return Err(Failure::new(
+            return Err(ApiError::new(
                 ErrorCode::EmptyMessage,
                 "a session that is not interactive needs a prompt: set `prompt`, or `interactive: true`",
             ));
@@ -113,8 +115,8 @@ impl Checked for Start {
     }
 }
 
-impl Checked for Configure {
-    fn check(&self) -> Result<(), Failure> {
+impl CommandBody for Configure {
+    fn validate(&self) -> Result<(), ApiError> {
         Ok(check::configure(self)?)
     }
 
@@ -123,37 +125,37 @@ impl Checked for Configure {
     }
 }
 
-fn has_patterns(over: &ContinuationOverride) -> bool {
-    let lists = [&over.continuation_patterns, &over.termination_patterns];
+fn has_patterns(settings: &ContinuationOverride) -> bool {
+    let lists = [&settings.continuation_patterns, &settings.termination_patterns];
     lists.into_iter().flatten().any(|list| !list.is_empty())
 }
 
-impl Checked for SendUserMessage {
-    fn check(&self) -> Result<(), Failure> {
+impl CommandBody for SendUserMessage {
+    fn validate(&self) -> Result<(), ApiError> {
         Ok(check::message(self)?)
     }
 
-    fn rename(params: &mut Map<String, Value>) -> Result<(), Failure> {
+    fn rename_fields(params: &mut Map<String, Value>) -> Result<(), ApiError> {
         match (params.remove("text"), params.contains_key("content")) {
-            (Some(_), true) => Err(Failure::bad_request("give either `text` or `content`, not both")),
+            (Some(_), true) => Err(ApiError::bad_request("give either `text` or `content`, not both")),
             (Some(text), false) => {
                 params.insert("content".to_owned(), text);
                 Ok(())
             }
             (None, true) => Ok(()),
-            (None, false) => Err(Failure::new(ErrorCode::EmptyMessage, "`text` is missing")),
+            (None, false) => Err(ApiError::new(ErrorCode::EmptyMessage, "`text` is missing")),
         }
     }
 }
 
-impl Checked for ControlReason {
-    fn check(&self) -> Result<(), Failure> {
+impl CommandBody for ControlReason {
+    fn validate(&self) -> Result<(), ApiError> {
         Ok(check::reason(self)?)
     }
 }
 
-impl Checked for Answer {
-    fn check(&self) -> Result<(), Failure> {
+impl CommandBody for Answer {
+    fn validate(&self) -> Result<(), ApiError> {
         Ok(check::answer(self)?)
     }
 }
@@ -161,7 +163,7 @@ impl Checked for Answer {
 /// One session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct One {
+pub(crate) struct SessionParams {
     /// Which.
     pub(crate) session_id: SessionId,
 }
@@ -169,7 +171,7 @@ pub(crate) struct One {
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Call {
+pub(crate) struct ToolResultParams {
     /// Of which session.
     pub(crate) session_id: SessionId,
     /// Which.
@@ -179,68 +181,68 @@ pub(crate) struct Call {
 /// What waits for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Gates {
+pub(crate) struct ListGatesParams {
     /// Only in this session.
     pub(crate) session_id: Option<SessionId>,
     /// At most this many; 100 where none or zero is given.
     pub(crate) limit: usize,
 }
 
-impl Gates {
+impl ListGatesParams {
     /// How many.
-    pub(crate) fn count(&self) -> usize {
-        listed(self.limit)
+    pub(crate) fn effective_limit(&self) -> usize {
+        clamp_limit(self.limit)
     }
 }
 
 /// Which sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct List {
+pub(crate) struct ListSessionsParams {
     /// Only those in this phase.
     pub(crate) phase: Option<Phase>,
     /// At most this many; 100 where none or zero is given.
     pub(crate) limit: usize,
     /// Only those behind this place, as an earlier list gave it.
-    pub(crate) cursor: Option<Cursor>,
+    pub(crate) cursor: Option<ListCursor>,
 }
 
-impl List {
+impl ListSessionsParams {
     /// How many to give.
-    pub(crate) fn count(&self) -> usize {
-        listed(self.limit)
+    pub(crate) fn effective_limit(&self) -> usize {
+        clamp_limit(self.limit)
     }
 }
 
 /// How many entries a list has where a client wants so many.
-fn listed(limit: usize) -> usize {
+fn clamp_limit(limit: usize) -> usize {
     if limit == 0 { LIST_DEFAULT } else { limit.min(LIST_MAX) }
 }
 
 /// A place in the list of sessions: behind this one. It stays valid when sessions come and go.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct Cursor {
+pub(crate) struct ListCursor {
     /// When the session began.
     pub(crate) started: Timestamp,
     /// The session.
     pub(crate) session: SessionId,
 }
 
-impl Cursor {
+impl ListCursor {
     /// The place that it names.
-    pub(crate) fn place(&self) -> ListPlace {
+    pub(crate) fn position(&self) -> ListPlace {
         (Reverse(self.started), Reverse(self.session.clone()))
     }
 }
 
-impl std::fmt::Display for Cursor {
+impl std::fmt::Display for ListCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}~{}", self.started, self.session)
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for ListCursor {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -251,7 +253,7 @@ impl FromStr for Cursor {
     }
 }
 
-impl TryFrom<String> for Cursor {
+impl TryFrom<String> for ListCursor {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -262,7 +264,7 @@ impl TryFrom<String> for Cursor {
 /// Which turns of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Transcript {
+pub(crate) struct TranscriptParams {
     /// The session.
     pub(crate) session_id: SessionId,
     /// Only turns after this one.
@@ -273,17 +275,17 @@ pub(crate) struct Transcript {
     pub(crate) limit: usize,
 }
 
-impl Transcript {
+impl TranscriptParams {
     /// How many turns to give.
-    pub(crate) fn count(&self) -> usize {
-        listed(self.limit)
+    pub(crate) fn effective_limit(&self) -> usize {
+        clamp_limit(self.limit)
     }
 }
 
 /// What to fold again.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Replay {
+pub(crate) struct ReplayParams {
     /// The session.
     pub(crate) session_id: SessionId,
     /// The last slot that counts; the log's end where none is given.
@@ -294,7 +296,7 @@ pub(crate) struct Replay {
 /// Whose dead letters.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct DeadList {
+pub(crate) struct ListDeadLettersParams {
     /// Only those of this session.
     pub(crate) session_id: Option<SessionId>,
 }
@@ -302,7 +304,7 @@ pub(crate) struct DeadList {
 /// Which dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct DeadOne {
+pub(crate) struct DeadLetterParams {
     /// Its session.
     pub(crate) session_id: SessionId,
     /// What it was.
@@ -356,7 +358,7 @@ pub(crate) struct ReplyMailParams {
 /// Whose statistics.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Stats {
+pub(crate) struct StatsParams {
     /// Only sessions that began at or after this instant.
     pub(crate) since: Option<Timestamp>,
 }
@@ -364,7 +366,7 @@ pub(crate) struct Stats {
 /// What to watch.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Watch {
+pub(crate) struct WatchParams {
     /// The session.
     pub(crate) session_id: SessionId,
     /// The first `seq` wanted; 0 and 1 mean from the beginning.
@@ -378,86 +380,86 @@ pub(crate) struct Watch {
 /// Nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+pub(crate) struct NoParams {}
 
 /// Reads a JSON object; the error names the field.
-pub(crate) fn from_object<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Failure> {
+pub(crate) fn parse_object<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(Value::Object(params)).map_err(|error| {
         let (path, why) = (error.path().to_string(), error.inner().to_string());
         // These name their field themselves.
         let named = why.starts_with("unknown field") || why.starts_with("missing field");
         match why.as_str() {
             "data did not match any variant of untagged enum Content" => {
-                Failure::bad_request(format!("`{path}` must be a text, or a list of parts with a `type`"))
+                ApiError::bad_request(format!("`{path}` must be a text, or a list of parts with a `type`"))
             }
-            _ if path == "." || named && !path.contains('.') => Failure::bad_request_of(error.inner()),
+            _ if path == "." || named && !path.contains('.') => ApiError::bad_request_of(error.inner()),
             _ => bad_field(&path, error.inner()),
         }
     })
 }
 
 /// Refuses JSON before it is parsed: a value takes far more memory than its text.
-pub(crate) fn check_size(what: &str, text: &str) -> Result<(), Failure> {
+pub(crate) fn check_size(what: &str, text: &str) -> Result<(), ApiError> {
     let Size { depth, values } = Size::of(text.as_bytes());
-    let levels = JSON_DEPTH_MAX + FRAME_LEVELS;
+    let levels = JSON_DEPTH_MAX + FRAME_DEPTH;
     if depth > levels {
         let message = format!("{what} is nested {depth} levels deep, at most {levels} are taken; flatten it");
-        return Err(Failure::bad_request(message));
+        return Err(ApiError::bad_request(message));
     }
     if values > JSON_VALUES_MAX {
         let message = format!("{what} holds {values} values and names, at most {JSON_VALUES_MAX} are taken; send less");
-        return Err(Failure::new(ErrorCode::TooLarge, message));
+        return Err(ApiError::new(ErrorCode::TooLarge, message));
     }
     Ok(())
 }
 
 /// Reads a session id.
-pub(crate) fn session_id(text: &str) -> Result<SessionId, Failure> {
+pub(crate) fn parse_session_id(text: &str) -> Result<SessionId, ApiError> {
     if text.is_empty() {
-        return Err(Failure::bad_request("`session_id` is missing"));
+        return Err(ApiError::bad_request("`session_id` is missing"));
     }
     parse("session_id", text)
 }
 
 /// A field that is not what the contract says, as its parser tells.
-fn bad_field(field: &str, error: impl Display) -> Failure {
-    Failure::bad_request_of(format!("`{field}`: {error}"))
+fn bad_field(field: &str, error: impl Display) -> ApiError {
+    ApiError::bad_request_of(format!("`{field}`: {error}"))
 }
 
 /// Reads one word of a closed set, as the contract spells it.
-pub(crate) fn word<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, Failure> {
+pub(crate) fn parse_word<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, ApiError> {
     serde_json::from_value(Value::String(text.to_owned())).map_err(|error| bad_field(field, error))
 }
 
 /// Reads an id.
-pub(crate) fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Failure> {
+pub(crate) fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, ApiError> {
     text.parse().map_err(|error| bad_field(field, error))
 }
 
 /// Reads an id that may be left out as an empty text.
-pub(crate) fn optional<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<Option<T>, Failure> {
+pub(crate) fn parse_optional<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<Option<T>, ApiError> {
     if text.is_empty() { Ok(None) } else { parse(field, text).map(Some) }
 }
 
 /// Makes an id, sortable by time.
-pub(crate) fn fresh<T: FromStr<Err: Display>>() -> Result<T, Failure> {
-    let made: Result<T, T::Err> = uuid::Uuid::now_v7().to_string().parse();
-    made.map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))
+pub(crate) fn generate_id<T: FromStr<Err: Display>>() -> Result<T, ApiError> {
+    let id: Result<T, T::Err> = uuid::Uuid::now_v7().to_string().parse();
+    id.map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))
 }
 
-fn text(params: &mut Map<String, Value>, field: &str) -> Result<String, Failure> {
+fn take_text(params: &mut Map<String, Value>, field: &str) -> Result<String, ApiError> {
     match params.remove(field) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text),
-        Some(_) => Err(Failure::bad_request(format!("`{field}` must be a string"))),
+        Some(_) => Err(ApiError::bad_request(format!("`{field}` must be a string"))),
     }
 }
 
-fn flag(params: &mut Map<String, Value>, field: &str) -> Result<Option<bool>, Failure> {
+fn take_flag(params: &mut Map<String, Value>, field: &str) -> Result<Option<bool>, ApiError> {
     match params.remove(field) {
         None => Ok(None),
         Some(Value::Bool(flag)) => Ok(Some(flag)),
-        Some(_) => Err(Failure::bad_request(format!("`{field}` must be true or false"))),
+        Some(_) => Err(ApiError::bad_request(format!("`{field}` must be true or false"))),
     }
 }
 
@@ -474,24 +476,24 @@ mod tests {
         map
     }
 
-    fn taken<T: Checked + DeserializeOwned>(value: Value) -> Given<T> {
-        Unchecked::from_json(object(value)).and_then(Unchecked::check).unwrap()
+    fn accept<T: CommandBody + DeserializeOwned>(value: Value) -> CommandRequest<T> {
+        UncheckedCommand::from_json(object(value)).and_then(UncheckedCommand::validate).unwrap()
     }
 
-    fn refused<T: Checked + DeserializeOwned>(value: Value) -> (ErrorCode, String) {
-        match Unchecked::<T>::from_json(object(value)).and_then(Unchecked::check) {
-            Ok(given) => panic!("taken: {}", given.session),
-            Err(failure) => (failure.code, failure.message),
+    fn refuse<T: CommandBody + DeserializeOwned>(value: Value) -> (ErrorCode, String) {
+        match UncheckedCommand::<T>::from_json(object(value)).and_then(UncheckedCommand::validate) {
+            Ok(command) => panic!("taken: {}", command.session),
+            Err(error) => (error.code, error.message),
         }
     }
 
     #[test]
-    fn a_start_makes_the_ids_that_are_missing() {
-        let given = taken::<Start>(json!({"prompt": "hi", "agent": "e"}));
-        assert_eq!(given.session.as_str().len(), 36);
-        assert!(given.wait);
-        let given = taken::<Start>(json!({"session_id": "s", "command_id": "c", "prompt": "hi", "no_wait": true}));
-        assert_eq!((given.session.as_str(), given.id.as_str(), given.wait), ("s", "c", false));
+    fn start_without_ids_gets_generated_ids() {
+        let command = accept::<Start>(json!({"prompt": "hi", "agent": "e"}));
+        assert_eq!(command.session.as_str().len(), 36);
+        assert!(command.is_awaited);
+        let command = accept::<Start>(json!({"session_id": "s", "command_id": "c", "prompt": "hi", "no_wait": true}));
+        assert_eq!((command.session.as_str(), command.id.as_str(), command.is_awaited), ("s", "c", false));
     }
 
     /// What is refused: the command, its parameters, the code, and what the message must hold: the field and what to do.
@@ -502,21 +504,21 @@ mod tests {
         let start = |more: Value| {
             let mut params = object(json!({"prompt": "x"}));
             params.extend(object(more));
-            refused::<Start>(Value::Object(params))
+            refuse::<Start>(Value::Object(params))
         };
         let over = |settings: Value| start(json!({"continuation": settings}));
-        let configure = |settings: Value| refused::<Configure>(json!({"session_id": "s", "continuation": settings}));
-        let send = |content: Value| refused::<SendUserMessage>(json!({"session_id": "s", "content": content}));
-        let because = |more: Value| {
+        let configure = |settings: Value| refuse::<Configure>(json!({"session_id": "s", "continuation": settings}));
+        let send = |content: Value| refuse::<SendUserMessage>(json!({"session_id": "s", "content": content}));
+        let control = |more: Value| {
             let mut params = object(json!({"session_id": "s"}));
             params.extend(object(more));
-            refused::<ControlReason>(Value::Object(params))
+            refuse::<ControlReason>(Value::Object(params))
         };
         let answer = |more: Value| {
             let sha = "0".repeat(64);
             let mut params = json!({"session_id": "s", "gate": "c", "arguments_sha256": sha, "decision": "approve"});
             object(more).into_iter().for_each(|(field, value)| params[field] = value);
-            refused::<Answer>(params)
+            refuse::<Answer>(params)
         };
         let nested = |levels: usize| (1..levels).fold(json!(1), |inner, _| json!([inner]));
         let user = |text: &str| json!({"role": "user", "content": text});
@@ -524,7 +526,7 @@ mod tests {
         let names = |count: usize| (0..count).map(|n| format!("n{n}")).collect::<Vec<_>>();
         vec![
             // start
-            (refused::<Start>(json!({})), EmptyMessage, vec!["`prompt`", "interactive"]),
+            (refuse::<Start>(json!({})), EmptyMessage, vec!["`prompt`", "interactive"]),
             (start(json!({"prompt": " \n"})), EmptyMessage, vec!["`prompt`", "write something"]),
             (start(json!({"prompt": long(1_048_577)})), TooLarge, vec!["`prompt`", "1048577", "1048576", "file"]),
             (start(json!({"prompt": 7})), BadRequest, vec!["`prompt`", "text, or a list of parts"]),
@@ -647,26 +649,26 @@ mod tests {
             ),
             (over(json!({"patterns": [7]})), BadRequest, vec!["continuation", "string"]),
             // configure
-            (refused::<Configure>(json!({"session_id": "s"})), BadRequest, vec!["nothing to change", "`model`"]),
+            (refuse::<Configure>(json!({"session_id": "s"})), BadRequest, vec!["nothing to change", "`model`"]),
             (
-                refused::<Configure>(json!({"session_id": "s", "prompt": "e"})),
+                refuse::<Configure>(json!({"session_id": "s", "prompt": "e"})),
                 BadRequest,
                 vec!["prompt", "expected one of"],
             ),
-            (refused::<Configure>(json!({"session_id": "s", "model": ""})), BadRequest, vec!["`model`"]),
-            (refused::<Configure>(json!({"model": "m"})), BadRequest, vec!["`session_id`"]),
+            (refuse::<Configure>(json!({"session_id": "s", "model": ""})), BadRequest, vec!["`model`"]),
+            (refuse::<Configure>(json!({"model": "m"})), BadRequest, vec!["`session_id`"]),
             (configure(json!({"timeout": 604_801})), BadRequest, vec!["continuation.timeout", "604800"]),
             (configure(json!({"patterns": ["["]})), BadRequest, vec!["continuation.continuation_patterns[0]"]),
             // send
-            (refused::<SendUserMessage>(json!({"text": "x"})), BadRequest, vec!["session_id"]),
-            (refused::<SendUserMessage>(json!({"session_id": "s"})), EmptyMessage, vec!["`text`"]),
+            (refuse::<SendUserMessage>(json!({"text": "x"})), BadRequest, vec!["session_id"]),
+            (refuse::<SendUserMessage>(json!({"session_id": "s"})), EmptyMessage, vec!["`text`"]),
             (
-                refused::<SendUserMessage>(json!({"session_id": "s", "text": "a", "content": "b"})),
+                refuse::<SendUserMessage>(json!({"session_id": "s", "text": "a", "content": "b"})),
                 BadRequest,
                 vec!["`text`", "`content`"],
             ),
             (
-                refused::<SendUserMessage>(json!({"session_id": "s", "text": "x", "mode": "shout"})),
+                refuse::<SendUserMessage>(json!({"session_id": "s", "text": "x", "mode": "shout"})),
                 BadRequest,
                 vec!["`mode`", "shout", "expected"],
             ),
@@ -680,13 +682,13 @@ mod tests {
                 vec!["`content`[0]"],
             ),
             // pause, resume, stop, clear
-            (because(json!({"wait": 1})), BadRequest, vec!["`wait`"]),
-            (because(json!({"no_wait": null})), BadRequest, vec!["`no_wait`"]),
-            (because(json!({"reason": long(4_097)})), TooLarge, vec!["`reason`", "4097", "4096", "shorten"]),
-            (because(json!({"reason": 7})), BadRequest, vec!["`reason`", "string"]),
-            (because(json!({"why": "x"})), BadRequest, vec!["why"]),
-            (refused::<ControlReason>(json!({"session_id": 7})), BadRequest, vec!["session_id"]),
-            (refused::<ControlReason>(json!({"session_id": long(65)})), BadRequest, vec!["64"]),
+            (control(json!({"wait": 1})), BadRequest, vec!["`wait`"]),
+            (control(json!({"no_wait": null})), BadRequest, vec!["`no_wait`"]),
+            (control(json!({"reason": long(4_097)})), TooLarge, vec!["`reason`", "4097", "4096", "shorten"]),
+            (control(json!({"reason": 7})), BadRequest, vec!["`reason`", "string"]),
+            (control(json!({"why": "x"})), BadRequest, vec!["why"]),
+            (refuse::<ControlReason>(json!({"session_id": 7})), BadRequest, vec!["session_id"]),
+            (refuse::<ControlReason>(json!({"session_id": long(65)})), BadRequest, vec!["64"]),
             // answer
             (answer(json!({"decision": "maybe"})), BadRequest, vec!["`decision`", "maybe", "expected"]),
             (answer(json!({"arguments_sha256": "0"})), BadRequest, vec!["`arguments_sha256`", "64 hex digits"]),
@@ -713,7 +715,7 @@ mod tests {
     }
 
     #[test]
-    fn largest_command_that_is_allowed_is_taken() {
+    fn largest_allowed_command_is_accepted() {
         let nested = (2..contract::limits::JSON_DEPTH_MAX).fold(json!([1]), |inner, _| json!([inner]));
         let names: Vec<String> = (0..contract::limits::FEATURES_MAX).map(|n| format!("n{n}")).collect();
         let params = json!({
@@ -729,28 +731,28 @@ mod tests {
             "streaming": {"enabled": true, "chunk_ms": 10_000, "chunk_bytes": 1 << 20, "connect": 1, "idle": 3_600},
         });
         check_size("the frame", &params.to_string()).unwrap();
-        taken::<Start>(params);
+        accept::<Start>(params);
     }
 
     #[test]
-    fn json_that_costs_too_much_is_refused_before_it_is_parsed() {
+    fn oversized_json_is_refused_before_parsing() {
         for (text, code, part) in [
             ("[".repeat(1 << 20), ErrorCode::BadRequest, "nested 1048576 levels deep, at most 40"),
             (format!("[{}0]", "0,".repeat(1 << 20)), ErrorCode::TooLarge, "at most 32768"),
             (format!("{{{}}}", r#""a":{},"#.repeat(90_000)), ErrorCode::TooLarge, "values and names"),
         ] {
-            let failure = check_size("the frame", &text).unwrap_err();
-            assert_eq!(failure.code, code);
-            assert!(failure.message.contains(part), "{}", failure.message);
+            let error = check_size("the frame", &text).unwrap_err();
+            assert_eq!(error.code, code);
+            assert!(error.message.contains(part), "{}", error.message);
         }
     }
 
     #[test]
-    fn text_and_content_are_one_field() {
-        let given = taken::<SendUserMessage>(json!({"session_id": "s", "text": "hi", "mode": "queue"}));
-        assert_eq!((given.body.content, given.body.mode), (Content::from("hi"), MessageMode::Queue));
+    fn send_with_text_or_content_gives_same_field() {
+        let command = accept::<SendUserMessage>(json!({"session_id": "s", "text": "hi", "mode": "queue"}));
+        assert_eq!((command.body.content, command.body.mode), (Content::from("hi"), MessageMode::Queue));
         let parts = json!({"session_id": "s", "content": [{"type": "text", "text": "hi"}]});
-        taken::<SendUserMessage>(parts);
-        assert_eq!(word::<AnswerDecision>("decision", "deny").unwrap(), AnswerDecision::Deny);
+        accept::<SendUserMessage>(parts);
+        assert_eq!(parse_word::<AnswerDecision>("decision", "deny").unwrap(), AnswerDecision::Deny);
     }
 }

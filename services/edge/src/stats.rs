@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// One agent with one model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Stats {
+pub(crate) struct AgentStats {
     /// The agent.
     pub(crate) agent: String,
     /// The model that its sessions used last.
@@ -38,25 +38,28 @@ pub(crate) struct Stats {
 }
 
 /// Sums up, in the order of agents and models.
-pub(crate) fn of<'a>(summaries: impl IntoIterator<Item = &'a SessionSummary>) -> Vec<Stats> {
-    let mut by: BTreeMap<(&str, &str), (u32, SessionCounters, Spent)> = BTreeMap::new();
+pub(crate) fn summarize<'a>(summaries: impl IntoIterator<Item = &'a SessionSummary>) -> Vec<AgentStats> {
+    let mut groups: BTreeMap<(&str, &str), (u32, SessionCounters, Spent)> = BTreeMap::new();
     for summary in summaries {
-        let (sessions, tally, spent) = by.entry((&summary.agent, &summary.model)).or_default();
+        let (sessions, tally, spent) = groups.entry((&summary.agent, &summary.model)).or_default();
         *sessions += 1;
-        add(tally, &summary.tally);
+        add_counters(tally, &summary.tally);
         *spent = spent.plus(summary.spent);
     }
-    by.into_iter().map(|((agent, model), (sessions, tally, spent))| one(agent, model, sessions, tally, spent)).collect()
+    groups
+        .into_iter()
+        .map(|((agent, model), (sessions, tally, spent))| to_stats(agent, model, sessions, tally, spent))
+        .collect()
 }
 
-fn one(agent: &str, model: &str, sessions: u32, tally: SessionCounters, spent: Spent) -> Stats {
+fn to_stats(agent: &str, model: &str, sessions: u32, tally: SessionCounters, spent: Spent) -> AgentStats {
     let SessionCounters { turns: stop_reasons, iterations, decisions, premature, tool_calls } = tally;
     let turns: u32 = stop_reasons.values().sum();
     let count = |reason: StopReason| stop_reasons.get(reason.as_str()).copied().unwrap_or(0);
     let completed = count(StopReason::Completed);
     let ended = completed + count(StopReason::Stopped) + count(StopReason::Error);
     let rate = |part: u32, whole: u32| (whole > 0).then(|| f64::from(part) / f64::from(whole));
-    Stats {
+    AgentStats {
         agent: agent.to_owned(),
         model: model.to_owned(),
         sessions,
@@ -73,7 +76,7 @@ fn one(agent: &str, model: &str, sessions: u32, tally: SessionCounters, spent: S
     }
 }
 
-fn add(sum: &mut SessionCounters, more: &SessionCounters) {
+fn add_counters(sum: &mut SessionCounters, more: &SessionCounters) {
     let SessionCounters { turns, iterations, decisions, premature, tool_calls } = more;
     for (into, from) in [(&mut sum.turns, turns), (&mut sum.decisions, decisions)] {
         for (name, count) in from {

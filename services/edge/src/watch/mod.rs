@@ -1,10 +1,10 @@
 //! Watching a session: the log from a cursor on, then live, in order and without holes.
 
 pub(crate) mod feed;
+mod log_range;
 pub(crate) mod merger;
-pub(crate) mod notice;
-mod pages;
 pub(crate) mod viewer;
+pub(crate) mod viewer_event;
 
 #[cfg(test)]
 mod merger_tests;

@@ -26,13 +26,13 @@ use tokio::sync::Mutex;
 /// What becomes of live events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Live {
+pub(crate) enum LiveDelivery {
     /// They arrive.
-    Told,
+    Normal,
     /// They are lost.
     Lost,
     /// They arrive twice, the last first.
-    Confused,
+    Reordered,
 }
 
 /// The loop.
@@ -46,7 +46,7 @@ struct Inner {
     bus: Bus,
     sessions: Mutex<HashMap<SessionKey, Session>>,
     live: AtomicU8,
-    muted: AtomicU8,
+    mode: AtomicU8,
 }
 
 impl FakeLoop {
@@ -54,33 +54,33 @@ impl FakeLoop {
         let inner = Arc::new(Inner {
             bus: bus.clone(),
             sessions: Mutex::default(),
-            live: AtomicU8::new(Live::Told as u8),
-            muted: AtomicU8::new(0),
+            live: AtomicU8::new(LiveDelivery::Normal as u8),
+            mode: AtomicU8::new(0),
         });
         let composer = bus.serve_compose(|request| async move { compose(&request) }.boxed()).await.unwrap();
-        let agents = bus.serve_agents(|_| known()).await.unwrap();
-        let worker = Worker::start(bus, Queue::Inputs, 1, Arc::new(Drive(inner.clone())));
+        let agents = bus.serve_agents(|_| list_agents()).await.unwrap();
+        let worker = Worker::start(bus, Queue::Inputs, 1, Arc::new(InputHandler(inner.clone())));
         Self { inner, _worker: worker, _composer: [composer, agents] }
     }
 
     /// What becomes of live events from now on.
-    pub(crate) fn live(&self, live: Live) {
+    pub(crate) fn set_live_delivery(&self, live: LiveDelivery) {
         self.inner.live.store(live as u8, Ordering::SeqCst);
     }
 
     /// From now on commands are committed, but nobody is told.
-    pub(crate) fn mute(&self) {
-        self.inner.muted.store(1, Ordering::SeqCst);
+    pub(crate) fn drop_acks(&self) {
+        self.inner.mode.store(1, Ordering::SeqCst);
     }
 
     /// From now on commands stay where they are.
-    pub(crate) fn sleep(&self) {
-        self.inner.muted.store(2, Ordering::SeqCst);
+    pub(crate) fn pause(&self) {
+        self.inner.mode.store(2, Ordering::SeqCst);
     }
 
     /// Commands are handled again.
-    pub(crate) fn wake(&self) {
-        self.inner.muted.store(0, Ordering::SeqCst);
+    pub(crate) fn resume(&self) {
+        self.inner.mode.store(0, Ordering::SeqCst);
     }
 
     /// Commits events and publishes the public ones.
@@ -89,16 +89,16 @@ impl FakeLoop {
     }
 
     /// Commits a session of so many messages, one commit each.
-    pub(crate) async fn fill(&self, key: &SessionKey, messages: u32) {
-        self.commit(key, vec![started("a")]).await;
+    pub(crate) async fn fill_log(&self, key: &SessionKey, messages: u32) {
+        self.commit(key, vec![session_started("a")]).await;
         for number in 1..=messages {
-            self.commit(key, vec![said(&format!("m{number}"), &format!("text {number}"))]).await;
+            self.commit(key, vec![user_message(&format!("m{number}"), &format!("text {number}"))]).await;
         }
     }
 }
 
 /// `session_started`
-pub(crate) fn started(agent: &str) -> Event {
+pub(crate) fn session_started(agent: &str) -> Event {
     let agent = AgentSettings {
         id: AgentId::new(agent).unwrap(),
         name: "Alice".to_owned(),
@@ -126,7 +126,7 @@ pub(crate) fn started(agent: &str) -> Event {
 }
 
 /// A result that came before its session started, and was refused.
-pub(crate) fn refused(id: &str) -> Event {
+pub(crate) fn ignored_result(id: &str) -> Event {
     Event::InputIgnored(InputIgnored {
         parent: None,
         told: None,
@@ -140,7 +140,7 @@ pub(crate) fn refused(id: &str) -> Event {
 }
 
 /// `message.user_processed`
-pub(crate) fn said(id: &str, text: &str) -> Event {
+pub(crate) fn user_message(id: &str, text: &str) -> Event {
     Event::UserProcessed(UserProcessed {
         message_id: CommandId::new(id).unwrap(),
         content: Content::from(text),
@@ -149,7 +149,7 @@ pub(crate) fn said(id: &str, text: &str) -> Event {
 }
 
 /// `session_ended`
-pub(crate) fn ended() -> Event {
+pub(crate) fn session_ended() -> Event {
     Event::SessionEnded(SessionEnded {
         reason: EndReason::Stopped,
         stop_reason: None,
@@ -162,12 +162,12 @@ pub(crate) fn ended() -> Event {
     })
 }
 
-struct Drive(Arc<Inner>);
+struct InputHandler(Arc<Inner>);
 
 #[async_trait]
-impl Handler for Drive {
+impl Handler for InputHandler {
     async fn handle(&self, delivery: &Delivery) -> Settle {
-        while self.0.muted.load(Ordering::SeqCst) == 2 {
+        while self.0.mode.load(Ordering::SeqCst) == 2 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         self.0.handle(delivery).await;
@@ -181,33 +181,33 @@ impl Inner {
         let (key, verb, id) = (control.key, control.verb, control.id);
         let body = self.bus.open(Objects::Work, delivery.payload.clone()).await.unwrap();
         let input = InputRef { kind: InputKind::Control(verb), id: id.clone() };
-        let edge = serde_json::from_slice::<Meta>(&body).unwrap().meta.edge;
-        let (known, born) = {
+        let edge = serde_json::from_slice::<CommandEnvelope>(&body).unwrap().meta.edge;
+        let (is_handled, is_started) = {
             let sessions = self.sessions.lock().await;
             let session = sessions.get(&key);
             (session.is_some_and(|s| s.handled(&input).is_some()), session.is_some_and(|s| s.seq() > 0))
         };
-        if known {
+        if is_handled {
             return;
         }
         let refuse = |code| Some(Refusal { code, message: "no".to_owned() });
         let (refused, mut events) = match verb {
-            Verb::Start if born => (refuse(ErrorCode::SessionExists), vec![]),
+            Verb::Start if is_started => (refuse(ErrorCode::SessionExists), vec![]),
             Verb::Start => {
                 let start: Command<Start> = serde_json::from_slice(&body).unwrap();
                 let agent = start.body.agent.map_or("a".to_owned(), |agent| agent.to_string());
-                let mut events = vec![started(&agent)];
-                events.extend(start.body.prompt.map(|prompt| said(id.as_str(), &prompt.text())));
+                let mut events = vec![session_started(&agent)];
+                events.extend(start.body.prompt.map(|prompt| user_message(id.as_str(), &prompt.text())));
                 (None, events)
             }
             Verb::SendUserMessage => {
                 let send: Command<SendUserMessage> = serde_json::from_slice(&body).unwrap();
-                (None, vec![said(id.as_str(), &send.body.content.text())])
+                (None, vec![user_message(id.as_str(), &send.body.content.text())])
             }
             Verb::Pause => (None, vec![Event::StatusPaused(StatusChanged::default())]),
             Verb::Resume => (refuse(ErrorCode::NotNow), vec![]),
             Verb::Answer => (refuse(ErrorCode::GateClosed), vec![]),
-            Verb::Stop => (None, vec![ended()]),
+            Verb::Stop => (None, vec![session_ended()]),
             Verb::ClearHistory
             | Verb::Configure
             | Verb::ProvideToolResult
@@ -232,11 +232,11 @@ impl Inner {
         events.insert(0, first);
         let (slot, seq) = self.commit(&key, events).await;
         if let Some(edge) = edge
-            && self.muted.load(Ordering::SeqCst) == 0
+            && self.mode.load(Ordering::SeqCst) == 0
         {
             let SessionKey { tenant, session } = key;
-            let done = CommandAck { verb, id, tenant, session, slot, seq, refused };
-            self.bus.publish_done(&edge, &done).await.unwrap();
+            let ack = CommandAck { verb, id, tenant, session, slot, seq, refused };
+            self.bus.publish_done(&edge, &ack).await.unwrap();
         }
     }
 
@@ -272,9 +272,9 @@ impl Inner {
     async fn publish(&self, key: &SessionKey, slot: u64, commit: &Commit) {
         let events = commit.envelopes(key, slot);
         let live = self.live.load(Ordering::SeqCst);
-        let published: Vec<_> = if live == Live::Told as u8 {
+        let published: Vec<_> = if live == LiveDelivery::Normal as u8 {
             events
-        } else if live == Live::Lost as u8 {
+        } else if live == LiveDelivery::Lost as u8 {
             Vec::new()
         } else {
             events.iter().rev().chain(&events).cloned().collect()
@@ -289,11 +289,11 @@ impl Inner {
 }
 
 #[derive(serde::Deserialize)]
-struct Meta {
+struct CommandEnvelope {
     meta: CommandMeta,
 }
 
-fn known() -> AgentsReply {
+fn list_agents() -> AgentsReply {
     let agent = KnownAgent {
         id: AgentId::new("e").unwrap(),
         name: "Eamonn the Executioner".to_owned(),
@@ -319,7 +319,7 @@ fn compose(request: &ComposeRequest) -> ComposeReply {
     if request.model.as_deref().is_some_and(|model| model != "rehearsal") {
         return ComposeReply::Refused { code: ErrorCode::UnknownModel, message: "no such model".to_owned() };
     }
-    let Event::SessionStarted(started) = started("a") else { unreachable!() };
+    let Event::SessionStarted(started) = session_started("a") else { unreachable!() };
     ComposeReply::Composed(Box::new(Composed {
         ai_config: None,
         fallbacks: Vec::new(),

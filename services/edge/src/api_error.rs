@@ -9,7 +9,7 @@ use contract::command::Refusal;
 /// A call that came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct Failure {
+pub(crate) struct ApiError {
     /// Stable.
     pub(crate) code: ErrorCode,
     /// For people: what, and what to do.
@@ -20,7 +20,7 @@ pub(crate) struct Failure {
     pub(crate) seq: Option<u64>,
 }
 
-impl Failure {
+impl ApiError {
     /// A failure without more to tell.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retry_after: None, seq: None }
@@ -78,13 +78,13 @@ fn shorten(mut text: String) -> String {
     text
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Self::new(refusal.code, refusal.message)
     }
 }
 
-impl From<BusError> for Failure {
+impl From<BusError> for ApiError {
     fn from(error: BusError) -> Self {
         let retry = match &error {
             BusError::NoResponders { .. }

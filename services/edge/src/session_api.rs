@@ -20,17 +20,17 @@ use session::audit::Difference;
 use session::{Session, readable};
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::Admission;
-use crate::board::Board;
-use crate::commands::replay;
+use crate::admission::AdmissionControl;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::client_queue::{CLIENT_BYTES_MAX, ClientQueue};
+use crate::command_waiters::CommandWaiters;
+use crate::commands::fold_session;
 use crate::config::{Config, StartError};
-use crate::failure::Failure;
-use crate::fair_queue::{Cost, FairQueue, Permit};
-use crate::guard::Caller;
-use crate::params::{self, Checked, Cursor, Given, List, Unchecked};
-use crate::queue::{CLIENT_BYTES_MAX, ClientQueue};
+use crate::fair_queue::{FairQueue, RequestCost, RequestPermit};
+use crate::params::{self, CommandBody, CommandRequest, ListCursor, ListSessionsParams, UncheckedCommand};
 use crate::session_index::SessionIndex;
-use crate::stats::{self, Stats};
+use crate::stats::{self, AgentStats};
 use crate::watch::feed::Feeds;
 
 /// When a client of a replica that goes down should connect again.
@@ -48,7 +48,7 @@ pub(crate) struct SessionPage {
 
 /// An agent in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Agent {
+pub(crate) struct AgentInfo {
     /// Its key.
     pub(crate) id: AgentId,
     /// Its name, as people read it.
@@ -64,7 +64,7 @@ pub(crate) struct Agent {
 
 /// What was performed again for a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Repaired {
+pub(crate) struct RepairReport {
     /// The session.
     pub(crate) session_id: SessionId,
     /// One short line for each effect.
@@ -73,30 +73,30 @@ pub(crate) struct Repaired {
 
 /// The calls; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Sessions {
+pub(crate) struct SessionApi {
     inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
     bus: Bus,
-    me: CommandId,
-    board: Board,
+    replica_id: CommandId,
+    command_waiters: CommandWaiters,
     feeds: Feeds,
     tasks: Tasks,
     draining: CancellationToken,
     command_wait: Duration,
     client_queue: usize,
-    admission: Admission,
+    admission: AdmissionControl,
     budget: ByteBudget,
-    turns: FairQueue,
-    checks: FairQueue,
+    fair_queue: FairQueue,
+    check_queue: FairQueue,
     index: SessionIndex,
 }
 
 /// The transcript of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct History {
+pub(crate) struct SessionHistory {
     /// The session.
     pub(crate) session_id: SessionId,
     /// As the model sees it.
@@ -107,7 +107,7 @@ pub(crate) struct History {
 
 /// A part of a session as people read it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct TranscriptPart {
+pub(crate) struct TranscriptPage {
     /// The session.
     pub(crate) session_id: SessionId,
     /// In order.
@@ -122,7 +122,7 @@ pub(crate) struct TranscriptPart {
 
 /// A log, folded again.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Replayed {
+pub(crate) struct ReplayReport {
     /// The session.
     pub(crate) session_id: SessionId,
     /// The slot after which this is the state.
@@ -134,7 +134,7 @@ pub(crate) struct Replayed {
     /// The last `seq` then.
     pub(crate) seq: u64,
     /// Every commit, in a line.
-    pub(crate) commits: Vec<Line>,
+    pub(crate) commits: Vec<CommitSummary>,
     /// Where the fold and what was written disagree.
     pub(crate) differs: Vec<Difference>,
     /// The state, as a page's snapshot has it.
@@ -143,7 +143,7 @@ pub(crate) struct Replayed {
 
 /// What waits for a person, and in which session.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingGate {
     /// The session.
     pub(crate) session_id: SessionId,
     /// Its agent.
@@ -155,8 +155,8 @@ pub(crate) struct Waiting {
     pub(crate) gate: OpenGate,
 }
 
-impl Waiting {
-    fn of(summary: &SessionSummary, gate: OpenGate) -> Self {
+impl PendingGate {
+    fn new(summary: &SessionSummary, gate: OpenGate) -> Self {
         let SessionSummary { session_id, agent, title, .. } = summary;
         Self { session_id: session_id.clone(), agent: agent.clone(), title: title.clone(), gate }
     }
@@ -164,7 +164,7 @@ impl Waiting {
 
 /// The whole of a result.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct WholeResult {
+pub(crate) struct FullResult {
     /// The session.
     pub(crate) session_id: SessionId,
     /// The call.
@@ -175,7 +175,7 @@ pub(crate) struct WholeResult {
 
 /// A commit, in a line.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Line {
+pub(crate) struct CommitSummary {
     /// Its slot.
     pub(crate) slot: u64,
     /// When it was decided.
@@ -186,76 +186,76 @@ pub(crate) struct Line {
     pub(crate) events: Vec<String>,
 }
 
-impl Line {
-    fn of((slot, commit): &(u64, Commit)) -> Self {
+impl CommitSummary {
+    fn new((slot, commit): &(u64, Commit)) -> Self {
         let events = commit.events.iter().map(|event| event.name().to_owned()).collect();
         Self { slot: *slot, time: commit.meta.time, phase: commit.meta.phase, events }
     }
 }
 
-impl Sessions {
-    /// Subscribes to the notices for this replica. Clients run in `tasks`, what they rely on in `ground`. What waits for
+impl SessionApi {
+    /// Subscribes to the notices for this replica. Clients run in `tasks`, what they rely on in `shared_tasks`. What waits for
     /// clients takes bytes from `budget`.
     pub(crate) async fn open(
         config: &Config,
         bus: Bus,
         budget: ByteBudget,
         tasks: Tasks,
-        ground: &Tasks,
+        shared_tasks: &Tasks,
     ) -> Result<Self, StartError> {
-        let me: CommandId = params::fresh().map_err(|failure| StartError::Internal(failure.message))?;
-        let board = Board::start(bus.clone(), me.clone(), ground).await?;
-        let feeds = Feeds::new(bus.clone(), ground.clone());
-        let index = SessionIndex::start(bus.clone(), config.tenant.clone(), ground);
+        let replica_id: CommandId = params::generate_id().map_err(|error| StartError::Internal(error.message))?;
+        let command_waiters = CommandWaiters::start(bus.clone(), replica_id.clone(), shared_tasks).await?;
+        let feeds = Feeds::new(bus.clone(), shared_tasks.clone());
+        let index = SessionIndex::start(bus.clone(), config.tenant.clone(), shared_tasks);
         let (draining, command_wait) = (CancellationToken::new(), config.command_wait());
         Ok(Self {
             inner: Arc::new(Inner {
                 bus,
-                me,
-                board,
+                replica_id,
+                command_waiters,
                 feeds,
                 tasks,
                 draining,
                 command_wait,
                 client_queue: config.client_queue,
-                admission: Admission::new(config.admission()),
+                admission: AdmissionControl::new(config.admission_limits()),
                 budget,
-                turns: FairQueue::default(),
-                checks: FairQueue::new(Cost::Light.units()),
+                fair_queue: FairQueue::default(),
+                check_queue: FairQueue::new(RequestCost::Light.units()),
                 index,
             }),
         })
     }
 
     /// The transcript.
-    pub(crate) async fn history(&self, caller: &Caller, session: SessionId) -> Result<History, Failure> {
-        let _permit = self.turn(caller, Cost::Read).await?;
-        let mut session = self.fold(caller, session).await?;
+    pub(crate) async fn get_history(&self, caller: &ApiCaller, session: SessionId) -> Result<SessionHistory, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let mut session = self.load_session(caller, session).await?;
         if session.is_archived() {
             // What is left of it has no transcript: that is where the rest is.
             let key = session.key();
-            let commits = self.bus().load_until(&key, None).await?.ok_or_else(|| Self::gone(&key))?;
-            session = replay(&key, &commits)?;
+            let commits = self.bus().load_until(&key, None).await?.ok_or_else(|| Self::history_gone(&key))?;
+            session = fold_session(&key, &commits)?;
         }
         let summary = session.summary();
-        Ok(History { session_id: summary.session_id, messages: session.messages(), seq: session.seq() })
+        Ok(SessionHistory { session_id: summary.session_id, messages: session.messages(), seq: session.seq() })
     }
 
     /// What was said and done, as people read it.
-    pub(crate) async fn transcript(
+    pub(crate) async fn get_transcript(
         &self,
-        caller: &Caller,
-        wanted: params::Transcript,
-    ) -> Result<TranscriptPart, Failure> {
-        let _permit = self.turn(caller, Cost::Scan).await?;
-        let count = wanted.count();
-        let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id };
+        caller: &ApiCaller,
+        params: params::TranscriptParams,
+    ) -> Result<TranscriptPage, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
+        let count = params.effective_limit();
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id };
         let commits = self.bus().history(&key, 0).await?;
         if commits.is_empty() {
-            return Err(Self::unknown(&key));
+            return Err(Self::unknown_session(&key));
         }
         let all = readable::turns(commits.iter().map(|(_, commit)| commit));
-        let mut rest = all.into_iter().filter(|turn| turn.turn > wanted.after).peekable();
+        let mut rest = all.into_iter().filter(|turn| turn.turn > params.after).peekable();
         let (mut turns, mut bytes) = (Vec::new(), 0);
         while turns.len() < count
             && let Some(turn) = rest.next_if(|turn| {
@@ -267,110 +267,127 @@ impl Sessions {
         }
         let next_after = rest.peek().and_then(|_| turns.last()).map(|turn| turn.turn);
         let is_incomplete = (0..).zip(&commits).any(|(expected, (slot, _))| expected != *slot);
-        Ok(TranscriptPart { session_id: key.session, turns, next_after, is_incomplete })
+        Ok(TranscriptPage { session_id: key.session, turns, next_after, is_incomplete })
     }
 
     /// One session. The log tells: the index is written now and then only.
-    pub(crate) async fn get(&self, caller: &Caller, session: SessionId) -> Result<SessionSummary, Failure> {
-        let _permit = self.turn(caller, Cost::Read).await?;
-        Ok(self.fold(caller, session).await?.summary())
+    pub(crate) async fn get_session(&self, caller: &ApiCaller, session: SessionId) -> Result<SessionSummary, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        Ok(self.load_session(caller, session).await?.summary())
     }
 
     /// Has an orchestrator perform again what a session is owed, after its streams lost something.
-    pub(crate) async fn repair(&self, caller: &Caller, session: SessionId) -> Result<Repaired, Failure> {
-        let _permit = self.turn(caller, Cost::Read).await?;
+    pub(crate) async fn repair_session(
+        &self,
+        caller: &ApiCaller,
+        session: SessionId,
+    ) -> Result<RepairReport, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session };
         if self.bus().head(&key, Read::Any).await?.is_none() && self.bus().head(&key, Read::Leader).await?.is_none() {
-            return Err(Self::unknown(&key));
+            return Err(Self::unknown_session(&key));
         }
         match self.bus().repair_session(&key).await {
-            Ok(RepairReply::Repaired(performed)) => Ok(Repaired { session_id: key.session, performed }),
-            Ok(RepairReply::Refused { code, message }) => Err(Failure::new(code, message)),
+            Ok(RepairReply::Repaired(performed)) => Ok(RepairReport { session_id: key.session, performed }),
+            Ok(RepairReply::Refused { code, message }) => Err(ApiError::new(code, message)),
             Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => {
                 let message = "no orchestrator answers; see that one runs, and try again";
-                Err(Failure::new(ErrorCode::Unavailable, message).retry_after(Duration::from_secs(1)))
+                Err(ApiError::new(ErrorCode::Unavailable, message).retry_after(Duration::from_secs(1)))
             }
             Err(error) => Err(error.into()),
         }
     }
 
     /// The sessions of the tenant, newest first, as the index has them.
-    pub(crate) async fn list(&self, caller: &Caller, list: &List) -> Result<SessionPage, Failure> {
+    pub(crate) async fn list_sessions(
+        &self,
+        caller: &ApiCaller,
+        params: &ListSessionsParams,
+    ) -> Result<SessionPage, ApiError> {
         // One more than is wanted tells whether there are more.
-        let (count, behind) = (list.count(), list.cursor.as_ref());
+        let (count, after) = (params.effective_limit(), params.cursor.as_ref());
         let in_memory = {
-            let _permit = self.turn(caller, Cost::Light).await?;
-            self.index().newest(behind, list.phase, count + 1)
+            let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
+            self.index().list_newest(after, params.phase, count + 1)
         };
         let mut sessions = if let Some(sessions) = in_memory {
             sessions
         } else {
             let mut all = self.read_index(caller).await?;
-            all.retain(|summary| list.phase.is_none_or(|phase| summary.phase == phase));
+            all.retain(|summary| params.phase.is_none_or(|phase| summary.phase == phase));
             all.sort_by_cached_key(|summary| summary.place());
-            let behind = behind.map(Cursor::place);
-            all.retain(|summary| behind.as_ref().is_none_or(|behind| summary.place() > *behind));
+            let after = after.map(ListCursor::position);
+            all.retain(|summary| after.as_ref().is_none_or(|after| summary.place() > *after));
             all.truncate(count + 1);
             all.into_iter().map(Arc::unwrap_or_clone).collect()
         };
         let has_more = sessions.len() > count;
         sessions.truncate(count);
         let end = sessions.last().filter(|_| has_more);
-        let next_cursor = end.map(|end| Cursor { started: end.started, session: end.session_id.clone() }.to_string());
+        let next_cursor =
+            end.map(|end| ListCursor { started: end.started, session: end.session_id.clone() }.to_string());
         Ok(SessionPage { sessions, next_cursor })
     }
 
     /// The index from its bucket: where it is not in memory.
-    async fn read_index(&self, caller: &Caller) -> Result<Vec<Arc<SessionSummary>>, Failure> {
-        let _permit = self.turn(caller, Cost::Scan).await?;
+    async fn read_index(&self, caller: &ApiCaller) -> Result<Vec<Arc<SessionSummary>>, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
         Ok(self.bus().summaries(&caller.tenant).await?.into_iter().map(Arc::new).collect())
     }
 
     /// Folds a session's whole log again and compares it with what its writers saw.
-    pub(crate) async fn replay(&self, caller: &Caller, wanted: params::Replay) -> Result<Replayed, Failure> {
-        let _permit = self.turn(caller, Cost::Scan).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id };
+    pub(crate) async fn replay_session(
+        &self,
+        caller: &ApiCaller,
+        params: params::ReplayParams,
+    ) -> Result<ReplayReport, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id };
         let commits = self.bus().history(&key, 0).await?;
-        let Some((last, _)) = commits.last() else { return Err(Self::unknown(&key)) };
-        if let Some(at) = wanted.at.filter(|at| at > last) {
+        let Some((last, _)) = commits.last() else { return Err(Self::unknown_session(&key)) };
+        if let Some(at) = params.at.filter(|at| at > last) {
             let message = format!("there is no slot {at}: the log of session {} ends with slot {last}", key.session);
-            return Err(Failure::bad_request(message));
+            return Err(ApiError::bad_request(message));
         }
-        let slot = wanted.at.unwrap_or(*last);
+        let slot = params.at.unwrap_or(*last);
         if let Some((_, commit)) = commits.iter().find(|(_, commit)| commit.is_newer()) {
             let message = format!("the log was written by a newer version (fold {}); ask one of it", commit.meta.fold);
-            return Err(Failure::new(ErrorCode::NotNow, message));
+            return Err(ApiError::new(ErrorCode::NotNow, message));
         }
         let audit = session::audit::audit(key.clone(), &commits, Some(slot));
-        Ok(Replayed {
+        Ok(ReplayReport {
             session_id: key.session,
             slot,
             last_slot: *last,
             phase: audit.session.phase(),
             seq: audit.session.seq(),
-            commits: commits.iter().map(Line::of).collect(),
+            commits: commits.iter().map(CommitSummary::new).collect(),
             differs: audit.differs,
             state: audit.session.snapshot(),
         })
     }
 
     /// How the turns of the tenant's sessions went, by agent and model.
-    pub(crate) async fn stats(&self, caller: &Caller, wanted: &params::Stats) -> Result<Vec<Stats>, Failure> {
+    pub(crate) async fn get_stats(
+        &self,
+        caller: &ApiCaller,
+        params: &params::StatsParams,
+    ) -> Result<Vec<AgentStats>, ApiError> {
         let known = {
-            let _permit = self.turn(caller, Cost::Read).await?;
-            self.index().all()
+            let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+            self.index().list_all()
         };
         let summaries = match known {
             Some(summaries) => summaries,
             None => self.read_index(caller).await?,
         };
-        let wanted = |summary: &&SessionSummary| wanted.since.is_none_or(|since| summary.started >= since);
-        Ok(stats::of(summaries.iter().map(|summary| &**summary).filter(wanted)))
+        let is_in_range = |summary: &&SessionSummary| params.since.is_none_or(|since| summary.started >= since);
+        Ok(stats::summarize(summaries.iter().map(|summary| &**summary).filter(is_in_range)))
     }
 
     /// The tool catalogue of the tenant.
-    pub(crate) async fn tools(&self, caller: &Caller) -> Result<Vec<ToolSpec>, Failure> {
-        let _permit = self.turn(caller, Cost::Read).await?;
+    pub(crate) async fn list_tools(&self, caller: &ApiCaller) -> Result<Vec<ToolSpec>, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let mut tools = self.bus().tools(&caller.tenant).await?;
         // Nobody but the loop performs these.
         let own = [session::ask_user_spec(), session::delegate_spec()];
@@ -381,10 +398,10 @@ impl Sessions {
     }
 
     /// The agents that sessions may have, by key.
-    pub(crate) async fn agents(&self, caller: &Caller) -> Result<Vec<Agent>, Failure> {
-        let _permit = self.turn(caller, Cost::Read).await?;
+    pub(crate) async fn list_agents(&self, caller: &ApiCaller) -> Result<Vec<AgentInfo>, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let known = self.bus().agents(&caller.tenant).await?;
-        let agent = |KnownAgent { id, name, aliases, model, is_default, tools: _ }| Agent {
+        let agent = |KnownAgent { id, name, aliases, model, is_default, tools: _ }| AgentInfo {
             id,
             name,
             aliases,
@@ -395,57 +412,65 @@ impl Sessions {
     }
 
     /// The models that are described, by id.
-    pub(crate) async fn models(&self, caller: &Caller) -> Result<Vec<KnownModel>, Failure> {
-        let _permit = self.turn(caller, Cost::Read).await?;
+    pub(crate) async fn list_models(&self, caller: &ApiCaller) -> Result<Vec<KnownModel>, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         Ok(self.bus().agents(&caller.tenant).await?.models)
     }
 
     /// What waits for a person, the most urgent first: of one session as its log has it, of all as the index has them,
     /// with long arguments shortened.
-    pub(crate) async fn gates(&self, caller: &Caller, wanted: &params::Gates) -> Result<Vec<Waiting>, Failure> {
-        let mut waiting: Vec<Waiting> = if let Some(session) = &wanted.session_id {
-            let _permit = self.turn(caller, Cost::Read).await?;
-            let session = self.fold(caller, session.clone()).await?;
+    pub(crate) async fn list_gates(
+        &self,
+        caller: &ApiCaller,
+        params: &params::ListGatesParams,
+    ) -> Result<Vec<PendingGate>, ApiError> {
+        let mut gates: Vec<PendingGate> = if let Some(session) = &params.session_id {
+            let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+            let session = self.load_session(caller, session.clone()).await?;
             let summary = session.summary();
-            session.gates().into_iter().map(|gate| Waiting::of(&summary, gate)).collect()
+            session.gates().into_iter().map(|gate| PendingGate::new(&summary, gate)).collect()
         } else {
             let known = {
-                let _permit = self.turn(caller, Cost::Light).await?;
-                self.index().with_gates()
+                let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
+                self.index().list_with_gates()
             };
             let summaries = match known {
                 Some(summaries) => summaries,
                 None => self.read_index(caller).await?,
             };
             let of = |summary: &Arc<SessionSummary>| {
-                summary.gates.iter().map(|gate| Waiting::of(summary, gate.clone())).collect::<Vec<_>>()
+                summary.gates.iter().map(|gate| PendingGate::new(summary, gate.clone())).collect::<Vec<_>>()
             };
             summaries.iter().flat_map(of).collect()
         };
-        waiting.sort_by(|a, b| (a.gate.expires, &a.session_id).cmp(&(b.gate.expires, &b.session_id)));
-        waiting.truncate(wanted.count());
-        Ok(waiting)
+        gates.sort_by(|a, b| (a.gate.expires, &a.session_id).cmp(&(b.gate.expires, &b.session_id)));
+        gates.truncate(params.effective_limit());
+        Ok(gates)
     }
 
     /// The whole result of a call of which the model read only parts.
-    pub(crate) async fn whole_result(&self, caller: &Caller, wanted: &params::Call) -> Result<WholeResult, Failure> {
-        let _permit = self.turn(caller, Cost::Read).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: wanted.session_id.clone() };
+    pub(crate) async fn get_full_result(
+        &self,
+        caller: &ApiCaller,
+        params: &params::ToolResultParams,
+    ) -> Result<FullResult, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
         let started = self.bus().summary(&key).await?.map(|summary| summary.started);
-        let object = FullResultRef::id(&caller.tenant, &wanted.session_id, started, &wanted.call);
+        let object = FullResultRef::id(&caller.tenant, &params.session_id, started, &params.call);
         let Some(found) = self.bus().transport().get_object(Objects::Results, &object).await? else {
             let message = format!(
                 "of call {} of session {} nothing is kept: the model has read all of its result, or it is too old",
-                wanted.call, wanted.session_id
+                params.call, params.session_id
             );
-            return Err(Failure::new(ErrorCode::UnknownCall, message));
+            return Err(ApiError::new(ErrorCode::UnknownCall, message));
         };
         let content = String::from_utf8_lossy(&found).into_owned();
-        Ok(WholeResult { session_id: wanted.session_id.clone(), call: wanted.call.clone(), content })
+        Ok(FullResult { session_id: params.session_id.clone(), call: params.call.clone(), content })
     }
 
     /// The session's head; that there is none is only believed of the leader.
-    pub(crate) async fn head(&self, key: &SessionKey) -> Result<Option<Head>, Failure> {
+    pub(crate) async fn load_head(&self, key: &SessionKey) -> Result<Option<Head>, ApiError> {
         match self.bus().head(key, Read::Any).await? {
             Some(head) => Ok(Some(head)),
             None => Ok(self.bus().head(key, Read::Leader).await?),
@@ -453,26 +478,26 @@ impl Sessions {
     }
 
     /// The session as it is now: what a caller was told is done is in it.
-    async fn fold(&self, caller: &Caller, session: SessionId) -> Result<Session, Failure> {
+    async fn load_session(&self, caller: &ApiCaller, session: SessionId) -> Result<Session, ApiError> {
         let key = SessionKey { tenant: caller.tenant.clone(), session };
-        let commits = self.bus().load_latest(&key).await?.ok_or_else(|| Self::unknown(&key))?;
-        let session = replay(&key, &commits)?;
+        let commits = self.bus().load_latest(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
+        let session = fold_session(&key, &commits)?;
         // A log may begin with refused commands: such a session never started.
-        if session.seq() == 0 { Err(Self::unknown(&key)) } else { Ok(session) }
+        if session.seq() == 0 { Err(Self::unknown_session(&key)) } else { Ok(session) }
     }
 
     /// What a client is told when the replica goes down.
-    pub(crate) fn going_down() -> Failure {
-        Failure::new(ErrorCode::Draining, "this replica is going down: connect again").retry_after(RECONNECT_AFTER)
+    pub(crate) fn draining_error() -> ApiError {
+        ApiError::new(ErrorCode::Draining, "this replica is going down: connect again").retry_after(RECONNECT_AFTER)
     }
 
-    pub(crate) fn unknown(key: &SessionKey) -> Failure {
-        Failure::new(ErrorCode::UnknownSession, format!("there is no session {}", key.session))
+    pub(crate) fn unknown_session(key: &SessionKey) -> ApiError {
+        ApiError::new(ErrorCode::UnknownSession, format!("there is no session {}", key.session))
     }
 
-    fn gone(key: &SessionKey) -> Failure {
+    fn history_gone(key: &SessionKey) -> ApiError {
         let message = format!("session {} was archived so long ago that its history is gone", key.session);
-        Failure::new(ErrorCode::Resync, message)
+        ApiError::new(ErrorCode::Resync, message)
     }
 
     pub(crate) fn bus(&self) -> &Bus {
@@ -480,25 +505,33 @@ impl Sessions {
     }
 
     /// Waits for the turn of a call of this caller.
-    pub(crate) async fn turn(&self, caller: &Caller, cost: Cost) -> Result<Permit, Failure> {
-        self.inner.turns.acquire(caller.flow, cost).await
+    pub(crate) async fn acquire_permit(
+        &self,
+        caller: &ApiCaller,
+        cost: RequestCost,
+    ) -> Result<RequestPermit, ApiError> {
+        self.inner.fair_queue.acquire(caller.flow, cost).await
     }
 
     /// Checks a command. One whose check is costly waits for its turn: they run one at a time, and not on a thread that
     /// serves clients.
-    pub(crate) async fn check<T>(&self, caller: &Caller, given: Unchecked<T>) -> Result<Given<T>, Failure>
+    pub(crate) async fn validate_command<T>(
+        &self,
+        caller: &ApiCaller,
+        command: UncheckedCommand<T>,
+    ) -> Result<CommandRequest<T>, ApiError>
     where
-        T: Checked + Send + 'static,
+        T: CommandBody + Send + 'static,
     {
-        if !given.is_costly() {
-            return given.check();
+        if !command.is_costly() {
+            return command.validate();
         }
-        let turn = self.inner.checks.acquire(caller.flow, Cost::Light).await?;
+        let permit = self.inner.check_queue.acquire(caller.flow, RequestCost::Light).await?;
         let checked = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            given.check()
+            let _permit = permit;
+            command.validate()
         });
-        checked.await.unwrap_or_else(|_| Err(Failure::new(ErrorCode::Internal, "the check of the command failed")))
+        checked.await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal, "the check of the command failed")))
     }
 
     pub(crate) fn index(&self) -> &SessionIndex {
@@ -510,16 +543,16 @@ impl Sessions {
         &self.inner.budget
     }
 
-    pub(crate) fn admission(&self) -> &Admission {
+    pub(crate) fn admission(&self) -> &AdmissionControl {
         &self.inner.admission
     }
 
-    pub(crate) fn me(&self) -> &CommandId {
-        &self.inner.me
+    pub(crate) fn replica_id(&self) -> &CommandId {
+        &self.inner.replica_id
     }
 
-    pub(crate) fn board(&self) -> &Board {
-        &self.inner.board
+    pub(crate) fn command_waiters(&self) -> &CommandWaiters {
+        &self.inner.command_waiters
     }
 
     pub(crate) fn feeds(&self) -> &Feeds {

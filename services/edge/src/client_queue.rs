@@ -8,8 +8,8 @@ use contract::{ErrorCode, SessionId};
 use service::connections::ByteBudget;
 use tokio::sync::Notify;
 
-use crate::failure::Failure;
-use crate::watch::notice::Notice;
+use crate::api_error::ApiError;
+use crate::watch::viewer_event::ViewerEvent;
 
 /// Bytes that may wait for one client.
 pub(crate) const CLIENT_BYTES_MAX: usize = 16 << 20;
@@ -22,38 +22,38 @@ pub(crate) const CLIENT_STALL_MAX: Duration = Duration::from_mins(1);
 
 /// One thing on its way to a client.
 #[derive(Debug, Clone)]
-pub(crate) enum Item {
+pub(crate) enum QueueItem {
     /// A JSON-RPC answer or notification.
     Text(String),
     /// An event of a watched session.
-    Notice(Arc<Notice>),
+    Event(Arc<ViewerEvent>),
 }
 
-impl Item {
+impl QueueItem {
     fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
-            Self::Notice(notice) => notice.bytes(),
+            Self::Event(event) => event.bytes(),
         }
     }
 
-    fn is_chunk(&self) -> bool {
+    fn is_droppable(&self) -> bool {
         match self {
             Self::Text(_) => false,
-            Self::Notice(notice) => notice.is_chunk(),
+            Self::Event(event) => event.is_droppable(),
         }
     }
 }
 
 /// Why a queue ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum QueueEnd {
     /// All is said; what waits still goes out.
     Complete,
     /// The client or the server leaves; what waits is dropped.
-    Gone,
+    Disconnected,
     /// Something went wrong; what waits still goes out.
-    Failed(Failure),
+    Failed(ApiError),
     /// The client does not read; what waits is dropped.
     Slow {
         /// The session whose event had no room.
@@ -63,14 +63,14 @@ pub(crate) enum End {
     },
 }
 
-impl End {
+impl QueueEnd {
     /// The failure to tell, when it is one.
-    pub(crate) fn failure(&self) -> Option<Failure> {
+    pub(crate) fn error(&self) -> Option<ApiError> {
         match self {
-            Self::Complete | Self::Gone => None,
-            Self::Failed(failure) => Some(failure.clone()),
+            Self::Complete | Self::Disconnected => None,
+            Self::Failed(error) => Some(error.clone()),
             Self::Slow { seq, .. } => Some(
-                Failure::new(
+                ApiError::new(
                     ErrorCode::SlowClient,
                     format!("you do not read fast enough: connect again and watch from seq {}", seq + 1),
                 )
@@ -85,7 +85,7 @@ impl End {
 pub(crate) struct ClientQueue {
     state: Mutex<State>,
     readable: Notify,
-    room: Notify,
+    free: Notify,
     items_max: usize,
     bytes_max: usize,
     budget: ByteBudget,
@@ -93,17 +93,17 @@ pub(crate) struct ClientQueue {
 
 #[derive(Debug, Default)]
 struct State {
-    items: VecDeque<Item>,
+    items: VecDeque<QueueItem>,
     bytes: usize,
-    end: Option<End>,
+    end: Option<QueueEnd>,
     /// The last `seq` of each session that was handed to the connection, and which of them came when. At most
     /// [`CURSORS_MAX`]: what was handed over longest ago goes first.
-    told: HashMap<SessionId, Cursor>,
-    cursors: u64,
+    delivered: HashMap<SessionId, DeliveredSeq>,
+    deliveries: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Cursor {
+struct DeliveredSeq {
     seq: u64,
     /// Number of the hand-over.
     at: u64,
@@ -116,7 +116,7 @@ impl ClientQueue {
         Self {
             state: Mutex::default(),
             readable: Notify::new(),
-            room: Notify::new(),
+            free: Notify::new(),
             items_max: items_max.max(1),
             bytes_max,
             budget,
@@ -125,21 +125,21 @@ impl ClientQueue {
 
     /// Adds without waiting. A chunk without room is dropped; anything else drops the waiting chunks and, when that
     /// is not enough, ends the queue. `false` once it has ended.
-    pub(crate) fn push(&self, item: Item) -> bool {
+    pub(crate) fn push(&self, item: QueueItem) -> bool {
         let mut state = self.lock();
         if state.end.is_some() {
             return false;
         }
         if !self.has_room(&state, &item) {
-            if item.is_chunk() {
+            if item.is_droppable() {
                 return true;
             }
             state.drop_chunks(&self.budget);
         }
         if !self.has_room(&state, &item) {
-            state.let_go(&item, &self.budget);
+            state.disconnect_slow(&item, &self.budget);
             drop(state);
-            self.wake();
+            self.notify_both_sides();
             return false;
         }
         state.add(item, &self.budget);
@@ -150,11 +150,11 @@ impl ClientQueue {
 
     /// Adds as soon as half of the queue is free: for what can be read again and so may wait for its reader. A reader
     /// that takes nothing for [`CLIENT_STALL_MAX`] ends the queue.
-    pub(crate) async fn push_patiently(&self, item: Item) -> bool {
+    pub(crate) async fn push_when_free(&self, item: QueueItem) -> bool {
         loop {
-            let room = self.room.notified();
-            tokio::pin!(room);
-            room.as_mut().enable();
+            let free = self.free.notified();
+            tokio::pin!(free);
+            free.as_mut().enable();
             {
                 let mut state = self.lock();
                 if state.end.is_some() {
@@ -168,9 +168,9 @@ impl ClientQueue {
                     break;
                 }
             }
-            if tokio::time::timeout(CLIENT_STALL_MAX, room).await.is_err() {
-                self.lock().let_go(&item, &self.budget);
-                self.wake();
+            if tokio::time::timeout(CLIENT_STALL_MAX, free).await.is_err() {
+                self.lock().disconnect_slow(&item, &self.budget);
+                self.notify_both_sides();
                 return false;
             }
         }
@@ -179,13 +179,13 @@ impl ClientQueue {
     }
 
     /// Takes the next item, waiting for it; the end once there is none. One reader at a time.
-    pub(crate) async fn pop(&self) -> Result<Item, End> {
+    pub(crate) async fn pop(&self) -> Result<QueueItem, QueueEnd> {
         loop {
             {
                 let mut state = self.lock();
                 if let Some(item) = state.take(&self.budget) {
                     drop(state);
-                    self.room.notify_waiters();
+                    self.free.notify_waiters();
                     return Ok(item);
                 }
                 if let Some(end) = &state.end {
@@ -197,40 +197,40 @@ impl ClientQueue {
     }
 
     /// Ends the queue; the first end counts.
-    pub(crate) fn end(&self, end: End) {
+    pub(crate) fn end(&self, end: QueueEnd) {
         self.lock().finish(end, &self.budget);
-        self.wake();
+        self.notify_both_sides();
     }
 
     /// Forgets how far a session was told.
-    pub(crate) fn forget(&self, session: &SessionId) {
-        self.lock().told.remove(session);
+    pub(crate) fn forget_session(&self, session: &SessionId) {
+        self.lock().delivered.remove(session);
     }
 
     /// Why it ended, if it did.
-    pub(crate) fn ended(&self) -> Option<End> {
+    pub(crate) fn end_reason(&self) -> Option<QueueEnd> {
         self.lock().end.clone()
     }
 
     /// Waits for the end.
-    pub(crate) async fn until_end(&self) -> End {
+    pub(crate) async fn wait_for_end(&self) -> QueueEnd {
         loop {
-            let room = self.room.notified();
-            tokio::pin!(room);
-            room.as_mut().enable();
-            if let Some(end) = self.ended() {
+            let free = self.free.notified();
+            tokio::pin!(free);
+            free.as_mut().enable();
+            if let Some(end) = self.end_reason() {
                 return end;
             }
-            room.await;
+            free.await;
         }
     }
 
-    fn wake(&self) {
+    fn notify_both_sides(&self) {
         self.readable.notify_one();
-        self.room.notify_waiters();
+        self.free.notify_waiters();
     }
 
-    fn has_room(&self, state: &State, item: &Item) -> bool {
+    fn has_room(&self, state: &State, item: &QueueItem) -> bool {
         let fits = state.items.len() < self.items_max && state.bytes + item.bytes() <= self.bytes_max;
         state.items.is_empty() || (fits && self.budget.has(item.bytes()))
     }
@@ -248,68 +248,68 @@ impl Drop for ClientQueue {
 }
 
 impl State {
-    fn add(&mut self, item: Item, budget: &ByteBudget) {
+    fn add(&mut self, item: QueueItem, budget: &ByteBudget) {
         // Two queues that find room at the same instant may be one item over.
         budget.take_anyway(item.bytes());
         self.bytes += item.bytes();
         self.items.push_back(item);
     }
 
-    fn take(&mut self, budget: &ByteBudget) -> Option<Item> {
+    fn take(&mut self, budget: &ByteBudget) -> Option<QueueItem> {
         let item = self.items.pop_front()?;
         self.bytes -= item.bytes();
         budget.give_back(item.bytes());
         if self.items.is_empty() && self.items.capacity() > IDLE_CAPACITY {
             self.items.shrink_to(IDLE_CAPACITY);
         }
-        if let Item::Notice(notice) = &item
-            && let Some(seq) = notice.envelope.seq
+        if let QueueItem::Event(event) = &item
+            && let Some(seq) = event.envelope.seq
         {
-            self.remember(&notice.envelope.session_id, seq);
+            self.record_delivery(&event.envelope.session_id, seq);
         }
         Some(item)
     }
 
-    fn remember(&mut self, session: &SessionId, seq: u64) {
-        self.cursors += 1;
-        let cursor = Cursor { seq, at: self.cursors };
-        if let Some(known) = self.told.get_mut(session) {
-            *known = cursor;
+    fn record_delivery(&mut self, session: &SessionId, seq: u64) {
+        self.deliveries += 1;
+        let delivered = DeliveredSeq { seq, at: self.deliveries };
+        if let Some(known) = self.delivered.get_mut(session) {
+            *known = delivered;
             return;
         }
-        if self.told.len() >= CURSORS_MAX
+        if self.delivered.len() >= CURSORS_MAX
             && let Some(oldest) =
-                self.told.iter().min_by_key(|(_, cursor)| cursor.at).map(|(session, _)| session.clone())
+                self.delivered.iter().min_by_key(|(_, delivered)| delivered.at).map(|(session, _)| session.clone())
         {
-            self.told.remove(&oldest);
+            self.delivered.remove(&oldest);
         }
-        self.told.insert(session.clone(), cursor);
+        self.delivered.insert(session.clone(), delivered);
     }
 
     /// Ends for a client that had no room for this.
-    fn let_go(&mut self, item: &Item, budget: &ByteBudget) {
+    fn disconnect_slow(&mut self, item: &QueueItem, budget: &ByteBudget) {
         let session = match item {
-            Item::Text(_) => None,
-            Item::Notice(notice) => Some(notice.envelope.session_id.clone()),
+            QueueItem::Text(_) => None,
+            QueueItem::Event(event) => Some(event.envelope.session_id.clone()),
         };
-        let seq = session.as_ref().and_then(|session| self.told.get(session)).map_or(0, |cursor| cursor.seq);
-        self.finish(End::Slow { session, seq }, budget);
+        let seq = session.as_ref().and_then(|session| self.delivered.get(session)).map_or(0, |delivered| delivered.seq);
+        self.finish(QueueEnd::Slow { session, seq }, budget);
     }
 
     fn drop_chunks(&mut self, budget: &ByteBudget) {
         let before = self.bytes;
-        self.items.retain(|item| !item.is_chunk());
-        self.bytes = self.items.iter().map(Item::bytes).sum();
+        self.items.retain(|item| !item.is_droppable());
+        self.bytes = self.items.iter().map(QueueItem::bytes).sum();
         budget.give_back(before - self.bytes);
     }
 
-    fn finish(&mut self, end: End, budget: &ByteBudget) {
+    fn finish(&mut self, end: QueueEnd, budget: &ByteBudget) {
         if self.end.is_some() {
             return;
         }
         match end {
-            End::Complete | End::Failed(_) => {}
-            End::Gone | End::Slow { .. } => {
+            QueueEnd::Complete | QueueEnd::Failed(_) => {}
+            QueueEnd::Disconnected | QueueEnd::Slow { .. } => {
                 budget.give_back(self.bytes);
                 self.items.clear();
                 self.bytes = 0;
@@ -326,7 +326,7 @@ mod tests {
 
     use super::*;
 
-    fn notice(seq: Option<u64>, bytes: usize) -> Item {
+    fn make_item(seq: Option<u64>, bytes: usize) -> QueueItem {
         let (topic, data) = match seq {
             Some(_) => (Topic::UserProcessed, serde_json::json!({"text": "x".repeat(bytes)})),
             None => (
@@ -343,111 +343,111 @@ mod tests {
             trace_id: String::new(),
             data: Json::of(&data),
         };
-        Item::Notice(Arc::new(Notice::heard(topic, envelope).unwrap()))
+        QueueItem::Event(Arc::new(ViewerEvent::from_envelope(topic, envelope).unwrap()))
     }
 
     fn budget() -> ByteBudget {
         ByteBudget::new(usize::MAX)
     }
 
-    fn event(seq: u64) -> Item {
-        notice(Some(seq), 0)
+    fn event(seq: u64) -> QueueItem {
+        make_item(Some(seq), 0)
     }
 
-    async fn seqs(queue: &ClientQueue) -> (Vec<Option<u64>>, End) {
+    async fn seqs(queue: &ClientQueue) -> (Vec<Option<u64>>, QueueEnd) {
         let mut seqs = Vec::new();
         loop {
             match queue.pop().await {
-                Ok(Item::Notice(notice)) => seqs.push(notice.envelope.seq),
-                Ok(Item::Text(_)) => seqs.push(Some(0)),
+                Ok(QueueItem::Event(event)) => seqs.push(event.envelope.seq),
+                Ok(QueueItem::Text(_)) => seqs.push(Some(0)),
                 Err(end) => return (seqs, end),
             }
         }
     }
 
     #[tokio::test]
-    async fn chunks_go_first_then_the_client() {
+    async fn full_queue_drops_chunks_then_disconnects_client() {
         let queue = ClientQueue::new(4, CLIENT_BYTES_MAX, budget());
-        for item in [event(1), notice(None, 0), event(2), notice(None, 0), notice(None, 0)] {
+        for item in [event(1), make_item(None, 0), event(2), make_item(None, 0), make_item(None, 0)] {
             assert!(queue.push(item));
         }
         assert!(queue.push(event(3)), "the waiting chunks make room");
         assert!(queue.push(event(4)));
-        assert!(queue.push(notice(None, 0)), "a chunk without room is dropped, not the client");
-        assert!(matches!(queue.pop().await, Ok(Item::Notice(_))));
+        assert!(queue.push(make_item(None, 0)), "a chunk without room is dropped, not the client");
+        assert!(matches!(queue.pop().await, Ok(QueueItem::Event(_))));
         assert!(queue.push(event(5)));
         assert!(!queue.push(event(6)));
-        let slow = End::Slow { session: SessionId::new("s").ok(), seq: 1 };
+        let slow = QueueEnd::Slow { session: SessionId::new("s").ok(), seq: 1 };
         assert_eq!(seqs(&queue).await, (vec![], slow.clone()));
-        assert_eq!(slow.failure().unwrap().seq, Some(1));
+        assert_eq!(slow.error().unwrap().seq, Some(1));
         assert!(!queue.push(event(7)));
     }
 
     #[tokio::test]
-    async fn bytes_are_bounded_too() {
+    async fn queue_over_byte_limit_refuses_events() {
         let queue = ClientQueue::new(100, 10_000, budget());
-        assert!(queue.push(notice(Some(1), 50_000)), "a large one alone is taken");
+        assert!(queue.push(make_item(Some(1), 50_000)), "a large one alone is taken");
         assert!(!queue.push(event(2)));
     }
 
     #[tokio::test]
-    async fn the_log_waits_for_its_reader() {
+    async fn log_push_waits_for_slow_reader() {
         let queue = Arc::new(ClientQueue::new(4, CLIENT_BYTES_MAX, budget()));
         let fill = async {
             for seq in 1..=100 {
-                assert!(queue.push_patiently(event(seq)).await);
+                assert!(queue.push_when_free(event(seq)).await);
             }
-            queue.end(End::Complete);
+            queue.end(QueueEnd::Complete);
         };
-        let (told, ()) = tokio::join!(seqs(&queue), fill);
-        assert_eq!(told, ((1..=100).map(Some).collect(), End::Complete));
+        let (received, ()) = tokio::join!(seqs(&queue), fill);
+        assert_eq!(received, ((1..=100).map(Some).collect(), QueueEnd::Complete));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_of_the_log_that_stalls_is_let_go() {
+    async fn stalled_log_reader_is_disconnected() {
         let queue = ClientQueue::new(1, CLIENT_BYTES_MAX, budget());
-        assert!(queue.push_patiently(event(1)).await);
-        assert!(!queue.push_patiently(event(2)).await);
-        assert_eq!(queue.ended(), Some(End::Slow { session: SessionId::new("s").ok(), seq: 0 }));
+        assert!(queue.push_when_free(event(1)).await);
+        assert!(!queue.push_when_free(event(2)).await);
+        assert_eq!(queue.end_reason(), Some(QueueEnd::Slow { session: SessionId::new("s").ok(), seq: 0 }));
     }
 
     #[tokio::test]
-    async fn the_first_end_counts() {
+    async fn queue_ended_twice_keeps_first_end() {
         let queue = ClientQueue::new(4, CLIENT_BYTES_MAX, budget());
         queue.push(event(1));
-        queue.end(End::Complete);
-        queue.end(End::Gone);
-        assert_eq!(seqs(&queue).await, (vec![Some(1)], End::Complete));
-        assert_eq!(queue.until_end().await, End::Complete);
+        queue.end(QueueEnd::Complete);
+        queue.end(QueueEnd::Disconnected);
+        assert_eq!(seqs(&queue).await, (vec![Some(1)], QueueEnd::Complete));
+        assert_eq!(queue.wait_for_end().await, QueueEnd::Complete);
     }
 
     #[tokio::test]
-    async fn cursors_of_many_sessions_are_bounded_and_the_latest_stay() {
+    async fn cursors_of_many_sessions_are_bounded_and_latest_stay() {
         let queue = ClientQueue::new(4, CLIENT_BYTES_MAX, budget());
         let of = |session: usize| {
-            let Item::Notice(notice) = event(7) else { unreachable!() };
+            let QueueItem::Event(event) = event(7) else { unreachable!() };
             let envelope =
-                Envelope { session_id: SessionId::new(&format!("s{session}")).unwrap(), ..notice.envelope.clone() };
-            Item::Notice(Arc::new(Notice::heard(notice.topic, envelope).unwrap()))
+                Envelope { session_id: SessionId::new(&format!("s{session}")).unwrap(), ..event.envelope.clone() };
+            QueueItem::Event(Arc::new(ViewerEvent::from_envelope(event.topic, envelope).unwrap()))
         };
         for session in 0..CURSORS_MAX * 3 {
             assert!(queue.push(of(session)));
             queue.pop().await.unwrap();
         }
-        assert_eq!(queue.lock().told.len(), CURSORS_MAX);
+        assert_eq!(queue.lock().delivered.len(), CURSORS_MAX);
         let last = SessionId::new(&format!("s{}", CURSORS_MAX * 3 - 1)).unwrap();
-        assert_eq!(queue.lock().told.get(&last).unwrap().seq, 7);
+        assert_eq!(queue.lock().delivered.get(&last).unwrap().seq, 7);
     }
 
     #[tokio::test]
-    async fn queues_share_a_budget_and_give_it_back() {
+    async fn queues_share_byte_budget_and_return_it() {
         let budget = ByteBudget::new(4_000);
         let queues = [(); 2].map(|()| ClientQueue::new(100, CLIENT_BYTES_MAX, budget.clone()));
-        assert!(queues[0].push(notice(Some(1), 2_500)));
-        assert!(queues[1].push(notice(Some(1), 2_500)), "one item is always taken");
-        assert!(queues[1].push(notice(None, 10)), "a chunk without room is dropped");
+        assert!(queues[0].push(make_item(Some(1), 2_500)));
+        assert!(queues[1].push(make_item(Some(1), 2_500)), "one item is always taken");
+        assert!(queues[1].push(make_item(None, 10)), "a chunk without room is dropped");
         assert!(!queues[1].push(event(2)), "a second fact is too much");
-        assert!(matches!(queues[1].ended(), Some(End::Slow { .. })));
+        assert!(matches!(queues[1].end_reason(), Some(QueueEnd::Slow { .. })));
         drop(queues);
         assert_eq!(budget.used(), 0);
     }

@@ -11,40 +11,40 @@ use contract::{Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Bytes that a notice costs beside its data.
-const OVERHEAD: usize = 512;
+const OVERHEAD_BYTES: usize = 512;
 
 /// A public event on its way to viewers.
 #[derive(Debug)]
-pub(crate) struct Notice {
+pub(crate) struct ViewerEvent {
     /// What it is.
     pub(crate) topic: Topic,
     /// Whose, when, which, what.
     pub(crate) envelope: Envelope,
     /// What it means for chunks and for the stream.
-    pub(crate) mark: Mark,
+    pub(crate) role: EventRole,
     rendered: OnceLock<Arc<str>>,
 }
 
 /// What a notice means for the merging of chunks and facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum EventRole {
     /// Nothing.
     Plain,
     /// The whole reply of this turn and step: its chunks are worthless now.
-    Reply(u32, u32),
+    ReplyEnd(u32, u32),
     /// The end of this turn: chunks of all its steps are worthless now.
-    Turn(u32),
+    TurnEnd(u32),
     /// The session's end: nothing follows.
-    End,
+    SessionEnd,
     /// A piece of a reply.
-    Piece(Piece),
+    Chunk(ChunkPosition),
     /// Said once, and no loss where there is no room.
-    Passing,
+    Transient,
 }
 
 /// Where a chunk belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct ChunkPosition {
     /// The turn.
     pub(crate) turn: u32,
     /// The step.
@@ -56,7 +56,7 @@ pub(crate) struct Piece {
 }
 
 #[derive(Deserialize)]
-struct PieceData<'a> {
+struct ChunkData<'a> {
     turn: u32,
     step: u32,
     attempt: &'a str,
@@ -64,39 +64,39 @@ struct PieceData<'a> {
 }
 
 #[derive(Deserialize)]
-struct Place {
+struct StepPosition {
     turn: u32,
     #[serde(default)]
     step: u32,
 }
 
 #[derive(Deserialize)]
-struct Stub {
+struct BodyReference {
     #[serde(rename = "$blob")]
     _blob: String,
 }
 
-impl Notice {
+impl ViewerEvent {
     /// A notice of what was heard; nothing when it is not what the contract says.
-    pub(crate) fn heard(topic: Topic, envelope: Envelope) -> Option<Self> {
+    pub(crate) fn from_envelope(topic: Topic, envelope: Envelope) -> Option<Self> {
         let data = envelope.data.get();
-        let mark = match topic {
+        let role = match topic {
             Topic::AiChunkReceived | Topic::ToolCallPartial => {
-                let piece: PieceData<'_> = serde_json::from_str(data).ok()?;
-                let index = (topic == Topic::AiChunkReceived).then_some(piece.index);
-                let attempt = attempt(piece.attempt)?;
-                Mark::Piece(Piece { turn: piece.turn, step: piece.step, attempt, index })
+                let chunk: ChunkData<'_> = serde_json::from_str(data).ok()?;
+                let index = (topic == Topic::AiChunkReceived).then_some(chunk.index);
+                let attempt = parse_attempt(chunk.attempt)?;
+                EventRole::Chunk(ChunkPosition { turn: chunk.turn, step: chunk.step, attempt, index })
             }
             Topic::AiFullReceived => {
-                let place: Place = serde_json::from_str(data).ok()?;
-                Mark::Reply(place.turn, place.step)
+                let position: StepPosition = serde_json::from_str(data).ok()?;
+                EventRole::ReplyEnd(position.turn, position.step)
             }
             Topic::TurnCompleted => {
-                let place: Place = serde_json::from_str(data).ok()?;
-                Mark::Turn(place.turn)
+                let position: StepPosition = serde_json::from_str(data).ok()?;
+                EventRole::TurnEnd(position.turn)
             }
-            Topic::SessionEnded => Mark::End,
-            Topic::ToolCallProgress => Mark::Passing,
+            Topic::SessionEnded => EventRole::SessionEnd,
+            Topic::ToolCallProgress => EventRole::Transient,
             Topic::SessionStarted
             | Topic::UserProcessed
             | Topic::ToolCallIdentified
@@ -109,22 +109,22 @@ impl Notice {
             | Topic::Configured
             | Topic::ContextPruned
             | Topic::ContextCleared
-            | Topic::Error => Mark::Plain,
+            | Topic::Error => EventRole::Plain,
         };
-        Some(Self { topic, envelope, mark, rendered: OnceLock::new() })
+        Some(Self { topic, envelope, role, rendered: OnceLock::new() })
     }
 
     /// The reply so far, as one chunk for a viewer that came late; nothing when nothing was streamed yet.
-    pub(crate) fn of_view(key: &SessionKey, now: Timestamp, view: ReplySnapshot) -> Option<Self> {
-        let index = view.index.checked_sub(1)?;
-        let id = format!("{}-view-{}-{}-{}", key.session, view.turn, view.step, view.attempt);
+    pub(crate) fn from_reply_snapshot(key: &SessionKey, now: Timestamp, snapshot: ReplySnapshot) -> Option<Self> {
+        let index = snapshot.index.checked_sub(1)?;
+        let id = format!("{}-view-{}-{}-{}", key.session, snapshot.turn, snapshot.step, snapshot.attempt);
         let chunk = Chunk {
-            turn: view.turn,
-            step: view.step,
-            attempt: view.attempt,
+            turn: snapshot.turn,
+            step: snapshot.step,
+            attempt: snapshot.attempt,
             index,
             channel: Channel::Text,
-            delta: view.text,
+            delta: snapshot.text,
             last: false,
             finish_reason: None,
         };
@@ -137,27 +137,27 @@ impl Notice {
             trace_id: String::new(),
             data: Json::of(&chunk),
         };
-        Self::heard(Topic::AiChunkReceived, envelope)
+        Self::from_envelope(Topic::AiChunkReceived, envelope)
     }
 
     /// Whether its data is only a reference to a body in the object store.
-    pub(crate) fn is_stub(envelope: &Envelope) -> bool {
+    pub(crate) fn is_body_reference(envelope: &Envelope) -> bool {
         let data = envelope.data.get();
-        data.len() < OVERHEAD && data.contains("$blob") && serde_json::from_str::<Stub>(data).is_ok()
+        data.len() < OVERHEAD_BYTES && data.contains("$blob") && serde_json::from_str::<BodyReference>(data).is_ok()
     }
 
     /// Whether it may be left out when there is no room.
-    pub(crate) fn is_chunk(&self) -> bool {
-        matches!(self.mark, Mark::Piece(_) | Mark::Passing)
+    pub(crate) fn is_droppable(&self) -> bool {
+        matches!(self.role, EventRole::Chunk(_) | EventRole::Transient)
     }
 
     /// Bytes that it costs in a queue.
     pub(crate) fn bytes(&self) -> usize {
-        self.envelope.data.get().len() + OVERHEAD
+        self.envelope.data.get().len() + OVERHEAD_BYTES
     }
 
     /// The JSON-RPC notification; made once for all viewers.
-    pub(crate) fn json_rpc(&self) -> Arc<str> {
+    pub(crate) fn to_json_rpc(&self) -> Arc<str> {
         self.rendered.get_or_init(|| self.render().into()).clone()
     }
 
@@ -170,14 +170,14 @@ impl Notice {
         };
         let method = self.topic.as_str();
         match progress {
-            Some(params) => notification(method, &params),
-            None => notification(method, &self.envelope),
+            Some(params) => format_notification(method, &params),
+            None => format_notification(method, &self.envelope),
         }
     }
 }
 
 /// A JSON-RPC notification as text.
-pub(crate) fn notification<T: Serialize>(method: &str, params: &T) -> String {
+pub(crate) fn format_notification<T: Serialize>(method: &str, params: &T) -> String {
     #[derive(Serialize)]
     struct Notification<'a, T> {
         jsonrpc: &'static str,
@@ -188,12 +188,12 @@ pub(crate) fn notification<T: Serialize>(method: &str, params: &T) -> String {
 }
 
 /// The public events of a commit, in order.
-pub(crate) fn of_commit(key: &SessionKey, slot: u64, commit: &Commit) -> Vec<Arc<Notice>> {
+pub(crate) fn events_of_commit(key: &SessionKey, slot: u64, commit: &Commit) -> Vec<Arc<ViewerEvent>> {
     let envelopes = commit.envelopes(key, slot).into_iter();
-    envelopes.filter_map(|(topic, envelope)| Notice::heard(topic, envelope).map(Arc::new)).collect()
+    envelopes.filter_map(|(topic, envelope)| ViewerEvent::from_envelope(topic, envelope).map(Arc::new)).collect()
 }
 
-fn attempt(text: &str) -> Option<(u32, u32)> {
+fn parse_attempt(text: &str) -> Option<(u32, u32)> {
     let (orchestrator, delivery) = text.split_once('.')?;
     Some((orchestrator.parse().ok()?, delivery.parse().ok()?))
 }

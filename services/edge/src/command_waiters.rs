@@ -13,72 +13,72 @@ use service::tasks::Tasks;
 use tokio::sync::watch;
 
 /// Pause before a lost subscription is made again.
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
+const RESUBSCRIBE_PAUSE: Duration = Duration::from_millis(500);
 
 /// A command by its identity.
 pub(crate) type CommandKey = (SessionKey, Verb, CommandId);
 
 /// The requests of this replica that wait.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Board {
+pub(crate) struct CommandWaiters {
     waiting: Arc<Mutex<HashMap<CommandKey, watch::Sender<Option<CommandAck>>>>>,
 }
 
 /// A place on the board, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    board: Board,
+pub(crate) struct CommandWaiter {
+    waiters: CommandWaiters,
     key: CommandKey,
-    notice: Option<watch::Receiver<Option<CommandAck>>>,
+    receiver: Option<watch::Receiver<Option<CommandAck>>>,
 }
 
-impl Board {
+impl CommandWaiters {
     /// Subscribes to the notices for this replica and hands them out until the tasks end.
-    pub(crate) async fn start(bus: Bus, edge: CommandId, tasks: &Tasks) -> Result<Self, BusError> {
-        let board = Self::default();
-        let notices = bus.dones(&edge).await?;
-        let (ending, reader) = (tasks.token(), board.clone());
+    pub(crate) async fn start(bus: Bus, replica_id: CommandId, tasks: &Tasks) -> Result<Self, BusError> {
+        let waiters = Self::default();
+        let acks = bus.dones(&replica_id).await?;
+        let (ending, background) = (tasks.token(), waiters.clone());
         tasks.spawn("notices", async move {
             tokio::select! {
                 () = ending.cancelled() => {}
-                () = reader.read(bus, edge, notices) => {}
+                () = background.receive_acks(bus, replica_id, acks) => {}
             }
         });
-        Ok(board)
+        Ok(waiters)
     }
 
     /// Takes a place for a command; to be done before the command is sent.
-    pub(crate) fn wait_for(&self, key: CommandKey) -> Place {
-        let notice = self.lock().entry(key.clone()).or_insert_with(|| watch::channel(None).0).subscribe();
-        Place { board: self.clone(), key, notice: Some(notice) }
+    pub(crate) fn register(&self, key: CommandKey) -> CommandWaiter {
+        let receiver = self.lock().entry(key.clone()).or_insert_with(|| watch::channel(None).0).subscribe();
+        CommandWaiter { waiters: self.clone(), key, receiver: Some(receiver) }
     }
 
-    async fn read(&self, bus: Bus, edge: CommandId, mut notices: Subscription) {
+    async fn receive_acks(&self, bus: Bus, replica_id: CommandId, mut acks: Subscription) {
         loop {
-            match notices.next().await {
+            match acks.next().await {
                 Some(SubscriptionEvent::Message(message)) => {
                     match serde_json::from_slice::<CommandAck>(&message.payload) {
-                        Ok(done) => self.tell(done),
+                        Ok(ack) => self.resolve(ack),
                         Err(error) => tracing::warn!(%error, subject = message.subject, "notice left out"),
                     }
                 }
                 // Whoever waits reads the log every second anyway.
                 Some(SubscriptionEvent::Gap) => {}
                 None => {
-                    tokio::time::sleep(AGAIN_AFTER).await;
-                    if let Ok(again) = bus.dones(&edge).await {
-                        notices = again;
+                    tokio::time::sleep(RESUBSCRIBE_PAUSE).await;
+                    if let Ok(subscription) = bus.dones(&replica_id).await {
+                        acks = subscription;
                     }
                 }
             }
         }
     }
 
-    fn tell(&self, done: CommandAck) {
-        let session = SessionKey { tenant: done.tenant.clone(), session: done.session.clone() };
-        let key = (session, done.verb, done.id.clone());
-        if let Some(place) = self.lock().get(&key) {
-            place.send_replace(Some(done));
+    fn resolve(&self, ack: CommandAck) {
+        let session = SessionKey { tenant: ack.tenant.clone(), session: ack.session.clone() };
+        let key = (session, ack.verb, ack.id.clone());
+        if let Some(sender) = self.lock().get(&key) {
+            sender.send_replace(Some(ack));
         }
     }
 
@@ -87,24 +87,24 @@ impl Board {
     }
 }
 
-impl Place {
+impl CommandWaiter {
     /// Waits for the notice.
-    pub(crate) async fn notice(&mut self) -> CommandAck {
-        if let Some(notice) = &mut self.notice
-            && let Ok(done) = notice.wait_for(Option::is_some).await
-            && let Some(done) = done.clone()
+    pub(crate) async fn wait_for_ack(&mut self) -> CommandAck {
+        if let Some(receiver) = &mut self.receiver
+            && let Ok(ack) = receiver.wait_for(Option::is_some).await
+            && let Some(ack) = ack.clone()
         {
-            return done;
+            return ack;
         }
         std::future::pending().await
     }
 }
 
-impl Drop for Place {
+impl Drop for CommandWaiter {
     fn drop(&mut self) {
-        let mut waiting = self.board.lock();
-        self.notice = None;
-        if waiting.get(&self.key).is_some_and(|place| place.receiver_count() == 0) {
+        let mut waiting = self.waiters.lock();
+        self.receiver = None;
+        if waiting.get(&self.key).is_some_and(|sender| sender.receiver_count() == 0) {
             waiting.remove(&self.key);
         }
     }

@@ -6,13 +6,13 @@ use bus::{Bus, BusError};
 use contract::commit::{Commit, Phase};
 use contract::subject::SessionKey;
 
-use super::notice::{self, Notice};
+use super::viewer_event::{self, ViewerEvent};
 
 /// A stretch of the log.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stretch {
+pub(super) struct LogRange {
     /// Its public events, in order.
-    pub(crate) notices: Vec<Arc<Notice>>,
+    pub(crate) events: Vec<Arc<ViewerEvent>>,
     /// Its last slot; none when it is empty.
     pub(crate) last_slot: Option<u64>,
     /// The last `seq` after it.
@@ -21,36 +21,37 @@ pub(super) struct Stretch {
     pub(crate) phase: Option<Phase>,
 }
 
-impl Stretch {
-    fn of(key: &SessionKey, commits: &[(u64, Commit)]) -> Self {
-        let notices = commits.iter().flat_map(|(slot, commit)| notice::of_commit(key, *slot, commit)).collect();
+impl LogRange {
+    fn from_commits(key: &SessionKey, commits: &[(u64, Commit)]) -> Self {
+        let events =
+            commits.iter().flat_map(|(slot, commit)| viewer_event::events_of_commit(key, *slot, commit)).collect();
         let last = commits.last();
         Self {
-            notices,
+            events,
             last_slot: last.map(|(slot, _)| *slot),
-            last_seq: last.map_or(0, |(_, commit)| crate::commands::last_seq(commit)),
+            last_seq: last.map_or(0, |(_, commit)| crate::commands::seq_after(commit)),
             phase: last.map(|(_, commit)| commit.meta.phase),
         }
     }
 }
 
 /// Everything from a page to the head.
-pub(super) async fn rest(bus: &Bus, key: &SessionKey, from_page: u64) -> Result<Stretch, BusError> {
-    Ok(Stretch::of(key, &bus.history(key, from_page).await?))
+pub(super) async fn load_from_page(bus: &Bus, key: &SessionKey, from_page: u64) -> Result<LogRange, BusError> {
+    Ok(LogRange::from_commits(key, &bus.history(key, from_page).await?))
 }
 
 /// The head's page, as the leader has it.
-pub(super) async fn head_page(bus: &Bus, key: &SessionKey) -> Result<Stretch, BusError> {
-    Ok(Stretch::of(key, &bus.head_page(key).await?))
+pub(super) async fn load_head_page(bus: &Bus, key: &SessionKey) -> Result<LogRange, BusError> {
+    Ok(LogRange::from_commits(key, &bus.head_page(key).await?))
 }
 
 /// One finished page; none when it is gone.
-pub(super) async fn finished(bus: &Bus, key: &SessionKey, page: u64) -> Result<Option<Stretch>, BusError> {
-    Ok(bus.page(key, page).await?.map(|commits| Stretch::of(key, &commits)))
+pub(super) async fn load_finished_page(bus: &Bus, key: &SessionKey, page: u64) -> Result<Option<LogRange>, BusError> {
+    Ok(bus.page(key, page).await?.map(|commits| LogRange::from_commits(key, &commits)))
 }
 
 /// The last page that begins at or before a `seq`, looking no further than page `last`.
-pub(super) async fn page_of(bus: &Bus, key: &SessionKey, seq: u64, last: u64) -> Result<u64, BusError> {
+pub(super) async fn find_page(bus: &Bus, key: &SessionKey, seq: u64, last: u64) -> Result<u64, BusError> {
     let (mut low, mut high) = (0, last);
     while low < high {
         let middle = low + (high - low).div_ceil(2);

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use contract::{ErrorCode, TenantId};
 
+use crate::api_error::ApiError;
 use crate::config::Config;
-use crate::failure::Failure;
 use crate::fair_queue::Flow;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Caller {
+pub(crate) struct ApiCaller {
     /// Whose sessions they see.
     pub(crate) tenant: TenantId,
     /// How the log names them.
@@ -21,20 +21,20 @@ pub(crate) struct Caller {
 
 /// What a request says of itself before anything else is read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Knock<'a> {
+pub(crate) struct Credentials<'a> {
     /// The `Authorization` header.
-    pub(crate) authorization: Header<'a>,
+    pub(crate) authorization: CredentialHeader<'a>,
     /// The `Origin` header; browsers always send it.
-    pub(crate) origin: Header<'a>,
+    pub(crate) origin: CredentialHeader<'a>,
     /// The `Host` header.
-    pub(crate) host: Header<'a>,
+    pub(crate) host: CredentialHeader<'a>,
     /// Where the request came from.
     pub(crate) flow: Flow,
 }
 
 /// A header of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Header<'a> {
+pub(crate) enum CredentialHeader<'a> {
     /// Not there.
     #[default]
     Absent,
@@ -44,9 +44,9 @@ pub(crate) enum Header<'a> {
     Unusable,
 }
 
-impl<'a> Header<'a> {
+impl<'a> CredentialHeader<'a> {
     /// Reads the values that a request has under one name.
-    pub(crate) fn of<V: AsRef<[u8]> + 'a>(values: impl IntoIterator<Item = &'a V>) -> Self {
+    pub(crate) fn from_values<V: AsRef<[u8]> + 'a>(values: impl IntoIterator<Item = &'a V>) -> Self {
         let mut values = values.into_iter();
         match (values.next().map(AsRef::as_ref), values.next()) {
             (None, _) => Self::Absent,
@@ -58,11 +58,11 @@ impl<'a> Header<'a> {
     }
 
     /// Its text, or none where it is absent; refused where it is unusable.
-    fn text(self, name: &str) -> Result<Option<&'a str>, Failure> {
+    fn text(self, name: &str) -> Result<Option<&'a str>, ApiError> {
         match self {
             Self::Absent => Ok(None),
             Self::Text(text) => Ok(Some(text)),
-            Self::Unusable => Err(Failure::new(
+            Self::Unusable => Err(ApiError::new(
                 ErrorCode::Unauthorized,
                 format!(
                     "the header `{name}` was sent twice or holds bytes outside visible ASCII: send it once, in ASCII"
@@ -74,15 +74,15 @@ impl<'a> Header<'a> {
 
 /// The rules of one listener.
 #[derive(Debug, Clone)]
-pub(crate) struct Guard {
+pub(crate) struct Authenticator {
     token: Option<String>,
     tenant: TenantId,
     origins: Vec<String>,
     hosts: Vec<String>,
-    checks_host: bool,
+    is_host_checked: bool,
 }
 
-impl Guard {
+impl Authenticator {
     /// The rules for a listener.
     pub(crate) fn new(config: &Config, listen: SocketAddr) -> Self {
         Self {
@@ -90,55 +90,57 @@ impl Guard {
             tenant: config.tenant.clone(),
             origins: config.allowed_origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
             hosts: config.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
-            checks_host: listen.ip().is_loopback() || !config.allowed_hosts.is_empty(),
+            is_host_checked: listen.ip().is_loopback() || !config.allowed_hosts.is_empty(),
         }
     }
 
     /// Lets a request in, or says why not.
-    pub(crate) fn admit(&self, knock: Knock<'_>) -> Result<Caller, Failure> {
-        let (origin, authorization) = (knock.origin.text("Origin")?, knock.authorization.text("Authorization")?);
-        let host = knock.host.text("Host")?.map(str::to_ascii_lowercase);
-        if self.checks_host
+    pub(crate) fn authenticate(&self, credentials: Credentials<'_>) -> Result<ApiCaller, ApiError> {
+        let (origin, authorization) =
+            (credentials.origin.text("Origin")?, credentials.authorization.text("Authorization")?);
+        let host = credentials.host.text("Host")?.map(str::to_ascii_lowercase);
+        if self.is_host_checked
             && let Some(host) = &host
             && !self.is_known_host(host)
         {
-            return refuse(format!("the host {host:?} is not known here: see edge.allowed_hosts"));
+            return unauthorized(format!("the host {host:?} is not known here: see edge.allowed_hosts"));
         }
         if let Some(origin) = origin {
             let origin = origin.to_ascii_lowercase();
-            let own = origin.split_once("://").is_some_and(|(_, authority)| Some(authority) == host.as_deref());
-            if !own && !self.origins.contains(&origin) {
-                return refuse(format!("web pages of {origin:?} may not connect: see edge.allowed_origins"));
+            let is_own = origin.split_once("://").is_some_and(|(_, authority)| Some(authority) == host.as_deref());
+            if !is_own && !self.origins.contains(&origin) {
+                return unauthorized(format!("web pages of {origin:?} may not connect: see edge.allowed_origins"));
             }
         }
         if let Some(token) = &self.token {
-            let shown = authorization.and_then(|text| text.split_once(' '));
-            let shown = shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, shown)| shown);
-            if !shown.is_some_and(|shown| is_same(token.as_bytes(), shown.trim().as_bytes())) {
-                return refuse("show the token: `Authorization: Bearer <edge.token>`".to_owned());
+            let presented = authorization.and_then(|text| text.split_once(' '));
+            let presented =
+                presented.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, presented)| presented);
+            if !presented.is_some_and(|presented| is_equal_token(token.as_bytes(), presented.trim().as_bytes())) {
+                return unauthorized("show the token: `Authorization: Bearer <edge.token>`".to_owned());
             }
         }
-        Ok(Caller { tenant: self.tenant.clone(), by: "client".to_owned(), flow: knock.flow })
+        Ok(ApiCaller { tenant: self.tenant.clone(), by: "client".to_owned(), flow: credentials.flow })
     }
 
     fn is_known_host(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
-            Some(six) => six.split(']').next().unwrap_or_default(),
+            Some(ipv6) => ipv6.split(']').next().unwrap_or_default(),
             None => host.split(':').next().unwrap_or_default(),
         };
-        let local = name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        local || self.hosts.iter().any(|known| known == name || known == host)
+        let is_local = name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        is_local || self.hosts.iter().any(|known| known == name || known == host)
     }
 }
 
-fn refuse(message: String) -> Result<Caller, Failure> {
-    Err(Failure::new(ErrorCode::Unauthorized, message))
+fn unauthorized(message: String) -> Result<ApiCaller, ApiError> {
+    Err(ApiError::new(ErrorCode::Unauthorized, message))
 }
 
 /// Compares in a time that depends on the lengths only.
-fn is_same(secret: &[u8], shown: &[u8]) -> bool {
-    let mut difference = secret.len() ^ shown.len();
-    for (index, byte) in shown.iter().enumerate() {
+fn is_equal_token(secret: &[u8], presented: &[u8]) -> bool {
+    let mut difference = secret.len() ^ presented.len();
+    for (index, byte) in presented.iter().enumerate() {
         let other = secret.get(index % secret.len().max(1)).copied().unwrap_or(0);
         difference |= usize::from(byte ^ other);
     }
@@ -151,40 +153,40 @@ mod tests {
 
     use super::*;
 
-    fn guard(token: Option<&str>, listen: &str) -> Guard {
+    fn authenticator(token: Option<&str>, listen: &str) -> Authenticator {
         let config = Config {
             token: token.map(Secret::new),
             allowed_origins: vec!["https://console.example.org".to_owned()],
             ..Config::default()
         };
-        Guard::new(&config, listen.parse().unwrap())
+        Authenticator::new(&config, listen.parse().unwrap())
     }
 
-    fn header(text: Option<&str>) -> Header<'_> {
-        text.map_or(Header::Absent, Header::Text)
+    fn header(text: Option<&str>) -> CredentialHeader<'_> {
+        text.map_or(CredentialHeader::Absent, CredentialHeader::Text)
     }
 
     #[test]
-    fn header_with_bytes_outside_ascii_or_given_twice_is_refused() {
-        let rows: [(&[&[u8]], Header<'_>); 5] = [
-            (&[], Header::Absent),
-            (&[b"localhost"], Header::Text("localhost")),
-            (&[b"localhost", b"localhost"], Header::Unusable),
-            (&[b"ev\xffil"], Header::Unusable),
-            (&["evil\u{200b}".as_bytes()], Header::Unusable),
+    fn header_outside_ascii_or_repeated_is_refused() {
+        let rows: [(&[&[u8]], CredentialHeader<'_>); 5] = [
+            (&[], CredentialHeader::Absent),
+            (&[b"localhost"], CredentialHeader::Text("localhost")),
+            (&[b"localhost", b"localhost"], CredentialHeader::Unusable),
+            (&[b"ev\xffil"], CredentialHeader::Unusable),
+            (&["evil\u{200b}".as_bytes()], CredentialHeader::Unusable),
         ];
-        let guard = guard(None, "127.0.0.1:7070");
+        let authenticator = authenticator(None, "127.0.0.1:7070");
         for (values, wanted) in rows {
-            let found = Header::of(values);
+            let found = CredentialHeader::from_values(values);
             assert_eq!(found, wanted, "{values:?}");
-            let admitted = guard.admit(Knock { host: found, ..Knock::default() });
-            assert_eq!(admitted.is_ok(), wanted != Header::Unusable, "{values:?}");
+            let authenticated = authenticator.authenticate(Credentials { host: found, ..Credentials::default() });
+            assert_eq!(authenticated.is_ok(), wanted != CredentialHeader::Unusable, "{values:?}");
         }
     }
 
     #[test]
-    fn origins_and_hosts() {
-        let guard = guard(None, "127.0.0.1:7070");
+    fn foreign_origin_or_host_is_refused() {
+        let authenticator = authenticator(None, "127.0.0.1:7070");
         let rows = [
             (None, Some("127.0.0.1:7070"), true),
             (None, Some("localhost:7070"), true),
@@ -201,14 +203,18 @@ mod tests {
             (Some("https://evil.example.org"), Some("evil.example.org"), false),
         ];
         for (origin, host, wanted) in rows {
-            let admitted = guard.admit(Knock { origin: header(origin), host: header(host), ..Knock::default() });
-            assert_eq!(admitted.is_ok(), wanted, "{origin:?} {host:?}");
+            let authenticated = authenticator.authenticate(Credentials {
+                origin: header(origin),
+                host: header(host),
+                ..Credentials::default()
+            });
+            assert_eq!(authenticated.is_ok(), wanted, "{origin:?} {host:?}");
         }
     }
 
     #[test]
-    fn tokens() {
-        let guard = guard(Some("s3cret"), "0.0.0.0:7070");
+    fn wrong_or_missing_token_is_refused() {
+        let authenticator = authenticator(Some("s3cret"), "0.0.0.0:7070");
         let rows = [
             (None, false),
             (Some("Bearer s3cret"), true),
@@ -221,8 +227,12 @@ mod tests {
         ];
         for (authorization, wanted) in rows {
             let host = header(Some("edge.example.org"));
-            let admitted = guard.admit(Knock { authorization: header(authorization), host, ..Knock::default() });
-            assert_eq!(admitted.is_ok(), wanted, "{authorization:?}");
+            let authenticated = authenticator.authenticate(Credentials {
+                authorization: header(authorization),
+                host,
+                ..Credentials::default()
+            });
+            assert_eq!(authenticated.is_ok(), wanted, "{authorization:?}");
         }
     }
 }
