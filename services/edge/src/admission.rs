@@ -1,5 +1,5 @@
-//! Whether the fleet has room for another turn: what is taken in waits in its stream for as long as it takes, so that too
-//! much is better refused at the door.
+//! Admission control: an accepted command stays in its stream until it is handled, so a turn is refused if too much
+//! waits or is stored already.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,83 +18,78 @@ use crate::fair_queue::RequestCost;
 use crate::session_api::SessionApi;
 use crate::session_index::SessionIndex;
 
-/// How old a look at the queue may be.
+/// Age up to which a measurement of the queues is used.
 const LOAD_AGE_MAX: Duration = Duration::from_secs(1);
-/// When a client that was refused should try again.
+/// When a client should retry a refused turn.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
-/// How old a look at what is stored may be.
+/// Age up to which a measurement of all stored bytes is used.
 const STORED_AGE_MAX: Duration = Duration::from_secs(2);
-/// How old a count of what one tenant has stored may be.
+/// Age up to which a count of one tenant's stored bytes is used.
 const STORED_COUNT_AGE_MAX: Duration = Duration::from_secs(30);
-/// When a client with too much stored should try again: space is given back slowly.
+/// When a client should retry if its tenant has too much stored: space becomes free slowly.
 const STORED_RETRY_AFTER: Duration = Duration::from_mins(1);
-/// How long a start counts that the index does not show.
+/// How long a start counts as a session while the index does not show it.
 const RECENT_START_AGE_MAX: Duration = Duration::from_secs(10);
-/// Starts that are remembered until the index shows them.
+/// Maximum number of starts that are remembered until the index shows them.
 const RECENT_STARTS_MAX: usize = 10_000;
 
-/// What is in the fleet's queues.
+/// The answer to `fleet.queues`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FleetQueues {
-    /// Each queue.
     pub(crate) queues: Vec<QueueDepth>,
-    /// Model calls that may wait before new turns are refused.
+    /// Number of waiting model calls at which new turns are refused.
     pub(crate) waiting_calls_max: u64,
-    /// Those of the caller's tenant among them.
+    /// The same for the model calls of the caller's tenant.
     pub(crate) tenant_waiting_calls_max: u64,
 }
 
-/// One queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct QueueDepth {
     /// `drive` (inputs), `due` (timers), `model` or `tool` (calls).
     pub(crate) queue: &'static str,
-    /// What is in it.
     #[serde(flatten)]
     pub(crate) depth: Depth,
 }
 
-/// How much one edge lets in.
+/// Limits of an edge for new turns and sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AdmissionLimits {
-    /// Waiting model calls of all tenants.
     pub(crate) all: u64,
-    /// Those of one tenant.
+    /// Waiting model calls of the tenant.
     pub(crate) tenant: u64,
     /// Waiting turns of the tenant.
     pub(crate) turns: u64,
-    /// Sessions of the tenant that have not ended.
     pub(crate) sessions: usize,
     /// Bytes of the tenant in the log and the archive.
     pub(crate) stored_bytes: u64,
 }
 
-/// How many wait.
+/// A measurement of what waits.
 #[derive(Debug, Clone, Copy)]
 struct QueueLoad {
     at: Instant,
-    /// Model calls.
+    /// Model calls of all tenants.
     all: u64,
-    /// Those of the edge's tenant; never more than of all.
+    /// Model calls of the edge's tenant; never more than `all`.
     tenant: u64,
     /// Turns of the edge's tenant: its model calls, and its commands that begin a turn.
     turns: u64,
 }
 
-/// How much is stored for the edge's tenant.
+/// A measurement of what the edge's tenant has stored.
 #[derive(Debug, Clone, Copy)]
 struct StoredBytes {
     fresh_until: Instant,
     bytes: u64,
 }
 
-/// The last looks, shared by all requests of this replica.
+/// Limits and the last measurements, shared by all requests of this replica.
 #[derive(Debug)]
 pub(crate) struct AdmissionControl {
     limits: AdmissionLimits,
     load: Mutex<Option<QueueLoad>>,
     stored: Mutex<Option<StoredBytes>>,
-    /// Sessions that were started here and that the index may not show yet; at most [`RECENT_STARTS_MAX`].
+    /// Sessions that were started here and that the index may not show yet, at most [`RECENT_STARTS_MAX`].
     recent_starts: Mutex<HashMap<SessionId, Instant>>,
 }
 
@@ -103,15 +98,15 @@ impl AdmissionControl {
         Self { limits, load: Mutex::default(), stored: Mutex::default(), recent_starts: Mutex::default() }
     }
 
-    /// Refuses a turn while too much waits or is stored, of all tenants or of this one. A look that fails refuses
-    /// nothing: the streams have limits of their own.
+    /// Refuses a turn while too much waits or is stored, of all tenants or of this one. If a measurement fails, the
+    /// turn is admitted: the streams have limits of their own.
     pub(crate) async fn admit_turn(&self, bus: &Bus, tenant: &TenantId) -> Result<(), ApiError> {
         self.admit_waiting(bus, tenant).await?;
         self.admit_stored(bus, tenant).await
     }
 
-    /// Refuses a new session while the tenant has too many that have not ended. Where the index is not in memory nothing
-    /// is refused.
+    /// Refuses a new session while the tenant has too many that have not ended. If the index is not in memory, the
+    /// session is admitted.
     pub(crate) fn admit_session(&self, index: &SessionIndex, session: &SessionId) -> Result<(), ApiError> {
         let Some(open) = index.open_count() else { return Ok(()) };
         let mut recent_starts = lock(&self.recent_starts);
@@ -145,14 +140,14 @@ impl AdmissionControl {
         let what = if all >= self.limits.all {
             format!("{all} model calls wait for a gateway already")
         } else if own >= self.limits.tenant {
-            format!("{own} model calls of tenant {tenant} wait for a gateway already, which is its share")
+            format!("{own} model calls of tenant {tenant} wait for a gateway already, which is its limit")
         } else if turns >= self.limits.turns {
             let max = self.limits.turns;
             format!("{turns} turns of tenant {tenant} wait already, at most {max} may (edge.tenant_waiting_turns_max)")
         } else {
             return Ok(());
         };
-        let message = format!("{what}; what was taken in goes on, try again later");
+        let message = format!("{what}; accepted turns continue, try again later");
         Err(ApiError::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER))
     }
 
@@ -182,12 +177,12 @@ impl AdmissionControl {
         let inputs = bus.transport().depth(Queue::Inputs).await?;
         let (at, all) = (Instant::now(), depth.waiting);
         let at_most = all + inputs.waiting + inputs.held;
-        // To count a tenant's costs the server more, and below its limit of all nobody can be above it.
+        // To count for one tenant costs the server more, and no tenant can exceed its limit if all together do not.
         if all < self.limits.tenant && at_most < self.limits.turns {
             return Ok(QueueLoad { at, all, tenant: 0, turns: 0 });
         }
         let own = bus.transport().count(Stream::Model, &subject::model_items_of(tenant)).await?;
-        // The stream does not tell those that wait from those that are held: a tenant has as large a part of either.
+        // The stream cannot tell waiting calls from held ones, so the tenant is assumed to have the same share of both.
         let own = scale(all, own, all + depth.held).min(all);
         if at_most < self.limits.turns {
             return Ok(QueueLoad { at, all, tenant: own, turns: 0 });
@@ -199,8 +194,8 @@ impl AdmissionControl {
         Ok(QueueLoad { at, all, tenant: own, turns })
     }
 
-    /// The tenant's bytes: of each stream the part that its messages are of all. That is exact where a NATS account has
-    /// one tenant. Objects belong to the stream that refers to them.
+    /// Estimates the bytes of the tenant: its share of the messages of each stream, of the stream's bytes. This is
+    /// exact if the NATS account has one tenant. Objects count for the stream that refers to them.
     async fn measure_stored(&self, bus: &Bus, tenant: &TenantId) -> Result<StoredBytes, BusError> {
         let bus = bus.transport();
         let mut sizes = Vec::new();
@@ -214,7 +209,7 @@ impl AdmissionControl {
             sizes.push((stream, filter, size.messages, size.bytes + objects.bytes));
         }
         let all = sizes.iter().map(|(.., bytes)| bytes).sum::<u64>();
-        // As above: to count costs the server more, and below its limit of all nobody can be above it.
+        // As above: to count for one tenant costs the server more.
         if all < self.limits.stored_bytes {
             return Ok(StoredBytes { fresh_until: Instant::now() + STORED_AGE_MAX, bytes: 0 });
         }
@@ -226,7 +221,7 @@ impl AdmissionControl {
     }
 }
 
-/// The part of an amount that some of all have.
+/// Returns the share of an amount that `some` of `all` have.
 fn scale(amount: u64, some: u64, all: u64) -> u64 {
     let part = u128::from(amount) * u128::from(some) / u128::from(all.max(1));
     u64::try_from(part).unwrap_or(amount)
@@ -237,7 +232,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SessionApi {
-    /// What waits in the fleet: how much is before whoever waits.
+    /// Returns the depth of each queue of the fleet.
     pub(crate) async fn get_queues(&self, caller: &ApiCaller) -> Result<FleetQueues, ApiError> {
         let mut queues = Vec::new();
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;

@@ -1,4 +1,4 @@
-//! Who may come in: a token, an origin, a host. A web page that a user visits must not drive their sessions.
+//! Authentication of requests by token, origin and host. A web page that a user visits must not control their sessions.
 
 use std::net::SocketAddr;
 
@@ -8,44 +8,39 @@ use crate::api_error::ApiError;
 use crate::config::Config;
 use crate::fair_queue::Flow;
 
-/// Who asks.
+/// The client that sends a request, after authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiCaller {
-    /// Whose sessions they see.
     pub(crate) tenant: TenantId,
-    /// How the log names them.
+    /// Name of the client in the log.
     pub(crate) by: String,
-    /// Whose turn a call of theirs takes.
+    /// Share of the fair queue that pays for the client's requests.
     pub(crate) flow: Flow,
 }
 
-/// What a request says of itself before anything else is read.
+/// Headers and origin of a request, as far as authentication needs them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Credentials<'a> {
-    /// The `Authorization` header.
     pub(crate) authorization: CredentialHeader<'a>,
-    /// The `Origin` header; browsers always send it.
+    /// Browsers always send it.
     pub(crate) origin: CredentialHeader<'a>,
-    /// The `Host` header.
     pub(crate) host: CredentialHeader<'a>,
-    /// Where the request came from.
     pub(crate) flow: Flow,
 }
 
-/// A header of a request.
+/// A header that authentication reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum CredentialHeader<'a> {
-    /// Not there.
     #[default]
     Absent,
-    /// Its only value.
+    /// The only value of the header.
     Text(&'a str),
-    /// Given twice, or with bytes outside visible ASCII: what it means depends on who reads it.
+    /// Sent twice, or with bytes outside visible ASCII: implementations read such a header differently.
     Unusable,
 }
 
 impl<'a> CredentialHeader<'a> {
-    /// Reads the values that a request has under one name.
+    /// Reads all values of one header of a request.
     pub(crate) fn from_values<V: AsRef<[u8]> + 'a>(values: impl IntoIterator<Item = &'a V>) -> Self {
         let mut values = values.into_iter();
         match (values.next().map(AsRef::as_ref), values.next()) {
@@ -57,7 +52,7 @@ impl<'a> CredentialHeader<'a> {
         }
     }
 
-    /// Its text, or none where it is absent; refused where it is unusable.
+    /// Returns the text, `None` if the header is absent, and an error if it is unusable.
     fn text(self, name: &str) -> Result<Option<&'a str>, ApiError> {
         match self {
             Self::Absent => Ok(None),
@@ -72,7 +67,7 @@ impl<'a> CredentialHeader<'a> {
     }
 }
 
-/// The rules of one listener.
+/// Authentication rules of one listener.
 #[derive(Debug, Clone)]
 pub(crate) struct Authenticator {
     token: Option<String>,
@@ -83,7 +78,6 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// The rules for a listener.
     pub(crate) fn new(config: &Config, listen: SocketAddr) -> Self {
         Self {
             token: config.token.as_ref().map(|token| token.expose().to_owned()),
@@ -94,7 +88,7 @@ impl Authenticator {
         }
     }
 
-    /// Lets a request in, or says why not.
+    /// Authenticates a request, or returns the reason why it is refused.
     pub(crate) fn authenticate(&self, credentials: Credentials<'_>) -> Result<ApiCaller, ApiError> {
         let (origin, authorization) =
             (credentials.origin.text("Origin")?, credentials.authorization.text("Authorization")?);
@@ -103,13 +97,15 @@ impl Authenticator {
             && let Some(host) = &host
             && !self.is_known_host(host)
         {
-            return unauthorized(format!("the host {host:?} is not known here: see edge.allowed_hosts"));
+            return unauthorized(format!("the host {host:?} is not allowed: add it to edge.allowed_hosts"));
         }
         if let Some(origin) = origin {
             let origin = origin.to_ascii_lowercase();
             let is_own = origin.split_once("://").is_some_and(|(_, authority)| Some(authority) == host.as_deref());
             if !is_own && !self.origins.contains(&origin) {
-                return unauthorized(format!("web pages of {origin:?} may not connect: see edge.allowed_origins"));
+                return unauthorized(format!(
+                    "web pages of {origin:?} may not connect: add their origin to edge.allowed_origins"
+                ));
             }
         }
         if let Some(token) = &self.token {
@@ -117,7 +113,9 @@ impl Authenticator {
             let presented =
                 presented.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, presented)| presented);
             if !presented.is_some_and(|presented| is_equal_token(token.as_bytes(), presented.trim().as_bytes())) {
-                return unauthorized("show the token: `Authorization: Bearer <edge.token>`".to_owned());
+                return unauthorized(
+                    "the token is missing or wrong: send `Authorization: Bearer <edge.token>`".to_owned(),
+                );
             }
         }
         Ok(ApiCaller { tenant: self.tenant.clone(), by: "client".to_owned(), flow: credentials.flow })
@@ -137,7 +135,7 @@ fn unauthorized(message: String) -> Result<ApiCaller, ApiError> {
     Err(ApiError::new(ErrorCode::Unauthorized, message))
 }
 
-/// Compares in a time that depends on the lengths only.
+/// Compares in a time that depends on the lengths only, so that the time does not reveal the token.
 fn is_equal_token(secret: &[u8], presented: &[u8]) -> bool {
     let mut difference = secret.len() ^ presented.len();
     for (index, byte) in presented.iter().enumerate() {

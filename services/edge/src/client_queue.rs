@@ -1,4 +1,5 @@
-//! What waits for one client: bounded in number and bytes. When it is full, chunks go first, then the client.
+//! The queue of items for one client, limited in number and bytes. If it is full, chunks are dropped, and then the
+//! client is disconnected.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,21 +12,20 @@ use tokio::sync::Notify;
 use crate::api_error::ApiError;
 use crate::watch::viewer_event::ViewerEvent;
 
-/// Bytes that may wait for one client.
+/// Maximum bytes that wait for one client.
 pub(crate) const CLIENT_BYTES_MAX: usize = 16 << 20;
 /// Sessions whose last `seq` a queue remembers: twice as many as one connection may watch.
 pub(crate) const CURSORS_MAX: usize = 512;
-/// Places for items that an idle queue keeps.
+/// Capacity that an idle queue keeps.
 const IDLE_CAPACITY: usize = 16;
-/// How long a client that is read the log to may take none of it.
+/// How long a client may take no item while the log is read for it.
 pub(crate) const CLIENT_STALL_MAX: Duration = Duration::from_mins(1);
 
-/// One thing on its way to a client.
+/// A message to a client.
 #[derive(Debug, Clone)]
 pub(crate) enum QueueItem {
-    /// A JSON-RPC answer or notification.
+    /// A JSON-RPC response or notification.
     Text(String),
-    /// An event of a watched session.
     Event(Arc<ViewerEvent>),
 }
 
@@ -45,26 +45,26 @@ impl QueueItem {
     }
 }
 
-/// Why a queue ends.
+/// Reason for which a queue ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum QueueEnd {
-    /// All is said; what waits still goes out.
+    /// The stream is complete; waiting items still go out.
     Complete,
-    /// The client or the server leaves; what waits is dropped.
+    /// The client or the server has disconnected; waiting items are dropped.
     Disconnected,
-    /// Something went wrong; what waits still goes out.
+    /// An error ended the stream; waiting items still go out.
     Failed(ApiError),
-    /// The client does not read; what waits is dropped.
+    /// The client does not read fast enough; waiting items are dropped.
     Slow {
-        /// The session whose event had no room.
+        /// Session of the event that had no room.
         session: Option<SessionId>,
-        /// The last `seq` of it that was handed to the connection; 0 for none.
+        /// The last `seq` of that session that was given to the connection; 0 for none.
         seq: u64,
     },
 }
 
 impl QueueEnd {
-    /// The failure to tell, when it is one.
+    /// Returns the error for the client, if the end is one.
     pub(crate) fn error(&self) -> Option<ApiError> {
         match self {
             Self::Complete | Self::Disconnected => None,
@@ -72,7 +72,7 @@ impl QueueEnd {
             Self::Slow { seq, .. } => Some(
                 ApiError::new(
                     ErrorCode::SlowClient,
-                    format!("you do not read fast enough: connect again and watch from seq {}", seq + 1),
+                    format!("the client does not read fast enough: connect again and watch from seq {}", seq + 1),
                 )
                 .with_seq(*seq),
             ),
@@ -80,7 +80,7 @@ impl QueueEnd {
     }
 }
 
-/// The queue of one client.
+/// The queue of one client. Several tasks push, and one pops.
 #[derive(Debug)]
 pub(crate) struct ClientQueue {
     state: Mutex<State>,
@@ -96,8 +96,8 @@ struct State {
     items: VecDeque<QueueItem>,
     bytes: usize,
     end: Option<QueueEnd>,
-    /// The last `seq` of each session that was handed to the connection, and which of them came when. At most
-    /// [`CURSORS_MAX`]: what was handed over longest ago goes first.
+    /// The last `seq` of each session that was given to the connection, at most [`CURSORS_MAX`] of them: the least
+    /// recent one is removed first.
     delivered: HashMap<SessionId, DeliveredSeq>,
     deliveries: u64,
 }
@@ -105,13 +105,13 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 struct DeliveredSeq {
     seq: u64,
-    /// Number of the hand-over.
+    /// Number of the delivery, which orders them by time.
     at: u64,
 }
 
 impl ClientQueue {
-    /// A queue of at most so many items and bytes, which it takes from a budget; a single larger item is taken when
-    /// nothing else waits.
+    /// Creates a queue with limits; its bytes are taken from a budget. An item over the limit is accepted by an empty
+    /// queue.
     pub(crate) fn new(items_max: usize, bytes_max: usize, budget: ByteBudget) -> Self {
         Self {
             state: Mutex::default(),
@@ -123,8 +123,8 @@ impl ClientQueue {
         }
     }
 
-    /// Adds without waiting. A chunk without room is dropped; anything else drops the waiting chunks and, when that
-    /// is not enough, ends the queue. `false` once it has ended.
+    /// Adds an item without waiting. A chunk without room is dropped. Any other item drops the waiting chunks and, if
+    /// that is not enough, ends the queue. Returns `false` once the queue has ended.
     pub(crate) fn push(&self, item: QueueItem) -> bool {
         let mut state = self.lock();
         if state.end.is_some() {
@@ -148,8 +148,8 @@ impl ClientQueue {
         true
     }
 
-    /// Adds as soon as half of the queue is free: for what can be read again and so may wait for its reader. A reader
-    /// that takes nothing for [`CLIENT_STALL_MAX`] ends the queue.
+    /// Adds an item as soon as half of the queue is free. It is for events of the log, which can wait for the client. A
+    /// client that takes nothing for [`CLIENT_STALL_MAX`] is disconnected.
     pub(crate) async fn push_when_free(&self, item: QueueItem) -> bool {
         loop {
             let free = self.free.notified();
@@ -178,7 +178,7 @@ impl ClientQueue {
         true
     }
 
-    /// Takes the next item, waiting for it; the end once there is none. One reader at a time.
+    /// Waits for the next item, and returns the end once there is none. Only one task may pop at a time.
     pub(crate) async fn pop(&self) -> Result<QueueItem, QueueEnd> {
         loop {
             {
@@ -196,23 +196,22 @@ impl ClientQueue {
         }
     }
 
-    /// Ends the queue; the first end counts.
+    /// Ends the queue; only the first end counts.
     pub(crate) fn end(&self, end: QueueEnd) {
         self.lock().finish(end, &self.budget);
         self.notify_both_sides();
     }
 
-    /// Forgets how far a session was told.
+    /// Forgets the last `seq` of a session.
     pub(crate) fn forget_session(&self, session: &SessionId) {
         self.lock().delivered.remove(session);
     }
 
-    /// Why it ended, if it did.
+    /// Returns why the queue ended, if it did.
     pub(crate) fn end_reason(&self) -> Option<QueueEnd> {
         self.lock().end.clone()
     }
 
-    /// Waits for the end.
     pub(crate) async fn wait_for_end(&self) -> QueueEnd {
         loop {
             let free = self.free.notified();
@@ -249,7 +248,7 @@ impl Drop for ClientQueue {
 
 impl State {
     fn add(&mut self, item: QueueItem, budget: &ByteBudget) {
-        // Two queues that find room at the same instant may be one item over.
+        // Two queues that find room at the same time may exceed the budget by one item.
         budget.take_anyway(item.bytes());
         self.bytes += item.bytes();
         self.items.push_back(item);
@@ -286,7 +285,7 @@ impl State {
         self.delivered.insert(session.clone(), delivered);
     }
 
-    /// Ends for a client that had no room for this.
+    /// Ends the queue of a client that had no room for this item.
     fn disconnect_slow(&mut self, item: &QueueItem, budget: &ByteBudget) {
         let session = match item {
             QueueItem::Text(_) => None,
@@ -386,7 +385,7 @@ mod tests {
     #[tokio::test]
     async fn queue_over_byte_limit_refuses_events() {
         let queue = ClientQueue::new(100, 10_000, budget());
-        assert!(queue.push(make_item(Some(1), 50_000)), "a large one alone is taken");
+        assert!(queue.push(make_item(Some(1), 50_000)), "an empty queue accepts an item over the limit");
         assert!(!queue.push(event(2)));
     }
 
@@ -444,9 +443,9 @@ mod tests {
         let budget = ByteBudget::new(4_000);
         let queues = [(); 2].map(|()| ClientQueue::new(100, CLIENT_BYTES_MAX, budget.clone()));
         assert!(queues[0].push(make_item(Some(1), 2_500)));
-        assert!(queues[1].push(make_item(Some(1), 2_500)), "one item is always taken");
+        assert!(queues[1].push(make_item(Some(1), 2_500)), "an empty queue accepts one item always");
         assert!(queues[1].push(make_item(None, 10)), "a chunk without room is dropped");
-        assert!(!queues[1].push(event(2)), "a second fact is too much");
+        assert!(!queues[1].push(event(2)), "a second event exceeds the budget");
         assert!(matches!(queues[1].end_reason(), Some(QueueEnd::Slow { .. })));
         drop(queues);
         assert_eq!(budget.used(), 0);

@@ -1,4 +1,4 @@
-//! Who waits for which command: the loop's notices, handed to the requests that wait for them.
+//! Requests that wait for the acknowledgement of a command by the loop.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,19 +12,19 @@ use futures::StreamExt;
 use service::tasks::Tasks;
 use tokio::sync::watch;
 
-/// Pause before a lost subscription is made again.
+/// Pause before a lost subscription is renewed.
 const RESUBSCRIBE_PAUSE: Duration = Duration::from_millis(500);
 
-/// A command by its identity.
+/// Identity of a command.
 pub(crate) type CommandKey = (SessionKey, Verb, CommandId);
 
-/// The requests of this replica that wait.
+/// The waiting requests of this replica. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CommandWaiters {
     waiting: Arc<Mutex<HashMap<CommandKey, watch::Sender<Option<CommandAck>>>>>,
 }
 
-/// A place on the board, until it is dropped.
+/// A request that waits for one command. Dropping it removes the registration.
 #[derive(Debug)]
 pub(crate) struct CommandWaiter {
     waiters: CommandWaiters,
@@ -33,7 +33,7 @@ pub(crate) struct CommandWaiter {
 }
 
 impl CommandWaiters {
-    /// Subscribes to the notices for this replica and hands them out until the tasks end.
+    /// Subscribes to the acknowledgements for this replica and resolves the waiters until the tasks end.
     pub(crate) async fn start(bus: Bus, replica_id: CommandId, tasks: &Tasks) -> Result<Self, BusError> {
         let waiters = Self::default();
         let acks = bus.dones(&replica_id).await?;
@@ -47,7 +47,8 @@ impl CommandWaiters {
         Ok(waiters)
     }
 
-    /// Takes a place for a command; to be done before the command is sent.
+    /// Registers a waiter for a command. This must come before the command is sent, or its acknowledgement may be
+    /// missed.
     pub(crate) fn register(&self, key: CommandKey) -> CommandWaiter {
         let receiver = self.lock().entry(key.clone()).or_insert_with(|| watch::channel(None).0).subscribe();
         CommandWaiter { waiters: self.clone(), key, receiver: Some(receiver) }
@@ -59,10 +60,12 @@ impl CommandWaiters {
                 Some(SubscriptionEvent::Message(message)) => {
                     match serde_json::from_slice::<CommandAck>(&message.payload) {
                         Ok(ack) => self.resolve(ack),
-                        Err(error) => tracing::warn!(%error, subject = message.subject, "notice left out"),
+                        Err(error) => {
+                            tracing::warn!(%error, subject = message.subject, "an acknowledgement cannot be read and is ignored")
+                        }
                     }
                 }
-                // Whoever waits reads the log every second anyway.
+                // Waiters check the log every second as well.
                 Some(SubscriptionEvent::Gap) => {}
                 None => {
                     tokio::time::sleep(RESUBSCRIBE_PAUSE).await;
@@ -88,7 +91,7 @@ impl CommandWaiters {
 }
 
 impl CommandWaiter {
-    /// Waits for the notice.
+    /// Waits for the acknowledgement of the command.
     pub(crate) async fn wait_for_ack(&mut self) -> CommandAck {
         if let Some(receiver) = &mut self.receiver
             && let Ok(ack) = receiver.wait_for(Option::is_some).await

@@ -1,4 +1,4 @@
-//! Commands: checked at the border, sent once, answered when their commit is in the log.
+//! Commands of clients: each is validated, sent once, and answered when its commit is in the log.
 
 use std::time::Duration;
 
@@ -24,27 +24,26 @@ use crate::fair_queue::RequestCost;
 use crate::params::CommandRequest;
 use crate::session_api::SessionApi;
 
-/// Pause between looks at the log while a notice is awaited.
+/// Pause between checks of the log while an acknowledgement is awaited: it may be lost.
 const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// The look that does not trust the head: a command that was handled long ago leaves no trace there when repeated.
+/// Number of the check that reads the page whatever the head says: the head does not change if a command is repeated
+/// that was handled long ago.
 const FORCED_LOG_CHECK: u32 = 2;
-/// When a client should come back to a session with too many waiting commands.
+/// When a client should retry after `too_many_waiting`.
 const WAITING_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How a command came out.
+/// The answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CommandReply {
-    /// The session.
     pub(crate) session_id: SessionId,
-    /// The command.
     pub(crate) command_id: CommandId,
-    /// True when its commit was seen; false when it is only stored, which is enough for it to be handled.
+    /// Whether its commit is in the log. A command that is only stored will be handled all the same.
     pub(crate) done: bool,
-    /// The session's last `seq` after its commit; 0 while that is not known.
+    /// The session's last `seq` after its commit; 0 if that is not known yet.
     pub(crate) seq: u64,
 }
 
-/// A command that is stored, and how to wait for its commit.
+/// A command that is stored, with what is needed to wait for its commit.
 #[derive(Debug)]
 pub(crate) struct PendingCommand {
     bus: Bus,
@@ -56,11 +55,11 @@ pub(crate) struct PendingCommand {
 
 #[derive(Debug)]
 enum PendingState {
-    /// Nobody waits.
+    /// The client does not wait for the commit.
     Accepted,
-    /// It was handled before.
+    /// The command was handled before this request.
     Handled(CommandOutcome),
-    /// Its commit is awaited.
+    /// The client waits for the commit.
     AwaitingCommit(CommitWait),
 }
 
@@ -71,7 +70,7 @@ struct CommitWait {
     wait: Duration,
 }
 
-/// What the log says of a command.
+/// How a session handled a command, as its log has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct CommandOutcome {
     seq: u64,
@@ -79,25 +78,24 @@ struct CommandOutcome {
 }
 
 impl SessionApi {
-    /// Begins a session. Agent and model are checked with the composer first, so that a wrong name is told at once.
+    /// Starts a session. The composer checks agent and model first, so that a wrong name is refused at once.
     pub(crate) async fn start(
         &self,
         caller: &ApiCaller,
         request: CommandRequest<Start>,
     ) -> Result<PendingCommand, ApiError> {
-        // Only names are checked: nothing is composed of parts.
+        // Only the names are checked, so the composer needs none of the parts.
         let check = ComposeRequest {
             include_tools: false,
             include_shared: false,
             only_tools: None,
             ..ComposeRequest::of_start(caller.tenant.clone(), &request.body, Vec::new())
         };
-        // One that resumes from another session has that one's agent and model, which only the loop reads.
+        // A start that resumes another session takes its agent and model, which only the loop reads.
         let check = request.body.resume_from.is_none().then_some(check);
         self.submit(caller, Verb::Start, request, check).await
     }
 
-    /// Sends a user message.
     pub(crate) async fn send(
         &self,
         caller: &ApiCaller,
@@ -106,7 +104,7 @@ impl SessionApi {
         self.submit(caller, Verb::SendUserMessage, request, None).await
     }
 
-    /// Opens no new call until resumed.
+    /// Pauses a session: it opens no new call until it is resumed.
     pub(crate) async fn pause(
         &self,
         caller: &ApiCaller,
@@ -115,7 +113,6 @@ impl SessionApi {
         self.submit(caller, Verb::Pause, request, None).await
     }
 
-    /// Goes on.
     pub(crate) async fn resume(
         &self,
         caller: &ApiCaller,
@@ -124,7 +121,7 @@ impl SessionApi {
         self.submit(caller, Verb::Resume, request, None).await
     }
 
-    /// Cancels what is in flight and ends the session.
+    /// Cancels the open calls of a session and ends it.
     pub(crate) async fn stop(
         &self,
         caller: &ApiCaller,
@@ -133,7 +130,6 @@ impl SessionApi {
         self.submit(caller, Verb::Stop, request, None).await
     }
 
-    /// Answers a gate.
     pub(crate) async fn answer(
         &self,
         caller: &ApiCaller,
@@ -142,7 +138,7 @@ impl SessionApi {
         self.submit(caller, Verb::Answer, request, None).await
     }
 
-    /// Forgets the transcript.
+    /// Clears the transcript of a session.
     pub(crate) async fn clear(
         &self,
         caller: &ApiCaller,
@@ -151,7 +147,7 @@ impl SessionApi {
         self.submit(caller, Verb::ClearHistory, request, None).await
     }
 
-    /// Changes settings of a session that runs.
+    /// Changes the settings of a running session.
     pub(crate) async fn configure(
         &self,
         caller: &ApiCaller,
@@ -179,7 +175,7 @@ impl SessionApi {
         }
         let inbox = load_inbox(&bus, &key).await?;
         let is_new = matches!(standing, SessionStanding::NotStarted) && !inbox.has_start;
-        // Only a start needs no session; one that waits is as good as a session.
+        // Every command but `start` needs a session. A stored start is enough: it is handled before this command.
         if is_new && verb != Verb::Start {
             return Err(SessionApi::unknown_session(&key));
         }
@@ -214,27 +210,27 @@ impl SessionApi {
 }
 
 impl SessionApi {
-    /// Whether the start of a session is stored and not handled.
+    /// Whether the start of a session is stored and not handled yet.
     pub(crate) async fn is_start_waiting(&self, key: &SessionKey) -> Result<bool, ApiError> {
         Ok(load_inbox(self.bus(), key).await?.has_start)
     }
 }
 
-/// Where a session stands before a command.
+/// State of a session before a command is sent to it.
 #[derive(Debug)]
 enum SessionStanding {
-    /// It never started.
     NotStarted,
-    /// It goes on.
+    /// The session has started and has not ended.
     Active,
-    /// It has ended, and the command was handled before.
+    /// The session has ended, and it handled the command before its end.
     EndedHandled(CommandOutcome),
 }
 
 impl SessionApi {
-    /// Refuses commands to an ended session, but a repeated one gets the answer that it got before the end.
+    /// Refuses a command to an ended session, unless the session handled it before its end: then the answer is the
+    /// same.
     async fn check_standing(&self, key: &SessionKey, verb: Verb, id: &CommandId) -> Result<SessionStanding, ApiError> {
-        // Of a session that begins there is nothing to see as a rule, and only the leader proves that.
+        // A session that starts has no log as a rule, and only the leader can tell that for sure.
         let head =
             if verb == Verb::Start { self.bus().head(key, Read::Leader).await? } else { self.load_head(key).await? };
         match head {
@@ -245,7 +241,8 @@ impl SessionApi {
         if let Some(outcome) = find_outcome(self.bus(), key, verb, id).await? {
             return Ok(SessionStanding::EndedHandled(outcome));
         }
-        // The head may be old: the session may have started since. Before its start it counts as ended too.
+        // The head may be stale: the session may have started since. A session that never started has the phase `ended`
+        // too.
         let commits = self.bus().load_latest(key).await?.unwrap_or_default();
         let session = fold_session(key, &commits)?;
         if session.seq() == 0 {
@@ -259,7 +256,7 @@ impl SessionApi {
 }
 
 impl PendingCommand {
-    /// Waits for the commit, but not for ever: an answer with `done: false` says that the command is stored.
+    /// Waits for the commit until the deadline; after it the answer is `done: false`, which means stored.
     pub(crate) async fn wait(self) -> Result<CommandReply, ApiError> {
         let handled = match self.state {
             PendingState::Accepted => None,
@@ -300,7 +297,7 @@ impl CommitWait {
         }
     }
 
-    /// Looks for the command in the log, reading its page only when the head tells of something new.
+    /// Looks for the command in the log, and reads the page only if the head shows that something new was handled.
     async fn check_log(
         &self,
         bus: &Bus,
@@ -317,7 +314,7 @@ impl CommitWait {
     }
 }
 
-/// What waits in a session's inbox.
+/// Commands in a session's inbox that are not handled yet.
 #[derive(Debug, Clone, Copy, Default)]
 struct InboxLoad {
     commands: usize,
@@ -351,7 +348,7 @@ async fn check_composition(bus: &Bus, request: &ComposeRequest) -> Result<(), Ap
     }
 }
 
-/// Looks a command up among those that the session remembers.
+/// Finds the outcome of a command among those that the session remembers.
 async fn find_outcome(
     bus: &Bus,
     key: &SessionKey,
@@ -381,7 +378,7 @@ fn read_outcome(commit: &Commit, input: &InputRef) -> Option<CommandOutcome> {
     })
 }
 
-/// Folds the head's page into a session.
+/// Folds commits into the state of a session.
 pub(crate) fn fold_session(key: &SessionKey, commits: &[(u64, Commit)]) -> Result<Session, ApiError> {
     Session::replay(key.clone(), commits).map_err(|error| {
         tracing::error!(session = %key, %error, "the log cannot be folded");
@@ -389,7 +386,6 @@ pub(crate) fn fold_session(key: &SessionKey, commits: &[(u64, Commit)]) -> Resul
     })
 }
 
-/// The session's last `seq` after a commit.
 pub(crate) fn seq_after(commit: &Commit) -> u64 {
     let public = commit.events.iter().filter(|event| event.topic().is_some()).count();
     (commit.meta.seq + public as u64).saturating_sub(1)

@@ -1,4 +1,4 @@
-//! Dead letters: what failed for good, for those who operate the fleet.
+//! Dead letters: operators list, show, retry and drop messages that were given up.
 
 use bus::BusError;
 use contract::command::Verb;
@@ -16,41 +16,39 @@ use crate::fair_queue::RequestCost;
 use crate::params;
 use crate::session_api::SessionApi;
 
-/// A dead letter in a list: everything but its contents.
+/// A dead letter as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct DeadLetterInfo {
-    /// The session that it belongs to.
     pub(crate) session_id: SessionId,
-    /// What it was.
+    /// Kind of the original message.
     pub(crate) kind: DeadKind,
-    /// Its id among those of the session and kind.
+    /// Id that is unique for the session and kind.
     pub(crate) id: CommandId,
-    /// Stable: why.
+    /// Stable code of the reason.
     pub(crate) code: ErrorCode,
-    /// Why, for people.
+    /// Reason as text for people.
     pub(crate) reason: String,
-    /// How often the original was delivered.
+    /// Number of deliveries of the original.
     pub(crate) delivered: u64,
-    /// When the original was stored.
+    /// Time at which the original was stored.
     pub(crate) stored_at: Timestamp,
-    /// The original's subject.
+    /// Subject of the original.
     pub(crate) subject: String,
-    /// Its body, where it was asked for.
+    /// Body of the original; a list leaves it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) body: Option<Json>,
 }
 
-/// What became of a dead letter that was sent again.
+/// The answer to `dead.retry`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct DeadLetterRetry {
-    /// The session.
     pub(crate) session_id: SessionId,
-    /// The new id of the command.
+    /// New id of the command.
     pub(crate) command_id: CommandId,
 }
 
 impl SessionApi {
-    /// The tenant's dead letters, or those of one session.
+    /// Lists the dead letters of the tenant, or those of one session.
     pub(crate) async fn list_dead_letters(
         &self,
         caller: &ApiCaller,
@@ -60,12 +58,12 @@ impl SessionApi {
         let session = params.session_id.clone().map(|session| SessionKey { tenant: caller.tenant.clone(), session });
         let letters = self.bus().dead_letters(&caller.tenant, session.as_ref()).await?;
         let letters = letters.ok_or_else(|| {
-            ApiError::new(ErrorCode::TooLarge, "there are more than 1,024 dead letters: ask for those of one session")
+            ApiError::new(ErrorCode::TooLarge, "there are more than 1,024 dead letters: list those of one session")
         })?;
         Ok(letters.into_iter().map(|(at, letter)| describe(at, letter, false)).collect())
     }
 
-    /// One dead letter with its contents.
+    /// Returns one dead letter with its body.
     pub(crate) async fn get_dead_letter(
         &self,
         caller: &ApiCaller,
@@ -76,8 +74,8 @@ impl SessionApi {
         Ok(describe(at, letter, true))
     }
 
-    /// Sends a client's command once more, under a new id and as of now, and removes the letter. Nothing else can be
-    /// sent again: the loop has long given the call of a lost item its result, and sets its timers itself.
+    /// Sends the command of a client again, with a new id and the current time, and removes the letter. Nothing else
+    /// can be retried: the loop has given the call of a lost item a result already, and it sets its timers itself.
     pub(crate) async fn retry_dead_letter(
         &self,
         caller: &ApiCaller,
@@ -86,28 +84,31 @@ impl SessionApi {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let (at, letter) = self.find_dead_letter(caller, params).await?;
         let refuse =
-            |why: &str| ApiError::new(ErrorCode::NotNow, format!("{} cannot be sent again: {why}", format_name(&at)));
+            |why: &str| ApiError::new(ErrorCode::NotNow, format!("{} cannot be retried: {why}", format_name(&at)));
         let control = subject::parse_control(&letter.subject).filter(|control| control.verb.is_client());
         let Some(control) = control else {
-            return Err(refuse("it is no command of a client, and the loop has made up for it by itself; drop it"));
+            return Err(refuse(
+                "it is not a command of a client, and the loop has recovered from its loss itself; drop it",
+            ));
         };
         if control.verb == Verb::Start {
-            return Err(refuse("a session starts once; start another one"));
+            return Err(refuse("a session can start only once; start another session"));
         }
-        // A large body was stored apart, and for a day only. It is read and stored again, since its time changes.
+        // A large body is in the object store, and for one day only. Its time changes, so it is loaded and stored
+        // again.
         let stored = axum::body::Bytes::copy_from_slice(letter.body.get().as_bytes());
         let loaded = match self.bus().open(Objects::Work, stored).await {
             Ok(loaded) => loaded,
             Err(error @ (BusError::BodyMissing { .. } | BusError::Malformed(_))) => {
-                return Err(refuse(&format!("its body is gone, or is not what was stored ({error}); drop it")));
+                return Err(refuse(&format!("its body is gone or damaged ({error}); drop it")));
             }
             Err(error) => return Err(error.into()),
         };
         let mut body: Value = serde_json::from_slice(&loaded).unwrap_or_default();
         let Some(meta) = body.get_mut("meta").and_then(Value::as_object_mut) else {
-            return Err(refuse("its body cannot be read, so that it would fail again; drop it"));
+            return Err(refuse("its body cannot be read, so it would fail again; drop it"));
         };
-        // Whoever sent it waits no more, and it is not as old as it looks.
+        // The client that sent it does not wait any more, and the age of the command counts from now.
         meta.remove("edge");
         meta.insert("time".to_owned(), serde_json::json!(clock::now()));
         let command_id = derive_retry_id(&letter)?;
@@ -117,7 +118,7 @@ impl SessionApi {
         Ok(DeadLetterRetry { session_id: at.key.session, command_id })
     }
 
-    /// Throws a dead letter away.
+    /// Removes a dead letter.
     pub(crate) async fn drop_dead_letter(
         &self,
         caller: &ApiCaller,
@@ -137,7 +138,7 @@ impl SessionApi {
         let params::DeadLetterParams { session_id: session, kind, id } = params;
         let at = DeadSubject { key: SessionKey { tenant: caller.tenant.clone(), session }, kind, id };
         let letter = self.bus().dead_letter(&at).await?.ok_or_else(|| {
-            let message = format!("there is no {}; `ailoop dead list` shows those that there are", format_name(&at));
+            let message = format!("there is no {}; `ailoop dead list` lists those that exist", format_name(&at));
             ApiError::new(ErrorCode::BadRequest, message)
         })?;
         Ok((at, letter))
@@ -148,8 +149,8 @@ fn format_name(at: &DeadSubject) -> String {
     format!("dead letter {}/{}/{}", at.key.session, at.kind, at.id)
 }
 
-/// The id under which a letter's command is sent again: its old one may be known as handled, and whoever repeats the
-/// retry must not make it two commands.
+/// Derives the id of a retried command. The session may know the old id as handled, and a repeated retry must not
+/// become a second command.
 fn derive_retry_id(letter: &bus::DeadLetter) -> Result<CommandId, ApiError> {
     let digest = sha256_hex(format!("{} {}", letter.subject, letter.seq).as_bytes());
     CommandId::new(&format!("again-{}", &digest[..32]))

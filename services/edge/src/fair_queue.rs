@@ -1,5 +1,5 @@
-//! Shares the edge's work among connections: each call has a cost, few run at once, and the caller that has had least
-//! goes next, first by address, then by connection.
+//! Fair queue of the requests of all connections: each request has a cost, few run at once, and the caller that has
+//! used the least goes next, first by address, then by connection.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,21 +11,19 @@ use tokio::sync::oneshot;
 
 use crate::api_error::ApiError;
 
-/// Cost of all calls that run at once.
+/// Total cost of the requests that run at once.
 pub(crate) const CAPACITY: u32 = 128;
-/// How long a call waits for its turn before it is refused as `overloaded`.
+/// How long a request waits before it is refused as `overloaded`.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Calls of one connection that wait for their turn.
+/// Maximum number of waiting requests of one connection.
 pub(crate) const WAITING_MAX: usize = 1_024;
-/// When a call that was refused should be tried again.
+/// When a client should retry a refused request.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Who a call belongs to, for sharing.
+/// The address and connection of a request, among which capacity is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Flow {
-    /// The client's address.
     pub(crate) address: IpAddr,
-    /// Its connection.
     pub(crate) connection: u64,
 }
 
@@ -35,21 +33,21 @@ impl Default for Flow {
     }
 }
 
-/// What a call costs: about how many requests to the bus it makes.
+/// Cost of a request: about the number of requests to the bus that it makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestCost {
-    /// Answered from memory, or by one request.
+    /// Answered from memory, or with one request to the bus.
     Light,
-    /// A command: some requests to the bus.
+    /// A command, which makes some requests to the bus.
     Command,
-    /// Reads a page of a log, or what is kept of a result.
+    /// Reads a page of a log, or a stored result.
     Read,
     /// Reads a whole log, or the whole index from its bucket.
     Scan,
 }
 
 impl RequestCost {
-    /// Its share of [`CAPACITY`].
+    /// Returns the units of [`CAPACITY`] that a request takes.
     pub(crate) const fn units(self) -> u32 {
         match self {
             Self::Light => 1,
@@ -60,13 +58,13 @@ impl RequestCost {
     }
 }
 
-/// The queue of one edge. Clones are the same queue.
+/// The queue of one edge. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct FairQueue {
     state: Arc<Mutex<State>>,
 }
 
-/// A call that runs, until this is dropped.
+/// The right of a request to run, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     queue: FairQueue,
@@ -76,7 +74,8 @@ pub(crate) struct RequestPermit {
 #[derive(Debug)]
 struct State {
     free: u32,
-    /// What a newcomer is taken to have had, so that it neither waits for others nor makes up for its absence.
+    /// Units that a new address counts as having used, so that it neither waits for the others nor overtakes them for
+    /// long.
     clock: u64,
     addresses: Vec<AddressQueue>,
 }
@@ -84,9 +83,9 @@ struct State {
 #[derive(Debug)]
 struct AddressQueue {
     ip: IpAddr,
-    /// Units that it has had.
+    /// Units that the address has used.
     served: u64,
-    /// As [`State::clock`], among its connections.
+    /// As [`State::clock`], among the connections of the address.
     clock: u64,
     connections: Vec<ConnectionQueue>,
 }
@@ -95,7 +94,7 @@ struct AddressQueue {
 struct ConnectionQueue {
     connection: u64,
     served: u64,
-    /// At most [`WAITING_MAX`]. Calls that were given up stay until their turn, or until there is no room.
+    /// At most [`WAITING_MAX`]. An abandoned request stays until it would run, or until there is no room.
     waiting: VecDeque<Waiter>,
 }
 
@@ -112,18 +111,17 @@ impl Default for FairQueue {
 }
 
 impl FairQueue {
-    /// A queue that lets calls of so many units run at once.
+    /// Creates a queue that lets requests of so many units run at once.
     pub(crate) fn new(capacity: u32) -> Self {
         Self { state: Arc::new(Mutex::new(State { free: capacity, clock: 0, addresses: Vec::new() })) }
     }
 
-    /// Waits for the turn of a call.
+    /// Waits until a request may run.
     pub(crate) async fn acquire(&self, flow: Flow, cost: RequestCost) -> Result<RequestPermit, ApiError> {
         let (grant, granted) = oneshot::channel();
         let is_queued = self.lock().enqueue(flow, Waiter { units: cost.units(), grant });
         if !is_queued {
-            let message =
-                format!("{WAITING_MAX} calls of this connection wait for their turn already: send fewer at once");
+            let message = format!("{WAITING_MAX} requests of this connection wait already: send fewer at once");
             return Err(ApiError::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER));
         }
         self.grant_permits();
@@ -131,16 +129,16 @@ impl FairQueue {
             return Ok(permit);
         }
         let seconds = WAIT_MAX.as_secs();
-        let message =
-            format!("the edge is busy: the call waited {seconds} s for its turn; send fewer at once, or try again");
+        let message = format!("the edge is busy: the request waited {seconds} s; send fewer at once, or try again");
         Err(ApiError::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER))
     }
 
-    /// Lets calls run as long as there is room.
+    /// Grants permits as long as there is capacity.
     fn grant_permits(&self) {
         loop {
             let Some(Waiter { units, grant }) = self.lock().take_next() else { return };
-            // A permit that nobody takes any more gives its units back when it is dropped.
+            // The permit of an abandoned request returns its units here. Dropping it as usual would call this function
+            // again.
             let refused = grant.send(RequestPermit { queue: self.clone(), units });
             if let Err(mut permit) = refused {
                 let units = std::mem::take(&mut permit.units);
@@ -164,7 +162,7 @@ impl Drop for RequestPermit {
 }
 
 impl State {
-    /// Adds a call; `false` where too many of its connection wait.
+    /// Adds a request; `false` if too many of its connection wait.
     fn enqueue(&mut self, flow: Flow, waiter: Waiter) -> bool {
         let clock = self.clock;
         let known = self.addresses.iter().position(|entry| entry.ip == flow.address);
@@ -188,7 +186,7 @@ impl State {
         true
     }
 
-    /// The next call, when there is room for it. A great one is not overtaken: it would wait for ever.
+    /// Takes the next request if there is capacity for it. A costly one is not overtaken, or it would never run.
     fn take_next(&mut self) -> Option<Waiter> {
         let at = find_least_served(&self.addresses, |entry| entry.served)?;
         let address = self.addresses.get_mut(at)?;
@@ -228,7 +226,7 @@ mod tests {
         Flow { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, address)), connection }
     }
 
-    /// Runs calls one at a time, in the order in which they get their turn; all wait before the first one runs.
+    /// Runs requests one at a time and returns their order; all wait before the first one runs.
     async fn order(calls: &[Flow]) -> Vec<Flow> {
         let queue = FairQueue::new(1);
         let blocker = queue.acquire(flow(99, 0), RequestCost::Light).await.unwrap();
@@ -285,7 +283,7 @@ mod tests {
         for _ in 0..WAITING_MAX * 3 {
             assert!(
                 queue.acquire(flow(2, 2), RequestCost::Light).now_or_never().is_none(),
-                "it waits, and is given up"
+                "the request waits and is abandoned"
             );
         }
         let waiting = queue.lock().addresses[0].connections[0].waiting.len();
@@ -307,6 +305,6 @@ mod tests {
         }
         assert_eq!(u32::try_from(permits.len()).unwrap(), CAPACITY / RequestCost::Scan.units());
         drop((permits, scans));
-        assert_eq!(queue.lock().free, CAPACITY, "also what was given up while it waited is free again");
+        assert_eq!(queue.lock().free, CAPACITY, "abandoned requests return their units");
     }
 }

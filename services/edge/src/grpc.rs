@@ -1,4 +1,4 @@
-//! The gRPC service `ailoop.v1.SessionApi`: the same calls as JSON-RPC.
+//! The gRPC service `ailoop.v1.Sessions`: the same methods as JSON-RPC.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,29 +29,29 @@ use crate::params::{self, CommandRequest, ListSessionsParams, UncheckedCommand, 
 use crate::session_api::{AgentInfo, PendingGate, SessionApi, SessionPage, TranscriptPage};
 use crate::watch::viewer_event::ViewerEvent;
 
-/// The metadata key of the milliseconds after which the same may succeed.
+/// Metadata key of the milliseconds after which a retry may succeed.
 pub(crate) const RETRY_AFTER_KEY: &str = "ailoop-retry-after-ms";
-/// The metadata key of the last `seq`, where that is the point.
+/// Metadata key of the last `seq`, for errors about a cursor.
 pub(crate) const SEQ_KEY: &str = "ailoop-seq";
 
-/// The trailer with a call's status, which is a header where there is no message.
+/// Trailer with the status of a response; a header if the response has no message.
 const GRPC_STATUS_KEY: &str = "grpc-status";
-/// Bytes that an idle connection takes, as measured (see `tests/idle_memory.rs`), with some room.
+/// Bytes that an idle connection takes, as measured by `tests/suite/idle_memory.rs`, with a margin.
 const CONNECTION_BYTES: usize = 40 << 10;
 
-/// The service.
+/// Serves the gRPC methods with the [`SessionApi`].
 #[derive(Debug, Clone)]
 pub(crate) struct GrpcService {
     api: SessionApi,
 }
 
-/// Lets requests in: adds the [`ApiCaller`] to them, or refuses.
+/// Authenticates each request, and adds the [`ApiCaller`] to it.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthInterceptor(pub(crate) Arc<Authenticator>);
 
 impl tonic::service::Interceptor for AuthInterceptor {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let missing = || to_status(&ApiError::new(ErrorCode::Internal, "a request without a connection"));
+        let missing = || to_status(&ApiError::new(ErrorCode::Internal, "the request has no connection"));
         let connection = request.extensions().get::<Arc<Connection>>().cloned().ok_or_else(missing)?;
         let headers = request.metadata().clone().into_headers();
         let header = |name: &str| CredentialHeader::from_values(headers.get_all(name));
@@ -76,7 +76,7 @@ impl GrpcService {
         Self { api }
     }
 
-    /// Runs a call under its span, and tells its failure as a status.
+    /// Runs a method under its span, and turns its error into a status.
     async fn call<M, T>(
         &self,
         method: &'static str,
@@ -89,7 +89,12 @@ impl GrpcService {
             telemetry::trace::set_parent(&span, parent);
         }
         let outcome = async {
-            let unknown = || ApiError::new(ErrorCode::Unauthorized, "nobody let this request in");
+            let unknown = || {
+                ApiError::new(
+                    ErrorCode::Unauthorized,
+                    "the request is not authenticated: send `authorization: Bearer <edge.token>`",
+                )
+            };
             let caller = request.extensions().get::<ApiCaller>().ok_or_else(unknown)?;
             call(&self.api, caller).await
         };
@@ -499,8 +504,8 @@ fn to_json<T: serde::Serialize>(value: &T) -> Result<String, ApiError> {
     serde_json::to_string(value).map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))
 }
 
-/// Adds the stable code to what tonic refuses by itself: a message that is too long or damaged, or a method that is not
-/// there. What it calls internal is the client's mistake; failures of ours carry a code already.
+/// Adds the stable code to errors that tonic reports itself: a message that is too long or damaged, or an unknown
+/// method. Tonic reports such mistakes of a client as internal; the errors of the edge have a code already.
 pub(crate) async fn add_error_code(mut response: axum::response::Response) -> axum::response::Response {
     let headers = response.headers_mut();
     if headers.contains_key(proto::ERROR_CODE) {
@@ -534,7 +539,7 @@ pub(crate) async fn add_error_code(mut response: axum::response::Response) -> ax
     response
 }
 
-/// A failure as a status with the stable code in its metadata.
+/// Converts an error to a status with the stable code in its metadata.
 pub(crate) fn to_status(error: &ApiError) -> Status {
     let mut status = Status::new(to_grpc_code(&error.code), error.message.clone());
     let metadata = status.metadata_mut();
@@ -600,7 +605,7 @@ fn parse_start(message: &proto::StartRequest) -> Result<Start, ApiError> {
     params::parse_object(fields)
 }
 
-/// The fields that have no place of their own in a message.
+/// Parses the fields that have no field of their own in the message.
 fn parse_options(options_json: &str) -> Result<Map<String, Value>, ApiError> {
     params::check_size("`options_json`", options_json)?;
     match options_json {
@@ -666,7 +671,7 @@ fn to_gate(pending: PendingGate) -> proto::Gate {
     }
 }
 
-/// A field that holds JSON, or is empty.
+/// Parses a field that holds JSON or is empty.
 fn parse_optional_json(text: &str) -> Result<Option<Json>, ApiError> {
     if text.is_empty() {
         return Ok(None);
@@ -715,7 +720,7 @@ fn to_tool_info(spec: ToolSpec) -> proto::ToolInfo {
     }
 }
 
-/// The word of the contract for a value of a closed set.
+/// Returns the name of an enum value as the contract serialises it.
 fn to_word<T: serde::Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,
@@ -735,7 +740,7 @@ fn to_notification(event: &ViewerEvent) -> proto::Notification {
     }
 }
 
-/// Ends a viewer when its client is gone.
+/// Ends the queue, and so the viewer, if the client drops the stream.
 struct DisconnectGuard(Arc<ClientQueue>);
 
 impl Drop for DisconnectGuard {

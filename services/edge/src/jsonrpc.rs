@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0: reading requests, alone or in batches, and writing answers.
+//! JSON-RPC 2.0: it parses requests, alone or in batches, and formats responses.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -7,33 +7,31 @@ use serde_json::{Map, Value};
 use crate::api_error::ApiError;
 use crate::params;
 
-/// Requests of one batch.
+/// Maximum number of requests of one batch.
 pub(crate) const BATCH_MAX: usize = 64;
 
-/// Bytes of a request's `id`, which each answer repeats.
+/// Maximum bytes of the `id` of a request, which its response repeats.
 pub(crate) const ID_BYTES_MAX: usize = 1 << 10;
 
-/// One request.
+/// A request or, without `id`, a notification of the client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct JsonRpcRequest {
-    /// What names the answer; a notification has none and gets none.
+    /// `None` for a notification, which gets no response.
     pub(crate) id: Option<Value>,
-    /// Which call.
     pub(crate) method: String,
-    /// Its parameters, by name.
     pub(crate) params: Map<String, Value>,
 }
 
-/// What a frame holds: requests, and answers to what is none.
+/// The requests of a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RequestFrame {
-    /// Whether the answers go out together.
+    /// Whether the responses go out as one array.
     pub(crate) is_batch: bool,
-    /// In the order of the frame.
+    /// In the order of the frame; an `Err` is the response to something that is no valid request.
     pub(crate) parts: Vec<Result<JsonRpcRequest, String>>,
 }
 
-/// Reads a text frame.
+/// Parses a text frame.
 pub(crate) fn parse_frame(text: &str) -> RequestFrame {
     let one = |part| RequestFrame { is_batch: false, parts: vec![part] };
     if let Err(error) = params::check_size("the frame", text) {
@@ -45,7 +43,7 @@ pub(crate) fn parse_frame(text: &str) -> RequestFrame {
             one(Err(format_protocol_error(&Value::Null, -32600, "an empty batch")))
         }
         Ok(Value::Array(parts)) if parts.len() > BATCH_MAX => {
-            let message = format!("a batch of {} requests, at most {BATCH_MAX} are taken", parts.len());
+            let message = format!("a batch of {} requests, at most {BATCH_MAX} are allowed", parts.len());
             one(Err(format_protocol_error(&Value::Null, -32600, &message)))
         }
         Ok(Value::Array(parts)) => {
@@ -68,7 +66,7 @@ fn parse_request(value: Value) -> Result<JsonRpcRequest, String> {
     if let Some(Value::String(text)) = &valid_id
         && text.len() > ID_BYTES_MAX
     {
-        let message = format!("`id` has {} bytes, at most {ID_BYTES_MAX} are taken", text.len());
+        let message = format!("`id` has {} bytes, at most {ID_BYTES_MAX} are allowed", text.len());
         return Err(format_protocol_error(&Value::Null, -32600, &message));
     }
     if object.remove("jsonrpc") != Some(Value::from("2.0")) {
@@ -118,12 +116,12 @@ struct ErrorData<'a> {
     seq: Option<u64>,
 }
 
-/// The text of a result.
+/// Formats the response with a result.
 pub(crate) fn format_result<T: Serialize>(id: &Value, result: &T) -> String {
     serde_json::to_string(&SuccessResponse { jsonrpc: "2.0", id, result }).unwrap_or_default()
 }
 
-/// The text of an error: the stable code stands in `data.code`.
+/// Formats the response with an error; `data.code` is the stable code.
 pub(crate) fn format_error(id: &Value, error: &ApiError) -> String {
     let retry_after_ms = error.retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
     let data = ErrorData { code: error.code.as_str(), retry_after_ms, seq: error.seq };
@@ -131,14 +129,14 @@ pub(crate) fn format_error(id: &Value, error: &ApiError) -> String {
     serde_json::to_string(&ErrorResponse { jsonrpc: "2.0", id, error }).unwrap_or_default()
 }
 
-/// The text of an error of the protocol itself.
+/// Formats the response to a violation of JSON-RPC itself.
 pub(crate) fn format_protocol_error(id: &Value, code: i32, message: &str) -> String {
     let data = ErrorData { code: contract::ErrorCode::BadRequest.as_str(), retry_after_ms: None, seq: None };
     serde_json::to_string(&ErrorResponse { jsonrpc: "2.0", id, error: ErrorObject { code, message, data } })
         .unwrap_or_default()
 }
 
-/// The text of a batch's answers; nothing when all its requests were notifications.
+/// Formats the responses of a batch; `None` if all its requests were notifications.
 pub(crate) fn format_batch(answers: &[String]) -> Option<String> {
     let raw: Vec<&RawValue> = answers.iter().filter_map(|answer| serde_json::from_str(answer).ok()).collect();
     if raw.is_empty() { None } else { serde_json::to_string(&raw).ok() }

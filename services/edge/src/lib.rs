@@ -1,4 +1,4 @@
-//! The client door: sessions over WebSocket JSON-RPC and gRPC, the same calls through the same code.
+//! The edge serves the client API over WebSocket JSON-RPC and gRPC, with the same code for both.
 
 mod admission;
 mod api_error;
@@ -41,37 +41,36 @@ pub use config::{Config, StartError};
 use grpc::{AuthInterceptor, GrpcService};
 use session_api::SessionApi;
 
-/// Pause between looks whether the bus answers, for readiness.
+/// Pause between pings of the bus, which decide about readiness.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
-/// Calls and watches of one gRPC connection.
+/// Open requests and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;
 
-/// How long feeds and notices may take to end when no client is left.
+/// How long the tasks that clients share may take to end after the last client.
 const SHARED_TASKS_END_MAX: Duration = Duration::from_secs(1);
 
-/// Where an edge listens.
+/// The addresses of the listeners of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// WebSocket JSON-RPC (`/ws`) and plain HTTP.
+    /// Listener of WebSocket JSON-RPC (`/ws`) and plain HTTP.
     pub ws: SocketAddr,
-    /// gRPC.
+    /// Listener of the gRPC service.
     pub grpc: SocketAddr,
 }
 
-/// A running edge.
+/// A running edge, which [`Edge::drain`] ends.
 #[derive(Debug)]
 pub struct Edge {
     api: SessionApi,
     addresses: Addresses,
     readiness: Readiness,
-    /// Listeners, connections, viewers.
     client_tasks: Tasks,
-    /// What they all rely on; it ends after them.
+    /// Feeds, acknowledgements and the session index, which end after the clients.
     shared_tasks: Tasks,
 }
 
 impl Edge {
-    /// Opens the door. Fails before anything is served when the configuration or a port cannot be used.
+    /// Starts the listeners. It fails before it serves anything if the configuration or a port cannot be used.
     pub async fn start(config: Config, bus: Bus) -> Result<Self, StartError> {
         config.check()?;
         let (ws, ws_address) = bind("edge.ws.listen", config.ws.listen).await?;
@@ -90,22 +89,22 @@ impl Edge {
         Ok(Self { api, addresses, readiness, client_tasks, shared_tasks })
     }
 
-    /// Where it listens.
+    /// Returns the addresses of the listeners.
     pub fn addresses(&self) -> Addresses {
         self.addresses
     }
 
-    /// How many sessions are watched here.
+    /// Returns the number of sessions that clients of this replica watch.
     pub fn watched(&self) -> usize {
         self.api.feeds().open_count()
     }
 
-    /// Whether clients may be sent here.
+    /// Returns whether this replica can take clients.
     pub fn readiness(&self) -> Readiness {
         self.readiness.clone()
     }
 
-    /// Tells clients to go elsewhere, takes in nothing more, and ends. The bus stays open.
+    /// Tells clients to reconnect elsewhere, accepts nothing more, and ends. The bus stays open.
     pub async fn drain(self, timeout: Duration) {
         self.readiness.set(false);
         self.api.draining().cancel();
@@ -150,7 +149,7 @@ fn serve_grpc(
     let internal = |error: &dyn std::fmt::Display| StartError::Internal(error.to_string());
     let reflection =
         || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(proto::DESCRIPTORS);
-    // Most clients still ask for v1alpha, Python's among them.
+    // Most clients, such as those in Python, still use v1alpha.
     let v1 = reflection().build_v1().map_err(|error| internal(&error))?;
     let v1alpha = reflection().build_v1alpha().map_err(|error| internal(&error))?;
     let interceptor = AuthInterceptor(Arc::new(authenticator));
@@ -184,7 +183,7 @@ fn serve_grpc(
     Ok(())
 }
 
-/// Tells whether the bus answers, as long as the edge is not going down.
+/// Updates readiness by whether the bus answers, until the edge drains.
 fn watch_bus(api: &SessionApi, shared_tasks: &Tasks, bus: Bus, readiness: Readiness) {
     let draining = api.draining().clone();
     shared_tasks.spawn("readiness", async move {

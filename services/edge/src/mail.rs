@@ -1,4 +1,4 @@
-//! Mail between people and agents. Executors keep the mailboxes; the edge asks them.
+//! Mail between people and agents. Executors keep the mailboxes, and the edge sends them requests.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::fair_queue::RequestCost;
 use crate::params::{self, ListMailParams, ReplyMailParams, SendMailParams};
 use crate::session_api::SessionApi;
 
-/// When a client should repeat a request that no executor answered.
+/// When a client should retry a request that no executor answered.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl SessionApi {
-    /// The mails that wait in a mailbox, oldest first.
+    /// Lists the mails that wait in a mailbox, oldest first.
     pub(crate) async fn list_mail(&self, caller: &ApiCaller, params: ListMailParams) -> Result<MailList, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let request = mail_request(params.mailbox, params::generate_id()?, MailAction::List)?;
@@ -28,7 +28,6 @@ impl SessionApi {
         }
     }
 
-    /// Sends a mail.
     pub(crate) async fn send_mail(&self, caller: &ApiCaller, params: SendMailParams) -> Result<SentMail, ApiError> {
         let SendMailParams { mailbox, command_id, to, subject, text } = params;
         match self.write_mail(caller, mailbox, command_id, MailAction::Send { to, subject, text }).await? {
@@ -39,7 +38,6 @@ impl SessionApi {
         }
     }
 
-    /// Answers a mail and closes it.
     pub(crate) async fn reply_mail(
         &self,
         caller: &ApiCaller,
@@ -67,13 +65,13 @@ impl SessionApi {
         } else {
             let id: CommandId = params::generate_id()?;
             let advice =
-                format!("repeat it with `command_id` {id}, made for it by the edge, and nothing is stored twice");
+                format!("repeat it with `command_id` {id}, which the edge generated, and nothing is stored twice");
             (id, advice)
         };
         self.ask_mail(caller, &mail_request(mailbox, id, action)?, Some(&advice)).await
     }
 
-    /// Asks an executor. For a write, `advice` says how to repeat it where nobody knows whether it took effect.
+    /// Sends a request to an executor. For a write, `advice` tells how to repeat it if its outcome is unknown.
     async fn ask_mail(
         &self,
         caller: &ApiCaller,
@@ -88,7 +86,7 @@ impl SessionApi {
             Ok(MailResponse::Refused { code, message }) => Err(ApiError::new(code, message)),
             Ok(response) => Ok(response),
             Err(BusError::NoResponders { .. }) => {
-                let message = "nobody keeps mailboxes now: see that an executor with `executor.serve.mail` runs";
+                let message = "no executor serves mailboxes now: start one with `executor.serve.mail`";
                 Err(ApiError::new(ErrorCode::Unavailable, message).retry_after(RETRY_AFTER))
             }
             Err(error @ (BusError::Timeout { .. } | BusError::Unavailable(_))) => {
@@ -109,7 +107,7 @@ fn mail_request(mailbox: Option<AgentId>, id: CommandId, action: MailAction) -> 
     Ok(MailRequest { mailbox, id, action })
 }
 
-/// An executor answers something else than was asked.
+/// Error for a response of the wrong kind.
 fn unexpected_response(response: &MailResponse) -> ApiError {
     let kind = match response {
         MailResponse::Mails(_) => "mails",
@@ -117,5 +115,5 @@ fn unexpected_response(response: &MailResponse) -> ApiError {
         MailResponse::Closed(_) => "closed",
         MailResponse::Refused { .. } => "refused",
     };
-    ApiError::new(ErrorCode::Internal, format!("the executor answers {kind:?} to another question"))
+    ApiError::new(ErrorCode::Internal, format!("the executor sent a response of the wrong kind, {kind:?}"))
 }

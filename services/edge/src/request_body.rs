@@ -1,5 +1,5 @@
-//! The body of a gRPC request: bounded in time, its bytes taken from the budget until the message is whole, and counted for
-//! the pace of its connection.
+//! Limits of the body of a gRPC request: it must be complete in time, its bytes are taken from the budget until then,
+//! and they count for the pace of the connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use tokio::time::Sleep;
 use crate::api_error::ApiError;
 use crate::grpc::to_status;
 
-/// How long the message of a request may take from its headers to its end.
+/// Time from the headers of a request to the end of its message.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_mins(1);
-/// When a client whose message found no room should try again.
+/// When a client should retry after its message found no room.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Only these take one message for each request; reflection and health keep their requests open.
+/// Only requests to this service have one message each; those to reflection and health stay open.
 const SESSIONS_PATH: &str = "/ailoop.v1.Sessions/";
 
-/// A body that is bounded.
+/// A body with a deadline and a budget of bytes.
 struct LimitedBody {
     inner: Body,
     connection: Arc<Connection>,
@@ -32,7 +32,7 @@ struct LimitedBody {
     deadline: Pin<Box<Sleep>>,
 }
 
-/// Bounds the body of a request.
+/// Applies the limits to the body of a request.
 pub(crate) async fn limit_body(
     State(budget): State<ByteBudget>,
     Extension(connection): Extension<Arc<Connection>>,
@@ -62,13 +62,14 @@ impl hyper::body::Body for LimitedBody {
         let error = match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                // The next request waits for it: this one is under way, and the budget bounds what it takes.
+                // The pause delays the next request of the connection. The bytes of this one are limited by the budget.
                 let _ = self.connection.pace().count(0, bytes);
                 if self.budget.take(bytes) {
                     self.booked += bytes;
                     return polled;
                 }
-                let message = "requests that wait already take all the bytes there are for them";
+                let message =
+                    "waiting requests take all bytes that the edge has for them: send less at once, or try again";
                 ApiError::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER)
             }
             Poll::Ready(Some(Err(_)) | None) => return polled,

@@ -1,4 +1,4 @@
-//! The calls themselves, whatever protocol they came by.
+//! The methods of the client API, the same for both protocols.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,45 +33,41 @@ use crate::session_index::SessionIndex;
 use crate::stats::{self, AgentStats};
 use crate::watch::feed::Feeds;
 
-/// When a client of a replica that goes down should connect again.
+/// When a client of a draining replica should reconnect.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 
-/// A part of the list of sessions.
+/// A page of the list of sessions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct SessionPage {
     /// Newest first.
     pub(crate) sessions: Vec<SessionSummary>,
-    /// Where the next part begins; absent where there is none.
+    /// Cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next_cursor: Option<String>,
 }
 
-/// An agent in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct AgentInfo {
-    /// Its key.
     pub(crate) id: AgentId,
-    /// Its name, as people read it.
+    /// Name for people.
     pub(crate) name: String,
-    /// What it may be called beside its key.
+    /// Other ids that select this agent.
     pub(crate) aliases: Vec<AgentId>,
-    /// Its model, where it names one.
+    /// Model of the agent, if it names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
-    /// Whether sessions have it that name none.
+    /// Whether sessions that name no agent get this one.
     pub(crate) is_default: bool,
 }
 
-/// What was performed again for a session.
+/// The effects that a repair performed again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct RepairReport {
-    /// The session.
     pub(crate) session_id: SessionId,
-    /// One short line for each effect.
     pub(crate) performed: Vec<String>,
 }
 
-/// The calls; cheap to clone.
+/// The methods of the client API, and what they share. Clones are the same API.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionApi {
     inner: Arc<Inner>,
@@ -94,63 +90,54 @@ struct Inner {
     index: SessionIndex,
 }
 
-/// The transcript of a session.
+/// The transcript of a session, as a model reads it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct SessionHistory {
-    /// The session.
     pub(crate) session_id: SessionId,
-    /// As the model sees it.
     pub(crate) messages: Vec<Json>,
-    /// The last `seq` that they include.
+    /// The last `seq` that the messages include.
     pub(crate) seq: u64,
 }
 
-/// A part of a session as people read it.
+/// A page of the transcript of a session, as people read it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct TranscriptPage {
-    /// The session.
     pub(crate) session_id: SessionId,
-    /// In order.
     pub(crate) turns: Vec<readable::ReadableTurn>,
-    /// What `after` of the next part is; absent where there is none.
+    /// The value of `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next_after: Option<u32>,
-    /// Whether parts of the session are gone, since the archive kept them for as long as it keeps anything.
+    /// Whether the archive has removed parts of the session because of their age.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_incomplete: bool,
 }
 
-/// A log, folded again.
+/// State of a session after folding its log again, with the differences that were found.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct ReplayReport {
-    /// The session.
     pub(crate) session_id: SessionId,
-    /// The slot after which this is the state.
+    /// The last slot that was folded.
     pub(crate) slot: u64,
-    /// The log's last slot.
+    /// The last slot of the log.
     pub(crate) last_slot: u64,
-    /// What the session was doing then.
+    /// Phase after `slot`.
     pub(crate) phase: Phase,
-    /// The last `seq` then.
+    /// The last `seq` after `slot`.
     pub(crate) seq: u64,
-    /// Every commit, in a line.
     pub(crate) commits: Vec<CommitSummary>,
-    /// Where the fold and what was written disagree.
+    /// Differences between this fold and what the writers stored.
     pub(crate) differs: Vec<Difference>,
-    /// The state, as a page's snapshot has it.
+    /// State in the form of a snapshot.
     pub(crate) state: Json,
 }
 
-/// What waits for a person, and in which session.
+/// A gate that waits for a person, with its session.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct PendingGate {
-    /// The session.
     pub(crate) session_id: SessionId,
-    /// Its agent.
     pub(crate) agent: String,
-    /// The beginning of its first message.
+    /// Beginning of the first message of the session.
     pub(crate) title: String,
-    /// What is asked.
     #[serde(flatten)]
     pub(crate) gate: OpenGate,
 }
@@ -162,27 +149,22 @@ impl PendingGate {
     }
 }
 
-/// The whole of a result.
+/// A whole tool result, of which the model read only parts.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct FullResult {
-    /// The session.
     pub(crate) session_id: SessionId,
-    /// The call.
     pub(crate) call: CallId,
-    /// What the tool gave.
     pub(crate) content: String,
 }
 
-/// A commit, in a line.
+/// A commit without its contents.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct CommitSummary {
-    /// Its slot.
     pub(crate) slot: u64,
-    /// When it was decided.
     pub(crate) time: Timestamp,
-    /// The phase after it.
+    /// Phase after the commit.
     pub(crate) phase: Phase,
-    /// Its events, by type.
+    /// Types of the events.
     pub(crate) events: Vec<String>,
 }
 
@@ -194,8 +176,8 @@ impl CommitSummary {
 }
 
 impl SessionApi {
-    /// Subscribes to the notices for this replica. Clients run in `tasks`, what they rely on in `shared_tasks`. What waits for
-    /// clients takes bytes from `budget`.
+    /// Starts the subscriptions of this replica. Clients run in `tasks`, and what they share in `shared_tasks`. Queues
+    /// of clients take bytes from `budget`.
     pub(crate) async fn open(
         config: &Config,
         bus: Bus,
@@ -227,12 +209,12 @@ impl SessionApi {
         })
     }
 
-    /// The transcript.
+    /// Returns the messages of a session, as a model reads them.
     pub(crate) async fn get_history(&self, caller: &ApiCaller, session: SessionId) -> Result<SessionHistory, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let mut session = self.load_session(caller, session).await?;
         if session.is_archived() {
-            // What is left of it has no transcript: that is where the rest is.
+            // The head of an archived session has no transcript, so its whole log is loaded.
             let key = session.key();
             let commits = self.bus().load_until(&key, None).await?.ok_or_else(|| Self::history_gone(&key))?;
             session = fold_session(&key, &commits)?;
@@ -241,7 +223,7 @@ impl SessionApi {
         Ok(SessionHistory { session_id: summary.session_id, messages: session.messages(), seq: session.seq() })
     }
 
-    /// What was said and done, as people read it.
+    /// Returns a page of the transcript, as people read it.
     pub(crate) async fn get_transcript(
         &self,
         caller: &ApiCaller,
@@ -270,13 +252,13 @@ impl SessionApi {
         Ok(TranscriptPage { session_id: key.session, turns, next_after, is_incomplete })
     }
 
-    /// One session. The log tells: the index is written now and then only.
+    /// Returns a session from its log, since the index may lag behind.
     pub(crate) async fn get_session(&self, caller: &ApiCaller, session: SessionId) -> Result<SessionSummary, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         Ok(self.load_session(caller, session).await?.summary())
     }
 
-    /// Has an orchestrator perform again what a session is owed, after its streams lost something.
+    /// Lets an orchestrator perform the effects of a session again, after a stream lost messages.
     pub(crate) async fn repair_session(
         &self,
         caller: &ApiCaller,
@@ -291,20 +273,20 @@ impl SessionApi {
             Ok(RepairReply::Repaired(performed)) => Ok(RepairReport { session_id: key.session, performed }),
             Ok(RepairReply::Refused { code, message }) => Err(ApiError::new(code, message)),
             Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => {
-                let message = "no orchestrator answers; see that one runs, and try again";
+                let message = "no orchestrator answers: check that one runs, and try again";
                 Err(ApiError::new(ErrorCode::Unavailable, message).retry_after(Duration::from_secs(1)))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The sessions of the tenant, newest first, as the index has them.
+    /// Lists the sessions of the tenant from the index, newest first.
     pub(crate) async fn list_sessions(
         &self,
         caller: &ApiCaller,
         params: &ListSessionsParams,
     ) -> Result<SessionPage, ApiError> {
-        // One more than is wanted tells whether there are more.
+        // One more than the limit shows whether there is another page.
         let (count, after) = (params.effective_limit(), params.cursor.as_ref());
         let in_memory = {
             let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
@@ -329,13 +311,13 @@ impl SessionApi {
         Ok(SessionPage { sessions, next_cursor })
     }
 
-    /// The index from its bucket: where it is not in memory.
+    /// Reads the index from its bucket, for when it is not in memory.
     async fn read_index(&self, caller: &ApiCaller) -> Result<Vec<Arc<SessionSummary>>, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
         Ok(self.bus().summaries(&caller.tenant).await?.into_iter().map(Arc::new).collect())
     }
 
-    /// Folds a session's whole log again and compares it with what its writers saw.
+    /// Folds the whole log of a session again, and compares the state with what its writers stored.
     pub(crate) async fn replay_session(
         &self,
         caller: &ApiCaller,
@@ -351,7 +333,10 @@ impl SessionApi {
         }
         let slot = params.at.unwrap_or(*last);
         if let Some((_, commit)) = commits.iter().find(|(_, commit)| commit.is_newer()) {
-            let message = format!("the log was written by a newer version (fold {}); ask one of it", commit.meta.fold);
+            let message = format!(
+                "the log was written by a newer version (fold {}): send the request to an edge of that version",
+                commit.meta.fold
+            );
             return Err(ApiError::new(ErrorCode::NotNow, message));
         }
         let audit = session::audit::audit(key.clone(), &commits, Some(slot));
@@ -367,7 +352,7 @@ impl SessionApi {
         })
     }
 
-    /// How the turns of the tenant's sessions went, by agent and model.
+    /// Returns statistics of the tenant's sessions by agent and model.
     pub(crate) async fn get_stats(
         &self,
         caller: &ApiCaller,
@@ -385,11 +370,11 @@ impl SessionApi {
         Ok(stats::summarize(summaries.iter().map(|summary| &**summary).filter(is_in_range)))
     }
 
-    /// The tool catalogue of the tenant.
+    /// Lists the tools of the tenant.
     pub(crate) async fn list_tools(&self, caller: &ApiCaller) -> Result<Vec<ToolSpec>, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let mut tools = self.bus().tools(&caller.tenant).await?;
-        // Nobody but the loop performs these.
+        // The loop performs these itself, so they are not in the catalogue.
         let own = [session::ask_user_spec(), session::delegate_spec()];
         tools.retain(|tool| own.iter().all(|spec| spec.name != tool.name));
         tools.extend(own);
@@ -397,7 +382,7 @@ impl SessionApi {
         Ok(tools)
     }
 
-    /// The agents that sessions may have, by key.
+    /// Lists the agents, by key.
     pub(crate) async fn list_agents(&self, caller: &ApiCaller) -> Result<Vec<AgentInfo>, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let known = self.bus().agents(&caller.tenant).await?;
@@ -411,14 +396,14 @@ impl SessionApi {
         Ok(known.agents.into_iter().map(agent).collect())
     }
 
-    /// The models that are described, by id.
+    /// Lists the models that are described, by id.
     pub(crate) async fn list_models(&self, caller: &ApiCaller) -> Result<Vec<KnownModel>, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         Ok(self.bus().agents(&caller.tenant).await?.models)
     }
 
-    /// What waits for a person, the most urgent first: of one session as its log has it, of all as the index has them,
-    /// with long arguments shortened.
+    /// Lists the open gates, the most urgent first: of one session from its log, or of all sessions from the index,
+    /// where long arguments are shortened.
     pub(crate) async fn list_gates(
         &self,
         caller: &ApiCaller,
@@ -448,7 +433,7 @@ impl SessionApi {
         Ok(gates)
     }
 
-    /// The whole result of a call of which the model read only parts.
+    /// Returns the whole result of a tool call of which the model read only parts.
     pub(crate) async fn get_full_result(
         &self,
         caller: &ApiCaller,
@@ -460,7 +445,7 @@ impl SessionApi {
         let object = FullResultRef::id(&caller.tenant, &params.session_id, started, &params.call);
         let Some(found) = self.bus().transport().get_object(Objects::Results, &object).await? else {
             let message = format!(
-                "of call {} of session {} nothing is kept: the model has read all of its result, or it is too old",
+                "no result of call {} of session {} is stored: the model has read all of it, or it is too old",
                 params.call, params.session_id
             );
             return Err(ApiError::new(ErrorCode::UnknownCall, message));
@@ -469,7 +454,7 @@ impl SessionApi {
         Ok(FullResult { session_id: params.session_id.clone(), call: params.call.clone(), content })
     }
 
-    /// The session's head; that there is none is only believed of the leader.
+    /// Loads the head of a session. Only the leader is believed if there is none.
     pub(crate) async fn load_head(&self, key: &SessionKey) -> Result<Option<Head>, ApiError> {
         match self.bus().head(key, Read::Any).await? {
             Some(head) => Ok(Some(head)),
@@ -477,18 +462,18 @@ impl SessionApi {
         }
     }
 
-    /// The session as it is now: what a caller was told is done is in it.
+    /// Loads the current state of a session, which includes every command that was answered with `done`.
     async fn load_session(&self, caller: &ApiCaller, session: SessionId) -> Result<Session, ApiError> {
         let key = SessionKey { tenant: caller.tenant.clone(), session };
         let commits = self.bus().load_latest(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
         let session = fold_session(&key, &commits)?;
-        // A log may begin with refused commands: such a session never started.
+        // A log may have nothing but refused commands; such a session never started.
         if session.seq() == 0 { Err(Self::unknown_session(&key)) } else { Ok(session) }
     }
 
-    /// What a client is told when the replica goes down.
+    /// Error for clients of a draining replica.
     pub(crate) fn draining_error() -> ApiError {
-        ApiError::new(ErrorCode::Draining, "this replica is going down: connect again").retry_after(RECONNECT_AFTER)
+        ApiError::new(ErrorCode::Draining, "this replica is draining: connect again").retry_after(RECONNECT_AFTER)
     }
 
     pub(crate) fn unknown_session(key: &SessionKey) -> ApiError {
@@ -496,7 +481,8 @@ impl SessionApi {
     }
 
     fn history_gone(key: &SessionKey) -> ApiError {
-        let message = format!("session {} was archived so long ago that its history is gone", key.session);
+        let message =
+            format!("the history of session {} is gone: the archive has removed it because of its age", key.session);
         ApiError::new(ErrorCode::Resync, message)
     }
 
@@ -504,7 +490,7 @@ impl SessionApi {
         &self.inner.bus
     }
 
-    /// Waits for the turn of a call of this caller.
+    /// Waits until the fair queue lets a request of this caller run.
     pub(crate) async fn acquire_permit(
         &self,
         caller: &ApiCaller,
@@ -513,8 +499,7 @@ impl SessionApi {
         self.inner.fair_queue.acquire(caller.flow, cost).await
     }
 
-    /// Checks a command. One whose check is costly waits for its turn: they run one at a time, and not on a thread that
-    /// serves clients.
+    /// Validates a command. Costly validations run one at a time, and not on a thread that serves clients.
     pub(crate) async fn validate_command<T>(
         &self,
         caller: &ApiCaller,
@@ -531,14 +516,16 @@ impl SessionApi {
             let _permit = permit;
             command.validate()
         });
-        checked.await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal, "the check of the command failed")))
+        checked
+            .await
+            .unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal, "the validation of the command failed")))
     }
 
     pub(crate) fn index(&self) -> &SessionIndex {
         &self.inner.index
     }
 
-    /// The budget that what waits for clients, and from them, is taken from.
+    /// Budget of the bytes that wait for clients and from them.
     pub(crate) fn budget(&self) -> &ByteBudget {
         &self.inner.budget
     }
@@ -563,12 +550,12 @@ impl SessionApi {
         &self.inner.tasks
     }
 
-    /// Cancelled when clients must go elsewhere.
+    /// Cancelled when this replica drains and clients must reconnect to another one.
     pub(crate) fn draining(&self) -> &CancellationToken {
         &self.inner.draining
     }
 
-    /// A queue for one more client.
+    /// Creates the queue of one more client.
     pub(crate) fn client_queue(&self) -> ClientQueue {
         ClientQueue::new(self.inner.client_queue, CLIENT_BYTES_MAX, self.inner.budget.clone())
     }

@@ -1,4 +1,4 @@
-//! The tenant's session index in memory: read once, kept up to date by a watch, read again after a gap.
+//! The session index of the tenant in memory: it is read once, kept up to date by a watch, and read again after a gap.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,14 +17,14 @@ use tokio::time::Instant;
 
 use crate::params::ListCursor;
 
-/// Pause between reads of the whole index: a line that expires is not told, and one may be lost.
+/// Pause between reads of the whole index: the watch does not report expired entries, and it may lose a change.
 const READ_INTERVAL: Duration = Duration::from_mins(1);
-/// Pause before a failed read or watch is tried again.
+/// Pause before a failed read or watch is retried.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Bytes that a line takes in memory, as a multiple of its JSON.
+/// Bytes of an entry in memory, as a multiple of its JSON.
 const MEMORY_FACTOR: usize = 2;
 
-/// The index. Clones are the same index.
+/// The index. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionIndex {
     entries: Arc<RwLock<Option<IndexEntries>>>,
@@ -36,19 +36,18 @@ struct IndexEntry {
     bytes: usize,
 }
 
-/// The lines, by id and as lists show them: the newest first.
+/// The entries by id, and in the order of lists: the newest first.
 #[derive(Debug, Default)]
 struct IndexEntries {
     by_id: BTreeMap<SessionId, IndexEntry>,
     newest: BTreeSet<ListPlace>,
-    /// Sessions in which something waits for a person.
+    /// Sessions with open gates.
     with_gates: BTreeSet<SessionId>,
-    /// Sessions that have not ended.
     open_count: usize,
     bytes: usize,
 }
 
-/// Why a watch ended.
+/// Reason for which following the index ended.
 enum FollowEnd {
     Gap,
     TooLarge,
@@ -56,7 +55,7 @@ enum FollowEnd {
 }
 
 impl SessionIndex {
-    /// Keeps the index of a tenant until the tasks end.
+    /// Starts to follow the index of a tenant, until the tasks end.
     pub(crate) fn start(bus: Bus, tenant: TenantId, tasks: &Tasks) -> Self {
         let index = Self { entries: Arc::default() };
         let (ending, follower) = (tasks.token(), index.clone());
@@ -66,7 +65,7 @@ impl SessionIndex {
         index
     }
 
-    /// The newest sessions behind a place that pass, at most so many; nothing while the index is not in memory.
+    /// Lists the newest sessions of a phase after a position; `None` while the index is not in memory.
     pub(crate) fn list_newest(
         &self,
         after: Option<&ListCursor>,
@@ -82,7 +81,7 @@ impl SessionIndex {
         })
     }
 
-    /// Sessions in which something waits for a person; nothing while the index is not in memory.
+    /// Lists the sessions with open gates; `None` while the index is not in memory.
     pub(crate) fn list_with_gates(&self) -> Option<Vec<Arc<SessionSummary>>> {
         self.read(|entries| {
             let found = entries.with_gates.iter().filter_map(|session| entries.by_id.get(session));
@@ -90,17 +89,17 @@ impl SessionIndex {
         })
     }
 
-    /// Every session; nothing while the index is not in memory.
+    /// Lists every session; `None` while the index is not in memory.
     pub(crate) fn list_all(&self) -> Option<Vec<Arc<SessionSummary>>> {
         self.read(|entries| entries.by_id.values().map(|entry| entry.summary.clone()).collect())
     }
 
-    /// How many sessions have not ended; nothing while the index is not in memory.
+    /// Returns the number of sessions that have not ended; `None` while the index is not in memory.
     pub(crate) fn open_count(&self) -> Option<usize> {
         self.read(|entries| entries.open_count)
     }
 
-    /// Whether a session is in it; `false` while the index is not in memory.
+    /// Whether the index has a session; `false` while it is not in memory.
     pub(crate) fn contains(&self, session: &SessionId) -> bool {
         self.read(|entries| entries.by_id.contains_key(session)).unwrap_or(false)
     }
@@ -134,9 +133,9 @@ impl SessionIndex {
         }
     }
 
-    /// Reads the index and follows its changes until something may have been lost.
+    /// Reads the index and follows its changes until a change may have been lost.
     async fn follow(&self, bus: &Bus, tenant: &TenantId) -> FollowEnd {
-        // The watch first: what is written while the index is read is in one of the two.
+        // The watch starts first, so that a change during the read is in one of the two.
         let mut changes = match bus.watch_summaries(tenant).await {
             Ok(changes) => changes,
             Err(error) => return FollowEnd::Failed(error),
@@ -158,7 +157,7 @@ impl SessionIndex {
         }
     }
 
-    /// Reads the whole index. What the watch tells meanwhile is applied to it afterwards.
+    /// Reads the whole index, and then applies the changes that the watch reported meanwhile.
     async fn read_all(
         &self,
         bus: &Bus,
@@ -197,8 +196,8 @@ impl SessionIndex {
 }
 
 impl IndexEntries {
-    /// Applies a change; `false` when the index has become too large. An older line never replaces a newer one: the
-    /// watch and the read of the bucket may come in either order.
+    /// Applies a change; `false` if the index has become too large. An older entry never replaces a newer one, since
+    /// the watch and the read of the bucket may come in either order.
     fn apply(&mut self, change: SummaryChange) -> bool {
         match change {
             SummaryChange::Written { summary, bytes } => {

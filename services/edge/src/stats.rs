@@ -1,4 +1,4 @@
-//! How turns went, by agent and model: read from the index of sessions, which may be a little old.
+//! Statistics of turns by agent and model, from the session index, which may lag behind the logs.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,34 @@ use contract::commit::{SessionCounters, SessionSummary};
 use contract::event::{Spent, StopReason};
 use serde::Serialize;
 
-/// One agent with one model.
+/// Statistics of the sessions of one agent with one model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct AgentStats {
-    /// The agent.
     pub(crate) agent: String,
-    /// The model that its sessions used last.
+    /// The model that the sessions used last.
     pub(crate) model: String,
-    /// Sessions.
     pub(crate) sessions: u32,
-    /// Turns that ended.
+    /// Number of turns that ended.
     pub(crate) turns: u32,
-    /// Those by stop reason.
+    /// Turns that ended, by stop reason.
     pub(crate) stop_reasons: BTreeMap<String, u32>,
-    /// Those that a limit cut short.
+    /// Turns that ended at a limit.
     pub(crate) limit_hits: u32,
-    /// Those that ended as completed and that the user had to ask to go on.
+    /// Turns that ended as completed although the user had to ask the agent to continue.
     pub(crate) premature: u32,
-    /// Steps of the turns that ended.
+    /// Number of steps of the turns that ended.
     pub(crate) iterations: u32,
     /// Decisions by source: `explicit`, `pattern`, `tool_calls`, `length`, `message`, `limit`, `default`.
     pub(crate) decisions: BTreeMap<String, u32>,
-    /// Tool calls.
     pub(crate) tool_calls: u32,
-    /// Tokens and money.
     pub(crate) spent: Spent,
-    /// Turns that ended as completed, of all that ended; none where no turn ended.
+    /// Share of completed turns among those that ended; `None` if no turn ended.
     pub(crate) completed_rate: Option<f64>,
-    /// Turns that the user had to ask to go on, of those that ended as completed.
+    /// Share of premature turns among the completed ones; `None` if no turn completed.
     pub(crate) premature_rate: Option<f64>,
 }
 
-/// Sums up, in the order of agents and models.
+/// Sums up the counters of sessions by agent and model, in their order.
 pub(crate) fn summarize<'a>(summaries: impl IntoIterator<Item = &'a SessionSummary>) -> Vec<AgentStats> {
     let mut groups: BTreeMap<(&str, &str), (u32, SessionCounters, Spent)> = BTreeMap::new();
     for summary in summaries {

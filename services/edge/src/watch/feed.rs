@@ -1,4 +1,4 @@
-//! One feed per watched session: one pair of subscriptions, put in order once, shared by all viewers of this process.
+//! One feed for each watched session: its live events are ordered once and shared by all viewers of this process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,23 +19,21 @@ use super::merger::EventMerger;
 use super::viewer_event::ViewerEvent;
 use crate::api_error::ApiError;
 
-/// Pause between looks at the head of a watched session: the last event has no successor that would show its loss.
+/// Pause between checks of the head of a watched session. If its last event is lost, no later event shows the gap.
 pub(crate) const HEAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// Notices that a viewer's task may fall behind before it reads the log instead.
+/// Events that a viewer may fall behind the feed before it reads the log instead.
 pub(crate) const FEED_CAPACITY: usize = 512;
-/// The pauses before the log is read again for something that it did not show yet.
+/// Backoff for reading the log again while it does not show an event that exists.
 pub(super) const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), HEAD_CHECK_INTERVAL);
 
-/// What a feed tells its viewers.
+/// What a feed sends to its viewers.
 #[derive(Debug, Clone)]
 pub(crate) enum FeedEvent {
-    /// An event, in order and without holes from the moment of joining on, or a chunk.
+    /// An event, in order and without gaps since the viewer joined, or a chunk.
     Event(Arc<ViewerEvent>),
-    /// Events up to this `seq` exist.
     KnownSeq(u64),
 }
 
-/// The feeds of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Feeds {
     bus: Bus,
@@ -49,7 +47,7 @@ struct OpenFeed {
     ready: watch::Receiver<FeedReadiness>,
 }
 
-/// Whether a feed hears; nothing as long as nobody knows.
+/// Whether the subscriptions of a feed are active; `None` while they are being made.
 type FeedReadiness = Option<Result<(), BusError>>;
 
 struct FeedHandle {
@@ -58,33 +56,32 @@ struct FeedHandle {
     page: Option<oneshot::Receiver<LogRange>>,
 }
 
-/// A feed that was joined.
+/// A viewer's end of a feed.
 #[derive(Debug)]
 pub(super) struct FeedSubscription {
-    /// What is published from now on.
+    /// Events that are published from now on.
     pub(crate) events: broadcast::Receiver<FeedEvent>,
-    /// For whoever made it: the head's page, with everything that was before.
+    /// The head's page with the events before those; only the viewer that started the feed gets it.
     pub(crate) page: Option<LogRange>,
 }
 
 impl Feeds {
-    /// No feed yet.
     pub(crate) fn new(bus: Bus, tasks: Tasks) -> Self {
         Self { bus, tasks, open_feeds: Arc::default() }
     }
 
-    /// Joins a session's feed; returns when what is published from now on will be heard.
+    /// Joins the feed of a session, and returns when its subscriptions are active.
     pub(super) async fn join(&self, key: &SessionKey) -> Result<FeedSubscription, ApiError> {
         let FeedHandle { events, mut ready, page } = self.find_or_start(key);
         let state = ready.wait_for(Option::is_some).await;
         match state.as_deref() {
             Ok(Some(Ok(()))) => Ok(FeedSubscription { events, page: page.and_then(|mut page| page.try_recv().ok()) }),
             Ok(Some(Err(error))) => Err(error.clone().into()),
-            Ok(None) | Err(_) => Err(BusError::Unavailable("the edge is going down".to_owned()).into()),
+            Ok(None) | Err(_) => Err(BusError::Unavailable("the edge is draining".to_owned()).into()),
         }
     }
 
-    /// How many sessions are watched.
+    /// Returns the number of watched sessions.
     pub(crate) fn open_count(&self) -> usize {
         self.lock().len()
     }
@@ -119,12 +116,12 @@ impl Feeds {
     ) {
         match Feed::start(&self.bus, key).await {
             Err(error) => {
-                // The next viewer tries again, so this one must not be found any more.
+                // The next viewer starts a new feed, so it must not find this one.
                 self.remove_feed(key, sender);
                 ready_sender.send_replace(Some(Err(error)));
             }
             Ok((mut feed, page)) => {
-                // Whoever made the feed may be gone already.
+                // The viewer that started the feed may have left already.
                 let _ = page_sender.send(page);
                 ready_sender.send_replace(Some(Ok(())));
                 while feed.process_next(sender).await && !self.close_if_unwatched(key, sender) {}
@@ -132,7 +129,7 @@ impl Feeds {
         }
     }
 
-    /// Whether nobody watches any more; then the feed is taken off the list, so that nobody joins what ends.
+    /// Removes the feed if it has no viewer, so that no viewer joins a feed that ends; returns whether it did.
     fn close_if_unwatched(&self, key: &SessionKey, sender: &broadcast::Sender<FeedEvent>) -> bool {
         let mut feeds = self.lock();
         let is_unwatched = sender.receiver_count() == 0;
@@ -142,7 +139,7 @@ impl Feeds {
         is_unwatched
     }
 
-    /// Takes this feed off the list, but not a newer one of the same session.
+    /// Removes this feed, but not a newer one of the same session.
     fn remove_feed(&self, key: &SessionKey, sender: &broadcast::Sender<FeedEvent>) {
         let mut feeds = self.lock();
         if feeds.get(key).is_some_and(|open| open.sender.same_channel(sender)) {
@@ -160,7 +157,6 @@ struct Feed {
     key: SessionKey,
     subscription: Subscription,
     merger: EventMerger,
-    /// The last slot that was read from the log.
     slot: u64,
     head_check_at: Instant,
     read_at: Option<Instant>,
@@ -186,7 +182,7 @@ impl Feed {
         Ok((feed, page))
     }
 
-    /// Waits for one thing to happen and passes on what comes of it; `false` after the session's end.
+    /// Waits for the next message or timer and sends the events that follow from it; `false` after the session's end.
     async fn process_next(&mut self, sender: &broadcast::Sender<FeedEvent>) -> bool {
         let mut out = Vec::new();
         let mut known_seq = None;
@@ -215,10 +211,10 @@ impl Feed {
             }
         };
         for (index, event) in out.into_iter().map(FeedEvent::Event).chain(known_seq).enumerate() {
-            // Nobody may be there to hear it; then the feed ends after this turn.
+            // An error means that no viewer is left; then the feed ends after this event.
             let _ = sender.send(event);
             if index % (FEED_CAPACITY / 2) == FEED_CAPACITY / 4 {
-                // A long stretch of the log must not run over viewers that would take it in time.
+                // Without this, a long range of the log would overflow the channel of viewers that keep up.
                 tokio::task::yield_now().await;
             }
         }
@@ -228,7 +224,7 @@ impl Feed {
     fn merge_message(&mut self, message: &bus::Message, out: &mut Vec<Arc<ViewerEvent>>) {
         let Some((topic, _)) = subject::parse_event(&message.subject) else { return };
         let Ok(envelope) = serde_json::from_slice::<Envelope>(&message.payload) else { return };
-        // The topic's subject may be written by others than the loop: what it says of itself must fit.
+        // Other services may publish on this subject too, so the envelope must name this session.
         if envelope.session_id != self.key.session || envelope.tenant != self.key.tenant {
             return;
         }
@@ -242,7 +238,7 @@ impl Feed {
         }
     }
 
-    /// Reads what the log holds since the last read.
+    /// Reads what was appended to the log since the last read.
     async fn read_log(&mut self, out: &mut Vec<Arc<ViewerEvent>>) {
         let before = self.merger.next_seq();
         match log_range::load_from_page(&self.bus, &self.key, self.slot / SLOTS_PER_PAGE).await {
@@ -263,7 +259,7 @@ impl Feed {
         self.read_at = Some(Instant::now() + self.read_pause);
     }
 
-    /// Looks whether the log went on without our hearing of it, and tells viewers how far it is.
+    /// Reads the log if its head is beyond the last slot that was read.
     async fn check_head(&mut self, out: &mut Vec<Arc<ViewerEvent>>) {
         self.head_check_at = Instant::now() + HEAD_CHECK_INTERVAL;
         match self.bus.head(&self.key, Read::Any).await {

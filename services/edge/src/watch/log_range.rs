@@ -1,4 +1,4 @@
-//! Reads a session's public events page by page, so that a long session never stands in memory as a whole.
+//! Reads the public events of a session page by page, so that a long session is never in memory as a whole.
 
 use std::sync::Arc;
 
@@ -8,16 +8,15 @@ use contract::subject::SessionKey;
 
 use super::viewer_event::{self, ViewerEvent};
 
-/// A stretch of the log.
+/// Public events of consecutive slots of a log.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LogRange {
-    /// Its public events, in order.
     pub(crate) events: Vec<Arc<ViewerEvent>>,
-    /// Its last slot; none when it is empty.
+    /// The last slot; `None` if the range is empty.
     pub(crate) last_slot: Option<u64>,
-    /// The last `seq` after it.
+    /// The session's last `seq` after the range.
     pub(crate) last_seq: u64,
-    /// What its last commit says of the session; none when it is empty.
+    /// The phase after the last commit; `None` if the range is empty.
     pub(crate) phase: Option<Phase>,
 }
 
@@ -35,29 +34,29 @@ impl LogRange {
     }
 }
 
-/// Everything from a page to the head.
+/// Loads everything from a page to the head.
 pub(super) async fn load_from_page(bus: &Bus, key: &SessionKey, from_page: u64) -> Result<LogRange, BusError> {
     Ok(LogRange::from_commits(key, &bus.history(key, from_page).await?))
 }
 
-/// The head's page, as the leader has it.
+/// Loads the head's page from the leader.
 pub(super) async fn load_head_page(bus: &Bus, key: &SessionKey) -> Result<LogRange, BusError> {
     Ok(LogRange::from_commits(key, &bus.head_page(key).await?))
 }
 
-/// One finished page; none when it is gone.
+/// Loads a finished page; `None` if it is not stored any more.
 pub(super) async fn load_finished_page(bus: &Bus, key: &SessionKey, page: u64) -> Result<Option<LogRange>, BusError> {
     Ok(bus.page(key, page).await?.map(|commits| LogRange::from_commits(key, &commits)))
 }
 
-/// The last page that begins at or before a `seq`, looking no further than page `last`.
+/// Finds the last page up to `last` that begins at or before a `seq`.
 pub(super) async fn find_page(bus: &Bus, key: &SessionKey, seq: u64, last: u64) -> Result<u64, BusError> {
     let (mut low, mut high) = (0, last);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         match bus.page_seq(key, middle).await? {
             Some(begins) if begins <= seq => low = middle,
-            // Later, or not to be seen: an earlier page is never wrong.
+            // The page begins later or is not visible. To begin with an earlier page is always correct.
             Some(_) | None => high = middle - 1,
         }
     }

@@ -1,46 +1,44 @@
-//! Merges the log, live events and chunks into what one viewer receives: every event once, in order, without holes.
+//! Merges the log, live events and chunks into what one viewer receives: every event once, in order, without gaps.
 //!
-//! Pure: it is fed what was read and heard, and says what goes out and whether the log must be read.
+//! It does no IO: it takes what was read and received, and returns what goes out and whether the log must be read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::viewer_event::{ChunkPosition, EventRole, ViewerEvent};
 
-/// Live events ahead of a hole that are kept; further ones are read from the log.
+/// Live events beyond a gap that are buffered; further ones are read from the log.
 pub(crate) const AHEAD_MAX: usize = 256;
-/// Chunks that are kept while a late viewer asks for the reply so far.
+/// Chunks that are buffered while a late viewer waits for the reply so far.
 pub(crate) const HELD_CHUNKS_MAX: usize = 256;
 
-/// The log does not hold what the viewer asked for.
+/// The log does not have the events that the viewer needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogGap {
-    /// The first `seq` that was wanted.
+    /// The `seq` that the viewer needs.
     pub(crate) wanted: u64,
-    /// The next one that the log holds.
+    /// The next `seq` that the log has.
     pub(crate) found: u64,
 }
 
-/// The state of one viewer.
+/// State of the stream of one viewer.
 #[derive(Debug)]
 pub(crate) struct EventMerger {
-    /// The next `seq` to go out.
     next_seq: u64,
-    /// The greatest `seq` that is known to exist.
     known_seq: u64,
     ahead: BTreeMap<u64, Arc<ViewerEvent>>,
-    /// Chunks up to this turn and step are worthless.
+    /// Chunks up to this turn and step are obsolete.
     finished: (u32, u32),
-    /// The newest attempt seen, and the first index of it that is still wanted.
+    /// Turn, step and attempt of the newest chunk. `next_index` is the first index of this attempt that may go out.
     newest_attempt: Option<(u32, u32, (u32, u32))>,
     next_index: u64,
-    /// Chunks that wait for the reply so far; none once it was asked for.
+    /// Chunks that wait for the reply so far; `None` once it has arrived.
     held_chunks: Option<VecDeque<Arc<ViewerEvent>>>,
     is_ended: bool,
 }
 
 impl EventMerger {
-    /// A viewer that wants everything from this `seq` on; 0 and 1 mean from the beginning.
+    /// Creates the state of a viewer that wants everything from this `seq` on; 0 and 1 mean from the beginning.
     pub(crate) fn new(from: u64) -> Self {
         Self {
             next_seq: from.max(1),
@@ -54,33 +52,33 @@ impl EventMerger {
         }
     }
 
-    /// The next `seq` that goes out.
+    /// Returns the next `seq` that goes out.
     pub(crate) fn next_seq(&self) -> u64 {
         self.next_seq
     }
 
-    /// Whether `session_ended` went out: nothing follows.
+    /// Whether `session_ended` went out, after which no event follows.
     pub(crate) fn is_ended(&self) -> bool {
         self.is_ended
     }
 
-    /// Whether something exists that only the log can tell.
+    /// Whether an event exists that must be read from the log.
     pub(crate) fn is_log_needed(&self) -> bool {
         !self.is_ended && self.known_seq >= self.next_seq
     }
 
-    /// Notes that events up to this `seq` exist.
+    /// Records that events up to this `seq` exist.
     pub(crate) fn raise_known_seq(&mut self, seq: u64) {
         self.known_seq = self.known_seq.max(seq);
     }
 
-    /// Forgets what is only said to exist, when the log denies it again and again.
+    /// Forgets events that should exist but that the log does not have.
     pub(crate) fn forget_missing(&mut self) {
         self.known_seq = self.next_seq - 1;
         self.ahead.clear();
     }
 
-    /// Takes events of the log, in order; older ones than wanted are left out.
+    /// Merges events of the log, in order; those that went out already are skipped.
     pub(crate) fn merge_log(
         &mut self,
         events: &[Arc<ViewerEvent>],
@@ -101,7 +99,7 @@ impl EventMerger {
         Ok(())
     }
 
-    /// Takes an event that was heard.
+    /// Merges an event that was received live.
     pub(crate) fn merge_live(&mut self, event: Arc<ViewerEvent>, out: &mut Vec<Arc<ViewerEvent>>) {
         let Some(seq) = event.envelope.seq else { return self.merge_transient(event, out) };
         if self.is_ended || seq < self.next_seq {
@@ -117,7 +115,7 @@ impl EventMerger {
         }
     }
 
-    /// Takes the answer to the question for the reply so far; chunks go out from now on.
+    /// Merges the reply so far; from now on chunks go out.
     pub(crate) fn merge_snapshot(&mut self, snapshot: Option<Arc<ViewerEvent>>, out: &mut Vec<Arc<ViewerEvent>>) {
         let held_chunks = self.held_chunks.take().unwrap_or_default();
         if let Some(event) = snapshot {
@@ -128,7 +126,7 @@ impl EventMerger {
         }
     }
 
-    /// What is in no log: chunks, and errors about what never came into one.
+    /// Merges an event without `seq`: a chunk, progress, or an error about something that is not in the log.
     fn merge_transient(&mut self, event: Arc<ViewerEvent>, out: &mut Vec<Arc<ViewerEvent>>) {
         match event.role {
             EventRole::Chunk(position) => self.merge_chunk(event, position, out),

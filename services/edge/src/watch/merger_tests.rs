@@ -1,4 +1,4 @@
-//! What one viewer receives, row by row, and for any interleaving.
+//! What one viewer receives, for particular inputs and for any interleaving.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn chunk(turn: u32, step: u32, attempt: &str, index: u64) -> Arc<ViewerEvent> {
     Arc::new(ViewerEvent::from_envelope(Topic::AiChunkReceived, envelope(None, &data)).unwrap())
 }
 
-/// What a viewer is fed.
+/// One input of the merger.
 enum MergerInput {
     Log(Vec<Arc<ViewerEvent>>),
     Live(Arc<ViewerEvent>),
@@ -55,7 +55,7 @@ enum MergerInput {
 }
 use MergerInput::{KnownSeq, Live, Log, Snapshot};
 
-/// What went out, `7` for an event, `t.s/a#i` for a chunk.
+/// Formats what went out: `7` for an event, `t.s/a#i` for a chunk.
 fn format_output(out: &[Arc<ViewerEvent>]) -> Vec<String> {
     out.iter()
         .map(|event| {
@@ -142,7 +142,7 @@ fn chunks_after_their_reply_are_dropped() {
         &["1", "1.2/1.1#0"],
         false,
     );
-    // The reply was heard but not yet given, since a hole stands before it.
+    // The reply was received but has not gone out, since there is a gap before it.
     check(0, vec![Snapshot(None), Live(reply(2, 1, 1)), Live(first())], &["1.1/1.1#0"], true);
     check(
         0,
@@ -150,7 +150,7 @@ fn chunks_after_their_reply_are_dropped() {
         &["1", "2.1/1.1#0"],
         false,
     );
-    // A cursor after the reply knows of it all the same.
+    // A reply before the cursor makes its chunks obsolete too.
     check(2, vec![Snapshot(None), Log(vec![reply(1, 1, 1)]), Live(first())], &[], false);
 }
 
@@ -194,11 +194,11 @@ fn late_viewer_gets_reply_snapshot_once() {
 
 #[derive(Debug, Clone)]
 enum TestStep {
-    /// A live event arrives: any of the session, also again, also out of order.
+    /// A live event arrives: any of the session, perhaps again or out of order.
     Live(u64),
     /// A chunk of this step arrives.
     Chunk(u32),
-    /// The log is read; the replica that answers is this far.
+    /// The log is read from a replica that has events up to this `seq`.
     Read(u64),
 }
 
@@ -212,8 +212,8 @@ fn steps(events: u64) -> impl Strategy<Value = Vec<TestStep>> {
 }
 
 proptest! {
-    /// Whatever is lost, repeated or out of order: after one full read, a viewer has the log's order without holes,
-    /// and no chunk stands behind its reply.
+    /// Events may be lost, repeated or out of order. After one full read, a viewer has the order of the log without
+    /// gaps, and no chunk comes after its reply.
     #[test]
     fn any_interleaving_yields_the_log(from in 0..20_u64, steps in steps(24)) {
         let at = |seq: u64| match u32::try_from(seq).unwrap() {
@@ -241,7 +241,7 @@ proptest! {
             let reply = output.iter().position(|one| *one == (step * 6).to_string());
             let late = output.iter().rposition(|one| one.starts_with(&format!("1.{step}/")));
             if let (Some(reply), Some(late)) = (reply, late) {
-                prop_assert!(late < reply, "a chunk of step {} behind its reply", step);
+                prop_assert!(late < reply, "a chunk of step {} after its reply", step);
             }
         }
     }

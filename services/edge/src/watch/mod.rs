@@ -1,4 +1,4 @@
-//! Watching a session: the log from a cursor on, then live, in order and without holes.
+//! Watching a session: the log from a cursor on, then live events, in order and without gaps.
 
 pub(crate) mod feed;
 mod log_range;

@@ -1,4 +1,4 @@
-//! One viewer of one session: the log from its cursor at its own pace, then the shared feed.
+//! One viewer of one session: it reads the log from its cursor at its own pace, and then follows the shared feed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,38 +27,35 @@ use crate::fair_queue::RequestCost;
 use crate::params::WatchParams;
 use crate::session_api::SessionApi;
 
-/// What a viewer is told at first.
+/// The answer to `session.watch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct WatchReply {
-    /// The session.
     pub(crate) session_id: SessionId,
-    /// The last `seq` that there is now.
+    /// The session's last `seq`.
     pub(crate) seq: u64,
-    /// What the session is doing.
     pub(crate) phase: Phase,
 }
 
-/// A viewer that has joined and not begun to read.
+/// A viewer that has joined the feed and has read nothing yet.
 #[derive(Debug)]
 pub(crate) struct Viewer {
     api: SessionApi,
     key: SessionKey,
     has_chunks: bool,
     merger: EventMerger,
-    /// None when the session has ended: the log tells everything.
+    /// `None` if the session has ended: then the log has everything.
     events: Option<broadcast::Receiver<FeedEvent>>,
-    /// The last slot that was read.
     slot: u64,
-    /// The head's page as it was when the feed was joined, where all that is wanted is in it.
+    /// The head's page as of joining the feed, if all events that the viewer wants are in it.
     page: Option<LogRange>,
     read_pause: Duration,
 }
 
-/// The pauses between looks whether a session started.
+/// Backoff for checking whether a session has started.
 const START_CHECK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
 impl SessionApi {
-    /// As [`SessionApi::watch`], but waits for the start of the session while that is stored and not handled.
+    /// As [`SessionApi::watch`], but waits while the start of the session is stored and not handled.
     pub(crate) async fn watch_after_start(
         &self,
         caller: &ApiCaller,
@@ -68,7 +65,7 @@ impl SessionApi {
         let deadline = Instant::now() + self.command_wait();
         let mut checks = 0;
         loop {
-            // Asked before the log is read: a start that is handled in between is seen there.
+            // This check comes before the log is read, so that a start that is handled in between is found in the log.
             let is_waiting = self.is_start_waiting(&key).await?;
             match self.watch(caller, params).await {
                 Err(error) if error.code == ErrorCode::UnknownSession && is_waiting && Instant::now() < deadline => {
@@ -80,7 +77,7 @@ impl SessionApi {
         }
     }
 
-    /// Begins to watch. A cursor beyond what there is, is refused with `resync` and the last `seq`.
+    /// Starts to watch. A cursor beyond the last event is refused with `resync` and the last `seq`.
     pub(crate) async fn watch(
         &self,
         caller: &ApiCaller,
@@ -91,7 +88,7 @@ impl SessionApi {
         let head = self.load_head(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
         let read = async || log_range::load_head_page(self.bus(), &key).await;
         let ended_page = if head.meta.phase == Phase::Ended { Some(read().await?) } else { None };
-        // The head may be old. Before its start a session counts as ended too, and it may have started since.
+        // The head may be stale. A session that never started has the phase `ended` too, and may have started since.
         let (events, page) = match ended_page {
             Some(page) if page.phase.is_none_or(|phase| phase == Phase::Ended) => {
                 if page.last_seq == 0 {
@@ -138,12 +135,11 @@ impl SessionApi {
 }
 
 impl Viewer {
-    /// The session.
     pub(crate) fn session(&self) -> &SessionId {
         &self.key.session
     }
 
-    /// Fills a client's queue until the session or the queue ends. An error says why it cannot go on.
+    /// Fills a client's queue until the session or the queue ends. An error means that the viewer cannot continue.
     pub(crate) async fn run(mut self, queue: &ClientQueue) -> Result<(), ApiError> {
         let is_open = match self.page.take() {
             Some(page) => {
@@ -155,7 +151,7 @@ impl Viewer {
         if !is_open {
             return Ok(());
         }
-        // Asked for while events go on: whoever streams the reply may be at its end, and then nobody answers.
+        // Events do not wait for the snapshot: if the reply has just ended, no gateway answers the request.
         let mut snapshot = Some(self.request_snapshot());
         let mut read_at = None;
         while !self.merger.is_ended() {
@@ -170,7 +166,7 @@ impl Viewer {
                 received = events.recv() => match received {
                     Ok(FeedEvent::Event(event)) => self.merger.merge_live(event, &mut out),
                     Ok(FeedEvent::KnownSeq(seq)) => self.merger.raise_known_seq(seq),
-                    // What was missed is in the log, and at least one event of it is beyond what went out.
+                    // The missed events are in the log, and at least one of them has not gone out.
                     Err(RecvError::Lagged(_)) => read_at = Some(Instant::now()),
                     Err(RecvError::Closed) => {
                         if !self.catch_up(queue).await? || self.merger.is_ended() {
@@ -197,7 +193,7 @@ impl Viewer {
         Ok(())
     }
 
-    /// Reads the log to its end, as fast as the client takes it; `false` when the client is gone.
+    /// Reads the log to its end, as fast as the client takes it; `false` if the client has disconnected.
     async fn catch_up(&mut self, queue: &ClientQueue) -> Result<bool, ApiError> {
         let before = self.merger.next_seq();
         loop {
@@ -246,8 +242,8 @@ impl Viewer {
         ApiError::new(ErrorCode::Resync, message).with_seq(gap.found)
     }
 
-    /// The reply that is being streamed, as far as it has come; chunks wait for it. Without an answer the viewer sees
-    /// the rest of the reply, and all of it at its end.
+    /// Requests the reply that is being streamed, as far as it has come; chunks wait for it. Without an answer the
+    /// viewer gets the rest of the chunks, and the whole reply at its end.
     fn request_snapshot(&self) -> BoxFuture<'static, Option<Arc<ViewerEvent>>> {
         if !self.has_chunks || self.events.is_none() || self.merger.is_ended() {
             return std::future::ready(None).boxed();
@@ -260,7 +256,7 @@ impl Viewer {
         .boxed()
     }
 
-    /// Passes on what is live, without waiting.
+    /// Pushes live events without waiting; `false` if the queue has ended.
     fn push_live(&self, out: Vec<Arc<ViewerEvent>>, queue: &ClientQueue) -> bool {
         let wanted = |event: &Arc<ViewerEvent>| self.has_chunks || !event.is_droppable();
         out.into_iter().filter(wanted).all(|event| queue.push(QueueItem::Event(event)))

@@ -1,4 +1,4 @@
-//! What a viewer receives: one public event, read from the log or heard live, and its form for each protocol.
+//! A public event for viewers, read from the log or received live, with its form for each protocol.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,48 +10,41 @@ use contract::subject::SessionKey;
 use contract::{Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Bytes that a notice costs beside its data.
+/// Bytes that an event takes in a queue beside its data.
 const OVERHEAD_BYTES: usize = 512;
 
 /// A public event on its way to viewers.
 #[derive(Debug)]
 pub(crate) struct ViewerEvent {
-    /// What it is.
     pub(crate) topic: Topic,
-    /// Whose, when, which, what.
     pub(crate) envelope: Envelope,
-    /// What it means for chunks and for the stream.
     pub(crate) role: EventRole,
     rendered: OnceLock<Arc<str>>,
 }
 
-/// What a notice means for the merging of chunks and facts.
+/// What an event means for the chunks and events after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventRole {
-    /// Nothing.
     Plain,
-    /// The whole reply of this turn and step: its chunks are worthless now.
+    /// The whole reply of this turn and step: its chunks are obsolete.
     ReplyEnd(u32, u32),
-    /// The end of this turn: chunks of all its steps are worthless now.
+    /// The end of this turn: chunks of all its steps are obsolete.
     TurnEnd(u32),
-    /// The session's end: nothing follows.
+    /// The end of the session: no event follows.
     SessionEnd,
-    /// A piece of a reply.
     Chunk(ChunkPosition),
-    /// Said once, and no loss where there is no room.
+    /// An event outside the log, which may be dropped if there is no room.
     Transient,
 }
 
-/// Where a chunk belongs.
+/// Position of a chunk in the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkPosition {
-    /// The turn.
     pub(crate) turn: u32,
-    /// The step.
     pub(crate) step: u32,
-    /// The orchestrator's attempt and the delivery.
+    /// Attempt of the orchestrator, and delivery to the gateway.
     pub(crate) attempt: (u32, u32),
-    /// Its number within the attempt; none for a piece of a tool call.
+    /// Index within the attempt; `None` for a part of a tool call.
     pub(crate) index: Option<u64>,
 }
 
@@ -77,7 +70,7 @@ struct BodyReference {
 }
 
 impl ViewerEvent {
-    /// A notice of what was heard; nothing when it is not what the contract says.
+    /// Reads an envelope; `None` if its data is not as the contract defines it.
     pub(crate) fn from_envelope(topic: Topic, envelope: Envelope) -> Option<Self> {
         let data = envelope.data.get();
         let role = match topic {
@@ -114,7 +107,7 @@ impl ViewerEvent {
         Some(Self { topic, envelope, role, rendered: OnceLock::new() })
     }
 
-    /// The reply so far, as one chunk for a viewer that came late; nothing when nothing was streamed yet.
+    /// Makes one chunk of the reply so far, for a viewer that came late; `None` if nothing was streamed yet.
     pub(crate) fn from_reply_snapshot(key: &SessionKey, now: Timestamp, snapshot: ReplySnapshot) -> Option<Self> {
         let index = snapshot.index.checked_sub(1)?;
         let id = format!("{}-view-{}-{}-{}", key.session, snapshot.turn, snapshot.step, snapshot.attempt);
@@ -140,23 +133,23 @@ impl ViewerEvent {
         Self::from_envelope(Topic::AiChunkReceived, envelope)
     }
 
-    /// Whether its data is only a reference to a body in the object store.
+    /// Whether the data is only a reference to a body in the object store.
     pub(crate) fn is_body_reference(envelope: &Envelope) -> bool {
         let data = envelope.data.get();
         data.len() < OVERHEAD_BYTES && data.contains("$blob") && serde_json::from_str::<BodyReference>(data).is_ok()
     }
 
-    /// Whether it may be left out when there is no room.
+    /// Whether the event may be dropped if there is no room.
     pub(crate) fn is_droppable(&self) -> bool {
         matches!(self.role, EventRole::Chunk(_) | EventRole::Transient)
     }
 
-    /// Bytes that it costs in a queue.
+    /// Bytes that the event takes in a queue.
     pub(crate) fn bytes(&self) -> usize {
         self.envelope.data.get().len() + OVERHEAD_BYTES
     }
 
-    /// The JSON-RPC notification; made once for all viewers.
+    /// Formats the JSON-RPC notification, once for all viewers.
     pub(crate) fn to_json_rpc(&self) -> Arc<str> {
         self.rendered.get_or_init(|| self.render().into()).clone()
     }
@@ -176,7 +169,7 @@ impl ViewerEvent {
     }
 }
 
-/// A JSON-RPC notification as text.
+/// Formats a JSON-RPC notification.
 pub(crate) fn format_notification<T: Serialize>(method: &str, params: &T) -> String {
     #[derive(Serialize)]
     struct Notification<'a, T> {
@@ -187,7 +180,7 @@ pub(crate) fn format_notification<T: Serialize>(method: &str, params: &T) -> Str
     serde_json::to_string(&Notification { jsonrpc: "2.0", method, params }).unwrap_or_default()
 }
 
-/// The public events of a commit, in order.
+/// Lists the public events of a commit, in order.
 pub(crate) fn events_of_commit(key: &SessionKey, slot: u64, commit: &Commit) -> Vec<Arc<ViewerEvent>> {
     let envelopes = commit.envelopes(key, slot).into_iter();
     envelopes.filter_map(|(topic, envelope)| ViewerEvent::from_envelope(topic, envelope).map(Arc::new)).collect()

@@ -1,4 +1,4 @@
-//! One WebSocket connection: frames in, answers and notifications out, each at its own pace.
+//! One WebSocket connection: it reads requests and writes responses and notifications, each at its own pace.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -26,23 +26,22 @@ use crate::session_api::SessionApi;
 use crate::watch::viewer::Viewer;
 use crate::watch::viewer_event::format_notification;
 
-/// Pause between pings.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// How long a client may be silent, pongs included.
+/// Time without any frame of the client, pongs included, after which the connection is closed.
 const SILENCE_MAX: Duration = Duration::from_mins(1);
-/// Frames that wait for their turn.
+/// Frames of one connection that wait to be handled.
 const FRAMES_MAX: usize = 64;
-/// Bytes of the frames of one connection that wait for their turn: two of full size.
+/// Bytes of the frames of one connection that wait to be handled: two of full size.
 const FRAMES_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX;
-/// Requests whose answers are awaited; a batch that goes beyond it is begun whole.
+/// Requests without a response yet, above which no further frame is handled. A batch is handled as a whole.
 const IN_FLIGHT_MAX: usize = 64;
-/// Sessions that one connection watches.
+/// Maximum number of sessions that one connection watches.
 const WATCHES_MAX: usize = 256;
-/// How long answers in flight are awaited when the replica goes down.
+/// How long a draining replica waits for the responses to open requests.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
-/// How long a frame under way and the close frame may take at the end.
+/// How long the last frame and the close frame may take to be sent.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
-/// Bytes of a close frame's reason, by the protocol.
+/// Maximum bytes of the reason of a close frame, by the protocol.
 const CLOSE_REASON_MAX: usize = 123;
 
 /// Serves a connection to its end.
@@ -67,13 +66,13 @@ pub(super) async fn serve(socket: WebSocket, api: SessionApi, caller: ApiCaller,
     tokio::join!(inward, outward);
 }
 
-/// A frame that waits for its turn, and the bytes that it takes meanwhile.
+/// A frame that waits to be handled, with the bytes that are booked for it.
 struct QueuedFrame {
     frame: RequestFrame,
     _booked: Vec<BookedBytes>,
 }
 
-/// Reads frames until the client is gone or silent for too long.
+/// Reads frames until the client disconnects or is silent for too long.
 async fn read_frames(
     mut stream: SplitStream<WebSocket>,
     connection: &Connection,
@@ -93,23 +92,27 @@ async fn read_frames(
                 pause = connection.pace().count(frame.parts.len().max(1), text.len());
                 let booked: Option<Vec<_>> = budgets.iter().map(|budget| budget.book(text.len())).collect();
                 let Some(booked) = booked else {
-                    refuse_all(frame, "requests that wait already take all the bytes there are for them", queue);
+                    refuse_all(
+                        frame,
+                        "waiting requests take all bytes that the edge has for them: send less at once, or try again",
+                        queue,
+                    );
                     continue;
                 };
                 if let Err(refused) = frames.try_send(QueuedFrame { frame, _booked: booked }) {
-                    let why = format!("{FRAMES_MAX} requests of this connection wait already");
+                    let why = format!("{FRAMES_MAX} frames of this connection wait already: send fewer at once");
                     refuse_all(refused.into_inner().frame, &why, queue);
                 }
             }
             Ok(Message::Binary(bytes)) => {
                 pause = connection.pace().count(1, bytes.len());
-                let message = "binary frames are not understood: send JSON-RPC 2.0 as text";
+                let message = "binary frames are not supported: send JSON-RPC 2.0 as text";
                 queue.push(QueueItem::Text(jsonrpc::format_protocol_error(&Value::Null, -32600, message)));
             }
             Ok(Message::Ping(_) | Message::Pong(_)) => pause = connection.pace().count(1, 0),
             Ok(Message::Close(_)) => return,
             Err(error) => {
-                // Only an oversized frame leaves a connection that can still be told something.
+                // Only after an oversized frame can the connection still be written to.
                 if error.to_string().starts_with("Space limit exceeded") {
                     queue.end(QueueEnd::Failed(ApiError::new(ErrorCode::TooLarge, error.to_string())));
                 }
@@ -127,7 +130,7 @@ fn refuse_all(frame: RequestFrame, why: &str, queue: &ClientQueue) {
     }
 }
 
-/// Writes what waits, and pings, until the queue ends; then closes.
+/// Writes the items of the queue, and pings, until the queue ends; then closes the connection.
 async fn write_items(mut sink: SplitSink<WebSocket, Message>, queue: &ClientQueue) {
     let mut ping = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
     let end = loop {
@@ -142,7 +145,7 @@ async fn write_items(mut sink: SplitSink<WebSocket, Message>, queue: &ClientQueu
         let mut sending = pin!(sink.send(message));
         let is_sent = tokio::select! {
             is_sent = &mut sending => is_sent.is_ok(),
-            // A frame half sent is brought to its end, but not for ever.
+            // A frame that is half sent must be completed before the close frame.
             _ = queue.wait_for_end() => matches!(tokio::time::timeout(CLOSE_MAX, sending).await, Ok(Ok(()))),
         };
         if !is_sent {
@@ -153,7 +156,7 @@ async fn write_items(mut sink: SplitSink<WebSocket, Message>, queue: &ClientQueu
         telemetry::metric::slow_client();
     }
     let close = Message::Close(Some(close_frame(&end)));
-    // A client that does not read does not read this either: it is no loss.
+    // A client that does not read does not get the close frame either.
     let _ = tokio::time::timeout(CLOSE_MAX, sink.send(close)).await;
 }
 
@@ -173,7 +176,7 @@ fn close_frame(end: &QueueEnd) -> CloseFrame {
     if let QueueEnd::Slow { session, seq } = end {
         reason.insert("seq".to_owned(), Value::from(*seq));
         let session_id = session.as_ref().map(|session| Value::from(session.as_str()));
-        // Ids are at most 64 bytes; only with a very great `seq` may the two not fit together.
+        // Ids are at most 64 bytes, so only a very long `seq` leaves no room for one.
         if let Some(session) = session_id.filter(|session| session.to_string().len() + 64 < CLOSE_REASON_MAX) {
             reason.insert("session_id".to_owned(), session);
         }
@@ -182,7 +185,7 @@ fn close_frame(end: &QueueEnd) -> CloseFrame {
     CloseFrame { code, reason: reason.into() }
 }
 
-/// What a frame comes to: its answer, and what is to be done when that is on its way.
+/// Response to a frame, if it has one, and what to do after it is queued.
 type FrameReply = (Option<String>, Vec<FollowUp>);
 
 struct RequestLoop {
@@ -193,7 +196,7 @@ struct RequestLoop {
     waiting: PendingWatches,
 }
 
-/// A viewer that runs; it ends with this.
+/// A running viewer; dropping this ends it.
 struct RunningViewer {
     token: CancellationToken,
 }
@@ -205,7 +208,7 @@ impl Drop for RunningViewer {
 }
 
 impl RequestLoop {
-    /// Begins frames in their order and answers them as they are done.
+    /// Begins requests in their order, and queues each response as soon as it is complete.
     async fn run(mut self, mut frames: mpsc::Receiver<QueuedFrame>) {
         let draining = self.api.draining().clone();
         let (mut in_flight, mut requests) = (FuturesUnordered::new(), 0);
@@ -222,7 +225,7 @@ impl RequestLoop {
                     let count = frame.parts.len();
                     let (api, caller, waiting) =
                         (self.api.clone(), self.caller.clone(), self.waiting.clone());
-                    // On the heap, so that a connection without requests does not hold the room for one.
+                    // The future is on the heap, so that an idle connection does not reserve memory for it.
                     let mut starting = Box::pin(begin_frame(&api, &caller, &waiting, frame));
                     let reply = loop {
                         tokio::select! {
@@ -244,7 +247,7 @@ impl RequestLoop {
                 self.finish(finished);
             }
         };
-        // What is not answered now was stored all the same; the client asks again with the same id.
+        // Commands without a response are stored all the same; the client repeats them with the same id.
         let _ = tokio::time::timeout(DRAIN_MAX, reply).await;
         self.queue.end(QueueEnd::Failed(SessionApi::draining_error()));
     }
@@ -265,12 +268,15 @@ impl RequestLoop {
         }
     }
 
-    /// Starts a viewer; one of the same session that runs already makes room.
+    /// Starts a viewer, in place of a running one of the same session.
     fn watch(&mut self, viewer: Viewer) {
         let session = viewer.session().clone();
         self.viewers.retain(|_, watch| !watch.token.is_cancelled());
         if self.viewers.len() >= WATCHES_MAX && !self.viewers.contains_key(&session) {
-            let error = ApiError::new(ErrorCode::Overloaded, format!("{WATCHES_MAX} sessions are watched already"));
+            let error = ApiError::new(
+                ErrorCode::Overloaded,
+                format!("this connection watches {WATCHES_MAX} sessions already: unwatch one of them first"),
+            );
             self.queue.push(QueueItem::Text(format_watch_failure(&session, &error)));
             return;
         }
@@ -291,7 +297,7 @@ impl RequestLoop {
     }
 }
 
-/// A watch that cannot go on: `resync` when its cursor is gone, else `watch.failed`.
+/// Formats the notification of a watch that cannot continue: `resync` if its cursor is lost, otherwise `watch.failed`.
 fn format_watch_failure(session: &SessionId, error: &ApiError) -> String {
     let method = if error.code == ErrorCode::Resync { "resync" } else { "watch.failed" };
     let params = serde_json::json!({
@@ -300,7 +306,7 @@ fn format_watch_failure(session: &SessionId, error: &ApiError) -> String {
     format_notification(method, &params)
 }
 
-/// Begins the requests of a frame one after another; what is returned finishes them together.
+/// Begins the requests of a frame one after another; the returned future completes them together.
 async fn begin_frame(
     api: &SessionApi,
     caller: &ApiCaller,

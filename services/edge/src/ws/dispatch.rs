@@ -1,4 +1,4 @@
-//! From a JSON-RPC method to the call, and from its outcome to an answer.
+//! Dispatch of JSON-RPC requests to the methods of the API.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,6 @@ use crate::params::{self, CommandBody, CommandRequest, UncheckedCommand};
 use crate::session_api::SessionApi;
 use crate::watch::viewer::{Viewer, WatchReply};
 
-/// Every method.
 const METHODS: &[&str] = &[
     "session.start",
     "session.send",
@@ -56,31 +55,31 @@ const METHODS: &[&str] = &[
     "dead.drop",
 ];
 
-/// What a call comes to: a result, and what the connection must do after it was sent.
+/// Result of a request, and what the connection must do after the response is queued.
 pub(super) struct MethodReply {
     pub(super) result: Json,
     pub(super) follow_up: FollowUp,
 }
 
-/// What a connection does after an answer.
+/// What a connection does after a response.
 pub(super) enum FollowUp {
     Nothing,
     Watch(Box<Viewer>),
     Unwatch(SessionId),
 }
 
-/// The part of a call that may run beside those of later requests.
+/// The part of a request that may run while later requests begin.
 pub(super) type ReplyFuture = BoxFuture<'static, Result<MethodReply, ApiError>>;
 
-/// The watches of one connection that wait for the start of their session, at most as many as it has requests in flight.
-/// Clones are the same.
+/// The watches of one connection that wait for the start of their session, at most as many as its open requests.
+/// Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingWatches {
     by_session: Arc<Mutex<HashMap<SessionId, CancellationToken>>>,
 }
 
 impl PendingWatches {
-    /// Adds a watch, in place of one of the same session; returns what is cancelled when it is taken back.
+    /// Adds a watch, in place of one of the same session; the returned token is cancelled with the watch.
     fn add(&self, session: SessionId) -> CancellationToken {
         let token = CancellationToken::new();
         let mut waiting = self.by_session.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +90,7 @@ impl PendingWatches {
         token
     }
 
-    /// Takes back a watch of a session, where one waits.
+    /// Cancels the watch of a session, if one waits.
     fn cancel(&self, session: &SessionId) {
         let waiting = self.by_session.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
         if let Some(token) = waiting {
@@ -100,7 +99,7 @@ impl PendingWatches {
     }
 }
 
-/// Does the part of a call that must be done in the order of the requests: for a command, sending it.
+/// Does the part of a request that must keep the order of the requests: for a command, sending it.
 pub(super) async fn begin_request(
     api: &SessionApi,
     caller: &ApiCaller,
@@ -171,7 +170,7 @@ async fn dispatch(
         "session.watch" => {
             let params: params::WatchParams = params::parse_object(params)?;
             match api.watch(&caller, &params).await {
-                // It may be about to start: then the watch waits, and the requests behind it do not.
+                // The session may be about to start. Then this watch waits, but later requests do not.
                 Err(error) if error.code == ErrorCode::UnknownSession => {
                     let token = waiting.add(params.session_id.clone());
                     async move { watch_after_start(&api, &caller, &params, token).await }.boxed()
@@ -185,7 +184,7 @@ async fn dispatch(
             let result = Json::of(&serde_json::json!({"session_id": session_id}));
             std::future::ready(Ok(MethodReply { result, follow_up: FollowUp::Unwatch(session_id) })).boxed()
         }
-        // Requests behind a mail do not wait for the executor: mails of one connection may be stored in another order.
+        // Later requests do not wait for the executor, so mails of one connection may be stored in another order.
         "mail.send" => {
             let params: params::SendMailParams = params::parse_object(params)?;
             async move { to_reply(api.send_mail(&caller, params).await) }.boxed()
@@ -199,7 +198,7 @@ async fn dispatch(
     Ok(reply)
 }
 
-/// Calls that only look, and those of operators.
+/// Dispatches the methods that only read, and those of operators.
 fn dispatch_read(
     api: SessionApi,
     caller: ApiCaller,
@@ -296,11 +295,11 @@ async fn watch_after_start(
     token: CancellationToken,
 ) -> Result<MethodReply, ApiError> {
     let outcome = token.run_until_cancelled(api.watch_after_start(caller, params)).await;
-    // It waits no more.
+    // This frees the entry among the pending watches.
     token.cancel();
     match outcome {
         Some(outcome) => outcome.map(start_viewer),
-        None => Err(ApiError::new(ErrorCode::NotNow, "a later request for this session took the watch back")),
+        None => Err(ApiError::new(ErrorCode::NotNow, "a later request for this session cancelled the watch")),
     }
 }
 

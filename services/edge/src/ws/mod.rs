@@ -1,4 +1,4 @@
-//! The HTTP listener: JSON-RPC over WebSocket on `/ws`, and a word for people on `/`.
+//! The HTTP listener: JSON-RPC over WebSocket on `/ws`, and a description for people on `/`.
 
 mod connection;
 mod dispatch;
@@ -21,11 +21,11 @@ use crate::authentication::{Authenticator, CredentialHeader, Credentials};
 use crate::fair_queue::Flow;
 use crate::session_api::SessionApi;
 
-/// Bytes that tungstenite reads at once; allocated for the life of a connection.
+/// Size of the read buffer of tungstenite, which each connection has all the time.
 const READ_BUFFER_BYTES: usize = 4 << 10;
-/// Bytes that are written at once; the buffer grows beyond it with a larger frame.
+/// Bytes that are written at once; the buffer grows for a larger frame.
 const WRITE_BUFFER_BYTES: usize = 4 << 10;
-/// Bytes that an idle connection takes, as measured (see `tests/idle_memory.rs`), with some room.
+/// Bytes that an idle connection takes, as measured by `tests/suite/idle_memory.rs`, with a margin.
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
 
 const ABOUT: &str = "This is the edge of ailoop, which runs AI agent sessions.\n\
@@ -38,7 +38,7 @@ struct WsState {
     authenticator: Arc<Authenticator>,
 }
 
-/// The routes of the HTTP listener.
+/// Builds the routes of the HTTP listener.
 pub(crate) fn routes(api: SessionApi, authenticator: Authenticator) -> Router {
     let state = WsState { api, authenticator: Arc::new(authenticator) };
     Router::new().route("/", get(async || ABOUT)).route("/ws", get(upgrade)).with_state(state)
@@ -85,7 +85,7 @@ async fn upgrade(
         let tasks = api.tasks().clone();
         tasks.spawn("connection", async move {
             connection::serve(socket, api, caller, &connection).await;
-            // It counts for as long as its socket is open.
+            // The connection counts until its socket is closed.
             drop(connection);
         });
     })

@@ -1,4 +1,4 @@
-//! What is too much is refused at the door; what was taken in goes on.
+//! Admission: a turn over a limit is refused, and accepted turns continue.
 
 use contract::ids::CallAttempt;
 use contract::streams::Stream;
@@ -50,7 +50,7 @@ async fn tenant_flooding_queue_is_refused_before_others() {
 async fn turn_over_waiting_call_limit_is_refused() {
     let fixture = Fixture::with(edge::Config { waiting_calls_max: 2, ..config() }).await;
     let mut client = fixture.grpc().await.0;
-    // Model calls that no gateway takes.
+    // These are model calls that no gateway takes.
     for session in ["a", "b"] {
         fixture.bus.transport().append(&call(session), false, Vec::new(), "{}".into()).await.unwrap();
     }
@@ -72,7 +72,7 @@ async fn turn_over_waiting_call_limit_is_refused() {
         fixture.grpc().await.0.send(send()).await.is_err_and(|status| read_code(&status) == "overloaded")
     })
     .await;
-    // Whoever wants to stop can.
+    // A stop is never refused.
     client.stop(ControlRequest { session_id: "one".to_owned(), ..ControlRequest::default() }).await.unwrap();
 }
 
@@ -87,7 +87,7 @@ async fn session_over_tenant_limit_is_refused_and_ended_ones_do_not_count() {
     assert_eq!(refused["error"]["data"]["code"], "overloaded", "{refused}");
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("edge.tenant_sessions_max") && message.contains("session.stop"), "{message}");
-    // Sessions that are there go on.
+    // Existing sessions continue.
     ws.expect_ok("session.send", json!({"session_id": "a", "text": "more"})).await;
     ws.expect_ok("session.stop", json!({"session_id": "a"})).await;
     wait_until("there is room", async || {
@@ -106,7 +106,7 @@ async fn turn_over_tenant_waiting_turns_is_refused() {
         ws.expect_ok("session.start", json!({"session_id": session, "prompt": "x", "interactive": true})).await;
     }
     fixture.fake_loop.pause();
-    // One model call waits, and two commands.
+    // One model call and two commands wait.
     fixture.bus.transport().append(&call("z"), false, Vec::new(), "{}".into()).await.unwrap();
     for id in ["one", "two"] {
         let (verb, id) = (contract::command::Verb::SendUserMessage, contract::CommandId::new(id).unwrap());
@@ -114,7 +114,7 @@ async fn turn_over_tenant_waiting_turns_is_refused() {
     }
     let (mut refused, mut tries) = (json!(null), 0);
     wait_until("the edge sees what waits", async || {
-        // Each try is of a session of its own, which has a limit of commands that wait, too.
+        // Each try starts another session, since one session has its own limit of waiting commands.
         tries += 1;
         let start = json!({"session_id": format!("c{tries}"), "prompt": "x", "interactive": true, "no_wait": true});
         refused = fixture.ws().await.call("session.start", start).await;

@@ -1,4 +1,5 @@
-//! Every method with every kind of bad input: a stable code, the field by name, and a connection that goes on.
+//! Every method with every kind of bad input: the error has a stable code and names the field, and the connection stays
+//! open.
 
 use contract::limits::FRAME_BYTES_MAX;
 use futures::SinkExt;
@@ -10,7 +11,7 @@ use tonic::{Code, Status};
 
 use crate::support::{Fixture, TEST_TIMEOUT, Ws, key, read_code};
 
-/// What a field of a request takes.
+/// Kind of values that a field of a request takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FieldKind {
     /// An id: one token of a subject.
@@ -18,20 +19,19 @@ enum FieldKind {
     Text,
     Flag,
     Count,
-    /// One word of a closed set.
+    /// One of a fixed set of texts.
     Word,
     /// An object with fields of its own.
     Object,
     List,
     /// A text or a list of parts.
     Content,
-    /// Any JSON.
     Any,
 }
 
 use FieldKind::{Any, Content, Count, Flag, Id, List, Object, Text, Word};
 
-/// The fields of a method, and valid values for those that it needs.
+/// A method with its fields, and valid values for the required ones.
 struct MethodCase {
     name: &'static str,
     needed: Value,
@@ -115,7 +115,7 @@ fn list_methods() -> Vec<MethodCase> {
     ]
 }
 
-/// Values that a field of a kind must refuse.
+/// Lists values that a field of a kind must refuse.
 fn wrong_values(kind: FieldKind) -> Vec<Value> {
     let ids = ["a.b", "a*", ">", "a b", "a\u{0}b", "ä", "$SYS", "a/b", "\u{202e}a"].map(Value::from);
     let long = Value::from("x".repeat(100_000));
@@ -132,7 +132,7 @@ fn wrong_values(kind: FieldKind) -> Vec<Value> {
     }
 }
 
-/// What is wrong with the answer to a bad request, if anything.
+/// Finds what is wrong with the response to a bad request.
 fn find_fault(answer: &Value, field: &str) -> Option<String> {
     let code = answer["error"]["data"]["code"].as_str().unwrap_or_default();
     let message = answer["error"]["message"].as_str().unwrap_or_default();
@@ -215,7 +215,7 @@ async fn damaged_frame_of_any_method_is_answered_and_the_connection_goes_on() {
             );
         }
     }
-    // What is nested too deeply is refused before anybody knows whether it is whole.
+    // JSON that is nested too deeply is refused before it is parsed.
     for (damaged, code) in [
         ("[".repeat(10_000), -32602),
         ("{\"a\":".repeat(5_000), -32602),
@@ -245,7 +245,7 @@ async fn request_id_is_echoed_and_bounded() {
     let answer = ws.receive_frame().await.unwrap();
     assert_eq!((&answer["id"], &answer["error"]["data"]["code"]), (&json!(null), &json!("bad_request")));
     assert!(answer["error"]["message"].as_str().unwrap().contains("`id`"), "{answer}");
-    // Nobody knows what the name of a method may be, but it is not told back whole.
+    // The error for an unknown method repeats only the beginning of a long name.
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": long});
     ws.send_text(&request.to_string()).await;
     let answer = ws.receive_frame().await.unwrap();
@@ -268,7 +268,7 @@ async fn body_of_100_mb_ends_its_connection_and_no_other() {
     let sending = async { while writer.write_all(&[b'x'; 8 << 10]).await.is_ok() {} };
     let reading = async {
         let mut answer = Vec::new();
-        // A reset may come right behind the answer.
+        // A reset may follow the response immediately.
         let _ = reader.read_to_end(&mut answer).await;
         answer
     };
@@ -277,7 +277,7 @@ async fn body_of_100_mb_ends_its_connection_and_no_other() {
     other.expect_ok("session.list", json!({})).await;
 }
 
-/// A gRPC call with any bytes as its message.
+/// Sends a gRPC request with any bytes as its message.
 async fn raw_call(fixture: &Fixture, method: &str, body: Vec<u8>) -> Result<(), Status> {
     let channel = tonic::transport::Channel::from_shared(format!("http://{}", fixture.edge.addresses().grpc)).unwrap();
     let mut client = tonic::client::Grpc::new(channel.connect().await.unwrap());
@@ -332,7 +332,7 @@ mod raw {
     }
 }
 
-/// Every method of the service, from its descriptors, with the fields of its request that are texts.
+/// Lists the methods of the service from its descriptors, with the text fields of their requests.
 fn grpc_methods() -> Vec<(String, Vec<(String, u32)>)> {
     use prost::Message as _;
     use prost_types::field_descriptor_proto::Type;
@@ -353,7 +353,7 @@ fn grpc_methods() -> Vec<(String, Vec<(String, u32)>)> {
         .collect()
 }
 
-/// A protobuf message with these text fields.
+/// Encodes a protobuf message with these text fields.
 fn message(fields: &[(u32, &str)]) -> Vec<u8> {
     let mut body = Vec::new();
     for (number, text) in fields {

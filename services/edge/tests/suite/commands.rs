@@ -1,4 +1,4 @@
-//! Commands and reads: the same answers through both doors.
+//! Commands and reads: both protocols give the same answers.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -154,9 +154,13 @@ async fn repeated_command_is_handled_once_and_answered_alike() {
     ws.expect_ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
     let send = || json!({"session_id": "s", "command_id": "again", "text": "once"});
     let first = ws.expect_ok("session.send", send()).await;
-    assert_eq!(ws.expect_ok("session.send", send()).await, first, "the loop says nothing, the log does");
+    assert_eq!(
+        ws.expect_ok("session.send", send()).await,
+        first,
+        "the answer comes from the log, since the loop acknowledges nothing"
+    );
     ws.expect_ok("session.stop", json!({"session_id": "s", "command_id": "end"})).await;
-    assert_eq!(ws.expect_ok("session.send", send()).await, first, "also after the end");
+    assert_eq!(ws.expect_ok("session.send", send()).await, first, "the answer is the same after the end");
     assert_eq!(ws.expect_ok("session.stop", json!({"session_id": "s", "command_id": "end"})).await["done"], true);
     assert_eq!(ws.expect_ok("session.get", json!({"session_id": "s"})).await["seq"], 4);
 }
@@ -180,7 +184,7 @@ async fn command_not_handled_in_time_is_answered_as_stored() {
     let accepted = ws.expect_ok("session.start", json!({"session_id": "s", "prompt": "x", "no_wait": true})).await;
     assert_eq!((&accepted["done"], &accepted["seq"]), (&json!(false), &json!(0)));
     let waited = ws.expect_ok("session.send", json!({"session_id": "s", "text": "x"})).await;
-    assert_eq!(waited["done"], false, "a start that waits is as good as a session");
+    assert_eq!(waited["done"], false, "a stored start is enough for a command");
     let waited = grpc.0.start(start("t")).await.unwrap().into_inner();
     assert!(!waited.done);
 }
@@ -250,7 +254,7 @@ async fn tool_list_has_registered_tools_and_those_of_the_loop() {
     fixture.bus.put_tool(&TenantId::default(), &spec).await.unwrap();
     let listed = fixture.ws().await.expect_ok("tools.list", json!({})).await;
     let [ask, delegate, read] = &listed["tools"].as_array().unwrap()[..] else { panic!("{listed}") };
-    // What the loop performs itself is listed with the others.
+    // The list includes the tools that the loop performs itself.
     assert_eq!((&ask["name"], &delegate["name"]), (&json!("ask_user"), &json!("delegate")));
     assert_eq!(*read, serde_json::to_value(&spec).unwrap());
     let listed = fixture.grpc().await.0.list_tools(proto::ListToolsRequest {}).await.unwrap().into_inner();
@@ -293,7 +297,7 @@ async fn agents_and_models_are_listed_by_both_protocols() {
     let fixture = Fixture::new().await;
     let listed = fixture.ws().await.expect_ok("agents.list", json!({})).await;
     let agent = json!({"id": "e", "name": "Eamonn the Executioner", "aliases": ["eamonn"], "is_default": true});
-    assert_eq!(listed, json!({"agents": [agent]}), "what it may use is nobody's business");
+    assert_eq!(listed, json!({"agents": [agent]}), "the tools of an agent are not listed");
     let listed = fixture.ws().await.expect_ok("models.list", json!({})).await;
     let [model] = &listed["models"].as_array().unwrap()[..] else { panic!("{listed}") };
     let listed = (&model["id"], &model["provider"], &model["context_window"], &model["is_default"]);
@@ -428,7 +432,7 @@ async fn mail_write_without_answer_names_the_command_id_to_repeat_it_with() {
     assert!(message.ends_with("; try again") && !message.contains("command_id"), "{message}");
 }
 
-/// Shows heads of logs as they were one commit ago, once it is told to.
+/// Once set, makes one read of a head return the commit before it.
 #[derive(Default)]
 struct StaleHead(AtomicBool);
 
@@ -495,7 +499,7 @@ async fn session_lists_are_served_from_memory_and_the_index_is_read_again_after_
     .await;
     let before = lists.load(Ordering::SeqCst);
     fixture.fake_loop.fill_log(&key("b"), 1).await;
-    wait_until("the watch tells of another session", async || {
+    wait_until("the watch reports another session", async || {
         ids(&fixture.ws().await.expect_ok("session.list", json!({})).await).len() == 2
     })
     .await;
@@ -504,14 +508,14 @@ async fn session_lists_are_served_from_memory_and_the_index_is_read_again_after_
             ws.expect_ok(method, json!({})).await;
         }
     }
-    assert_eq!(lists.load(Ordering::SeqCst), before, "nobody read the bucket");
+    assert_eq!(lists.load(Ordering::SeqCst), before, "the bucket was not read");
 
     fixture.server.restart();
     wait_until("the bucket is read after a gap", async || lists.load(Ordering::SeqCst) > before).await;
     fixture.fake_loop.commit(&key("a"), vec![crate::support::events::session_ended()]).await;
-    wait_until("the list goes on", async || {
+    wait_until("the list shows the change after the gap", async || {
         ids(&fixture.ws().await.expect_ok("session.list", json!({"phase": "ended"})).await) == ["a"]
     })
     .await;
-    assert!(lists.load(Ordering::SeqCst) <= before + 3, "once for the gap");
+    assert!(lists.load(Ordering::SeqCst) <= before + 3, "the gap causes one read");
 }

@@ -1,4 +1,4 @@
-//! Connections before and after their credentials were accepted: time limits, counts, and who is let in meanwhile.
+//! Connections before and after authentication: deadlines, limits, and the effect on other clients.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn open(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// Whether the server closes the connection in time, whatever it says before.
+/// Whether the server closes the connection in time, whatever it sends before.
 async fn is_closed(stream: &mut TcpStream) -> bool {
     let mut rest = Vec::new();
     tokio::time::timeout(TEST_TIMEOUT / 4, stream.read_to_end(&mut rest)).await.is_ok()
@@ -91,7 +91,7 @@ async fn connection_with_credentials_stays_open_past_the_handshake_limit() {
     ws.expect_ok("session.list", json!({})).await;
     grpc.0.list(proto::ListRequest::default()).await.unwrap();
     let mut silent = open(fixture.edge.addresses().ws, b"").await;
-    // The silent one came last, so the limit of the others is over when it is closed.
+    // The silent one connected last, so the handshake limit of the others has passed when it is closed.
     assert!(is_closed(&mut silent).await);
     ws.expect_ok("session.list", json!({})).await;
     grpc.0.list(proto::ListRequest::default()).await.unwrap();
@@ -110,7 +110,7 @@ async fn flood_of_silent_connections_leaves_room_for_clients() {
     fixture.ws().await.expect_ok("session.list", json!({})).await;
     fixture.grpc().await.0.list(proto::ListRequest::default()).await.unwrap();
     let closed = join_all(silent.iter_mut().take(300).map(is_closed)).await;
-    assert_eq!(closed.iter().filter(|closed| !**closed).count(), 0, "the oldest ones made room");
+    assert_eq!(closed.iter().filter(|closed| !**closed).count(), 0, "the oldest connections are closed");
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn connection_over_the_limit_is_refused_as_overloaded_by_both_protocols() 
     let first = fixture.ws().await;
     let url = format!("ws://{}/ws", fixture.edge.addresses().ws);
     let Err(tungstenite::Error::Http(refused)) = tokio_tungstenite::connect_async(&url).await else {
-        panic!("a second connection is let in")
+        panic!("a second connection is accepted")
     };
     let body = String::from_utf8(refused.body().clone().unwrap()).unwrap();
     assert_eq!(refused.status(), 503);
@@ -147,7 +147,7 @@ async fn grpc_connection_counts_as_much_as_a_websocket() {
 
 #[tokio::test]
 async fn connection_over_request_rate_is_slowed_and_no_other() {
-    // 10 at once, then one every 50 ms.
+    // A burst of 10 requests, then one every 50 ms.
     let limits = ConnectionLimits { requests_per_s: 20, ..ConnectionLimits::default() };
     let fixture = Fixture::with(Config { token: None, ..limited(limits) }).await;
     let (mut ws, grpc) = (fixture.ws().await, fixture.grpc().await.0);
@@ -159,7 +159,7 @@ async fn connection_over_request_rate_is_slowed_and_no_other() {
             ids.push(ws.send_request("session.list", json!({})).await);
         }
         for (n, id) in ids.into_iter().enumerate() {
-            assert!(ws.receive_answer(id).await.get("result").is_some(), "nothing is refused for it");
+            assert!(ws.receive_answer(id).await.get("result").is_some(), "the limit delays requests and refuses none");
             if n == 12 {
                 burst_is_used.notify_one();
             }
@@ -171,7 +171,7 @@ async fn connection_over_request_rate_is_slowed_and_no_other() {
             let mut grpc = grpc.clone();
             async move { grpc.list(proto::ListRequest::default()).await }
         }));
-        assert!(answers.await.iter().all(Result::is_ok), "nothing is refused for it");
+        assert!(answers.await.iter().all(Result::is_ok), "the limit delays requests and refuses none");
         Instant::now()
     };
     let others = async {

@@ -1,4 +1,4 @@
-//! Dead letters, seen and dealt with through the edge.
+//! Dead letters: list, show, retry and drop.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Fixture, key, read_code, wait_until};
 
-/// Buries what was sent to a subject.
+/// Writes a dead letter for a message on a subject.
 async fn write_dead_letter(fixture: &Fixture, at: &subject::Subject, body: &str, code: ErrorCode) {
     let delivery = Delivery {
         subject: at.to_string(),
@@ -71,13 +71,13 @@ async fn dead_command_is_listed_retried_and_removed() {
     assert!(shown.json.contains("once more"));
 
     let retried = client.retry_dead(letter("control", "lost")).await.unwrap().into_inner();
-    assert_ne!(retried.command_id, "lost", "its old id may be known as handled");
+    assert_ne!(retried.command_id, "lost", "the session may know the old id as handled");
     wait_until("the message is in the log", async || {
         let log = fixture.bus.history(&key("s"), 0).await.unwrap();
         format!("{log:?}").contains("once more")
     })
     .await;
-    // Whoever repeats it, since the answer was lost before the letter was removed, sends the same command.
+    // If the response is lost before the letter is removed, a repeated retry sends the same command.
     write_dead_letter(&fixture, &control(&key("s"), "lost"), &message("once more"), ErrorCode::Poison).await;
     let again = client.retry_dead(letter("control", "lost")).await.unwrap().into_inner();
     assert_eq!(again.command_id, retried.command_id);
@@ -92,7 +92,7 @@ async fn letter_that_cannot_be_retried_names_reason_and_can_be_dropped() {
     let call = contract::ids::CallAttempt { call: contract::CallId::model(1, 1), attempt: 1 };
     write_dead_letter(&fixture, &subject::model_item(&key("s"), &call), "{}", ErrorCode::TooManyDeliveries).await;
     write_dead_letter(&fixture, &control(&key("s"), "garbage"), "{not json", ErrorCode::BadRequest).await;
-    for (kind, id, why) in [("model", "m1-1-1", "made up for it by itself"), ("control", "garbage", "cannot be read")] {
+    for (kind, id, why) in [("model", "m1-1-1", "recovered from its loss"), ("control", "garbage", "cannot be read")] {
         let refused = client.retry_dead(letter(kind, id)).await.unwrap_err();
         assert_eq!(read_code(&refused), "not_now");
         assert!(refused.message().contains(why), "{}", refused.message());
@@ -100,7 +100,7 @@ async fn letter_that_cannot_be_retried_names_reason_and_can_be_dropped() {
         assert_eq!(read_code(&client.drop_dead(letter(kind, id)).await.unwrap_err()), "bad_request", "it is gone");
     }
 
-    // By JSON-RPC as well, and never another tenant's.
+    // JSON-RPC gives the same answers, and no letter of another tenant.
     let other = SessionKey { tenant: TenantId::new("other").unwrap(), session: key("s").session };
     write_dead_letter(&fixture, &control(&other, "theirs"), &message("x"), ErrorCode::Poison).await;
     let mut ws = fixture.ws().await;
@@ -134,8 +134,8 @@ async fn dead_command_stored_by_reference_is_sent_again_with_its_body() {
     let body = fixture.bus.open(Objects::Work, waiting[0].payload.clone()).await.unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["content"], json!(text));
-    assert_eq!(body["meta"].get("edge"), None, "nobody waits for it any more");
-    assert_ne!(body["meta"]["time"], "2026-01-01T00:00:00.000Z", "it counts as sent now");
+    assert_eq!(body["meta"].get("edge"), None, "no replica waits for the command any more");
+    assert_ne!(body["meta"]["time"], "2026-01-01T00:00:00.000Z", "the time of the command is the time of the retry");
 }
 
 #[tokio::test]

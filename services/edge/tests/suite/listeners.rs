@@ -1,4 +1,4 @@
-//! The doors themselves: who may come in, what garbage meets, and how they close.
+//! The listeners: authentication, malformed input, startup and draining.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tonic::{Code, Request};
 
 use crate::support::{Fixture, config, key, read_code};
 
-/// The status of an upgrade with these headers.
+/// Returns the HTTP status of an upgrade with these headers.
 async fn upgrade(fixture: &Fixture, headers: &[(&'static str, &str)]) -> u16 {
     let mut request = format!("ws://{}/ws", fixture.edge.addresses().ws).into_client_request().unwrap();
     for (name, value) in headers {

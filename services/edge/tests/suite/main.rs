@@ -1,4 +1,4 @@
-//! The edge through its doors: real sockets, the bus in memory, and a loop that does as it is told.
+//! The edge over real sockets, with an in-memory bus and a fake loop.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Watching: order, no holes, whatever is lost; late viewers; slow ones.
+//! Watching: order without gaps although messages are lost, late viewers, and slow viewers.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn watch(session: &str, from_seq: u64) -> proto::WatchRequest {
     proto::WatchRequest { session_id: session.to_owned(), from_seq, no_chunks: false }
 }
 
-/// A chunk of step 1 of turn 1.
+/// Publishes a chunk of step 1 of turn 1.
 async fn chunk(fixture: &Fixture, session: &str, index: u64) {
     let data = json!({
         "turn": 1, "step": 1, "attempt": "1.1", "index": index, "channel": "text", "delta": "x", "final": false
@@ -34,12 +34,12 @@ async fn chunk(fixture: &Fixture, session: &str, index: u64) {
     fixture.bus.publish_event(&key, Topic::AiChunkReceived, &envelope).await.unwrap();
 }
 
-/// A world whose clients may fall behind by few notifications only.
+/// Starts an edge whose client queues hold few notifications.
 async fn start_with_small_queue() -> Fixture {
     Fixture::with(edge::Config { client_queue: 16, ..config() }).await
 }
 
-/// More than a client's windows and a small queue hold: so many commits of 512 KiB.
+/// Commits more than the flow-control windows of a client and a small queue can hold: each commit has 512 KiB.
 async fn flood(fixture: &Fixture, commits: u32) {
     let text = "x".repeat(128 << 10);
     for number in 0..commits {
@@ -67,7 +67,7 @@ async fn watch_gives_log_then_live_events_until_session_end() {
         seqs.extend(notification.unwrap().seq);
     }
     assert_eq!(seqs, (100..=161).collect::<Vec<_>>(), "the stream ends after session_ended");
-    // Of an ended session the log alone tells.
+    // A watch of an ended session reads the log only.
     ws.expect_ok("session.watch", json!({"session_id": "s", "from_seq": 160})).await;
     assert_eq!(ws.receive_seqs(2).await, [160, 161]);
     let mut stream = grpc.0.watch(watch("s", 162)).await.unwrap().into_inner();
@@ -91,10 +91,10 @@ async fn lost_or_reordered_live_events_are_repaired_from_log() {
     fixture.fake_loop.commit(&key("s"), vec![user_message("d", "x")]).await;
     fixture.fake_loop.set_live_delivery(LiveDelivery::Normal);
     fixture.fake_loop.commit(&key("s"), vec![user_message("e", "x")]).await;
-    assert_eq!(ws.receive_seqs(2).await, [6, 7], "the hole is read from the log");
+    assert_eq!(ws.receive_seqs(2).await, [6, 7], "the gap is read from the log");
     fixture.fake_loop.set_live_delivery(LiveDelivery::Lost);
     fixture.fake_loop.commit(&key("s"), vec![user_message("f", "x")]).await;
-    assert_eq!(ws.receive_seqs(1).await, [8], "a lost last event is found by looking at the head");
+    assert_eq!(ws.receive_seqs(1).await, [8], "a lost last event is found by the check of the head");
     fixture.fake_loop.commit(&key("s"), vec![user_message("g", "x")]).await;
     fixture.server.restart();
     assert_eq!(ws.receive_seqs(1).await, [9], "a reconnect is followed by a read");
@@ -251,7 +251,7 @@ async fn feed_ends_with_its_last_viewer() {
     assert_eq!(fixture.edge.watched(), 1);
     drop(ws);
     wait_until("the feed ends", async || fixture.edge.watched() == 0).await;
-    // And a session that is watched again right then is heard all the same.
+    // A session that is watched again right after that still gets live events.
     let mut ws = fixture.ws().await;
     ws.expect_ok("session.watch", json!({"session_id": "s", "from_seq": 3})).await;
     fixture.fake_loop.commit(&key("s"), vec![user_message("x", "x")]).await;
@@ -268,10 +268,10 @@ async fn watch_before_session_start_waits_for_it() {
         ws.send_request("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
     let watch = ws.send_request("session.watch", json!({"session_id": "s"})).await;
     let other = ws.send_request("session.get", json!({"session_id": "nowhere"})).await;
-    // The watch waits, and nobody waits for it.
+    // The watch waits, but later requests do not.
     assert_eq!(ws.receive_answer(other).await["error"]["data"]["code"], "unknown_session");
     fixture.fake_loop.resume();
-    // Either answer may come first, and events right behind that of the watch.
+    // Either response may come first, and events may follow that of the watch immediately.
     let (mut answers, mut seqs) = (Vec::new(), Vec::new());
     while answers.len() < 2 || seqs.len() < 2 {
         let frame = ws.receive_notification().await;
@@ -294,7 +294,7 @@ async fn watch_waiting_for_start_is_cancelled_by_unwatch() {
     ws.send_request("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
     let watch = ws.send_request("session.watch", json!({"session_id": "s"})).await;
     let unwatch = ws.send_request("session.unwatch", json!({"session_id": "s"})).await;
-    // Either answer may come first.
+    // Either response may come first.
     let answers = [ws.receive_notification().await, ws.receive_notification().await];
     let of = |id: u64| answers.iter().find(|answer| answer["id"] == json!(id)).unwrap();
     assert_eq!(of(watch)["error"]["data"]["code"], "not_now");

@@ -15,7 +15,6 @@ use tonic::transport::Channel;
 
 use super::TEST_TIMEOUT;
 
-/// The gRPC client.
 pub(crate) struct Grpc(pub(crate) SessionsClient<Channel>);
 
 impl Grpc {
@@ -24,12 +23,12 @@ impl Grpc {
     }
 }
 
-/// The stable code of a status.
+/// Reads the stable code of a status.
 pub(crate) fn read_code(status: &Status) -> String {
     status.metadata().get(proto::ERROR_CODE).map(|code| code.to_str().unwrap().to_owned()).unwrap_or_default()
 }
 
-/// A JSON-RPC client that keeps notifications apart from answers.
+/// A JSON-RPC client that separates notifications from responses.
 pub(crate) struct Ws {
     pub(crate) socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     notifications: VecDeque<Value>,
@@ -42,7 +41,7 @@ impl Ws {
         Self { socket, notifications: VecDeque::new(), next_id: 1 }
     }
 
-    /// A client whose socket holds little.
+    /// Connects with a small receive buffer.
     pub(crate) async fn connect_narrow(address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(16 << 10).unwrap();
@@ -55,7 +54,7 @@ impl Ws {
         self.socket.send(Message::Text(text.into())).await.unwrap();
     }
 
-    /// The next frame that is text, or how the connection was closed.
+    /// Returns the next text frame, or the close frame as an error.
     pub(crate) async fn receive_frame(&mut self) -> Result<Value, Option<CloseFrame>> {
         loop {
             let message = tokio::time::timeout(TEST_TIMEOUT, self.socket.next()).await.expect("no frame in time");
@@ -68,7 +67,7 @@ impl Ws {
         }
     }
 
-    /// Sends a request without awaiting its answer; returns its id.
+    /// Sends a request without awaiting its response; returns its id.
     pub(crate) async fn send_request(&mut self, method: &str, params: Value) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -76,7 +75,7 @@ impl Ws {
         id
     }
 
-    /// The answer to a request; notifications that come before it are kept.
+    /// Waits for the response to a request; notifications before it are buffered.
     pub(crate) async fn receive_answer(&mut self, id: u64) -> Value {
         loop {
             let frame = self.receive_frame().await.expect("the connection was closed");
@@ -87,26 +86,25 @@ impl Ws {
         }
     }
 
-    /// A call and its whole answer.
+    /// Sends a request and returns its whole response.
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.send_request(method, params).await;
         self.receive_answer(id).await
     }
 
-    /// A call that succeeds.
+    /// Sends a request that must succeed, and returns its result.
     pub(crate) async fn expect_ok(&mut self, method: &str, params: Value) -> Value {
         let answer = self.call(method, params).await;
         assert!(answer.get("error").is_none(), "{method}: {answer}");
         answer["result"].clone()
     }
 
-    /// The stable code of a call that fails.
+    /// Sends a request that must fail, and returns its stable code.
     pub(crate) async fn expect_code(&mut self, method: &str, params: Value) -> String {
         let answer = self.call(method, params).await;
         answer["error"]["data"]["code"].as_str().unwrap_or_else(|| panic!("{method}: {answer}")).to_owned()
     }
 
-    /// The next notification.
     pub(crate) async fn receive_notification(&mut self) -> Value {
         match self.notifications.pop_front() {
             Some(notification) => notification,
@@ -114,7 +112,7 @@ impl Ws {
         }
     }
 
-    /// The `seq`s of the next notifications.
+    /// Returns the `seq`s of the next notifications.
     pub(crate) async fn receive_seqs(&mut self, count: usize) -> Vec<u64> {
         let mut seqs = Vec::new();
         while seqs.len() < count {

@@ -1,4 +1,4 @@
-//! A loop that commits what it is told: commands one by one, and whatever a test wants in a log.
+//! A fake loop: it commits commands one by one, and any events that a test wants in a log.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,19 +23,17 @@ use futures::FutureExt;
 use session::Session;
 use tokio::sync::Mutex;
 
-/// What becomes of live events.
+/// How live events are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum LiveDelivery {
-    /// They arrive.
     Normal,
-    /// They are lost.
     Lost,
-    /// They arrive twice, the last first.
+    /// All events arrive twice, the first time in reverse order.
     Reordered,
 }
 
-/// The loop.
+/// Handles the commands of all sessions, and answers for the composer.
 pub(crate) struct FakeLoop {
     inner: Arc<Inner>,
     _worker: Worker,
@@ -63,22 +61,22 @@ impl FakeLoop {
         Self { inner, _worker: worker, _composer: [composer, agents] }
     }
 
-    /// What becomes of live events from now on.
+    /// Sets how live events are delivered from now on.
     pub(crate) fn set_live_delivery(&self, live: LiveDelivery) {
         self.inner.live.store(live as u8, Ordering::SeqCst);
     }
 
-    /// From now on commands are committed, but nobody is told.
+    /// From now on commands are committed, but not acknowledged to the edge.
     pub(crate) fn drop_acks(&self) {
         self.inner.mode.store(1, Ordering::SeqCst);
     }
 
-    /// From now on commands stay where they are.
+    /// From now on commands stay in their stream.
     pub(crate) fn pause(&self) {
         self.inner.mode.store(2, Ordering::SeqCst);
     }
 
-    /// Commands are handled again.
+    /// From now on commands are handled and acknowledged again.
     pub(crate) fn resume(&self) {
         self.inner.mode.store(0, Ordering::SeqCst);
     }
@@ -88,7 +86,7 @@ impl FakeLoop {
         self.inner.commit(key, events).await;
     }
 
-    /// Commits a session of so many messages, one commit each.
+    /// Commits the start of a session and so many messages, one commit each.
     pub(crate) async fn fill_log(&self, key: &SessionKey, messages: u32) {
         self.commit(key, vec![session_started("a")]).await;
         for number in 1..=messages {
@@ -97,7 +95,6 @@ impl FakeLoop {
     }
 }
 
-/// `session_started`
 pub(crate) fn session_started(agent: &str) -> Event {
     let agent = AgentSettings {
         id: AgentId::new(agent).unwrap(),
@@ -125,7 +122,7 @@ pub(crate) fn session_started(agent: &str) -> Event {
     }))
 }
 
-/// A result that came before its session started, and was refused.
+/// A tool result that was refused since its session had not started.
 pub(crate) fn ignored_result(id: &str) -> Event {
     Event::InputIgnored(InputIgnored {
         parent: None,
@@ -139,7 +136,6 @@ pub(crate) fn ignored_result(id: &str) -> Event {
     })
 }
 
-/// `message.user_processed`
 pub(crate) fn user_message(id: &str, text: &str) -> Event {
     Event::UserProcessed(UserProcessed {
         message_id: CommandId::new(id).unwrap(),
@@ -148,7 +144,6 @@ pub(crate) fn user_message(id: &str, text: &str) -> Event {
     })
 }
 
-/// `session_ended`
 pub(crate) fn session_ended() -> Event {
     Event::SessionEnded(SessionEnded {
         reason: EndReason::Stopped,

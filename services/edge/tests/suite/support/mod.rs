@@ -1,4 +1,4 @@
-//! A world for one test: a bus in memory, a loop, and an edge with its clients.
+//! The fixture of one test: an in-memory bus, a fake loop, and an edge with its clients.
 
 mod clients;
 mod fake_loop;
@@ -17,10 +17,10 @@ use edge::{Config, Edge};
 pub(crate) use clients::{Grpc, Ws, read_code};
 pub(crate) use fake_loop::{FakeLoop, LiveDelivery};
 
-/// How long anything may take in a test.
+/// Deadline for anything that a test waits for.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A bus, a loop, an edge.
+/// An edge with its bus and a fake loop.
 pub(crate) struct Fixture {
     pub(crate) server: MemoryServer,
     pub(crate) bus: Bus,
@@ -53,7 +53,7 @@ impl Fixture {
     }
 }
 
-/// Free ports, and a short wait for commits.
+/// Returns a configuration with free ports and a short wait for commits.
 pub(crate) fn config() -> Config {
     let free = edge::config::Listen { listen: "127.0.0.1:0".parse().unwrap() };
     Config { ws: free, grpc: free, command_wait: 10, ..Config::default() }
