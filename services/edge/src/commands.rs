@@ -366,16 +366,44 @@ async fn find_outcome(
 }
 
 fn read_outcome(commit: &Commit, input: &InputRef) -> Option<CommandOutcome> {
-    commit.events.iter().find_map(|event| {
-        let refused = if let Event::InputHandled(handled) = event {
-            (handled.input == *input).then_some(None)
-        } else if let Event::InputIgnored(ignored) = event {
-            (ignored.input == *input).then(|| Some(ignored.refusal.clone()))
-        } else {
-            None
-        };
-        refused.map(|refused| CommandOutcome { seq: seq_after(commit), refused })
-    })
+    let refused = commit.events.iter().find_map(|event| match event {
+        Event::InputHandled(handled) => (handled.input == *input).then_some(None),
+        Event::InputIgnored(ignored) => (ignored.input == *input).then(|| Some(ignored.refusal.clone())),
+        Event::SessionStarted(_)
+        | Event::SessionEnded(_)
+        | Event::UserProcessed(_)
+        | Event::TurnStarted(_)
+        | Event::ToolsResolved(_)
+        | Event::ModelCallOpened(_)
+        | Event::ModelCallFailed(_)
+        | Event::CallCancelled(_)
+        | Event::ModelCallInterrupted(_)
+        | Event::AiFullReceived(_)
+        | Event::ToolCallIdentified(_)
+        | Event::ToolCallOpened(_)
+        | Event::ToolCallExtended(_)
+        | Event::ToolCallResult(_)
+        | Event::StatusPaused(_)
+        | Event::StatusResumed(_)
+        | Event::ContinuationProgress(_)
+        | Event::TurnCompleted(_)
+        | Event::GateOpened(_)
+        | Event::GateClosed(_)
+        | Event::Configured(_)
+        | Event::ModelFellBack(_)
+        | Event::LimitReached(_)
+        | Event::SummaryOpened(_)
+        | Event::JudgeOpened(_)
+        | Event::ContextPruned(_)
+        | Event::ChildCommanded(_)
+        | Event::ContextCleared(_)
+        | Event::TimerSet(_)
+        | Event::SessionArchived(_)
+        | Event::SessionImported(_)
+        | Event::Error(_)
+        | Event::Unknown => None,
+    })?;
+    Some(CommandOutcome { seq: seq_after(commit), refused })
 }
 
 /// Folds commits into the state of a session.
