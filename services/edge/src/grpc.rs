@@ -25,6 +25,7 @@ use crate::authentication::{ApiCaller, Authenticator, CredentialHeader, Credenti
 use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
 use crate::commands::{CommandReply, PendingCommand};
 use crate::fair_queue::Flow;
+use crate::method::Method;
 use crate::params::{self, CommandRequest, ListSessionsParams, UncheckedCommand, WatchParams};
 use crate::session_api::{AgentInfo, PendingGate, SessionApi, SessionPage, TranscriptPage};
 use crate::watch::viewer_event::ViewerEvent;
@@ -79,12 +80,12 @@ impl GrpcService {
     /// Runs a method under its span, and turns its error into a status.
     async fn call<M, T>(
         &self,
-        method: &'static str,
+        method: Method,
         session: &str,
         request: &Request<M>,
         call: impl AsyncFnOnce(&SessionApi, &ApiCaller) -> Result<T, ApiError>,
     ) -> Result<Response<T>, Status> {
-        let span = telemetry::span::edge_request(method, Some(session).filter(|session| !session.is_empty()));
+        let span = telemetry::span::edge_request(method.name(), Some(session).filter(|session| !session.is_empty()));
         if let Some(parent) = request.metadata().get("traceparent").and_then(|value| value.to_str().ok()) {
             telemetry::trace::set_parent(&span, parent);
         }
@@ -103,7 +104,7 @@ impl GrpcService {
         if let Some(code) = &code {
             telemetry::span::failed(&span, code.as_str());
         }
-        telemetry::metric::request(method, code.as_ref().map_or("ok", ErrorCode::as_str));
+        telemetry::metric::request(method.name(), code.as_ref().map_or("ok", ErrorCode::as_str));
         outcome.map(Response::new).map_err(|error| to_status(&error))
     }
 }
@@ -112,7 +113,7 @@ impl GrpcService {
 impl Service for GrpcService {
     async fn start(&self, request: Request<proto::StartRequest>) -> Result<Response<proto::CommandReply>, Status> {
         let message = request.get_ref();
-        self.call("session.start", &message.session_id, &request, async |api, caller| {
+        self.call(Method::StartSession, &message.session_id, &request, async |api, caller| {
             let command = UncheckedCommand::new(
                 &message.session_id,
                 &message.command_id,
@@ -127,7 +128,7 @@ impl Service for GrpcService {
 
     async fn send(&self, request: Request<proto::SendRequest>) -> Result<Response<proto::CommandReply>, Status> {
         let message = request.get_ref();
-        self.call("session.send", &message.session_id, &request, async |api, caller| {
+        self.call(Method::SendMessage, &message.session_id, &request, async |api, caller| {
             let mode = if message.mode.is_empty() {
                 MessageMode::default()
             } else {
@@ -142,28 +143,28 @@ impl Service for GrpcService {
     }
 
     async fn pause(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call("session.pause", &request.get_ref().session_id, &request, async |api, caller| {
+        self.call(Method::PauseSession, &request.get_ref().session_id, &request, async |api, caller| {
             wait_for_command(api.pause(caller, parse_control(request.get_ref())?).await?).await
         })
         .await
     }
 
     async fn resume(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call("session.resume", &request.get_ref().session_id, &request, async |api, caller| {
+        self.call(Method::ResumeSession, &request.get_ref().session_id, &request, async |api, caller| {
             wait_for_command(api.resume(caller, parse_control(request.get_ref())?).await?).await
         })
         .await
     }
 
     async fn stop(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call("session.stop", &request.get_ref().session_id, &request, async |api, caller| {
+        self.call(Method::StopSession, &request.get_ref().session_id, &request, async |api, caller| {
             wait_for_command(api.stop(caller, parse_control(request.get_ref())?).await?).await
         })
         .await
     }
 
     async fn clear(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call("session.clear", &request.get_ref().session_id, &request, async |api, caller| {
+        self.call(Method::ClearSession, &request.get_ref().session_id, &request, async |api, caller| {
             wait_for_command(api.clear(caller, parse_control(request.get_ref())?).await?).await
         })
         .await
@@ -174,7 +175,7 @@ impl Service for GrpcService {
         request: Request<proto::ConfigureRequest>,
     ) -> Result<Response<proto::CommandReply>, Status> {
         let message = request.get_ref();
-        self.call("session.configure", &message.session_id, &request, async |api, caller| {
+        self.call(Method::ConfigureSession, &message.session_id, &request, async |api, caller| {
             let mut configure: Configure = params::parse_object(parse_options(&message.options_json)?)?;
             configure.model = Some(message.model.clone()).filter(|model| !model.is_empty()).or(configure.model);
             let command = UncheckedCommand::new(&message.session_id, &message.command_id, !message.no_wait, configure)?;
@@ -186,7 +187,7 @@ impl Service for GrpcService {
 
     async fn answer(&self, request: Request<proto::AnswerRequest>) -> Result<Response<proto::CommandReply>, Status> {
         let message = request.get_ref();
-        self.call("session.answer", &message.session_id, &request, async |api, caller| {
+        self.call(Method::AnswerGate, &message.session_id, &request, async |api, caller| {
             let decision: AnswerDecision = params::parse_word("decision", &message.decision)?;
             let body = Answer {
                 gate: params::parse("gate", &message.gate)?,
@@ -204,7 +205,7 @@ impl Service for GrpcService {
     }
 
     async fn history(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::HistoryReply>, Status> {
-        self.call("session.history", &request.get_ref().session_id, &request, async |api, caller| {
+        self.call(Method::GetHistory, &request.get_ref().session_id, &request, async |api, caller| {
             let history = api.get_history(caller, params::parse_session_id(&request.get_ref().session_id)?).await?;
             let messages_json = serde_json::to_string(&history.messages)
                 .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
@@ -218,7 +219,7 @@ impl Service for GrpcService {
         request: Request<proto::TranscriptRequest>,
     ) -> Result<Response<proto::TranscriptReply>, Status> {
         let message = request.get_ref();
-        self.call("session.transcript", &message.session_id, &request, async |api, caller| {
+        self.call(Method::GetTranscript, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_session_id(&message.session_id)?;
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
             let params = params::TranscriptParams { session_id, after: message.after, limit };
@@ -230,7 +231,7 @@ impl Service for GrpcService {
     }
 
     async fn get(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::SessionInfo>, Status> {
-        self.call("session.get", &request.get_ref().session_id, &request, async |api, caller| {
+        self.call(Method::GetSession, &request.get_ref().session_id, &request, async |api, caller| {
             Ok(to_session_info(
                 api.get_session(caller, params::parse_session_id(&request.get_ref().session_id)?).await?,
             ))
@@ -239,7 +240,7 @@ impl Service for GrpcService {
     }
 
     async fn repair(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::RepairReply>, Status> {
-        self.call("session.repair", &request.get_ref().session_id, &request, async |api, caller| {
+        self.call(Method::RepairSession, &request.get_ref().session_id, &request, async |api, caller| {
             let repaired = api.repair_session(caller, params::parse_session_id(&request.get_ref().session_id)?).await?;
             Ok(proto::RepairReply { performed: repaired.performed })
         })
@@ -248,7 +249,7 @@ impl Service for GrpcService {
 
     async fn list(&self, request: Request<proto::ListRequest>) -> Result<Response<proto::ListReply>, Status> {
         let message = request.get_ref();
-        self.call("session.list", "", &request, async |api, caller| {
+        self.call(Method::ListSessions, "", &request, async |api, caller| {
             let phase: Option<Phase> =
                 if message.phase.is_empty() { None } else { Some(params::parse_word("phase", &message.phase)?) };
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
@@ -263,7 +264,7 @@ impl Service for GrpcService {
 
     async fn replay(&self, request: Request<proto::ReplayRequest>) -> Result<Response<proto::ReplayReply>, Status> {
         let message = request.get_ref();
-        self.call("session.replay", &message.session_id, &request, async |api, caller| {
+        self.call(Method::ReplaySession, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_session_id(&message.session_id)?;
             let replayed = api.replay_session(caller, params::ReplayParams { session_id, at: message.at }).await?;
             let (slot, differs) = (replayed.slot, !replayed.differs.is_empty());
@@ -274,7 +275,7 @@ impl Service for GrpcService {
 
     async fn stats(&self, request: Request<proto::StatsRequest>) -> Result<Response<proto::StatsReply>, Status> {
         let message = request.get_ref();
-        self.call("session.stats", "", &request, async |api, caller| {
+        self.call(Method::GetStats, "", &request, async |api, caller| {
             let since = match message.since.as_str() {
                 "" => None,
                 text => Some(contract::Timestamp::parse(text).ok_or_else(|| {
@@ -292,7 +293,7 @@ impl Service for GrpcService {
         request: Request<proto::ToolResultRequest>,
     ) -> Result<Response<proto::ToolResultReply>, Status> {
         let message = request.get_ref();
-        self.call("tools.result", &message.session_id, &request, async |api, caller| {
+        self.call(Method::GetFullResult, &message.session_id, &request, async |api, caller| {
             let call = params::ToolResultParams {
                 session_id: params::parse_session_id(&message.session_id)?,
                 call: params::parse("call", &message.call)?,
@@ -308,7 +309,7 @@ impl Service for GrpcService {
         request: Request<proto::ListGatesRequest>,
     ) -> Result<Response<proto::ListGatesReply>, Status> {
         let message = request.get_ref();
-        self.call("gates.list", &message.session_id, &request, async |api, caller| {
+        self.call(Method::ListGates, &message.session_id, &request, async |api, caller| {
             let session_id = match message.session_id.as_str() {
                 "" => None,
                 text => Some(params::parse_session_id(text)?),
@@ -321,7 +322,7 @@ impl Service for GrpcService {
     }
 
     async fn queues(&self, request: Request<proto::QueuesRequest>) -> Result<Response<proto::QueuesReply>, Status> {
-        self.call("fleet.queues", "", &request, async |api, caller| {
+        self.call(Method::GetQueues, "", &request, async |api, caller| {
             let found = api.get_queues(caller).await?;
             let queues = found.queues.into_iter().map(|QueueDepth { queue, depth: Depth { waiting, held } }| {
                 proto::Queue { queue: queue.to_owned(), waiting, held }
@@ -339,7 +340,7 @@ impl Service for GrpcService {
         &self,
         request: Request<proto::ListMailRequest>,
     ) -> Result<Response<proto::ListMailReply>, Status> {
-        self.call("mail.list", "", &request, async |api, caller| {
+        self.call(Method::ListMail, "", &request, async |api, caller| {
             let mailbox = params::parse_optional("mailbox", &request.get_ref().mailbox)?;
             let list = api.list_mail(caller, params::ListMailParams { mailbox }).await?;
             let more = u64::try_from(list.more).unwrap_or(u64::MAX);
@@ -352,7 +353,7 @@ impl Service for GrpcService {
         &self,
         request: Request<proto::SendMailRequest>,
     ) -> Result<Response<proto::SendMailReply>, Status> {
-        self.call("mail.send", "", &request, async |api, caller| {
+        self.call(Method::SendMail, "", &request, async |api, caller| {
             let proto::SendMailRequest { mailbox, command_id, to, subject, text } = request.get_ref().clone();
             let mailbox = params::parse_optional("mailbox", &mailbox)?;
             let command_id = params::parse_optional("command_id", &command_id)?;
@@ -367,7 +368,7 @@ impl Service for GrpcService {
         &self,
         request: Request<proto::ReplyMailRequest>,
     ) -> Result<Response<proto::ReplyMailReply>, Status> {
-        self.call("mail.reply", "", &request, async |api, caller| {
+        self.call(Method::ReplyMail, "", &request, async |api, caller| {
             let proto::ReplyMailRequest { mailbox, command_id, id, text } = request.get_ref().clone();
             let mailbox = params::parse_optional("mailbox", &mailbox)?;
             let command_id = params::parse_optional("command_id", &command_id)?;
@@ -383,7 +384,7 @@ impl Service for GrpcService {
         request: Request<proto::ListDeadRequest>,
     ) -> Result<Response<proto::ListDeadReply>, Status> {
         let message = request.get_ref();
-        self.call("dead.list", &message.session_id, &request, async |api, caller| {
+        self.call(Method::ListDeadLetters, &message.session_id, &request, async |api, caller| {
             let session_id = match message.session_id.as_str() {
                 "" => None,
                 text => Some(params::parse_session_id(text)?),
@@ -395,7 +396,7 @@ impl Service for GrpcService {
     }
 
     async fn show_dead(&self, request: Request<proto::DeadRequest>) -> Result<Response<proto::DeadReply>, Status> {
-        self.call("dead.show", &request.get_ref().session_id, &request, async |api, caller| {
+        self.call(Method::GetDeadLetter, &request.get_ref().session_id, &request, async |api, caller| {
             let letter = api.get_dead_letter(caller, parse_dead_letter(request.get_ref())?).await?;
             Ok(proto::DeadReply { json: to_json(&letter)? })
         })
@@ -406,7 +407,7 @@ impl Service for GrpcService {
         &self,
         request: Request<proto::DeadRequest>,
     ) -> Result<Response<proto::RetryDeadReply>, Status> {
-        self.call("dead.retry", &request.get_ref().session_id, &request, async |api, caller| {
+        self.call(Method::RetryDeadLetter, &request.get_ref().session_id, &request, async |api, caller| {
             let retried = api.retry_dead_letter(caller, parse_dead_letter(request.get_ref())?).await?;
             let (session_id, command_id) = (retried.session_id.to_string(), retried.command_id.to_string());
             Ok(proto::RetryDeadReply { session_id, command_id })
@@ -415,7 +416,7 @@ impl Service for GrpcService {
     }
 
     async fn drop_dead(&self, request: Request<proto::DeadRequest>) -> Result<Response<proto::DeadReply>, Status> {
-        self.call("dead.drop", &request.get_ref().session_id, &request, async |api, caller| {
+        self.call(Method::DropDeadLetter, &request.get_ref().session_id, &request, async |api, caller| {
             let letter = api.drop_dead_letter(caller, parse_dead_letter(request.get_ref())?).await?;
             Ok(proto::DeadReply { json: to_json(&letter)? })
         })
@@ -426,7 +427,7 @@ impl Service for GrpcService {
 
     async fn watch(&self, request: Request<proto::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let message = request.get_ref();
-        self.call("session.watch", &message.session_id, &request, async |api, caller| {
+        self.call(Method::WatchSession, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_session_id(&message.session_id)?;
             let watch = WatchParams { session_id, from_seq: message.from_seq, no_chunks: message.no_chunks };
             let (_, viewer) = match api.watch(caller, &watch).await {
@@ -451,7 +452,7 @@ impl Service for GrpcService {
         &self,
         request: Request<proto::ListAgentsRequest>,
     ) -> Result<Response<proto::ListAgentsReply>, Status> {
-        self.call("agents.list", "", &request, async |api, caller| {
+        self.call(Method::ListAgents, "", &request, async |api, caller| {
             let agents = api.list_agents(caller).await?;
             Ok(proto::ListAgentsReply { agents: agents.into_iter().map(to_agent_info).collect() })
         })
@@ -462,7 +463,7 @@ impl Service for GrpcService {
         &self,
         request: Request<proto::ListModelsRequest>,
     ) -> Result<Response<proto::ListModelsReply>, Status> {
-        self.call("models.list", "", &request, async |api, caller| {
+        self.call(Method::ListModels, "", &request, async |api, caller| {
             let models = api.list_models(caller).await?;
             Ok(proto::ListModelsReply { models: models.into_iter().map(to_model_info).collect() })
         })
@@ -473,7 +474,7 @@ impl Service for GrpcService {
         &self,
         request: Request<proto::ListToolsRequest>,
     ) -> Result<Response<proto::ListToolsReply>, Status> {
-        self.call("tools.list", "", &request, async |api, caller| {
+        self.call(Method::ListTools, "", &request, async |api, caller| {
             let tools = api.list_tools(caller).await?;
             Ok(proto::ListToolsReply { tools: tools.into_iter().map(to_tool_info).collect() })
         })

@@ -13,6 +13,7 @@ mod fair_queue;
 mod grpc;
 mod jsonrpc;
 mod mail;
+mod method;
 mod params;
 mod request_body;
 mod session_api;

@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::Json;
-use contract::command::{Answer, Configure, ControlReason, SendUserMessage, Start};
 use contract::{ErrorCode, SessionId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -18,42 +17,10 @@ use crate::api_error::ApiError;
 use crate::authentication::ApiCaller;
 use crate::commands::PendingCommand;
 use crate::jsonrpc::JsonRpcRequest;
-use crate::params::{self, CommandBody, CommandRequest, UncheckedCommand};
+use crate::method::Method;
+use crate::params::{self, CommandBody, CommandRequest, NoParams, SessionParams, UncheckedCommand, WatchParams};
 use crate::session_api::SessionApi;
 use crate::watch::viewer::{Viewer, WatchReply};
-
-const METHODS: &[&str] = &[
-    "session.start",
-    "session.send",
-    "session.pause",
-    "session.resume",
-    "session.stop",
-    "session.answer",
-    "session.clear",
-    "session.configure",
-    "session.history",
-    "session.transcript",
-    "session.get",
-    "session.list",
-    "session.replay",
-    "session.stats",
-    "session.repair",
-    "session.watch",
-    "session.unwatch",
-    "agents.list",
-    "models.list",
-    "tools.list",
-    "tools.result",
-    "gates.list",
-    "mail.list",
-    "mail.send",
-    "mail.reply",
-    "fleet.queues",
-    "dead.list",
-    "dead.show",
-    "dead.retry",
-    "dead.drop",
-];
 
 /// Result of a request, and what the connection must do after the response is queued.
 pub(super) struct MethodReply {
@@ -106,12 +73,13 @@ pub(super) async fn begin_request(
     waiting: &PendingWatches,
     request: JsonRpcRequest,
 ) -> ReplyFuture {
-    let method = METHODS.iter().copied().find(|method| *method == request.method);
+    let method = Method::from_name(&request.method);
+    let name = method.map_or("unknown", Method::name);
     let session = request.params.get("session_id").and_then(Value::as_str);
-    let span = telemetry::span::edge_request(method.unwrap_or("unknown"), session);
+    let span = telemetry::span::edge_request(name, session);
     let started = async {
         let method = method.ok_or_else(|| {
-            let known = METHODS.join(", ");
+            let known = Method::list_names();
             let method: String = request.method.chars().take(80).collect();
             ApiError::new(ErrorCode::UnknownMethod, format!("there is no method {method:?}; there are {known}"))
         })?;
@@ -127,7 +95,7 @@ pub(super) async fn begin_request(
         if let Some(code) = &code {
             telemetry::span::failed(&tracing::Span::current(), code.as_str());
         }
-        telemetry::metric::request(method.unwrap_or("unknown"), code.as_ref().map_or("ok", ErrorCode::as_str));
+        telemetry::metric::request(name, code.as_ref().map_or("ok", ErrorCode::as_str));
         outcome
     }
     .instrument(span)
@@ -138,160 +106,129 @@ async fn dispatch(
     api: &SessionApi,
     caller: &ApiCaller,
     waiting: &PendingWatches,
-    method: &'static str,
+    method: Method,
     params: Map<String, Value>,
 ) -> Result<ReplyFuture, ApiError> {
     let (api, caller) = (api.clone(), caller.clone());
-    let reply = match method {
-        "session.start" => {
-            wait_for_command(api.start(&caller, parse_command::<Start>(&api, &caller, params).await?).await?)
+    match method {
+        Method::StartSession => {
+            Ok(wait_for_command(api.start(&caller, parse_command(&api, &caller, params).await?).await?))
         }
-        "session.send" => {
-            wait_for_command(api.send(&caller, parse_command::<SendUserMessage>(&api, &caller, params).await?).await?)
+        Method::SendMessage => {
+            Ok(wait_for_command(api.send(&caller, parse_command(&api, &caller, params).await?).await?))
         }
-        "session.pause" => {
-            wait_for_command(api.pause(&caller, parse_command::<ControlReason>(&api, &caller, params).await?).await?)
+        Method::PauseSession => {
+            Ok(wait_for_command(api.pause(&caller, parse_command(&api, &caller, params).await?).await?))
         }
-        "session.resume" => {
-            wait_for_command(api.resume(&caller, parse_command::<ControlReason>(&api, &caller, params).await?).await?)
+        Method::ResumeSession => {
+            Ok(wait_for_command(api.resume(&caller, parse_command(&api, &caller, params).await?).await?))
         }
-        "session.stop" => {
-            wait_for_command(api.stop(&caller, parse_command::<ControlReason>(&api, &caller, params).await?).await?)
+        Method::StopSession => {
+            Ok(wait_for_command(api.stop(&caller, parse_command(&api, &caller, params).await?).await?))
         }
-        "session.answer" => {
-            wait_for_command(api.answer(&caller, parse_command::<Answer>(&api, &caller, params).await?).await?)
+        Method::AnswerGate => {
+            Ok(wait_for_command(api.answer(&caller, parse_command(&api, &caller, params).await?).await?))
         }
-        "session.configure" => {
-            wait_for_command(api.configure(&caller, parse_command::<Configure>(&api, &caller, params).await?).await?)
+        Method::ConfigureSession => {
+            Ok(wait_for_command(api.configure(&caller, parse_command(&api, &caller, params).await?).await?))
         }
-        "session.clear" => {
-            wait_for_command(api.clear(&caller, parse_command::<ControlReason>(&api, &caller, params).await?).await?)
+        Method::ClearSession => {
+            Ok(wait_for_command(api.clear(&caller, parse_command(&api, &caller, params).await?).await?))
         }
-        "session.watch" => {
-            let params: params::WatchParams = params::parse_object(params)?;
-            match api.watch(&caller, &params).await {
-                // The session may be about to start. Then this watch waits, but later requests do not.
-                Err(error) if error.code == ErrorCode::UnknownSession => {
-                    let token = waiting.add(params.session_id.clone());
-                    async move { watch_after_start(&api, &caller, &params, token).await }.boxed()
-                }
-                outcome => std::future::ready(outcome.map(start_viewer)).boxed(),
-            }
-        }
-        "session.unwatch" => {
-            let params::SessionParams { session_id } = params::parse_object(params)?;
-            waiting.cancel(&session_id);
-            let result = Json::of(&serde_json::json!({"session_id": session_id}));
-            std::future::ready(Ok(MethodReply { result, follow_up: FollowUp::Unwatch(session_id) })).boxed()
-        }
+        Method::WatchSession => watch(api, caller, waiting, params::parse_object(params)?).await,
+        Method::UnwatchSession => unwatch(waiting, params::parse_object(params)?),
         // Later requests do not wait for the executor, so mails of one connection may be stored in another order.
-        "mail.send" => {
-            let params: params::SendMailParams = params::parse_object(params)?;
-            async move { to_reply(api.send_mail(&caller, params).await) }.boxed()
+        Method::SendMail => defer(params, move |params| async move { api.send_mail(&caller, params).await }),
+        Method::ReplyMail => defer(params, move |params| async move { api.reply_mail(&caller, params).await }),
+        Method::ListMail => defer(params, move |params| async move { api.list_mail(&caller, params).await }),
+        Method::GetHistory => {
+            defer(params, move |SessionParams { session_id }| async move { api.get_history(&caller, session_id).await })
         }
-        "mail.reply" => {
-            let params: params::ReplyMailParams = params::parse_object(params)?;
-            async move { to_reply(api.reply_mail(&caller, params).await) }.boxed()
+        Method::GetTranscript => defer(params, move |params| async move { api.get_transcript(&caller, params).await }),
+        Method::GetSession => {
+            defer(params, move |SessionParams { session_id }| async move { api.get_session(&caller, session_id).await })
         }
-        _ => dispatch_read(api, caller, method, params)?,
-    };
-    Ok(reply)
+        Method::RepairSession => {
+            defer(
+                params,
+                move |SessionParams { session_id }| async move { api.repair_session(&caller, session_id).await },
+            )
+        }
+        Method::ReplaySession => defer(params, move |params| async move { api.replay_session(&caller, params).await }),
+        Method::ListSessions => defer(params, move |params| async move { api.list_sessions(&caller, &params).await }),
+        Method::GetStats => {
+            defer(params, move |params| async move { Ok(json!({"stats": api.get_stats(&caller, &params).await?})) })
+        }
+        Method::ListGates => {
+            defer(params, move |params| async move { Ok(json!({"gates": api.list_gates(&caller, &params).await?})) })
+        }
+        Method::ListAgents => {
+            defer(params, move |NoParams {}| async move { Ok(json!({"agents": api.list_agents(&caller).await?})) })
+        }
+        Method::ListModels => {
+            defer(params, move |NoParams {}| async move { Ok(json!({"models": api.list_models(&caller).await?})) })
+        }
+        Method::ListTools => {
+            defer(params, move |NoParams {}| async move { Ok(ToolList { tools: api.list_tools(&caller).await? }) })
+        }
+        Method::GetFullResult => {
+            defer(params, move |params| async move { api.get_full_result(&caller, &params).await })
+        }
+        Method::GetQueues => defer(params, move |NoParams {}| async move { api.get_queues(&caller).await }),
+        Method::ListDeadLetters => {
+            defer(
+                params,
+                move |params| async move { Ok(json!({"dead": api.list_dead_letters(&caller, &params).await?})) },
+            )
+        }
+        Method::GetDeadLetter => defer(params, move |params| async move { api.get_dead_letter(&caller, params).await }),
+        Method::RetryDeadLetter => {
+            defer(params, move |params| async move { api.retry_dead_letter(&caller, params).await })
+        }
+        Method::DropDeadLetter => {
+            defer(params, move |params| async move { api.drop_dead_letter(&caller, params).await })
+        }
+    }
 }
 
-/// Dispatches the methods that only read, and those of operators.
-fn dispatch_read(
+/// Parses the parameters now, and runs the method beside later requests.
+fn defer<P, T, F>(params: Map<String, Value>, run: impl FnOnce(P) -> F) -> Result<ReplyFuture, ApiError>
+where
+    P: DeserializeOwned,
+    T: Serialize,
+    F: Future<Output = Result<T, ApiError>> + Send + 'static,
+{
+    let outcome = run(params::parse_object(params)?);
+    Ok(async move { to_reply(outcome.await) }.boxed())
+}
+
+async fn watch(
     api: SessionApi,
     caller: ApiCaller,
-    method: &str,
-    params: Map<String, Value>,
+    waiting: &PendingWatches,
+    params: WatchParams,
 ) -> Result<ReplyFuture, ApiError> {
-    Ok(match method {
-        "session.history" => {
-            let params::SessionParams { session_id } = params::parse_object(params)?;
-            async move { to_reply(api.get_history(&caller, session_id).await) }.boxed()
+    match api.watch(&caller, &params).await {
+        // The session may be about to start. Then this watch waits, but later requests do not.
+        Err(error) if error.code == ErrorCode::UnknownSession => {
+            let token = waiting.add(params.session_id.clone());
+            Ok(async move { watch_after_start(&api, &caller, &params, token).await }.boxed())
         }
-        "session.transcript" => {
-            let params: params::TranscriptParams = params::parse_object(params)?;
-            async move { to_reply(api.get_transcript(&caller, params).await) }.boxed()
-        }
-        "session.get" => {
-            let params::SessionParams { session_id } = params::parse_object(params)?;
-            async move { to_reply(api.get_session(&caller, session_id).await) }.boxed()
-        }
-        "session.repair" => {
-            let params::SessionParams { session_id } = params::parse_object(params)?;
-            async move { to_reply(api.repair_session(&caller, session_id).await) }.boxed()
-        }
-        "session.replay" => {
-            let params: params::ReplayParams = params::parse_object(params)?;
-            async move { to_reply(api.replay_session(&caller, params).await) }.boxed()
-        }
-        "session.stats" => {
-            let params: params::StatsParams = params::parse_object(params)?;
-            async move { to_reply(api.get_stats(&caller, &params).await.map(|stats| serde_json::json!({"stats": stats}))) }
-                .boxed()
-        }
-        "session.list" => {
-            let params: params::ListSessionsParams = params::parse_object(params)?;
-            async move { to_reply(api.list_sessions(&caller, &params).await) }.boxed()
-        }
-        "gates.list" => {
-            let params: params::ListGatesParams = params::parse_object(params)?;
-            async move { to_reply(api.list_gates(&caller, &params).await.map(|gates| serde_json::json!({"gates": gates}))) }
-                .boxed()
-        }
-        "agents.list" => {
-            let params::NoParams {} = params::parse_object(params)?;
-            async move { to_reply(api.list_agents(&caller).await.map(|agents| serde_json::json!({"agents": agents}))) }
-                .boxed()
-        }
-        "models.list" => {
-            let params::NoParams {} = params::parse_object(params)?;
-            async move { to_reply(api.list_models(&caller).await.map(|models| serde_json::json!({"models": models}))) }
-                .boxed()
-        }
-        "mail.list" => {
-            let params: params::ListMailParams = params::parse_object(params)?;
-            async move { to_reply(api.list_mail(&caller, params).await) }.boxed()
-        }
-        "tools.result" => {
-            let params: params::ToolResultParams = params::parse_object(params)?;
-            async move { to_reply(api.get_full_result(&caller, &params).await) }.boxed()
-        }
-        "fleet.queues" => {
-            let params::NoParams {} = params::parse_object(params)?;
-            async move { to_reply(api.get_queues(&caller).await) }.boxed()
-        }
-        "dead.list" => {
-            let params: params::ListDeadLettersParams = params::parse_object(params)?;
-            async move {
-                to_reply(api.list_dead_letters(&caller, &params).await.map(|dead| serde_json::json!({"dead": dead})))
-            }
-            .boxed()
-        }
-        "dead.show" => {
-            let params: params::DeadLetterParams = params::parse_object(params)?;
-            async move { to_reply(api.get_dead_letter(&caller, params).await) }.boxed()
-        }
-        "dead.retry" => {
-            let params: params::DeadLetterParams = params::parse_object(params)?;
-            async move { to_reply(api.retry_dead_letter(&caller, params).await) }.boxed()
-        }
-        "dead.drop" => {
-            let params: params::DeadLetterParams = params::parse_object(params)?;
-            async move { to_reply(api.drop_dead_letter(&caller, params).await) }.boxed()
-        }
-        _ => {
-            let params::NoParams {} = params::parse_object(params)?;
-            async move { to_reply(api.list_tools(&caller).await.map(|tools| ToolList { tools })) }.boxed()
-        }
-    })
+        outcome => Ok(std::future::ready(outcome.map(start_viewer)).boxed()),
+    }
+}
+
+fn unwatch(waiting: &PendingWatches, params: SessionParams) -> Result<ReplyFuture, ApiError> {
+    let SessionParams { session_id } = params;
+    waiting.cancel(&session_id);
+    let result = Json::of(&json!({"session_id": session_id}));
+    Ok(std::future::ready(Ok(MethodReply { result, follow_up: FollowUp::Unwatch(session_id) })).boxed())
 }
 
 async fn watch_after_start(
     api: &SessionApi,
     caller: &ApiCaller,
-    params: &params::WatchParams,
+    params: &WatchParams,
     token: CancellationToken,
 ) -> Result<MethodReply, ApiError> {
     let outcome = token.run_until_cancelled(api.watch_after_start(caller, params)).await;
