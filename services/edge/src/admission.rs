@@ -118,7 +118,7 @@ impl AdmissionControl {
                  end some with session.stop",
                 open + recent_starts.len()
             );
-            return Err(ApiError::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER));
+            return Err(ApiError::new(ErrorCode::Overloaded, message).with_retry_after(RETRY_AFTER));
         }
         if recent_starts.len() < RECENT_STARTS_MAX {
             recent_starts.insert(session.clone(), Instant::now());
@@ -148,7 +148,7 @@ impl AdmissionControl {
             return Ok(());
         };
         let message = format!("{what}; accepted turns continue, try again later");
-        Err(ApiError::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER))
+        Err(ApiError::new(ErrorCode::Overloaded, message).with_retry_after(RETRY_AFTER))
     }
 
     async fn admit_stored(&self, bus: &Bus, tenant: &TenantId) -> Result<(), ApiError> {
@@ -169,7 +169,7 @@ impl AdmissionControl {
             "tenant {tenant} has {bytes} bytes in the log and the archive, at most {max} are allowed \
              (edge.tenant_stored_bytes_max): stop sessions and let the archive expire, or raise the limit"
         );
-        Err(ApiError::new(ErrorCode::Overloaded, message).retry_after(STORED_RETRY_AFTER))
+        Err(ApiError::new(ErrorCode::Overloaded, message).with_retry_after(STORED_RETRY_AFTER))
     }
 
     async fn measure_load(&self, bus: &Bus, tenant: &TenantId) -> Result<QueueLoad, BusError> {

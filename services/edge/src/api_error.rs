@@ -32,13 +32,13 @@ impl ApiError {
     }
 
     /// Creates the error for a request that a parser refuses.
-    pub(crate) fn bad_request_of(error: impl std::fmt::Display) -> Self {
+    pub(crate) fn bad_request_by_parser(error: impl std::fmt::Display) -> Self {
         Self::bad_request(shorten(error.to_string()))
     }
 
     /// Sets the time after which a retry may succeed.
     #[must_use]
-    pub(crate) fn retry_after(mut self, after: Duration) -> Self {
+    pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }

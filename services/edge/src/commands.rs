@@ -169,22 +169,22 @@ impl SessionApi {
         let pending = |state| PendingCommand { bus: bus.clone(), key: key.clone(), verb, id: id.clone(), state };
 
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
-        let standing = self.check_standing(&key, verb, &id).await?;
-        if let SessionStanding::EndedHandled(outcome) = standing {
+        let state = self.check_session_state(&key, verb, &id).await?;
+        if let SessionState::EndedHandled(outcome) = state {
             return Ok(pending(PendingState::Handled(outcome)));
         }
         let inbox = load_inbox(&bus, &key).await?;
-        let is_new = matches!(standing, SessionStanding::NotStarted) && !inbox.has_start;
+        let is_new = matches!(state, SessionState::NotStarted) && !inbox.has_start;
         // Every command but `start` needs a session. A stored start is enough: it is handled before this command.
         if is_new && verb != Verb::Start {
             return Err(SessionApi::unknown_session(&key));
         }
-        if let (SessionStanding::NotStarted, Some(check)) = (standing, check) {
+        if let (SessionState::NotStarted, Some(check)) = (state, check) {
             check_composition(&bus, &check).await?;
         }
         if inbox.commands >= WAITING_COMMANDS_MAX && verb != Verb::Stop {
             let message = format!("{} commands wait for session {} already", inbox.commands, key.session);
-            return Err(ApiError::new(ErrorCode::TooManyWaiting, message).retry_after(WAITING_RETRY_AFTER));
+            return Err(ApiError::new(ErrorCode::TooManyWaiting, message).with_retry_after(WAITING_RETRY_AFTER));
         }
 
         if matches!(verb, Verb::Start | Verb::SendUserMessage) {
@@ -218,7 +218,7 @@ impl SessionApi {
 
 /// State of a session before a command is sent to it.
 #[derive(Debug)]
-enum SessionStanding {
+enum SessionState {
     NotStarted,
     /// The session has started and has not ended.
     Active,
@@ -229,27 +229,32 @@ enum SessionStanding {
 impl SessionApi {
     /// Refuses a command to an ended session, unless the session handled it before its end: then the answer is the
     /// same.
-    async fn check_standing(&self, key: &SessionKey, verb: Verb, id: &CommandId) -> Result<SessionStanding, ApiError> {
+    async fn check_session_state(
+        &self,
+        key: &SessionKey,
+        verb: Verb,
+        id: &CommandId,
+    ) -> Result<SessionState, ApiError> {
         // A session that starts has no log as a rule, and only the leader can tell that for sure.
         let head =
             if verb == Verb::Start { self.bus().head(key, Read::Leader).await? } else { self.load_head(key).await? };
         match head {
-            None => return Ok(SessionStanding::NotStarted),
-            Some(head) if head.meta.phase != Phase::Ended => return Ok(SessionStanding::Active),
+            None => return Ok(SessionState::NotStarted),
+            Some(head) if head.meta.phase != Phase::Ended => return Ok(SessionState::Active),
             Some(_) => {}
         }
         if let Some(outcome) = find_outcome(self.bus(), key, verb, id).await? {
-            return Ok(SessionStanding::EndedHandled(outcome));
+            return Ok(SessionState::EndedHandled(outcome));
         }
         // The head may be stale: the session may have started since. A session that never started has the phase `ended`
         // too.
         let commits = self.bus().load_latest(key).await?.unwrap_or_default();
         let session = fold_session(key, &commits)?;
         if session.seq() == 0 {
-            return Ok(SessionStanding::NotStarted);
+            return Ok(SessionState::NotStarted);
         }
         if session.phase() != Phase::Ended {
-            return Ok(SessionStanding::Active);
+            return Ok(SessionState::Active);
         }
         Err(ApiError::new(ErrorCode::SessionEnded, format!("session {} has ended", key.session)))
     }
@@ -342,7 +347,7 @@ async fn check_composition(bus: &Bus, request: &ComposeRequest) -> Result<(), Ap
         Err(error @ (BusError::NoResponders { .. } | BusError::Timeout { .. })) => {
             let message = "no prompt-composer answers: start one (`ailoop up` does), or look at its log";
             tracing::warn!(%error, "no composer");
-            Err(ApiError::new(ErrorCode::Unavailable, message).retry_after(LOG_CHECK_INTERVAL))
+            Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(LOG_CHECK_INTERVAL))
         }
         Err(error) => Err(error.into()),
     }
@@ -403,7 +408,7 @@ fn read_outcome(commit: &Commit, input: &InputRef) -> Option<CommandOutcome> {
         | Event::Error(_)
         | Event::Unknown => None,
     })?;
-    Some(CommandOutcome { seq: seq_after(commit), refused })
+    Some(CommandOutcome { seq: last_seq_after(commit), refused })
 }
 
 /// Folds commits into the state of a session.
@@ -414,7 +419,7 @@ pub(crate) fn fold_session(key: &SessionKey, commits: &[(u64, Commit)]) -> Resul
     })
 }
 
-pub(crate) fn seq_after(commit: &Commit) -> u64 {
+pub(crate) fn last_seq_after(commit: &Commit) -> u64 {
     let public = commit.events.iter().filter(|event| event.topic().is_some()).count();
     (commit.meta.seq + public as u64).saturating_sub(1)
 }

@@ -122,7 +122,7 @@ impl FairQueue {
         let is_queued = self.lock().enqueue(flow, Waiter { units: cost.units(), grant });
         if !is_queued {
             let message = format!("{WAITING_MAX} requests of this connection wait already: send fewer at once");
-            return Err(ApiError::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER));
+            return Err(ApiError::new(ErrorCode::Overloaded, message).with_retry_after(RETRY_AFTER));
         }
         self.grant_permits();
         if let Ok(Ok(permit)) = tokio::time::timeout(WAIT_MAX, granted).await {
@@ -130,7 +130,7 @@ impl FairQueue {
         }
         let seconds = WAIT_MAX.as_secs();
         let message = format!("the edge is busy: the request waited {seconds} s; send fewer at once, or try again");
-        Err(ApiError::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER))
+        Err(ApiError::new(ErrorCode::Overloaded, message).with_retry_after(RETRY_AFTER))
     }
 
     /// Grants permits as long as there is capacity.

@@ -26,7 +26,7 @@ use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
 use crate::commands::{CommandReply, PendingCommand};
 use crate::fair_queue::Flow;
 use crate::method::Method;
-use crate::params::{self, CommandRequest, ListSessionsParams, UncheckedCommand, WatchParams};
+use crate::params::{self, CommandRequest, ListSessionsParams, UnvalidatedCommand, WatchParams};
 use crate::session_api::{AgentInfo, PendingGate, SessionApi, SessionPage, TranscriptPage};
 use crate::watch::viewer_event::ViewerEvent;
 
@@ -114,7 +114,7 @@ impl Service for GrpcService {
     async fn start(&self, request: Request<proto::StartRequest>) -> Result<Response<proto::CommandReply>, Status> {
         let message = request.get_ref();
         self.call(Method::StartSession, &message.session_id, &request, async |api, caller| {
-            let command = UncheckedCommand::new(
+            let command = UnvalidatedCommand::new(
                 &message.session_id,
                 &message.command_id,
                 !message.no_wait,
@@ -135,7 +135,7 @@ impl Service for GrpcService {
                 params::parse_word("mode", &message.mode)?
             };
             let body = SendUserMessage { content: Content::from(message.text.as_str()), mode };
-            let command = UncheckedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
+            let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
             let command = api.validate_command(caller, command).await?;
             wait_for_command(api.send(caller, command).await?).await
         })
@@ -178,7 +178,8 @@ impl Service for GrpcService {
         self.call(Method::ConfigureSession, &message.session_id, &request, async |api, caller| {
             let mut configure: Configure = params::parse_object(parse_options(&message.options_json)?)?;
             configure.model = Some(message.model.clone()).filter(|model| !model.is_empty()).or(configure.model);
-            let command = UncheckedCommand::new(&message.session_id, &message.command_id, !message.no_wait, configure)?;
+            let command =
+                UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, configure)?;
             let command = api.validate_command(caller, command).await?;
             wait_for_command(api.configure(caller, command).await?).await
         })
@@ -197,7 +198,7 @@ impl Service for GrpcService {
                 content: message.content.clone(),
                 note: Some(message.note.clone()).filter(|note| !note.is_empty()),
             };
-            let command = UncheckedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
+            let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
             let command = api.validate_command(caller, command).await?;
             wait_for_command(api.answer(caller, command).await?).await
         })
@@ -618,7 +619,7 @@ fn parse_options(options_json: &str) -> Result<Map<String, Value>, ApiError> {
 
 fn parse_control(message: &proto::ControlRequest) -> Result<CommandRequest<ControlReason>, ApiError> {
     let reason = Some(message.reason.clone()).filter(|reason| !reason.is_empty());
-    UncheckedCommand::new(&message.session_id, &message.command_id, !message.no_wait, ControlReason { reason })?
+    UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, ControlReason { reason })?
         .validate()
 }
 

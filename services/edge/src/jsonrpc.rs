@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn responses_have_their_documented_shape() {
-        let error = ApiError::new(ErrorCode::Overloaded, "later").retry_after(std::time::Duration::from_secs(2));
+        let error = ApiError::new(ErrorCode::Overloaded, "later").with_retry_after(std::time::Duration::from_secs(2));
         let answer: Value = serde_json::from_str(&format_error(&json!(7), &error)).unwrap();
         assert_eq!(
             answer,

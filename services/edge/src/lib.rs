@@ -96,7 +96,7 @@ impl Edge {
     }
 
     /// Returns the number of sessions that clients of this replica watch.
-    pub fn watched(&self) -> usize {
+    pub fn watched_session_count(&self) -> usize {
         self.api.feeds().open_count()
     }
 

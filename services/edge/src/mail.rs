@@ -81,13 +81,13 @@ impl SessionApi {
         match self.bus().ask_mail(&caller.tenant, request).await {
             Ok(MailResponse::Refused { code: ErrorCode::Unavailable, message }) => {
                 let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
-                Err(ApiError::new(ErrorCode::Unavailable, message + &advice).retry_after(RETRY_AFTER))
+                Err(ApiError::new(ErrorCode::Unavailable, message + &advice).with_retry_after(RETRY_AFTER))
             }
             Ok(MailResponse::Refused { code, message }) => Err(ApiError::new(code, message)),
             Ok(response) => Ok(response),
             Err(BusError::NoResponders { .. }) => {
                 let message = "no executor serves mailboxes now: start one with `executor.serve.mail`";
-                Err(ApiError::new(ErrorCode::Unavailable, message).retry_after(RETRY_AFTER))
+                Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER))
             }
             Err(error @ (BusError::Timeout { .. } | BusError::Unavailable(_))) => {
                 let advice = advice.map_or_else(
@@ -95,7 +95,7 @@ impl SessionApi {
                     |advice| format!("whether the request took effect is unknown: {advice}"),
                 );
                 let message = format!("{error}; {advice}");
-                Err(ApiError::new(ErrorCode::Unavailable, message).retry_after(RETRY_AFTER))
+                Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER))
             }
             Err(error) => Err(error.into()),
         }

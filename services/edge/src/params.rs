@@ -38,9 +38,9 @@ pub(crate) struct CommandRequest<T> {
 
 /// A command whose body is not validated yet.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct UncheckedCommand<T>(CommandRequest<T>);
+pub(crate) struct UnvalidatedCommand<T>(CommandRequest<T>);
 
-impl<T: CommandBody> UncheckedCommand<T> {
+impl<T: CommandBody> UnvalidatedCommand<T> {
     /// Parses the session and the id; an empty text means that none is given.
     pub(crate) fn new(session: &str, id: &str, is_awaited: bool, body: T) -> Result<Self, ApiError> {
         let session =
@@ -60,7 +60,7 @@ impl<T: CommandBody> UncheckedCommand<T> {
     }
 }
 
-impl<T: CommandBody + DeserializeOwned> UncheckedCommand<T> {
+impl<T: CommandBody + DeserializeOwned> UnvalidatedCommand<T> {
     /// Parses a command from its JSON object; the error for an unknown field names it.
     pub(crate) fn from_json(mut params: Map<String, Value>) -> Result<Self, ApiError> {
         let session = take_text(&mut params, "session_id")?;
@@ -376,7 +376,7 @@ pub(crate) fn parse_object<T: DeserializeOwned>(params: Map<String, Value>) -> R
             "data did not match any variant of untagged enum Content" => {
                 ApiError::bad_request(format!("`{path}` must be a text, or a list of parts with a `type`"))
             }
-            _ if path == "." || named && !path.contains('.') => ApiError::bad_request_of(error.inner()),
+            _ if path == "." || named && !path.contains('.') => ApiError::bad_request_by_parser(error.inner()),
             _ => bad_field(&path, error.inner()),
         }
     })
@@ -407,7 +407,7 @@ pub(crate) fn parse_session_id(text: &str) -> Result<SessionId, ApiError> {
 
 /// Error for a field that its parser refuses.
 fn bad_field(field: &str, error: impl Display) -> ApiError {
-    ApiError::bad_request_of(format!("`{field}`: {error}"))
+    ApiError::bad_request_by_parser(format!("`{field}`: {error}"))
 }
 
 /// Parses an enum value as the contract serialises it.
@@ -461,11 +461,11 @@ mod tests {
     }
 
     fn accept<T: CommandBody + DeserializeOwned>(value: Value) -> CommandRequest<T> {
-        UncheckedCommand::from_json(object(value)).and_then(UncheckedCommand::validate).unwrap()
+        UnvalidatedCommand::from_json(object(value)).and_then(UnvalidatedCommand::validate).unwrap()
     }
 
     fn refuse<T: CommandBody + DeserializeOwned>(value: Value) -> (ErrorCode, String) {
-        match UncheckedCommand::<T>::from_json(object(value)).and_then(UncheckedCommand::validate) {
+        match UnvalidatedCommand::<T>::from_json(object(value)).and_then(UnvalidatedCommand::validate) {
             Ok(command) => panic!("taken: {}", command.session),
             Err(error) => (error.code, error.message),
         }

@@ -70,7 +70,7 @@ impl hyper::body::Body for LimitedBody {
                 }
                 let message =
                     "waiting requests take all bytes that the edge has for them: send less at once, or try again";
-                ApiError::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER)
+                ApiError::new(ErrorCode::Overloaded, message).with_retry_after(RETRY_AFTER)
             }
             Poll::Ready(Some(Err(_)) | None) => return polled,
             Poll::Pending => match self.deadline.as_mut().poll(context) {

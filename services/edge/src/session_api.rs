@@ -28,7 +28,7 @@ use crate::command_waiters::CommandWaiters;
 use crate::commands::fold_session;
 use crate::config::{Config, StartError};
 use crate::fair_queue::{FairQueue, RequestCost, RequestPermit};
-use crate::params::{self, CommandBody, CommandRequest, ListCursor, ListSessionsParams, UncheckedCommand};
+use crate::params::{self, CommandBody, CommandRequest, ListCursor, ListSessionsParams, UnvalidatedCommand};
 use crate::session_index::SessionIndex;
 use crate::stats::{self, AgentStats};
 use crate::watch::feed::Feeds;
@@ -274,7 +274,7 @@ impl SessionApi {
             Ok(RepairReply::Refused { code, message }) => Err(ApiError::new(code, message)),
             Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => {
                 let message = "no orchestrator answers: check that one runs, and try again";
-                Err(ApiError::new(ErrorCode::Unavailable, message).retry_after(Duration::from_secs(1)))
+                Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(Duration::from_secs(1)))
             }
             Err(error) => Err(error.into()),
         }
@@ -473,7 +473,7 @@ impl SessionApi {
 
     /// Error for clients of a draining replica.
     pub(crate) fn draining_error() -> ApiError {
-        ApiError::new(ErrorCode::Draining, "this replica is draining: connect again").retry_after(RECONNECT_AFTER)
+        ApiError::new(ErrorCode::Draining, "this replica is draining: connect again").with_retry_after(RECONNECT_AFTER)
     }
 
     pub(crate) fn unknown_session(key: &SessionKey) -> ApiError {
@@ -503,7 +503,7 @@ impl SessionApi {
     pub(crate) async fn validate_command<T>(
         &self,
         caller: &ApiCaller,
-        command: UncheckedCommand<T>,
+        command: UnvalidatedCommand<T>,
     ) -> Result<CommandRequest<T>, ApiError>
     where
         T: CommandBody + Send + 'static,

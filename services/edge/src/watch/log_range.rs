@@ -28,7 +28,7 @@ impl LogRange {
         Self {
             events,
             last_slot: last.map(|(slot, _)| *slot),
-            last_seq: last.map_or(0, |(_, commit)| crate::commands::seq_after(commit)),
+            last_seq: last.map_or(0, |(_, commit)| crate::commands::last_seq_after(commit)),
             phase: last.map(|(_, commit)| commit.meta.phase),
         }
     }

@@ -151,10 +151,10 @@ impl ViewerEvent {
 
     /// Formats the JSON-RPC notification, once for all viewers.
     pub(crate) fn to_json_rpc(&self) -> Arc<str> {
-        self.rendered.get_or_init(|| self.render().into()).clone()
+        self.rendered.get_or_init(|| self.format_json_rpc().into()).clone()
     }
 
-    fn render(&self) -> String {
+    fn format_json_rpc(&self) -> String {
         let progress = match (self.topic == Topic::ContinuationProgress, self.envelope.seq) {
             (true, Some(seq)) => serde_json::from_str::<ContinuationProgress>(self.envelope.data.get())
                 .ok()

@@ -123,7 +123,7 @@ async fn read_frames(
 }
 
 fn refuse_all(frame: RequestFrame, why: &str, queue: &ClientQueue) {
-    let error = ApiError::new(ErrorCode::Overloaded, why).retry_after(Duration::from_secs(1));
+    let error = ApiError::new(ErrorCode::Overloaded, why).with_retry_after(Duration::from_secs(1));
     let ids = frame.parts.into_iter().filter_map(|part| part.ok().and_then(|request| request.id));
     for id in ids {
         queue.push(QueueItem::Text(jsonrpc::format_error(&id, &error)));

@@ -18,7 +18,7 @@ use crate::authentication::ApiCaller;
 use crate::commands::PendingCommand;
 use crate::jsonrpc::JsonRpcRequest;
 use crate::method::Method;
-use crate::params::{self, CommandBody, CommandRequest, NoParams, SessionParams, UncheckedCommand, WatchParams};
+use crate::params::{self, CommandBody, CommandRequest, NoParams, SessionParams, UnvalidatedCommand, WatchParams};
 use crate::session_api::SessionApi;
 use crate::watch::viewer::{Viewer, WatchReply};
 
@@ -257,7 +257,7 @@ async fn parse_command<T>(
 where
     T: CommandBody + DeserializeOwned + Send + 'static,
 {
-    api.validate_command(caller, UncheckedCommand::from_json(params)?).await
+    api.validate_command(caller, UnvalidatedCommand::from_json(params)?).await
 }
 
 fn wait_for_command(pending: PendingCommand) -> ReplyFuture {

@@ -199,7 +199,7 @@ async fn table_of_bad_input_has_every_json_rpc_method() {
 }
 
 #[tokio::test]
-async fn damaged_frame_of_any_method_is_answered_and_the_connection_goes_on() {
+async fn damaged_frame_of_any_method_is_answered_and_connection_stays_open() {
     let fixture = Fixture::new().await;
     fixture.fake_loop.fill_log(&key("s"), 1).await;
     let mut ws = fixture.ws().await;

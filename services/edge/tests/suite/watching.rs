@@ -248,9 +248,9 @@ async fn feed_ends_with_its_last_viewer() {
     fixture.fake_loop.fill_log(&key("s"), 1).await;
     let mut ws = fixture.ws().await;
     ws.expect_ok("session.watch", json!({"session_id": "s"})).await;
-    assert_eq!(fixture.edge.watched(), 1);
+    assert_eq!(fixture.edge.watched_session_count(), 1);
     drop(ws);
-    wait_until("the feed ends", async || fixture.edge.watched() == 0).await;
+    wait_until("the feed ends", async || fixture.edge.watched_session_count() == 0).await;
     // A session that is watched again right after that still gets live events.
     let mut ws = fixture.ws().await;
     ws.expect_ok("session.watch", json!({"session_id": "s", "from_seq": 3})).await;
