@@ -60,9 +60,7 @@ impl CommandWaiters {
                 Some(SubscriptionEvent::Message(message)) => {
                     match serde_json::from_slice::<CommandAck>(&message.payload) {
                         Ok(ack) => self.resolve(ack),
-                        Err(error) => {
-                            tracing::warn!(%error, subject = message.subject, "an acknowledgement cannot be read and is ignored")
-                        }
+                        Err(error) => tracing::warn!(%error, subject = message.subject, "acknowledgement ignored"),
                     }
                 }
                 // Waiters check the log every second as well.

@@ -38,7 +38,7 @@ pub(crate) enum FeedEvent {
 pub(crate) struct Feeds {
     bus: Bus,
     tasks: Tasks,
-    open_feeds: Arc<Mutex<HashMap<SessionKey, OpenFeed>>>,
+    by_session: Arc<Mutex<HashMap<SessionKey, OpenFeed>>>,
 }
 
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(super) struct FeedSubscription {
 
 impl Feeds {
     pub(crate) fn new(bus: Bus, tasks: Tasks) -> Self {
-        Self { bus, tasks, open_feeds: Arc::default() }
+        Self { bus, tasks, by_session: Arc::default() }
     }
 
     /// Joins the feed of a session, and returns when its subscriptions are active.
@@ -148,7 +148,7 @@ impl Feeds {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, OpenFeed>> {
-        self.open_feeds.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

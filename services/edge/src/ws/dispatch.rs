@@ -136,7 +136,7 @@ async fn dispatch(
             Ok(wait_for_command(api.clear(&caller, parse_command(&api, &caller, params).await?).await?))
         }
         Method::WatchSession => watch(api, caller, waiting, params::parse_object(params)?).await,
-        Method::UnwatchSession => unwatch(waiting, params::parse_object(params)?),
+        Method::UnwatchSession => Ok(unwatch(waiting, params::parse_object(params)?)),
         // Later requests do not wait for the executor, so mails of one connection may be stored in another order.
         Method::SendMail => defer(params, move |params| async move { api.send_mail(&caller, params).await }),
         Method::ReplyMail => defer(params, move |params| async move { api.reply_mail(&caller, params).await }),
@@ -218,11 +218,10 @@ async fn watch(
     }
 }
 
-fn unwatch(waiting: &PendingWatches, params: SessionParams) -> Result<ReplyFuture, ApiError> {
-    let SessionParams { session_id } = params;
+fn unwatch(waiting: &PendingWatches, SessionParams { session_id }: SessionParams) -> ReplyFuture {
     waiting.cancel(&session_id);
     let result = Json::of(&json!({"session_id": session_id}));
-    Ok(std::future::ready(Ok(MethodReply { result, follow_up: FollowUp::Unwatch(session_id) })).boxed())
+    std::future::ready(Ok(MethodReply { result, follow_up: FollowUp::Unwatch(session_id) })).boxed()
 }
 
 async fn watch_after_start(

@@ -1,23 +1,20 @@
 //! Commands and reads: both protocols give the same answers.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bus::memory::{Action, Fault, Faults, Op};
 use bus::{MemoryServer, Read};
 use contract::command::Verb;
 use contract::limits::{MESSAGE_BYTES_MAX, SLOTS_PER_PAGE, WAITING_COMMANDS_MAX};
-use contract::mail::{MailAction, MailList, MailRequest, MailResponse, RepliedMail, SentMail, WaitingMail};
 use contract::streams::Stream;
 use contract::subject;
-use contract::tool::{Approval, EffectClass, ToolSpec};
-use contract::{AgentId, CommandId, ErrorCode, Json, MailId, TenantId, Timestamp, ToolName};
-use futures::FutureExt;
+use contract::{CommandId, ErrorCode};
 use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::support::events::{ignored_result, session_started, user_message};
-use crate::support::{Fixture, config, key, read_code, wait_until};
+use crate::support::{Fixture, config, key, read_code};
 
 fn start(session: &str) -> proto::StartRequest {
     proto::StartRequest {
@@ -238,82 +235,6 @@ async fn requests_of_one_connection_keep_their_order() {
 }
 
 #[tokio::test]
-async fn tool_list_has_registered_tools_and_those_of_the_loop() {
-    let fixture = Fixture::new().await;
-    let spec = ToolSpec {
-        name: ToolName::new("read_file").unwrap(),
-        description: "Reads.".to_owned(),
-        parameters: Json::parse("{\"type\":\"object\"}").unwrap(),
-        effect: EffectClass::Pure,
-        approval: Approval::Never,
-        timeout_ms: Some(500),
-        max_output: None,
-        instructions: None,
-        version: "1".to_owned(),
-    };
-    fixture.bus.put_tool(&TenantId::default(), &spec).await.unwrap();
-    let listed = fixture.ws().await.expect_ok("tools.list", json!({})).await;
-    let [ask, delegate, read] = &listed["tools"].as_array().unwrap()[..] else { panic!("{listed}") };
-    // The list includes the tools that the loop performs itself.
-    assert_eq!((&ask["name"], &delegate["name"]), (&json!("ask_user"), &json!("delegate")));
-    assert_eq!(*read, serde_json::to_value(&spec).unwrap());
-    let listed = fixture.grpc().await.0.list_tools(proto::ListToolsRequest {}).await.unwrap().into_inner();
-    assert_eq!((listed.tools[2].effect.as_str(), listed.tools[2].timeout_ms), ("pure", 500));
-}
-
-#[tokio::test]
-async fn session_list_with_cursor_gives_every_page() {
-    let fixture = Fixture::new().await;
-    let mut ws = fixture.ws().await;
-    for n in 0..5 {
-        ws.expect_ok("session.start", json!({"session_id": format!("s{n}"), "prompt": "x", "interactive": true})).await;
-    }
-    let whole = ws.expect_ok("session.list", json!({})).await;
-    let ids = |listed: &Value| -> Vec<Value> {
-        listed["sessions"].as_array().unwrap().iter().map(|session| session["session_id"].clone()).collect()
-    };
-    assert_eq!((ids(&whole).len(), &whole["next_cursor"]), (5, &Value::Null));
-    let mut parts = Vec::new();
-    let mut cursor = Value::Null;
-    for count in [2, 2, 1] {
-        let part = ws.expect_ok("session.list", json!({"limit": 2, "cursor": cursor})).await;
-        assert_eq!(ids(&part).len(), count);
-        parts.extend(ids(&part));
-        cursor = part["next_cursor"].clone();
-    }
-    assert_eq!((parts, &cursor), (ids(&whole), &Value::Null));
-
-    let mut grpc = fixture.grpc().await.0;
-    let first = grpc.list(proto::ListRequest { limit: 4, ..Default::default() }).await.unwrap().into_inner();
-    let rest = grpc.list(proto::ListRequest { cursor: first.next_cursor, ..Default::default() }).await.unwrap();
-    let rest = rest.into_inner();
-    assert_eq!((first.sessions.len(), rest.sessions.len(), rest.next_cursor.as_str()), (4, 1, ""));
-    let damaged = grpc.list(proto::ListRequest { cursor: "yesterday".to_owned(), ..Default::default() }).await;
-    assert!(damaged.unwrap_err().message().contains("send `next_cursor` as it came"));
-}
-
-#[tokio::test]
-async fn agents_and_models_are_listed_by_both_protocols() {
-    let fixture = Fixture::new().await;
-    let listed = fixture.ws().await.expect_ok("agents.list", json!({})).await;
-    let agent = json!({"id": "e", "name": "Eamonn the Executioner", "aliases": ["eamonn"], "is_default": true});
-    assert_eq!(listed, json!({"agents": [agent]}), "the tools of an agent are not listed");
-    let listed = fixture.ws().await.expect_ok("models.list", json!({})).await;
-    let [model] = &listed["models"].as_array().unwrap()[..] else { panic!("{listed}") };
-    let listed = (&model["id"], &model["provider"], &model["context_window"], &model["is_default"]);
-    assert_eq!(listed, (&json!("rehearsal"), &json!("rehearsal"), &json!(8_192), &json!(true)));
-
-    let mut grpc = fixture.grpc().await.0;
-    let agents = grpc.list_agents(proto::ListAgentsRequest {}).await.unwrap().into_inner().agents;
-    assert_eq!((agents[0].id.as_str(), agents[0].model.as_str(), agents[0].is_default), ("e", "", true));
-    let models = grpc.list_models(proto::ListModelsRequest {}).await.unwrap().into_inner().models;
-    assert_eq!(
-        (models[0].id.as_str(), models[0].context_window, models[0].max_output),
-        ("rehearsal", Some(8_192), None)
-    );
-}
-
-#[tokio::test]
 async fn transcript_with_expired_beginning_is_incomplete() {
     let fixture = Fixture::new().await;
     let wanted = || json!({"session_id": "s"});
@@ -324,112 +245,6 @@ async fn transcript_with_expired_beginning_is_incomplete() {
         fixture.bus.transport().purge(Stream::Log, &subject::log_slot(&key("s"), slot)).await.unwrap();
     }
     assert_eq!(ws.expect_ok("session.transcript", wanted()).await["is_incomplete"], true);
-}
-
-#[tokio::test]
-async fn mail_request_reaches_the_executor_with_its_mailbox_and_command_id() {
-    let fixture = Fixture::new().await;
-    let mut ws = fixture.ws().await;
-    let mut grpc = fixture.grpc().await.0;
-    let away = ws.call("mail.list", json!({})).await;
-    assert_eq!(away["error"]["data"]["code"], "unavailable", "{away}");
-    assert!(away["error"]["message"].as_str().unwrap().contains("executor.serve.mail"), "{away}");
-
-    let requests = Arc::new(Mutex::new(Vec::new()));
-    let recorded = requests.clone();
-    let executor = move |request: MailRequest| {
-        recorded.lock().unwrap().push((request.mailbox.to_string(), request.id.to_string()));
-        let id = MailId::new("m1").unwrap();
-        let reply = match request.action {
-            MailAction::List => {
-                let (from, subject, text) = (AgentId::new("e").unwrap(), "Plan".to_owned(), "May I?".to_owned());
-                let mail = WaitingMail { id, from, subject, text, sent: Timestamp::default(), answers: None };
-                MailResponse::Mails(MailList { more: 2, mails: vec![mail] })
-            }
-            MailAction::Send { to, .. } => MailResponse::Sent(SentMail { sent: id, to: AgentId::new(&to).unwrap() }),
-            MailAction::Reply { mail, .. } if mail == "m1" => {
-                MailResponse::Closed(RepliedMail { closed: id, answered: true })
-            }
-            MailAction::Reply { mail, .. } if mail == "m3" => {
-                MailResponse::Refused { code: ErrorCode::Unavailable, message: "the bus is away".to_owned() }
-            }
-            MailAction::Reply { .. } => {
-                MailResponse::Refused { code: ErrorCode::UnknownMail, message: "there is no such mail".to_owned() }
-            }
-        };
-        async move { reply }.boxed()
-    };
-    let _serving = fixture.server.bus().serve_mail(&TenantId::default(), executor).await.unwrap();
-
-    let list = ws.expect_ok("mail.list", json!({"mailbox": "anna"})).await;
-    assert_eq!(
-        (&list["more"], &list["mails"][0]["text"], &list["mails"][0]["from"]),
-        (&json!(2), &json!("May I?"), &json!("e"))
-    );
-    let send = json!({"to": "e", "subject": "Plan", "text": "Start.", "command_id": "c7"});
-    assert_eq!(ws.expect_ok("mail.send", send).await, json!({"sent": "m1", "to": "e"}));
-    assert_eq!(
-        ws.expect_ok("mail.reply", json!({"id": "m1", "text": "Yes."})).await,
-        json!({"closed": "m1", "answered": true})
-    );
-    let unknown = ws.call("mail.reply", json!({"id": "m2", "text": ""})).await;
-    assert_eq!(unknown["error"]["data"]["code"], "unknown_mail", "{unknown}");
-    {
-        let requests = requests.lock().unwrap();
-        let mailboxes: Vec<&str> = requests.iter().map(|(mailbox, _)| mailbox.as_str()).collect();
-        assert_eq!(mailboxes, ["anna", "user", "user", "user"]);
-        assert!(requests[1].1 == "c7" && requests[2].1.len() == 36, "{requests:?}");
-    }
-    let away = ws.call("mail.reply", json!({"id": "m3", "text": "", "command_id": "c8"})).await;
-    let message = "the bus is away; repeat it with the same `command_id`, and nothing is stored twice";
-    assert_eq!((&away["error"]["message"], &away["error"]["data"]["retry_after_ms"]), (&json!(message), &json!(1_000)));
-
-    let mails = grpc.list_mail(proto::ListMailRequest::default()).await.unwrap().into_inner();
-    assert_eq!((mails.more, mails.mails[0].subject.as_str()), (2, "Plan"));
-    let send = proto::SendMailRequest {
-        to: "e".to_owned(),
-        subject: "x".to_owned(),
-        text: "x".to_owned(),
-        ..Default::default()
-    };
-    assert_eq!(grpc.send_mail(send).await.unwrap().into_inner().id, "m1");
-    let reply = |id: &str| proto::ReplyMailRequest { id: id.to_owned(), ..Default::default() };
-    assert!(grpc.reply_mail(reply("m1")).await.unwrap().into_inner().answered);
-    let unknown = grpc.reply_mail(reply("m2")).await.unwrap_err();
-    assert_eq!((unknown.code(), read_code(&unknown).as_str()), (Code::NotFound, "unknown_mail"));
-}
-
-/// Fails every request to the mailboxes.
-struct MailboxesAway;
-
-impl Faults for MailboxesAway {
-    fn on(&self, op: Op<'_>) -> Fault {
-        let is_mail = op.action == Action::Request && op.subject.starts_with("ai_rpc.mail.");
-        if is_mail { Fault::NotDone } else { Fault::None }
-    }
-}
-
-#[tokio::test]
-async fn mail_write_without_answer_names_the_command_id_to_repeat_it_with() {
-    let fixture = Fixture::on(MemoryServer::with_faults(Arc::new(MailboxesAway)), config()).await;
-    let mut ws = fixture.ws().await;
-    let send = json!({"to": "e", "subject": "x", "text": "x"});
-    for (method, mut params) in [("mail.send", send), ("mail.reply", json!({"id": "m1", "text": ""}))] {
-        let failed = ws.call(method, params.clone()).await;
-        let message = failed["error"]["message"].as_str().unwrap();
-        assert_eq!(failed["error"]["data"]["code"], "unavailable", "{method}: {message}");
-        let made = message.split_once("took effect is unknown: repeat it with `command_id` ");
-        let made = made.and_then(|(_, rest)| rest.split_once(',')).map(|(id, _)| id.len());
-        assert_eq!(made, Some(36), "{method}: {message}");
-
-        params["command_id"] = json!("c7");
-        let failed = ws.call(method, params).await;
-        let message = failed["error"]["message"].as_str().unwrap();
-        assert!(message.contains("took effect is unknown: repeat it with the same `command_id`"), "{message}");
-    }
-    let failed = ws.call("mail.list", json!({})).await;
-    let message = failed["error"]["message"].as_str().unwrap();
-    assert!(message.ends_with("; try again") && !message.contains("command_id"), "{message}");
 }
 
 /// Once set, makes one read of a head return the commit before it.
@@ -468,54 +283,4 @@ async fn session_started_after_its_head_was_read_is_watched_live() {
     assert_eq!(ws.receive_notification().await["method"], "session_started");
     fixture.fake_loop.commit(&key("s"), vec![user_message("m", "hello")]).await;
     assert_eq!(ws.receive_notification().await["method"], "message.user_processed");
-}
-
-/// Counts the reads of whole buckets.
-struct CountLists(Arc<AtomicUsize>);
-
-impl Faults for CountLists {
-    fn on(&self, op: Op<'_>) -> Fault {
-        self.0.fetch_add(usize::from(op.action == Action::KvList), Ordering::SeqCst);
-        Fault::None
-    }
-}
-
-#[tokio::test]
-async fn session_lists_are_served_from_memory_and_the_index_is_read_again_after_a_gap() {
-    let lists = Arc::new(AtomicUsize::new(0));
-    let server = MemoryServer::with_faults(Arc::new(CountLists(lists.clone())));
-    let fixture = Fixture::on(server, config()).await;
-    let mut ws = fixture.ws().await;
-    let ids = |answer: &Value| -> Vec<String> {
-        let sessions = answer["sessions"].as_array().unwrap();
-        sessions.iter().map(|session| session["session_id"].as_str().unwrap().to_owned()).collect()
-    };
-    fixture.fake_loop.fill_log(&key("a"), 1).await;
-    wait_until("the index is in memory", async || {
-        let before = lists.load(Ordering::SeqCst);
-        let found = fixture.ws().await.expect_ok("session.list", json!({})).await;
-        ids(&found) == ["a"] && lists.load(Ordering::SeqCst) == before
-    })
-    .await;
-    let before = lists.load(Ordering::SeqCst);
-    fixture.fake_loop.fill_log(&key("b"), 1).await;
-    wait_until("the watch reports another session", async || {
-        ids(&fixture.ws().await.expect_ok("session.list", json!({})).await).len() == 2
-    })
-    .await;
-    for method in ["session.list", "gates.list", "session.stats"] {
-        for _ in 0..50 {
-            ws.expect_ok(method, json!({})).await;
-        }
-    }
-    assert_eq!(lists.load(Ordering::SeqCst), before, "the bucket was not read");
-
-    fixture.server.restart();
-    wait_until("the bucket is read after a gap", async || lists.load(Ordering::SeqCst) > before).await;
-    fixture.fake_loop.commit(&key("a"), vec![crate::support::events::session_ended()]).await;
-    wait_until("the list shows the change after the gap", async || {
-        ids(&fixture.ws().await.expect_ok("session.list", json!({"phase": "ended"})).await) == ["a"]
-    })
-    .await;
-    assert!(lists.load(Ordering::SeqCst) <= before + 3, "the gap causes one read");
 }

@@ -9,5 +9,7 @@ mod connections;
 mod dead_letters;
 mod idle_memory;
 mod listeners;
+mod lists;
+mod mail;
 mod support;
 mod watching;
