@@ -43,6 +43,7 @@ pub(crate) struct FleetQueues {
     pub(crate) tenant_waiting_calls_max: u64,
 }
 
+/// A queue in the answer to `fleet.queues`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct QueueDepth {
     /// `drive` (inputs), `due` (timers), `model` or `tool` (calls).

@@ -102,6 +102,7 @@ struct State {
     deliveries: u64,
 }
 
+/// The last event of a session that was given to the connection.
 #[derive(Debug, Clone, Copy)]
 struct DeliveredSeq {
     seq: u64,

@@ -53,6 +53,7 @@ pub(crate) struct PendingCommand {
     state: PendingState,
 }
 
+/// How far a sent command is.
 #[derive(Debug)]
 enum PendingState {
     /// The client does not wait for the commit.
@@ -63,6 +64,7 @@ enum PendingState {
     AwaitingCommit(CommitWait),
 }
 
+/// What a request needs to wait for the commit of its command.
 #[derive(Debug)]
 struct CommitWait {
     waiter: CommandWaiter,

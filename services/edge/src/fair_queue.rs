@@ -80,6 +80,7 @@ struct State {
     addresses: Vec<AddressQueue>,
 }
 
+/// The waiting requests of one address.
 #[derive(Debug)]
 struct AddressQueue {
     ip: IpAddr,
@@ -90,6 +91,7 @@ struct AddressQueue {
     connections: Vec<ConnectionQueue>,
 }
 
+/// The waiting requests of one connection.
 #[derive(Debug)]
 struct ConnectionQueue {
     connection: u64,
@@ -98,6 +100,7 @@ struct ConnectionQueue {
     waiting: VecDeque<Waiter>,
 }
 
+/// A request that waits for its permit.
 #[derive(Debug)]
 struct Waiter {
     units: u32,

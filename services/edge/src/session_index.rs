@@ -30,6 +30,7 @@ pub(crate) struct SessionIndex {
     entries: Arc<RwLock<Option<IndexEntries>>>,
 }
 
+/// A session, with the bytes that count for it.
 #[derive(Debug)]
 struct IndexEntry {
     summary: Arc<SessionSummary>,

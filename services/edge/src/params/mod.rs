@@ -28,7 +28,7 @@ pub(crate) struct SessionParams {
     pub(crate) session_id: SessionId,
 }
 
-/// Parameters of `tools.result`.
+/// Parameters of the method `tools.result`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolResultParams {
@@ -36,7 +36,7 @@ pub(crate) struct ToolResultParams {
     pub(crate) call: CallId,
 }
 
-/// Parameters of `gates.list`.
+/// Parameters of the method `gates.list`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ListGatesParams {
@@ -52,7 +52,7 @@ impl ListGatesParams {
     }
 }
 
-/// Parameters of `session.list`.
+/// Parameters of the method `session.list`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ListSessionsParams {
@@ -75,7 +75,7 @@ fn clamp_limit(limit: usize) -> usize {
     if limit == 0 { LIST_DEFAULT } else { limit.min(LIST_MAX) }
 }
 
-/// Parameters of `session.transcript`.
+/// Parameters of the method `session.transcript`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TranscriptParams {
@@ -93,7 +93,7 @@ impl TranscriptParams {
     }
 }
 
-/// Parameters of `session.replay`.
+/// Parameters of the method `session.replay`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplayParams {
@@ -103,7 +103,7 @@ pub(crate) struct ReplayParams {
     pub(crate) at: Option<u64>,
 }
 
-/// Parameters of `dead.list`.
+/// Parameters of the method `dead.list`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ListDeadLettersParams {
@@ -117,11 +117,11 @@ pub(crate) struct ListDeadLettersParams {
 pub(crate) struct DeadLetterParams {
     pub(crate) session_id: SessionId,
     pub(crate) kind: DeadKind,
-    /// Id from `dead.list`.
+    /// Id as `dead.list` returns it.
     pub(crate) id: CommandId,
 }
 
-/// Parameters of `mail.list`.
+/// Parameters of the method `mail.list`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ListMailParams {
@@ -129,7 +129,7 @@ pub(crate) struct ListMailParams {
     pub(crate) mailbox: Option<AgentId>,
 }
 
-/// Parameters of `mail.send`.
+/// Parameters of the method `mail.send`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SendMailParams {
@@ -147,7 +147,7 @@ pub(crate) struct SendMailParams {
     pub(crate) text: String,
 }
 
-/// Parameters of `mail.reply`.
+/// Parameters of the method `mail.reply`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplyMailParams {
@@ -157,13 +157,13 @@ pub(crate) struct ReplyMailParams {
     /// Idempotency key of the client; generated if none is given.
     #[serde(default)]
     pub(crate) command_id: Option<CommandId>,
-    /// Id from `mail.list`.
+    /// Id as `mail.list` returns it.
     pub(crate) id: String,
     /// The answer, at most 32 KiB as JSON. It is required; an empty text closes the mail without an answer.
     pub(crate) text: String,
 }
 
-/// Parameters of `session.stats`.
+/// Parameters of the method `session.stats`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StatsParams {
@@ -171,7 +171,7 @@ pub(crate) struct StatsParams {
     pub(crate) since: Option<Timestamp>,
 }
 
-/// Parameters of `session.watch`.
+/// Parameters of the method `session.watch`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WatchParams {

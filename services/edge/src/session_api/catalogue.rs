@@ -10,10 +10,11 @@ use crate::api_error::ApiError;
 use crate::authentication::ApiCaller;
 use crate::fair_queue::RequestCost;
 
+/// An agent in the answer to `agents.list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct AgentInfo {
     pub(crate) id: AgentId,
-    /// Name for people.
+    /// Display name, for people.
     pub(crate) name: String,
     /// Other ids that select this agent.
     pub(crate) aliases: Vec<AgentId>,

@@ -47,7 +47,7 @@ pub(crate) struct ReplayReport {
     pub(crate) slot: u64,
     /// The last slot of the log.
     pub(crate) last_slot: u64,
-    /// Phase after `slot`.
+    /// Phase after the commit of `slot`.
     pub(crate) phase: Phase,
     /// The last `seq` after `slot`.
     pub(crate) seq: u64,

@@ -20,7 +20,7 @@ use crate::stats::{self, AgentStats};
 /// A page of the list of sessions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct SessionPage {
-    /// Newest first.
+    /// The newest session comes first.
     pub(crate) sessions: Vec<SessionSummary>,
     /// Cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -34,6 +34,7 @@ pub(crate) enum FeedEvent {
     KnownSeq(u64),
 }
 
+/// The feeds of this process by session. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Feeds {
     bus: Bus,
@@ -41,6 +42,7 @@ pub(crate) struct Feeds {
     by_session: Arc<Mutex<HashMap<SessionKey, OpenFeed>>>,
 }
 
+/// What a viewer needs to join a running feed.
 #[derive(Debug)]
 struct OpenFeed {
     sender: broadcast::Sender<FeedEvent>,
@@ -50,6 +52,7 @@ struct OpenFeed {
 /// Whether the subscriptions of a feed are active; `None` while they are being made.
 type FeedReadiness = Option<Result<(), BusError>>;
 
+/// A feed that may not be ready yet.
 struct FeedHandle {
     events: broadcast::Receiver<FeedEvent>,
     ready: watch::Receiver<FeedReadiness>,
@@ -152,6 +155,7 @@ impl Feeds {
     }
 }
 
+/// The task of one watched session.
 struct Feed {
     bus: Bus,
     key: SessionKey,
@@ -231,8 +235,8 @@ impl Feed {
         match envelope.seq {
             Some(seq) if ViewerEvent::is_body_reference(&envelope) => self.merger.raise_known_seq(seq),
             Some(_) | None => {
-                if let Some(notice) = ViewerEvent::from_envelope(topic, envelope) {
-                    self.merger.merge_live(Arc::new(notice), out);
+                if let Some(event) = ViewerEvent::from_envelope(topic, envelope) {
+                    self.merger.merge_live(Arc::new(event), out);
                 }
             }
         }
@@ -245,7 +249,7 @@ impl Feed {
             Ok(range) => {
                 self.slot = range.last_slot.unwrap_or(self.slot);
                 if let Err(gap) = self.merger.merge_log(&range.events, out) {
-                    tracing::warn!(session = %self.key, wanted = gap.wanted, found = gap.found, "the log has a hole");
+                    tracing::warn!(session = %self.key, wanted = gap.wanted, found = gap.found, "the log has a gap");
                     self.merger.forget_missing();
                 }
             }

@@ -145,18 +145,19 @@ impl EventMerger {
                 held_chunks.pop_front();
             }
             held_chunks.push_back(event);
-        } else if self.is_wanted(position) {
+        } else if self.accept_chunk(position) {
             out.push(event);
         }
     }
 
-    fn is_wanted(&mut self, position: ChunkPosition) -> bool {
+    /// Returns whether a chunk goes out, and records it as the newest one if it does.
+    fn accept_chunk(&mut self, position: ChunkPosition) -> bool {
         let ChunkPosition { turn, step, attempt, index } = position;
         if self.is_ended || (turn, step) <= self.finished {
             return false;
         }
         let attempt_position = (turn, step, attempt);
-        if self.newest_attempt.is_none_or(|newest_attempt| newest_attempt < attempt_position) {
+        if self.newest_attempt.is_none_or(|newest| newest < attempt_position) {
             self.newest_attempt = Some(attempt_position);
             self.next_index = 0;
         }

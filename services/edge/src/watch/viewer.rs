@@ -159,7 +159,7 @@ impl Viewer {
             let mut out = Vec::new();
             tokio::select! {
                 _ = queue.wait_for_end() => return Ok(()),
-                reply = poll_snapshot(&mut snapshot) => {
+                reply = wait_for_snapshot(&mut snapshot) => {
                     snapshot = None;
                     self.merger.merge_snapshot(reply, &mut out);
                 }
@@ -258,12 +258,12 @@ impl Viewer {
 
     /// Pushes live events without waiting; `false` if the queue has ended.
     fn push_live(&self, out: Vec<Arc<ViewerEvent>>, queue: &ClientQueue) -> bool {
-        let wanted = |event: &Arc<ViewerEvent>| self.has_chunks || !event.is_droppable();
-        out.into_iter().filter(wanted).all(|event| queue.push(QueueItem::Event(event)))
+        let is_wanted = |event: &Arc<ViewerEvent>| self.has_chunks || !event.is_droppable();
+        out.into_iter().filter(is_wanted).all(|event| queue.push(QueueItem::Event(event)))
     }
 }
 
-async fn poll_snapshot<T>(request: &mut Option<BoxFuture<'static, T>>) -> T {
+async fn wait_for_snapshot<T>(request: &mut Option<BoxFuture<'static, T>>) -> T {
     match request {
         Some(request) => request.await,
         None => std::future::pending().await,

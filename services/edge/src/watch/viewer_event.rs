@@ -63,6 +63,7 @@ struct StepPosition {
     step: u32,
 }
 
+/// The data of an event whose body is in the object store.
 #[derive(Deserialize)]
 struct BodyReference {
     #[serde(rename = "$blob")]

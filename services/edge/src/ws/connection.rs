@@ -188,6 +188,7 @@ fn close_frame(end: &QueueEnd) -> CloseFrame {
 /// Response to a frame, if it has one, and what to do after it is queued.
 type FrameReply = (Option<String>, Vec<FollowUp>);
 
+/// Handles the requests of one connection and starts its viewers.
 struct RequestLoop {
     api: SessionApi,
     caller: ApiCaller,
@@ -242,13 +243,13 @@ impl RequestLoop {
             }
         }
         self.queue.push(QueueItem::Text(format_notification("server.draining", &serde_json::json!({}))));
-        let reply = async {
+        let remaining = async {
             while let Some((_, finished)) = in_flight.next().await {
                 self.finish(finished);
             }
         };
         // Commands without a response are stored all the same; the client repeats them with the same id.
-        let _ = tokio::time::timeout(DRAIN_MAX, reply).await;
+        let _ = tokio::time::timeout(DRAIN_MAX, remaining).await;
         self.queue.end(QueueEnd::Failed(SessionApi::draining_error()));
     }
 
@@ -271,7 +272,7 @@ impl RequestLoop {
     /// Starts a viewer, in place of a running one of the same session.
     fn watch(&mut self, viewer: Viewer) {
         let session = viewer.session().clone();
-        self.viewers.retain(|_, watch| !watch.token.is_cancelled());
+        self.viewers.retain(|_, viewer| !viewer.token.is_cancelled());
         if self.viewers.len() >= WATCHES_MAX && !self.viewers.contains_key(&session) {
             let error = ApiError::new(
                 ErrorCode::Overloaded,

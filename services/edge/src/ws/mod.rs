@@ -32,6 +32,7 @@ const ABOUT: &str = "This is the edge of ailoop, which runs AI agent sessions.\n
     JSON-RPC 2.0 over WebSocket: /ws (session.start, session.send, session.watch, …).\n\
     gRPC with reflection: the next port, unless it was configured otherwise.\n";
 
+/// What the handlers of the HTTP listener share.
 #[derive(Clone)]
 struct WsState {
     api: SessionApi,
