@@ -137,8 +137,8 @@ pub(crate) fn format_protocol_error(id: &Value, code: i32, message: &str) -> Str
 }
 
 /// Formats the responses of a batch; `None` if all its requests were notifications.
-pub(crate) fn format_batch(answers: &[String]) -> Option<String> {
-    let raw: Vec<&RawValue> = answers.iter().filter_map(|answer| serde_json::from_str(answer).ok()).collect();
+pub(crate) fn format_batch(responses: &[String]) -> Option<String> {
+    let raw: Vec<&RawValue> = responses.iter().filter_map(|response| serde_json::from_str(response).ok()).collect();
     if raw.is_empty() { None } else { serde_json::to_string(&raw).ok() }
 }
 
@@ -155,9 +155,9 @@ mod tests {
             .into_iter()
             .map(|part| match part {
                 Ok(request) => json!({"id": request.id, "method": request.method, "params": request.params}),
-                Err(answer) => {
-                    let answer: Value = serde_json::from_str(&answer).unwrap();
-                    json!({"id": answer["id"], "error": answer["error"]["code"]})
+                Err(response) => {
+                    let response: Value = serde_json::from_str(&response).unwrap();
+                    json!({"id": response["id"], "error": response["error"]["code"]})
                 }
             })
             .collect();
@@ -193,9 +193,9 @@ mod tests {
     #[test]
     fn responses_have_their_documented_shape() {
         let error = ApiError::new(ErrorCode::Overloaded, "later").with_retry_after(std::time::Duration::from_secs(2));
-        let answer: Value = serde_json::from_str(&format_error(&json!(7), &error)).unwrap();
+        let response: Value = serde_json::from_str(&format_error(&json!(7), &error)).unwrap();
         assert_eq!(
-            answer,
+            response,
             json!({"jsonrpc": "2.0", "id": 7, "error": {
                 "code": -32000, "message": "later", "data": {"code": "overloaded", "retry_after_ms": 2000}
             }})

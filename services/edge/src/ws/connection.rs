@@ -253,9 +253,9 @@ impl RequestLoop {
         self.queue.end(QueueEnd::Failed(SessionApi::draining_error()));
     }
 
-    fn finish(&mut self, (answer, follow_up): FrameReply) {
-        if let Some(answer) = answer {
-            self.queue.push(QueueItem::Text(answer));
+    fn finish(&mut self, (response, follow_up): FrameReply) {
+        if let Some(response) = response {
+            self.queue.push(QueueItem::Text(response));
         }
         for follow_up in follow_up {
             match follow_up {
@@ -317,7 +317,7 @@ async fn begin_frame(
     let mut replies = Vec::new();
     for part in frame.parts {
         let reply: BoxFuture<'static, (Option<String>, FollowUp)> = match part {
-            Err(answer) => std::future::ready((Some(answer), FollowUp::Nothing)).boxed(),
+            Err(response) => std::future::ready((Some(response), FollowUp::Nothing)).boxed(),
             Ok(request) => {
                 let id = request.id.clone();
                 let reply = dispatch::begin_request(api, caller, waiting, request).await;
@@ -328,10 +328,10 @@ async fn begin_frame(
     }
     let is_batch = frame.is_batch;
     async move {
-        let (answers, follow_up): (Vec<_>, Vec<_>) = futures::future::join_all(replies).await.into_iter().unzip();
-        let answers: Vec<String> = answers.into_iter().flatten().collect();
-        let answer = if is_batch { jsonrpc::format_batch(&answers) } else { answers.into_iter().next() };
-        (answer, follow_up)
+        let (responses, follow_up): (Vec<_>, Vec<_>) = futures::future::join_all(replies).await.into_iter().unzip();
+        let responses: Vec<String> = responses.into_iter().flatten().collect();
+        let response = if is_batch { jsonrpc::format_batch(&responses) } else { responses.into_iter().next() };
+        (response, follow_up)
     }
     .boxed()
 }

@@ -17,7 +17,7 @@ fn watch(session: &str, from_seq: u64) -> proto::WatchRequest {
 }
 
 /// Publishes a chunk of step 1 of turn 1.
-async fn chunk(fixture: &Fixture, session: &str, index: u64) {
+async fn publish_chunk(fixture: &Fixture, session: &str, index: u64) {
     let data = json!({
         "turn": 1, "step": 1, "attempt": "1.1", "index": index, "channel": "text", "delta": "x", "final": false
     });
@@ -116,20 +116,27 @@ async fn large_event_is_read_from_log() {
 async fn late_viewer_gets_reply_snapshot_then_chunks() {
     let fixture = Fixture::new().await;
     fixture.fake_loop.fill_log(&key("s"), 1).await;
-    let view = ReplySnapshot { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "so far".to_owned() };
-    let _serving = fixture.bus.serve_view(&key("s"), move || Some(view.clone())).await.unwrap();
+    let snapshot = ReplySnapshot { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "so far".to_owned() };
+    let _serving = fixture.bus.serve_view(&key("s"), move || Some(snapshot.clone())).await.unwrap();
     let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
     ws.expect_ok("session.watch", json!({"session_id": "s", "from_seq": 2})).await;
     let request = proto::WatchRequest { no_chunks: true, ..watch("s", 2) };
     let mut silent = grpc.0.watch(request).await.unwrap().into_inner();
     assert_eq!(ws.receive_notification().await["params"]["seq"], 2);
-    let so_far = ws.receive_notification().await;
-    assert_eq!(so_far["method"], "message.ai_chunk_received");
-    assert_eq!((&so_far["params"]["data"]["index"], &so_far["params"]["data"]["delta"]), (&json!(2), &json!("so far")));
-    assert!(so_far["params"].get("seq").is_none());
-    chunk(&fixture, "s", 2).await;
-    chunk(&fixture, "s", 3).await;
-    assert_eq!(ws.receive_notification().await["params"]["data"]["index"], 3, "what the view held comes once");
+    let snapshot = ws.receive_notification().await;
+    assert_eq!(snapshot["method"], "message.ai_chunk_received");
+    assert_eq!(
+        (&snapshot["params"]["data"]["index"], &snapshot["params"]["data"]["delta"]),
+        (&json!(2), &json!("so far"))
+    );
+    assert!(snapshot["params"].get("seq").is_none());
+    publish_chunk(&fixture, "s", 2).await;
+    publish_chunk(&fixture, "s", 3).await;
+    assert_eq!(
+        ws.receive_notification().await["params"]["data"]["index"],
+        3,
+        "a chunk of the snapshot is not repeated"
+    );
     fixture.fake_loop.commit(&key("s"), vec![session_ended()]).await;
     assert_eq!(ws.receive_notification().await["method"], "session_ended");
     let mut topics = Vec::new();
@@ -144,8 +151,8 @@ async fn events_do_not_wait_for_reply_snapshot() {
     let fixture = Fixture::new().await;
     fixture.fake_loop.fill_log(&key("s"), 1).await;
     let (release_sender, released) = tokio::sync::watch::channel(false);
-    let view = ReplySnapshot { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "so far".to_owned() };
-    let body = serde_json::to_vec(&view).unwrap();
+    let snapshot = ReplySnapshot { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "so far".to_owned() };
+    let body = serde_json::to_vec(&snapshot).unwrap();
     let answer: bus::rpc::Answer = std::sync::Arc::new(move |_| {
         let (mut released, body) = (released.clone(), body.clone());
         Box::pin(async move { released.wait_for(|is_released| *is_released).await.ok().map(|_| body.into()) })
@@ -156,7 +163,11 @@ async fn events_do_not_wait_for_reply_snapshot() {
     fixture.fake_loop.commit(&key("s"), vec![user_message("a", "x")]).await;
     assert_eq!(ws.receive_seqs(1).await, [3]);
     release_sender.send_replace(true);
-    assert_eq!(ws.receive_notification().await["params"]["data"]["delta"], "so far", "the question is still open");
+    assert_eq!(
+        ws.receive_notification().await["params"]["data"]["delta"],
+        "so far",
+        "the request for the snapshot is still open"
+    );
     fixture.fake_loop.commit(&key("s"), vec![session_ended()]).await;
     assert_eq!(ws.receive_seqs(1).await, [4]);
 }
