@@ -1,5 +1,5 @@
-//! Whether the fleet has room for another turn: what is taken in waits in its stream for as long as it takes, so that too
-//! much is better refused at the door.
+//! Admission control: an accepted command stays in its stream until it is handled, so a turn is refused if too much
+//! waits or is stored already.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,156 +12,152 @@ use contract::{ErrorCode, SessionId, TenantId, subject};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::failure::Failure;
-use crate::fair_queue::Cost;
-use crate::guard::Caller;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::fair_queue::RequestCost;
+use crate::session_api::SessionApi;
 use crate::session_index::SessionIndex;
-use crate::sessions::Sessions;
 
-/// How old a look at the queue may be.
-const FRESH: Duration = Duration::from_secs(1);
-/// When a client that was refused should try again.
-const AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// How old a look at what is stored may be.
-const STORED_FRESH: Duration = Duration::from_secs(2);
-/// How old a count of what one tenant has stored may be.
-const STORED_COUNT_FRESH: Duration = Duration::from_secs(30);
-/// When a client with too much stored should try again: space is given back slowly.
-const STORED_AGAIN_AFTER: Duration = Duration::from_mins(1);
-/// How long a start counts that the index does not show.
-const RECENT_AGE_MAX: Duration = Duration::from_secs(10);
-/// Starts that are remembered until the index shows them.
-const RECENT_MAX: usize = 10_000;
+/// Age up to which a measurement of the queues is used.
+const LOAD_AGE_MAX: Duration = Duration::from_secs(1);
+/// When a client should retry a refused turn.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+/// Age up to which a measurement of all stored bytes is used.
+const STORED_AGE_MAX: Duration = Duration::from_secs(2);
+/// Age up to which a count of one tenant's stored bytes is used.
+const STORED_COUNT_AGE_MAX: Duration = Duration::from_secs(30);
+/// When a client should retry if its tenant has too much stored: space becomes free slowly.
+const STORED_RETRY_AFTER: Duration = Duration::from_mins(1);
+/// How long a start counts as a session while the index does not show it.
+const RECENT_START_AGE_MAX: Duration = Duration::from_secs(10);
+/// Maximum number of starts that are remembered until the index shows them.
+const RECENT_STARTS_MAX: usize = 10_000;
 
-/// What is in the fleet's queues.
+/// The answer to `fleet.queues`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Queues {
-    /// Each queue.
-    pub queues: Vec<QueueDepth>,
-    /// Model calls that may wait before new turns are refused.
-    pub waiting_calls_max: u64,
-    /// Those of the caller's tenant among them.
-    pub tenant_waiting_calls_max: u64,
+pub(crate) struct FleetQueues {
+    pub(crate) queues: Vec<QueueDepth>,
+    /// Number of waiting model calls at which new turns are refused.
+    pub(crate) waiting_calls_max: u64,
+    /// The same for the model calls of the caller's tenant.
+    pub(crate) tenant_waiting_calls_max: u64,
 }
 
-/// One queue.
+/// A queue in the answer to `fleet.queues`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct QueueDepth {
+pub(crate) struct QueueDepth {
     /// `drive` (inputs), `due` (timers), `model` or `tool` (calls).
-    pub queue: &'static str,
-    /// What is in it.
+    pub(crate) queue: &'static str,
     #[serde(flatten)]
-    pub depth: Depth,
+    pub(crate) depth: Depth,
 }
 
-/// How much one edge lets in.
+/// Limits of an edge for new turns and sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// Waiting model calls of all tenants.
+pub(crate) struct AdmissionLimits {
     pub(crate) all: u64,
-    /// Those of one tenant.
+    /// Waiting model calls of the tenant.
     pub(crate) tenant: u64,
     /// Waiting turns of the tenant.
     pub(crate) turns: u64,
-    /// Sessions of the tenant that have not ended.
     pub(crate) sessions: usize,
     /// Bytes of the tenant in the log and the archive.
     pub(crate) stored_bytes: u64,
 }
 
-/// How many wait.
+/// A measurement of what waits.
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct QueueLoad {
     at: Instant,
-    /// Model calls.
+    /// Model calls of all tenants.
     all: u64,
-    /// Those of the edge's tenant; never more than of all.
+    /// Model calls of the edge's tenant; never more than `all`.
     tenant: u64,
     /// Turns of the edge's tenant: its model calls, and its commands that begin a turn.
     turns: u64,
 }
 
-/// How much is stored for the edge's tenant.
+/// A measurement of what the edge's tenant has stored.
 #[derive(Debug, Clone, Copy)]
 struct StoredBytes {
     fresh_until: Instant,
     bytes: u64,
 }
 
-/// The last looks, shared by all requests of this replica.
+/// Limits and the last measurements, shared by all requests of this replica.
 #[derive(Debug)]
-pub(crate) struct Admission {
-    limits: Limits,
-    waiting: Mutex<Option<Waiting>>,
+pub(crate) struct AdmissionControl {
+    limits: AdmissionLimits,
+    load: Mutex<Option<QueueLoad>>,
     stored: Mutex<Option<StoredBytes>>,
-    /// Sessions that were started here and that the index may not show yet; at most [`RECENT_MAX`].
-    recent: Mutex<HashMap<SessionId, Instant>>,
+    /// Sessions that were started here and that the index may not show yet, at most [`RECENT_STARTS_MAX`].
+    recent_starts: Mutex<HashMap<SessionId, Instant>>,
 }
 
-impl Admission {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, waiting: Mutex::default(), stored: Mutex::default(), recent: Mutex::default() }
+impl AdmissionControl {
+    pub(crate) fn new(limits: AdmissionLimits) -> Self {
+        Self { limits, load: Mutex::default(), stored: Mutex::default(), recent_starts: Mutex::default() }
     }
 
-    /// Refuses a turn while too much waits or is stored, of all tenants or of this one. A look that fails refuses
-    /// nothing: the streams have limits of their own.
-    pub(crate) async fn admit(&self, bus: &Bus, tenant: &TenantId) -> Result<(), Failure> {
+    /// Refuses a turn while too much waits or is stored, of all tenants or of this one. If a measurement fails, the
+    /// turn is admitted: the streams have limits of their own.
+    pub(crate) async fn admit_turn(&self, bus: &Bus, tenant: &TenantId) -> Result<(), ApiError> {
         self.admit_waiting(bus, tenant).await?;
         self.admit_stored(bus, tenant).await
     }
 
-    /// Refuses a new session while the tenant has too many that have not ended. Where the index is not in memory nothing
-    /// is refused.
-    pub(crate) fn admit_session(&self, index: &SessionIndex, session: &SessionId) -> Result<(), Failure> {
-        let Some(open) = index.open() else { return Ok(()) };
-        let mut recent = lock(&self.recent);
-        recent.retain(|started, at| at.elapsed() < RECENT_AGE_MAX && !index.has(started));
+    /// Refuses a new session while the tenant has too many that have not ended. If the index is not in memory, the
+    /// session is admitted.
+    pub(crate) fn admit_session(&self, index: &SessionIndex, session: &SessionId) -> Result<(), ApiError> {
+        let Some(open) = index.open_count() else { return Ok(()) };
+        let mut recent_starts = lock(&self.recent_starts);
+        recent_starts.retain(|session, at| at.elapsed() < RECENT_START_AGE_MAX && !index.contains(session));
         let max = self.limits.sessions;
-        if open + recent.len() >= max && !recent.contains_key(session) {
+        if open + recent_starts.len() >= max && !recent_starts.contains_key(session) {
             let message = format!(
                 "the tenant has {} sessions that have not ended, at most {max} are allowed (edge.tenant_sessions_max): \
                  end some with session.stop",
-                open + recent.len()
+                open + recent_starts.len()
             );
-            return Err(Failure::new(ErrorCode::Overloaded, message).retry_after(AGAIN_AFTER));
+            return Err(ApiError::new(ErrorCode::Overloaded, message).with_retry_after(RETRY_AFTER));
         }
-        if recent.len() < RECENT_MAX {
-            recent.insert(session.clone(), Instant::now());
+        if recent_starts.len() < RECENT_STARTS_MAX {
+            recent_starts.insert(session.clone(), Instant::now());
         }
         Ok(())
     }
 
-    async fn admit_waiting(&self, bus: &Bus, tenant: &TenantId) -> Result<(), Failure> {
-        let seen = *lock(&self.waiting);
-        let waiting = match seen {
-            Some(seen) if seen.at.elapsed() < FRESH => seen,
+    async fn admit_waiting(&self, bus: &Bus, tenant: &TenantId) -> Result<(), ApiError> {
+        let known = *lock(&self.load);
+        let load = match known {
+            Some(known) if known.at.elapsed() < LOAD_AGE_MAX => known,
             Some(_) | None => {
-                let Ok(waiting) = self.look(bus, tenant).await else { return Ok(()) };
-                *lock(&self.waiting) = Some(waiting);
-                waiting
+                let Ok(load) = self.measure_load(bus, tenant).await else { return Ok(()) };
+                *lock(&self.load) = Some(load);
+                load
             }
         };
-        let Waiting { all, tenant: own, turns, .. } = waiting;
+        let QueueLoad { all, tenant: own, turns, .. } = load;
         let what = if all >= self.limits.all {
             format!("{all} model calls wait for a gateway already")
         } else if own >= self.limits.tenant {
-            format!("{own} model calls of tenant {tenant} wait for a gateway already, which is its share")
+            format!("{own} model calls of tenant {tenant} wait for a gateway already, which is its limit")
         } else if turns >= self.limits.turns {
             let max = self.limits.turns;
             format!("{turns} turns of tenant {tenant} wait already, at most {max} may (edge.tenant_waiting_turns_max)")
         } else {
             return Ok(());
         };
-        let message = format!("{what}; what was taken in goes on, try again later");
-        Err(Failure::new(ErrorCode::Overloaded, message).retry_after(AGAIN_AFTER))
+        let message = format!("{what}; accepted turns continue, try again later");
+        Err(ApiError::new(ErrorCode::Overloaded, message).with_retry_after(RETRY_AFTER))
     }
 
-    async fn admit_stored(&self, bus: &Bus, tenant: &TenantId) -> Result<(), Failure> {
-        let seen = *lock(&self.stored);
-        let stored = match seen {
-            Some(seen) if Instant::now() < seen.fresh_until => seen,
+    async fn admit_stored(&self, bus: &Bus, tenant: &TenantId) -> Result<(), ApiError> {
+        let known = *lock(&self.stored);
+        let stored = match known {
+            Some(known) if Instant::now() < known.fresh_until => known,
             Some(_) | None => {
-                let Ok(stored) = self.look_stored(bus, tenant).await else { return Ok(()) };
+                let Ok(stored) = self.measure_stored(bus, tenant).await else { return Ok(()) };
                 *lock(&self.stored) = Some(stored);
                 stored
             }
@@ -174,34 +170,34 @@ impl Admission {
             "tenant {tenant} has {bytes} bytes in the log and the archive, at most {max} are allowed \
              (edge.tenant_stored_bytes_max): stop sessions and let the archive expire, or raise the limit"
         );
-        Err(Failure::new(ErrorCode::Overloaded, message).retry_after(STORED_AGAIN_AFTER))
+        Err(ApiError::new(ErrorCode::Overloaded, message).with_retry_after(STORED_RETRY_AFTER))
     }
 
-    async fn look(&self, bus: &Bus, tenant: &TenantId) -> Result<Waiting, BusError> {
+    async fn measure_load(&self, bus: &Bus, tenant: &TenantId) -> Result<QueueLoad, BusError> {
         let depth = bus.transport().depth(Queue::Model).await?;
         let inputs = bus.transport().depth(Queue::Inputs).await?;
         let (at, all) = (Instant::now(), depth.waiting);
         let at_most = all + inputs.waiting + inputs.held;
-        // To count a tenant's costs the server more, and below its limit of all nobody can be above it.
+        // To count for one tenant costs the server more, and no tenant can exceed its limit if all together do not.
         if all < self.limits.tenant && at_most < self.limits.turns {
-            return Ok(Waiting { at, all, tenant: 0, turns: 0 });
+            return Ok(QueueLoad { at, all, tenant: 0, turns: 0 });
         }
         let own = bus.transport().count(Stream::Model, &subject::model_items_of(tenant)).await?;
-        // The stream does not tell those that wait from those that are held: a tenant has as large a part of either.
-        let own = share(all, own, all + depth.held).min(all);
+        // The stream cannot tell waiting calls from held ones, so the tenant is assumed to have the same share of both.
+        let own = scale(all, own, all + depth.held).min(all);
         if at_most < self.limits.turns {
-            return Ok(Waiting { at, all, tenant: own, turns: 0 });
+            return Ok(QueueLoad { at, all, tenant: own, turns: 0 });
         }
         let mut turns = own;
         for verb in [Verb::Start, Verb::SendUserMessage] {
             turns += bus.transport().count(Stream::Control, &subject::control_of(tenant, verb)).await?;
         }
-        Ok(Waiting { at, all, tenant: own, turns })
+        Ok(QueueLoad { at, all, tenant: own, turns })
     }
 
-    /// The tenant's bytes: of each stream the part that its messages are of all. That is exact where a NATS account has
-    /// one tenant. Objects belong to the stream that refers to them.
-    async fn look_stored(&self, bus: &Bus, tenant: &TenantId) -> Result<StoredBytes, BusError> {
+    /// Estimates the bytes of the tenant: its share of the messages of each stream, of the stream's bytes. This is
+    /// exact if the NATS account has one tenant. Objects count for the stream that refers to them.
+    async fn measure_stored(&self, bus: &Bus, tenant: &TenantId) -> Result<StoredBytes, BusError> {
         let bus = bus.transport();
         let mut sizes = Vec::new();
         let rows = [
@@ -214,20 +210,20 @@ impl Admission {
             sizes.push((stream, filter, size.messages, size.bytes + objects.bytes));
         }
         let all = sizes.iter().map(|(.., bytes)| bytes).sum::<u64>();
-        // As above: to count costs the server more, and below its limit of all nobody can be above it.
+        // As above: to count for one tenant costs the server more.
         if all < self.limits.stored_bytes {
-            return Ok(StoredBytes { fresh_until: Instant::now() + STORED_FRESH, bytes: 0 });
+            return Ok(StoredBytes { fresh_until: Instant::now() + STORED_AGE_MAX, bytes: 0 });
         }
         let mut bytes = 0;
         for (stream, filter, messages, of_all) in sizes {
-            bytes += share(of_all, bus.count(stream, &filter).await?, messages);
+            bytes += scale(of_all, bus.count(stream, &filter).await?, messages);
         }
-        Ok(StoredBytes { fresh_until: Instant::now() + STORED_COUNT_FRESH, bytes })
+        Ok(StoredBytes { fresh_until: Instant::now() + STORED_COUNT_AGE_MAX, bytes })
     }
 }
 
-/// The part of an amount that some of all have.
-fn share(amount: u64, some: u64, all: u64) -> u64 {
+/// Returns the share of an amount that `some` of `all` have.
+fn scale(amount: u64, some: u64, all: u64) -> u64 {
     let part = u128::from(amount) * u128::from(some) / u128::from(all.max(1));
     u64::try_from(part).unwrap_or(amount)
 }
@@ -236,16 +232,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Sessions {
-    /// What waits in the fleet: how much is before whoever waits.
-    pub async fn queues(&self, caller: &Caller) -> Result<Queues, Failure> {
+impl SessionApi {
+    /// Returns the depth of each queue of the fleet.
+    pub(crate) async fn get_queues(&self, caller: &ApiCaller) -> Result<FleetQueues, ApiError> {
         let mut queues = Vec::new();
-        let _permit = self.turn(caller, Cost::Read).await?;
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         for queue in Queue::ALL {
             let depth = self.bus().transport().depth(*queue).await?;
             queues.push(QueueDepth { queue: queue.durable(), depth });
         }
-        let Limits { all, tenant, .. } = self.admission().limits;
-        Ok(Queues { queues, waiting_calls_max: all, tenant_waiting_calls_max: tenant })
+        let AdmissionLimits { all, tenant, .. } = self.admission().limits;
+        Ok(FleetQueues { queues, waiting_calls_max: all, tenant_waiting_calls_max: tenant })
     }
 }

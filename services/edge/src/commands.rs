@@ -1,4 +1,4 @@
-//! Commands: checked at the border, sent once, answered when their commit is in the log.
+//! Commands of clients: each is validated, sent once, and answered when its commit is in the log.
 
 use std::time::Duration;
 
@@ -16,224 +16,261 @@ use serde::Serialize;
 use session::Session;
 use tokio::time::Instant;
 
-use crate::board::Place;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
 use crate::clock;
-use crate::failure::Failure;
-use crate::fair_queue::Cost;
-use crate::guard::Caller;
-use crate::params::Given;
-use crate::sessions::Sessions;
+use crate::command_waiters::CommandWaiter;
+use crate::fair_queue::RequestCost;
+use crate::params::CommandRequest;
+use crate::session_api::SessionApi;
 
-/// Pause between looks at the log while a notice is awaited.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The look that does not trust the head: a command that was handled long ago leaves no trace there when repeated.
-const LOOK_ANYWAY: u32 = 2;
-/// When a client should come back to a session with too many waiting commands.
-const WAITING_RETRY: Duration = Duration::from_secs(1);
+/// Pause between checks of the log while an acknowledgement is awaited: it may be lost.
+const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Number of the check that reads the page whatever the head says: the head does not change if a command is repeated
+/// that was handled long ago.
+const FORCED_LOG_CHECK: u32 = 2;
+/// When a client should retry after `too_many_waiting`.
+const WAITING_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How a command came out.
+/// The answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CommandReply {
-    /// The session.
-    pub session_id: SessionId,
-    /// The command.
-    pub command_id: CommandId,
-    /// True when its commit was seen; false when it is only stored, which is enough for it to be handled.
-    pub done: bool,
-    /// The session's last `seq` after its commit; 0 while that is not known.
-    pub seq: u64,
+pub(crate) struct CommandReply {
+    pub(crate) session_id: SessionId,
+    pub(crate) command_id: CommandId,
+    /// Whether its commit is in the log. A command that is only stored will be handled all the same.
+    pub(crate) done: bool,
+    /// The session's last `seq` after its commit; 0 if that is not known yet.
+    pub(crate) seq: u64,
 }
 
-/// A command that is stored, and how to wait for its commit.
+/// A command that is stored, with what is needed to wait for its commit.
 #[derive(Debug)]
-pub struct Pending {
+pub(crate) struct PendingCommand {
     bus: Bus,
     key: SessionKey,
     verb: Verb,
     id: CommandId,
-    state: State,
+    state: PendingState,
 }
 
+/// How far a sent command is.
 #[derive(Debug)]
-enum State {
-    /// Nobody waits.
+enum PendingState {
+    /// The client does not wait for the commit.
     Accepted,
-    /// It was handled before.
-    Known(Handled),
-    /// Its commit is awaited.
-    Sent(Sending),
+    /// The command was handled before this request.
+    Handled(CommandOutcome),
+    /// The client waits for the commit.
+    AwaitingCommit(CommitWait),
 }
 
+/// What a request needs to wait for the commit of its command.
 #[derive(Debug)]
-struct Sending {
-    place: Place,
+struct CommitWait {
+    waiter: CommandWaiter,
     control_seq: Option<u64>,
     wait: Duration,
 }
 
-/// What the log says of a command.
+/// How a session handled a command, as its log has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Handled {
+struct CommandOutcome {
     seq: u64,
     refused: Option<Refusal>,
 }
 
-impl Sessions {
-    /// Begins a session. Agent and model are checked with the composer first, so that a wrong name is told at once.
-    pub async fn start(&self, caller: &Caller, given: Given<Start>) -> Result<Pending, Failure> {
-        // Only names are checked: nothing is composed of parts.
+impl SessionApi {
+    /// Starts a session. The composer checks agent and model first, so that a wrong name is refused at once.
+    pub(crate) async fn start(
+        &self,
+        caller: &ApiCaller,
+        request: CommandRequest<Start>,
+    ) -> Result<PendingCommand, ApiError> {
+        // Only the names are checked, so the composer needs none of the parts.
         let check = ComposeRequest {
             include_tools: false,
             include_shared: false,
             only_tools: None,
-            ..ComposeRequest::of_start(caller.tenant.clone(), &given.body, Vec::new())
+            ..ComposeRequest::of_start(caller.tenant.clone(), &request.body, Vec::new())
         };
-        // One that resumes from another session has that one's agent and model, which only the loop reads.
-        let check = given.body.resume_from.is_none().then_some(check);
-        self.submit(caller, Verb::Start, given, check).await
+        // A start that resumes another session takes its agent and model, which only the loop reads.
+        let check = request.body.resume_from.is_none().then_some(check);
+        self.submit(caller, Verb::Start, request, check).await
     }
 
-    /// Sends a user message.
-    pub async fn send(&self, caller: &Caller, given: Given<SendUserMessage>) -> Result<Pending, Failure> {
-        self.submit(caller, Verb::SendUserMessage, given, None).await
+    pub(crate) async fn send(
+        &self,
+        caller: &ApiCaller,
+        request: CommandRequest<SendUserMessage>,
+    ) -> Result<PendingCommand, ApiError> {
+        self.submit(caller, Verb::SendUserMessage, request, None).await
     }
 
-    /// Opens no new call until resumed.
-    pub async fn pause(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
-        self.submit(caller, Verb::Pause, given, None).await
+    /// Pauses a session: it opens no new call until it is resumed.
+    pub(crate) async fn pause(
+        &self,
+        caller: &ApiCaller,
+        request: CommandRequest<ControlReason>,
+    ) -> Result<PendingCommand, ApiError> {
+        self.submit(caller, Verb::Pause, request, None).await
     }
 
-    /// Goes on.
-    pub async fn resume(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
-        self.submit(caller, Verb::Resume, given, None).await
+    pub(crate) async fn resume(
+        &self,
+        caller: &ApiCaller,
+        request: CommandRequest<ControlReason>,
+    ) -> Result<PendingCommand, ApiError> {
+        self.submit(caller, Verb::Resume, request, None).await
     }
 
-    /// Cancels what is in flight and ends the session.
-    pub async fn stop(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
-        self.submit(caller, Verb::Stop, given, None).await
+    /// Cancels the open calls of a session and ends it.
+    pub(crate) async fn stop(
+        &self,
+        caller: &ApiCaller,
+        request: CommandRequest<ControlReason>,
+    ) -> Result<PendingCommand, ApiError> {
+        self.submit(caller, Verb::Stop, request, None).await
     }
 
-    /// Answers a gate.
-    pub async fn answer(&self, caller: &Caller, given: Given<Answer>) -> Result<Pending, Failure> {
-        self.submit(caller, Verb::Answer, given, None).await
+    pub(crate) async fn answer(
+        &self,
+        caller: &ApiCaller,
+        request: CommandRequest<Answer>,
+    ) -> Result<PendingCommand, ApiError> {
+        self.submit(caller, Verb::Answer, request, None).await
     }
 
-    /// Forgets the transcript.
-    pub async fn clear(&self, caller: &Caller, given: Given<ControlReason>) -> Result<Pending, Failure> {
-        self.submit(caller, Verb::ClearHistory, given, None).await
+    /// Clears the transcript of a session.
+    pub(crate) async fn clear(
+        &self,
+        caller: &ApiCaller,
+        request: CommandRequest<ControlReason>,
+    ) -> Result<PendingCommand, ApiError> {
+        self.submit(caller, Verb::ClearHistory, request, None).await
     }
 
-    /// Changes settings of a session that runs.
-    pub async fn configure(&self, caller: &Caller, given: Given<Configure>) -> Result<Pending, Failure> {
-        self.submit(caller, Verb::Configure, given, None).await
+    /// Changes the settings of a running session.
+    pub(crate) async fn configure(
+        &self,
+        caller: &ApiCaller,
+        request: CommandRequest<Configure>,
+    ) -> Result<PendingCommand, ApiError> {
+        self.submit(caller, Verb::Configure, request, None).await
     }
 
     async fn submit<T: Serialize>(
         &self,
-        caller: &Caller,
+        caller: &ApiCaller,
         verb: Verb,
-        given: Given<T>,
+        request: CommandRequest<T>,
         check: Option<ComposeRequest>,
-    ) -> Result<Pending, Failure> {
+    ) -> Result<PendingCommand, ApiError> {
         let bus = self.bus().clone();
-        let Given { session, id, wait, body } = given;
+        let CommandRequest { session, id, is_awaited, body } = request;
         let key = SessionKey { tenant: caller.tenant.clone(), session };
-        let pending = |state| Pending { bus: bus.clone(), key: key.clone(), verb, id: id.clone(), state };
+        let pending = |state| PendingCommand { bus: bus.clone(), key: key.clone(), verb, id: id.clone(), state };
 
-        let _permit = self.turn(caller, Cost::Command).await?;
-        let standing = self.standing(&key, verb, &id).await?;
-        if let Standing::Handled(handled) = standing {
-            return Ok(pending(State::Known(handled)));
+        let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
+        let state = self.check_session_state(&key, verb, &id).await?;
+        if let SessionState::EndedHandled(outcome) = state {
+            return Ok(pending(PendingState::Handled(outcome)));
         }
-        let waiting = waiting(&bus, &key).await?;
-        let is_new = matches!(standing, Standing::New) && !waiting.start;
-        // Only a start needs no session; one that waits is as good as a session.
+        let inbox = load_inbox(&bus, &key).await?;
+        let is_new = matches!(state, SessionState::NotStarted) && !inbox.has_start;
+        // Every command but `start` needs a session. A stored start is enough: it is handled before this command.
         if is_new && verb != Verb::Start {
-            return Err(Sessions::unknown(&key));
+            return Err(SessionApi::unknown_session(&key));
         }
-        if let (Standing::New, Some(check)) = (standing, check) {
-            composable(&bus, &check).await?;
+        if let (SessionState::NotStarted, Some(check)) = (state, check) {
+            check_composition(&bus, &check).await?;
         }
-        if waiting.commands >= WAITING_COMMANDS_MAX && verb != Verb::Stop {
-            let message = format!("{} commands wait for session {} already", waiting.commands, key.session);
-            return Err(Failure::new(ErrorCode::TooManyWaiting, message).retry_after(WAITING_RETRY));
+        if inbox.commands >= WAITING_COMMANDS_MAX && verb != Verb::Stop {
+            let message = format!("{} commands wait for session {} already", inbox.commands, key.session);
+            return Err(ApiError::new(ErrorCode::TooManyWaiting, message).with_retry_after(WAITING_RETRY_AFTER));
         }
 
         if matches!(verb, Verb::Start | Verb::SendUserMessage) {
-            self.admission().admit(&bus, &key.tenant).await?;
+            self.admission().admit_turn(&bus, &key.tenant).await?;
         }
         if is_new && verb == Verb::Start {
             self.admission().admit_session(self.index(), &key.session)?;
         }
-        let edge = wait.then(|| self.me().clone());
+        let edge = is_awaited.then(|| self.replica_id().clone());
         let meta = CommandMeta { v: VERSION, time: clock::now(), by: Some(caller.by.clone()), edge, told: None };
         let body = serde_json::to_vec(&Command { meta, body })
-            .map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
-        let place = self.board().wait_for((key.clone(), verb, id.clone()));
+            .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
+        let waiter = self.command_waiters().register((key.clone(), verb, id.clone()));
         let control_seq = match bus.send_control(&key, verb, &id, body.into()).await? {
             Sent::Stored(seq) => Some(seq),
             Sent::Duplicate => None,
         };
-        if !wait {
-            return Ok(pending(State::Accepted));
+        if !is_awaited {
+            return Ok(pending(PendingState::Accepted));
         }
-        Ok(pending(State::Sent(Sending { place, control_seq, wait: self.command_wait() })))
+        Ok(pending(PendingState::AwaitingCommit(CommitWait { waiter, control_seq, wait: self.command_wait() })))
     }
 }
 
-impl Sessions {
-    /// Whether the start of a session is stored and not handled.
-    pub(crate) async fn start_waits(&self, key: &SessionKey) -> Result<bool, Failure> {
-        Ok(waiting(self.bus(), key).await?.start)
+impl SessionApi {
+    /// Whether the start of a session is stored and not handled yet.
+    pub(crate) async fn is_start_waiting(&self, key: &SessionKey) -> Result<bool, ApiError> {
+        Ok(load_inbox(self.bus(), key).await?.has_start)
     }
 }
 
-/// Where a session stands before a command.
+/// State of a session before a command is sent to it.
 #[derive(Debug)]
-enum Standing {
-    /// It never started.
-    New,
-    /// It goes on.
-    Alive,
-    /// It has ended, and the command was handled before.
-    Handled(Handled),
+enum SessionState {
+    NotStarted,
+    /// The session has started and has not ended.
+    Active,
+    /// The session has ended, and it handled the command before its end.
+    EndedHandled(CommandOutcome),
 }
 
-impl Sessions {
-    /// Refuses commands to an ended session, but a repeated one gets the answer that it got before the end.
-    async fn standing(&self, key: &SessionKey, verb: Verb, id: &CommandId) -> Result<Standing, Failure> {
-        // Of a session that begins there is nothing to see as a rule, and only the leader proves that.
-        let head = if verb == Verb::Start { self.bus().head(key, Read::Leader).await? } else { self.head(key).await? };
+impl SessionApi {
+    /// Refuses a command to an ended session, unless the session handled it before its end: then the answer is the
+    /// same.
+    async fn check_session_state(
+        &self,
+        key: &SessionKey,
+        verb: Verb,
+        id: &CommandId,
+    ) -> Result<SessionState, ApiError> {
+        // A session that starts has no log as a rule, and only the leader can tell that for sure.
+        let head =
+            if verb == Verb::Start { self.bus().head(key, Read::Leader).await? } else { self.load_head(key).await? };
         match head {
-            None => return Ok(Standing::New),
-            Some(head) if head.meta.phase != Phase::Ended => return Ok(Standing::Alive),
+            None => return Ok(SessionState::NotStarted),
+            Some(head) if head.meta.phase != Phase::Ended => return Ok(SessionState::Active),
             Some(_) => {}
         }
-        if let Some(handled) = find(self.bus(), key, verb, id).await? {
-            return Ok(Standing::Handled(handled));
+        if let Some(outcome) = find_outcome(self.bus(), key, verb, id).await? {
+            return Ok(SessionState::EndedHandled(outcome));
         }
-        // The head may be old: the session may have started since. Before its start it counts as ended too.
+        // The head may be stale: the session may have started since. A session that never started has the phase `ended`
+        // too.
         let commits = self.bus().load_latest(key).await?.unwrap_or_default();
-        let session = replay(key, &commits)?;
+        let session = fold_session(key, &commits)?;
         if session.seq() == 0 {
-            return Ok(Standing::New);
+            return Ok(SessionState::NotStarted);
         }
         if session.phase() != Phase::Ended {
-            return Ok(Standing::Alive);
+            return Ok(SessionState::Active);
         }
-        Err(Failure::new(ErrorCode::SessionEnded, format!("session {} has ended", key.session)))
+        Err(ApiError::new(ErrorCode::SessionEnded, format!("session {} has ended", key.session)))
     }
 }
 
-impl Pending {
-    /// Waits for the commit, but not for ever: an answer with `done: false` says that the command is stored.
-    pub async fn done(self) -> Result<CommandReply, Failure> {
+impl PendingCommand {
+    /// Waits for the commit until the deadline; after it the answer is `done: false`, which means stored.
+    pub(crate) async fn wait(self) -> Result<CommandReply, ApiError> {
         let handled = match self.state {
-            State::Accepted => None,
-            State::Known(handled) => Some(handled),
-            State::Sent(sending) => sending.wait(&self.bus, &self.key, self.verb, &self.id).await,
+            PendingState::Accepted => None,
+            PendingState::Handled(handled) => Some(handled),
+            PendingState::AwaitingCommit(wait) => wait.wait(&self.bus, &self.key, self.verb, &self.id).await,
         };
-        if let Some(Handled { refused: Some(refusal), .. }) = handled {
+        if let Some(CommandOutcome { refused: Some(refusal), .. }) = handled {
             return Err(refusal.into());
         }
         Ok(CommandReply {
@@ -245,18 +282,18 @@ impl Pending {
     }
 }
 
-impl Sending {
-    async fn wait(mut self, bus: &Bus, key: &SessionKey, verb: Verb, id: &CommandId) -> Option<Handled> {
+impl CommitWait {
+    async fn wait(mut self, bus: &Bus, key: &SessionKey, verb: Verb, id: &CommandId) -> Option<CommandOutcome> {
         let deadline = Instant::now() + self.wait;
-        let mut looks = 0;
+        let mut checks = 0;
         loop {
-            let look_at = (Instant::now() + LOOK_EVERY).min(deadline);
+            let check_at = (Instant::now() + LOG_CHECK_INTERVAL).min(deadline);
             tokio::select! {
-                done = self.place.notice() => return Some(Handled { seq: done.seq, refused: done.refused }),
-                () = tokio::time::sleep_until(look_at) => {}
+                ack = self.waiter.wait_for_ack() => return Some(CommandOutcome { seq: ack.seq, refused: ack.refused }),
+                () = tokio::time::sleep_until(check_at) => {}
             }
-            looks += 1;
-            match self.look(bus, key, verb, id, looks).await {
+            checks += 1;
+            match self.check_log(bus, key, verb, id, checks).await {
                 Ok(Some(handled)) => return Some(handled),
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, session = %key, "the log cannot be read for a command"),
@@ -267,92 +304,124 @@ impl Sending {
         }
     }
 
-    /// Looks for the command in the log, reading its page only when the head tells of something new.
-    async fn look(
+    /// Looks for the command in the log, and reads the page only if the head shows that something new was handled.
+    async fn check_log(
         &self,
         bus: &Bus,
         key: &SessionKey,
         verb: Verb,
         id: &CommandId,
-        looks: u32,
-    ) -> Result<Option<Handled>, Failure> {
+        checks: u32,
+    ) -> Result<Option<CommandOutcome>, ApiError> {
         let Some(head) = bus.head(key, Read::Any).await? else { return Ok(None) };
         match self.control_seq {
-            Some(seq) if head.meta.control_seq < seq && looks != LOOK_ANYWAY => Ok(None),
-            Some(_) | None => find(bus, key, verb, id).await,
+            Some(seq) if head.meta.control_seq < seq && checks != FORCED_LOG_CHECK => Ok(None),
+            Some(_) | None => find_outcome(bus, key, verb, id).await,
         }
     }
 }
 
-/// What waits in a session's inbox.
+/// Commands in a session's inbox that are not handled yet.
 #[derive(Debug, Clone, Copy, Default)]
-struct Waiting {
+struct InboxLoad {
     commands: usize,
-    start: bool,
+    has_start: bool,
 }
 
-async fn waiting(bus: &Bus, key: &SessionKey) -> Result<Waiting, BusError> {
+async fn load_inbox(bus: &Bus, key: &SessionKey) -> Result<InboxLoad, BusError> {
     let messages = match bus.inbox(key).await? {
         Inbox::Messages(messages) => messages,
-        Inbox::TooMany => return Ok(Waiting { commands: usize::MAX, start: true }),
+        Inbox::TooMany => return Ok(InboxLoad { commands: usize::MAX, has_start: true }),
     };
-    let mut waiting = Waiting::default();
+    let mut inbox = InboxLoad::default();
     for verb in messages.iter().filter_map(|stored| subject::parse_control(&stored.subject)).map(|control| control.verb)
     {
-        waiting.commands += usize::from(verb.is_client());
-        waiting.start |= verb == Verb::Start;
+        inbox.commands += usize::from(verb.is_client());
+        inbox.has_start |= verb == Verb::Start;
     }
-    Ok(waiting)
+    Ok(inbox)
 }
 
-async fn composable(bus: &Bus, request: &ComposeRequest) -> Result<(), Failure> {
+async fn check_composition(bus: &Bus, request: &ComposeRequest) -> Result<(), ApiError> {
     match bus.compose(request).await {
         Ok(ComposeReply::Composed(_)) => Ok(()),
-        Ok(ComposeReply::Refused { code, message }) => Err(Failure::new(code, message)),
+        Ok(ComposeReply::Refused { code, message }) => Err(ApiError::new(code, message)),
         Err(error @ (BusError::NoResponders { .. } | BusError::Timeout { .. })) => {
             let message = "no prompt-composer answers: start one (`ailoop up` does), or look at its log";
             tracing::warn!(%error, "no composer");
-            Err(Failure::new(ErrorCode::Unavailable, message).retry_after(LOOK_EVERY))
+            Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(LOG_CHECK_INTERVAL))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Looks a command up among those that the session remembers.
-async fn find(bus: &Bus, key: &SessionKey, verb: Verb, id: &CommandId) -> Result<Option<Handled>, Failure> {
+/// Finds the outcome of a command among those that the session remembers.
+async fn find_outcome(
+    bus: &Bus,
+    key: &SessionKey,
+    verb: Verb,
+    id: &CommandId,
+) -> Result<Option<CommandOutcome>, ApiError> {
     let input = InputRef { kind: InputKind::Control(verb), id: id.clone() };
     let Some(commits) = bus.load(key).await? else { return Ok(None) };
-    let Some(slot) = replay(key, &commits)?.handled(&input) else { return Ok(None) };
+    let Some(slot) = fold_session(key, &commits)?.handled(&input) else { return Ok(None) };
     let commit = match commits.into_iter().find(|(at, _)| *at == slot) {
         Some((_, commit)) => Some(commit),
         None => bus.commit_at(key, slot).await?,
     };
-    Ok(commit.and_then(|commit| handled(&commit, &input)))
+    Ok(commit.and_then(|commit| read_outcome(&commit, &input)))
 }
 
-fn handled(commit: &Commit, wanted: &InputRef) -> Option<Handled> {
-    commit.events.iter().find_map(|event| {
-        let refused = if let Event::InputHandled(handled) = event {
-            (handled.input == *wanted).then_some(None)
-        } else if let Event::InputIgnored(ignored) = event {
-            (ignored.input == *wanted).then(|| Some(ignored.refusal.clone()))
-        } else {
-            None
-        };
-        refused.map(|refused| Handled { seq: last_seq(commit), refused })
-    })
+fn read_outcome(commit: &Commit, input: &InputRef) -> Option<CommandOutcome> {
+    let refused = commit.events.iter().find_map(|event| match event {
+        Event::InputHandled(handled) => (handled.input == *input).then_some(None),
+        Event::InputIgnored(ignored) => (ignored.input == *input).then(|| Some(ignored.refusal.clone())),
+        Event::SessionStarted(_)
+        | Event::SessionEnded(_)
+        | Event::UserProcessed(_)
+        | Event::TurnStarted(_)
+        | Event::ToolsResolved(_)
+        | Event::ModelCallOpened(_)
+        | Event::ModelCallFailed(_)
+        | Event::CallCancelled(_)
+        | Event::ModelCallInterrupted(_)
+        | Event::AiFullReceived(_)
+        | Event::ToolCallIdentified(_)
+        | Event::ToolCallOpened(_)
+        | Event::ToolCallExtended(_)
+        | Event::ToolCallResult(_)
+        | Event::StatusPaused(_)
+        | Event::StatusResumed(_)
+        | Event::ContinuationProgress(_)
+        | Event::TurnCompleted(_)
+        | Event::GateOpened(_)
+        | Event::GateClosed(_)
+        | Event::Configured(_)
+        | Event::ModelFellBack(_)
+        | Event::LimitReached(_)
+        | Event::SummaryOpened(_)
+        | Event::JudgeOpened(_)
+        | Event::ContextPruned(_)
+        | Event::ChildCommanded(_)
+        | Event::ContextCleared(_)
+        | Event::TimerSet(_)
+        | Event::SessionArchived(_)
+        | Event::SessionImported(_)
+        | Event::Error(_)
+        | Event::Unknown => None,
+    })?;
+    Some(CommandOutcome { seq: last_seq_after(commit), refused })
 }
 
-/// Folds the head's page into a session.
-pub(crate) fn replay(key: &SessionKey, commits: &[(u64, Commit)]) -> Result<Session, Failure> {
+/// Folds commits into the state of a session.
+pub(crate) fn fold_session(key: &SessionKey, commits: &[(u64, Commit)]) -> Result<Session, ApiError> {
     Session::replay(key.clone(), commits).map_err(|error| {
         tracing::error!(session = %key, %error, "the log cannot be folded");
-        Failure::new(ErrorCode::Internal, format!("the log of session {} cannot be read", key.session))
+        ApiError::new(ErrorCode::Internal, format!("the log of session {} cannot be read", key.session))
     })
 }
 
-/// The session's last `seq` after a commit.
-pub(crate) fn last_seq(commit: &Commit) -> u64 {
+pub(crate) fn last_seq_after(commit: &Commit) -> u64 {
     let public = commit.events.iter().filter(|event| event.topic().is_some()).count();
     (commit.meta.seq + public as u64).saturating_sub(1)
 }

@@ -1,4 +1,4 @@
-//! The `edge` section of the configuration, and what it must not say.
+//! The `edge` section of the configuration, and its checks.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,27 +12,28 @@ use serde::Deserialize;
 use service::Secret;
 use service::connections::ConnectionLimits;
 
-use crate::admission::Limits;
+use crate::admission::AdmissionLimits;
 
-/// How the door is opened.
+/// Listeners, authentication and limits of the edge.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "edge")]
 pub struct Config {
-    /// WebSocket JSON-RPC and plain HTTP; 127.0.0.1:7070.
+    /// Listener of WebSocket JSON-RPC and plain HTTP; 127.0.0.1:7070.
     pub ws: Listen,
-    /// gRPC; 127.0.0.1:7071.
+    /// Listener of gRPC; 127.0.0.1:7071.
     pub grpc: Listen,
-    /// What clients must show as `Authorization: Bearer <token>`. Without one the edge listens on loopback only.
+    /// Token that clients must send as `Authorization: Bearer <token>`. Without a token the edge listens on loopback
+    /// only.
     pub token: Option<Secret>,
     /// The tenant of every client.
     #[schemars(with = "String")]
     pub tenant: TenantId,
     /// Origins of web pages that may connect beside the edge's own: `https://console.example.org`.
     pub allowed_origins: Vec<String>,
-    /// Names by which clients may address the edge, beside localhost. Checked on loopback, and wherever it is given.
+    /// Host names by which clients may address the edge, beside localhost. Checked on loopback, and wherever it is set.
     pub allowed_hosts: Vec<String>,
-    /// Seconds that a command's answer waits for its commit; 30.
+    /// Seconds that the response to a command waits for its commit; 30.
     pub command_wait: u64,
     /// Notifications that one client may fall behind; 1 024.
     pub client_queue: usize,
@@ -40,11 +41,12 @@ pub struct Config {
     pub connections: ConnectionLimits,
     /// Model calls that may wait for a gateway before new turns are refused as `overloaded`; 2 000.
     pub waiting_calls_max: u64,
-    /// Those of the tenant of this edge among them; four fifths of all, so that another tenant always finds room.
+    /// The same for the model calls of the tenant of this edge; four fifths of `waiting_calls_max`, so that another
+    /// tenant always finds room.
     pub tenant_waiting_calls_max: Option<u64>,
     /// Turns of the tenant that may wait before new ones are refused as `overloaded`: commands `start` and
-    /// `send_user_message` that no orchestrator has handled, and model calls that wait for a gateway. As many as
-    /// `tenant_waiting_calls_max` where nothing is said.
+    /// `send_user_message` that no orchestrator has handled, and model calls that wait for a gateway. By default as
+    /// many as `tenant_waiting_calls_max`.
     pub tenant_waiting_turns_max: Option<u64>,
     /// Sessions of the tenant that have not ended; at so many a further `start` is refused as `overloaded`. 50 000.
     pub tenant_sessions_max: usize,
@@ -52,12 +54,12 @@ pub struct Config {
     pub tenant_stored_bytes_max: u64,
 }
 
-/// One listener.
+/// A listener of the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "listen")]
 pub struct Listen {
-    /// Where; port 0 takes a free one.
+    /// Address and port; port 0 takes a free one.
     pub listen: SocketAddr,
 }
 
@@ -84,12 +86,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How many model calls may wait before turns are refused.
-    pub(crate) fn admission(&self) -> Limits {
+    /// Returns the limits for new turns and sessions.
+    pub(crate) fn admission_limits(&self) -> AdmissionLimits {
         let all = self.waiting_calls_max;
         let share = all.saturating_mul(TENANT_SHARE_PERCENT).div_ceil(100);
         let tenant = self.tenant_waiting_calls_max.unwrap_or(share);
-        Limits {
+        AdmissionLimits {
             all,
             tenant,
             turns: self.tenant_waiting_turns_max.unwrap_or(tenant),
@@ -98,12 +100,12 @@ impl Config {
         }
     }
 
-    /// How long a command's answer waits for its commit.
-    pub fn command_wait(&self) -> Duration {
+    /// How long the response to a command waits for its commit.
+    pub(crate) fn command_wait(&self) -> Duration {
         Duration::from_secs(self.command_wait)
     }
 
-    /// Refuses what would open the door to strangers.
+    /// Refuses a configuration that would let anyone connect from another host.
     pub fn check(&self) -> Result<(), StartError> {
         if let Some(token) = &self.token
             && token.expose().is_empty()
@@ -122,15 +124,15 @@ impl Config {
     }
 }
 
-/// Why the edge does not start.
+/// Reason for which the edge does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration cannot be used.
+    /// The configuration has a mistake.
     #[error("{0}")]
     BadConfig(String),
-    /// Somebody else listens there.
+    /// Another program listens on the port.
     #[error(
-        "{field} is {listen}, and that port is taken: end the other program, or set {field} (port 0 takes a free one)"
+        "{field} is {listen}, and another program listens there: stop it, or set {field} (port 0 takes a free one)"
     )]
     PortInUse {
         /// The field to change.
@@ -145,7 +147,7 @@ pub enum StartError {
         field: &'static str,
         /// The address that was wanted.
         listen: SocketAddr,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The bus cannot be used.
@@ -157,7 +159,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The code that users see.
+    /// Returns the stable code for users.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::BadConfig(_) | Self::Listen { .. } => ErrorCode::BadConfig,
@@ -173,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_need_a_token() {
+    fn listener_beyond_loopback_without_token_is_refused() {
         let local = Config::default();
         assert!(local.check().is_ok());
         let open = Config { ws: Listen { listen: "0.0.0.0:7070".parse().unwrap() }, ..Config::default() };
@@ -182,7 +184,7 @@ mod tests {
         assert!(refused.to_string().contains("edge.ws.listen"), "{refused}");
         let guarded = Config { token: Some(Secret::new("t")), ..open };
         assert!(guarded.check().is_ok());
-        assert!(!format!("{guarded:?}").contains("\"t\""), "a token is never shown");
+        assert!(!format!("{guarded:?}").contains("\"t\""), "a token is not printed");
         assert!(Config { token: Some(Secret::new("")), ..Config::default() }.check().is_err());
     }
 }

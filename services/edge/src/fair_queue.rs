@@ -1,5 +1,5 @@
-//! Shares the edge's work among connections: each call has a cost, few run at once, and the caller that has had least
-//! goes next, first by address, then by connection.
+//! Fair queue of the requests of all connections: each request has a cost, few run at once, and the caller that has
+//! used the least goes next, first by address, then by connection.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,24 +9,22 @@ use std::time::Duration;
 use contract::ErrorCode;
 use tokio::sync::oneshot;
 
-use crate::failure::Failure;
+use crate::api_error::ApiError;
 
-/// Cost of all calls that run at once.
-pub const CAPACITY: u32 = 128;
-/// How long a call waits for its turn before it is refused as `overloaded`.
-pub const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Calls of one connection that wait for their turn.
-pub const WAITING_MAX: usize = 1_024;
-/// When a call that was refused should be tried again.
+/// Total cost of the requests that run at once.
+pub(crate) const CAPACITY: u32 = 128;
+/// How long a request waits before it is refused as `overloaded`.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Maximum number of waiting requests of one connection.
+pub(crate) const WAITING_MAX: usize = 1_024;
+/// When a client should retry a refused request.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Who a call belongs to, for sharing.
+/// The address and connection of a request, among which capacity is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Flow {
-    /// The client's address.
-    pub address: IpAddr,
-    /// Its connection.
-    pub connection: u64,
+pub(crate) struct Flow {
+    pub(crate) address: IpAddr,
+    pub(crate) connection: u64,
 }
 
 impl Default for Flow {
@@ -35,22 +33,22 @@ impl Default for Flow {
     }
 }
 
-/// What a call costs: about how many requests to the bus it makes.
+/// Cost of a request: about the number of requests to the bus that it makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cost {
-    /// Answered from memory, or by one request.
+pub(crate) enum RequestCost {
+    /// Answered from memory, or with one request to the bus.
     Light,
-    /// A command: some requests to the bus.
+    /// A command, which makes some requests to the bus.
     Command,
-    /// Reads a page of a log, or what is kept of a result.
+    /// Reads a page of a log, or a stored result.
     Read,
     /// Reads a whole log, or the whole index from its bucket.
     Scan,
 }
 
-impl Cost {
-    /// Its share of [`CAPACITY`].
-    pub const fn units(self) -> u32 {
+impl RequestCost {
+    /// Returns the units of [`CAPACITY`] that a request takes.
+    pub(crate) const fn units(self) -> u32 {
         match self {
             Self::Light => 1,
             Self::Command => 2,
@@ -60,15 +58,15 @@ impl Cost {
     }
 }
 
-/// The queue of one edge. Clones are the same queue.
+/// The queue of one edge. Clones share it.
 #[derive(Debug, Clone)]
-pub struct FairQueue {
+pub(crate) struct FairQueue {
     state: Arc<Mutex<State>>,
 }
 
-/// A call that runs, until this is dropped.
+/// The right of a request to run, until it is dropped.
 #[derive(Debug)]
-pub struct Permit {
+pub(crate) struct RequestPermit {
     queue: FairQueue,
     units: u32,
 }
@@ -76,33 +74,37 @@ pub struct Permit {
 #[derive(Debug)]
 struct State {
     free: u32,
-    /// What a newcomer is taken to have had, so that it neither waits for others nor makes up for its absence.
+    /// Units that a new address counts as having used, so that it neither waits for the others nor overtakes them for
+    /// long.
     clock: u64,
-    addresses: Vec<Address>,
+    addresses: Vec<AddressQueue>,
 }
 
+/// The waiting requests of one address.
 #[derive(Debug)]
-struct Address {
+struct AddressQueue {
     ip: IpAddr,
-    /// Units that it has had.
+    /// Units that the address has used.
     served: u64,
-    /// As [`State::clock`], among its connections.
+    /// As [`State::clock`], among the connections of the address.
     clock: u64,
     connections: Vec<ConnectionQueue>,
 }
 
+/// The waiting requests of one connection.
 #[derive(Debug)]
 struct ConnectionQueue {
     connection: u64,
     served: u64,
-    /// At most [`WAITING_MAX`]. Calls that were given up stay until their turn, or until there is no room.
+    /// At most [`WAITING_MAX`]. An abandoned request stays until it would run, or until there is no room.
     waiting: VecDeque<Waiter>,
 }
 
+/// A request that waits for its permit.
 #[derive(Debug)]
 struct Waiter {
     units: u32,
-    grant: oneshot::Sender<Permit>,
+    grant: oneshot::Sender<RequestPermit>,
 }
 
 impl Default for FairQueue {
@@ -112,36 +114,35 @@ impl Default for FairQueue {
 }
 
 impl FairQueue {
-    /// A queue that lets calls of so many units run at once.
-    pub fn new(capacity: u32) -> Self {
+    /// Creates a queue that lets requests of so many units run at once.
+    pub(crate) fn new(capacity: u32) -> Self {
         Self { state: Arc::new(Mutex::new(State { free: capacity, clock: 0, addresses: Vec::new() })) }
     }
 
-    /// Waits for the turn of a call.
-    pub async fn acquire(&self, flow: Flow, cost: Cost) -> Result<Permit, Failure> {
+    /// Waits until a request may run.
+    pub(crate) async fn acquire(&self, flow: Flow, cost: RequestCost) -> Result<RequestPermit, ApiError> {
         let (grant, granted) = oneshot::channel();
-        let added = self.lock().add(flow, Waiter { units: cost.units(), grant });
-        if !added {
-            let message =
-                format!("{WAITING_MAX} calls of this connection wait for their turn already: send fewer at once");
-            return Err(Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER));
+        let is_queued = self.lock().enqueue(flow, Waiter { units: cost.units(), grant });
+        if !is_queued {
+            let message = format!("{WAITING_MAX} requests of this connection wait already: send fewer at once");
+            return Err(ApiError::new(ErrorCode::Overloaded, message).with_retry_after(RETRY_AFTER));
         }
-        self.grant();
+        self.grant_permits();
         if let Ok(Ok(permit)) = tokio::time::timeout(WAIT_MAX, granted).await {
             return Ok(permit);
         }
         let seconds = WAIT_MAX.as_secs();
-        let message =
-            format!("the edge is busy: the call waited {seconds} s for its turn; send fewer at once, or try again");
-        Err(Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER))
+        let message = format!("the edge is busy: the request waited {seconds} s; send fewer at once, or try again");
+        Err(ApiError::new(ErrorCode::Overloaded, message).with_retry_after(RETRY_AFTER))
     }
 
-    /// Lets calls run as long as there is room.
-    fn grant(&self) {
+    /// Grants permits as long as there is capacity.
+    fn grant_permits(&self) {
         loop {
-            let Some(Waiter { units, grant }) = self.lock().next() else { return };
-            // A permit that nobody takes any more gives its units back when it is dropped.
-            let refused = grant.send(Permit { queue: self.clone(), units });
+            let Some(Waiter { units, grant }) = self.lock().take_next() else { return };
+            // The permit of an abandoned request returns its units here. Dropping it as usual would call this function
+            // again.
+            let refused = grant.send(RequestPermit { queue: self.clone(), units });
             if let Err(mut permit) = refused {
                 let units = std::mem::take(&mut permit.units);
                 self.lock().free += units;
@@ -154,23 +155,23 @@ impl FairQueue {
     }
 }
 
-impl Drop for Permit {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         if self.units > 0 {
             self.queue.lock().free += self.units;
-            self.queue.grant();
+            self.queue.grant_permits();
         }
     }
 }
 
 impl State {
-    /// Adds a call; `false` where too many of its connection wait.
-    fn add(&mut self, flow: Flow, waiter: Waiter) -> bool {
+    /// Adds a request; `false` if too many of its connection wait.
+    fn enqueue(&mut self, flow: Flow, waiter: Waiter) -> bool {
         let clock = self.clock;
         let known = self.addresses.iter().position(|entry| entry.ip == flow.address);
         let address = known.unwrap_or(self.addresses.len());
         if known.is_none() {
-            self.addresses.push(Address { ip: flow.address, served: clock, clock: 0, connections: Vec::new() });
+            self.addresses.push(AddressQueue { ip: flow.address, served: clock, clock: 0, connections: Vec::new() });
         }
         let Some(address) = self.addresses.get_mut(address) else { return false };
         if let Some(queue) = address.connections.iter_mut().find(|queue| queue.connection == flow.connection) {
@@ -188,11 +189,11 @@ impl State {
         true
     }
 
-    /// The next call, when there is room for it. A great one is not overtaken: it would wait for ever.
-    fn next(&mut self) -> Option<Waiter> {
-        let at = least(&self.addresses, |entry| entry.served)?;
+    /// Takes the next request if there is capacity for it. A costly one is not overtaken, or it would never run.
+    fn take_next(&mut self) -> Option<Waiter> {
+        let at = find_least_served(&self.addresses, |entry| entry.served)?;
         let address = self.addresses.get_mut(at)?;
-        let inner = least(&address.connections, |queue| queue.served)?;
+        let inner = find_least_served(&address.connections, |queue| queue.served)?;
         let queue = address.connections.get_mut(inner)?;
         let units = queue.waiting.front()?.units;
         if units > self.free {
@@ -213,7 +214,7 @@ impl State {
     }
 }
 
-fn least<T>(entries: &[T], served: impl Fn(&T) -> u64) -> Option<usize> {
+fn find_least_served<T>(entries: &[T], served: impl Fn(&T) -> u64) -> Option<usize> {
     entries.iter().enumerate().min_by_key(|(_, entry)| served(entry)).map(|(at, _)| at)
 }
 
@@ -228,17 +229,17 @@ mod tests {
         Flow { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, address)), connection }
     }
 
-    /// Runs calls one at a time, in the order in which they get their turn; all wait before the first one runs.
+    /// Runs requests one at a time and returns their order; all wait before the first one runs.
     async fn order(calls: &[Flow]) -> Vec<Flow> {
         let queue = FairQueue::new(1);
-        let blocker = queue.acquire(flow(99, 0), Cost::Light).await.unwrap();
+        let blocker = queue.acquire(flow(99, 0), RequestCost::Light).await.unwrap();
         let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
         let mut waiting: Vec<_> = calls
             .iter()
             .map(|call| {
                 let (queue, send, call) = (queue.clone(), send.clone(), *call);
                 async move {
-                    let permit = queue.acquire(call, Cost::Light).await.unwrap();
+                    let permit = queue.acquire(call, RequestCost::Light).await.unwrap();
                     send.send(call).unwrap();
                     drop(permit);
                 }
@@ -269,40 +270,44 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn call_without_a_turn_is_refused_as_overloaded() {
+    async fn request_without_permit_in_time_is_refused_as_overloaded() {
         let queue = FairQueue::new(1);
-        let blocker = queue.acquire(flow(1, 1), Cost::Light).await.unwrap();
-        let refused = queue.acquire(flow(2, 2), Cost::Light).await.unwrap_err();
+        let blocker = queue.acquire(flow(1, 1), RequestCost::Light).await.unwrap();
+        let refused = queue.acquire(flow(2, 2), RequestCost::Light).await.unwrap_err();
         assert_eq!((refused.code, refused.retry_after.is_some()), (ErrorCode::Overloaded, true));
         drop(blocker);
-        queue.acquire(flow(2, 2), Cost::Light).await.unwrap();
+        queue.acquire(flow(2, 2), RequestCost::Light).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn calls_that_were_given_up_make_room_for_later_ones() {
+    async fn abandoned_requests_make_room_for_later_ones() {
         let queue = FairQueue::new(1);
-        let _blocker = queue.acquire(flow(1, 1), Cost::Light).await.unwrap();
+        let _blocker = queue.acquire(flow(1, 1), RequestCost::Light).await.unwrap();
         for _ in 0..WAITING_MAX * 3 {
-            assert!(queue.acquire(flow(2, 2), Cost::Light).now_or_never().is_none(), "it waits, and is given up");
+            assert!(
+                queue.acquire(flow(2, 2), RequestCost::Light).now_or_never().is_none(),
+                "the request waits and is abandoned"
+            );
         }
         let waiting = queue.lock().addresses[0].connections[0].waiting.len();
         assert!(waiting <= WAITING_MAX, "{waiting}");
-        let mut held: Vec<_> = (0..WAITING_MAX).map(|_| queue.acquire(flow(2, 2), Cost::Light).boxed()).collect();
+        let mut held: Vec<_> =
+            (0..WAITING_MAX).map(|_| queue.acquire(flow(2, 2), RequestCost::Light).boxed()).collect();
         assert!(held.iter_mut().all(|call| call.now_or_never().is_none()));
-        let refused = queue.acquire(flow(2, 2), Cost::Light).now_or_never().unwrap().unwrap_err();
+        let refused = queue.acquire(flow(2, 2), RequestCost::Light).now_or_never().unwrap().unwrap_err();
         assert_eq!(refused.code, ErrorCode::Overloaded);
     }
 
     #[tokio::test]
-    async fn calls_that_cost_more_run_less_often() {
+    async fn costly_requests_run_less_often() {
         let queue = FairQueue::new(CAPACITY);
         let mut permits = Vec::new();
-        let mut scans: FuturesOrdered<_> = (0..20).map(|_| queue.acquire(flow(1, 1), Cost::Scan)).collect();
+        let mut scans: FuturesOrdered<_> = (0..20).map(|_| queue.acquire(flow(1, 1), RequestCost::Scan)).collect();
         while let Some(Some(permit)) = scans.next().now_or_never() {
             permits.push(permit.unwrap());
         }
-        assert_eq!(u32::try_from(permits.len()).unwrap(), CAPACITY / Cost::Scan.units());
+        assert_eq!(u32::try_from(permits.len()).unwrap(), CAPACITY / RequestCost::Scan.units());
         drop((permits, scans));
-        assert_eq!(queue.lock().free, CAPACITY, "also what was given up while it waited is free again");
+        assert_eq!(queue.lock().free, CAPACITY, "abandoned requests return their units");
     }
 }

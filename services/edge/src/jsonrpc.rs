@@ -1,71 +1,73 @@
-//! JSON-RPC 2.0: reading requests, alone or in batches, and writing answers.
+//! JSON-RPC 2.0: it parses requests, alone or in batches, and formats responses.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::failure::Failure;
+use crate::api_error::ApiError;
 use crate::params;
 
-/// Requests of one batch.
-pub const BATCH_MAX: usize = 64;
+/// Maximum number of requests of one batch.
+pub(crate) const BATCH_MAX: usize = 64;
 
-/// Bytes of a request's `id`, which each answer repeats.
-pub const ID_BYTES_MAX: usize = 1 << 10;
+/// Maximum bytes of the `id` of a request, which its response repeats.
+pub(crate) const ID_BYTES_MAX: usize = 1 << 10;
 
-/// One request.
+/// A request or, without `id`, a notification of the client.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
-    /// What names the answer; a notification has none and gets none.
-    pub id: Option<Value>,
-    /// Which call.
-    pub method: String,
-    /// Its parameters, by name.
-    pub params: Map<String, Value>,
+pub(crate) struct JsonRpcRequest {
+    /// `None` for a notification, which gets no response.
+    pub(crate) id: Option<Value>,
+    pub(crate) method: String,
+    pub(crate) params: Map<String, Value>,
 }
 
-/// What a frame holds: requests, and answers to what is none.
+/// The requests of a frame.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Frame {
-    /// Whether the answers go out together.
-    pub batch: bool,
-    /// In the order of the frame.
-    pub parts: Vec<Result<Request, String>>,
+pub(crate) struct RequestFrame {
+    /// Whether the responses go out as one array.
+    pub(crate) is_batch: bool,
+    /// In the order of the frame; an `Err` is the response to something that is no valid request.
+    pub(crate) parts: Vec<Result<JsonRpcRequest, String>>,
 }
 
-/// Reads a text frame.
-pub fn read(text: &str) -> Frame {
-    let one = |part| Frame { batch: false, parts: vec![part] };
-    if let Err(failure) = params::check_size("the frame", text) {
-        return one(Err(error(&Value::Null, &failure)));
+/// Parses a text frame.
+pub(crate) fn parse_frame(text: &str) -> RequestFrame {
+    let one = |part| RequestFrame { is_batch: false, parts: vec![part] };
+    if let Err(error) = params::check_size("the frame", text) {
+        return one(Err(format_error(&Value::Null, &error)));
     }
     match serde_json::from_str(text) {
-        Err(error) => one(Err(protocol_error(&Value::Null, -32700, &format!("not JSON: {error}")))),
-        Ok(Value::Array(parts)) if parts.is_empty() => one(Err(protocol_error(&Value::Null, -32600, "an empty batch"))),
-        Ok(Value::Array(parts)) if parts.len() > BATCH_MAX => {
-            let message = format!("a batch of {} requests, at most {BATCH_MAX} are taken", parts.len());
-            one(Err(protocol_error(&Value::Null, -32600, &message)))
+        Err(error) => one(Err(format_protocol_error(&Value::Null, -32700, &format!("not JSON: {error}")))),
+        Ok(Value::Array(parts)) if parts.is_empty() => {
+            one(Err(format_protocol_error(&Value::Null, -32600, "an empty batch")))
         }
-        Ok(Value::Array(parts)) => Frame { batch: true, parts: parts.into_iter().map(request).collect() },
-        Ok(value) => one(request(value)),
+        Ok(Value::Array(parts)) if parts.len() > BATCH_MAX => {
+            let message = format!("a batch of {} requests, at most {BATCH_MAX} are allowed", parts.len());
+            one(Err(format_protocol_error(&Value::Null, -32600, &message)))
+        }
+        Ok(Value::Array(parts)) => {
+            RequestFrame { is_batch: true, parts: parts.into_iter().map(parse_request).collect() }
+        }
+        Ok(value) => one(parse_request(value)),
     }
 }
 
-fn request(value: Value) -> Result<Request, String> {
+fn parse_request(value: Value) -> Result<JsonRpcRequest, String> {
     let Value::Object(mut object) = value else {
-        return Err(protocol_error(&Value::Null, -32600, "a request is a JSON object"));
+        return Err(format_protocol_error(&Value::Null, -32600, "a request is a JSON object"));
     };
     let id = object.remove("id");
-    let known = id.clone().filter(|id| id.is_string() || id.is_number() || id.is_null());
-    let refuse = |code, message: &str| Err(protocol_error(&known.clone().unwrap_or_default(), code, message));
-    if id.is_some() && known.is_none() {
+    let valid_id = id.clone().filter(|id| id.is_string() || id.is_number() || id.is_null());
+    let refuse = |code, message: &str| Err(format_protocol_error(&valid_id.clone().unwrap_or_default(), code, message));
+    if id.is_some() && valid_id.is_none() {
         return refuse(-32600, "`id` must be a string, a number or null");
     }
-    if let Some(Value::String(text)) = &known
+    if let Some(Value::String(text)) = &valid_id
         && text.len() > ID_BYTES_MAX
     {
-        let message = format!("`id` has {} bytes, at most {ID_BYTES_MAX} are taken", text.len());
-        return Err(protocol_error(&Value::Null, -32600, &message));
+        let message = format!("`id` has {} bytes, at most {ID_BYTES_MAX} are allowed", text.len());
+        return Err(format_protocol_error(&Value::Null, -32600, &message));
     }
     if object.remove("jsonrpc") != Some(Value::from("2.0")) {
         return refuse(-32600, "`jsonrpc` must be \"2.0\"");
@@ -80,19 +82,19 @@ fn request(value: Value) -> Result<Request, String> {
     };
     match object.keys().next() {
         Some(field) => refuse(-32600, &format!("unknown field `{field}`")),
-        None => Ok(Request { id, method, params }),
+        None => Ok(JsonRpcRequest { id, method, params }),
     }
 }
 
 #[derive(Serialize)]
-struct Answer<'a, T> {
+struct SuccessResponse<'a, T> {
     jsonrpc: &'static str,
     id: &'a Value,
     result: &'a T,
 }
 
 #[derive(Serialize)]
-struct Refused<'a> {
+struct ErrorResponse<'a> {
     jsonrpc: &'static str,
     id: &'a Value,
     error: ErrorObject<'a>,
@@ -114,29 +116,29 @@ struct ErrorData<'a> {
     seq: Option<u64>,
 }
 
-/// The text of a result.
-pub fn result<T: Serialize>(id: &Value, result: &T) -> String {
-    serde_json::to_string(&Answer { jsonrpc: "2.0", id, result }).unwrap_or_default()
+/// Formats the response with a result.
+pub(crate) fn format_result<T: Serialize>(id: &Value, result: &T) -> String {
+    serde_json::to_string(&SuccessResponse { jsonrpc: "2.0", id, result }).unwrap_or_default()
 }
 
-/// The text of an error: the stable code stands in `data.code`.
-pub fn error(id: &Value, failure: &Failure) -> String {
-    let retry_after_ms = failure.retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-    let data = ErrorData { code: failure.code.as_str(), retry_after_ms, seq: failure.seq };
-    let error = ErrorObject { code: failure.json_rpc_code(), message: &failure.message, data };
-    serde_json::to_string(&Refused { jsonrpc: "2.0", id, error }).unwrap_or_default()
+/// Formats the response with an error; `data.code` is the stable code.
+pub(crate) fn format_error(id: &Value, error: &ApiError) -> String {
+    let retry_after_ms = error.retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+    let data = ErrorData { code: error.code.as_str(), retry_after_ms, seq: error.seq };
+    let error = ErrorObject { code: error.json_rpc_code(), message: &error.message, data };
+    serde_json::to_string(&ErrorResponse { jsonrpc: "2.0", id, error }).unwrap_or_default()
 }
 
-/// The text of an error of the protocol itself.
-pub fn protocol_error(id: &Value, code: i32, message: &str) -> String {
+/// Formats the response to a violation of JSON-RPC itself.
+pub(crate) fn format_protocol_error(id: &Value, code: i32, message: &str) -> String {
     let data = ErrorData { code: contract::ErrorCode::BadRequest.as_str(), retry_after_ms: None, seq: None };
-    serde_json::to_string(&Refused { jsonrpc: "2.0", id, error: ErrorObject { code, message, data } })
+    serde_json::to_string(&ErrorResponse { jsonrpc: "2.0", id, error: ErrorObject { code, message, data } })
         .unwrap_or_default()
 }
 
-/// The text of a batch's answers; nothing when all its requests were notifications.
-pub fn batch(answers: &[String]) -> Option<String> {
-    let raw: Vec<&RawValue> = answers.iter().filter_map(|answer| serde_json::from_str(answer).ok()).collect();
+/// Formats the responses of a batch; `None` if all its requests were notifications.
+pub(crate) fn format_batch(responses: &[String]) -> Option<String> {
+    let raw: Vec<&RawValue> = responses.iter().filter_map(|response| serde_json::from_str(response).ok()).collect();
     if raw.is_empty() { None } else { serde_json::to_string(&raw).ok() }
 }
 
@@ -148,22 +150,22 @@ mod tests {
     use super::*;
 
     fn check(text: &str, wanted: &[Value]) {
-        let told: Vec<Value> = read(text)
+        let parsed: Vec<Value> = parse_frame(text)
             .parts
             .into_iter()
             .map(|part| match part {
                 Ok(request) => json!({"id": request.id, "method": request.method, "params": request.params}),
-                Err(answer) => {
-                    let answer: Value = serde_json::from_str(&answer).unwrap();
-                    json!({"id": answer["id"], "error": answer["error"]["code"]})
+                Err(response) => {
+                    let response: Value = serde_json::from_str(&response).unwrap();
+                    json!({"id": response["id"], "error": response["error"]["code"]})
                 }
             })
             .collect();
-        assert_eq!(told, wanted, "{text}");
+        assert_eq!(parsed, wanted, "{text}");
     }
 
     #[test]
-    fn requests_are_read_and_garbage_is_answered() {
+    fn malformed_request_is_answered_with_protocol_error() {
         check(
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}"#,
             &[json!({"id": 1, "method": "m", "params": {"a": 1}})],
@@ -189,17 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_their_documented_shape() {
-        let failure = Failure::new(ErrorCode::Overloaded, "later").retry_after(std::time::Duration::from_secs(2));
-        let answer: Value = serde_json::from_str(&error(&json!(7), &failure)).unwrap();
+    fn responses_have_their_documented_shape() {
+        let error = ApiError::new(ErrorCode::Overloaded, "later").with_retry_after(std::time::Duration::from_secs(2));
+        let response: Value = serde_json::from_str(&format_error(&json!(7), &error)).unwrap();
         assert_eq!(
-            answer,
+            response,
             json!({"jsonrpc": "2.0", "id": 7, "error": {
                 "code": -32000, "message": "later", "data": {"code": "overloaded", "retry_after_ms": 2000}
             }})
         );
-        assert_eq!(result(&json!("a"), &json!({"x": 1})), r#"{"jsonrpc":"2.0","id":"a","result":{"x":1}}"#);
-        assert_eq!(batch(&["{\"a\":1}".to_owned(), "{}".to_owned()]).unwrap(), r#"[{"a":1},{}]"#);
-        assert_eq!(batch(&[]), None);
+        assert_eq!(format_result(&json!("a"), &json!({"x": 1})), r#"{"jsonrpc":"2.0","id":"a","result":{"x":1}}"#);
+        assert_eq!(format_batch(&["{\"a\":1}".to_owned(), "{}".to_owned()]).unwrap(), r#"[{"a":1},{}]"#);
+        assert_eq!(format_batch(&[]), None);
     }
 }

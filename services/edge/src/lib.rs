@@ -1,24 +1,25 @@
-//! The client door: sessions over WebSocket JSON-RPC and gRPC, the same calls through the same code.
+//! The edge serves the client API over WebSocket JSON-RPC and gRPC, with the same code for both.
 
-pub mod admission;
-pub mod board;
+mod admission;
+mod api_error;
+mod authentication;
+mod client_queue;
 mod clock;
-pub mod commands;
+mod command_waiters;
+mod commands;
 pub mod config;
-mod dead;
-pub mod failure;
-pub mod fair_queue;
-pub mod grpc;
-pub mod guard;
-pub mod jsonrpc;
+mod dead_letters;
+mod fair_queue;
+mod grpc;
+mod jsonrpc;
 mod mail;
-pub mod params;
-pub mod queue;
+mod method;
+mod params;
 mod request_body;
+mod session_api;
 mod session_index;
-pub mod sessions;
 mod stats;
-pub mod watch;
+mod watch;
 mod ws;
 
 use std::net::SocketAddr;
@@ -36,82 +37,82 @@ use tokio::net::TcpListener;
 use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
 
+use authentication::Authenticator;
 pub use config::{Config, StartError};
-use grpc::{Admission, Door};
-use guard::Guard;
-use sessions::Sessions;
+use grpc::{AuthInterceptor, GrpcService};
+use session_api::SessionApi;
 
-/// Pause between looks whether the bus answers, for readiness.
-const PING_EVERY: Duration = Duration::from_secs(5);
-/// Calls and watches of one gRPC connection.
+/// Pause between pings of the bus, which decide about readiness.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// Open requests and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;
 
-/// How long feeds and notices may take to end when no client is left.
-const GROUND_MAX: Duration = Duration::from_secs(1);
+/// How long the tasks that clients share may take to end after the last client.
+const SHARED_TASKS_END_MAX: Duration = Duration::from_secs(1);
 
-/// Where an edge listens.
+/// The addresses of the listeners of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// WebSocket JSON-RPC (`/ws`) and plain HTTP.
+    /// Listener of WebSocket JSON-RPC (`/ws`) and plain HTTP.
     pub ws: SocketAddr,
-    /// gRPC.
+    /// Listener of the gRPC service.
     pub grpc: SocketAddr,
 }
 
-/// A running edge.
+/// A running edge, which [`Edge::drain`] ends.
 #[derive(Debug)]
 pub struct Edge {
-    sessions: Sessions,
+    api: SessionApi,
     addresses: Addresses,
     readiness: Readiness,
-    /// Listeners, connections, viewers.
-    clients: Tasks,
-    /// What they all rely on; it ends after them.
-    ground: Tasks,
+    client_tasks: Tasks,
+    /// Feeds, acknowledgements and the session index, which end after the clients.
+    shared_tasks: Tasks,
 }
 
 impl Edge {
-    /// Opens the door. Fails before anything is served when the configuration or a port cannot be used.
+    /// Starts the listeners. It fails before it serves anything if the configuration or a port cannot be used.
     pub async fn start(config: Config, bus: Bus) -> Result<Self, StartError> {
         config.check()?;
         let (ws, ws_address) = bind("edge.ws.listen", config.ws.listen).await?;
         let (grpc, grpc_address) = bind("edge.grpc.listen", config.grpc.listen).await?;
         let addresses = Addresses { ws: ws_address, grpc: grpc_address };
-        let (clients, ground, readiness) = (Tasks::new(), Tasks::new(), Readiness::new("edge"));
+        let (client_tasks, shared_tasks, readiness) = (Tasks::new(), Tasks::new(), Readiness::new("edge"));
         let connections = Connections::new(config.connections);
-        let sessions =
-            Sessions::open(&config, bus.clone(), connections.budget().clone(), clients.clone(), &ground).await?;
-        serve_ws(&sessions, ws, Guard::new(&config, addresses.ws), connections.clone());
-        serve_grpc(&sessions, grpc, Guard::new(&config, addresses.grpc), connections)?;
-        watch_bus(&sessions, &ground, bus, readiness.clone());
+        let api =
+            SessionApi::open(&config, bus.clone(), connections.budget().clone(), client_tasks.clone(), &shared_tasks)
+                .await?;
+        serve_ws(&api, ws, Authenticator::new(&config, addresses.ws), connections.clone());
+        serve_grpc(&api, grpc, Authenticator::new(&config, addresses.grpc), connections)?;
+        watch_bus(&api, &shared_tasks, bus, readiness.clone());
         readiness.set(true);
-        tracing::info!(ws = %addresses.ws, grpc = %addresses.grpc, edge = %sessions.me(), "edge listens");
-        Ok(Self { sessions, addresses, readiness, clients, ground })
+        tracing::info!(ws = %addresses.ws, grpc = %addresses.grpc, edge = %api.replica_id(), "edge listens");
+        Ok(Self { api, addresses, readiness, client_tasks, shared_tasks })
     }
 
-    /// Where it listens.
+    /// Returns the addresses of the listeners.
     pub fn addresses(&self) -> Addresses {
         self.addresses
     }
 
-    /// How many sessions are watched here.
-    pub fn watched(&self) -> usize {
-        self.sessions.feeds().count()
+    /// Returns the number of sessions that clients of this replica watch.
+    pub fn watched_session_count(&self) -> usize {
+        self.api.feeds().open_count()
     }
 
-    /// Whether clients may be sent here.
+    /// Returns whether this replica can take clients.
     pub fn readiness(&self) -> Readiness {
         self.readiness.clone()
     }
 
-    /// Tells clients to go elsewhere, takes in nothing more, and ends. The bus stays open.
+    /// Tells clients to reconnect elsewhere, accepts nothing more, and ends. The bus stays open.
     pub async fn drain(self, timeout: Duration) {
         self.readiness.set(false);
-        self.sessions.draining().cancel();
-        if !self.clients.end(timeout).await {
+        self.api.draining().cancel();
+        if !self.client_tasks.end(timeout).await {
             tracing::warn!("clients were cut off");
         }
-        self.ground.end(GROUND_MAX).await;
+        self.shared_tasks.end(SHARED_TASKS_END_MAX).await;
     }
 }
 
@@ -128,68 +129,68 @@ async fn bind(field: &'static str, listen: SocketAddr) -> Result<(TcpListener, S
     Ok((listener, address))
 }
 
-fn serve_ws(sessions: &Sessions, listener: TcpListener, guard: Guard, connections: Connections) {
+fn serve_ws(api: &SessionApi, listener: TcpListener, authenticator: Authenticator, connections: Connections) {
     let server = Server {
         name: "ws",
         protocol: Protocol::Http1,
-        router: ws::routes(sessions.clone(), guard),
+        router: ws::routes(api.clone(), authenticator),
         connections,
-        tasks: sessions.tasks().clone(),
-        ending: sessions.draining().clone(),
+        tasks: api.tasks().clone(),
+        ending: api.draining().clone(),
     };
-    sessions.tasks().spawn("ws", server.run(listener));
+    api.tasks().spawn("ws", server.run(listener));
 }
 
 fn serve_grpc(
-    sessions: &Sessions,
+    api: &SessionApi,
     listener: TcpListener,
-    guard: Guard,
+    authenticator: Authenticator,
     connections: Connections,
 ) -> Result<(), StartError> {
     let internal = |error: &dyn std::fmt::Display| StartError::Internal(error.to_string());
     let reflection =
         || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(proto::DESCRIPTORS);
-    // Most clients still ask for v1alpha, Python's among them.
+    // Most clients, such as those in Python, still use v1alpha.
     let v1 = reflection().build_v1().map_err(|error| internal(&error))?;
     let v1alpha = reflection().build_v1alpha().map_err(|error| internal(&error))?;
-    let admission = Admission(Arc::new(guard));
-    let service = SessionsServer::new(Door::new(sessions.clone())).max_decoding_message_size(FRAME_BYTES_MAX);
+    let interceptor = AuthInterceptor(Arc::new(authenticator));
+    let service = SessionsServer::new(GrpcService::new(api.clone())).max_decoding_message_size(FRAME_BYTES_MAX);
     let (reporter, health) = tonic_health::server::health_reporter();
     let routes = Routes::new(health)
-        .add_service(InterceptedService::new(v1, admission.clone()))
-        .add_service(InterceptedService::new(v1alpha, admission.clone()))
-        .add_service(InterceptedService::new(service, admission));
-    let draining = sessions.draining().clone();
+        .add_service(InterceptedService::new(v1, interceptor.clone()))
+        .add_service(InterceptedService::new(v1alpha, interceptor.clone()))
+        .add_service(InterceptedService::new(service, interceptor));
+    let draining = api.draining().clone();
     let server = Server {
         name: "grpc",
         protocol: Protocol::Http2 { streams_max: STREAMS_MAX },
         router: routes
             .prepare()
             .into_axum_router()
-            .layer(axum::middleware::map_response(grpc::add_code))
-            .layer(axum::middleware::map_request_with_state(connections.budget().clone(), request_body::bound)),
+            .layer(axum::middleware::map_response(grpc::add_error_code))
+            .layer(axum::middleware::map_request_with_state(connections.budget().clone(), request_body::limit_body)),
         connections,
-        tasks: sessions.tasks().clone(),
+        tasks: api.tasks().clone(),
         ending: draining.clone(),
     };
-    sessions.tasks().spawn("grpc", async move {
-        reporter.set_serving::<SessionsServer<Door>>().await;
-        let ended = async {
+    api.tasks().spawn("grpc", async move {
+        reporter.set_serving::<SessionsServer<GrpcService>>().await;
+        let not_serving = async {
             draining.cancelled().await;
-            reporter.set_not_serving::<SessionsServer<Door>>().await;
+            reporter.set_not_serving::<SessionsServer<GrpcService>>().await;
         };
-        tokio::join!(server.run(listener), ended);
+        tokio::join!(server.run(listener), not_serving);
     });
     Ok(())
 }
 
-/// Tells whether the bus answers, as long as the edge is not going down.
-fn watch_bus(sessions: &Sessions, ground: &Tasks, bus: Bus, readiness: Readiness) {
-    let draining = sessions.draining().clone();
-    ground.spawn("readiness", async move {
-        while draining.run_until_cancelled(tokio::time::sleep(PING_EVERY)).await.is_some() {
-            let answers = bus.ping().await.is_ok();
-            readiness.set(answers && !draining.is_cancelled());
+/// Updates readiness by whether the bus answers, until the edge drains.
+fn watch_bus(api: &SessionApi, shared_tasks: &Tasks, bus: Bus, readiness: Readiness) {
+    let draining = api.draining().clone();
+    shared_tasks.spawn("readiness", async move {
+        while draining.run_until_cancelled(tokio::time::sleep(PING_INTERVAL)).await.is_some() {
+            let is_reachable = bus.ping().await.is_ok();
+            readiness.set(is_reachable && !draining.is_cancelled());
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Mail between people and agents. Executors keep the mailboxes; the edge asks them.
+//! Mail between people and agents. Executors keep the mailboxes, and the edge sends them requests.
 
 use std::time::Duration;
 
@@ -6,86 +6,88 @@ use bus::BusError;
 use contract::mail::{MailAction, MailList, MailRequest, MailResponse, PEOPLE, RepliedMail, SentMail};
 use contract::{AgentId, CommandId, ErrorCode};
 
-use crate::failure::Failure;
-use crate::fair_queue::Cost;
-use crate::guard::Caller;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::fair_queue::RequestCost;
 use crate::params::{self, ListMailParams, ReplyMailParams, SendMailParams};
-use crate::sessions::Sessions;
+use crate::session_api::SessionApi;
 
-/// When a client should repeat a request that no executor answered.
+/// When a client should retry a request that no executor answered.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-impl Sessions {
-    /// The mails that wait in a mailbox, oldest first.
-    pub async fn mails(&self, caller: &Caller, wanted: ListMailParams) -> Result<MailList, Failure> {
-        let _permit = self.turn(caller, Cost::Read).await?;
-        let request = request(wanted.mailbox, params::fresh()?, MailAction::List)?;
+impl SessionApi {
+    /// Lists the mails that wait in a mailbox, oldest first.
+    pub(crate) async fn list_mail(&self, caller: &ApiCaller, params: ListMailParams) -> Result<MailList, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let request = mail_request(params.mailbox, params::generate_id()?, MailAction::List)?;
         match self.ask_mail(caller, &request, None).await? {
             MailResponse::Mails(list) => Ok(list),
             other @ (MailResponse::Sent(_) | MailResponse::Closed(_) | MailResponse::Refused { .. }) => {
-                Err(unexpected(&other))
+                Err(unexpected_response(&other))
             }
         }
     }
 
-    /// Sends a mail.
-    pub async fn send_mail(&self, caller: &Caller, wanted: SendMailParams) -> Result<SentMail, Failure> {
-        let SendMailParams { mailbox, command_id, to, subject, text } = wanted;
+    pub(crate) async fn send_mail(&self, caller: &ApiCaller, params: SendMailParams) -> Result<SentMail, ApiError> {
+        let SendMailParams { mailbox, command_id, to, subject, text } = params;
         match self.write_mail(caller, mailbox, command_id, MailAction::Send { to, subject, text }).await? {
             MailResponse::Sent(sent) => Ok(sent),
             other @ (MailResponse::Mails(_) | MailResponse::Closed(_) | MailResponse::Refused { .. }) => {
-                Err(unexpected(&other))
+                Err(unexpected_response(&other))
             }
         }
     }
 
-    /// Answers a mail and closes it.
-    pub async fn reply_mail(&self, caller: &Caller, wanted: ReplyMailParams) -> Result<RepliedMail, Failure> {
-        let ReplyMailParams { mailbox, command_id, id: mail, text } = wanted;
+    pub(crate) async fn reply_mail(
+        &self,
+        caller: &ApiCaller,
+        params: ReplyMailParams,
+    ) -> Result<RepliedMail, ApiError> {
+        let ReplyMailParams { mailbox, command_id, id: mail, text } = params;
         match self.write_mail(caller, mailbox, command_id, MailAction::Reply { mail, text }).await? {
             MailResponse::Closed(closed) => Ok(closed),
             other @ (MailResponse::Mails(_) | MailResponse::Sent(_) | MailResponse::Refused { .. }) => {
-                Err(unexpected(&other))
+                Err(unexpected_response(&other))
             }
         }
     }
 
     async fn write_mail(
         &self,
-        caller: &Caller,
+        caller: &ApiCaller,
         mailbox: Option<AgentId>,
-        given: Option<CommandId>,
+        command_id: Option<CommandId>,
         action: MailAction,
-    ) -> Result<MailResponse, Failure> {
-        let _permit = self.turn(caller, Cost::Command).await?;
-        let (id, advice) = if let Some(id) = given {
+    ) -> Result<MailResponse, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
+        let (id, advice) = if let Some(id) = command_id {
             (id, "repeat it with the same `command_id`, and nothing is stored twice".to_owned())
         } else {
-            let id: CommandId = params::fresh()?;
+            let id: CommandId = params::generate_id()?;
             let advice =
-                format!("repeat it with `command_id` {id}, made for it by the edge, and nothing is stored twice");
+                format!("repeat it with `command_id` {id}, which the edge generated, and nothing is stored twice");
             (id, advice)
         };
-        self.ask_mail(caller, &request(mailbox, id, action)?, Some(&advice)).await
+        self.ask_mail(caller, &mail_request(mailbox, id, action)?, Some(&advice)).await
     }
 
-    /// Asks an executor. For a write, `advice` says how to repeat it where nobody knows whether it took effect.
+    /// Sends a request to an executor. For a write, `advice` tells how to repeat it if its outcome is unknown.
     async fn ask_mail(
         &self,
-        caller: &Caller,
+        caller: &ApiCaller,
         request: &MailRequest,
         advice: Option<&str>,
-    ) -> Result<MailResponse, Failure> {
+    ) -> Result<MailResponse, ApiError> {
         match self.bus().ask_mail(&caller.tenant, request).await {
             Ok(MailResponse::Refused { code: ErrorCode::Unavailable, message }) => {
                 let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
-                Err(Failure::new(ErrorCode::Unavailable, message + &advice).retry_after(RETRY_AFTER))
+                Err(ApiError::new(ErrorCode::Unavailable, message + &advice).with_retry_after(RETRY_AFTER))
             }
-            Ok(MailResponse::Refused { code, message }) => Err(Failure::new(code, message)),
+            Ok(MailResponse::Refused { code, message }) => Err(ApiError::new(code, message)),
             Ok(response) => Ok(response),
             Err(BusError::NoResponders { .. }) => {
-                let message = "nobody keeps mailboxes now: see that a tool-host with `tool_host.mail` runs";
-                Err(Failure::new(ErrorCode::Unavailable, message).retry_after(RETRY_AFTER))
+                let message = "no tool-host serves mailboxes now: start one with `tool_host.mail`";
+                Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER))
             }
             Err(error @ (BusError::Timeout { .. } | BusError::Unavailable(_))) => {
                 let advice = advice.map_or_else(
@@ -93,25 +95,25 @@ impl Sessions {
                     |advice| format!("whether the request took effect is unknown: {advice}"),
                 );
                 let message = format!("{error}; {advice}");
-                Err(Failure::new(ErrorCode::Unavailable, message).retry_after(RETRY_AFTER))
+                Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER))
             }
             Err(error) => Err(error.into()),
         }
     }
 }
 
-fn request(mailbox: Option<AgentId>, id: CommandId, action: MailAction) -> Result<MailRequest, Failure> {
+fn mail_request(mailbox: Option<AgentId>, id: CommandId, action: MailAction) -> Result<MailRequest, ApiError> {
     let mailbox = mailbox.map_or_else(|| params::parse("mailbox", PEOPLE), Ok)?;
     Ok(MailRequest { mailbox, id, action })
 }
 
-/// An executor answers something else than was asked.
-fn unexpected(response: &MailResponse) -> Failure {
+/// Error for a response of the wrong kind.
+fn unexpected_response(response: &MailResponse) -> ApiError {
     let kind = match response {
         MailResponse::Mails(_) => "mails",
         MailResponse::Sent(_) => "sent",
         MailResponse::Closed(_) => "closed",
         MailResponse::Refused { .. } => "refused",
     };
-    Failure::new(ErrorCode::Internal, format!("the executor answers {kind:?} to another question"))
+    ApiError::new(ErrorCode::Internal, format!("the executor sent a response of the wrong kind, {kind:?}"))
 }

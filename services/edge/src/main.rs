@@ -1,4 +1,4 @@
-//! Opens the client door: WebSocket JSON-RPC and gRPC.
+//! Runs the edge: the client API over WebSocket JSON-RPC and gRPC.
 
 use edge::{Config, Edge};
 use service::process::{Running, run};

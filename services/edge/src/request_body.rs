@@ -1,5 +1,5 @@
-//! The body of a gRPC request: bounded in time, its bytes taken from the budget until the message is whole, and counted for
-//! the pace of its connection.
+//! Limits of the body of a gRPC request: it must be complete in time, its bytes are taken from the budget until then,
+//! and they count for the pace of the connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use hyper::body::Frame;
 use service::connections::{ByteBudget, Connection};
 use tokio::time::Sleep;
 
-use crate::failure::Failure;
-use crate::grpc::status;
+use crate::api_error::ApiError;
+use crate::grpc::to_status;
 
-/// How long the message of a request may take from its headers to its end.
+/// Time from the headers of a request to the end of its message.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_mins(1);
-/// When a client whose message found no room should try again.
+/// When a client should retry after its message found no room.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Only these take one message for each request; reflection and health keep their requests open.
+/// Only requests to this service have one message each; those to reflection and health stay open.
 const SESSIONS_PATH: &str = "/ailoop.v1.Sessions/";
 
-/// A body that is bounded.
-struct BoundedBody {
+/// A body with a deadline and a budget of bytes.
+struct LimitedBody {
     inner: Body,
     connection: Arc<Connection>,
     budget: ByteBudget,
@@ -32,8 +32,8 @@ struct BoundedBody {
     deadline: Pin<Box<Sleep>>,
 }
 
-/// Bounds the body of a request.
-pub(crate) async fn bound(
+/// Applies the limits to the body of a request.
+pub(crate) async fn limit_body(
     State(budget): State<ByteBudget>,
     Extension(connection): Extension<Arc<Connection>>,
     request: Request,
@@ -41,16 +41,16 @@ pub(crate) async fn bound(
     if !request.uri().path().starts_with(SESSIONS_PATH) {
         return request;
     }
-    request.map(|inner| Body::new(BoundedBody::new(inner, connection, budget)))
+    request.map(|inner| Body::new(LimitedBody::new(inner, connection, budget)))
 }
 
-impl BoundedBody {
+impl LimitedBody {
     fn new(inner: Body, connection: Arc<Connection>, budget: ByteBudget) -> Self {
         Self { inner, connection, budget, booked: 0, deadline: Box::pin(tokio::time::sleep(REQUEST_MAX)) }
     }
 }
 
-impl hyper::body::Body for BoundedBody {
+impl hyper::body::Body for LimitedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -59,32 +59,33 @@ impl hyper::body::Body for BoundedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let polled = Pin::new(&mut self.inner).poll_frame(context);
-        let failure = match &polled {
+        let error = match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                // The next request waits for it: this one is under way, and the budget bounds what it takes.
+                // The pause delays the next request of the connection. The bytes of this one are limited by the budget.
                 let _ = self.connection.pace().count(0, bytes);
                 if self.budget.take(bytes) {
                     self.booked += bytes;
                     return polled;
                 }
-                let message = "requests that wait already take all the bytes there are for them";
-                Failure::new(ErrorCode::Overloaded, message).retry_after(RETRY_AFTER)
+                let message =
+                    "waiting requests take all bytes that the edge has for them: send less at once, or try again";
+                ApiError::new(ErrorCode::Overloaded, message).with_retry_after(RETRY_AFTER)
             }
             Poll::Ready(Some(Err(_)) | None) => return polled,
             Poll::Pending => match self.deadline.as_mut().poll(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(()) => {
                     let seconds = REQUEST_MAX.as_secs();
-                    Failure::bad_request(format!("the message of the request was not complete after {seconds} s"))
+                    ApiError::bad_request(format!("the message of the request was not complete after {seconds} s"))
                 }
             },
         };
-        Poll::Ready(Some(Err(axum::Error::new(status(&failure)))))
+        Poll::Ready(Some(Err(axum::Error::new(to_status(&error)))))
     }
 }
 
-impl Drop for BoundedBody {
+impl Drop for LimitedBody {
     fn drop(&mut self) {
         self.budget.give_back(self.booked);
     }
@@ -109,11 +110,11 @@ mod tests {
 
     fn body_of(chunks: Vec<Bytes>, budget: &ByteBudget, connection: Arc<Connection>) -> Body {
         let chunks = stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)).chain(stream::pending());
-        Body::new(BoundedBody::new(Body::from_stream(chunks), connection, budget.clone()))
+        Body::new(LimitedBody::new(Body::from_stream(chunks), connection, budget.clone()))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bytes_of_messages_delay_the_next_request_of_the_connection() {
+    async fn large_messages_delay_next_request_of_connection() {
         let connection = connection();
         assert_eq!(connection.pace().count(0, 0), Duration::ZERO);
         let chunks = vec![Bytes::from(vec![b'x'; 1 << 20]); 16];
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn message_that_never_ends_is_refused_and_gives_its_bytes_back() {
+    async fn unfinished_message_is_refused_and_returns_its_bytes() {
         let budget = ByteBudget::new(100);
         let mut stream = body(vec![Bytes::from_static(&[0; 60])], &budget).into_data_stream();
         assert_eq!(stream.next().await.unwrap().unwrap().len(), 60);
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn message_without_room_is_refused() {
+    async fn message_over_byte_budget_is_refused() {
         let budget = ByteBudget::new(100);
         let mut stream = body(vec![Bytes::from_static(&[0; 60]); 2], &budget).into_data_stream();
         assert!(stream.next().await.unwrap().is_ok());

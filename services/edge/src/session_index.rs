@@ -1,4 +1,4 @@
-//! The tenant's session index in memory: read once, kept up to date by a watch, read again after a gap.
+//! The session index of the tenant in memory: it is read once, kept up to date by a watch, and read again after a gap.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,169 +15,169 @@ use futures::stream::BoxStream;
 use service::tasks::Tasks;
 use tokio::time::Instant;
 
-use crate::params::Cursor;
+use crate::params::ListCursor;
 
-/// Pause between reads of the whole index: a line that expires is not told, and one may be lost.
-const READ_EVERY: Duration = Duration::from_mins(1);
-/// Pause before a failed read or watch is tried again.
+/// Pause between reads of the whole index: the watch does not report expired entries, and it may lose a change.
+const READ_INTERVAL: Duration = Duration::from_mins(1);
+/// Pause before a failed read or watch is retried.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Bytes that a line takes in memory, as a multiple of its JSON.
+/// Bytes of an entry in memory, as a multiple of its JSON.
 const MEMORY_FACTOR: usize = 2;
 
-/// The index. Clones are the same index.
+/// The index. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionIndex {
-    lines: Arc<RwLock<Option<Lines>>>,
+    entries: Arc<RwLock<Option<IndexEntries>>>,
 }
 
+/// A session, with the bytes that count for it.
 #[derive(Debug)]
-struct Line {
+struct IndexEntry {
     summary: Arc<SessionSummary>,
     bytes: usize,
 }
 
-/// The lines, by id and as lists show them: the newest first.
+/// The entries by id, and in the order of lists: the newest first.
 #[derive(Debug, Default)]
-struct Lines {
-    by_id: BTreeMap<SessionId, Line>,
+struct IndexEntries {
+    by_id: BTreeMap<SessionId, IndexEntry>,
     newest: BTreeSet<ListPlace>,
-    /// Sessions in which something waits for a person.
+    /// Sessions with open gates.
     with_gates: BTreeSet<SessionId>,
-    /// Sessions that have not ended.
-    open: usize,
+    open_count: usize,
     bytes: usize,
 }
 
-/// Why a watch ended.
-enum Ended {
+/// Reason for which following the index ended.
+enum FollowEnd {
     Gap,
     TooLarge,
     Failed(BusError),
 }
 
 impl SessionIndex {
-    /// Keeps the index of a tenant until the tasks end.
+    /// Starts to follow the index of a tenant, until the tasks end.
     pub(crate) fn start(bus: Bus, tenant: TenantId, tasks: &Tasks) -> Self {
-        let index = Self { lines: Arc::default() };
-        let (ending, kept) = (tasks.token(), index.clone());
+        let index = Self { entries: Arc::default() };
+        let (ending, follower) = (tasks.token(), index.clone());
         tasks.spawn("session index", async move {
-            ending.run_until_cancelled(kept.run(bus, tenant)).await;
+            ending.run_until_cancelled(follower.run(bus, tenant)).await;
         });
         index
     }
 
-    /// The newest sessions behind a place that pass, at most so many; nothing while the index is not in memory.
-    pub(crate) fn newest(
+    /// Lists the newest sessions of a phase after a position; `None` while the index is not in memory.
+    pub(crate) fn list_newest(
         &self,
-        behind: Option<&Cursor>,
+        after: Option<&ListCursor>,
         phase: Option<Phase>,
         count: usize,
     ) -> Option<Vec<SessionSummary>> {
-        let from = behind.map_or(Bound::Unbounded, |behind| Bound::Excluded(behind.place()));
-        self.read(|lines| {
-            let all = lines.newest.range((from, Bound::Unbounded));
-            let all = all.filter_map(|(_, Reverse(session))| lines.by_id.get(session));
-            let passing = all.filter(|line| phase.is_none_or(|phase| line.summary.phase == phase));
-            passing.take(count).map(|line| (*line.summary).clone()).collect()
+        let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.position()));
+        self.read(|entries| {
+            let all = entries.newest.range((from, Bound::Unbounded));
+            let all = all.filter_map(|(_, Reverse(session))| entries.by_id.get(session));
+            let matching = all.filter(|entry| phase.is_none_or(|phase| entry.summary.phase == phase));
+            matching.take(count).map(|entry| (*entry.summary).clone()).collect()
         })
     }
 
-    /// Sessions in which something waits for a person; nothing while the index is not in memory.
-    pub(crate) fn with_gates(&self) -> Option<Vec<Arc<SessionSummary>>> {
-        self.read(|lines| {
-            let found = lines.with_gates.iter().filter_map(|session| lines.by_id.get(session));
-            found.map(|line| line.summary.clone()).collect()
+    /// Lists the sessions with open gates; `None` while the index is not in memory.
+    pub(crate) fn list_with_gates(&self) -> Option<Vec<Arc<SessionSummary>>> {
+        self.read(|entries| {
+            let found = entries.with_gates.iter().filter_map(|session| entries.by_id.get(session));
+            found.map(|entry| entry.summary.clone()).collect()
         })
     }
 
-    /// Every session; nothing while the index is not in memory.
-    pub(crate) fn all(&self) -> Option<Vec<Arc<SessionSummary>>> {
-        self.read(|lines| lines.by_id.values().map(|line| line.summary.clone()).collect())
+    /// Lists every session; `None` while the index is not in memory.
+    pub(crate) fn list_all(&self) -> Option<Vec<Arc<SessionSummary>>> {
+        self.read(|entries| entries.by_id.values().map(|entry| entry.summary.clone()).collect())
     }
 
-    /// How many sessions have not ended; nothing while the index is not in memory.
-    pub(crate) fn open(&self) -> Option<usize> {
-        self.read(|lines| lines.open)
+    /// Returns the number of sessions that have not ended; `None` while the index is not in memory.
+    pub(crate) fn open_count(&self) -> Option<usize> {
+        self.read(|entries| entries.open_count)
     }
 
-    /// Whether a session is in it; `false` while the index is not in memory.
-    pub(crate) fn has(&self, session: &SessionId) -> bool {
-        self.read(|lines| lines.by_id.contains_key(session)).unwrap_or(false)
+    /// Whether the index has a session; `false` while it is not in memory.
+    pub(crate) fn contains(&self, session: &SessionId) -> bool {
+        self.read(|entries| entries.by_id.contains_key(session)).unwrap_or(false)
     }
 
-    fn read<T>(&self, read: impl FnOnce(&Lines) -> T) -> Option<T> {
-        self.lines.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(read)
+    fn read<T>(&self, read: impl FnOnce(&IndexEntries) -> T) -> Option<T> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(read)
     }
 
-    fn write<T>(&self, write: impl FnOnce(&mut Option<Lines>) -> T) -> T {
-        write(&mut self.lines.write().unwrap_or_else(PoisonError::into_inner))
+    fn write<T>(&self, write: impl FnOnce(&mut Option<IndexEntries>) -> T) -> T {
+        write(&mut self.entries.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn run(&self, bus: Bus, tenant: TenantId) {
         loop {
             let pause = match self.follow(&bus, &tenant).await {
-                Ended::Gap => Duration::ZERO,
-                Ended::TooLarge => {
+                FollowEnd::Gap => Duration::ZERO,
+                FollowEnd::TooLarge => {
                     let max = SESSION_INDEX_BYTES_MAX;
                     tracing::warn!(max, "the session index is too large for memory: lists read its bucket");
-                    READ_EVERY
+                    READ_INTERVAL
                 }
-                Ended::Failed(error) => {
+                FollowEnd::Failed(error) => {
                     tracing::warn!(%error, "the session index cannot be read: lists read its bucket");
                     RETRY_AFTER
                 }
             };
             if !pause.is_zero() {
-                self.write(|lines| *lines = None);
+                self.write(|entries| *entries = None);
             }
             tokio::time::sleep(pause).await;
         }
     }
 
-    /// Reads the index and follows its changes until something may have been lost.
-    async fn follow(&self, bus: &Bus, tenant: &TenantId) -> Ended {
-        // The watch first: what is written while the index is read is in one of the two.
+    /// Reads the index and follows its changes until a change may have been lost.
+    async fn follow(&self, bus: &Bus, tenant: &TenantId) -> FollowEnd {
+        // The watch starts first, so that a change during the read is in one of the two.
         let mut changes = match bus.watch_summaries(tenant).await {
             Ok(changes) => changes,
-            Err(error) => return Ended::Failed(error),
+            Err(error) => return FollowEnd::Failed(error),
         };
         loop {
             if let Err(ended) = self.read_all(bus, tenant, &mut changes).await {
                 return ended;
             }
-            let read_at = Instant::now() + READ_EVERY;
+            let read_at = Instant::now() + READ_INTERVAL;
             while let Ok(change) = tokio::time::timeout_at(read_at, changes.next()).await {
                 let fits = match change {
-                    None | Some(SummaryChange::Gap) => return Ended::Gap,
-                    Some(change) => self.write(|lines| lines.as_mut().is_none_or(|lines| lines.apply(change))),
+                    None | Some(SummaryChange::Gap) => return FollowEnd::Gap,
+                    Some(change) => self.write(|entries| entries.as_mut().is_none_or(|entries| entries.apply(change))),
                 };
                 if !fits {
-                    return Ended::TooLarge;
+                    return FollowEnd::TooLarge;
                 }
             }
         }
     }
 
-    /// Reads the whole index. What the watch tells meanwhile is applied to it afterwards.
+    /// Reads the whole index, and then applies the changes that the watch reported meanwhile.
     async fn read_all(
         &self,
         bus: &Bus,
         tenant: &TenantId,
         changes: &mut BoxStream<'static, SummaryChange>,
-    ) -> Result<(), Ended> {
-        let mut found = Lines::default();
+    ) -> Result<(), FollowEnd> {
+        let mut found = IndexEntries::default();
         let (mut reading, mut meanwhile, mut bytes) = (std::pin::pin!(bus.sized_summaries(tenant)), Vec::new(), 0);
         let read = loop {
             tokio::select! {
-                read = &mut reading => break read.map_err(Ended::Failed)?,
+                read = &mut reading => break read.map_err(FollowEnd::Failed)?,
                 change = changes.next() => match change {
-                    None | Some(SummaryChange::Gap) => return Err(Ended::Gap),
+                    None | Some(SummaryChange::Gap) => return Err(FollowEnd::Gap),
                     Some(change) => {
                         if let SummaryChange::Written { bytes: more, .. } = &change {
                             bytes += more * MEMORY_FACTOR;
                         }
                         if bytes > SESSION_INDEX_BYTES_MAX {
-                            return Err(Ended::TooLarge);
+                            return Err(FollowEnd::TooLarge);
                         }
                         meanwhile.push(change);
                     }
@@ -188,17 +188,17 @@ impl SessionIndex {
             read.into_iter().map(|(summary, bytes)| SummaryChange::Written { summary: Box::new(summary), bytes });
         for change in read.chain(meanwhile) {
             if !found.apply(change) {
-                return Err(Ended::TooLarge);
+                return Err(FollowEnd::TooLarge);
             }
         }
-        self.write(|lines| *lines = Some(found));
+        self.write(|entries| *entries = Some(found));
         Ok(())
     }
 }
 
-impl Lines {
-    /// Applies a change; `false` when the index has become too large. An older line never replaces a newer one: the
-    /// watch and the read of the bucket may come in either order.
+impl IndexEntries {
+    /// Applies a change; `false` if the index has become too large. An older entry never replaces a newer one, since
+    /// the watch and the read of the bucket may come in either order.
     fn apply(&mut self, change: SummaryChange) -> bool {
         match change {
             SummaryChange::Written { summary, bytes } => {
@@ -211,12 +211,12 @@ impl Lines {
                 let bytes = bytes.saturating_mul(MEMORY_FACTOR);
                 let session = summary.session_id.clone();
                 self.bytes += bytes;
-                self.open += usize::from(summary.phase != Phase::Ended);
+                self.open_count += usize::from(summary.phase != Phase::Ended);
                 self.newest.insert(summary.place());
                 if !summary.gates.is_empty() {
                     self.with_gates.insert(session.clone());
                 }
-                self.by_id.insert(session, Line { summary: Arc::new(*summary), bytes });
+                self.by_id.insert(session, IndexEntry { summary: Arc::new(*summary), bytes });
             }
             SummaryChange::Removed(session) => self.remove(&session),
             SummaryChange::Gap => {}
@@ -225,9 +225,9 @@ impl Lines {
     }
 
     fn remove(&mut self, session: &SessionId) {
-        let Some(Line { summary, bytes }) = self.by_id.remove(session) else { return };
+        let Some(IndexEntry { summary, bytes }) = self.by_id.remove(session) else { return };
         self.bytes -= bytes;
-        self.open -= usize::from(summary.phase != Phase::Ended);
+        self.open_count -= usize::from(summary.phase != Phase::Ended);
         self.newest.remove(&summary.place());
         self.with_gates.remove(session);
     }

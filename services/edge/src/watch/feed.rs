@@ -1,4 +1,4 @@
-//! One feed per watched session: one pair of subscriptions, put in order once, shared by all viewers of this process.
+//! One feed for each watched session: its live events are ordered once and shared by all viewers of this process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,271 +14,271 @@ use service::tasks::Tasks;
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::Instant;
 
-use super::merger::Merger;
-use super::notice::Notice;
-use super::pages::{self, Stretch};
-use crate::failure::Failure;
+use super::log_range::{self, LogRange};
+use super::merger::EventMerger;
+use super::viewer_event::ViewerEvent;
+use crate::api_error::ApiError;
 
-/// Pause between looks at the head of a watched session: the last event has no successor that would show its loss.
-pub const HEAD_EVERY: Duration = Duration::from_secs(5);
-/// Notices that a viewer's task may fall behind before it reads the log instead.
-pub const FEED_MAX: usize = 512;
-/// The pauses before the log is read again for something that it did not show yet.
-pub(super) const AGAIN: Backoff = Backoff::new(Duration::from_millis(50), HEAD_EVERY);
+/// Pause between checks of the head of a watched session. If its last event is lost, no later event shows the gap.
+pub(crate) const HEAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Events that a viewer may fall behind the feed before it reads the log instead.
+pub(crate) const FEED_CAPACITY: usize = 512;
+/// Backoff for reading the log again while it does not show an event that exists.
+pub(super) const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), HEAD_CHECK_INTERVAL);
 
-/// What a feed tells its viewers.
+/// What a feed sends to its viewers.
 #[derive(Debug, Clone)]
-pub enum Fed {
-    /// An event, in order and without holes from the moment of joining on, or a chunk.
-    Notice(Arc<Notice>),
-    /// Events up to this `seq` exist.
-    Exists(u64),
+pub(crate) enum FeedEvent {
+    /// An event, in order and without gaps since the viewer joined, or a chunk.
+    Event(Arc<ViewerEvent>),
+    KnownSeq(u64),
 }
 
-/// The feeds of this process.
+/// The feeds of this process by session. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Feeds {
+pub(crate) struct Feeds {
     bus: Bus,
     tasks: Tasks,
-    open: Arc<Mutex<HashMap<SessionKey, Open>>>,
+    by_session: Arc<Mutex<HashMap<SessionKey, OpenFeed>>>,
 }
 
+/// What a viewer needs to join a running feed.
 #[derive(Debug)]
-struct Open {
-    sender: broadcast::Sender<Fed>,
-    ready: watch::Receiver<Ready>,
+struct OpenFeed {
+    sender: broadcast::Sender<FeedEvent>,
+    ready: watch::Receiver<FeedReadiness>,
 }
 
-/// Whether a feed hears; nothing as long as nobody knows.
-type Ready = Option<Result<(), BusError>>;
+/// Whether the subscriptions of a feed are active; `None` while they are being made.
+type FeedReadiness = Option<Result<(), BusError>>;
 
-struct Found {
-    feed: broadcast::Receiver<Fed>,
-    ready: watch::Receiver<Ready>,
-    page: Option<oneshot::Receiver<Stretch>>,
+/// A feed that may not be ready yet.
+struct FeedHandle {
+    events: broadcast::Receiver<FeedEvent>,
+    ready: watch::Receiver<FeedReadiness>,
+    page: Option<oneshot::Receiver<LogRange>>,
 }
 
-/// A feed that was joined.
+/// A viewer's end of a feed.
 #[derive(Debug)]
-pub(super) struct Joined {
-    /// What is published from now on.
-    pub feed: broadcast::Receiver<Fed>,
-    /// For whoever made it: the head's page, with everything that was before.
-    pub page: Option<Stretch>,
+pub(super) struct FeedSubscription {
+    /// Events that are published from now on.
+    pub(crate) events: broadcast::Receiver<FeedEvent>,
+    /// The head's page with the events before those; only the viewer that started the feed gets it.
+    pub(crate) page: Option<LogRange>,
 }
 
 impl Feeds {
-    /// No feed yet.
-    pub fn new(bus: Bus, tasks: Tasks) -> Self {
-        Self { bus, tasks, open: Arc::default() }
+    pub(crate) fn new(bus: Bus, tasks: Tasks) -> Self {
+        Self { bus, tasks, by_session: Arc::default() }
     }
 
-    /// Joins a session's feed; returns when what is published from now on will be heard.
-    pub(super) async fn join(&self, key: &SessionKey) -> Result<Joined, Failure> {
-        let Found { feed, mut ready, page } = self.find(key);
+    /// Joins the feed of a session, and returns when its subscriptions are active.
+    pub(super) async fn join(&self, key: &SessionKey) -> Result<FeedSubscription, ApiError> {
+        let FeedHandle { events, mut ready, page } = self.find_or_start(key);
         let state = ready.wait_for(Option::is_some).await;
         match state.as_deref() {
-            Ok(Some(Ok(()))) => Ok(Joined { feed, page: page.and_then(|mut page| page.try_recv().ok()) }),
+            Ok(Some(Ok(()))) => Ok(FeedSubscription { events, page: page.and_then(|mut page| page.try_recv().ok()) }),
             Ok(Some(Err(error))) => Err(error.clone().into()),
-            Ok(None) | Err(_) => Err(BusError::Unavailable("the edge is going down".to_owned()).into()),
+            Ok(None) | Err(_) => Err(BusError::Unavailable("the edge is draining".to_owned()).into()),
         }
     }
 
-    /// How many sessions are watched.
-    pub fn count(&self) -> usize {
+    /// Returns the number of watched sessions.
+    pub(crate) fn open_count(&self) -> usize {
         self.lock().len()
     }
 
-    fn find(&self, key: &SessionKey) -> Found {
+    fn find_or_start(&self, key: &SessionKey) -> FeedHandle {
         let mut feeds = self.lock();
         if let Some(open) = feeds.get(key) {
-            return Found { feed: open.sender.subscribe(), ready: open.ready.clone(), page: None };
+            return FeedHandle { events: open.sender.subscribe(), ready: open.ready.clone(), page: None };
         }
-        let (sender, joined) = broadcast::channel(FEED_MAX);
-        let (tell_ready, ready) = watch::channel(None);
-        let (give_page, page) = oneshot::channel();
-        feeds.insert(key.clone(), Open { sender: sender.clone(), ready: ready.clone() });
+        let (sender, joined) = broadcast::channel(FEED_CAPACITY);
+        let (ready_sender, ready) = watch::channel(None);
+        let (page_sender, page) = oneshot::channel();
+        feeds.insert(key.clone(), OpenFeed { sender: sender.clone(), ready: ready.clone() });
         drop(feeds);
         let (ending, feeds, key) = (self.tasks.token(), self.clone(), key.clone());
         self.tasks.spawn("feed", async move {
             tokio::select! {
                 () = ending.cancelled() => {}
-                () = feeds.run(&key, &sender, tell_ready, give_page) => {}
+                () = feeds.run(&key, &sender, ready_sender, page_sender) => {}
             }
-            feeds.forget(&key, &sender);
+            feeds.remove_feed(&key, &sender);
         });
-        Found { feed: joined, ready, page: Some(page) }
+        FeedHandle { events: joined, ready, page: Some(page) }
     }
 
     async fn run(
         &self,
         key: &SessionKey,
-        sender: &broadcast::Sender<Fed>,
-        ready: watch::Sender<Ready>,
-        give_page: oneshot::Sender<Stretch>,
+        sender: &broadcast::Sender<FeedEvent>,
+        ready_sender: watch::Sender<FeedReadiness>,
+        page_sender: oneshot::Sender<LogRange>,
     ) {
         match Feed::start(&self.bus, key).await {
             Err(error) => {
-                // The next viewer tries again, so this one must not be found any more.
-                self.forget(key, sender);
-                ready.send_replace(Some(Err(error)));
+                // The next viewer starts a new feed, so it must not find this one.
+                self.remove_feed(key, sender);
+                ready_sender.send_replace(Some(Err(error)));
             }
             Ok((mut feed, page)) => {
-                // Whoever made the feed may be gone already.
-                let _ = give_page.send(page);
-                ready.send_replace(Some(Ok(())));
-                while feed.turn(sender).await && !self.is_left(key, sender) {}
+                // The viewer that started the feed may have left already.
+                let _ = page_sender.send(page);
+                ready_sender.send_replace(Some(Ok(())));
+                while feed.process_next(sender).await && !self.close_if_unwatched(key, sender) {}
             }
         }
     }
 
-    /// Whether nobody watches any more; then the feed is taken off the list, so that nobody joins what ends.
-    fn is_left(&self, key: &SessionKey, sender: &broadcast::Sender<Fed>) -> bool {
+    /// Removes the feed if it has no viewer, so that no viewer joins a feed that ends; returns whether it did.
+    fn close_if_unwatched(&self, key: &SessionKey, sender: &broadcast::Sender<FeedEvent>) -> bool {
         let mut feeds = self.lock();
-        let left = sender.receiver_count() == 0;
-        if left {
+        let is_unwatched = sender.receiver_count() == 0;
+        if is_unwatched {
             feeds.remove(key);
         }
-        left
+        is_unwatched
     }
 
-    /// Takes this feed off the list, but not a newer one of the same session.
-    fn forget(&self, key: &SessionKey, sender: &broadcast::Sender<Fed>) {
+    /// Removes this feed, but not a newer one of the same session.
+    fn remove_feed(&self, key: &SessionKey, sender: &broadcast::Sender<FeedEvent>) {
         let mut feeds = self.lock();
         if feeds.get(key).is_some_and(|open| open.sender.same_channel(sender)) {
             feeds.remove(key);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, OpenFeed>> {
+        self.by_session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// The task of one watched session.
 struct Feed {
     bus: Bus,
     key: SessionKey,
-    heard: Subscription,
-    merger: Merger,
-    /// The last slot that was read from the log.
+    subscription: Subscription,
+    merger: EventMerger,
     slot: u64,
-    look_at: Instant,
+    head_check_at: Instant,
     read_at: Option<Instant>,
-    again: Duration,
+    read_pause: Duration,
 }
 
 impl Feed {
-    async fn start(bus: &Bus, key: &SessionKey) -> Result<(Self, Stretch), BusError> {
-        let heard = bus.events(key).await?;
-        let page = pages::head_page(bus, key).await?;
-        let mut merger = Merger::new(page.last_seq + 1);
-        merger.view(None, &mut Vec::new());
+    async fn start(bus: &Bus, key: &SessionKey) -> Result<(Self, LogRange), BusError> {
+        let subscription = bus.events(key).await?;
+        let page = log_range::load_head_page(bus, key).await?;
+        let mut merger = EventMerger::new(page.last_seq + 1);
+        merger.merge_snapshot(None, &mut Vec::new());
         let feed = Self {
             bus: bus.clone(),
             key: key.clone(),
-            heard,
+            subscription,
             merger,
             slot: page.last_slot.unwrap_or(0),
-            look_at: Instant::now() + HEAD_EVERY,
+            head_check_at: Instant::now() + HEAD_CHECK_INTERVAL,
             read_at: None,
-            again: AGAIN.pause(0),
+            read_pause: READ_BACKOFF.pause(0),
         };
         Ok((feed, page))
     }
 
-    /// Waits for one thing to happen and passes on what comes of it; `false` after the session's end.
-    async fn turn(&mut self, sender: &broadcast::Sender<Fed>) -> bool {
+    /// Waits for the next message or timer and sends the events that follow from it; `false` after the session's end.
+    async fn process_next(&mut self, sender: &broadcast::Sender<FeedEvent>) -> bool {
         let mut out = Vec::new();
-        let mut exists = None;
-        let read_at = self.read_at.unwrap_or(self.look_at).min(self.look_at);
+        let mut known_seq = None;
+        let read_at = self.read_at.unwrap_or(self.head_check_at).min(self.head_check_at);
         tokio::select! {
-            heard = self.heard.next() => match heard {
-                Some(SubscriptionEvent::Message(message)) => self.hear(&message, &mut out),
-                Some(SubscriptionEvent::Gap) => self.read(&mut out).await,
-                None => self.subscribe_again(&mut out).await,
+            received = self.subscription.next() => match received {
+                Some(SubscriptionEvent::Message(message)) => self.merge_message(&message, &mut out),
+                Some(SubscriptionEvent::Gap) => self.read_log(&mut out).await,
+                None => self.resubscribe(&mut out).await,
             },
             () = tokio::time::sleep_until(read_at) => {
-                if self.look_at <= Instant::now() {
-                    self.look(&mut out).await;
-                    exists = Some(Fed::Exists(self.merger.next() - 1));
+                if self.head_check_at <= Instant::now() {
+                    self.check_head(&mut out).await;
+                    known_seq = Some(FeedEvent::KnownSeq(self.merger.next_seq() - 1));
                 } else {
-                    self.read(&mut out).await;
+                    self.read_log(&mut out).await;
                 }
             }
         }
-        self.read_at = match (self.merger.wants_log(), self.read_at) {
-            (true, None) => Some(Instant::now() + AGAIN.pause(0)),
+        self.read_at = match (self.merger.is_log_needed(), self.read_at) {
+            (true, None) => Some(Instant::now() + READ_BACKOFF.pause(0)),
             (true, at) => at,
             (false, _) => {
-                self.again = AGAIN.pause(0);
+                self.read_pause = READ_BACKOFF.pause(0);
                 None
             }
         };
-        for (index, fed) in out.into_iter().map(Fed::Notice).chain(exists).enumerate() {
-            // Nobody may be there to hear it; then the feed ends after this turn.
-            let _ = sender.send(fed);
-            if index % (FEED_MAX / 2) == FEED_MAX / 4 {
-                // A long stretch of the log must not run over viewers that would take it in time.
+        for (index, event) in out.into_iter().map(FeedEvent::Event).chain(known_seq).enumerate() {
+            // An error means that no viewer is left; then the feed ends after this event.
+            let _ = sender.send(event);
+            if index % (FEED_CAPACITY / 2) == FEED_CAPACITY / 4 {
+                // Without this, a long range of the log would overflow the channel of viewers that keep up.
                 tokio::task::yield_now().await;
             }
         }
-        !self.merger.ended()
+        !self.merger.is_ended()
     }
 
-    fn hear(&mut self, message: &bus::Message, out: &mut Vec<Arc<Notice>>) {
+    fn merge_message(&mut self, message: &bus::Message, out: &mut Vec<Arc<ViewerEvent>>) {
         let Some((topic, _)) = subject::parse_event(&message.subject) else { return };
         let Ok(envelope) = serde_json::from_slice::<Envelope>(&message.payload) else { return };
-        // The topic's subject may be written by others than the loop: what it says of itself must fit.
+        // Other services may publish on this subject too, so the envelope must name this session.
         if envelope.session_id != self.key.session || envelope.tenant != self.key.tenant {
             return;
         }
         match envelope.seq {
-            Some(seq) if Notice::is_stub(&envelope) => self.merger.exists(seq),
+            Some(seq) if ViewerEvent::is_body_reference(&envelope) => self.merger.raise_known_seq(seq),
             Some(_) | None => {
-                if let Some(notice) = Notice::heard(topic, envelope) {
-                    self.merger.live(Arc::new(notice), out);
+                if let Some(event) = ViewerEvent::from_envelope(topic, envelope) {
+                    self.merger.merge_live(Arc::new(event), out);
                 }
             }
         }
     }
 
-    /// Reads what the log holds since the last read.
-    async fn read(&mut self, out: &mut Vec<Arc<Notice>>) {
-        let before = self.merger.next();
-        match pages::rest(&self.bus, &self.key, self.slot / SLOTS_PER_PAGE).await {
-            Ok(stretch) => {
-                self.slot = stretch.last_slot.unwrap_or(self.slot);
-                if let Err(gone) = self.merger.log(&stretch.notices, out) {
-                    tracing::warn!(session = %self.key, wanted = gone.wanted, found = gone.found, "the log has a hole");
-                    self.merger.give_up();
+    /// Reads what was appended to the log since the last read.
+    async fn read_log(&mut self, out: &mut Vec<Arc<ViewerEvent>>) {
+        let before = self.merger.next_seq();
+        match log_range::load_from_page(&self.bus, &self.key, self.slot / SLOTS_PER_PAGE).await {
+            Ok(range) => {
+                self.slot = range.last_slot.unwrap_or(self.slot);
+                if let Err(gap) = self.merger.merge_log(&range.events, out) {
+                    tracing::warn!(session = %self.key, wanted = gap.wanted, found = gap.found, "the log has a gap");
+                    self.merger.forget_missing();
                 }
             }
             Err(error) => tracing::warn!(session = %self.key, %error, "the log of a watched session cannot be read"),
         }
-        if self.merger.next() > before {
-            self.again = AGAIN.pause(0);
+        if self.merger.next_seq() > before {
+            self.read_pause = READ_BACKOFF.pause(0);
         } else {
-            self.again = AGAIN.after(self.again);
+            self.read_pause = READ_BACKOFF.after(self.read_pause);
         }
-        self.read_at = Some(Instant::now() + self.again);
+        self.read_at = Some(Instant::now() + self.read_pause);
     }
 
-    /// Looks whether the log went on without our hearing of it, and tells viewers how far it is.
-    async fn look(&mut self, out: &mut Vec<Arc<Notice>>) {
-        self.look_at = Instant::now() + HEAD_EVERY;
+    /// Reads the log if its head is beyond the last slot that was read.
+    async fn check_head(&mut self, out: &mut Vec<Arc<ViewerEvent>>) {
+        self.head_check_at = Instant::now() + HEAD_CHECK_INTERVAL;
         match self.bus.head(&self.key, Read::Any).await {
-            Ok(Some(head)) if head.slot > self.slot => self.read(out).await,
+            Ok(Some(head)) if head.slot > self.slot => self.read_log(out).await,
             Ok(Some(_) | None) => {}
             Err(error) => tracing::warn!(session = %self.key, %error, "the head of a watched session cannot be read"),
         }
     }
 
-    async fn subscribe_again(&mut self, out: &mut Vec<Arc<Notice>>) {
-        tokio::time::sleep(AGAIN.pause(0) * 10).await;
+    async fn resubscribe(&mut self, out: &mut Vec<Arc<ViewerEvent>>) {
+        tokio::time::sleep(READ_BACKOFF.pause(0) * 10).await;
         match self.bus.events(&self.key).await {
-            Ok(heard) => {
-                self.heard = heard;
-                self.read(out).await;
+            Ok(subscription) => {
+                self.subscription = subscription;
+                self.read_log(out).await;
             }
             Err(error) => tracing::warn!(session = %self.key, %error, "a watched session cannot be subscribed"),
         }

@@ -1,196 +1,203 @@
-//! Merges the log, live events and chunks into what one viewer receives: every event once, in order, without holes.
+//! Merges the log, live events and chunks into what one viewer receives: every event once, in order, without gaps.
 //!
-//! Pure: it is fed what was read and heard, and says what goes out and whether the log must be read.
+//! It does no IO: it takes what was read and received, and returns what goes out and whether the log must be read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::notice::{Mark, Notice, Piece};
+use super::viewer_event::{ChunkPosition, EventRole, ViewerEvent};
 
-/// Live events ahead of a hole that are kept; further ones are read from the log.
-pub const AHEAD_MAX: usize = 256;
-/// Chunks that are kept while a late viewer asks for the reply so far.
-pub const HELD_MAX: usize = 256;
+/// Live events beyond a gap that are buffered; further ones are read from the log.
+pub(crate) const AHEAD_MAX: usize = 256;
+/// Chunks that are buffered while a late viewer waits for the reply so far.
+pub(crate) const HELD_CHUNKS_MAX: usize = 256;
 
-/// The log does not hold what the viewer asked for.
+/// The log does not have the events that the viewer needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gone {
-    /// The first `seq` that was wanted.
-    pub wanted: u64,
-    /// The next one that the log holds.
-    pub found: u64,
+pub(crate) struct LogGap {
+    /// The `seq` that the viewer needs.
+    pub(crate) wanted: u64,
+    /// The next `seq` that the log has.
+    pub(crate) found: u64,
 }
 
-/// The state of one viewer.
+/// State of the stream of one viewer.
 #[derive(Debug)]
-pub struct Merger {
-    /// The next `seq` to go out.
-    next: u64,
-    /// The greatest `seq` that is known to exist.
-    known: u64,
-    ahead: BTreeMap<u64, Arc<Notice>>,
-    /// Chunks up to this turn and step are worthless.
+pub(crate) struct EventMerger {
+    next_seq: u64,
+    known_seq: u64,
+    ahead: BTreeMap<u64, Arc<ViewerEvent>>,
+    /// Chunks up to this turn and step are obsolete.
     finished: (u32, u32),
-    /// The newest attempt seen, and the first index of it that is still wanted.
-    newest: Option<(u32, u32, (u32, u32))>,
-    index: u64,
-    /// Chunks that wait for the reply so far; none once it was asked for.
-    held: Option<VecDeque<Arc<Notice>>>,
-    ended: bool,
+    /// Turn, step and attempt of the newest chunk. `next_index` is the first index of this attempt that may go out.
+    newest_attempt: Option<(u32, u32, (u32, u32))>,
+    next_index: u64,
+    /// Chunks that wait for the reply so far; `None` once it has arrived.
+    held_chunks: Option<VecDeque<Arc<ViewerEvent>>>,
+    is_ended: bool,
 }
 
-impl Merger {
-    /// A viewer that wants everything from this `seq` on; 0 and 1 mean from the beginning.
-    pub fn new(from: u64) -> Self {
+impl EventMerger {
+    /// Creates the state of a viewer that wants everything from this `seq` on; 0 and 1 mean from the beginning.
+    pub(crate) fn new(from: u64) -> Self {
         Self {
-            next: from.max(1),
-            known: 0,
+            next_seq: from.max(1),
+            known_seq: 0,
             ahead: BTreeMap::new(),
             finished: (0, 0),
-            newest: None,
-            index: 0,
-            held: Some(VecDeque::new()),
-            ended: false,
+            newest_attempt: None,
+            next_index: 0,
+            held_chunks: Some(VecDeque::new()),
+            is_ended: false,
         }
     }
 
-    /// The next `seq` that goes out.
-    pub fn next(&self) -> u64 {
-        self.next
+    /// Returns the next `seq` that goes out.
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.next_seq
     }
 
-    /// Whether `session_ended` went out: nothing follows.
-    pub fn ended(&self) -> bool {
-        self.ended
+    /// Whether `session_ended` went out, after which no event follows.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended
     }
 
-    /// Whether something exists that only the log can tell.
-    pub fn wants_log(&self) -> bool {
-        !self.ended && self.known >= self.next
+    /// Whether an event exists that must be read from the log.
+    pub(crate) fn is_log_needed(&self) -> bool {
+        !self.is_ended && self.known_seq >= self.next_seq
     }
 
-    /// Notes that events up to this `seq` exist.
-    pub fn exists(&mut self, seq: u64) {
-        self.known = self.known.max(seq);
+    /// Records that events up to this `seq` exist.
+    pub(crate) fn raise_known_seq(&mut self, seq: u64) {
+        self.known_seq = self.known_seq.max(seq);
     }
 
-    /// Forgets what is only said to exist, when the log denies it again and again.
-    pub fn give_up(&mut self) {
-        self.known = self.next - 1;
+    /// Forgets events that should exist but that the log does not have.
+    pub(crate) fn forget_missing(&mut self) {
+        self.known_seq = self.next_seq - 1;
         self.ahead.clear();
     }
 
-    /// Takes events of the log, in order; older ones than wanted are left out.
-    pub fn log(&mut self, events: &[Arc<Notice>], out: &mut Vec<Arc<Notice>>) -> Result<(), Gone> {
+    /// Merges events of the log, in order; those that went out already are skipped.
+    pub(crate) fn merge_log(
+        &mut self,
+        events: &[Arc<ViewerEvent>],
+        out: &mut Vec<Arc<ViewerEvent>>,
+    ) -> Result<(), LogGap> {
         for event in events {
             let Some(seq) = event.envelope.seq else { continue };
-            self.mark(event);
-            if seq < self.next || self.ended {
+            self.finish_chunks(event);
+            if seq < self.next_seq || self.is_ended {
                 continue;
             }
-            if seq > self.next {
-                return Err(Gone { wanted: self.next, found: seq });
+            if seq > self.next_seq {
+                return Err(LogGap { wanted: self.next_seq, found: seq });
             }
-            self.give(event.clone(), out);
+            self.emit(event.clone(), out);
         }
-        self.follow(out);
+        self.emit_ahead(out);
         Ok(())
     }
 
-    /// Takes an event that was heard.
-    pub fn live(&mut self, event: Arc<Notice>, out: &mut Vec<Arc<Notice>>) {
-        let Some(seq) = event.envelope.seq else { return self.passing(event, out) };
-        if self.ended || seq < self.next {
+    /// Merges an event that was received live.
+    pub(crate) fn merge_live(&mut self, event: Arc<ViewerEvent>, out: &mut Vec<Arc<ViewerEvent>>) {
+        let Some(seq) = event.envelope.seq else { return self.merge_transient(event, out) };
+        if self.is_ended || seq < self.next_seq {
             return;
         }
-        self.exists(seq);
-        if seq == self.next {
-            self.mark(&event);
-            self.give(event, out);
-            self.follow(out);
+        self.raise_known_seq(seq);
+        if seq == self.next_seq {
+            self.finish_chunks(&event);
+            self.emit(event, out);
+            self.emit_ahead(out);
         } else if self.ahead.len() < AHEAD_MAX {
             self.ahead.insert(seq, event);
         }
     }
 
-    /// Takes the answer to the question for the reply so far; chunks go out from now on.
-    pub fn view(&mut self, so_far: Option<Arc<Notice>>, out: &mut Vec<Arc<Notice>>) {
-        let held = self.held.take().unwrap_or_default();
-        if let Some(notice) = so_far {
-            self.passing(notice, out);
+    /// Merges the reply so far; from now on chunks go out.
+    pub(crate) fn merge_snapshot(&mut self, snapshot: Option<Arc<ViewerEvent>>, out: &mut Vec<Arc<ViewerEvent>>) {
+        let held_chunks = self.held_chunks.take().unwrap_or_default();
+        if let Some(event) = snapshot {
+            self.merge_transient(event, out);
         }
-        for notice in held {
-            self.passing(notice, out);
-        }
-    }
-
-    /// What is in no log: chunks, and errors about what never came into one.
-    fn passing(&mut self, notice: Arc<Notice>, out: &mut Vec<Arc<Notice>>) {
-        match notice.mark {
-            Mark::Piece(piece) => self.chunk(notice, piece, out),
-            Mark::Plain | Mark::Passing if !self.ended => out.push(notice),
-            Mark::Plain | Mark::Passing | Mark::Reply(..) | Mark::Turn(_) | Mark::End => {}
+        for event in held_chunks {
+            self.merge_transient(event, out);
         }
     }
 
-    fn chunk(&mut self, notice: Arc<Notice>, piece: Piece, out: &mut Vec<Arc<Notice>>) {
-        if let Some(held) = &mut self.held {
-            if held.len() == HELD_MAX {
-                held.pop_front();
+    /// Merges an event without `seq`: a chunk, progress, or an error about something that is not in the log.
+    fn merge_transient(&mut self, event: Arc<ViewerEvent>, out: &mut Vec<Arc<ViewerEvent>>) {
+        match event.role {
+            EventRole::Chunk(position) => self.merge_chunk(event, position, out),
+            EventRole::Plain | EventRole::Transient if !self.is_ended => out.push(event),
+            EventRole::Plain
+            | EventRole::Transient
+            | EventRole::ReplyEnd(..)
+            | EventRole::TurnEnd(_)
+            | EventRole::SessionEnd => {}
+        }
+    }
+
+    fn merge_chunk(&mut self, event: Arc<ViewerEvent>, position: ChunkPosition, out: &mut Vec<Arc<ViewerEvent>>) {
+        if let Some(held_chunks) = &mut self.held_chunks {
+            if held_chunks.len() == HELD_CHUNKS_MAX {
+                held_chunks.pop_front();
             }
-            held.push_back(notice);
-        } else if self.is_wanted(piece) {
-            out.push(notice);
+            held_chunks.push_back(event);
+        } else if self.accept_chunk(position) {
+            out.push(event);
         }
     }
 
-    fn is_wanted(&mut self, piece: Piece) -> bool {
-        let Piece { turn, step, attempt, index } = piece;
-        if self.ended || (turn, step) <= self.finished {
+    /// Returns whether a chunk goes out, and records it as the newest one if it does.
+    fn accept_chunk(&mut self, position: ChunkPosition) -> bool {
+        let ChunkPosition { turn, step, attempt, index } = position;
+        if self.is_ended || (turn, step) <= self.finished {
             return false;
         }
-        let place = (turn, step, attempt);
-        if self.newest.is_none_or(|newest| newest < place) {
-            self.newest = Some(place);
-            self.index = 0;
+        let attempt_position = (turn, step, attempt);
+        if self.newest_attempt.is_none_or(|newest| newest < attempt_position) {
+            self.newest_attempt = Some(attempt_position);
+            self.next_index = 0;
         }
-        if self.newest != Some(place) {
+        if self.newest_attempt != Some(attempt_position) {
             return false;
         }
         match index {
-            Some(index) if index < self.index => false,
+            Some(index) if index < self.next_index => false,
             Some(index) => {
-                self.index = index + 1;
+                self.next_index = index + 1;
                 true
             }
             None => true,
         }
     }
 
-    fn follow(&mut self, out: &mut Vec<Arc<Notice>>) {
-        while !self.ended
+    fn emit_ahead(&mut self, out: &mut Vec<Arc<ViewerEvent>>) {
+        while !self.is_ended
             && let Some(entry) = self.ahead.first_entry()
-            && *entry.key() <= self.next
+            && *entry.key() <= self.next_seq
         {
             let event = entry.remove();
-            if event.envelope.seq == Some(self.next) {
-                self.mark(&event);
-                self.give(event, out);
+            if event.envelope.seq == Some(self.next_seq) {
+                self.finish_chunks(&event);
+                self.emit(event, out);
             }
         }
     }
 
-    fn give(&mut self, event: Arc<Notice>, out: &mut Vec<Arc<Notice>>) {
-        self.next += 1;
-        self.ended |= event.mark == Mark::End;
+    fn emit(&mut self, event: Arc<ViewerEvent>, out: &mut Vec<Arc<ViewerEvent>>) {
+        self.next_seq += 1;
+        self.is_ended |= event.role == EventRole::SessionEnd;
         out.push(event);
     }
 
-    fn mark(&mut self, event: &Notice) {
-        match event.mark {
-            Mark::Reply(turn, step) => self.finished = self.finished.max((turn, step)),
-            Mark::Turn(turn) => self.finished = self.finished.max((turn, u32::MAX)),
-            Mark::Plain | Mark::Passing | Mark::End | Mark::Piece(_) => {}
+    fn finish_chunks(&mut self, event: &ViewerEvent) {
+        match event.role {
+            EventRole::ReplyEnd(turn, step) => self.finished = self.finished.max((turn, step)),
+            EventRole::TurnEnd(turn) => self.finished = self.finished.max((turn, u32::MAX)),
+            EventRole::Plain | EventRole::Transient | EventRole::SessionEnd | EventRole::Chunk(_) => {}
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Watching a session: the log from a cursor on, then live, in order and without holes.
+//! Watching a session: the log from a cursor on, then live events, in order and without gaps.
 
-pub mod feed;
-pub mod merger;
-pub mod notice;
-mod pages;
-pub mod viewer;
+pub(crate) mod feed;
+mod log_range;
+pub(crate) mod merger;
+pub(crate) mod viewer;
+pub(crate) mod viewer_event;
 
 #[cfg(test)]
 mod merger_tests;

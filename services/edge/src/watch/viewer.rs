@@ -1,4 +1,4 @@
-//! One viewer of one session: the log from its cursor at its own pace, then the shared feed.
+//! One viewer of one session: it reads the log from its cursor at its own pace, and then follows the shared feed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,89 +15,94 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use super::feed::{AGAIN, Fed};
-use super::merger::{Gone, Merger};
-use super::notice::Notice;
-use super::pages::{self, Stretch};
+use super::feed::{FeedEvent, READ_BACKOFF};
+use super::log_range::{self, LogRange};
+use super::merger::{EventMerger, LogGap};
+use super::viewer_event::ViewerEvent;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::client_queue::{ClientQueue, QueueItem};
 use crate::clock;
-use crate::failure::Failure;
-use crate::fair_queue::Cost;
-use crate::guard::Caller;
-use crate::params::Watch;
-use crate::queue::{ClientQueue, Item};
-use crate::sessions::Sessions;
+use crate::fair_queue::RequestCost;
+use crate::params::WatchParams;
+use crate::session_api::SessionApi;
 
-/// What a viewer is told at first.
+/// The answer to `session.watch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Watching {
-    /// The session.
-    pub session_id: SessionId,
-    /// The last `seq` that there is now.
-    pub seq: u64,
-    /// What the session is doing.
-    pub phase: Phase,
+pub(crate) struct WatchReply {
+    pub(crate) session_id: SessionId,
+    /// The session's last `seq`.
+    pub(crate) seq: u64,
+    pub(crate) phase: Phase,
 }
 
-/// A viewer that has joined and not begun to read.
+/// A viewer that has joined the feed and has read nothing yet.
 #[derive(Debug)]
-pub struct Viewer {
-    sessions: Sessions,
+pub(crate) struct Viewer {
+    api: SessionApi,
     key: SessionKey,
-    chunks: bool,
-    merger: Merger,
-    /// None when the session has ended: the log tells everything.
-    feed: Option<broadcast::Receiver<Fed>>,
-    /// The last slot that was read.
+    has_chunks: bool,
+    merger: EventMerger,
+    /// `None` if the session has ended: then the log has everything.
+    events: Option<broadcast::Receiver<FeedEvent>>,
     slot: u64,
-    /// The head's page as it was when the feed was joined, where all that is wanted is in it.
-    page: Option<Stretch>,
-    again: Duration,
+    /// The head's page as of joining the feed, if all events that the viewer wants are in it.
+    page: Option<LogRange>,
+    read_pause: Duration,
 }
 
-/// The pauses between looks whether a session started.
-const START_LOOKS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
+/// Backoff for checking whether a session has started.
+const START_CHECK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-impl Sessions {
-    /// As [`Sessions::watch`], but waits for the start of the session while that is stored and not handled.
-    pub async fn watch_started(&self, caller: &Caller, watch: &Watch) -> Result<(Watching, Viewer), Failure> {
-        let key = SessionKey { tenant: caller.tenant.clone(), session: watch.session_id.clone() };
+impl SessionApi {
+    /// As [`SessionApi::watch`], but waits while the start of the session is stored and not handled.
+    pub(crate) async fn watch_after_start(
+        &self,
+        caller: &ApiCaller,
+        params: &WatchParams,
+    ) -> Result<(WatchReply, Viewer), ApiError> {
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
         let deadline = Instant::now() + self.command_wait();
-        let mut tries = 0;
+        let mut checks = 0;
         loop {
-            // Asked before the log is read: a start that is handled in between is seen there.
-            let waits = self.start_waits(&key).await?;
-            match self.watch(caller, watch).await {
-                Err(failure) if failure.code == ErrorCode::UnknownSession && waits && Instant::now() < deadline => {
-                    tokio::time::sleep(START_LOOKS.pause(tries)).await;
-                    tries += 1;
+            // This check comes before the log is read, so that a start that is handled in between is found in the log.
+            let is_waiting = self.is_start_waiting(&key).await?;
+            match self.watch(caller, params).await {
+                Err(error) if error.code == ErrorCode::UnknownSession && is_waiting && Instant::now() < deadline => {
+                    tokio::time::sleep(START_CHECK_BACKOFF.pause(checks)).await;
+                    checks += 1;
                 }
                 outcome => return outcome,
             }
         }
     }
 
-    /// Begins to watch. A cursor beyond what there is, is refused with `resync` and the last `seq`.
-    pub async fn watch(&self, caller: &Caller, watch: &Watch) -> Result<(Watching, Viewer), Failure> {
-        let _permit = self.turn(caller, Cost::Read).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: watch.session_id.clone() };
-        let head = self.head(&key).await?.ok_or_else(|| Self::unknown(&key))?;
-        let read = async || pages::head_page(self.bus(), &key).await;
-        let ended = if head.meta.phase == Phase::Ended { Some(read().await?) } else { None };
-        // The head may be old. Before its start a session counts as ended too, and it may have started since.
-        let (feed, page) = match ended {
+    /// Starts to watch. A cursor beyond the last event is refused with `resync` and the last `seq`.
+    pub(crate) async fn watch(
+        &self,
+        caller: &ApiCaller,
+        params: &WatchParams,
+    ) -> Result<(WatchReply, Viewer), ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
+        let head = self.load_head(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
+        let read = async || log_range::load_head_page(self.bus(), &key).await;
+        let ended_page = if head.meta.phase == Phase::Ended { Some(read().await?) } else { None };
+        // The head may be stale. A session that never started has the phase `ended` too, and may have started since.
+        let (events, page) = match ended_page {
             Some(page) if page.phase.is_none_or(|phase| phase == Phase::Ended) => {
                 if page.last_seq == 0 {
-                    return Err(Self::unknown(&key));
+                    return Err(Self::unknown_session(&key));
                 }
                 (None, page)
             }
             Some(_) | None => {
-                let joined = self.feeds().join(&key).await?;
-                let page = if let Some(page) = joined.page { page } else { read().await? };
-                (Some(joined.feed), page)
+                let subscription = self.feeds().join(&key).await?;
+                let page = if let Some(page) = subscription.page { page } else { read().await? };
+                (Some(subscription.events), page)
             }
         };
-        let from = watch.from_seq.max(1);
+        let from = params.from_seq.max(1);
         if from > page.last_seq + 1 {
             let message = format!(
                 "session {} is at seq {}, there is no seq {} to watch from: begin again from 1",
@@ -105,168 +110,167 @@ impl Sessions {
                 page.last_seq,
                 from - 1
             );
-            return Err(Failure::new(ErrorCode::Resync, message).with_seq(page.last_seq));
+            return Err(ApiError::new(ErrorCode::Resync, message).with_seq(page.last_seq));
         }
         let last_page = page.last_slot.unwrap_or(0) / SLOTS_PER_PAGE;
-        let first_page = pages::page_of(self.bus(), &key, from, last_page).await?;
-        let watching = Watching {
+        let first_page = log_range::find_page(self.bus(), &key, from, last_page).await?;
+        let watching = WatchReply {
             session_id: key.session.clone(),
             seq: page.last_seq,
             phase: page.phase.unwrap_or(head.meta.phase),
         };
         let slot = first_page * SLOTS_PER_PAGE;
         let viewer = Viewer {
-            sessions: self.clone(),
+            api: self.clone(),
             key,
-            chunks: !watch.no_chunks,
-            merger: Merger::new(from),
-            feed,
+            has_chunks: !params.no_chunks,
+            merger: EventMerger::new(from),
+            events,
             slot,
             page: (first_page == last_page).then_some(page),
-            again: AGAIN.pause(0),
+            read_pause: READ_BACKOFF.pause(0),
         };
         Ok((watching, viewer))
     }
 }
 
 impl Viewer {
-    /// The session.
-    pub fn session(&self) -> &SessionId {
+    pub(crate) fn session(&self) -> &SessionId {
         &self.key.session
     }
 
-    /// Fills a client's queue until the session or the queue ends. An error says why it cannot go on.
-    pub async fn run(mut self, queue: &ClientQueue) -> Result<(), Failure> {
-        let goes_on = match self.page.take() {
+    /// Fills a client's queue until the session or the queue ends. An error means that the viewer cannot continue.
+    pub(crate) async fn run(mut self, queue: &ClientQueue) -> Result<(), ApiError> {
+        let is_open = match self.page.take() {
             Some(page) => {
                 self.slot = page.last_slot.unwrap_or(self.slot);
-                self.give(&page, queue).await?
+                self.push_log(&page, queue).await?
             }
             None => self.catch_up(queue).await?,
         };
-        if !goes_on {
+        if !is_open {
             return Ok(());
         }
-        // Asked for while events go on: whoever streams the reply may be at its end, and then nobody answers.
-        let mut so_far = Some(self.reply_so_far());
+        // Events do not wait for the snapshot: if the reply has just ended, no gateway answers the request.
+        let mut snapshot = Some(self.request_snapshot());
         let mut read_at = None;
-        while !self.merger.ended() {
-            let Some(feed) = &mut self.feed else { return Ok(()) };
+        while !self.merger.is_ended() {
+            let Some(events) = &mut self.events else { return Ok(()) };
             let mut out = Vec::new();
             tokio::select! {
-                _ = queue.until_end() => return Ok(()),
-                reply = answered(&mut so_far) => {
-                    so_far = None;
-                    self.merger.view(reply, &mut out);
+                _ = queue.wait_for_end() => return Ok(()),
+                reply = wait_for_snapshot(&mut snapshot) => {
+                    snapshot = None;
+                    self.merger.merge_snapshot(reply, &mut out);
                 }
-                told = feed.recv() => match told {
-                    Ok(Fed::Notice(notice)) => self.merger.live(notice, &mut out),
-                    Ok(Fed::Exists(seq)) => self.merger.exists(seq),
-                    // What was missed is in the log, and at least one event of it is beyond what went out.
+                received = events.recv() => match received {
+                    Ok(FeedEvent::Event(event)) => self.merger.merge_live(event, &mut out),
+                    Ok(FeedEvent::KnownSeq(seq)) => self.merger.raise_known_seq(seq),
+                    // The missed events are in the log, and at least one of them has not gone out.
                     Err(RecvError::Lagged(_)) => read_at = Some(Instant::now()),
                     Err(RecvError::Closed) => {
-                        if !self.catch_up(queue).await? || self.merger.ended() {
+                        if !self.catch_up(queue).await? || self.merger.is_ended() {
                             return Ok(());
                         }
-                        self.feed = Some(self.sessions.feeds().join(&self.key).await?.feed);
+                        self.events = Some(self.api.feeds().join(&self.key).await?.events);
                         read_at = Some(Instant::now());
                     }
                 },
-                () = until(read_at) => {
+                () = sleep_until(read_at) => {
                     if !self.catch_up(queue).await? {
                         return Ok(());
                     }
                     read_at = None;
                 }
             }
-            if !self.tell(out, queue) {
+            if !self.push_live(out, queue) {
                 return Ok(());
             }
-            if read_at.is_none() && self.merger.wants_log() {
-                read_at = Some(Instant::now() + self.again);
+            if read_at.is_none() && self.merger.is_log_needed() {
+                read_at = Some(Instant::now() + self.read_pause);
             }
         }
         Ok(())
     }
 
-    /// Reads the log to its end, as fast as the client takes it; `false` when the client is gone.
-    async fn catch_up(&mut self, queue: &ClientQueue) -> Result<bool, Failure> {
-        let before = self.merger.next();
+    /// Reads the log to its end, as fast as the client takes it; `false` if the client has disconnected.
+    async fn catch_up(&mut self, queue: &ClientQueue) -> Result<bool, ApiError> {
+        let before = self.merger.next_seq();
         loop {
             let page = self.slot / SLOTS_PER_PAGE;
-            let bus = self.sessions.bus();
-            let head = self.sessions.head(&self.key).await?;
+            let bus = self.api.bus();
+            let head = self.api.load_head(&self.key).await?;
             let is_finished = head.is_some_and(|head| head.slot / SLOTS_PER_PAGE > page);
-            let stretch = if is_finished { pages::finished(bus, &self.key, page).await? } else { None };
-            let last = stretch.is_none();
-            let stretch = match stretch {
-                Some(stretch) => stretch,
-                None => pages::rest(bus, &self.key, page).await?,
+            let range = if is_finished { log_range::load_finished_page(bus, &self.key, page).await? } else { None };
+            let is_last = range.is_none();
+            let range = match range {
+                Some(range) => range,
+                None => log_range::load_from_page(bus, &self.key, page).await?,
             };
-            if !self.give(&stretch, queue).await? {
+            if !self.push_log(&range, queue).await? {
                 return Ok(false);
             }
-            self.slot = if last { stretch.last_slot.unwrap_or(self.slot) } else { (page + 1) * SLOTS_PER_PAGE };
-            if last {
+            self.slot = if is_last { range.last_slot.unwrap_or(self.slot) } else { (page + 1) * SLOTS_PER_PAGE };
+            if is_last {
                 break;
             }
         }
-        if self.merger.next() > before {
-            self.again = AGAIN.pause(0);
+        if self.merger.next_seq() > before {
+            self.read_pause = READ_BACKOFF.pause(0);
         } else {
-            self.again = AGAIN.after(self.again);
+            self.read_pause = READ_BACKOFF.after(self.read_pause);
         }
         Ok(true)
     }
 
-    async fn give(&mut self, stretch: &Stretch, queue: &ClientQueue) -> Result<bool, Failure> {
+    async fn push_log(&mut self, range: &LogRange, queue: &ClientQueue) -> Result<bool, ApiError> {
         let mut out = Vec::new();
-        let merged = self.merger.log(&stretch.notices, &mut out);
-        for notice in out {
-            if !queue.push_patiently(Item::Notice(notice)).await {
+        let merged = self.merger.merge_log(&range.events, &mut out);
+        for event in out {
+            if !queue.push_when_free(QueueItem::Event(event)).await {
                 return Ok(false);
             }
         }
-        merged.map(|()| true).map_err(|gone| self.resync(gone))
+        merged.map(|()| true).map_err(|gap| self.resync_error(gap))
     }
 
-    fn resync(&self, gone: Gone) -> Failure {
+    fn resync_error(&self, gap: LogGap) -> ApiError {
         let message = format!(
             "session {} has no seq {} any more, its log goes on at {}: begin again from there",
-            self.key.session, gone.wanted, gone.found
+            self.key.session, gap.wanted, gap.found
         );
-        Failure::new(ErrorCode::Resync, message).with_seq(gone.found)
+        ApiError::new(ErrorCode::Resync, message).with_seq(gap.found)
     }
 
-    /// The reply that is being streamed, as far as it has come; chunks wait for it. Without an answer the viewer sees
-    /// the rest of the reply, and all of it at its end.
-    fn reply_so_far(&self) -> BoxFuture<'static, Option<Arc<Notice>>> {
-        if !self.chunks || self.feed.is_none() || self.merger.ended() {
+    /// Requests the reply that is being streamed, as far as it has come; chunks wait for it. Without an answer the
+    /// viewer gets the rest of the chunks, and the whole reply at its end.
+    fn request_snapshot(&self) -> BoxFuture<'static, Option<Arc<ViewerEvent>>> {
+        if !self.has_chunks || self.events.is_none() || self.merger.is_ended() {
             return std::future::ready(None).boxed();
         }
-        let (bus, key) = (self.sessions.bus().clone(), self.key.clone());
+        let (bus, key) = (self.api.bus().clone(), self.key.clone());
         async move {
-            let view = bus.view(&key).await.unwrap_or_default()?;
-            Notice::of_view(&key, clock::now(), view).map(Arc::new)
+            let snapshot = bus.view(&key).await.unwrap_or_default()?;
+            ViewerEvent::from_reply_snapshot(&key, clock::now(), snapshot).map(Arc::new)
         }
         .boxed()
     }
 
-    /// Passes on what is live, without waiting.
-    fn tell(&self, out: Vec<Arc<Notice>>, queue: &ClientQueue) -> bool {
-        let wanted = |notice: &Arc<Notice>| self.chunks || !notice.is_chunk();
-        out.into_iter().filter(wanted).all(|notice| queue.push(Item::Notice(notice)))
+    /// Pushes live events without waiting; `false` if the queue has ended.
+    fn push_live(&self, out: Vec<Arc<ViewerEvent>>, queue: &ClientQueue) -> bool {
+        let is_wanted = |event: &Arc<ViewerEvent>| self.has_chunks || !event.is_droppable();
+        out.into_iter().filter(is_wanted).all(|event| queue.push(QueueItem::Event(event)))
     }
 }
 
-async fn answered<T>(question: &mut Option<BoxFuture<'static, T>>) -> T {
-    match question {
-        Some(question) => question.await,
+async fn wait_for_snapshot<T>(request: &mut Option<BoxFuture<'static, T>>) -> T {
+    match request {
+        Some(request) => request.await,
         None => std::future::pending().await,
     }
 }
 
-async fn until(at: Option<Instant>) {
+async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,

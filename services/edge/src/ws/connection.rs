@@ -1,4 +1,4 @@
-//! One WebSocket connection: frames in, answers and notifications out, each at its own pace.
+//! One WebSocket connection: it reads requests and writes responses and notifications, each at its own pace.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -17,67 +17,66 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::calls::{self, Then, WaitingWatches};
-use crate::failure::Failure;
-use crate::guard::Caller;
-use crate::jsonrpc::{self, Frame};
-use crate::queue::{ClientQueue, End, Item};
-use crate::sessions::Sessions;
-use crate::watch::notice::notification;
+use super::dispatch::{self, FollowUp, PendingWatches};
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
+use crate::jsonrpc::{self, RequestFrame};
+use crate::session_api::SessionApi;
 use crate::watch::viewer::Viewer;
+use crate::watch::viewer_event::format_notification;
 
-/// Pause between pings.
-const PING_EVERY: Duration = Duration::from_secs(20);
-/// How long a client may be silent, pongs included.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Time without any frame of the client, pongs included, after which the connection is closed.
 const SILENCE_MAX: Duration = Duration::from_mins(1);
-/// Frames that wait for their turn.
+/// Frames of one connection that wait to be handled.
 const FRAMES_MAX: usize = 64;
-/// Bytes of the frames of one connection that wait for their turn: two of full size.
+/// Bytes of the frames of one connection that wait to be handled: two of full size.
 const FRAMES_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX;
-/// Requests whose answers are awaited; a batch that goes beyond it is begun whole.
+/// Requests without a response yet, above which no further frame is handled. A batch is handled as a whole.
 const IN_FLIGHT_MAX: usize = 64;
-/// Sessions that one connection watches.
+/// Maximum number of sessions that one connection watches.
 const WATCHES_MAX: usize = 256;
-/// How long answers in flight are awaited when the replica goes down.
+/// How long a draining replica waits for the responses to open requests.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
-/// How long a frame under way and the close frame may take at the end.
+/// How long the last frame and the close frame may take to be sent.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
-/// Bytes of a close frame's reason, by the protocol.
+/// Maximum bytes of the reason of a close frame, by the protocol.
 const CLOSE_REASON_MAX: usize = 123;
 
 /// Serves a connection to its end.
-pub(super) async fn serve(socket: WebSocket, sessions: Sessions, caller: Caller, connection: &Connection) {
+pub(super) async fn serve(socket: WebSocket, api: SessionApi, caller: ApiCaller, connection: &Connection) {
     let (sink, stream) = socket.split();
-    let queue = Arc::new(sessions.client_queue());
+    let queue = Arc::new(api.client_queue());
     let (frames, waiting) = mpsc::channel(FRAMES_MAX);
-    let budgets = [sessions.budget().clone(), ByteBudget::new(FRAMES_BYTES_MAX)];
-    let work =
-        Work { sessions, caller, queue: queue.clone(), watches: HashMap::new(), waiting: WaitingWatches::default() };
+    let budgets = [api.budget().clone(), ByteBudget::new(FRAMES_BYTES_MAX)];
+    let request_loop =
+        RequestLoop { api, caller, queue: queue.clone(), viewers: HashMap::new(), waiting: PendingWatches::default() };
     let inward = async {
         tokio::select! {
-            () = read(stream, connection, &frames, &budgets, &queue) => queue.end(End::Gone),
-            () = work.run(waiting) => {}
-            _ = queue.until_end() => {}
+            () = read_frames(stream, connection, &frames, &budgets, &queue) => queue.end(QueueEnd::Disconnected),
+            () = request_loop.run(waiting) => {}
+            _ = queue.wait_for_end() => {}
         }
     };
     let outward = async {
-        write(sink, &queue).await;
-        queue.end(End::Gone);
+        write_items(sink, &queue).await;
+        queue.end(QueueEnd::Disconnected);
     };
     tokio::join!(inward, outward);
 }
 
-/// A frame that waits for its turn, and the bytes that it takes meanwhile.
-struct Received {
-    frame: Frame,
+/// A frame that waits to be handled, with the bytes that are booked for it.
+struct QueuedFrame {
+    frame: RequestFrame,
     _booked: Vec<BookedBytes>,
 }
 
-/// Reads frames until the client is gone or silent for too long.
-async fn read(
+/// Reads frames until the client disconnects or is silent for too long.
+async fn read_frames(
     mut stream: SplitStream<WebSocket>,
     connection: &Connection,
-    frames: &mpsc::Sender<Received>,
+    frames: &mpsc::Sender<QueuedFrame>,
     budgets: &[ByteBudget],
     queue: &ClientQueue,
 ) {
@@ -89,29 +88,33 @@ async fn read(
         let Ok(Some(message)) = tokio::time::timeout(SILENCE_MAX, stream.next()).await else { return };
         match message {
             Ok(Message::Text(text)) => {
-                let frame = jsonrpc::read(&text);
+                let frame = jsonrpc::parse_frame(&text);
                 pause = connection.pace().count(frame.parts.len().max(1), text.len());
                 let booked: Option<Vec<_>> = budgets.iter().map(|budget| budget.book(text.len())).collect();
                 let Some(booked) = booked else {
-                    refuse_all(frame, "requests that wait already take all the bytes there are for them", queue);
+                    refuse_all(
+                        frame,
+                        "waiting requests take all bytes that the edge has for them: send less at once, or try again",
+                        queue,
+                    );
                     continue;
                 };
-                if let Err(refused) = frames.try_send(Received { frame, _booked: booked }) {
-                    let why = format!("{FRAMES_MAX} requests of this connection wait already");
+                if let Err(refused) = frames.try_send(QueuedFrame { frame, _booked: booked }) {
+                    let why = format!("{FRAMES_MAX} frames of this connection wait already: send fewer at once");
                     refuse_all(refused.into_inner().frame, &why, queue);
                 }
             }
             Ok(Message::Binary(bytes)) => {
                 pause = connection.pace().count(1, bytes.len());
-                let message = "binary frames are not understood: send JSON-RPC 2.0 as text";
-                queue.push(Item::Text(jsonrpc::protocol_error(&Value::Null, -32600, message)));
+                let message = "binary frames are not supported: send JSON-RPC 2.0 as text";
+                queue.push(QueueItem::Text(jsonrpc::format_protocol_error(&Value::Null, -32600, message)));
             }
             Ok(Message::Ping(_) | Message::Pong(_)) => pause = connection.pace().count(1, 0),
             Ok(Message::Close(_)) => return,
             Err(error) => {
-                // Only an oversized frame leaves a connection that can still be told something.
+                // Only after an oversized frame can the connection still be written to.
                 if error.to_string().starts_with("Space limit exceeded") {
-                    queue.end(End::Failed(Failure::new(ErrorCode::TooLarge, error.to_string())));
+                    queue.end(QueueEnd::Failed(ApiError::new(ErrorCode::TooLarge, error.to_string())));
                 }
                 return;
             }
@@ -119,62 +122,62 @@ async fn read(
     }
 }
 
-fn refuse_all(frame: Frame, why: &str, queue: &ClientQueue) {
-    let failure = Failure::new(ErrorCode::Overloaded, why).retry_after(Duration::from_secs(1));
+fn refuse_all(frame: RequestFrame, why: &str, queue: &ClientQueue) {
+    let error = ApiError::new(ErrorCode::Overloaded, why).with_retry_after(Duration::from_secs(1));
     let ids = frame.parts.into_iter().filter_map(|part| part.ok().and_then(|request| request.id));
     for id in ids {
-        queue.push(Item::Text(jsonrpc::error(&id, &failure)));
+        queue.push(QueueItem::Text(jsonrpc::format_error(&id, &error)));
     }
 }
 
-/// Writes what waits, and pings, until the queue ends; then closes.
-async fn write(mut sink: SplitSink<WebSocket, Message>, queue: &ClientQueue) {
-    let mut ping = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+/// Writes the items of the queue, and pings, until the queue ends; then closes the connection.
+async fn write_items(mut sink: SplitSink<WebSocket, Message>, queue: &ClientQueue) {
+    let mut ping = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
     let end = loop {
         let message = tokio::select! {
             item = queue.pop() => match item {
-                Ok(Item::Text(text)) => Message::Text(text.into()),
-                Ok(Item::Notice(notice)) => Message::Text(Utf8Bytes::from(&*notice.json_rpc())),
+                Ok(QueueItem::Text(text)) => Message::Text(text.into()),
+                Ok(QueueItem::Event(event)) => Message::Text(Utf8Bytes::from(&*event.to_json_rpc())),
                 Err(end) => break end,
             },
             _ = ping.tick() => Message::Ping(axum::body::Bytes::new()),
         };
         let mut sending = pin!(sink.send(message));
-        let sent = tokio::select! {
-            sent = &mut sending => sent.is_ok(),
-            // A frame half sent is brought to its end, but not for ever.
-            _ = queue.until_end() => matches!(tokio::time::timeout(CLOSE_MAX, sending).await, Ok(Ok(()))),
+        let is_sent = tokio::select! {
+            is_sent = &mut sending => is_sent.is_ok(),
+            // A frame that is half sent must be completed before the close frame.
+            _ = queue.wait_for_end() => matches!(tokio::time::timeout(CLOSE_MAX, sending).await, Ok(Ok(()))),
         };
-        if !sent {
-            break queue.ended().unwrap_or(End::Gone);
+        if !is_sent {
+            break queue.end_reason().unwrap_or(QueueEnd::Disconnected);
         }
     };
-    if let End::Slow { .. } = end {
+    if let QueueEnd::Slow { .. } = end {
         telemetry::metric::slow_client();
     }
     let close = Message::Close(Some(close_frame(&end)));
-    // A client that does not read does not read this either: it is no loss.
+    // A client that does not read does not get the close frame either.
     let _ = tokio::time::timeout(CLOSE_MAX, sink.send(close)).await;
 }
 
-fn close_frame(end: &End) -> CloseFrame {
+fn close_frame(end: &QueueEnd) -> CloseFrame {
     let code = match end {
-        End::Complete => close_code::NORMAL,
-        End::Gone => close_code::AWAY,
-        End::Slow { .. } => close_code::AGAIN,
-        End::Failed(failure) if failure.code == ErrorCode::Draining => close_code::RESTART,
-        End::Failed(failure) if failure.code == ErrorCode::TooLarge => close_code::SIZE,
-        End::Failed(_) => close_code::ERROR,
+        QueueEnd::Complete => close_code::NORMAL,
+        QueueEnd::Disconnected => close_code::AWAY,
+        QueueEnd::Slow { .. } => close_code::AGAIN,
+        QueueEnd::Failed(error) if error.code == ErrorCode::Draining => close_code::RESTART,
+        QueueEnd::Failed(error) if error.code == ErrorCode::TooLarge => close_code::SIZE,
+        QueueEnd::Failed(_) => close_code::ERROR,
     };
     let mut reason = serde_json::Map::new();
-    if let Some(failure) = end.failure() {
-        reason.insert("code".to_owned(), Value::from(failure.code.as_str()));
+    if let Some(error) = end.error() {
+        reason.insert("code".to_owned(), Value::from(error.code.as_str()));
     }
-    if let End::Slow { session, seq } = end {
+    if let QueueEnd::Slow { session, seq } = end {
         reason.insert("seq".to_owned(), Value::from(*seq));
-        let named = session.as_ref().map(|session| Value::from(session.as_str()));
-        // Ids are at most 64 bytes; only with a very great `seq` may the two not fit together.
-        if let Some(session) = named.filter(|session| session.to_string().len() + 64 < CLOSE_REASON_MAX) {
+        let session_id = session.as_ref().map(|session| Value::from(session.as_str()));
+        // Ids are at most 64 bytes, so only a very long `seq` leaves no room for one.
+        if let Some(session) = session_id.filter(|session| session.to_string().len() + 64 < CLOSE_REASON_MAX) {
             reason.insert("session_id".to_owned(), session);
         }
     }
@@ -182,32 +185,33 @@ fn close_frame(end: &End) -> CloseFrame {
     CloseFrame { code, reason: reason.into() }
 }
 
-/// What a frame comes to: its answer, and what is to be done when that is on its way.
-type Finished = (Option<String>, Vec<Then>);
+/// Response to a frame, if it has one, and what to do after it is queued.
+type FrameReply = (Option<String>, Vec<FollowUp>);
 
-struct Work {
-    sessions: Sessions,
-    caller: Caller,
+/// Handles the requests of one connection and starts its viewers.
+struct RequestLoop {
+    api: SessionApi,
+    caller: ApiCaller,
     queue: Arc<ClientQueue>,
-    watches: HashMap<SessionId, Watch>,
-    waiting: WaitingWatches,
+    viewers: HashMap<SessionId, RunningViewer>,
+    waiting: PendingWatches,
 }
 
-/// A viewer that runs; it ends with this.
-struct Watch {
+/// A running viewer; dropping this ends it.
+struct RunningViewer {
     token: CancellationToken,
 }
 
-impl Drop for Watch {
+impl Drop for RunningViewer {
     fn drop(&mut self) {
         self.token.cancel();
     }
 }
 
-impl Work {
-    /// Begins frames in their order and answers them as they are done.
-    async fn run(mut self, mut frames: mpsc::Receiver<Received>) {
-        let draining = self.sessions.draining().clone();
+impl RequestLoop {
+    /// Begins requests in their order, and queues each response as soon as it is complete.
+    async fn run(mut self, mut frames: mpsc::Receiver<QueuedFrame>) {
+        let draining = self.api.draining().clone();
         let (mut in_flight, mut requests) = (FuturesUnordered::new(), 0);
         loop {
             let has_room = requests < IN_FLIGHT_MAX;
@@ -218,15 +222,15 @@ impl Work {
                     self.finish(finished);
                 }
                 frame = frames.recv(), if has_room => {
-                    let Some(Received { frame, .. }) = frame else { return };
+                    let Some(QueuedFrame { frame, .. }) = frame else { return };
                     let count = frame.parts.len();
-                    let (sessions, caller, waiting) =
-                        (self.sessions.clone(), self.caller.clone(), self.waiting.clone());
-                    // On the heap, so that a connection without requests does not hold the room for one.
-                    let mut begun = Box::pin(begin(&sessions, &caller, &waiting, frame));
-                    let rest = loop {
+                    let (api, caller, waiting) =
+                        (self.api.clone(), self.caller.clone(), self.waiting.clone());
+                    // The future is on the heap, so that an idle connection does not reserve memory for it.
+                    let mut starting = Box::pin(begin_frame(&api, &caller, &waiting, frame));
+                    let reply = loop {
                         tokio::select! {
-                            rest = &mut begun => break rest,
+                            reply = &mut starting => break reply,
                             Some((count, finished)) = in_flight.next(), if !in_flight.is_empty() => {
                                 requests -= count;
                                 self.finish(finished);
@@ -234,55 +238,58 @@ impl Work {
                         }
                     };
                     requests += count;
-                    in_flight.push(async move { (count, rest.await) });
+                    in_flight.push(async move { (count, reply.await) });
                 }
             }
         }
-        self.queue.push(Item::Text(notification("server.draining", &serde_json::json!({}))));
-        let rest = async {
+        self.queue.push(QueueItem::Text(format_notification("server.draining", &serde_json::json!({}))));
+        let remaining = async {
             while let Some((_, finished)) = in_flight.next().await {
                 self.finish(finished);
             }
         };
-        // What is not answered now was stored all the same; the client asks again with the same id.
-        let _ = tokio::time::timeout(DRAIN_MAX, rest).await;
-        self.queue.end(End::Failed(Sessions::going_down()));
+        // Commands without a response are stored all the same; the client repeats them with the same id.
+        let _ = tokio::time::timeout(DRAIN_MAX, remaining).await;
+        self.queue.end(QueueEnd::Failed(SessionApi::draining_error()));
     }
 
-    fn finish(&mut self, (answer, then): Finished) {
-        if let Some(answer) = answer {
-            self.queue.push(Item::Text(answer));
+    fn finish(&mut self, (response, follow_up): FrameReply) {
+        if let Some(response) = response {
+            self.queue.push(QueueItem::Text(response));
         }
-        for then in then {
-            match then {
-                Then::Nothing => {}
-                Then::Watch(viewer) => self.watch(*viewer),
-                Then::Unwatch(session) => {
-                    self.watches.remove(&session);
-                    self.queue.forget(&session);
+        for follow_up in follow_up {
+            match follow_up {
+                FollowUp::Nothing => {}
+                FollowUp::Watch(viewer) => self.watch(*viewer),
+                FollowUp::Unwatch(session) => {
+                    self.viewers.remove(&session);
+                    self.queue.forget_session(&session);
                 }
             }
         }
     }
 
-    /// Starts a viewer; one of the same session that runs already makes room.
+    /// Starts a viewer, in place of a running one of the same session.
     fn watch(&mut self, viewer: Viewer) {
         let session = viewer.session().clone();
-        self.watches.retain(|_, watch| !watch.token.is_cancelled());
-        if self.watches.len() >= WATCHES_MAX && !self.watches.contains_key(&session) {
-            let failure = Failure::new(ErrorCode::Overloaded, format!("{WATCHES_MAX} sessions are watched already"));
-            self.queue.push(Item::Text(failed(&session, &failure)));
+        self.viewers.retain(|_, viewer| !viewer.token.is_cancelled());
+        if self.viewers.len() >= WATCHES_MAX && !self.viewers.contains_key(&session) {
+            let error = ApiError::new(
+                ErrorCode::Overloaded,
+                format!("this connection watches {WATCHES_MAX} sessions already: unwatch one of them first"),
+            );
+            self.queue.push(QueueItem::Text(format_watch_failure(&session, &error)));
             return;
         }
         let token = CancellationToken::new();
-        self.watches.insert(session.clone(), Watch { token: token.clone() });
+        self.viewers.insert(session.clone(), RunningViewer { token: token.clone() });
         let queue = self.queue.clone();
-        self.sessions.tasks().spawn("viewer", async move {
+        self.api.tasks().spawn("viewer", async move {
             tokio::select! {
                 () = token.cancelled() => {}
                 outcome = viewer.run(&queue) => {
-                    if let Err(failure) = outcome {
-                        queue.push(Item::Text(failed(&session, &failure)));
+                    if let Err(error) = outcome {
+                        queue.push(QueueItem::Text(format_watch_failure(&session, &error)));
                     }
                     token.cancel();
                 }
@@ -291,47 +298,47 @@ impl Work {
     }
 }
 
-/// A watch that cannot go on: `resync` when its cursor is gone, else `watch.failed`.
-fn failed(session: &SessionId, failure: &Failure) -> String {
-    let method = if failure.code == ErrorCode::Resync { "resync" } else { "watch.failed" };
+/// Formats the notification of a watch that cannot continue: `resync` if its cursor is lost, otherwise `watch.failed`.
+fn format_watch_failure(session: &SessionId, error: &ApiError) -> String {
+    let method = if error.code == ErrorCode::Resync { "resync" } else { "watch.failed" };
     let params = serde_json::json!({
-        "session_id": session, "code": failure.code, "message": failure.message, "seq": failure.seq,
+        "session_id": session, "code": error.code, "message": error.message, "seq": error.seq,
     });
-    notification(method, &params)
+    format_notification(method, &params)
 }
 
-/// Begins the requests of a frame one after another; what is returned finishes them together.
-async fn begin(
-    sessions: &Sessions,
-    caller: &Caller,
-    waiting: &WaitingWatches,
-    frame: Frame,
-) -> BoxFuture<'static, Finished> {
-    let mut rests = Vec::new();
+/// Begins the requests of a frame one after another; the returned future completes them together.
+async fn begin_frame(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    waiting: &PendingWatches,
+    frame: RequestFrame,
+) -> BoxFuture<'static, FrameReply> {
+    let mut replies = Vec::new();
     for part in frame.parts {
-        let rest: BoxFuture<'static, (Option<String>, Then)> = match part {
-            Err(answer) => std::future::ready((Some(answer), Then::Nothing)).boxed(),
+        let reply: BoxFuture<'static, (Option<String>, FollowUp)> = match part {
+            Err(response) => std::future::ready((Some(response), FollowUp::Nothing)).boxed(),
             Ok(request) => {
                 let id = request.id.clone();
-                let rest = calls::begin(sessions, caller, waiting, request).await;
-                rest.map(move |outcome| answer(id.as_ref(), outcome)).boxed()
+                let reply = dispatch::begin_request(api, caller, waiting, request).await;
+                reply.map(move |outcome| to_response(id.as_ref(), outcome)).boxed()
             }
         };
-        rests.push(rest);
+        replies.push(reply);
     }
-    let batch = frame.batch;
+    let is_batch = frame.is_batch;
     async move {
-        let (answers, then): (Vec<_>, Vec<_>) = futures::future::join_all(rests).await.into_iter().unzip();
-        let answers: Vec<String> = answers.into_iter().flatten().collect();
-        let answer = if batch { jsonrpc::batch(&answers) } else { answers.into_iter().next() };
-        (answer, then)
+        let (responses, follow_up): (Vec<_>, Vec<_>) = futures::future::join_all(replies).await.into_iter().unzip();
+        let responses: Vec<String> = responses.into_iter().flatten().collect();
+        let response = if is_batch { jsonrpc::format_batch(&responses) } else { responses.into_iter().next() };
+        (response, follow_up)
     }
     .boxed()
 }
 
-fn answer(id: Option<&Value>, outcome: Result<calls::Outcome, Failure>) -> (Option<String>, Then) {
+fn to_response(id: Option<&Value>, outcome: Result<dispatch::MethodReply, ApiError>) -> (Option<String>, FollowUp) {
     match outcome {
-        Ok(outcome) => (id.map(|id| jsonrpc::result(id, &outcome.result)), outcome.then),
-        Err(failure) => (id.map(|id| jsonrpc::error(id, &failure)), Then::Nothing),
+        Ok(outcome) => (id.map(|id| jsonrpc::format_result(id, &outcome.result)), outcome.follow_up),
+        Err(error) => (id.map(|id| jsonrpc::format_error(id, &error)), FollowUp::Nothing),
     }
 }

@@ -1,7 +1,7 @@
-//! The HTTP listener: JSON-RPC over WebSocket on `/ws`, and a word for people on `/`.
+//! The HTTP listener: JSON-RPC over WebSocket on `/ws`, and a description for people on `/`.
 
-mod calls;
 mod connection;
+mod dispatch;
 
 use std::sync::Arc;
 
@@ -16,82 +16,83 @@ use contract::ErrorCode;
 use contract::limits::FRAME_BYTES_MAX;
 use service::connections::Connection;
 
-use crate::failure::Failure;
+use crate::api_error::ApiError;
+use crate::authentication::{Authenticator, CredentialHeader, Credentials};
 use crate::fair_queue::Flow;
-use crate::guard::{Guard, Header, Knock};
-use crate::sessions::Sessions;
+use crate::session_api::SessionApi;
 
-/// Bytes that tungstenite reads at once; allocated for the life of a connection.
+/// Size of the read buffer of tungstenite, which each connection has all the time.
 const READ_BUFFER_BYTES: usize = 4 << 10;
-/// Bytes that are written at once; the buffer grows beyond it with a larger frame.
+/// Bytes that are written at once; the buffer grows for a larger frame.
 const WRITE_BUFFER_BYTES: usize = 4 << 10;
-/// Bytes that an idle connection takes, as measured (see `tests/idle_memory.rs`), with some room.
+/// Bytes that an idle connection takes, as measured by `tests/suite/idle_memory.rs`, with a margin.
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
 
 const ABOUT: &str = "This is the edge of ailoop, which runs AI agent sessions.\n\
     JSON-RPC 2.0 over WebSocket: /ws (session.start, session.send, session.watch, …).\n\
     gRPC with reflection: the next port, unless it was configured otherwise.\n";
 
+/// What the handlers of the HTTP listener share.
 #[derive(Clone)]
-struct Door {
-    sessions: Sessions,
-    guard: Arc<Guard>,
+struct WsState {
+    api: SessionApi,
+    authenticator: Arc<Authenticator>,
 }
 
-/// The routes of the HTTP listener.
-pub(crate) fn routes(sessions: Sessions, guard: Guard) -> Router {
-    let door = Door { sessions, guard: Arc::new(guard) };
-    Router::new().route("/", get(async || ABOUT)).route("/ws", get(upgrade)).with_state(door)
+/// Builds the routes of the HTTP listener.
+pub(crate) fn routes(api: SessionApi, authenticator: Authenticator) -> Router {
+    let state = WsState { api, authenticator: Arc::new(authenticator) };
+    Router::new().route("/", get(async || ABOUT)).route("/ws", get(upgrade)).with_state(state)
 }
 
 async fn upgrade(
-    State(door): State<Door>,
+    State(state): State<WsState>,
     Extension(connection): Extension<Arc<Connection>>,
     headers: HeaderMap,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    let header = |name| Header::of(headers.get_all(name));
-    let knock = Knock {
+    let header = |name| CredentialHeader::from_values(headers.get_all(name));
+    let credentials = Credentials {
         authorization: header(header::AUTHORIZATION),
         origin: header(header::ORIGIN),
         host: header(header::HOST),
         flow: Flow { address: connection.address(), connection: connection.id() },
     };
-    let caller = match door.guard.admit(knock) {
+    let caller = match state.authenticator.authenticate(credentials) {
         Ok(caller) => caller,
-        Err(failure) => return refuse(StatusCode::UNAUTHORIZED, &failure),
+        Err(error) => return refuse(StatusCode::UNAUTHORIZED, &error),
     };
     let socket = match socket {
         Ok(socket) => socket,
         Err(rejection) => {
-            return refuse(StatusCode::UPGRADE_REQUIRED, &Failure::bad_request(rejection.to_string()));
+            return refuse(StatusCode::UPGRADE_REQUIRED, &ApiError::bad_request(rejection.to_string()));
         }
     };
-    if door.sessions.draining().is_cancelled() {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, &Sessions::going_down());
+    if state.api.draining().is_cancelled() {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, &SessionApi::draining_error());
     }
     if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
         telemetry::metric::connection_closed("ws", "limit");
-        let failure = Failure::new(ErrorCode::Overloaded, refusal.to_string());
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, &failure);
+        let error = ApiError::new(ErrorCode::Overloaded, refusal.to_string());
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, &error);
     }
-    let sessions = door.sessions;
+    let api = state.api;
     let socket = socket
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES);
     socket.on_upgrade(async move |socket| {
-        let tasks = sessions.tasks().clone();
+        let tasks = api.tasks().clone();
         tasks.spawn("connection", async move {
-            connection::serve(socket, sessions, caller, &connection).await;
-            // It counts for as long as its socket is open.
+            connection::serve(socket, api, caller, &connection).await;
+            // The connection counts until its socket is closed.
             drop(connection);
         });
     })
 }
 
-fn refuse(status: StatusCode, failure: &Failure) -> Response {
-    let body = serde_json::json!({"code": failure.code, "message": failure.message});
+fn refuse(status: StatusCode, error: &ApiError) -> Response {
+    let body = serde_json::json!({"code": error.code, "message": error.message});
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }

@@ -1,4 +1,4 @@
-//! What is too much is refused at the door; what was taken in goes on.
+//! Admission: a turn over a limit is refused, and accepted turns continue.
 
 use contract::ids::CallAttempt;
 use contract::streams::Stream;
@@ -7,7 +7,7 @@ use contract::{CallId, TenantId};
 use proto::{ControlRequest, QueuesRequest, SendRequest, StartRequest};
 use serde_json::json;
 
-use crate::support::{World, code_of, config, eventually, key};
+use crate::support::{Fixture, config, key, read_code, wait_until};
 
 fn call(session: &str) -> subject::Subject {
     subject::model_item(&key(session), &CallAttempt { call: CallId::model(1, 1), attempt: 1 })
@@ -24,22 +24,22 @@ fn start() -> StartRequest {
 }
 
 #[tokio::test]
-async fn a_tenant_that_floods_the_queue_is_refused_before_others_are() {
+async fn tenant_flooding_queue_is_refused_before_others() {
     for (floods, refused) in [("acme", false), ("default", true)] {
-        let world = World::with(edge::Config { waiting_calls_max: 5, ..config() }).await;
+        let fixture = Fixture::with(edge::Config { waiting_calls_max: 5, ..config() }).await;
         for session in ["a", "b", "c", "d"] {
             let key = SessionKey { tenant: TenantId::new(floods).unwrap(), ..key(session) };
             let call = CallAttempt { call: CallId::model(1, 1), attempt: 1 };
             let item = subject::model_item(&key, &call);
-            world.bus.transport().append(&item, false, Vec::new(), "{}".into()).await.unwrap();
+            fixture.bus.transport().append(&item, false, Vec::new(), "{}".into()).await.unwrap();
         }
-        let mut client = world.grpc().await.0;
+        let mut client = fixture.grpc().await.0;
         let queues = client.queues(QueuesRequest {}).await.unwrap().into_inner();
         assert_eq!((queues.waiting_calls_max, queues.tenant_waiting_calls_max), (5, 4));
         match client.start(start()).await {
             Ok(_) => assert!(!refused),
             Err(status) => {
-                assert!(refused && code_of(&status) == "overloaded", "{floods}: {status}");
+                assert!(refused && read_code(&status) == "overloaded", "{floods}: {status}");
                 assert!(status.message().contains("4 model calls of tenant default"), "{status}");
             }
         }
@@ -47,51 +47,51 @@ async fn a_tenant_that_floods_the_queue_is_refused_before_others_are() {
 }
 
 #[tokio::test]
-async fn turns_are_refused_while_too_many_calls_wait() {
-    let world = World::with(edge::Config { waiting_calls_max: 2, ..config() }).await;
-    let mut client = world.grpc().await.0;
-    // Model calls that no gateway takes.
+async fn turn_over_waiting_call_limit_is_refused() {
+    let fixture = Fixture::with(edge::Config { waiting_calls_max: 2, ..config() }).await;
+    let mut client = fixture.grpc().await.0;
+    // These are model calls that no gateway takes.
     for session in ["a", "b"] {
-        world.bus.transport().append(&call(session), false, Vec::new(), "{}".into()).await.unwrap();
+        fixture.bus.transport().append(&call(session), false, Vec::new(), "{}".into()).await.unwrap();
     }
     let refused = client.start(start()).await.unwrap_err();
-    assert_eq!(code_of(&refused), "overloaded");
+    assert_eq!(read_code(&refused), "overloaded");
     assert_eq!(refused.metadata().get("ailoop-retry-after-ms").unwrap(), "2000");
 
     let queues = client.queues(QueuesRequest {}).await.unwrap().into_inner();
     let model = queues.queues.iter().find(|queue| queue.queue == "model").unwrap();
     assert_eq!((model.waiting, model.held, queues.waiting_calls_max), (2, 0, 2));
-    let told = world.ws().await.ok("fleet.queues", json!({})).await;
-    assert_eq!(told["queues"][2], json!({"queue": "model", "waiting": 2, "held": 0}));
+    let queues_json = fixture.ws().await.expect_ok("fleet.queues", json!({})).await;
+    assert_eq!(queues_json["queues"][2], json!({"queue": "model", "waiting": 2, "held": 0}));
 
-    world.bus.transport().purge(Stream::Model, &call("a")).await.unwrap();
-    eventually("there is room", async || world.grpc().await.0.start(start()).await.is_ok()).await;
-    world.bus.transport().append(&call("a"), false, Vec::new(), "{}".into()).await.unwrap();
+    fixture.bus.transport().purge(Stream::Model, &call("a")).await.unwrap();
+    wait_until("there is room", async || fixture.grpc().await.0.start(start()).await.is_ok()).await;
+    fixture.bus.transport().append(&call("a"), false, Vec::new(), "{}".into()).await.unwrap();
     let send = || SendRequest { session_id: "one".to_owned(), text: "more".to_owned(), ..SendRequest::default() };
-    eventually("there is none", async || {
-        world.grpc().await.0.send(send()).await.is_err_and(|status| code_of(&status) == "overloaded")
+    wait_until("there is none", async || {
+        fixture.grpc().await.0.send(send()).await.is_err_and(|status| read_code(&status) == "overloaded")
     })
     .await;
-    // Whoever wants to stop can.
+    // A stop is never refused.
     client.stop(ControlRequest { session_id: "one".to_owned(), ..ControlRequest::default() }).await.unwrap();
 }
 
 #[tokio::test]
-async fn session_over_the_tenants_number_is_refused_and_ended_ones_do_not_count() {
-    let world = World::with(edge::Config { tenant_sessions_max: 2, ..config() }).await;
-    let mut ws = world.ws().await;
+async fn session_over_tenant_limit_is_refused_and_ended_ones_do_not_count() {
+    let fixture = Fixture::with(edge::Config { tenant_sessions_max: 2, ..config() }).await;
+    let mut ws = fixture.ws().await;
     for session in ["a", "b"] {
-        ws.ok("session.start", json!({"session_id": session, "prompt": "x", "interactive": true})).await;
+        ws.expect_ok("session.start", json!({"session_id": session, "prompt": "x", "interactive": true})).await;
     }
     let refused = ws.call("session.start", json!({"session_id": "c", "prompt": "x"})).await;
     assert_eq!(refused["error"]["data"]["code"], "overloaded", "{refused}");
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("edge.tenant_sessions_max") && message.contains("session.stop"), "{message}");
-    // Sessions that are there go on.
-    ws.ok("session.send", json!({"session_id": "a", "text": "more"})).await;
-    ws.ok("session.stop", json!({"session_id": "a"})).await;
-    eventually("there is room", async || {
-        let mut ws = world.ws().await;
+    // Existing sessions continue.
+    ws.expect_ok("session.send", json!({"session_id": "a", "text": "more"})).await;
+    ws.expect_ok("session.stop", json!({"session_id": "a"})).await;
+    wait_until("there is room", async || {
+        let mut ws = fixture.ws().await;
         let answer = ws.call("session.start", json!({"session_id": "c", "prompt": "x", "interactive": true})).await;
         answer.get("error").is_none()
     })
@@ -99,48 +99,48 @@ async fn session_over_the_tenants_number_is_refused_and_ended_ones_do_not_count(
 }
 
 #[tokio::test]
-async fn turn_over_the_tenants_waiting_turns_is_refused() {
-    let world = World::with(edge::Config { tenant_waiting_turns_max: Some(3), ..config() }).await;
-    let mut ws = world.ws().await;
+async fn turn_over_tenant_waiting_turns_is_refused() {
+    let fixture = Fixture::with(edge::Config { tenant_waiting_turns_max: Some(3), ..config() }).await;
+    let mut ws = fixture.ws().await;
     for session in ["a", "b"] {
-        ws.ok("session.start", json!({"session_id": session, "prompt": "x", "interactive": true})).await;
+        ws.expect_ok("session.start", json!({"session_id": session, "prompt": "x", "interactive": true})).await;
     }
-    world.control.sleep();
-    // One model call waits, and two commands.
-    world.bus.transport().append(&call("z"), false, Vec::new(), "{}".into()).await.unwrap();
+    fixture.fake_loop.pause();
+    // One model call and two commands wait.
+    fixture.bus.transport().append(&call("z"), false, Vec::new(), "{}".into()).await.unwrap();
     for id in ["one", "two"] {
         let (verb, id) = (contract::command::Verb::SendUserMessage, contract::CommandId::new(id).unwrap());
-        world.bus.send_control(&key("a"), verb, &id, "{\"meta\":{}}".into()).await.unwrap();
+        fixture.bus.send_control(&key("a"), verb, &id, "{\"meta\":{}}".into()).await.unwrap();
     }
     let (mut refused, mut tries) = (json!(null), 0);
-    eventually("the edge sees what waits", async || {
-        // Each try is of a session of its own, which has a limit of commands that wait, too.
+    wait_until("the edge sees what waits", async || {
+        // Each try starts another session, since one session has its own limit of waiting commands.
         tries += 1;
         let start = json!({"session_id": format!("c{tries}"), "prompt": "x", "interactive": true, "no_wait": true});
-        refused = world.ws().await.call("session.start", start).await;
+        refused = fixture.ws().await.call("session.start", start).await;
         refused["error"]["data"]["code"] == "overloaded"
     })
     .await;
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("edge.tenant_waiting_turns_max") && message.contains('3'), "{message}");
     assert!(refused["error"]["data"]["retry_after_ms"].as_u64().unwrap() > 0);
-    ws.ok("session.stop", json!({"session_id": "b", "no_wait": true})).await;
+    ws.expect_ok("session.stop", json!({"session_id": "b", "no_wait": true})).await;
 }
 
 #[tokio::test]
-async fn turn_over_the_tenants_stored_bytes_is_refused() {
-    let world = World::with(edge::Config { tenant_stored_bytes_max: 100_000, ..config() }).await;
-    let mut ws = world.ws().await;
+async fn turn_over_tenant_stored_bytes_is_refused() {
+    let fixture = Fixture::with(edge::Config { tenant_stored_bytes_max: 100_000, ..config() }).await;
+    let mut ws = fixture.ws().await;
     let prompt = "x".repeat(60_000);
-    ws.ok("session.start", json!({"session_id": "a", "prompt": prompt, "interactive": true})).await;
-    ws.ok("session.send", json!({"session_id": "a", "text": prompt})).await;
+    ws.expect_ok("session.start", json!({"session_id": "a", "prompt": prompt, "interactive": true})).await;
+    ws.expect_ok("session.send", json!({"session_id": "a", "text": prompt})).await;
     let mut refused = json!(null);
-    eventually("the edge sees what is stored", async || {
-        refused = world.ws().await.call("session.send", json!({"session_id": "a", "text": "x"})).await;
+    wait_until("the edge sees what is stored", async || {
+        refused = fixture.ws().await.call("session.send", json!({"session_id": "a", "text": "x"})).await;
         refused["error"]["data"]["code"] == "overloaded"
     })
     .await;
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("edge.tenant_stored_bytes_max") && message.contains("100000"), "{message}");
-    ws.ok("session.stop", json!({"session_id": "a"})).await;
+    ws.expect_ok("session.stop", json!({"session_id": "a"})).await;
 }

@@ -1,4 +1,5 @@
-//! Every method with every kind of bad input: a stable code, the field by name, and a connection that goes on.
+//! Every method with every kind of bad input: the error has a stable code and names the field, and the connection stays
+//! open.
 
 use contract::limits::FRAME_BYTES_MAX;
 use futures::SinkExt;
@@ -8,46 +9,45 @@ use tokio_tungstenite::tungstenite::Message;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::{Code, Status};
 
-use crate::support::{PATIENCE, World, Ws, code_of, key};
+use crate::support::{Fixture, TEST_TIMEOUT, Ws, key, read_code};
 
-/// What a field of a request takes.
+/// Kind of values that a field of a request takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FieldKind {
     /// An id: one token of a subject.
     Id,
     Text,
     Flag,
     Count,
-    /// One word of a closed set.
+    /// One of a fixed set of texts.
     Word,
     /// An object with fields of its own.
     Object,
     List,
     /// A text or a list of parts.
     Content,
-    /// Any JSON.
     Any,
 }
 
-use Kind::{Any, Content, Count, Flag, Id, List, Object, Text, Word};
+use FieldKind::{Any, Content, Count, Flag, Id, List, Object, Text, Word};
 
-/// The fields of a method, and valid values for those that it needs.
-struct Method {
+/// A method with its fields, and valid values for the required ones.
+struct MethodCase {
     name: &'static str,
     needed: Value,
-    fields: Vec<(&'static str, Kind)>,
+    fields: Vec<(&'static str, FieldKind)>,
 }
 
-fn method(name: &'static str, needed: Value, fields: &[(&'static str, Kind)]) -> Method {
-    Method { name, needed, fields: fields.to_vec() }
+fn method(name: &'static str, needed: Value, fields: &[(&'static str, FieldKind)]) -> MethodCase {
+    MethodCase { name, needed, fields: fields.to_vec() }
 }
 
-fn command(name: &'static str, needed: Value, fields: &[(&'static str, Kind)]) -> Method {
+fn command(name: &'static str, needed: Value, fields: &[(&'static str, FieldKind)]) -> MethodCase {
     let address = [("session_id", Id), ("command_id", Id), ("wait", Flag), ("no_wait", Flag)];
     method(name, needed, &[&address, fields].concat())
 }
 
-fn methods() -> Vec<Method> {
+fn list_methods() -> Vec<MethodCase> {
     let one = json!({"session_id": "s"});
     let answer = json!({"session_id": "s", "gate": "g", "arguments_sha256": "0".repeat(64), "decision": "approve"});
     let letter = json!({"session_id": "s", "kind": "control", "id": "x"});
@@ -115,8 +115,8 @@ fn methods() -> Vec<Method> {
     ]
 }
 
-/// Values that a field of a kind must refuse.
-fn wrong_values(kind: Kind) -> Vec<Value> {
+/// Lists values that a field of a kind must refuse.
+fn wrong_values(kind: FieldKind) -> Vec<Value> {
     let ids = ["a.b", "a*", ">", "a b", "a\u{0}b", "ä", "$SYS", "a/b", "\u{202e}a"].map(Value::from);
     let long = Value::from("x".repeat(100_000));
     match kind {
@@ -132,8 +132,8 @@ fn wrong_values(kind: Kind) -> Vec<Value> {
     }
 }
 
-/// What is wrong with the answer to a bad request, if anything.
-fn fault(answer: &Value, field: &str) -> Option<String> {
+/// Finds what is wrong with the response to a bad request.
+fn find_fault(answer: &Value, field: &str) -> Option<String> {
     let code = answer["error"]["data"]["code"].as_str().unwrap_or_default();
     let message = answer["error"]["message"].as_str().unwrap_or_default();
     let known = ["bad_request", "too_large", "empty_message", "invalid_arguments"].contains(&code);
@@ -146,39 +146,39 @@ fn fault(answer: &Value, field: &str) -> Option<String> {
     })
 }
 
-async fn ask(ws: &mut Ws, method: &str, params: Map<String, Value>) -> Value {
+async fn call(ws: &mut Ws, method: &str, params: Map<String, Value>) -> Value {
     ws.call(method, Value::Object(params)).await
 }
 
 #[tokio::test]
 async fn bad_field_of_any_json_rpc_method_is_refused_by_its_name() {
-    let world = World::new().await;
-    world.control.fill(&key("s"), 1).await;
-    let mut ws = world.ws().await;
+    let fixture = Fixture::new().await;
+    fixture.fake_loop.fill_log(&key("s"), 1).await;
+    let mut ws = fixture.ws().await;
     let mut faults = Vec::new();
-    for Method { name, needed, fields } in methods() {
+    for MethodCase { name, needed, fields } in list_methods() {
         let Value::Object(needed) = needed else { panic!("{name}: not an object") };
         for (field, kind) in &fields {
             for value in wrong_values(*kind) {
                 let mut params = needed.clone();
                 let shown: String = value.to_string().chars().take(40).collect();
                 params.insert((*field).to_owned(), value);
-                let found = fault(&ask(&mut ws, name, params).await, field);
+                let found = find_fault(&call(&mut ws, name, params).await, field);
                 faults.extend(found.map(|found| format!("{name}: {field} = {shown}: {found}")));
             }
         }
         for field in needed.keys().filter(|field| *field != "interactive") {
             let mut params = needed.clone();
             params.remove(field);
-            let found = fault(&ask(&mut ws, name, params).await, field);
+            let found = find_fault(&call(&mut ws, name, params).await, field);
             faults.extend(found.map(|found| format!("{name} without {field}: {found}")));
         }
         let mut params = needed.clone();
         params.insert("unheard_of".to_owned(), json!(1));
-        let found = fault(&ask(&mut ws, name, params).await, "unheard_of");
+        let found = find_fault(&call(&mut ws, name, params).await, "unheard_of");
         faults.extend(found.map(|found| format!("{name} with an unknown field: {found}")));
         ws.send_text(&json!({"jsonrpc": "2.0", "id": "list", "method": name, "params": ["s"]}).to_string()).await;
-        let answer = ws.frame().await.unwrap();
+        let answer = ws.receive_frame().await.unwrap();
         assert_eq!(answer["error"]["data"]["code"], "bad_request", "{name} with a list: {answer}");
     }
     assert_eq!(faults.len(), 0, "{}", faults.join("\n"));
@@ -186,28 +186,28 @@ async fn bad_field_of_any_json_rpc_method_is_refused_by_its_name() {
 
 #[tokio::test]
 async fn table_of_bad_input_has_every_json_rpc_method() {
-    let world = World::new().await;
-    let mut ws = world.ws().await;
+    let fixture = Fixture::new().await;
+    let mut ws = fixture.ws().await;
     let answer = ws.call("session.unheard_of", json!({})).await;
     let message = answer["error"]["message"].as_str().unwrap();
     let known = message.split_once("there are ").unwrap().1;
     let mut known: Vec<_> = known.split(", ").collect();
     known.sort_unstable();
-    let mut tested: Vec<_> = methods().iter().map(|method| method.name).collect();
+    let mut tested: Vec<_> = list_methods().iter().map(|method| method.name).collect();
     tested.sort_unstable();
     assert_eq!(tested, known);
 }
 
 #[tokio::test]
-async fn damaged_frame_of_any_method_is_answered_and_the_connection_goes_on() {
-    let world = World::new().await;
-    world.control.fill(&key("s"), 1).await;
-    let mut ws = world.ws().await;
-    for Method { name, needed, .. } in methods() {
+async fn damaged_frame_of_any_method_is_answered_and_connection_stays_open() {
+    let fixture = Fixture::new().await;
+    fixture.fake_loop.fill_log(&key("s"), 1).await;
+    let mut ws = fixture.ws().await;
+    for MethodCase { name, needed, .. } in list_methods() {
         let whole = json!({"jsonrpc": "2.0", "id": 1, "method": name, "params": needed}).to_string();
         for cut in [1, whole.len() / 2, whole.len() - 1] {
             ws.send_text(&whole[..cut]).await;
-            let answer = ws.frame().await.unwrap();
+            let answer = ws.receive_frame().await.unwrap();
             assert_eq!(
                 (&answer["error"]["code"], &answer["error"]["data"]["code"]),
                 (&json!(-32700), &json!("bad_request")),
@@ -215,7 +215,7 @@ async fn damaged_frame_of_any_method_is_answered_and_the_connection_goes_on() {
             );
         }
     }
-    // What is nested too deeply is refused before anybody knows whether it is whole.
+    // JSON that is nested too deeply is refused before it is parsed.
     for (damaged, code) in [
         ("[".repeat(10_000), -32602),
         ("{\"a\":".repeat(5_000), -32602),
@@ -223,63 +223,63 @@ async fn damaged_frame_of_any_method_is_answered_and_the_connection_goes_on() {
         ("{}{}".to_owned(), -32700),
     ] {
         ws.send_text(&damaged).await;
-        assert_eq!(ws.frame().await.unwrap()["error"]["code"], code);
+        assert_eq!(ws.receive_frame().await.unwrap()["error"]["code"], code);
     }
-    ws.ok("session.get", json!({"session_id": "s"})).await;
+    ws.expect_ok("session.get", json!({"session_id": "s"})).await;
 }
 
 #[tokio::test]
-async fn id_of_a_request_comes_back_whatever_it_is_and_is_bounded() {
-    let world = World::new().await;
-    world.control.fill(&key("s"), 1).await;
-    let mut ws = world.ws().await;
+async fn request_id_is_echoed_and_bounded() {
+    let fixture = Fixture::new().await;
+    fixture.fake_loop.fill_log(&key("s"), 1).await;
+    let mut ws = fixture.ws().await;
     for id in [json!("a.b"), json!("x".repeat(100)), json!(1.5), json!(-1), json!("ä \u{0}")] {
         let request = json!({"jsonrpc": "2.0", "id": id, "method": "session.get", "params": {"session_id": "s"}});
         ws.send_text(&request.to_string()).await;
-        let answer = ws.frame().await.unwrap();
+        let answer = ws.receive_frame().await.unwrap();
         assert_eq!((&answer["id"], &answer["result"]["session_id"]), (&id, &json!("s")));
     }
     let long = "x".repeat(100_000);
     let request = json!({"jsonrpc": "2.0", "id": long, "method": "session.get", "params": {"session_id": "s"}});
     ws.send_text(&request.to_string()).await;
-    let answer = ws.frame().await.unwrap();
+    let answer = ws.receive_frame().await.unwrap();
     assert_eq!((&answer["id"], &answer["error"]["data"]["code"]), (&json!(null), &json!("bad_request")));
     assert!(answer["error"]["message"].as_str().unwrap().contains("`id`"), "{answer}");
-    // Nobody knows what the name of a method may be, but it is not told back whole.
+    // The error for an unknown method repeats only the beginning of a long name.
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": long});
     ws.send_text(&request.to_string()).await;
-    let answer = ws.frame().await.unwrap();
+    let answer = ws.receive_frame().await.unwrap();
     assert_eq!(answer["error"]["data"]["code"], "unknown_method");
     assert!(answer.to_string().len() < 2_000);
 }
 
 #[tokio::test]
 async fn body_of_100_mb_ends_its_connection_and_no_other() {
-    let world = World::new().await;
-    let mut other = world.ws().await;
-    let mut ws = world.ws().await;
+    let fixture = Fixture::new().await;
+    let mut other = fixture.ws().await;
+    let mut ws = fixture.ws().await;
     // The server may close before everything is sent.
     let _ = ws.socket.send(Message::Text("x".repeat(100 << 20).into())).await;
-    while ws.frame().await.is_ok() {}
-    let mut post = tokio::net::TcpStream::connect(world.edge.addresses().ws).await.unwrap();
+    while ws.receive_frame().await.is_ok() {}
+    let mut post = tokio::net::TcpStream::connect(fixture.edge.addresses().ws).await.unwrap();
     let head = format!("POST /ws HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", 100 << 20);
     post.write_all(head.as_bytes()).await.unwrap();
     let (mut reader, mut writer) = post.into_split();
     let sending = async { while writer.write_all(&[b'x'; 8 << 10]).await.is_ok() {} };
     let reading = async {
         let mut answer = Vec::new();
-        // A reset may come right behind the answer.
+        // A reset may follow the response immediately.
         let _ = reader.read_to_end(&mut answer).await;
         answer
     };
-    let ((), answer) = tokio::time::timeout(PATIENCE, async { tokio::join!(sending, reading) }).await.unwrap();
+    let ((), answer) = tokio::time::timeout(TEST_TIMEOUT, async { tokio::join!(sending, reading) }).await.unwrap();
     assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 405"), "{}", String::from_utf8_lossy(&answer));
-    other.ok("session.list", json!({})).await;
+    other.expect_ok("session.list", json!({})).await;
 }
 
-/// A gRPC call with any bytes as its message.
-async fn raw_call(world: &World, method: &str, body: Vec<u8>) -> Result<(), Status> {
-    let channel = tonic::transport::Channel::from_shared(format!("http://{}", world.edge.addresses().grpc)).unwrap();
+/// Sends a gRPC request with any bytes as its message.
+async fn raw_call(fixture: &Fixture, method: &str, body: Vec<u8>) -> Result<(), Status> {
+    let channel = tonic::transport::Channel::from_shared(format!("http://{}", fixture.edge.addresses().grpc)).unwrap();
     let mut client = tonic::client::Grpc::new(channel.connect().await.unwrap());
     client.ready().await.unwrap();
     let path: PathAndQuery = format!("/ailoop.v1.Sessions/{method}").parse().unwrap();
@@ -332,7 +332,7 @@ mod raw {
     }
 }
 
-/// Every method of the service, from its descriptors, with the fields of its request that are texts.
+/// Lists the methods of the service from its descriptors, with the text fields of their requests.
 fn grpc_methods() -> Vec<(String, Vec<(String, u32)>)> {
     use prost::Message as _;
     use prost_types::field_descriptor_proto::Type;
@@ -353,7 +353,7 @@ fn grpc_methods() -> Vec<(String, Vec<(String, u32)>)> {
         .collect()
 }
 
-/// A protobuf message with these text fields.
+/// Encodes a protobuf message with these text fields.
 fn message(fields: &[(u32, &str)]) -> Vec<u8> {
     let mut body = Vec::new();
     for (number, text) in fields {
@@ -364,8 +364,8 @@ fn message(fields: &[(u32, &str)]) -> Vec<u8> {
 
 #[tokio::test]
 async fn bad_message_of_any_grpc_method_has_a_stable_code() {
-    let world = World::new().await;
-    world.control.fill(&key("s"), 1).await;
+    let fixture = Fixture::new().await;
+    fixture.fake_loop.fill_log(&key("s"), 1).await;
     let methods = grpc_methods();
     assert!(methods.len() >= 20, "{methods:?}");
     for (method, fields) in methods {
@@ -374,23 +374,23 @@ async fn bad_message_of_any_grpc_method_has_a_stable_code() {
             if fields.is_empty() && damaged.len() == 3 {
                 continue;
             }
-            let refused = raw_call(&world, &method, damaged.to_vec()).await;
+            let refused = raw_call(&fixture, &method, damaged.to_vec()).await;
             let Err(refused) = refused else { continue };
             assert_eq!(
-                (refused.code(), &*code_of(&refused)),
+                (refused.code(), &*read_code(&refused)),
                 (Code::InvalidArgument, "bad_request"),
                 "{method} {refused}"
             );
         }
-        let refused = raw_call(&world, &method, vec![0x12; FRAME_BYTES_MAX + 1]).await.unwrap_err();
-        assert_eq!(code_of(&refused), "too_large", "{method}: {refused}");
+        let refused = raw_call(&fixture, &method, vec![0x12; FRAME_BYTES_MAX + 1]).await.unwrap_err();
+        assert_eq!(read_code(&refused), "too_large", "{method}: {refused}");
         for bad in ["a.b", "a*", ">", "a b", "ä"] {
             let Some((_, number)) = fields.iter().find(|(name, _)| name == "session_id") else { continue };
-            let refused = raw_call(&world, &method, message(&[(*number, bad)])).await.unwrap_err();
-            let code = code_of(&refused);
+            let refused = raw_call(&fixture, &method, message(&[(*number, bad)])).await.unwrap_err();
+            let code = read_code(&refused);
             assert!(["bad_request", "empty_message"].contains(&&*code), "{method} {bad}: {refused}");
         }
     }
-    let refused = raw_call(&world, "UnheardOf", Vec::new()).await.unwrap_err();
-    assert_eq!((refused.code(), &*code_of(&refused)), (Code::Unimplemented, "unknown_method"));
+    let refused = raw_call(&fixture, "UnheardOf", Vec::new()).await.unwrap_err();
+    assert_eq!((refused.code(), &*read_code(&refused)), (Code::Unimplemented, "unknown_method"));
 }

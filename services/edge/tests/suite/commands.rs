@@ -1,23 +1,20 @@
-//! Commands and reads: the same answers through both doors.
+//! Commands and reads: both protocols give the same answers.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bus::memory::{Action, Fault, Faults, Op};
 use bus::{MemoryServer, Read};
 use contract::command::Verb;
 use contract::limits::{MESSAGE_BYTES_MAX, SLOTS_PER_PAGE, WAITING_COMMANDS_MAX};
-use contract::mail::{MailAction, MailList, MailRequest, MailResponse, RepliedMail, SentMail, WaitingMail};
 use contract::streams::Stream;
 use contract::subject;
-use contract::tool::{Approval, EffectClass, ToolSpec};
-use contract::{AgentId, CommandId, ErrorCode, Json, MailId, TenantId, Timestamp, ToolName};
-use futures::FutureExt;
+use contract::{CommandId, ErrorCode};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::support::fake::{refused, said, started};
-use crate::support::{World, code_of, config, eventually, key};
+use crate::support::events::{ignored_result, session_started, user_message};
+use crate::support::{Fixture, config, key, read_code};
 
 fn start(session: &str) -> proto::StartRequest {
     proto::StartRequest {
@@ -34,49 +31,54 @@ fn control(session: &str) -> proto::ControlRequest {
 }
 
 #[tokio::test]
-async fn a_session_from_start_to_stop() {
-    let world = World::new().await;
-    let mut ws = world.ws().await;
-    let started =
-        ws.ok("session.start", json!({"session_id": "s", "command_id": "c1", "prompt": "hello", "interactive": true}));
+async fn session_from_start_to_stop_answers_every_command() {
+    let fixture = Fixture::new().await;
+    let mut ws = fixture.ws().await;
+    let started = ws.expect_ok(
+        "session.start",
+        json!({"session_id": "s", "command_id": "c1", "prompt": "hello", "interactive": true}),
+    );
     assert_eq!(started.await, json!({"session_id": "s", "command_id": "c1", "done": true, "seq": 2}));
-    let sent = ws.ok("session.send", json!({"session_id": "s", "command_id": "c2", "text": "more"})).await;
+    let sent = ws.expect_ok("session.send", json!({"session_id": "s", "command_id": "c2", "text": "more"})).await;
     assert_eq!((&sent["done"], &sent["seq"]), (&json!(true), &json!(3)));
-    assert_eq!(ws.ok("session.pause", json!({"session_id": "s", "reason": "lunch"})).await["seq"], 4);
+    assert_eq!(ws.expect_ok("session.pause", json!({"session_id": "s", "reason": "lunch"})).await["seq"], 4);
 
-    let info = ws.ok("session.get", json!({"session_id": "s"})).await;
+    let info = ws.expect_ok("session.get", json!({"session_id": "s"})).await;
     assert_eq!((&info["phase"], &info["title"], &info["seq"]), (&json!("paused"), &json!("hello"), &json!(4)));
-    let history = ws.ok("session.history", json!({"session_id": "s"})).await;
+    let history = ws.expect_ok("session.history", json!({"session_id": "s"})).await;
     assert_eq!(history["seq"], 4);
     assert_eq!(history["messages"][0], json!({"role": "system", "content": "You are Alice."}));
 
-    assert_eq!(ws.ok("session.stop", json!({"session_id": "s"})).await["done"], true);
-    assert_eq!(ws.code("session.send", json!({"session_id": "s", "text": "x"})).await, "session_ended");
-    assert_eq!(ws.code("session.start", json!({"session_id": "s", "prompt": "x"})).await, "session_ended");
+    assert_eq!(ws.expect_ok("session.stop", json!({"session_id": "s"})).await["done"], true);
+    assert_eq!(ws.expect_code("session.send", json!({"session_id": "s", "text": "x"})).await, "session_ended");
+    assert_eq!(ws.expect_code("session.start", json!({"session_id": "s", "prompt": "x"})).await, "session_ended");
 }
 
 #[tokio::test]
-async fn both_doors_give_the_same_answers() {
-    let world = World::new().await;
-    let (mut ws, mut grpc) = (world.ws().await, world.grpc().await);
+async fn both_protocols_give_same_answers() {
+    let fixture = Fixture::new().await;
+    let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
     let reply = grpc.0.start(start("g")).await.unwrap().into_inner();
     let same = ws
-        .ok("session.start", json!({"session_id": "w", "command_id": "c1", "prompt": "hello", "interactive": true}))
+        .expect_ok(
+            "session.start",
+            json!({"session_id": "w", "command_id": "c1", "prompt": "hello", "interactive": true}),
+        )
         .await;
     assert_eq!(json!({"session_id": "w", "command_id": reply.command_id, "done": reply.done, "seq": reply.seq}), same);
     let one = |session: &str| proto::SessionRequest { session_id: session.to_owned() };
     let history = grpc.0.history(one("w")).await.unwrap().into_inner();
     let messages: Value = serde_json::from_str(&history.messages_json).unwrap();
-    assert_eq!(messages, ws.ok("session.history", json!({"session_id": "w"})).await["messages"]);
+    assert_eq!(messages, ws.expect_ok("session.history", json!({"session_id": "w"})).await["messages"]);
     let info = grpc.0.get(one("w")).await.unwrap().into_inner();
-    let got = ws.ok("session.get", json!({"session_id": "w"})).await;
+    let got = ws.expect_ok("session.get", json!({"session_id": "w"})).await;
     assert_eq!(
         json!([info.session_id, info.phase, info.seq, info.started]),
         json!([got["session_id"], got["phase"], got["seq"], got["started"]])
     );
     let listed = grpc.0.list(proto::ListRequest::default()).await.unwrap().into_inner();
     let listed: Vec<_> = listed.sessions.into_iter().map(|info| info.session_id).collect();
-    let found = ws.ok("session.list", json!({})).await;
+    let found = ws.expect_ok("session.list", json!({})).await;
     let found: Vec<_> = found["sessions"].as_array().unwrap().iter().map(|s| s["session_id"].clone()).collect();
     assert_eq!(json!(listed), json!(found));
     assert_eq!(listed.len(), 2);
@@ -86,10 +88,10 @@ async fn both_doors_give_the_same_answers() {
 }
 
 #[tokio::test]
-async fn every_refusal_has_its_code_at_both_doors() {
-    let world = World::new().await;
-    let (mut ws, mut grpc) = (world.ws().await, world.grpc().await);
-    ws.ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
+async fn every_refusal_has_its_code_in_both_protocols() {
+    let fixture = Fixture::new().await;
+    let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
+    ws.expect_ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
     let long = "x".repeat(MESSAGE_BYTES_MAX + 1);
     let answer =
         json!({"session_id": "s", "gate": "c1-1-1", "arguments_sha256": "0".repeat(64), "decision": "approve"});
@@ -113,80 +115,94 @@ async fn every_refusal_has_its_code_at_both_doors() {
         ("tools.list", json!({"all": true}), "bad_request"),
     ];
     for (method, params, wanted) in rows {
-        assert_eq!(ws.code(method, params.clone()).await, wanted, "{method}");
+        assert_eq!(ws.expect_code(method, params.clone()).await, wanted, "{method}");
     }
 
-    let told = |outcome: Result<(), tonic::Status>| {
+    let read_error = |outcome: Result<(), tonic::Status>| {
         let status = outcome.unwrap_err();
-        (status.code(), code_of(&status))
+        (status.code(), read_code(&status))
     };
     let agent = proto::StartRequest { agent: "nobody".to_owned(), session_id: String::new(), ..start("") };
-    assert_eq!(told(grpc.0.start(agent).await.map(drop)), (Code::NotFound, "unknown_agent".to_owned()));
-    assert_eq!(told(grpc.0.start(start("s")).await.map(drop)), (Code::AlreadyExists, "session_exists".to_owned()));
+    assert_eq!(read_error(grpc.0.start(agent).await.map(drop)), (Code::NotFound, "unknown_agent".to_owned()));
+    assert_eq!(
+        read_error(grpc.0.start(start("s")).await.map(drop)),
+        (Code::AlreadyExists, "session_exists".to_owned())
+    );
     let options = proto::StartRequest { options_json: "{\"colour\":1}".to_owned(), ..start("o") };
-    assert_eq!(told(grpc.0.start(options).await.map(drop)), (Code::InvalidArgument, "bad_request".to_owned()));
-    assert_eq!(told(grpc.0.stop(control("nowhere")).await.map(drop)), (Code::NotFound, "unknown_session".to_owned()));
-    assert_eq!(told(grpc.0.resume(control("s")).await.map(drop)), (Code::FailedPrecondition, "not_now".to_owned()));
+    assert_eq!(read_error(grpc.0.start(options).await.map(drop)), (Code::InvalidArgument, "bad_request".to_owned()));
+    assert_eq!(
+        read_error(grpc.0.stop(control("nowhere")).await.map(drop)),
+        (Code::NotFound, "unknown_session".to_owned())
+    );
+    assert_eq!(
+        read_error(grpc.0.resume(control("s")).await.map(drop)),
+        (Code::FailedPrecondition, "not_now".to_owned())
+    );
     let watch = proto::WatchRequest { session_id: "s".to_owned(), from_seq: 99, no_chunks: false };
-    assert_eq!(told(grpc.0.watch(watch).await.map(drop)), (Code::OutOfRange, "resync".to_owned()));
+    assert_eq!(read_error(grpc.0.watch(watch).await.map(drop)), (Code::OutOfRange, "resync".to_owned()));
     let empty = proto::SendRequest { session_id: "s".to_owned(), ..proto::SendRequest::default() };
-    assert_eq!(told(grpc.0.send(empty).await.map(drop)), (Code::InvalidArgument, "empty_message".to_owned()));
+    assert_eq!(read_error(grpc.0.send(empty).await.map(drop)), (Code::InvalidArgument, "empty_message".to_owned()));
 }
 
 #[tokio::test]
-async fn a_repeated_command_is_handled_once_and_answered_alike() {
-    let world = World::new().await;
-    let mut ws = world.ws().await;
-    ws.ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
+async fn repeated_command_is_handled_once_and_answered_alike() {
+    let fixture = Fixture::new().await;
+    let mut ws = fixture.ws().await;
+    ws.expect_ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
     let send = || json!({"session_id": "s", "command_id": "again", "text": "once"});
-    let first = ws.ok("session.send", send()).await;
-    assert_eq!(ws.ok("session.send", send()).await, first, "the loop says nothing, the log does");
-    ws.ok("session.stop", json!({"session_id": "s", "command_id": "end"})).await;
-    assert_eq!(ws.ok("session.send", send()).await, first, "also after the end");
-    assert_eq!(ws.ok("session.stop", json!({"session_id": "s", "command_id": "end"})).await["done"], true);
-    assert_eq!(ws.ok("session.get", json!({"session_id": "s"})).await["seq"], 4);
+    let first = ws.expect_ok("session.send", send()).await;
+    assert_eq!(
+        ws.expect_ok("session.send", send()).await,
+        first,
+        "the answer comes from the log, since the loop acknowledges nothing"
+    );
+    ws.expect_ok("session.stop", json!({"session_id": "s", "command_id": "end"})).await;
+    assert_eq!(ws.expect_ok("session.send", send()).await, first, "the answer is the same after the end");
+    assert_eq!(ws.expect_ok("session.stop", json!({"session_id": "s", "command_id": "end"})).await["done"], true);
+    assert_eq!(ws.expect_ok("session.get", json!({"session_id": "s"})).await["seq"], 4);
 }
 
 #[tokio::test]
-async fn a_missed_notice_is_found_in_the_log() {
-    let world = World::new().await;
-    world.control.mute();
-    let mut ws = world.ws().await;
-    let started = ws.ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
+async fn command_with_lost_ack_is_answered_from_log() {
+    let fixture = Fixture::new().await;
+    fixture.fake_loop.drop_acks();
+    let mut ws = fixture.ws().await;
+    let started =
+        ws.expect_ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
     assert_eq!((&started["done"], &started["seq"]), (&json!(true), &json!(2)));
-    assert_eq!(ws.code("session.resume", json!({"session_id": "s"})).await, "not_now");
+    assert_eq!(ws.expect_code("session.resume", json!({"session_id": "s"})).await, "not_now");
 }
 
 #[tokio::test]
-async fn nobody_waits_for_ever() {
-    let world = World::with(edge::Config { command_wait: 1, ..config() }).await;
-    world.control.sleep();
-    let (mut ws, mut grpc) = (world.ws().await, world.grpc().await);
-    let accepted = ws.ok("session.start", json!({"session_id": "s", "prompt": "x", "no_wait": true})).await;
+async fn command_not_handled_in_time_is_answered_as_stored() {
+    let fixture = Fixture::with(edge::Config { command_wait: 1, ..config() }).await;
+    fixture.fake_loop.pause();
+    let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
+    let accepted = ws.expect_ok("session.start", json!({"session_id": "s", "prompt": "x", "no_wait": true})).await;
     assert_eq!((&accepted["done"], &accepted["seq"]), (&json!(false), &json!(0)));
-    let waited = ws.ok("session.send", json!({"session_id": "s", "text": "x"})).await;
-    assert_eq!(waited["done"], false, "a start that waits is as good as a session");
+    let waited = ws.expect_ok("session.send", json!({"session_id": "s", "text": "x"})).await;
+    assert_eq!(waited["done"], false, "a stored start is enough for a command");
     let waited = grpc.0.start(start("t")).await.unwrap().into_inner();
     assert!(!waited.done);
 }
 
 #[tokio::test]
-async fn too_many_waiting_commands_are_refused_but_stop_is_not() {
-    let world = World::new().await;
-    let mut ws = world.ws().await;
-    ws.ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
-    world.control.sleep();
+async fn command_over_waiting_limit_is_refused_except_stop() {
+    let fixture = Fixture::new().await;
+    let mut ws = fixture.ws().await;
+    ws.expect_ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
+    fixture.fake_loop.pause();
     for number in 0..WAITING_COMMANDS_MAX {
         let id = CommandId::new(&format!("w{number}")).unwrap();
-        world.bus.send_control(&key("s"), Verb::Pause, &id, "{\"meta\":{}}".into()).await.unwrap();
+        fixture.bus.send_control(&key("s"), Verb::Pause, &id, "{\"meta\":{}}".into()).await.unwrap();
     }
     let refused = ws.call("session.send", json!({"session_id": "s", "text": "x", "no_wait": true})).await;
     assert_eq!(refused["error"]["data"], json!({"code": "too_many_waiting", "retry_after_ms": 1000}));
-    assert_eq!(ws.ok("session.stop", json!({"session_id": "s", "no_wait": true})).await["done"], false);
+    assert_eq!(ws.expect_ok("session.stop", json!({"session_id": "s", "no_wait": true})).await["done"], false);
 }
 
 #[tokio::test]
-async fn without_a_composer_a_start_says_what_is_missing() {
+async fn start_without_composer_names_missing_service() {
     let server = bus::MemoryServer::new();
     let edge = edge::Edge::start(config(), server.bus()).await.unwrap();
     let mut ws = crate::support::Ws::connect(edge.addresses().ws).await;
@@ -197,222 +213,41 @@ async fn without_a_composer_a_start_says_what_is_missing() {
 
 #[tokio::test]
 async fn requests_of_one_connection_keep_their_order() {
-    let world = World::new().await;
-    let mut ws = world.ws().await;
-    ws.ask("session.start", json!({"session_id": "s", "prompt": "m0", "interactive": true, "no_wait": true})).await;
+    let fixture = Fixture::new().await;
+    let mut ws = fixture.ws().await;
+    ws.send_request("session.start", json!({"session_id": "s", "prompt": "m0", "interactive": true, "no_wait": true}))
+        .await;
     let mut last = 0;
     for number in 1..=20 {
-        last = ws.ask("session.send", json!({"session_id": "s", "text": format!("m{number}")})).await;
+        last = ws.send_request("session.send", json!({"session_id": "s", "text": format!("m{number}")})).await;
     }
-    ws.answer(last).await;
-    let mut watching = world.ws().await;
-    watching.ok("session.watch", json!({"session_id": "s"})).await;
+    ws.receive_answer(last).await;
+    let mut watching = fixture.ws().await;
+    watching.expect_ok("session.watch", json!({"session_id": "s"})).await;
     let mut texts = Vec::new();
     while texts.len() < 21 {
-        let heard = watching.notification().await;
-        if heard["method"] == "message.user_processed" {
-            texts.push(heard["params"]["data"]["content"].as_str().unwrap().to_owned());
+        let notification = watching.receive_notification().await;
+        if notification["method"] == "message.user_processed" {
+            texts.push(notification["params"]["data"]["content"].as_str().unwrap().to_owned());
         }
     }
     assert_eq!(texts, (0..=20).map(|number| format!("m{number}")).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn the_tool_catalogue() {
-    let world = World::new().await;
-    let spec = ToolSpec {
-        name: ToolName::new("read_file").unwrap(),
-        description: "Reads.".to_owned(),
-        parameters: Json::parse("{\"type\":\"object\"}").unwrap(),
-        effect: EffectClass::Pure,
-        approval: Approval::Never,
-        timeout_ms: Some(500),
-        max_output: None,
-        instructions: None,
-        version: "1".to_owned(),
-    };
-    world.bus.put_tool(&TenantId::default(), &spec).await.unwrap();
-    let listed = world.ws().await.ok("tools.list", json!({})).await;
-    let [ask, delegate, read] = &listed["tools"].as_array().unwrap()[..] else { panic!("{listed}") };
-    // What the loop performs itself is listed with the others.
-    assert_eq!((&ask["name"], &delegate["name"]), (&json!("ask_user"), &json!("delegate")));
-    assert_eq!(*read, serde_json::to_value(&spec).unwrap());
-    let listed = world.grpc().await.0.list_tools(proto::ListToolsRequest {}).await.unwrap().into_inner();
-    assert_eq!((listed.tools[2].effect.as_str(), listed.tools[2].timeout_ms), ("pure", 500));
-}
-
-#[tokio::test]
-async fn sessions_are_listed_in_parts() {
-    let world = World::new().await;
-    let mut ws = world.ws().await;
-    for n in 0..5 {
-        ws.ok("session.start", json!({"session_id": format!("s{n}"), "prompt": "x", "interactive": true})).await;
-    }
-    let whole = ws.ok("session.list", json!({})).await;
-    let ids = |listed: &Value| -> Vec<Value> {
-        listed["sessions"].as_array().unwrap().iter().map(|session| session["session_id"].clone()).collect()
-    };
-    assert_eq!((ids(&whole).len(), &whole["next_cursor"]), (5, &Value::Null));
-    let mut parts = Vec::new();
-    let mut cursor = Value::Null;
-    for count in [2, 2, 1] {
-        let part = ws.ok("session.list", json!({"limit": 2, "cursor": cursor})).await;
-        assert_eq!(ids(&part).len(), count);
-        parts.extend(ids(&part));
-        cursor = part["next_cursor"].clone();
-    }
-    assert_eq!((parts, &cursor), (ids(&whole), &Value::Null));
-
-    let mut grpc = world.grpc().await.0;
-    let first = grpc.list(proto::ListRequest { limit: 4, ..Default::default() }).await.unwrap().into_inner();
-    let rest = grpc.list(proto::ListRequest { cursor: first.next_cursor, ..Default::default() }).await.unwrap();
-    let rest = rest.into_inner();
-    assert_eq!((first.sessions.len(), rest.sessions.len(), rest.next_cursor.as_str()), (4, 1, ""));
-    let damaged = grpc.list(proto::ListRequest { cursor: "yesterday".to_owned(), ..Default::default() }).await;
-    assert!(damaged.unwrap_err().message().contains("send `next_cursor` as it came"));
-}
-
-#[tokio::test]
-async fn agents_and_models_are_listed() {
-    let world = World::new().await;
-    let listed = world.ws().await.ok("agents.list", json!({})).await;
-    let agent = json!({"id": "e", "name": "Eamonn the Executioner", "aliases": ["eamonn"], "is_default": true});
-    assert_eq!(listed, json!({"agents": [agent]}), "what it may use is nobody's business");
-    let listed = world.ws().await.ok("models.list", json!({})).await;
-    let [model] = &listed["models"].as_array().unwrap()[..] else { panic!("{listed}") };
-    let listed = (&model["id"], &model["provider"], &model["context_window"], &model["is_default"]);
-    assert_eq!(listed, (&json!("rehearsal"), &json!("rehearsal"), &json!(8_192), &json!(true)));
-
-    let mut grpc = world.grpc().await.0;
-    let agents = grpc.list_agents(proto::ListAgentsRequest {}).await.unwrap().into_inner().agents;
-    assert_eq!((agents[0].id.as_str(), agents[0].model.as_str(), agents[0].is_default), ("e", "", true));
-    let models = grpc.list_models(proto::ListModelsRequest {}).await.unwrap().into_inner().models;
-    assert_eq!(
-        (models[0].id.as_str(), models[0].context_window, models[0].max_output),
-        ("rehearsal", Some(8_192), None)
-    );
-}
-
-#[tokio::test]
-async fn transcript_whose_beginning_is_gone_from_the_archive_says_so() {
-    let world = World::new().await;
+async fn transcript_with_expired_beginning_is_incomplete() {
+    let fixture = Fixture::new().await;
     let wanted = || json!({"session_id": "s"});
-    world.control.fill(&key("s"), 140).await;
-    let mut ws = world.ws().await;
-    assert_eq!(ws.ok("session.transcript", wanted()).await.get("is_incomplete"), None);
+    fixture.fake_loop.fill_log(&key("s"), 140).await;
+    let mut ws = fixture.ws().await;
+    assert_eq!(ws.expect_ok("session.transcript", wanted()).await.get("is_incomplete"), None);
     for slot in 0..SLOTS_PER_PAGE {
-        world.bus.transport().purge(Stream::Log, &subject::log_slot(&key("s"), slot)).await.unwrap();
+        fixture.bus.transport().purge(Stream::Log, &subject::log_slot(&key("s"), slot)).await.unwrap();
     }
-    assert_eq!(ws.ok("session.transcript", wanted()).await["is_incomplete"], true);
+    assert_eq!(ws.expect_ok("session.transcript", wanted()).await["is_incomplete"], true);
 }
 
-#[tokio::test]
-async fn mail_request_reaches_its_keeper_with_its_mailbox_and_command_id() {
-    let world = World::new().await;
-    let mut ws = world.ws().await;
-    let mut grpc = world.grpc().await.0;
-    let away = ws.call("mail.list", json!({})).await;
-    assert_eq!(away["error"]["data"]["code"], "unavailable", "{away}");
-    assert!(away["error"]["message"].as_str().unwrap().contains("tool_host.mail"), "{away}");
-
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let heard = asked.clone();
-    let executor = move |request: MailRequest| {
-        heard.lock().unwrap().push((request.mailbox.to_string(), request.id.to_string()));
-        let id = MailId::new("m1").unwrap();
-        let reply = match request.action {
-            MailAction::List => {
-                let (from, subject, text) = (AgentId::new("e").unwrap(), "Plan".to_owned(), "May I?".to_owned());
-                let mail = WaitingMail { id, from, subject, text, sent: Timestamp::default(), answers: None };
-                MailResponse::Mails(MailList { more: 2, mails: vec![mail] })
-            }
-            MailAction::Send { to, .. } => MailResponse::Sent(SentMail { sent: id, to: AgentId::new(&to).unwrap() }),
-            MailAction::Reply { mail, .. } if mail == "m1" => {
-                MailResponse::Closed(RepliedMail { closed: id, answered: true })
-            }
-            MailAction::Reply { mail, .. } if mail == "m3" => {
-                MailResponse::Refused { code: ErrorCode::Unavailable, message: "the bus is away".to_owned() }
-            }
-            MailAction::Reply { .. } => {
-                MailResponse::Refused { code: ErrorCode::UnknownMail, message: "there is no such mail".to_owned() }
-            }
-        };
-        async move { reply }.boxed()
-    };
-    let _serving = world.server.bus().serve_mail(&TenantId::default(), executor).await.unwrap();
-
-    let list = ws.ok("mail.list", json!({"mailbox": "anna"})).await;
-    assert_eq!(
-        (&list["more"], &list["mails"][0]["text"], &list["mails"][0]["from"]),
-        (&json!(2), &json!("May I?"), &json!("e"))
-    );
-    let send = json!({"to": "e", "subject": "Plan", "text": "Start.", "command_id": "c7"});
-    assert_eq!(ws.ok("mail.send", send).await, json!({"sent": "m1", "to": "e"}));
-    assert_eq!(
-        ws.ok("mail.reply", json!({"id": "m1", "text": "Yes."})).await,
-        json!({"closed": "m1", "answered": true})
-    );
-    let unknown = ws.call("mail.reply", json!({"id": "m2", "text": ""})).await;
-    assert_eq!(unknown["error"]["data"]["code"], "unknown_mail", "{unknown}");
-    {
-        let asked = asked.lock().unwrap();
-        let mailboxes: Vec<&str> = asked.iter().map(|(mailbox, _)| mailbox.as_str()).collect();
-        assert_eq!(mailboxes, ["anna", "user", "user", "user"]);
-        assert!(asked[1].1 == "c7" && asked[2].1.len() == 36, "{asked:?}");
-    }
-    let away = ws.call("mail.reply", json!({"id": "m3", "text": "", "command_id": "c8"})).await;
-    let message = "the bus is away; repeat it with the same `command_id`, and nothing is stored twice";
-    assert_eq!((&away["error"]["message"], &away["error"]["data"]["retry_after_ms"]), (&json!(message), &json!(1_000)));
-
-    let mails = grpc.list_mail(proto::ListMailRequest::default()).await.unwrap().into_inner();
-    assert_eq!((mails.more, mails.mails[0].subject.as_str()), (2, "Plan"));
-    let send = proto::SendMailRequest {
-        to: "e".to_owned(),
-        subject: "x".to_owned(),
-        text: "x".to_owned(),
-        ..Default::default()
-    };
-    assert_eq!(grpc.send_mail(send).await.unwrap().into_inner().id, "m1");
-    let reply = |id: &str| proto::ReplyMailRequest { id: id.to_owned(), ..Default::default() };
-    assert!(grpc.reply_mail(reply("m1")).await.unwrap().into_inner().answered);
-    let unknown = grpc.reply_mail(reply("m2")).await.unwrap_err();
-    assert_eq!((unknown.code(), code_of(&unknown).as_str()), (Code::NotFound, "unknown_mail"));
-}
-
-/// Fails every request to the mailboxes.
-struct MailboxesAway;
-
-impl Faults for MailboxesAway {
-    fn on(&self, op: Op<'_>) -> Fault {
-        let is_mail = op.action == Action::Request && op.subject.starts_with("ai_rpc.mail.");
-        if is_mail { Fault::NotDone } else { Fault::None }
-    }
-}
-
-#[tokio::test]
-async fn mail_write_without_answer_names_the_command_id_to_repeat_it_with() {
-    let world = World::on(MemoryServer::with_faults(Arc::new(MailboxesAway)), config()).await;
-    let mut ws = world.ws().await;
-    let send = json!({"to": "e", "subject": "x", "text": "x"});
-    for (method, mut params) in [("mail.send", send), ("mail.reply", json!({"id": "m1", "text": ""}))] {
-        let failed = ws.call(method, params.clone()).await;
-        let message = failed["error"]["message"].as_str().unwrap();
-        assert_eq!(failed["error"]["data"]["code"], "unavailable", "{method}: {message}");
-        let made = message.split_once("took effect is unknown: repeat it with `command_id` ");
-        let made = made.and_then(|(_, rest)| rest.split_once(',')).map(|(id, _)| id.len());
-        assert_eq!(made, Some(36), "{method}: {message}");
-
-        params["command_id"] = json!("c7");
-        let failed = ws.call(method, params).await;
-        let message = failed["error"]["message"].as_str().unwrap();
-        assert!(message.contains("took effect is unknown: repeat it with the same `command_id`"), "{message}");
-    }
-    let failed = ws.call("mail.list", json!({})).await;
-    let message = failed["error"]["message"].as_str().unwrap();
-    assert!(message.ends_with("; try again") && !message.contains("command_id"), "{message}");
-}
-
-/// Shows heads of logs as they were one commit ago, once it is told to.
+/// Once set, makes one read of a head return the commit before it.
 #[derive(Default)]
 struct StaleHead(AtomicBool);
 
@@ -426,11 +261,11 @@ impl Faults for StaleHead {
 #[tokio::test]
 async fn session_started_after_its_head_was_read_takes_commands() {
     let stale = Arc::new(StaleHead::default());
-    let world = World::on(MemoryServer::with_faults(stale.clone()), config()).await;
-    world.control.commit(&key("s"), vec![refused("c1-1-1")]).await;
-    world.control.commit(&key("s"), vec![started("a")]).await;
+    let fixture = Fixture::on(MemoryServer::with_faults(stale.clone()), config()).await;
+    fixture.fake_loop.commit(&key("s"), vec![ignored_result("c1-1-1")]).await;
+    fixture.fake_loop.commit(&key("s"), vec![session_started("a")]).await;
     stale.0.store(true, Ordering::SeqCst);
-    let sent = world.ws().await.ok("session.send", json!({"session_id": "s", "text": "hello"})).await;
+    let sent = fixture.ws().await.expect_ok("session.send", json!({"session_id": "s", "text": "hello"})).await;
     assert_eq!(sent["done"], true);
     assert!(!stale.0.load(Ordering::SeqCst), "the stale head was read");
 }
@@ -438,64 +273,14 @@ async fn session_started_after_its_head_was_read_takes_commands() {
 #[tokio::test]
 async fn session_started_after_its_head_was_read_is_watched_live() {
     let stale = Arc::new(StaleHead::default());
-    let world = World::on(MemoryServer::with_faults(stale.clone()), config()).await;
-    world.control.commit(&key("s"), vec![refused("c1-1-1")]).await;
-    world.control.commit(&key("s"), vec![started("a")]).await;
+    let fixture = Fixture::on(MemoryServer::with_faults(stale.clone()), config()).await;
+    fixture.fake_loop.commit(&key("s"), vec![ignored_result("c1-1-1")]).await;
+    fixture.fake_loop.commit(&key("s"), vec![session_started("a")]).await;
     stale.0.store(true, Ordering::SeqCst);
-    let mut ws = world.ws().await;
-    let watching = ws.ok("session.watch", json!({"session_id": "s"})).await;
+    let mut ws = fixture.ws().await;
+    let watching = ws.expect_ok("session.watch", json!({"session_id": "s"})).await;
     assert_eq!((&watching["seq"], stale.0.load(Ordering::SeqCst)), (&json!(1), false));
-    assert_eq!(ws.notification().await["method"], "session_started");
-    world.control.commit(&key("s"), vec![said("m", "hello")]).await;
-    assert_eq!(ws.notification().await["method"], "message.user_processed");
-}
-
-/// Counts the reads of whole buckets.
-struct CountLists(Arc<AtomicUsize>);
-
-impl Faults for CountLists {
-    fn on(&self, op: Op<'_>) -> Fault {
-        self.0.fetch_add(usize::from(op.action == Action::KvList), Ordering::SeqCst);
-        Fault::None
-    }
-}
-
-#[tokio::test]
-async fn session_lists_are_served_from_memory_and_the_index_is_read_again_after_a_gap() {
-    let lists = Arc::new(AtomicUsize::new(0));
-    let server = MemoryServer::with_faults(Arc::new(CountLists(lists.clone())));
-    let world = World::on(server, config()).await;
-    let mut ws = world.ws().await;
-    let ids = |answer: &Value| -> Vec<String> {
-        let sessions = answer["sessions"].as_array().unwrap();
-        sessions.iter().map(|session| session["session_id"].as_str().unwrap().to_owned()).collect()
-    };
-    world.control.fill(&key("a"), 1).await;
-    eventually("the index is in memory", async || {
-        let before = lists.load(Ordering::SeqCst);
-        let found = world.ws().await.ok("session.list", json!({})).await;
-        ids(&found) == ["a"] && lists.load(Ordering::SeqCst) == before
-    })
-    .await;
-    let before = lists.load(Ordering::SeqCst);
-    world.control.fill(&key("b"), 1).await;
-    eventually("the watch tells of another session", async || {
-        ids(&world.ws().await.ok("session.list", json!({})).await).len() == 2
-    })
-    .await;
-    for method in ["session.list", "gates.list", "session.stats"] {
-        for _ in 0..50 {
-            ws.ok(method, json!({})).await;
-        }
-    }
-    assert_eq!(lists.load(Ordering::SeqCst), before, "nobody read the bucket");
-
-    world.server.restart();
-    eventually("the bucket is read after a gap", async || lists.load(Ordering::SeqCst) > before).await;
-    world.control.commit(&key("a"), vec![crate::support::fake::ended()]).await;
-    eventually("the list goes on", async || {
-        ids(&world.ws().await.ok("session.list", json!({"phase": "ended"})).await) == ["a"]
-    })
-    .await;
-    assert!(lists.load(Ordering::SeqCst) <= before + 3, "once for the gap");
+    assert_eq!(ws.receive_notification().await["method"], "session_started");
+    fixture.fake_loop.commit(&key("s"), vec![user_message("m", "hello")]).await;
+    assert_eq!(ws.receive_notification().await["method"], "message.user_processed");
 }

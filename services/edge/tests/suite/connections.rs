@@ -1,4 +1,4 @@
-//! Connections before and after their credentials were accepted: time limits, counts, and who is let in meanwhile.
+//! Connections before and after authentication: deadlines, limits, and the effect on other clients.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tonic::{Code, Request};
 use tonic_reflection::pb;
 
-use crate::support::{PATIENCE, World, code_of, config, eventually};
+use crate::support::{Fixture, TEST_TIMEOUT, config, read_code, wait_until};
 
 /// The preface of HTTP/2 with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -35,16 +35,16 @@ async fn open(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// Whether the server closes the connection in time, whatever it says before.
+/// Whether the server closes the connection in time, whatever it sends before.
 async fn is_closed(stream: &mut TcpStream) -> bool {
     let mut rest = Vec::new();
-    tokio::time::timeout(PATIENCE / 4, stream.read_to_end(&mut rest)).await.is_ok()
+    tokio::time::timeout(TEST_TIMEOUT / 4, stream.read_to_end(&mut rest)).await.is_ok()
 }
 
 #[tokio::test]
-async fn connection_without_credentials_is_closed_when_its_time_is_over() {
-    let world = World::with(limited(ConnectionLimits { handshake_ms: 200, ..ConnectionLimits::default() })).await;
-    let (ws, grpc) = (world.edge.addresses().ws, world.edge.addresses().grpc);
+async fn connection_without_credentials_in_time_is_closed() {
+    let fixture = Fixture::with(limited(ConnectionLimits { handshake_ms: 200, ..ConnectionLimits::default() })).await;
+    let (ws, grpc) = (fixture.edge.addresses().ws, fixture.edge.addresses().grpc);
     let half_handshake = b"GET /ws HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n";
     let rows: [(&str, SocketAddr, &[u8]); 7] = [
         ("silent HTTP", ws, b""),
@@ -72,7 +72,7 @@ async fn connection_without_credentials_is_closed_when_its_time_is_over() {
             () = feed => true,
             // A reset is a close too.
             _ = reader.read_to_end(&mut rest) => true,
-            () = tokio::time::sleep(PATIENCE / 4) => false,
+            () = tokio::time::sleep(TEST_TIMEOUT / 4) => false,
         }
     };
     let (closed, trickle) = tokio::join!(closed, trickle);
@@ -82,82 +82,84 @@ async fn connection_without_credentials_is_closed_when_its_time_is_over() {
 
 #[tokio::test]
 async fn connection_with_credentials_stays_open_past_the_handshake_limit() {
-    let world = World::with(Config {
+    let fixture = Fixture::with(Config {
         token: None,
         ..limited(ConnectionLimits { handshake_ms: 100, ..ConnectionLimits::default() })
     })
     .await;
-    let (mut ws, mut grpc) = (world.ws().await, world.grpc().await);
-    ws.ok("session.list", json!({})).await;
+    let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
+    ws.expect_ok("session.list", json!({})).await;
     grpc.0.list(proto::ListRequest::default()).await.unwrap();
-    let mut silent = open(world.edge.addresses().ws, b"").await;
-    // The silent one came last, so the limit of the others is over when it is closed.
+    let mut silent = open(fixture.edge.addresses().ws, b"").await;
+    // The silent one connected last, so the handshake limit of the others has passed when it is closed.
     assert!(is_closed(&mut silent).await);
-    ws.ok("session.list", json!({})).await;
+    ws.expect_ok("session.list", json!({})).await;
     grpc.0.list(proto::ListRequest::default()).await.unwrap();
 }
 
 #[tokio::test]
 async fn flood_of_silent_connections_leaves_room_for_clients() {
     let limits = ConnectionLimits { pending_max: 32, pending_per_address_max: 16, ..ConnectionLimits::default() };
-    let world = World::with(Config { token: None, ..limited(limits) }).await;
-    let (ws, grpc) = (world.edge.addresses().ws, world.edge.addresses().grpc);
+    let fixture = Fixture::with(Config { token: None, ..limited(limits) }).await;
+    let (ws, grpc) = (fixture.edge.addresses().ws, fixture.edge.addresses().grpc);
     let mut silent = Vec::new();
     for _ in 0..200 {
         silent.push(open(ws, b"").await);
         silent.push(open(grpc, PREFACE).await);
     }
-    world.ws().await.ok("session.list", json!({})).await;
-    world.grpc().await.0.list(proto::ListRequest::default()).await.unwrap();
+    fixture.ws().await.expect_ok("session.list", json!({})).await;
+    fixture.grpc().await.0.list(proto::ListRequest::default()).await.unwrap();
     let closed = join_all(silent.iter_mut().take(300).map(is_closed)).await;
-    assert_eq!(closed.iter().filter(|closed| !**closed).count(), 0, "the oldest ones made room");
+    assert_eq!(closed.iter().filter(|closed| !**closed).count(), 0, "the oldest connections are closed");
 }
 
 #[tokio::test]
 async fn connection_over_the_limit_is_refused_as_overloaded_by_both_protocols() {
     let limits = ConnectionLimits { max: 1, ..ConnectionLimits::default() };
-    let world = World::with(Config { token: None, ..limited(limits) }).await;
-    let first = world.ws().await;
-    let url = format!("ws://{}/ws", world.edge.addresses().ws);
+    let fixture = Fixture::with(Config { token: None, ..limited(limits) }).await;
+    let first = fixture.ws().await;
+    let url = format!("ws://{}/ws", fixture.edge.addresses().ws);
     let Err(tungstenite::Error::Http(refused)) = tokio_tungstenite::connect_async(&url).await else {
-        panic!("a second connection is let in")
+        panic!("a second connection is accepted")
     };
     let body = String::from_utf8(refused.body().clone().unwrap()).unwrap();
     assert_eq!(refused.status(), 503);
     assert!(body.contains("\"overloaded\"") && body.contains("edge.connections.max"), "{body}");
-    let refused = world.grpc().await.0.list(proto::ListRequest::default()).await.unwrap_err();
-    assert_eq!((refused.code(), code_of(&refused)), (Code::ResourceExhausted, "overloaded".to_owned()));
+    let refused = fixture.grpc().await.0.list(proto::ListRequest::default()).await.unwrap_err();
+    assert_eq!((refused.code(), read_code(&refused)), (Code::ResourceExhausted, "overloaded".to_owned()));
     drop(first);
-    eventually("there is room again", async || world.grpc().await.0.list(proto::ListRequest::default()).await.is_ok())
-        .await;
+    wait_until("there is room again", async || {
+        fixture.grpc().await.0.list(proto::ListRequest::default()).await.is_ok()
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn grpc_connection_counts_as_much_as_a_websocket() {
     let limits = ConnectionLimits { max: 1, ..ConnectionLimits::default() };
-    let world = World::with(Config { token: None, ..limited(limits) }).await;
-    let mut grpc = world.grpc().await;
+    let fixture = Fixture::with(Config { token: None, ..limited(limits) }).await;
+    let mut grpc = fixture.grpc().await;
     grpc.0.list(proto::ListRequest::default()).await.unwrap();
-    let url = format!("ws://{}/ws", world.edge.addresses().ws);
+    let url = format!("ws://{}/ws", fixture.edge.addresses().ws);
     let refused = tokio_tungstenite::connect_async(&url).await;
     assert!(matches!(refused, Err(tungstenite::Error::Http(refused)) if refused.status() == 503));
 }
 
 #[tokio::test]
-async fn connection_that_asks_too_fast_is_read_more_slowly_and_no_other_one_is() {
-    // 10 at once, then one every 50 ms.
+async fn connection_over_request_rate_is_slowed_and_no_other() {
+    // A burst of 10 requests, then one every 50 ms.
     let limits = ConnectionLimits { requests_per_s: 20, ..ConnectionLimits::default() };
-    let world = World::with(Config { token: None, ..limited(limits) }).await;
-    let (mut ws, grpc) = (world.ws().await, world.grpc().await.0);
-    let (mut other_ws, mut other_grpc) = (world.ws().await, world.grpc().await.0);
+    let fixture = Fixture::with(Config { token: None, ..limited(limits) }).await;
+    let (mut ws, grpc) = (fixture.ws().await, fixture.grpc().await.0);
+    let (mut other_ws, mut other_grpc) = (fixture.ws().await, fixture.grpc().await.0);
     let burst_is_used = Notify::new();
     let over_ws = async {
-        let mut asked = Vec::new();
+        let mut ids = Vec::new();
         for _ in 0..40 {
-            asked.push(ws.ask("session.list", json!({})).await);
+            ids.push(ws.send_request("session.list", json!({})).await);
         }
-        for (n, id) in asked.into_iter().enumerate() {
-            assert!(ws.answer(id).await.get("result").is_some(), "nothing is refused for it");
+        for (n, id) in ids.into_iter().enumerate() {
+            assert!(ws.receive_answer(id).await.get("result").is_some(), "the limit delays requests and refuses none");
             if n == 12 {
                 burst_is_used.notify_one();
             }
@@ -169,13 +171,13 @@ async fn connection_that_asks_too_fast_is_read_more_slowly_and_no_other_one_is()
             let mut grpc = grpc.clone();
             async move { grpc.list(proto::ListRequest::default()).await }
         }));
-        assert!(answers.await.iter().all(Result::is_ok), "nothing is refused for it");
+        assert!(answers.await.iter().all(Result::is_ok), "the limit delays requests and refuses none");
         Instant::now()
     };
     let others = async {
         burst_is_used.notified().await;
         for _ in 0..3 {
-            other_ws.ok("session.list", json!({})).await;
+            other_ws.expect_ok("session.list", json!({})).await;
             other_grpc.list(proto::ListRequest::default()).await.unwrap();
         }
         Instant::now()
@@ -188,10 +190,10 @@ async fn connection_that_asks_too_fast_is_read_more_slowly_and_no_other_one_is()
 }
 
 #[tokio::test]
-async fn origin_or_host_outside_ascii_or_given_twice_is_refused() {
-    let world = World::new().await;
+async fn origin_or_host_outside_ascii_or_repeated_is_refused() {
+    let fixture = Fixture::new().await;
     let upgrade = async |headers: &[(&'static str, &'static [u8])]| {
-        let mut request = format!("ws://{}/ws", world.edge.addresses().ws).into_client_request().unwrap();
+        let mut request = format!("ws://{}/ws", fixture.edge.addresses().ws).into_client_request().unwrap();
         for (name, value) in headers {
             request.headers_mut().append(*name, HeaderValue::from_bytes(value).unwrap());
         }
@@ -207,7 +209,7 @@ async fn origin_or_host_outside_ascii_or_given_twice_is_refused() {
     assert_eq!(upgrade(&[("origin", b"https://evil.example.org"), ("origin", own)]).await, 401);
 
     let raw = async |host: &[u8]| {
-        let mut stream = TcpStream::connect(world.edge.addresses().ws).await.unwrap();
+        let mut stream = TcpStream::connect(fixture.edge.addresses().ws).await.unwrap();
         let head = [b"GET /ws HTTP/1.1\r\nconnection: close\r\nhost: ", host, b"\r\n\r\n"].concat();
         stream.write_all(&head).await.unwrap();
         let mut answer = Vec::new();
@@ -222,14 +224,14 @@ async fn origin_or_host_outside_ascii_or_given_twice_is_refused() {
     let mut request = Request::new(proto::ListRequest::default());
     let value = tonic::metadata::MetadataValue::try_from(&b"https://ev\xffil"[..]).unwrap();
     request.metadata_mut().insert("origin", value);
-    let refused = world.grpc().await.0.list(request).await.unwrap_err();
-    assert_eq!((refused.code(), code_of(&refused)), (Code::Unauthenticated, "unauthorized".to_owned()));
+    let refused = fixture.grpc().await.0.list(request).await.unwrap_err();
+    assert_eq!((refused.code(), read_code(&refused)), (Code::Unauthenticated, "unauthorized".to_owned()));
 }
 
 #[tokio::test]
 async fn reflection_of_both_versions_lists_the_service() {
-    let world = World::new().await;
-    let channel = tonic::transport::Channel::from_shared(format!("http://{}", world.edge.addresses().grpc)).unwrap();
+    let fixture = Fixture::new().await;
+    let channel = tonic::transport::Channel::from_shared(format!("http://{}", fixture.edge.addresses().grpc)).unwrap();
     let channel = channel.connect().await.unwrap();
     let ask = pb::v1::ServerReflectionRequest {
         host: String::new(),

@@ -1,4 +1,4 @@
-//! What an idle connection costs, measured: a process of its own, so that nothing else allocates meanwhile.
+//! Memory of an idle connection, measured in a separate process, so that nothing else allocates meanwhile.
 
 use std::net::SocketAddr;
 
@@ -7,10 +7,10 @@ use edge::{Config, Edge};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Connections of one measurement.
+/// Number of connections of one measurement.
 const CONNECTIONS: usize = 500;
-/// Bytes that an idle WebSocket and an idle gRPC connection may take: what the edge books for them. 24 KiB of the latter
-/// are buffers of HTTP/2 that cannot be smaller.
+/// Bytes that an idle WebSocket and an idle gRPC connection may take: what the edge books for them. 24 KiB of the
+/// latter are buffers of HTTP/2 that cannot be smaller.
 const IDLE_BYTES_MAX: [usize; 2] = [32 << 10, 40 << 10];
 
 /// Resident bytes of this process.
@@ -20,7 +20,7 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// Opens a connection, sends what makes it authenticated, and reads until the server has answered.
+/// Opens a connection, sends a request that authenticates it, and reads until the server has answered.
 async fn open(address: SocketAddr, request: &[u8], answered: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
@@ -31,7 +31,7 @@ async fn open(address: SocketAddr, request: &[u8], answered: &[u8]) -> TcpStream
     stream
 }
 
-/// Bytes that each of many connections of a kind takes; the first ones fill pools and are not counted.
+/// Measures the bytes of one of many connections; the first ones fill pools and are not counted.
 async fn measure(address: SocketAddr, request: &[u8], answered: &[u8]) -> usize {
     let mut streams = Vec::with_capacity(CONNECTIONS * 2);
     for _ in 0..CONNECTIONS {
@@ -50,7 +50,7 @@ fn frame(text: &str) -> Vec<u8> {
     [&[0x81, 0x80 | length, 0, 0, 0, 0], text.as_bytes()].concat()
 }
 
-/// Runs this test again in a process where no other test runs, and says whether this is that process.
+/// Runs this test again in a process where no other test runs; returns whether this is that process.
 fn is_alone(test: &str) -> bool {
     const ALONE: &str = "AILOOP_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -106,7 +106,7 @@ async fn idle_connection_takes_at_most_what_is_booked_for_it() {
     let grpc = measure(edge.addresses().grpc, &request, &[1, 5, 0, 0, 0, 1]).await;
 
     assert!(ws <= IDLE_BYTES_MAX[0] && grpc <= IDLE_BYTES_MAX[1], "WebSocket {ws}, gRPC {grpc} bytes");
-    // Figures for whoever changes buffers: AILOOP_TEST_ALONE=1 cargo test -p edge idle_memory -- --nocapture
+    // To print the figures: AILOOP_TEST_ALONE=1 cargo test -p edge idle_memory -- --nocapture
     std::io::Write::write_all(&mut std::io::stdout(), format!("idle: WebSocket {ws}, gRPC {grpc} bytes\n").as_bytes())
         .unwrap();
 }

@@ -1,4 +1,4 @@
-//! The edge through its doors: real sockets, the bus in memory, and a loop that does as it is told.
+//! The edge over real sockets, with an in-memory bus and a fake loop.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,8 +6,10 @@ mod admission;
 mod bad_input;
 mod commands;
 mod connections;
-mod dead;
-mod doors;
+mod dead_letters;
 mod idle_memory;
+mod listeners;
+mod lists;
+mod mail;
 mod support;
 mod watching;

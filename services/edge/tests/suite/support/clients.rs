@@ -13,9 +13,8 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 use tonic::Status;
 use tonic::transport::Channel;
 
-use super::PATIENCE;
+use super::TEST_TIMEOUT;
 
-/// The gRPC client.
 pub(crate) struct Grpc(pub(crate) SessionsClient<Channel>);
 
 impl Grpc {
@@ -24,41 +23,41 @@ impl Grpc {
     }
 }
 
-/// The stable code of a status.
-pub(crate) fn code_of(status: &Status) -> String {
+/// Reads the stable code of a status.
+pub(crate) fn read_code(status: &Status) -> String {
     status.metadata().get(proto::ERROR_CODE).map(|code| code.to_str().unwrap().to_owned()).unwrap_or_default()
 }
 
-/// A JSON-RPC client that keeps notifications apart from answers.
+/// A JSON-RPC client that separates notifications from responses.
 pub(crate) struct Ws {
     pub(crate) socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    heard: VecDeque<Value>,
-    next: u64,
+    notifications: VecDeque<Value>,
+    next_id: u64,
 }
 
 impl Ws {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let (socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}/ws")).await.unwrap();
-        Self { socket, heard: VecDeque::new(), next: 1 }
+        Self { socket, notifications: VecDeque::new(), next_id: 1 }
     }
 
-    /// A client whose socket holds little.
+    /// Connects with a small receive buffer.
     pub(crate) async fn connect_narrow(address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(16 << 10).unwrap();
         let stream = MaybeTlsStream::Plain(socket.connect(address).await.unwrap());
         let (socket, _) = tokio_tungstenite::client_async(format!("ws://{address}/ws"), stream).await.unwrap();
-        Self { socket, heard: VecDeque::new(), next: 1 }
+        Self { socket, notifications: VecDeque::new(), next_id: 1 }
     }
 
     pub(crate) async fn send_text(&mut self, text: &str) {
         self.socket.send(Message::Text(text.into())).await.unwrap();
     }
 
-    /// The next frame that is text, or how the connection was closed.
-    pub(crate) async fn frame(&mut self) -> Result<Value, Option<CloseFrame>> {
+    /// Returns the next text frame, or the close frame as an error.
+    pub(crate) async fn receive_frame(&mut self) -> Result<Value, Option<CloseFrame>> {
         loop {
-            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("no frame in time");
+            let message = tokio::time::timeout(TEST_TIMEOUT, self.socket.next()).await.expect("no frame in time");
             match message {
                 Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
                 Some(Ok(Message::Close(frame))) => return Err(frame),
@@ -68,57 +67,56 @@ impl Ws {
         }
     }
 
-    /// Sends a request without awaiting its answer; returns its id.
-    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> u64 {
-        let id = self.next;
-        self.next += 1;
+    /// Sends a request without awaiting its response; returns its id.
+    pub(crate) async fn send_request(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
         self.send_text(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
         id
     }
 
-    /// The answer to a request; notifications that come before it are kept.
-    pub(crate) async fn answer(&mut self, id: u64) -> Value {
+    /// Waits for the response to a request; notifications before it are buffered.
+    pub(crate) async fn receive_answer(&mut self, id: u64) -> Value {
         loop {
-            let frame = self.frame().await.expect("the connection was closed");
+            let frame = self.receive_frame().await.expect("the connection was closed");
             if frame["id"] == json!(id) {
                 return frame;
             }
-            self.heard.push_back(frame);
+            self.notifications.push_back(frame);
         }
     }
 
-    /// A call and its whole answer.
+    /// Sends a request and returns its whole response.
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
-        let id = self.ask(method, params).await;
-        self.answer(id).await
+        let id = self.send_request(method, params).await;
+        self.receive_answer(id).await
     }
 
-    /// A call that succeeds.
-    pub(crate) async fn ok(&mut self, method: &str, params: Value) -> Value {
+    /// Sends a request that must succeed, and returns its result.
+    pub(crate) async fn expect_ok(&mut self, method: &str, params: Value) -> Value {
         let answer = self.call(method, params).await;
         assert!(answer.get("error").is_none(), "{method}: {answer}");
         answer["result"].clone()
     }
 
-    /// The stable code of a call that fails.
-    pub(crate) async fn code(&mut self, method: &str, params: Value) -> String {
+    /// Sends a request that must fail, and returns its stable code.
+    pub(crate) async fn expect_code(&mut self, method: &str, params: Value) -> String {
         let answer = self.call(method, params).await;
         answer["error"]["data"]["code"].as_str().unwrap_or_else(|| panic!("{method}: {answer}")).to_owned()
     }
 
-    /// The next notification.
-    pub(crate) async fn notification(&mut self) -> Value {
-        match self.heard.pop_front() {
-            Some(heard) => heard,
-            None => self.frame().await.expect("the connection was closed"),
+    pub(crate) async fn receive_notification(&mut self) -> Value {
+        match self.notifications.pop_front() {
+            Some(notification) => notification,
+            None => self.receive_frame().await.expect("the connection was closed"),
         }
     }
 
-    /// The `seq`s of the next notifications.
-    pub(crate) async fn seqs(&mut self, count: usize) -> Vec<u64> {
+    /// Returns the `seq`s of the next notifications.
+    pub(crate) async fn receive_seqs(&mut self, count: usize) -> Vec<u64> {
         let mut seqs = Vec::new();
         while seqs.len() < count {
-            let notification = self.notification().await;
+            let notification = self.receive_notification().await;
             seqs.extend(notification["params"]["seq"].as_u64());
         }
         seqs

@@ -1,4 +1,4 @@
-//! A loop that commits what it is told: commands one by one, and whatever a test wants in a log.
+//! A fake loop: it commits commands one by one, and any events that a test wants in a log.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use contract::command::{Command, CommandAck, CommandMeta, Refusal, SendUserMessa
 use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownAgent, KnownModel};
 use contract::event::{
-    EndReason, Envelope, Event, InputHandled, InputIgnored, InputKind, InputRef, SessionEnded, SessionStarted, Spent,
+    EndReason, Event, InputHandled, InputIgnored, InputKind, InputRef, SessionEnded, SessionStarted, Spent,
     StatusChanged, UserProcessed,
 };
 use contract::limits::SLOTS_PER_PAGE;
@@ -23,19 +23,17 @@ use futures::FutureExt;
 use session::Session;
 use tokio::sync::Mutex;
 
-/// What becomes of live events.
+/// How live events are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Live {
-    /// They arrive.
-    Told,
-    /// They are lost.
+pub(crate) enum LiveDelivery {
+    Normal,
     Lost,
-    /// They arrive twice, the last first.
-    Confused,
+    /// All events arrive twice, the first time in reverse order.
+    Reordered,
 }
 
-/// The loop.
+/// Handles the commands of all sessions, and answers for the composer.
 pub(crate) struct FakeLoop {
     inner: Arc<Inner>,
     _worker: Worker,
@@ -46,7 +44,7 @@ struct Inner {
     bus: Bus,
     sessions: Mutex<HashMap<SessionKey, Session>>,
     live: AtomicU8,
-    muted: AtomicU8,
+    mode: AtomicU8,
 }
 
 impl FakeLoop {
@@ -54,33 +52,33 @@ impl FakeLoop {
         let inner = Arc::new(Inner {
             bus: bus.clone(),
             sessions: Mutex::default(),
-            live: AtomicU8::new(Live::Told as u8),
-            muted: AtomicU8::new(0),
+            live: AtomicU8::new(LiveDelivery::Normal as u8),
+            mode: AtomicU8::new(0),
         });
         let composer = bus.serve_compose(|request| async move { compose(&request) }.boxed()).await.unwrap();
-        let agents = bus.serve_agents(|_| known()).await.unwrap();
-        let worker = Worker::start(bus, Queue::Inputs, 1, Arc::new(Drive(inner.clone())));
+        let agents = bus.serve_agents(|_| list_agents()).await.unwrap();
+        let worker = Worker::start(bus, Queue::Inputs, 1, Arc::new(InputHandler(inner.clone())));
         Self { inner, _worker: worker, _composer: [composer, agents] }
     }
 
-    /// What becomes of live events from now on.
-    pub(crate) fn live(&self, live: Live) {
+    /// Sets how live events are delivered from now on.
+    pub(crate) fn set_live_delivery(&self, live: LiveDelivery) {
         self.inner.live.store(live as u8, Ordering::SeqCst);
     }
 
-    /// From now on commands are committed, but nobody is told.
-    pub(crate) fn mute(&self) {
-        self.inner.muted.store(1, Ordering::SeqCst);
+    /// From now on commands are committed, but not acknowledged to the edge.
+    pub(crate) fn drop_acks(&self) {
+        self.inner.mode.store(1, Ordering::SeqCst);
     }
 
-    /// From now on commands stay where they are.
-    pub(crate) fn sleep(&self) {
-        self.inner.muted.store(2, Ordering::SeqCst);
+    /// From now on commands stay in their stream.
+    pub(crate) fn pause(&self) {
+        self.inner.mode.store(2, Ordering::SeqCst);
     }
 
-    /// Commands are handled again.
-    pub(crate) fn wake(&self) {
-        self.inner.muted.store(0, Ordering::SeqCst);
+    /// From now on commands are handled and acknowledged again.
+    pub(crate) fn resume(&self) {
+        self.inner.mode.store(0, Ordering::SeqCst);
     }
 
     /// Commits events and publishes the public ones.
@@ -88,17 +86,16 @@ impl FakeLoop {
         self.inner.commit(key, events).await;
     }
 
-    /// Commits a session of so many messages, one commit each.
-    pub(crate) async fn fill(&self, key: &SessionKey, messages: u32) {
-        self.commit(key, vec![started("a")]).await;
+    /// Commits the start of a session and so many messages, one commit each.
+    pub(crate) async fn fill_log(&self, key: &SessionKey, messages: u32) {
+        self.commit(key, vec![session_started("a")]).await;
         for number in 1..=messages {
-            self.commit(key, vec![said(&format!("m{number}"), &format!("text {number}"))]).await;
+            self.commit(key, vec![user_message(&format!("m{number}"), &format!("text {number}"))]).await;
         }
     }
 }
 
-/// `session_started`
-pub(crate) fn started(agent: &str) -> Event {
+pub(crate) fn session_started(agent: &str) -> Event {
     let agent = AgentSettings {
         id: AgentId::new(agent).unwrap(),
         name: "Alice".to_owned(),
@@ -125,8 +122,8 @@ pub(crate) fn started(agent: &str) -> Event {
     }))
 }
 
-/// A result that came before its session started, and was refused.
-pub(crate) fn refused(id: &str) -> Event {
+/// A tool result that was refused since its session had not started.
+pub(crate) fn ignored_result(id: &str) -> Event {
     Event::InputIgnored(InputIgnored {
         parent: None,
         told: None,
@@ -139,8 +136,7 @@ pub(crate) fn refused(id: &str) -> Event {
     })
 }
 
-/// `message.user_processed`
-pub(crate) fn said(id: &str, text: &str) -> Event {
+pub(crate) fn user_message(id: &str, text: &str) -> Event {
     Event::UserProcessed(UserProcessed {
         message_id: CommandId::new(id).unwrap(),
         content: Content::from(text),
@@ -148,8 +144,7 @@ pub(crate) fn said(id: &str, text: &str) -> Event {
     })
 }
 
-/// `session_ended`
-pub(crate) fn ended() -> Event {
+pub(crate) fn session_ended() -> Event {
     Event::SessionEnded(SessionEnded {
         reason: EndReason::Stopped,
         stop_reason: None,
@@ -162,12 +157,12 @@ pub(crate) fn ended() -> Event {
     })
 }
 
-struct Drive(Arc<Inner>);
+struct InputHandler(Arc<Inner>);
 
 #[async_trait]
-impl Handler for Drive {
+impl Handler for InputHandler {
     async fn handle(&self, delivery: &Delivery) -> Settle {
-        while self.0.muted.load(Ordering::SeqCst) == 2 {
+        while self.0.mode.load(Ordering::SeqCst) == 2 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         self.0.handle(delivery).await;
@@ -181,33 +176,33 @@ impl Inner {
         let (key, verb, id) = (control.key, control.verb, control.id);
         let body = self.bus.open(Objects::Work, delivery.payload.clone()).await.unwrap();
         let input = InputRef { kind: InputKind::Control(verb), id: id.clone() };
-        let edge = serde_json::from_slice::<Meta>(&body).unwrap().meta.edge;
-        let (known, born) = {
+        let edge = serde_json::from_slice::<CommandEnvelope>(&body).unwrap().meta.edge;
+        let (is_handled, is_started) = {
             let sessions = self.sessions.lock().await;
             let session = sessions.get(&key);
             (session.is_some_and(|s| s.handled(&input).is_some()), session.is_some_and(|s| s.seq() > 0))
         };
-        if known {
+        if is_handled {
             return;
         }
         let refuse = |code| Some(Refusal { code, message: "no".to_owned() });
         let (refused, mut events) = match verb {
-            Verb::Start if born => (refuse(ErrorCode::SessionExists), vec![]),
+            Verb::Start if is_started => (refuse(ErrorCode::SessionExists), vec![]),
             Verb::Start => {
                 let start: Command<Start> = serde_json::from_slice(&body).unwrap();
                 let agent = start.body.agent.map_or("a".to_owned(), |agent| agent.to_string());
-                let mut events = vec![started(&agent)];
-                events.extend(start.body.prompt.map(|prompt| said(id.as_str(), &prompt.text())));
+                let mut events = vec![session_started(&agent)];
+                events.extend(start.body.prompt.map(|prompt| user_message(id.as_str(), &prompt.text())));
                 (None, events)
             }
             Verb::SendUserMessage => {
                 let send: Command<SendUserMessage> = serde_json::from_slice(&body).unwrap();
-                (None, vec![said(id.as_str(), &send.body.content.text())])
+                (None, vec![user_message(id.as_str(), &send.body.content.text())])
             }
             Verb::Pause => (None, vec![Event::StatusPaused(StatusChanged::default())]),
             Verb::Resume => (refuse(ErrorCode::NotNow), vec![]),
             Verb::Answer => (refuse(ErrorCode::GateClosed), vec![]),
-            Verb::Stop => (None, vec![ended()]),
+            Verb::Stop => (None, vec![session_ended()]),
             Verb::ClearHistory
             | Verb::Configure
             | Verb::ProvideToolResult
@@ -232,11 +227,11 @@ impl Inner {
         events.insert(0, first);
         let (slot, seq) = self.commit(&key, events).await;
         if let Some(edge) = edge
-            && self.muted.load(Ordering::SeqCst) == 0
+            && self.mode.load(Ordering::SeqCst) == 0
         {
             let SessionKey { tenant, session } = key;
-            let done = CommandAck { verb, id, tenant, session, slot, seq, refused };
-            self.bus.publish_done(&edge, &done).await.unwrap();
+            let ack = CommandAck { verb, id, tenant, session, slot, seq, refused };
+            self.bus.publish_done(&edge, &ack).await.unwrap();
         }
     }
 
@@ -270,31 +265,30 @@ impl Inner {
     }
 
     async fn publish(&self, key: &SessionKey, slot: u64, commit: &Commit) {
-        let notices: Vec<_> = edge::watch::notice::of_commit(key, slot, commit);
+        let events = commit.envelopes(key, slot);
         let live = self.live.load(Ordering::SeqCst);
-        let told: Vec<_> = if live == Live::Told as u8 {
-            notices
-        } else if live == Live::Lost as u8 {
+        let published: Vec<_> = if live == LiveDelivery::Normal as u8 {
+            events
+        } else if live == LiveDelivery::Lost as u8 {
             Vec::new()
         } else {
-            notices.iter().rev().chain(&notices).cloned().collect()
+            events.iter().rev().chain(&events).cloned().collect()
         };
-        for notice in told {
-            let mut envelope: Envelope = notice.envelope.clone();
+        for (topic, mut envelope) in published {
             if envelope.data.get().len() > contract::limits::INLINE_BYTES_MAX {
                 envelope.data = Json::of(&serde_json::json!({"$blob": "0".repeat(64), "bytes": 1}));
             }
-            self.bus.publish_event(key, notice.topic, &envelope).await.unwrap();
+            self.bus.publish_event(key, topic, &envelope).await.unwrap();
         }
     }
 }
 
 #[derive(serde::Deserialize)]
-struct Meta {
+struct CommandEnvelope {
     meta: CommandMeta,
 }
 
-fn known() -> AgentsReply {
+fn list_agents() -> AgentsReply {
     let agent = KnownAgent {
         id: AgentId::new("e").unwrap(),
         name: "Eamonn the Executioner".to_owned(),
@@ -320,7 +314,7 @@ fn compose(request: &ComposeRequest) -> ComposeReply {
     if request.model.as_deref().is_some_and(|model| model != "rehearsal") {
         return ComposeReply::Refused { code: ErrorCode::UnknownModel, message: "no such model".to_owned() };
     }
-    let Event::SessionStarted(started) = started("a") else { unreachable!() };
+    let Event::SessionStarted(started) = session_started("a") else { unreachable!() };
     ComposeReply::Composed(Box::new(Composed {
         ai_config: None,
         fallbacks: Vec::new(),

@@ -1,10 +1,10 @@
-//! A world for one test: a bus in memory, a loop, and an edge with its clients.
+//! The fixture of one test: an in-memory bus, a fake loop, and an edge with its clients.
 
 mod clients;
 mod fake_loop;
 
-pub(crate) mod fake {
-    pub(crate) use super::fake_loop::{ended, refused, said, started};
+pub(crate) mod events {
+    pub(crate) use super::fake_loop::{ignored_result, session_ended, session_started, user_message};
 }
 
 use std::time::Duration;
@@ -14,21 +14,21 @@ use contract::subject::SessionKey;
 use contract::{SessionId, TenantId};
 use edge::{Config, Edge};
 
-pub(crate) use clients::{Grpc, Ws, code_of};
-pub(crate) use fake_loop::{FakeLoop, Live};
+pub(crate) use clients::{Grpc, Ws, read_code};
+pub(crate) use fake_loop::{FakeLoop, LiveDelivery};
 
-/// How long anything may take in a test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Deadline for anything that a test waits for.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A bus, a loop, an edge.
-pub(crate) struct World {
+/// An edge with its bus and a fake loop.
+pub(crate) struct Fixture {
     pub(crate) server: MemoryServer,
     pub(crate) bus: Bus,
-    pub(crate) control: FakeLoop,
+    pub(crate) fake_loop: FakeLoop,
     pub(crate) edge: Edge,
 }
 
-impl World {
+impl Fixture {
     pub(crate) async fn new() -> Self {
         Self::with(config()).await
     }
@@ -39,9 +39,9 @@ impl World {
 
     pub(crate) async fn on(server: MemoryServer, config: Config) -> Self {
         let bus = server.bus();
-        let control = FakeLoop::start(server.bus()).await;
+        let fake_loop = FakeLoop::start(server.bus()).await;
         let edge = Edge::start(config, server.bus()).await.unwrap();
-        Self { server, bus, control, edge }
+        Self { server, bus, fake_loop, edge }
     }
 
     pub(crate) async fn ws(&self) -> Ws {
@@ -53,7 +53,7 @@ impl World {
     }
 }
 
-/// Free ports, and a short wait for commits.
+/// Returns a configuration with free ports and a short wait for commits.
 pub(crate) fn config() -> Config {
     let free = edge::config::Listen { listen: "127.0.0.1:0".parse().unwrap() };
     Config { ws: free, grpc: free, command_wait: 10, ..Config::default() }
@@ -64,8 +64,8 @@ pub(crate) fn key(session: &str) -> SessionKey {
 }
 
 /// Waits until a condition holds.
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+pub(crate) async fn wait_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
     while !holds().await {
         assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;

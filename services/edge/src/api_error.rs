@@ -1,4 +1,4 @@
-//! Why a call came to nothing: one type, told alike by both protocols.
+//! The error of a request, the same for both protocols.
 
 use std::time::Duration;
 
@@ -6,52 +6,52 @@ use bus::BusError;
 use contract::ErrorCode;
 use contract::command::Refusal;
 
-/// A call that came to nothing.
+/// The error of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
-    /// Stable.
-    pub code: ErrorCode,
-    /// For people: what, and what to do.
-    pub message: String,
-    /// When the same may succeed.
-    pub retry_after: Option<Duration>,
-    /// The last `seq` that there is, where that is the point.
-    pub seq: Option<u64>,
+pub(crate) struct ApiError {
+    /// Stable code for programs.
+    pub(crate) code: ErrorCode,
+    /// Text for people: what failed, and what to do.
+    pub(crate) message: String,
+    /// Time after which a retry may succeed.
+    pub(crate) retry_after: Option<Duration>,
+    /// The last `seq` of the session, for errors about a cursor.
+    pub(crate) seq: Option<u64>,
 }
 
-impl Failure {
-    /// A failure without more to tell.
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+impl ApiError {
+    /// Creates an error with neither `retry_after` nor `seq`.
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retry_after: None, seq: None }
     }
 
-    /// The request is not what the contract says.
-    pub fn bad_request(message: impl Into<String>) -> Self {
+    /// Creates the error for an invalid request.
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::BadRequest, message)
     }
 
-    /// The request is not what the contract says, as its parser tells.
-    pub fn bad_request_of(error: impl std::fmt::Display) -> Self {
+    /// Creates the error for a request that a parser refuses.
+    pub(crate) fn bad_request_by_parser(error: impl std::fmt::Display) -> Self {
         Self::bad_request(shorten(error.to_string()))
     }
 
-    /// The same may succeed after this long.
+    /// Sets the time after which a retry may succeed.
     #[must_use]
-    pub fn retry_after(mut self, after: Duration) -> Self {
+    pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
-    /// Adds the last `seq` that there is.
+    /// Sets the last `seq` of the session.
     #[must_use]
-    pub fn with_seq(mut self, seq: u64) -> Self {
+    pub(crate) fn with_seq(mut self, seq: u64) -> Self {
         self.seq = Some(seq);
         self
     }
 
-    /// The code of the JSON-RPC error object; `data.code` holds the stable one.
-    pub fn json_rpc_code(&self) -> i32 {
+    /// Returns the code of the JSON-RPC error object; `data.code` has the stable one.
+    pub(crate) fn json_rpc_code(&self) -> i32 {
         let params = [ErrorCode::BadRequest, ErrorCode::EmptyMessage, ErrorCode::TooLarge, ErrorCode::InvalidArguments];
         if self.code == ErrorCode::UnknownMethod {
             -32601
@@ -65,26 +65,26 @@ impl Failure {
     }
 }
 
-/// Bytes of what a parser says of a request: it quotes what it got, and that may be long.
+/// Maximum bytes of a parser's message, which quotes its input.
 const PARSER_BYTES_MAX: usize = 600;
 
 fn shorten(mut text: String) -> String {
     if text.len() > PARSER_BYTES_MAX {
         let end = text.floor_char_boundary(PARSER_BYTES_MAX / 2);
-        // What was expected stands at the end.
+        // What the parser expected is at the end of its message.
         let rest = text.ceil_char_boundary(text.len() - PARSER_BYTES_MAX / 2);
         text.replace_range(end..rest, " … ");
     }
     text
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Self::new(refusal.code, refusal.message)
     }
 }
 
-impl From<BusError> for Failure {
+impl From<BusError> for ApiError {
     fn from(error: BusError) -> Self {
         let retry = match &error {
             BusError::NoResponders { .. }

@@ -1,4 +1,4 @@
-//! The doors themselves: who may come in, what garbage meets, and how they close.
+//! The listeners: authentication, malformed input, startup and draining.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tonic::{Code, Request};
 
-use crate::support::{World, code_of, config, key};
+use crate::support::{Fixture, config, key, read_code};
 
-/// The status of an upgrade with these headers.
-async fn upgrade(world: &World, headers: &[(&'static str, &str)]) -> u16 {
-    let mut request = format!("ws://{}/ws", world.edge.addresses().ws).into_client_request().unwrap();
+/// Returns the HTTP status of an upgrade with these headers.
+async fn upgrade(fixture: &Fixture, headers: &[(&'static str, &str)]) -> u16 {
+    let mut request = format!("ws://{}/ws", fixture.edge.addresses().ws).into_client_request().unwrap();
     for (name, value) in headers {
         request.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
     }
@@ -30,34 +30,34 @@ async fn upgrade(world: &World, headers: &[(&'static str, &str)]) -> u16 {
 }
 
 #[tokio::test]
-async fn strangers_stay_outside() {
-    let world = World::with(Config { token: Some(Secret::new("s3cret")), ..config() }).await;
-    assert_eq!(upgrade(&world, &[]).await, 401);
-    assert_eq!(upgrade(&world, &[("authorization", "Bearer wrong")]).await, 401);
-    assert_eq!(upgrade(&world, &[("authorization", "Bearer s3cret")]).await, 101);
+async fn request_without_valid_credentials_is_unauthorized() {
+    let fixture = Fixture::with(Config { token: Some(Secret::new("s3cret")), ..config() }).await;
+    assert_eq!(upgrade(&fixture, &[]).await, 401);
+    assert_eq!(upgrade(&fixture, &[("authorization", "Bearer wrong")]).await, 401);
+    assert_eq!(upgrade(&fixture, &[("authorization", "Bearer s3cret")]).await, 101);
     let evil = [("authorization", "Bearer s3cret"), ("origin", "https://evil.example.org")];
-    assert_eq!(upgrade(&world, &evil).await, 401);
-    assert_eq!(upgrade(&world, &[("authorization", "Bearer s3cret"), ("host", "evil.example.org")]).await, 401);
+    assert_eq!(upgrade(&fixture, &evil).await, 401);
+    assert_eq!(upgrade(&fixture, &[("authorization", "Bearer s3cret"), ("host", "evil.example.org")]).await, 401);
 
-    let mut grpc = world.grpc().await;
+    let mut grpc = fixture.grpc().await;
     let refused = grpc.0.list(proto::ListRequest::default()).await.unwrap_err();
-    assert_eq!((refused.code(), code_of(&refused)), (Code::Unauthenticated, ErrorCode::Unauthorized.to_string()));
+    assert_eq!((refused.code(), read_code(&refused)), (Code::Unauthenticated, ErrorCode::Unauthorized.to_string()));
     let mut request = Request::new(proto::ListRequest::default());
     request.metadata_mut().insert("authorization", "Bearer s3cret".parse().unwrap());
     assert!(grpc.0.list(request).await.is_ok());
 }
 
 #[tokio::test]
-async fn garbage_is_answered_and_the_connection_stays() {
-    let world = World::new().await;
-    world.control.fill(&key("s"), 1).await;
-    let mut ws = world.ws().await;
+async fn malformed_frame_is_answered_and_connection_stays_open() {
+    let fixture = Fixture::new().await;
+    fixture.fake_loop.fill_log(&key("s"), 1).await;
+    let mut ws = fixture.ws().await;
     ws.send_text("{").await;
-    assert_eq!(ws.frame().await.unwrap()["error"]["code"], -32700);
+    assert_eq!(ws.receive_frame().await.unwrap()["error"]["code"], -32700);
     ws.socket.send(Message::Binary(vec![1, 2, 3].into())).await.unwrap();
-    assert_eq!(ws.frame().await.unwrap()["error"]["code"], -32600);
+    assert_eq!(ws.receive_frame().await.unwrap()["error"]["code"], -32600);
     ws.send_text(r#"{"jsonrpc":"2.0","id":1,"method":"session.get","params":["s"]}"#).await;
-    assert_eq!(ws.frame().await.unwrap()["error"]["code"], -32602);
+    assert_eq!(ws.receive_frame().await.unwrap()["error"]["code"], -32602);
     ws.send_text(r#"{"jsonrpc":"2.0","method":"session.nothing"}"#).await;
     let batch = json!([
         {"jsonrpc": "2.0", "id": "a", "method": "session.get", "params": {"session_id": "s"}},
@@ -66,29 +66,29 @@ async fn garbage_is_answered_and_the_connection_stays() {
         {"jsonrpc": "2.0", "id": "b", "method": "session.get", "params": {"session_id": "t"}},
     ]);
     ws.send_text(&batch.to_string()).await;
-    let answers = ws.frame().await.unwrap();
+    let answers = ws.receive_frame().await.unwrap();
     assert_eq!(answers.as_array().unwrap().len(), 3, "a notification has no answer: {answers}");
     assert_eq!(answers[0]["result"]["session_id"], "s");
     assert_eq!(answers[2]["error"]["data"]["code"], "unknown_session");
-    assert_eq!(ws.ok("session.get", json!({"session_id": "s"})).await["seq"], 2);
+    assert_eq!(ws.expect_ok("session.get", json!({"session_id": "s"})).await["seq"], 2);
 }
 
 #[tokio::test]
-async fn an_oversized_frame_closes_with_a_word() {
-    let world = World::new().await;
-    let mut ws = world.ws().await;
+async fn oversized_frame_closes_connection_with_code() {
+    let fixture = Fixture::new().await;
+    let mut ws = fixture.ws().await;
     let _ = ws.socket.send(Message::Text("x".repeat(FRAME_BYTES_MAX + 1).into())).await;
-    if let Err(Some(close)) = ws.frame().await {
+    if let Err(Some(close)) = ws.receive_frame().await {
         assert_eq!(u16::from(close.code), 1009);
     }
-    assert_eq!(world.ws().await.ok("session.list", json!({})).await["sessions"], json!([]));
+    assert_eq!(fixture.ws().await.expect_ok("session.list", json!({})).await["sessions"], json!([]));
 }
 
 #[tokio::test]
-async fn plain_http_says_what_this_is() {
-    let world = World::new().await;
+async fn plain_http_request_gets_description() {
+    let fixture = Fixture::new().await;
     let get = async |path: &str| {
-        let mut stream = tokio::net::TcpStream::connect(world.edge.addresses().ws).await.unwrap();
+        let mut stream = tokio::net::TcpStream::connect(fixture.edge.addresses().ws).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
@@ -102,33 +102,33 @@ async fn plain_http_says_what_this_is() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_named() {
-    let world = World::new().await;
-    let taken = edge::config::Listen { listen: world.edge.addresses().grpc };
-    let refused = Edge::start(Config { grpc: taken, ..config() }, world.server.bus()).await.unwrap_err();
+async fn start_on_taken_port_names_field_and_address() {
+    let fixture = Fixture::new().await;
+    let taken = edge::config::Listen { listen: fixture.edge.addresses().grpc };
+    let refused = Edge::start(Config { grpc: taken, ..config() }, fixture.server.bus()).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::PortInUse);
     let text = refused.to_string();
     assert!(text.contains("edge.grpc.listen") && text.contains(&taken.listen.to_string()), "{text}");
 }
 
 #[tokio::test]
-async fn draining_tells_clients_and_ends() {
-    let world = World::new().await;
-    world.control.fill(&key("s"), 1).await;
-    let (mut ws, mut grpc) = (world.ws().await, world.grpc().await);
-    ws.ok("session.watch", json!({"session_id": "s", "from_seq": 3})).await;
+async fn draining_edge_notifies_clients_and_ends() {
+    let fixture = Fixture::new().await;
+    fixture.fake_loop.fill_log(&key("s"), 1).await;
+    let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
+    ws.expect_ok("session.watch", json!({"session_id": "s", "from_seq": 3})).await;
     let request = proto::WatchRequest { session_id: "s".to_owned(), from_seq: 3, no_chunks: false };
     let mut stream = grpc.0.watch(request).await.unwrap().into_inner();
-    let readiness = world.edge.readiness();
+    let readiness = fixture.edge.readiness();
     assert!(readiness.is_ready());
-    let address = world.edge.addresses().ws;
-    let drained = world.edge.drain(Duration::from_secs(10));
+    let address = fixture.edge.addresses().ws;
+    let drained = fixture.edge.drain(Duration::from_secs(10));
     let clients = async {
-        assert_eq!(ws.notification().await["method"], "server.draining");
-        let close = ws.frame().await.unwrap_err().expect("a close frame");
+        assert_eq!(ws.receive_notification().await["method"], "server.draining");
+        let close = ws.receive_frame().await.unwrap_err().expect("a close frame");
         assert_eq!((u16::from(close.code), &*close.reason), (1012, "{\"code\":\"draining\"}"));
         let status = stream.message().await.unwrap_err();
-        assert_eq!((status.code(), code_of(&status)), (Code::Unavailable, ErrorCode::Draining.to_string()));
+        assert_eq!((status.code(), read_code(&status)), (Code::Unavailable, ErrorCode::Draining.to_string()));
         drop((ws, grpc, stream));
     };
     tokio::join!(drained, clients);

@@ -1,4 +1,4 @@
-//! Dead letters, seen and dealt with through the edge.
+//! Dead letters: list, show, retry and drop.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use contract::{CommandId, ErrorCode, TenantId, Timestamp};
 use proto::{DeadRequest, ListDeadRequest};
 use serde_json::{Value, json};
 
-use crate::support::{World, code_of, eventually, key};
+use crate::support::{Fixture, key, read_code, wait_until};
 
-/// Buries what was sent to a subject.
-async fn bury(world: &World, at: &subject::Subject, body: &str, code: ErrorCode) {
+/// Writes a dead letter for a message on a subject.
+async fn write_dead_letter(fixture: &Fixture, at: &subject::Subject, body: &str, code: ErrorCode) {
     let delivery = Delivery {
         subject: at.to_string(),
         seq: 7,
@@ -24,7 +24,7 @@ async fn bury(world: &World, at: &subject::Subject, body: &str, code: ErrorCode)
         payload: body.to_owned().into(),
         ack: String::new(),
     };
-    world.bus.write_dead_letter(&delivery, code, "it could not be handled").await.unwrap();
+    fixture.bus.write_dead_letter(&delivery, code, "it could not be handled").await.unwrap();
 }
 
 fn message(text: &str) -> String {
@@ -41,9 +41,9 @@ fn letter(kind: &str, id: &str) -> DeadRequest {
 }
 
 #[tokio::test]
-async fn a_command_is_seen_sent_again_and_gone() {
-    let world = World::new().await;
-    let mut client = world.grpc().await.0;
+async fn dead_command_is_listed_retried_and_removed() {
+    let fixture = Fixture::new().await;
+    let mut client = fixture.grpc().await.0;
     client
         .start(proto::StartRequest {
             session_id: "s".to_owned(),
@@ -53,8 +53,8 @@ async fn a_command_is_seen_sent_again_and_gone() {
         })
         .await
         .unwrap();
-    bury(&world, &control(&key("s"), "lost"), &message("once more"), ErrorCode::Poison).await;
-    bury(&world, &control(&key("other"), "lost"), &message("not mine"), ErrorCode::Poison).await;
+    write_dead_letter(&fixture, &control(&key("s"), "lost"), &message("once more"), ErrorCode::Poison).await;
+    write_dead_letter(&fixture, &control(&key("other"), "lost"), &message("not mine"), ErrorCode::Poison).await;
 
     let listed = |json: &str| serde_json::from_str::<Vec<Value>>(json).unwrap();
     let all = listed(&client.list_dead(ListDeadRequest::default()).await.unwrap().into_inner().json);
@@ -71,14 +71,14 @@ async fn a_command_is_seen_sent_again_and_gone() {
     assert!(shown.json.contains("once more"));
 
     let retried = client.retry_dead(letter("control", "lost")).await.unwrap().into_inner();
-    assert_ne!(retried.command_id, "lost", "its old id may be known as handled");
-    eventually("the message is in the log", async || {
-        let log = world.bus.history(&key("s"), 0).await.unwrap();
+    assert_ne!(retried.command_id, "lost", "the session may know the old id as handled");
+    wait_until("the message is in the log", async || {
+        let log = fixture.bus.history(&key("s"), 0).await.unwrap();
         format!("{log:?}").contains("once more")
     })
     .await;
-    // Whoever repeats it, since the answer was lost before the letter was removed, sends the same command.
-    bury(&world, &control(&key("s"), "lost"), &message("once more"), ErrorCode::Poison).await;
+    // If the response is lost before the letter is removed, a repeated retry sends the same command.
+    write_dead_letter(&fixture, &control(&key("s"), "lost"), &message("once more"), ErrorCode::Poison).await;
     let again = client.retry_dead(letter("control", "lost")).await.unwrap().into_inner();
     assert_eq!(again.command_id, retried.command_id);
     let gone = client.retry_dead(letter("control", "lost")).await.unwrap_err();
@@ -86,35 +86,35 @@ async fn a_command_is_seen_sent_again_and_gone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_again_says_why_and_can_be_dropped() {
-    let world = World::new().await;
-    let mut client = world.grpc().await.0;
+async fn letter_that_cannot_be_retried_names_reason_and_can_be_dropped() {
+    let fixture = Fixture::new().await;
+    let mut client = fixture.grpc().await.0;
     let call = contract::ids::CallAttempt { call: contract::CallId::model(1, 1), attempt: 1 };
-    bury(&world, &subject::model_item(&key("s"), &call), "{}", ErrorCode::TooManyDeliveries).await;
-    bury(&world, &control(&key("s"), "garbage"), "{not json", ErrorCode::BadRequest).await;
-    for (kind, id, why) in [("model", "m1-1-1", "made up for it by itself"), ("control", "garbage", "cannot be read")] {
+    write_dead_letter(&fixture, &subject::model_item(&key("s"), &call), "{}", ErrorCode::TooManyDeliveries).await;
+    write_dead_letter(&fixture, &control(&key("s"), "garbage"), "{not json", ErrorCode::BadRequest).await;
+    for (kind, id, why) in [("model", "m1-1-1", "recovered from its loss"), ("control", "garbage", "cannot be read")] {
         let refused = client.retry_dead(letter(kind, id)).await.unwrap_err();
-        assert_eq!(code_of(&refused), "not_now");
+        assert_eq!(read_code(&refused), "not_now");
         assert!(refused.message().contains(why), "{}", refused.message());
         client.drop_dead(letter(kind, id)).await.unwrap();
-        assert_eq!(code_of(&client.drop_dead(letter(kind, id)).await.unwrap_err()), "bad_request", "it is gone");
+        assert_eq!(read_code(&client.drop_dead(letter(kind, id)).await.unwrap_err()), "bad_request", "it is gone");
     }
 
-    // By JSON-RPC as well, and never another tenant's.
+    // JSON-RPC gives the same answers, and no letter of another tenant.
     let other = SessionKey { tenant: TenantId::new("other").unwrap(), session: key("s").session };
-    bury(&world, &control(&other, "theirs"), &message("x"), ErrorCode::Poison).await;
-    let mut ws = world.ws().await;
-    assert_eq!(ws.ok("dead.list", json!({})).await["dead"], json!([]));
+    write_dead_letter(&fixture, &control(&other, "theirs"), &message("x"), ErrorCode::Poison).await;
+    let mut ws = fixture.ws().await;
+    assert_eq!(ws.expect_ok("dead.list", json!({})).await["dead"], json!([]));
     let params = json!({"session_id": "s", "kind": "control", "id": "theirs"});
-    assert_eq!(ws.code("dead.show", params.clone()).await, "bad_request");
-    assert_eq!(ws.code("dead.drop", params).await, "bad_request");
-    assert_eq!(ws.code("dead.show", json!({"session_id": "s", "kind": "wish", "id": "x"})).await, "bad_request");
+    assert_eq!(ws.expect_code("dead.show", params.clone()).await, "bad_request");
+    assert_eq!(ws.expect_code("dead.drop", params).await, "bad_request");
+    assert_eq!(ws.expect_code("dead.show", json!({"session_id": "s", "kind": "wish", "id": "x"})).await, "bad_request");
 }
 
 #[tokio::test]
 async fn dead_command_stored_by_reference_is_sent_again_with_its_body() {
-    let world = World::new().await;
-    let mut client = world.grpc().await.0;
+    let fixture = Fixture::new().await;
+    let mut client = fixture.grpc().await.0;
     let start = proto::StartRequest {
         session_id: "s".to_owned(),
         prompt: "go".to_owned(),
@@ -122,30 +122,30 @@ async fn dead_command_stored_by_reference_is_sent_again_with_its_body() {
         ..Default::default()
     };
     client.start(start).await.unwrap();
-    world.control.sleep();
+    fixture.fake_loop.pause();
     let text = "x".repeat(contract::limits::INLINE_BYTES_MAX);
-    let sealed = world.bus.offload_body(Objects::Work, message(&text).into()).await.unwrap();
+    let sealed = fixture.bus.offload_body(Objects::Work, message(&text).into()).await.unwrap();
     let reference = String::from_utf8(sealed.to_vec()).unwrap();
     assert!(reference.contains("$blob"));
-    bury(&world, &control(&key("s"), "large"), &reference, ErrorCode::Poison).await;
+    write_dead_letter(&fixture, &control(&key("s"), "large"), &reference, ErrorCode::Poison).await;
     client.retry_dead(letter("control", "large")).await.unwrap();
 
-    let Inbox::Messages(waiting) = world.bus.inbox(&key("s")).await.unwrap() else { panic!("too many") };
-    let body = world.bus.open(Objects::Work, waiting[0].payload.clone()).await.unwrap();
+    let Inbox::Messages(waiting) = fixture.bus.inbox(&key("s")).await.unwrap() else { panic!("too many") };
+    let body = fixture.bus.open(Objects::Work, waiting[0].payload.clone()).await.unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["content"], json!(text));
-    assert_eq!(body["meta"].get("edge"), None, "nobody waits for it any more");
-    assert_ne!(body["meta"]["time"], "2026-01-01T00:00:00.000Z", "it counts as sent now");
+    assert_eq!(body["meta"].get("edge"), None, "no replica waits for the command any more");
+    assert_ne!(body["meta"]["time"], "2026-01-01T00:00:00.000Z", "the time of the command is the time of the retry");
 }
 
 #[tokio::test]
 async fn dead_command_whose_stored_body_is_gone_is_refused() {
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     let reference = json!({"meta": {"v": 1}, "$blob": "0".repeat(64), "bytes": 300_000}).to_string();
-    bury(&world, &control(&key("s"), "gone"), &reference, ErrorCode::Poison).await;
-    let mut client = world.grpc().await.0;
+    write_dead_letter(&fixture, &control(&key("s"), "gone"), &reference, ErrorCode::Poison).await;
+    let mut client = fixture.grpc().await.0;
     let refused = client.retry_dead(letter("control", "gone")).await.unwrap_err();
-    assert_eq!(code_of(&refused), "not_now");
+    assert_eq!(read_code(&refused), "not_now");
     assert!(refused.message().contains("body is gone"), "{}", refused.message());
     client.show_dead(letter("control", "gone")).await.unwrap();
 }

@@ -1,0 +1,227 @@
+//! Authentication of requests by token, origin and host. A web page that a user visits must not control their sessions.
+
+use std::net::SocketAddr;
+
+use contract::{ErrorCode, TenantId};
+use subtle::ConstantTimeEq;
+
+use crate::api_error::ApiError;
+use crate::config::Config;
+use crate::fair_queue::Flow;
+
+/// The client that sends a request, after authentication.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ApiCaller {
+    pub(crate) tenant: TenantId,
+    /// Name of the client in the log.
+    pub(crate) by: String,
+    /// Share of the fair queue that pays for the client's requests.
+    pub(crate) flow: Flow,
+}
+
+/// Headers and origin of a request, as far as authentication needs them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Credentials<'a> {
+    pub(crate) authorization: CredentialHeader<'a>,
+    /// Browsers always send it.
+    pub(crate) origin: CredentialHeader<'a>,
+    pub(crate) host: CredentialHeader<'a>,
+    pub(crate) flow: Flow,
+}
+
+/// A header that authentication reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum CredentialHeader<'a> {
+    #[default]
+    Absent,
+    /// The only value of the header.
+    Text(&'a str),
+    /// Sent twice, or with bytes outside visible ASCII: implementations read such a header differently.
+    Unusable,
+}
+
+impl<'a> CredentialHeader<'a> {
+    /// Reads all values of one header of a request.
+    pub(crate) fn from_values<V: AsRef<[u8]> + 'a>(values: impl IntoIterator<Item = &'a V>) -> Self {
+        let mut values = values.into_iter();
+        match (values.next().map(AsRef::as_ref), values.next()) {
+            (None, _) => Self::Absent,
+            (Some(value), None) if value.iter().all(|byte| (0x20..0x7F).contains(byte)) => {
+                std::str::from_utf8(value).map_or(Self::Unusable, Self::Text)
+            }
+            (Some(_), _) => Self::Unusable,
+        }
+    }
+
+    /// Returns the text, `None` if the header is absent, and an error if it is unusable.
+    fn text(self, name: &str) -> Result<Option<&'a str>, ApiError> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::Text(text) => Ok(Some(text)),
+            Self::Unusable => Err(ApiError::new(
+                ErrorCode::Unauthorized,
+                format!(
+                    "the header `{name}` was sent twice or holds bytes outside visible ASCII: send it once, in ASCII"
+                ),
+            )),
+        }
+    }
+}
+
+/// Authentication rules of one listener.
+#[derive(Debug, Clone)]
+pub(crate) struct Authenticator {
+    token: Option<String>,
+    tenant: TenantId,
+    origins: Vec<String>,
+    hosts: Vec<String>,
+    is_host_checked: bool,
+}
+
+impl Authenticator {
+    pub(crate) fn new(config: &Config, listen: SocketAddr) -> Self {
+        Self {
+            token: config.token.as_ref().map(|token| token.expose().to_owned()),
+            tenant: config.tenant.clone(),
+            origins: config.allowed_origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
+            hosts: config.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+            is_host_checked: listen.ip().is_loopback() || !config.allowed_hosts.is_empty(),
+        }
+    }
+
+    /// Authenticates a request, or returns the reason why it is refused.
+    pub(crate) fn authenticate(&self, credentials: Credentials<'_>) -> Result<ApiCaller, ApiError> {
+        let (origin, authorization) =
+            (credentials.origin.text("Origin")?, credentials.authorization.text("Authorization")?);
+        let host = credentials.host.text("Host")?.map(str::to_ascii_lowercase);
+        if self.is_host_checked
+            && let Some(host) = &host
+            && !self.is_known_host(host)
+        {
+            return unauthorized(format!("the host {host:?} is not allowed: add it to edge.allowed_hosts"));
+        }
+        if let Some(origin) = origin {
+            let origin = origin.to_ascii_lowercase();
+            let is_own = origin.split_once("://").is_some_and(|(_, authority)| Some(authority) == host.as_deref());
+            if !is_own && !self.origins.contains(&origin) {
+                return unauthorized(format!(
+                    "web pages of {origin:?} may not connect: add their origin to edge.allowed_origins"
+                ));
+            }
+        }
+        if let Some(token) = &self.token {
+            let presented = authorization.and_then(|text| text.split_once(' '));
+            let presented = presented.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+            // In constant time, so that the time does not reveal the token.
+            if !presented.is_some_and(|(_, presented)| token.as_bytes().ct_eq(presented.trim().as_bytes()).into()) {
+                return unauthorized(
+                    "the token is missing or wrong: send `Authorization: Bearer <edge.token>`".to_owned(),
+                );
+            }
+        }
+        Ok(ApiCaller { tenant: self.tenant.clone(), by: "client".to_owned(), flow: credentials.flow })
+    }
+
+    fn is_known_host(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(ipv6) => ipv6.split(']').next().unwrap_or_default(),
+            None => host.split(':').next().unwrap_or_default(),
+        };
+        let is_local = name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        is_local || self.hosts.iter().any(|known| known == name || known == host)
+    }
+}
+
+fn unauthorized(message: String) -> Result<ApiCaller, ApiError> {
+    Err(ApiError::new(ErrorCode::Unauthorized, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use service::Secret;
+
+    use super::*;
+
+    fn authenticator(token: Option<&str>, listen: &str) -> Authenticator {
+        let config = Config {
+            token: token.map(Secret::new),
+            allowed_origins: vec!["https://console.example.org".to_owned()],
+            ..Config::default()
+        };
+        Authenticator::new(&config, listen.parse().unwrap())
+    }
+
+    fn header(text: Option<&str>) -> CredentialHeader<'_> {
+        text.map_or(CredentialHeader::Absent, CredentialHeader::Text)
+    }
+
+    #[test]
+    fn header_outside_ascii_or_repeated_is_refused() {
+        let rows: [(&[&[u8]], CredentialHeader<'_>); 5] = [
+            (&[], CredentialHeader::Absent),
+            (&[b"localhost"], CredentialHeader::Text("localhost")),
+            (&[b"localhost", b"localhost"], CredentialHeader::Unusable),
+            (&[b"ev\xffil"], CredentialHeader::Unusable),
+            (&["evil\u{200b}".as_bytes()], CredentialHeader::Unusable),
+        ];
+        let authenticator = authenticator(None, "127.0.0.1:7070");
+        for (values, wanted) in rows {
+            let found = CredentialHeader::from_values(values);
+            assert_eq!(found, wanted, "{values:?}");
+            let authenticated = authenticator.authenticate(Credentials { host: found, ..Credentials::default() });
+            assert_eq!(authenticated.is_ok(), wanted != CredentialHeader::Unusable, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn foreign_origin_or_host_is_refused() {
+        let authenticator = authenticator(None, "127.0.0.1:7070");
+        let rows = [
+            (None, Some("127.0.0.1:7070"), true),
+            (None, Some("localhost:7070"), true),
+            (None, Some("[::1]:7070"), true),
+            (None, None, true),
+            (None, Some("evil.example.org:7070"), false),
+            (None, Some("127.0.0.1.evil.example.org"), false),
+            (Some("http://127.0.0.1:7070"), Some("127.0.0.1:7070"), true),
+            (Some("http://LOCALHOST:7070"), Some("localhost:7070"), true),
+            (Some("http://127.0.0.1:9999"), Some("127.0.0.1:7070"), false),
+            (Some("https://evil.example.org"), Some("127.0.0.1:7070"), false),
+            (Some("null"), Some("127.0.0.1:7070"), false),
+            (Some("https://console.example.org"), Some("127.0.0.1:7070"), true),
+            (Some("https://evil.example.org"), Some("evil.example.org"), false),
+        ];
+        for (origin, host, wanted) in rows {
+            let authenticated = authenticator.authenticate(Credentials {
+                origin: header(origin),
+                host: header(host),
+                ..Credentials::default()
+            });
+            assert_eq!(authenticated.is_ok(), wanted, "{origin:?} {host:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_or_missing_token_is_refused() {
+        let authenticator = authenticator(Some("s3cret"), "0.0.0.0:7070");
+        let rows = [
+            (None, false),
+            (Some("Bearer s3cret"), true),
+            (Some("bearer s3cret"), true),
+            (Some("Bearer s3cre"), false),
+            (Some("Bearer s3crets3cret"), false),
+            (Some("Bearer "), false),
+            (Some("Basic s3cret"), false),
+            (Some("s3cret"), false),
+        ];
+        for (authorization, wanted) in rows {
+            let host = header(Some("edge.example.org"));
+            let authenticated = authenticator.authenticate(Credentials {
+                authorization: header(authorization),
+                host,
+                ..Credentials::default()
+            });
+            assert_eq!(authenticated.is_ok(), wanted, "{authorization:?}");
+        }
+    }
+}

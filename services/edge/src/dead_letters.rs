@@ -1,0 +1,174 @@
+//! Dead letters: operators list, show, retry and drop messages that were given up.
+
+use bus::BusError;
+use contract::command::Verb;
+use contract::streams::Objects;
+use contract::subject::{self, DeadKind, DeadSubject, SessionKey};
+use contract::tool::sha256_hex;
+use contract::{CommandId, ErrorCode, Json, SessionId, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::clock;
+use crate::fair_queue::RequestCost;
+use crate::params;
+use crate::session_api::SessionApi;
+
+/// A dead letter as clients see it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct DeadLetterInfo {
+    pub(crate) session_id: SessionId,
+    /// Kind of the original message.
+    pub(crate) kind: DeadKind,
+    /// Id that is unique for the session and kind.
+    pub(crate) id: CommandId,
+    /// Stable code of the reason.
+    pub(crate) code: ErrorCode,
+    /// Reason as text for people.
+    pub(crate) reason: String,
+    /// Number of deliveries of the original.
+    pub(crate) delivered: u64,
+    /// Time at which the original was stored.
+    pub(crate) stored_at: Timestamp,
+    /// Subject of the original.
+    pub(crate) subject: String,
+    /// Body of the original; a list leaves it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) body: Option<Json>,
+}
+
+/// The answer to `dead.retry`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct DeadLetterRetry {
+    pub(crate) session_id: SessionId,
+    /// New id of the command.
+    pub(crate) command_id: CommandId,
+}
+
+impl SessionApi {
+    /// Lists the dead letters of the tenant, or those of one session.
+    pub(crate) async fn list_dead_letters(
+        &self,
+        caller: &ApiCaller,
+        params: &params::ListDeadLettersParams,
+    ) -> Result<Vec<DeadLetterInfo>, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let session = params.session_id.clone().map(|session| SessionKey { tenant: caller.tenant.clone(), session });
+        let letters = self.bus().dead_letters(&caller.tenant, session.as_ref()).await?;
+        let letters = letters.ok_or_else(|| {
+            ApiError::new(ErrorCode::TooLarge, "there are more than 1,024 dead letters: list those of one session")
+        })?;
+        Ok(letters.into_iter().map(|(at, letter)| describe(at, letter, false)).collect())
+    }
+
+    /// Returns one dead letter with its body.
+    pub(crate) async fn get_dead_letter(
+        &self,
+        caller: &ApiCaller,
+        params: params::DeadLetterParams,
+    ) -> Result<DeadLetterInfo, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
+        let (at, letter) = self.find_dead_letter(caller, params).await?;
+        Ok(describe(at, letter, true))
+    }
+
+    /// Sends the command of a client again, with a new id and the current time, and removes the letter. Nothing else
+    /// can be retried: the loop has given the call of a lost item a result already, and it sets its timers itself.
+    pub(crate) async fn retry_dead_letter(
+        &self,
+        caller: &ApiCaller,
+        params: params::DeadLetterParams,
+    ) -> Result<DeadLetterRetry, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let (at, letter) = self.find_dead_letter(caller, params).await?;
+        let refuse =
+            |why: &str| ApiError::new(ErrorCode::NotNow, format!("{} cannot be retried: {why}", format_name(&at)));
+        let control = subject::parse_control(&letter.subject).filter(|control| control.verb.is_client());
+        let Some(control) = control else {
+            return Err(refuse(
+                "it is not a command of a client, and the loop has recovered from its loss itself; drop it",
+            ));
+        };
+        if control.verb == Verb::Start {
+            return Err(refuse("a session can start only once; start another session"));
+        }
+        // A large body is in the object store, and for one day only. Its time changes, so it is loaded and stored
+        // again.
+        let stored = axum::body::Bytes::copy_from_slice(letter.body.get().as_bytes());
+        let loaded = match self.bus().open(Objects::Work, stored).await {
+            Ok(loaded) => loaded,
+            Err(error @ (BusError::BodyMissing { .. } | BusError::Malformed(_))) => {
+                return Err(refuse(&format!("its body is gone or damaged ({error}); drop it")));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut body: Value = serde_json::from_slice(&loaded).unwrap_or_default();
+        let Some(meta) = body.get_mut("meta").and_then(Value::as_object_mut) else {
+            return Err(refuse("its body cannot be read, so it would fail again; drop it"));
+        };
+        // The client that sent it does not wait any more, and the age of the command counts from now.
+        meta.remove("edge");
+        meta.insert("time".to_owned(), serde_json::json!(clock::now()));
+        let command_id = derive_retry_id(&letter)?;
+        let body = serde_json::to_vec(&body).map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
+        self.bus().send_control(&at.key, control.verb, &command_id, body.into()).await?;
+        self.bus().drop_dead(&at).await?;
+        Ok(DeadLetterRetry { session_id: at.key.session, command_id })
+    }
+
+    /// Removes a dead letter.
+    pub(crate) async fn drop_dead_letter(
+        &self,
+        caller: &ApiCaller,
+        params: params::DeadLetterParams,
+    ) -> Result<DeadLetterInfo, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
+        let (at, letter) = self.find_dead_letter(caller, params).await?;
+        self.bus().drop_dead(&at).await?;
+        Ok(describe(at, letter, false))
+    }
+
+    async fn find_dead_letter(
+        &self,
+        caller: &ApiCaller,
+        params: params::DeadLetterParams,
+    ) -> Result<(DeadSubject, bus::DeadLetter), ApiError> {
+        let params::DeadLetterParams { session_id: session, kind, id } = params;
+        let at = DeadSubject { key: SessionKey { tenant: caller.tenant.clone(), session }, kind, id };
+        let letter = self.bus().dead_letter(&at).await?.ok_or_else(|| {
+            let message = format!("there is no {}; `ailoop dead list` lists those that exist", format_name(&at));
+            ApiError::new(ErrorCode::BadRequest, message)
+        })?;
+        Ok((at, letter))
+    }
+}
+
+fn format_name(at: &DeadSubject) -> String {
+    format!("dead letter {}/{}/{}", at.key.session, at.kind, at.id)
+}
+
+/// Derives the id of a retried command. The session may know the old id as handled, and a repeated retry must not
+/// become a second command.
+fn derive_retry_id(letter: &bus::DeadLetter) -> Result<CommandId, ApiError> {
+    let digest = sha256_hex(format!("{} {}", letter.subject, letter.seq).as_bytes());
+    CommandId::new(&format!("again-{}", &digest[..32]))
+        .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))
+}
+
+fn describe(at: DeadSubject, letter: bus::DeadLetter, has_body: bool) -> DeadLetterInfo {
+    let bus::DeadLetter { code, reason, subject, seq: _, delivered, stored_at, body } = letter;
+    let DeadSubject { key, kind, id } = at;
+    DeadLetterInfo {
+        session_id: key.session,
+        kind,
+        id,
+        code,
+        reason,
+        delivered,
+        stored_at,
+        subject,
+        body: has_body.then_some(body),
+    }
+}

@@ -1,0 +1,63 @@
+//! The gRPC service `ailoop.v1.Sessions`: the same methods as JSON-RPC.
+
+mod interceptor;
+mod replies;
+mod requests;
+mod service;
+mod status;
+mod stream;
+
+use contract::ErrorCode;
+use tonic::{Request, Response, Status};
+use tracing::Instrument;
+
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::method::Method;
+use crate::session_api::SessionApi;
+
+pub(crate) use interceptor::AuthInterceptor;
+pub(crate) use status::{add_error_code, to_status};
+
+/// Serves the gRPC methods with the [`SessionApi`].
+#[derive(Debug, Clone)]
+pub(crate) struct GrpcService {
+    api: SessionApi,
+}
+
+impl GrpcService {
+    pub(crate) fn new(api: SessionApi) -> Self {
+        Self { api }
+    }
+
+    /// Runs a method under its span, and turns its error into a status.
+    async fn call<M, T>(
+        &self,
+        method: Method,
+        session: &str,
+        request: &Request<M>,
+        call: impl AsyncFnOnce(&SessionApi, &ApiCaller) -> Result<T, ApiError>,
+    ) -> Result<Response<T>, Status> {
+        let span = telemetry::span::edge_request(method.name(), Some(session).filter(|session| !session.is_empty()));
+        if let Some(parent) = request.metadata().get("traceparent").and_then(|value| value.to_str().ok()) {
+            telemetry::trace::set_parent(&span, parent);
+        }
+        let outcome = async {
+            let unknown = || {
+                ApiError::new(
+                    ErrorCode::Unauthorized,
+                    "the request is not authenticated: send `authorization: Bearer <edge.token>`",
+                )
+            };
+            let caller = request.extensions().get::<ApiCaller>().ok_or_else(unknown)?;
+            call(&self.api, caller).await
+        };
+        let outcome = outcome.instrument(span.clone()).await;
+        let code = outcome.as_ref().err().map(|error| error.code.clone());
+        if let Some(code) = &code {
+            telemetry::span::failed(&span, code.as_str());
+        }
+        telemetry::metric::request(method.name(), code.as_ref().map_or("ok", ErrorCode::as_str));
+        outcome.map(Response::new).map_err(|error| to_status(&error))
+    }
+}

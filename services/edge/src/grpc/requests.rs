@@ -1,0 +1,55 @@
+//! Conversion of messages to parameters.
+
+use contract::Json;
+use contract::command::{ControlReason, Start};
+use serde_json::{Map, Value};
+
+use crate::api_error::ApiError;
+use crate::params::{self, CommandRequest, UnvalidatedCommand};
+
+pub(super) fn parse_dead_letter(message: &proto::DeadRequest) -> Result<params::DeadLetterParams, ApiError> {
+    Ok(params::DeadLetterParams {
+        session_id: params::parse_session_id(&message.session_id)?,
+        kind: params::parse_word("kind", &message.kind)?,
+        id: params::parse("id", &message.id)?,
+    })
+}
+
+pub(super) fn parse_start(message: &proto::StartRequest) -> Result<Start, ApiError> {
+    let mut fields: Map<String, Value> = parse_options(&message.options_json)?;
+    for (field, text) in [("agent", &message.agent), ("model", &message.model), ("prompt", &message.prompt)] {
+        if !text.is_empty() {
+            fields.insert(field.to_owned(), Value::from(text.as_str()));
+        }
+    }
+    if message.interactive {
+        fields.insert("interactive".to_owned(), Value::Bool(true));
+    }
+    params::parse_object(fields)
+}
+
+/// Parses the fields that have no field of their own in the message.
+pub(super) fn parse_options(options_json: &str) -> Result<Map<String, Value>, ApiError> {
+    params::check_size("`options_json`", options_json)?;
+    match options_json {
+        "" => Ok(Map::new()),
+        text => serde_json::from_str(text)
+            .map_err(|error| ApiError::bad_request(format!("`options_json` must be a JSON object: {error}"))),
+    }
+}
+
+pub(super) fn parse_control(message: &proto::ControlRequest) -> Result<CommandRequest<ControlReason>, ApiError> {
+    let reason = Some(message.reason.clone()).filter(|reason| !reason.is_empty());
+    UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, ControlReason { reason })?
+        .validate()
+}
+
+/// Parses a field that holds JSON or is empty.
+pub(super) fn parse_optional_json(text: &str) -> Result<Option<Json>, ApiError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    params::check_size("`arguments_json`", text)?;
+    let wrong = |error| ApiError::bad_request(format!("`arguments_json` is not JSON: {error}"));
+    Json::parse(text).map(Some).map_err(wrong)
+}

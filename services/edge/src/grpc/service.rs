@@ -1,0 +1,398 @@
+//! The methods of the service.
+
+use std::sync::Arc;
+
+use bus::Depth;
+use contract::ErrorCode;
+use contract::command::{Answer, AnswerDecision, Configure, MessageMode, SendUserMessage};
+use contract::commit::Phase;
+use contract::model::Content;
+use proto::sessions_server::Sessions as Service;
+use tonic::{Request, Response, Status};
+
+use super::GrpcService;
+use super::replies::{
+    to_agent_info, to_gate, to_json, to_mail, to_model_info, to_session_info, to_tool_info, wait_for_command,
+};
+use super::requests::{parse_control, parse_dead_letter, parse_optional_json, parse_options, parse_start};
+use super::stream::{NotificationStream, stream_notifications};
+use crate::admission::QueueDepth;
+use crate::api_error::ApiError;
+use crate::client_queue::QueueEnd;
+use crate::method::Method;
+use crate::params::{self, ListSessionsParams, UnvalidatedCommand, WatchParams};
+use crate::session_api::{SessionApi, SessionPage, TranscriptPage};
+
+#[tonic::async_trait]
+impl Service for GrpcService {
+    async fn start(&self, request: Request<proto::StartRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::StartSession, &message.session_id, &request, async |api, caller| {
+            let command = UnvalidatedCommand::new(
+                &message.session_id,
+                &message.command_id,
+                !message.no_wait,
+                parse_start(message)?,
+            )?;
+            let command = api.validate_command(caller, command).await?;
+            wait_for_command(api.start(caller, command).await?).await
+        })
+        .await
+    }
+
+    async fn send(&self, request: Request<proto::SendRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::SendMessage, &message.session_id, &request, async |api, caller| {
+            let mode = if message.mode.is_empty() {
+                MessageMode::default()
+            } else {
+                params::parse_word("mode", &message.mode)?
+            };
+            let body = SendUserMessage { content: Content::from(message.text.as_str()), mode };
+            let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
+            let command = api.validate_command(caller, command).await?;
+            wait_for_command(api.send(caller, command).await?).await
+        })
+        .await
+    }
+
+    async fn pause(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        self.call(Method::PauseSession, &request.get_ref().session_id, &request, async |api, caller| {
+            wait_for_command(api.pause(caller, parse_control(request.get_ref())?).await?).await
+        })
+        .await
+    }
+
+    async fn resume(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        self.call(Method::ResumeSession, &request.get_ref().session_id, &request, async |api, caller| {
+            wait_for_command(api.resume(caller, parse_control(request.get_ref())?).await?).await
+        })
+        .await
+    }
+
+    async fn stop(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        self.call(Method::StopSession, &request.get_ref().session_id, &request, async |api, caller| {
+            wait_for_command(api.stop(caller, parse_control(request.get_ref())?).await?).await
+        })
+        .await
+    }
+
+    async fn clear(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        self.call(Method::ClearSession, &request.get_ref().session_id, &request, async |api, caller| {
+            wait_for_command(api.clear(caller, parse_control(request.get_ref())?).await?).await
+        })
+        .await
+    }
+
+    async fn configure(
+        &self,
+        request: Request<proto::ConfigureRequest>,
+    ) -> Result<Response<proto::CommandReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::ConfigureSession, &message.session_id, &request, async |api, caller| {
+            let mut configure: Configure = params::parse_object(parse_options(&message.options_json)?)?;
+            configure.model = Some(message.model.clone()).filter(|model| !model.is_empty()).or(configure.model);
+            let command =
+                UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, configure)?;
+            let command = api.validate_command(caller, command).await?;
+            wait_for_command(api.configure(caller, command).await?).await
+        })
+        .await
+    }
+
+    async fn answer(&self, request: Request<proto::AnswerRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::AnswerGate, &message.session_id, &request, async |api, caller| {
+            let decision: AnswerDecision = params::parse_word("decision", &message.decision)?;
+            let body = Answer {
+                gate: params::parse("gate", &message.gate)?,
+                arguments_sha256: message.arguments_sha256.clone(),
+                decision,
+                arguments: parse_optional_json(&message.arguments_json)?,
+                content: message.content.clone(),
+                note: Some(message.note.clone()).filter(|note| !note.is_empty()),
+            };
+            let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
+            let command = api.validate_command(caller, command).await?;
+            wait_for_command(api.answer(caller, command).await?).await
+        })
+        .await
+    }
+
+    async fn history(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::HistoryReply>, Status> {
+        self.call(Method::GetHistory, &request.get_ref().session_id, &request, async |api, caller| {
+            let history = api.get_history(caller, params::parse_session_id(&request.get_ref().session_id)?).await?;
+            let messages_json = serde_json::to_string(&history.messages)
+                .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
+            Ok(proto::HistoryReply { messages_json, seq: history.seq })
+        })
+        .await
+    }
+
+    async fn transcript(
+        &self,
+        request: Request<proto::TranscriptRequest>,
+    ) -> Result<Response<proto::TranscriptReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::GetTranscript, &message.session_id, &request, async |api, caller| {
+            let session_id = params::parse_session_id(&message.session_id)?;
+            let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
+            let params = params::TranscriptParams { session_id, after: message.after, limit };
+            let TranscriptPage { session_id: _, turns, next_after, is_incomplete } =
+                api.get_transcript(caller, params).await?;
+            Ok(proto::TranscriptReply { turns_json: to_json(&turns)?, next_after, is_incomplete })
+        })
+        .await
+    }
+
+    async fn get(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::SessionInfo>, Status> {
+        self.call(Method::GetSession, &request.get_ref().session_id, &request, async |api, caller| {
+            Ok(to_session_info(
+                api.get_session(caller, params::parse_session_id(&request.get_ref().session_id)?).await?,
+            ))
+        })
+        .await
+    }
+
+    async fn repair(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::RepairReply>, Status> {
+        self.call(Method::RepairSession, &request.get_ref().session_id, &request, async |api, caller| {
+            let repaired = api.repair_session(caller, params::parse_session_id(&request.get_ref().session_id)?).await?;
+            Ok(proto::RepairReply { performed: repaired.performed })
+        })
+        .await
+    }
+
+    async fn list(&self, request: Request<proto::ListRequest>) -> Result<Response<proto::ListReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::ListSessions, "", &request, async |api, caller| {
+            let phase: Option<Phase> =
+                if message.phase.is_empty() { None } else { Some(params::parse_word("phase", &message.phase)?) };
+            let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
+            let cursor = if message.cursor.is_empty() { None } else { Some(params::parse("cursor", &message.cursor)?) };
+            let SessionPage { sessions, next_cursor } =
+                api.list_sessions(caller, &ListSessionsParams { phase, limit, cursor }).await?;
+            let sessions = sessions.into_iter().map(to_session_info).collect();
+            Ok(proto::ListReply { sessions, next_cursor: next_cursor.unwrap_or_default() })
+        })
+        .await
+    }
+
+    async fn replay(&self, request: Request<proto::ReplayRequest>) -> Result<Response<proto::ReplayReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::ReplaySession, &message.session_id, &request, async |api, caller| {
+            let session_id = params::parse_session_id(&message.session_id)?;
+            let replayed = api.replay_session(caller, params::ReplayParams { session_id, at: message.at }).await?;
+            let (slot, differs) = (replayed.slot, !replayed.differs.is_empty());
+            Ok(proto::ReplayReply { json: to_json(&replayed)?, slot, differs })
+        })
+        .await
+    }
+
+    async fn stats(&self, request: Request<proto::StatsRequest>) -> Result<Response<proto::StatsReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::GetStats, "", &request, async |api, caller| {
+            let since = match message.since.as_str() {
+                "" => None,
+                text => Some(contract::Timestamp::parse(text).ok_or_else(|| {
+                    ApiError::bad_request("`since` must be an instant such as 2026-01-15T10:30:45Z".to_owned())
+                })?),
+            };
+            let stats = api.get_stats(caller, &params::StatsParams { since }).await?;
+            Ok(proto::StatsReply { json: to_json(&stats)? })
+        })
+        .await
+    }
+
+    async fn tool_result(
+        &self,
+        request: Request<proto::ToolResultRequest>,
+    ) -> Result<Response<proto::ToolResultReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::GetFullResult, &message.session_id, &request, async |api, caller| {
+            let call = params::ToolResultParams {
+                session_id: params::parse_session_id(&message.session_id)?,
+                call: params::parse("call", &message.call)?,
+            };
+            let full_result = api.get_full_result(caller, &call).await?;
+            Ok(proto::ToolResultReply { content: full_result.content })
+        })
+        .await
+    }
+
+    async fn list_gates(
+        &self,
+        request: Request<proto::ListGatesRequest>,
+    ) -> Result<Response<proto::ListGatesReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::ListGates, &message.session_id, &request, async |api, caller| {
+            let session_id = match message.session_id.as_str() {
+                "" => None,
+                text => Some(params::parse_session_id(text)?),
+            };
+            let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
+            let gates = api.list_gates(caller, &params::ListGatesParams { session_id, limit }).await?;
+            Ok(proto::ListGatesReply { gates: gates.into_iter().map(to_gate).collect() })
+        })
+        .await
+    }
+
+    async fn queues(&self, request: Request<proto::QueuesRequest>) -> Result<Response<proto::QueuesReply>, Status> {
+        self.call(Method::GetQueues, "", &request, async |api, caller| {
+            let found = api.get_queues(caller).await?;
+            let queues = found.queues.into_iter().map(|QueueDepth { queue, depth: Depth { waiting, held } }| {
+                proto::Queue { queue: queue.to_owned(), waiting, held }
+            });
+            Ok(proto::QueuesReply {
+                queues: queues.collect(),
+                waiting_calls_max: found.waiting_calls_max,
+                tenant_waiting_calls_max: found.tenant_waiting_calls_max,
+            })
+        })
+        .await
+    }
+
+    async fn list_mail(
+        &self,
+        request: Request<proto::ListMailRequest>,
+    ) -> Result<Response<proto::ListMailReply>, Status> {
+        self.call(Method::ListMail, "", &request, async |api, caller| {
+            let mailbox = params::parse_optional("mailbox", &request.get_ref().mailbox)?;
+            let list = api.list_mail(caller, params::ListMailParams { mailbox }).await?;
+            let more = u64::try_from(list.more).unwrap_or(u64::MAX);
+            Ok(proto::ListMailReply { mails: list.mails.into_iter().map(to_mail).collect(), more })
+        })
+        .await
+    }
+
+    async fn send_mail(
+        &self,
+        request: Request<proto::SendMailRequest>,
+    ) -> Result<Response<proto::SendMailReply>, Status> {
+        self.call(Method::SendMail, "", &request, async |api, caller| {
+            let proto::SendMailRequest { mailbox, command_id, to, subject, text } = request.get_ref().clone();
+            let mailbox = params::parse_optional("mailbox", &mailbox)?;
+            let command_id = params::parse_optional("command_id", &command_id)?;
+            let params = params::SendMailParams { mailbox, command_id, to, subject, text };
+            let sent = api.send_mail(caller, params).await?;
+            Ok(proto::SendMailReply { id: sent.sent.to_string(), to: sent.to.to_string() })
+        })
+        .await
+    }
+
+    async fn reply_mail(
+        &self,
+        request: Request<proto::ReplyMailRequest>,
+    ) -> Result<Response<proto::ReplyMailReply>, Status> {
+        self.call(Method::ReplyMail, "", &request, async |api, caller| {
+            let proto::ReplyMailRequest { mailbox, command_id, id, text } = request.get_ref().clone();
+            let mailbox = params::parse_optional("mailbox", &mailbox)?;
+            let command_id = params::parse_optional("command_id", &command_id)?;
+            let params = params::ReplyMailParams { mailbox, command_id, id, text };
+            let closed = api.reply_mail(caller, params).await?;
+            Ok(proto::ReplyMailReply { id: closed.closed.to_string(), answered: closed.answered })
+        })
+        .await
+    }
+
+    async fn list_dead(
+        &self,
+        request: Request<proto::ListDeadRequest>,
+    ) -> Result<Response<proto::ListDeadReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::ListDeadLetters, &message.session_id, &request, async |api, caller| {
+            let session_id = match message.session_id.as_str() {
+                "" => None,
+                text => Some(params::parse_session_id(text)?),
+            };
+            let dead = api.list_dead_letters(caller, &params::ListDeadLettersParams { session_id }).await?;
+            Ok(proto::ListDeadReply { json: to_json(&dead)? })
+        })
+        .await
+    }
+
+    async fn show_dead(&self, request: Request<proto::DeadRequest>) -> Result<Response<proto::DeadReply>, Status> {
+        self.call(Method::GetDeadLetter, &request.get_ref().session_id, &request, async |api, caller| {
+            let letter = api.get_dead_letter(caller, parse_dead_letter(request.get_ref())?).await?;
+            Ok(proto::DeadReply { json: to_json(&letter)? })
+        })
+        .await
+    }
+
+    async fn retry_dead(
+        &self,
+        request: Request<proto::DeadRequest>,
+    ) -> Result<Response<proto::RetryDeadReply>, Status> {
+        self.call(Method::RetryDeadLetter, &request.get_ref().session_id, &request, async |api, caller| {
+            let retried = api.retry_dead_letter(caller, parse_dead_letter(request.get_ref())?).await?;
+            let (session_id, command_id) = (retried.session_id.to_string(), retried.command_id.to_string());
+            Ok(proto::RetryDeadReply { session_id, command_id })
+        })
+        .await
+    }
+
+    async fn drop_dead(&self, request: Request<proto::DeadRequest>) -> Result<Response<proto::DeadReply>, Status> {
+        self.call(Method::DropDeadLetter, &request.get_ref().session_id, &request, async |api, caller| {
+            let letter = api.drop_dead_letter(caller, parse_dead_letter(request.get_ref())?).await?;
+            Ok(proto::DeadReply { json: to_json(&letter)? })
+        })
+        .await
+    }
+
+    type WatchStream = NotificationStream;
+
+    async fn watch(&self, request: Request<proto::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let message = request.get_ref();
+        self.call(Method::WatchSession, &message.session_id, &request, async |api, caller| {
+            let session_id = params::parse_session_id(&message.session_id)?;
+            let watch = WatchParams { session_id, from_seq: message.from_seq, no_chunks: message.no_chunks };
+            let (_, viewer) = match api.watch(caller, &watch).await {
+                Err(error) if error.code == ErrorCode::UnknownSession => api.watch_after_start(caller, &watch).await?,
+                outcome => outcome?,
+            };
+            let queue = Arc::new(api.client_queue());
+            let (filled, draining) = (queue.clone(), api.draining().clone());
+            api.tasks().spawn("viewer", async move {
+                let end = tokio::select! {
+                    () = draining.cancelled() => QueueEnd::Failed(SessionApi::draining_error()),
+                    outcome = viewer.run(&filled) => outcome.map_or_else(QueueEnd::Failed, |()| QueueEnd::Complete),
+                };
+                filled.end(end);
+            });
+            Ok(stream_notifications(queue))
+        })
+        .await
+    }
+
+    async fn list_agents(
+        &self,
+        request: Request<proto::ListAgentsRequest>,
+    ) -> Result<Response<proto::ListAgentsReply>, Status> {
+        self.call(Method::ListAgents, "", &request, async |api, caller| {
+            let agents = api.list_agents(caller).await?;
+            Ok(proto::ListAgentsReply { agents: agents.into_iter().map(to_agent_info).collect() })
+        })
+        .await
+    }
+
+    async fn list_models(
+        &self,
+        request: Request<proto::ListModelsRequest>,
+    ) -> Result<Response<proto::ListModelsReply>, Status> {
+        self.call(Method::ListModels, "", &request, async |api, caller| {
+            let models = api.list_models(caller).await?;
+            Ok(proto::ListModelsReply { models: models.into_iter().map(to_model_info).collect() })
+        })
+        .await
+    }
+
+    async fn list_tools(
+        &self,
+        request: Request<proto::ListToolsRequest>,
+    ) -> Result<Response<proto::ListToolsReply>, Status> {
+        self.call(Method::ListTools, "", &request, async |api, caller| {
+            let tools = api.list_tools(caller).await?;
+            Ok(proto::ListToolsReply { tools: tools.into_iter().map(to_tool_info).collect() })
+        })
+        .await
+    }
+}

@@ -1,0 +1,103 @@
+//! Errors as gRPC statuses.
+
+use contract::ErrorCode;
+use tonic::{Code, Status};
+
+use crate::api_error::ApiError;
+
+/// Metadata key of the milliseconds after which a retry may succeed.
+pub(crate) const RETRY_AFTER_KEY: &str = "ailoop-retry-after-ms";
+
+/// Metadata key of the last `seq`, for errors about a cursor.
+pub(crate) const SEQ_KEY: &str = "ailoop-seq";
+
+/// Trailer with the status of a response; a header if the response has no message.
+const GRPC_STATUS_KEY: &str = "grpc-status";
+
+/// Adds the stable code to errors that tonic reports itself: a message that is too long or damaged, or an unknown
+/// method. Tonic reports such mistakes of a client as internal; the errors of the edge have a code already.
+pub(crate) async fn add_error_code(mut response: axum::response::Response) -> axum::response::Response {
+    let headers = response.headers_mut();
+    if headers.contains_key(proto::ERROR_CODE) {
+        return response;
+    }
+    let status = headers.get(GRPC_STATUS_KEY).map(|status| Code::from_bytes(status.as_bytes()));
+    let (status, code) = match status {
+        Some(Code::OutOfRange | Code::ResourceExhausted) => (Code::InvalidArgument, ErrorCode::TooLarge),
+        Some(Code::Internal | Code::InvalidArgument) => (Code::InvalidArgument, ErrorCode::BadRequest),
+        Some(Code::Unimplemented) => (Code::Unimplemented, ErrorCode::UnknownMethod),
+        Some(
+            Code::Ok
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::FailedPrecondition
+            | Code::Aborted
+            | Code::Unavailable
+            | Code::DataLoss
+            | Code::Unauthenticated,
+        )
+        | None => return response,
+    };
+    headers.insert(GRPC_STATUS_KEY, i32::from(status).into());
+    if let Ok(code) = code.as_str().parse() {
+        headers.insert(proto::ERROR_CODE, code);
+    }
+    response
+}
+
+/// Converts an error to a status with the stable code in its metadata.
+pub(crate) fn to_status(error: &ApiError) -> Status {
+    let mut status = Status::new(to_grpc_code(&error.code), error.message.clone());
+    let metadata = status.metadata_mut();
+    if let Ok(code) = error.code.as_str().parse() {
+        metadata.insert(proto::ERROR_CODE, code);
+    }
+    if let Some(after) = error.retry_after {
+        metadata.insert(RETRY_AFTER_KEY, u64::try_from(after.as_millis()).unwrap_or(u64::MAX).into());
+    }
+    if let Some(seq) = error.seq {
+        metadata.insert(SEQ_KEY, seq.into());
+    }
+    status
+}
+
+fn to_grpc_code(code: &ErrorCode) -> Code {
+    let rows: [(&[ErrorCode], Code); 9] = [
+        (
+            &[ErrorCode::BadRequest, ErrorCode::TooLarge, ErrorCode::EmptyMessage, ErrorCode::InvalidArguments],
+            Code::InvalidArgument,
+        ),
+        (
+            &[
+                ErrorCode::UnknownAgent,
+                ErrorCode::UnknownCall,
+                ErrorCode::UnknownFeature,
+                ErrorCode::UnknownMail,
+                ErrorCode::UnknownModel,
+                ErrorCode::UnknownSession,
+            ],
+            Code::NotFound,
+        ),
+        (
+            &[
+                ErrorCode::SessionEnded,
+                ErrorCode::NotNow,
+                ErrorCode::GateClosed,
+                ErrorCode::StaleCommand,
+                ErrorCode::ApprovalNeeded,
+            ],
+            Code::FailedPrecondition,
+        ),
+        (&[ErrorCode::SessionExists], Code::AlreadyExists),
+        (&[ErrorCode::Unauthorized], Code::Unauthenticated),
+        (&[ErrorCode::Overloaded, ErrorCode::TooManyWaiting, ErrorCode::SlowClient], Code::ResourceExhausted),
+        (&[ErrorCode::Unavailable, ErrorCode::NatsUnreachable, ErrorCode::Draining], Code::Unavailable),
+        (&[ErrorCode::Resync], Code::OutOfRange),
+        (&[ErrorCode::HistoryLost], Code::DataLoss),
+    ];
+    rows.iter().find(|(codes, _)| codes.contains(code)).map_or(Code::Internal, |(_, code)| *code)
+}

@@ -1,0 +1,81 @@
+//! The methods of the client API by name.
+
+macro_rules! methods {
+    ($($variant:ident = $name:literal,)*) => {
+        /// A method of the client API, by JSON-RPC or by gRPC.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Method {
+            $($variant,)*
+        }
+
+        impl Method {
+            /// All methods, in the order in which the error for an unknown one lists them.
+            const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Returns the name in JSON-RPC, spans and metrics.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+methods! {
+    StartSession = "session.start",
+    SendMessage = "session.send",
+    PauseSession = "session.pause",
+    ResumeSession = "session.resume",
+    StopSession = "session.stop",
+    AnswerGate = "session.answer",
+    ClearSession = "session.clear",
+    ConfigureSession = "session.configure",
+    GetHistory = "session.history",
+    GetTranscript = "session.transcript",
+    GetSession = "session.get",
+    ListSessions = "session.list",
+    ReplaySession = "session.replay",
+    GetStats = "session.stats",
+    RepairSession = "session.repair",
+    WatchSession = "session.watch",
+    UnwatchSession = "session.unwatch",
+    ListAgents = "agents.list",
+    ListModels = "models.list",
+    ListTools = "tools.list",
+    GetFullResult = "tools.result",
+    ListGates = "gates.list",
+    ListMail = "mail.list",
+    SendMail = "mail.send",
+    ReplyMail = "mail.reply",
+    GetQueues = "fleet.queues",
+    ListDeadLetters = "dead.list",
+    GetDeadLetter = "dead.show",
+    RetryDeadLetter = "dead.retry",
+    DropDeadLetter = "dead.drop",
+}
+
+impl Method {
+    /// Finds a method by its name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|method| method.name() == name)
+    }
+
+    /// Lists the names of all methods as one text.
+    pub(crate) fn list_names() -> String {
+        Self::ALL.iter().map(|method| method.name()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn method_found_by_its_name_is_the_same() {
+        for method in Method::ALL {
+            assert_eq!(Method::from_name(method.name()), Some(*method));
+        }
+        assert_eq!(Method::from_name("session.dance"), None);
+    }
+}

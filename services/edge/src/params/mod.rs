@@ -1,0 +1,189 @@
+//! Parameters of the methods, parsed and validated once. An unknown field is an error.
+
+mod command;
+mod cursor;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use contract::commit::Phase;
+use contract::subject::DeadKind;
+use contract::{AgentId, CallId, CommandId, SessionId, Timestamp};
+use serde::Deserialize;
+
+pub(crate) use command::{CommandBody, CommandRequest, UnvalidatedCommand};
+pub(crate) use cursor::ListCursor;
+pub(crate) use parse::{check_size, generate_id, parse, parse_object, parse_optional, parse_session_id, parse_word};
+
+/// Maximum number of entries of one list.
+pub(crate) const LIST_MAX: usize = 1_000;
+
+/// Number of entries of one list if the client gives no limit.
+pub(crate) const LIST_DEFAULT: usize = 100;
+
+/// Parameters of the methods that take nothing but a session.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionParams {
+    pub(crate) session_id: SessionId,
+}
+
+/// Parameters of the method `tools.result`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ToolResultParams {
+    pub(crate) session_id: SessionId,
+    pub(crate) call: CallId,
+}
+
+/// Parameters of the method `gates.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ListGatesParams {
+    /// All sessions if none is given.
+    pub(crate) session_id: Option<SessionId>,
+    /// Maximum number of entries; 0 means 100.
+    pub(crate) limit: usize,
+}
+
+impl ListGatesParams {
+    pub(crate) fn effective_limit(&self) -> usize {
+        clamp_limit(self.limit)
+    }
+}
+
+/// Parameters of the method `session.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ListSessionsParams {
+    /// All phases if none is given.
+    pub(crate) phase: Option<Phase>,
+    /// Maximum number of entries; 0 means 100.
+    pub(crate) limit: usize,
+    /// The list continues after this position, which an earlier list returned.
+    pub(crate) cursor: Option<ListCursor>,
+}
+
+impl ListSessionsParams {
+    pub(crate) fn effective_limit(&self) -> usize {
+        clamp_limit(self.limit)
+    }
+}
+
+/// Returns the number of entries for a limit that a client gives.
+fn clamp_limit(limit: usize) -> usize {
+    if limit == 0 { LIST_DEFAULT } else { limit.min(LIST_MAX) }
+}
+
+/// Parameters of the method `session.transcript`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TranscriptParams {
+    pub(crate) session_id: SessionId,
+    #[serde(default)]
+    pub(crate) after: u32,
+    /// Maximum number of entries; 0 means 100.
+    #[serde(default)]
+    pub(crate) limit: usize,
+}
+
+impl TranscriptParams {
+    pub(crate) fn effective_limit(&self) -> usize {
+        clamp_limit(self.limit)
+    }
+}
+
+/// Parameters of the method `session.replay`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReplayParams {
+    pub(crate) session_id: SessionId,
+    /// The last slot to fold; the end of the log if none is given.
+    #[serde(default)]
+    pub(crate) at: Option<u64>,
+}
+
+/// Parameters of the method `dead.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ListDeadLettersParams {
+    /// All sessions if none is given.
+    pub(crate) session_id: Option<SessionId>,
+}
+
+/// Parameters of the methods for one dead letter.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeadLetterParams {
+    pub(crate) session_id: SessionId,
+    pub(crate) kind: DeadKind,
+    /// Id as `dead.list` returns it.
+    pub(crate) id: CommandId,
+}
+
+/// Parameters of the method `mail.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ListMailParams {
+    /// Key or alias of an agent, or a mailbox of people; `user` if none is given.
+    pub(crate) mailbox: Option<AgentId>,
+}
+
+/// Parameters of the method `mail.send`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SendMailParams {
+    /// Mailbox of the sender, which must not be an agent's; `user` if none is given.
+    #[serde(default)]
+    pub(crate) mailbox: Option<AgentId>,
+    /// Idempotency key of the client; generated if none is given.
+    #[serde(default)]
+    pub(crate) command_id: Option<CommandId>,
+    /// An agent's key, alias or name, or `user` for people.
+    pub(crate) to: String,
+    /// One line, at most 1 KiB as JSON; not empty.
+    pub(crate) subject: String,
+    /// At most 32 KiB as JSON; not empty.
+    pub(crate) text: String,
+}
+
+/// Parameters of the method `mail.reply`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReplyMailParams {
+    /// Mailbox that has the mail, which must not be an agent's; `user` if none is given.
+    #[serde(default)]
+    pub(crate) mailbox: Option<AgentId>,
+    /// Idempotency key of the client; generated if none is given.
+    #[serde(default)]
+    pub(crate) command_id: Option<CommandId>,
+    /// Id as `mail.list` returns it.
+    pub(crate) id: String,
+    /// The answer, at most 32 KiB as JSON. It is required; an empty text closes the mail without an answer.
+    pub(crate) text: String,
+}
+
+/// Parameters of the method `session.stats`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct StatsParams {
+    /// Only sessions that started at or after this time.
+    pub(crate) since: Option<Timestamp>,
+}
+
+/// Parameters of the method `session.watch`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WatchParams {
+    pub(crate) session_id: SessionId,
+    /// The first `seq` to send; 0 and 1 mean from the beginning.
+    #[serde(default, alias = "seq")]
+    pub(crate) from_seq: u64,
+    #[serde(default)]
+    pub(crate) no_chunks: bool,
+}
+
+/// Parameters of the methods that take none.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoParams {}

@@ -1,0 +1,60 @@
+//! Tools, agents and models that sessions may have.
+
+use contract::AgentId;
+use contract::compose::{KnownAgent, KnownModel};
+use contract::tool::ToolSpec;
+use serde::Serialize;
+
+use super::SessionApi;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::fair_queue::RequestCost;
+
+/// An agent in the answer to `agents.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct AgentInfo {
+    pub(crate) id: AgentId,
+    /// Display name, for people.
+    pub(crate) name: String,
+    /// Other ids that select this agent.
+    pub(crate) aliases: Vec<AgentId>,
+    /// Model of the agent, if it names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+    /// Whether sessions that name no agent get this one.
+    pub(crate) is_default: bool,
+}
+
+impl SessionApi {
+    /// Lists the tools of the tenant.
+    pub(crate) async fn list_tools(&self, caller: &ApiCaller) -> Result<Vec<ToolSpec>, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let mut tools = self.bus().tools(&caller.tenant).await?;
+        // The loop performs these itself, so they are not in the catalogue.
+        let own = [session::ask_user_spec(), session::delegate_spec()];
+        tools.retain(|tool| own.iter().all(|spec| spec.name != tool.name));
+        tools.extend(own);
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(tools)
+    }
+
+    /// Lists the agents, by key.
+    pub(crate) async fn list_agents(&self, caller: &ApiCaller) -> Result<Vec<AgentInfo>, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let known = self.bus().agents(&caller.tenant).await?;
+        let agent = |KnownAgent { id, name, aliases, model, is_default, tools: _ }| AgentInfo {
+            id,
+            name,
+            aliases,
+            model,
+            is_default,
+        };
+        Ok(known.agents.into_iter().map(agent).collect())
+    }
+
+    /// Lists the models that are described, by id.
+    pub(crate) async fn list_models(&self, caller: &ApiCaller) -> Result<Vec<KnownModel>, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        Ok(self.bus().agents(&caller.tenant).await?.models)
+    }
+}

@@ -1,0 +1,192 @@
+//! The contents of a session: transcript, replay of its log, and whole results.
+
+use contract::commit::{Commit, Phase};
+use contract::limits::TRANSCRIPT_BYTES_MAX;
+use contract::streams::Objects;
+use contract::subject::SessionKey;
+use contract::tool::FullResultRef;
+use contract::{CallId, ErrorCode, Json, SessionId, Timestamp};
+use serde::Serialize;
+use session::audit::Difference;
+use session::readable;
+
+use super::SessionApi;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::commands::fold_session;
+use crate::fair_queue::RequestCost;
+use crate::params;
+
+/// The transcript of a session, as a model reads it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct SessionHistory {
+    pub(crate) session_id: SessionId,
+    pub(crate) messages: Vec<Json>,
+    /// The last `seq` that the messages include.
+    pub(crate) seq: u64,
+}
+
+/// A page of the transcript of a session, as people read it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct TranscriptPage {
+    pub(crate) session_id: SessionId,
+    pub(crate) turns: Vec<readable::ReadableTurn>,
+    /// The value of `after` for the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_after: Option<u32>,
+    /// Whether the archive has removed parts of the session because of their age.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_incomplete: bool,
+}
+
+/// State of a session after folding its log again, with the differences that were found.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ReplayReport {
+    pub(crate) session_id: SessionId,
+    /// The last slot that was folded.
+    pub(crate) slot: u64,
+    /// The last slot of the log.
+    pub(crate) last_slot: u64,
+    /// Phase after the commit of `slot`.
+    pub(crate) phase: Phase,
+    /// The last `seq` after `slot`.
+    pub(crate) seq: u64,
+    pub(crate) commits: Vec<CommitSummary>,
+    /// Differences between this fold and what the writers stored.
+    pub(crate) differs: Vec<Difference>,
+    /// State in the form of a snapshot.
+    pub(crate) state: Json,
+}
+
+/// A whole tool result, of which the model read only parts.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct FullResult {
+    pub(crate) session_id: SessionId,
+    pub(crate) call: CallId,
+    pub(crate) content: String,
+}
+
+/// A commit without its contents.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct CommitSummary {
+    pub(crate) slot: u64,
+    pub(crate) time: Timestamp,
+    /// Phase after the commit.
+    pub(crate) phase: Phase,
+    /// Types of the events.
+    pub(crate) events: Vec<String>,
+}
+
+impl CommitSummary {
+    fn new((slot, commit): &(u64, Commit)) -> Self {
+        let events = commit.events.iter().map(|event| event.name().to_owned()).collect();
+        Self { slot: *slot, time: commit.meta.time, phase: commit.meta.phase, events }
+    }
+}
+
+impl SessionApi {
+    /// Returns the messages of a session, as a model reads them.
+    pub(crate) async fn get_history(&self, caller: &ApiCaller, session: SessionId) -> Result<SessionHistory, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let mut session = self.load_session(caller, session).await?;
+        if session.is_archived() {
+            // The head of an archived session has no transcript, so its whole log is loaded.
+            let key = session.key();
+            let commits = self.bus().load_until(&key, None).await?.ok_or_else(|| Self::history_gone(&key))?;
+            session = fold_session(&key, &commits)?;
+        }
+        let summary = session.summary();
+        Ok(SessionHistory { session_id: summary.session_id, messages: session.messages(), seq: session.seq() })
+    }
+
+    /// Returns a page of the transcript, as people read it.
+    pub(crate) async fn get_transcript(
+        &self,
+        caller: &ApiCaller,
+        params: params::TranscriptParams,
+    ) -> Result<TranscriptPage, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
+        let count = params.effective_limit();
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id };
+        let commits = self.bus().history(&key, 0).await?;
+        if commits.is_empty() {
+            return Err(Self::unknown_session(&key));
+        }
+        let all = readable::turns(commits.iter().map(|(_, commit)| commit));
+        let mut rest = all.into_iter().filter(|turn| turn.turn > params.after).peekable();
+        let (mut turns, mut bytes) = (Vec::new(), 0);
+        while turns.len() < count
+            && let Some(turn) = rest.next_if(|turn| {
+                bytes += Json::of(turn).get().len();
+                bytes <= TRANSCRIPT_BYTES_MAX || turns.is_empty()
+            })
+        {
+            turns.push(turn);
+        }
+        let next_after = rest.peek().and_then(|_| turns.last()).map(|turn| turn.turn);
+        let is_incomplete = (0..).zip(&commits).any(|(expected, (slot, _))| expected != *slot);
+        Ok(TranscriptPage { session_id: key.session, turns, next_after, is_incomplete })
+    }
+
+    /// Folds the whole log of a session again, and compares the state with what its writers stored.
+    pub(crate) async fn replay_session(
+        &self,
+        caller: &ApiCaller,
+        params: params::ReplayParams,
+    ) -> Result<ReplayReport, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id };
+        let commits = self.bus().history(&key, 0).await?;
+        let Some((last, _)) = commits.last() else { return Err(Self::unknown_session(&key)) };
+        if let Some(at) = params.at.filter(|at| at > last) {
+            let message = format!("there is no slot {at}: the log of session {} ends with slot {last}", key.session);
+            return Err(ApiError::bad_request(message));
+        }
+        let slot = params.at.unwrap_or(*last);
+        if let Some((_, commit)) = commits.iter().find(|(_, commit)| commit.is_newer()) {
+            let message = format!(
+                "the log was written by a newer version (fold {}): send the request to an edge of that version",
+                commit.meta.fold
+            );
+            return Err(ApiError::new(ErrorCode::NotNow, message));
+        }
+        let audit = session::audit::audit(key.clone(), &commits, Some(slot));
+        Ok(ReplayReport {
+            session_id: key.session,
+            slot,
+            last_slot: *last,
+            phase: audit.session.phase(),
+            seq: audit.session.seq(),
+            commits: commits.iter().map(CommitSummary::new).collect(),
+            differs: audit.differs,
+            state: audit.session.snapshot(),
+        })
+    }
+
+    /// Returns the whole result of a tool call of which the model read only parts.
+    pub(crate) async fn get_full_result(
+        &self,
+        caller: &ApiCaller,
+        params: &params::ToolResultParams,
+    ) -> Result<FullResult, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
+        let started = self.bus().summary(&key).await?.map(|summary| summary.started);
+        let object = FullResultRef::id(&caller.tenant, &params.session_id, started, &params.call);
+        let Some(found) = self.bus().transport().get_object(Objects::Results, &object).await? else {
+            let message = format!(
+                "no result of call {} of session {} is stored: the model has read all of it, or it is too old",
+                params.call, params.session_id
+            );
+            return Err(ApiError::new(ErrorCode::UnknownCall, message));
+        };
+        let content = String::from_utf8_lossy(&found).into_owned();
+        Ok(FullResult { session_id: params.session_id.clone(), call: params.call.clone(), content })
+    }
+
+    fn history_gone(key: &SessionKey) -> ApiError {
+        let message =
+            format!("the history of session {} is gone: the archive has removed it because of its age", key.session);
+        ApiError::new(ErrorCode::Resync, message)
+    }
+}

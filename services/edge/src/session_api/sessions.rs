@@ -1,0 +1,120 @@
+//! Sessions: lists, statistics and repair.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{BusError, Read};
+use contract::commit::SessionSummary;
+use contract::repair::RepairReply;
+use contract::subject::SessionKey;
+use contract::{ErrorCode, SessionId};
+use serde::Serialize;
+
+use super::SessionApi;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::fair_queue::RequestCost;
+use crate::params::{self, ListCursor, ListSessionsParams};
+use crate::stats::{self, AgentStats};
+
+/// A page of the list of sessions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct SessionPage {
+    /// The newest session comes first.
+    pub(crate) sessions: Vec<SessionSummary>,
+    /// Cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// The effects that a repair performed again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct RepairReport {
+    pub(crate) session_id: SessionId,
+    pub(crate) performed: Vec<String>,
+}
+
+impl SessionApi {
+    /// Returns a session from its log, since the index may lag behind.
+    pub(crate) async fn get_session(&self, caller: &ApiCaller, session: SessionId) -> Result<SessionSummary, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        Ok(self.load_session(caller, session).await?.summary())
+    }
+
+    /// Lets an orchestrator perform the effects of a session again, after a stream lost messages.
+    pub(crate) async fn repair_session(
+        &self,
+        caller: &ApiCaller,
+        session: SessionId,
+    ) -> Result<RepairReport, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session };
+        if self.bus().head(&key, Read::Any).await?.is_none() && self.bus().head(&key, Read::Leader).await?.is_none() {
+            return Err(Self::unknown_session(&key));
+        }
+        match self.bus().repair_session(&key).await {
+            Ok(RepairReply::Repaired(performed)) => Ok(RepairReport { session_id: key.session, performed }),
+            Ok(RepairReply::Refused { code, message }) => Err(ApiError::new(code, message)),
+            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => {
+                let message = "no orchestrator answers: check that one runs, and try again";
+                Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(Duration::from_secs(1)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lists the sessions of the tenant from the index, newest first.
+    pub(crate) async fn list_sessions(
+        &self,
+        caller: &ApiCaller,
+        params: &ListSessionsParams,
+    ) -> Result<SessionPage, ApiError> {
+        // One more than the limit shows whether there is another page.
+        let (count, after) = (params.effective_limit(), params.cursor.as_ref());
+        let in_memory = {
+            let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
+            self.index().list_newest(after, params.phase, count + 1)
+        };
+        let mut sessions = if let Some(sessions) = in_memory {
+            sessions
+        } else {
+            let mut all = self.read_index(caller).await?;
+            all.retain(|summary| params.phase.is_none_or(|phase| summary.phase == phase));
+            all.sort_by_cached_key(|summary| summary.place());
+            let after = after.map(ListCursor::position);
+            all.retain(|summary| after.as_ref().is_none_or(|after| summary.place() > *after));
+            all.truncate(count + 1);
+            all.into_iter().map(Arc::unwrap_or_clone).collect()
+        };
+        let has_more = sessions.len() > count;
+        sessions.truncate(count);
+        let end = sessions.last().filter(|_| has_more);
+        let next_cursor =
+            end.map(|end| ListCursor { started: end.started, session: end.session_id.clone() }.to_string());
+        Ok(SessionPage { sessions, next_cursor })
+    }
+
+    /// Returns statistics of the tenant's sessions by agent and model.
+    pub(crate) async fn get_stats(
+        &self,
+        caller: &ApiCaller,
+        params: &params::StatsParams,
+    ) -> Result<Vec<AgentStats>, ApiError> {
+        let known = {
+            let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+            self.index().list_all()
+        };
+        let summaries = match known {
+            Some(summaries) => summaries,
+            None => self.read_index(caller).await?,
+        };
+        let is_in_range = |summary: &&SessionSummary| params.since.is_none_or(|since| summary.started >= since);
+        Ok(stats::summarize(summaries.iter().map(|summary| &**summary).filter(is_in_range)))
+    }
+
+    /// Reads the index from its bucket, for when it is not in memory.
+    pub(super) async fn read_index(&self, caller: &ApiCaller) -> Result<Vec<Arc<SessionSummary>>, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
+        Ok(self.bus().summaries(&caller.tenant).await?.into_iter().map(Arc::new).collect())
+    }
+}

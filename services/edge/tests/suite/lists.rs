@@ -1,0 +1,138 @@
+//! Lists of sessions, tools, agents and models.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bus::MemoryServer;
+use bus::memory::{Action, Fault, Faults, Op};
+use contract::tool::{Approval, EffectClass, ToolSpec};
+use contract::{Json, TenantId, ToolName};
+use serde_json::{Value, json};
+
+use crate::support::{Fixture, config, key, wait_until};
+
+#[tokio::test]
+async fn tool_list_has_registered_tools_and_those_of_the_loop() {
+    let fixture = Fixture::new().await;
+    let spec = ToolSpec {
+        name: ToolName::new("read_file").unwrap(),
+        description: "Reads.".to_owned(),
+        parameters: Json::parse("{\"type\":\"object\"}").unwrap(),
+        effect: EffectClass::Pure,
+        approval: Approval::Never,
+        timeout_ms: Some(500),
+        max_output: None,
+        instructions: None,
+        version: "1".to_owned(),
+    };
+    fixture.bus.put_tool(&TenantId::default(), &spec).await.unwrap();
+    let listed = fixture.ws().await.expect_ok("tools.list", json!({})).await;
+    let [ask, delegate, read] = &listed["tools"].as_array().unwrap()[..] else { panic!("{listed}") };
+    // The list includes the tools that the loop performs itself.
+    assert_eq!((&ask["name"], &delegate["name"]), (&json!("ask_user"), &json!("delegate")));
+    assert_eq!(*read, serde_json::to_value(&spec).unwrap());
+    let listed = fixture.grpc().await.0.list_tools(proto::ListToolsRequest {}).await.unwrap().into_inner();
+    assert_eq!((listed.tools[2].effect.as_str(), listed.tools[2].timeout_ms), ("pure", 500));
+}
+
+#[tokio::test]
+async fn session_list_with_cursor_gives_every_page() {
+    let fixture = Fixture::new().await;
+    let mut ws = fixture.ws().await;
+    for n in 0..5 {
+        ws.expect_ok("session.start", json!({"session_id": format!("s{n}"), "prompt": "x", "interactive": true})).await;
+    }
+    let whole = ws.expect_ok("session.list", json!({})).await;
+    let ids = |listed: &Value| -> Vec<Value> {
+        listed["sessions"].as_array().unwrap().iter().map(|session| session["session_id"].clone()).collect()
+    };
+    assert_eq!((ids(&whole).len(), &whole["next_cursor"]), (5, &Value::Null));
+    let mut parts = Vec::new();
+    let mut cursor = Value::Null;
+    for count in [2, 2, 1] {
+        let part = ws.expect_ok("session.list", json!({"limit": 2, "cursor": cursor})).await;
+        assert_eq!(ids(&part).len(), count);
+        parts.extend(ids(&part));
+        cursor = part["next_cursor"].clone();
+    }
+    assert_eq!((parts, &cursor), (ids(&whole), &Value::Null));
+
+    let mut grpc = fixture.grpc().await.0;
+    let first = grpc.list(proto::ListRequest { limit: 4, ..Default::default() }).await.unwrap().into_inner();
+    let rest = grpc.list(proto::ListRequest { cursor: first.next_cursor, ..Default::default() }).await.unwrap();
+    let rest = rest.into_inner();
+    assert_eq!((first.sessions.len(), rest.sessions.len(), rest.next_cursor.as_str()), (4, 1, ""));
+    let damaged = grpc.list(proto::ListRequest { cursor: "yesterday".to_owned(), ..Default::default() }).await;
+    assert!(damaged.unwrap_err().message().contains("send `next_cursor` as it came"));
+}
+
+#[tokio::test]
+async fn agents_and_models_are_listed_by_both_protocols() {
+    let fixture = Fixture::new().await;
+    let listed = fixture.ws().await.expect_ok("agents.list", json!({})).await;
+    let agent = json!({"id": "e", "name": "Eamonn the Executioner", "aliases": ["eamonn"], "is_default": true});
+    assert_eq!(listed, json!({"agents": [agent]}), "the tools of an agent are not listed");
+    let listed = fixture.ws().await.expect_ok("models.list", json!({})).await;
+    let [model] = &listed["models"].as_array().unwrap()[..] else { panic!("{listed}") };
+    let listed = (&model["id"], &model["provider"], &model["context_window"], &model["is_default"]);
+    assert_eq!(listed, (&json!("rehearsal"), &json!("rehearsal"), &json!(8_192), &json!(true)));
+
+    let mut grpc = fixture.grpc().await.0;
+    let agents = grpc.list_agents(proto::ListAgentsRequest {}).await.unwrap().into_inner().agents;
+    assert_eq!((agents[0].id.as_str(), agents[0].model.as_str(), agents[0].is_default), ("e", "", true));
+    let models = grpc.list_models(proto::ListModelsRequest {}).await.unwrap().into_inner().models;
+    assert_eq!(
+        (models[0].id.as_str(), models[0].context_window, models[0].max_output),
+        ("rehearsal", Some(8_192), None)
+    );
+}
+
+/// Counts the reads of whole buckets.
+struct CountLists(Arc<AtomicUsize>);
+
+impl Faults for CountLists {
+    fn on(&self, op: Op<'_>) -> Fault {
+        self.0.fetch_add(usize::from(op.action == Action::KvList), Ordering::SeqCst);
+        Fault::None
+    }
+}
+
+#[tokio::test]
+async fn session_lists_are_served_from_memory_and_the_index_is_read_again_after_a_gap() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let server = MemoryServer::with_faults(Arc::new(CountLists(lists.clone())));
+    let fixture = Fixture::on(server, config()).await;
+    let mut ws = fixture.ws().await;
+    let ids = |answer: &Value| -> Vec<String> {
+        let sessions = answer["sessions"].as_array().unwrap();
+        sessions.iter().map(|session| session["session_id"].as_str().unwrap().to_owned()).collect()
+    };
+    fixture.fake_loop.fill_log(&key("a"), 1).await;
+    wait_until("the index is in memory", async || {
+        let before = lists.load(Ordering::SeqCst);
+        let found = fixture.ws().await.expect_ok("session.list", json!({})).await;
+        ids(&found) == ["a"] && lists.load(Ordering::SeqCst) == before
+    })
+    .await;
+    let before = lists.load(Ordering::SeqCst);
+    fixture.fake_loop.fill_log(&key("b"), 1).await;
+    wait_until("the watch reports another session", async || {
+        ids(&fixture.ws().await.expect_ok("session.list", json!({})).await).len() == 2
+    })
+    .await;
+    for method in ["session.list", "gates.list", "session.stats"] {
+        for _ in 0..50 {
+            ws.expect_ok(method, json!({})).await;
+        }
+    }
+    assert_eq!(lists.load(Ordering::SeqCst), before, "the bucket was not read");
+
+    fixture.server.restart();
+    wait_until("the bucket is read after a gap", async || lists.load(Ordering::SeqCst) > before).await;
+    fixture.fake_loop.commit(&key("a"), vec![crate::support::events::session_ended()]).await;
+    wait_until("the list shows the change after the gap", async || {
+        ids(&fixture.ws().await.expect_ok("session.list", json!({"phase": "ended"})).await) == ["a"]
+    })
+    .await;
+    assert!(lists.load(Ordering::SeqCst) <= before + 3, "the gap causes one read");
+}
