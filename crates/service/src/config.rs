@@ -158,7 +158,7 @@ impl Settings {
         // Values stay text until a field says what they are, so that a password `00123` keeps its zeros.
         let environment = Environment::with_prefix(PREFIX).prefix_separator("__").separator("__");
         let layers = Layers::builder()
-            .add_source(File::from_str(&file.text, FileFormat::Yaml))
+            .add_source(File::from_str(&yaml::to_json(&file)?, FileFormat::Json))
             .add_source(environment.source(Some(variables.clone())));
         let mut json_layers = layers.clone();
         for (name, value) in variables {

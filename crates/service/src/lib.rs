@@ -21,10 +21,5 @@ pub mod suggest;
 pub mod tasks;
 pub mod yaml;
 
-/// A fifth of the time of a busy fleet goes by in the allocator: this one takes half as long as glibc's, and gives memory
-/// back that a burst has taken.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 pub use config::ConfigError;
 pub use secret::Secret;

@@ -3,6 +3,10 @@
 use edge::{Config, Edge};
 use service::process::{Running, run};
 
+// As in the command `ailoop`, which says why.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     run("edge", "edge", async |config: Config, bus| {

@@ -3,6 +3,10 @@
 use loop_orchestrator::{Config, Orchestrator};
 use service::process::{Running, run};
 
+// As in the command `ailoop`, which says why.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     run("loop-orchestrator", "orchestrator", async |config: Config, bus| {

@@ -3,6 +3,10 @@
 use prompt_composer::{Composer, Config};
 use service::process::{Running, run};
 
+// As in the command `ailoop`, which says why.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     run("prompt-composer", prompt_composer::SECTION, async |config: Config, bus| {

@@ -3,6 +3,10 @@
 use service::process::{Running, run};
 use tool_executor::{Config, Executor};
 
+// As in the command `ailoop`, which says why.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     run("tool-executor", "executor", async |config: Config, bus| {

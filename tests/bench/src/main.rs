@@ -86,6 +86,10 @@ enum Part {
     Raw(floor::Raw),
 }
 
+// As in the command `ailoop`, which says why.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let Cli { part, plan } = Cli::parse();
     if let Some(Part::Service { name, options }) = &part {

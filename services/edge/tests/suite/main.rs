@@ -13,3 +13,7 @@ mod lists;
 mod mail;
 mod support;
 mod watching;
+
+/// That of the shipped binary, whose memory is measured.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
