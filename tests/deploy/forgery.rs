@@ -6,13 +6,13 @@ use std::time::Duration;
 use ailoop_tests::fleet::{eventually, key, soon};
 use ailoop_tests::nats::NatsServer;
 use anyhow::{Context, ensure};
-use bus::permissions::{Answers, users};
 use bus::{Bus, BusError, Inbox, Mailbox, Read};
 use contract::mail::{Mail, MailEntry};
 use contract::streams::Stream;
 use contract::subject::{self, MailboxKey};
 use contract::{AgentId, MailId, TenantId, Timestamp, ToolName};
 use futures::{FutureExt, StreamExt};
+use nats_permissions::{Answers, users};
 
 use crate::deploy::probe::Probe;
 

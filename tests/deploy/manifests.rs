@@ -47,7 +47,7 @@ fn the_server_gets_a_password_for_each_user_and_whoever_installs_it_is_told_of_e
     let operations = std::fs::read_to_string(operations)?;
     let (_, secrets) = operations.split_once("create secret generic ailoop-nats").context("the secret")?;
     let secrets = secrets.split_once("do printf").context("its users")?.0;
-    for user in bus::permissions::users() {
+    for user in nats_permissions::users() {
         // Without one nats-server does not start.
         assert!(given.contains(&user.password_variable()), "nats.yaml lacks {}", user.password_variable());
         assert!(secrets.split_whitespace().any(|word| word.trim_end_matches(';') == user.name), "{}", user.name);

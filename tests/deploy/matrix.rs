@@ -2,7 +2,7 @@
 //! in the source of the permissions shows.
 
 use ailoop_tests::nats::NatsServer;
-use bus::permissions::users;
+use nats_permissions::users;
 
 use crate::deploy::probe::Probe;
 

@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("reply", &["contract"]),
     ("session", &["contract", "reply"]),
     ("tool-schema", &["contract"]),
+    ("nats-permissions", &["contract"]),
     ("bus", &["contract", "telemetry"]),
     ("service", &["bus", "contract", "reply", "telemetry"]),
     ("loop-orchestrator", &["bus", "contract", "service", "session", "telemetry"]),

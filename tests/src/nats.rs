@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use bus::{Bus, NatsConfig, permissions};
+use bus::{Bus, NatsConfig};
 use contract::streams::Stream;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -26,9 +26,9 @@ struct Plan {
     port: u16,
     jetstream: bool,
     limits: Limits,
-    /// With the users of `bus::permissions`; without, everybody may do everything.
+    /// With the users of `nats-permissions`; without, everybody may do everything.
     /// Those that are let in; everybody, where there are none.
-    guarded: Option<Vec<permissions::User>>,
+    guarded: Option<Vec<nats_permissions::User>>,
     /// The node's own cluster port, and those of all nodes.
     cluster: Option<(u16, Vec<u16>)>,
 }
@@ -93,13 +93,13 @@ impl NatsServer {
         .await
     }
 
-    /// Starts one node that lets in only the users of `bus::permissions`, with streams made by the one that may.
+    /// Starts one node that lets in only the users of `nats-permissions`, with streams made by the one that may.
     pub async fn start_guarded() -> anyhow::Result<Self> {
-        Self::start_guarded_for(permissions::users()).await
+        Self::start_guarded_for(nats_permissions::users()).await
     }
 
     /// The same with other users.
-    pub async fn start_guarded_for(users: Vec<permissions::User>) -> anyhow::Result<Self> {
+    pub async fn start_guarded_for(users: Vec<nats_permissions::User>) -> anyhow::Result<Self> {
         let plan = Plan {
             name: "guarded".to_owned(),
             port: 0,
@@ -133,7 +133,7 @@ impl NatsServer {
         NatsConfig { url: self.url(), ..NatsConfig::default() }
     }
 
-    /// How one of the users of `bus::permissions` connects.
+    /// How one of the users of `nats-permissions` connects.
     pub fn config_of(&self, user: &str) -> NatsConfig {
         NatsConfig { user: Some(user.to_owned()), password: Some(password(user)), ..self.config() }
     }
@@ -231,7 +231,7 @@ impl NatsServer {
         let mut command = self.disk.as_ref().map_or_else(|| Command::new(&binary), |disk| disk.command(&binary));
         command.arg("-c").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         if self.plan.guarded.is_some() {
-            command.envs(permissions::users().iter().map(|user| (user.password_variable(), password(user.name))));
+            command.envs(nats_permissions::users().iter().map(|user| (user.password_variable(), password(user.name))));
         }
         let child = command.spawn().context("nats-server does not start")?;
         let ports = dir.join(format!("nats-server_{}.ports", child.id()));
@@ -369,7 +369,7 @@ fn config_text(plan: &Plan, dir: &Path) -> String {
         parts.push(format!("accounts {{ A {{ {account} }} }}\nno_auth_user: a\n"));
     }
     if let Some(users) = &plan.guarded {
-        parts.push(permissions::render(users));
+        parts.push(nats_permissions::render(users));
     }
     if let Some((own, all)) = &plan.cluster {
         let routes: Vec<String> = all.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();

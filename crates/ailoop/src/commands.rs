@@ -70,7 +70,7 @@ pub async fn dispatch(command: Command, terminal: &Terminal) -> Result<Exit, Fai
         Command::Prompt(command) => desk::prompt(&command, terminal),
         Command::Completion { shell } => Ok(completion(shell, terminal)),
         Command::Bootstrap { fix } => bootstrap::bootstrap(fix, terminal).await,
-        Command::NatsConfig => Ok(finish(terminal.data(&bus::permissions::render(&bus::permissions::users())))),
+        Command::NatsConfig => Ok(finish(terminal.data(&nats_permissions::render(&nats_permissions::users())))),
         Command::Orchestrator => serve::orchestrator().await,
         Command::Gateway => serve::gateway().await,
         Command::Executor => serve::executor().await,

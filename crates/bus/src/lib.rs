@@ -15,7 +15,6 @@ pub mod log;
 pub mod mail;
 pub mod memory;
 pub mod nats;
-pub mod permissions;
 mod retry;
 pub mod rpc;
 mod seq_cache;

@@ -30,7 +30,6 @@ use tokio_util::sync::CancellationToken;
 
 use self::connect::Connected;
 pub use self::connect::NatsConfig;
-pub(crate) use self::connect::inbox_prefix;
 use self::many::Many;
 use self::objects::Stores;
 use self::replica_count::ReplicaCount;

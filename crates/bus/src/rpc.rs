@@ -37,14 +37,8 @@ const REPAIR_MAX: Duration = Duration::from_secs(10);
 const SERVE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How long the answer of a mailbox is awaited: some requests to its stream.
 const MAIL_MAX: Duration = Duration::from_secs(10);
-/// The queue group in which orchestrators share their requests.
-pub(crate) const ORCHESTRATORS: &str = "orchestrators";
 /// Requests that one replica answers at the same time.
 const SERVED_AT_ONCE: usize = 64;
-/// The queue group in which composers share their requests.
-pub(crate) const COMPOSERS: &str = "composers";
-/// The queue group in which tool hosts share requests to the mailboxes.
-pub(crate) const MAIL_KEEPERS: &str = "mail";
 
 /// A subject that is being answered; dropping it ends that.
 #[derive(Debug)]
@@ -165,7 +159,7 @@ impl Bus {
         F: Fn(ComposeRequest) -> BoxFuture<'static, ComposeReply> + Send + Sync + 'static,
     {
         let refuse = |code, message| ComposeReply::Refused { code, message };
-        self.serve_requests(&subject::compose(), COMPOSERS, compose, refuse).await
+        self.serve_requests(&subject::compose(), subject::COMPOSER_QUEUE, compose, refuse).await
     }
 
     /// As [`Bus::serve_compose`], with requests and answers as they travel, for an answerer that knows what it was asked
@@ -175,7 +169,7 @@ impl Bus {
         F: Fn(&Message) -> Option<Bytes> + Send + Sync + 'static,
     {
         let answer: Answer = Arc::new(move |message: Message| std::future::ready(compose(&message)).boxed());
-        self.serve(&subject::compose(), Some(COMPOSERS), answer).await
+        self.serve(&subject::compose(), Some(subject::COMPOSER_QUEUE), answer).await
     }
 
     /// Asks the composer which agents and models there are.
@@ -201,7 +195,7 @@ impl Bus {
             };
             std::future::ready(reply).boxed()
         });
-        self.serve(&subject::agents(), Some(COMPOSERS), answer).await
+        self.serve(&subject::agents(), Some(subject::COMPOSER_QUEUE), answer).await
     }
 
     /// Asks an orchestrator to perform again what a session is owed.
@@ -219,7 +213,7 @@ impl Bus {
     {
         let refuse = |code, message| RepairReply::Refused { code, message };
         let repair = move |RepairRequest { tenant, session }| repair(SessionKey { tenant, session });
-        self.serve_requests(&subject::repair(), ORCHESTRATORS, repair, refuse).await
+        self.serve_requests(&subject::repair(), subject::ORCHESTRATOR_QUEUE, repair, refuse).await
     }
 
     /// Asks a mailbox of a tenant, for a client.
@@ -236,7 +230,7 @@ impl Bus {
         F: Fn(MailRequest) -> BoxFuture<'static, MailResponse> + Send + Sync + 'static,
     {
         let refuse = |code, message| MailResponse::Refused { code, message };
-        self.serve_requests(&subject::mail_request(tenant), MAIL_KEEPERS, mailboxes, refuse).await
+        self.serve_requests(&subject::mail_request(tenant), subject::MAIL_QUEUE, mailboxes, refuse).await
     }
 
     /// Answers requests of one shape, shared within a queue group, until the guard is dropped. `refuse` answers a request

@@ -253,6 +253,19 @@ pub fn tool_cancel(tenant: &TenantId, tool: &ToolName) -> Subject {
 
 /// The queue group in which replicas of a tool share its calls.
 pub const TOOL_QUEUE: &str = "tools";
+/// The queue group in which orchestrators share requests.
+pub const ORCHESTRATOR_QUEUE: &str = "orchestrators";
+/// The queue group in which composers share requests.
+pub const COMPOSER_QUEUE: &str = "composers";
+/// The queue group in which tool-hosts share requests to mailboxes.
+pub const MAIL_QUEUE: &str = "mail";
+
+/// The prefix of the inboxes of a user, or of a connection without one: permissions tell the answers of one from those of
+/// others by it.
+pub fn inbox_prefix(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    format!("_INBOX_{}", name.chars().map(plain).collect::<String>())
+}
 
 /// `$SRV.INFO`: discovery of the NATS services protocol.
 pub fn services_info() -> Subject {

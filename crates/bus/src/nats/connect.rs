@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr, jetstream};
 use contract::ErrorCode;
 use contract::limits::RETENTION;
+use contract::subject::inbox_prefix;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::broadcast;
@@ -157,13 +158,6 @@ impl Nats {
         );
         Err(BusError::Unusable { code: ErrorCode::NatsNoJetStream, message })
     }
-}
-
-/// Where the answers for a user, or for a connection without one, arrive: apart from all others', so that permissions
-/// can tell them apart.
-pub(crate) fn inbox_prefix(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
-    format!("_INBOX_{}", name.chars().map(plain).collect::<String>())
 }
 
 fn reconnect_delay(attempts: usize) -> Duration {

@@ -9,6 +9,8 @@ mod services;
 
 use std::time::Duration;
 
+use contract::subject::inbox_prefix;
+
 pub use self::render::render;
 
 /// The account in which everything happens: one cell.
@@ -61,7 +63,7 @@ pub fn users() -> Vec<User> {
 
 /// The prefix of a user's inboxes, as `nats::connect` sets it.
 fn inbox(user: &str) -> String {
-    format!("{}.>", crate::nats::inbox_prefix(user))
+    format!("{}.>", inbox_prefix(user))
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ fn orchestrator() -> User {
         .publish([text(&subject::compose()), keys_list(Bucket::Tools)])
         // Sessions are repaired on request, and all of them after the server was put back to an older state.
         .publish([keys_list(Bucket::Sessions)])
-        .subscribe([format!("{} {}", subject::repair(), crate::rpc::ORCHESTRATORS)])
+        .subscribe([format!("{} {}", subject::repair(), subject::ORCHESTRATOR_QUEUE)])
         .answers()
         .user("orchestrator", "Runs sessions: the only writer of the log.")
 }
@@ -139,7 +139,7 @@ fn worker(queue: Queue) -> Lists {
 
 fn composer() -> User {
     Lists::default()
-        .subscribe([subject::compose(), subject::agents()].map(|asked| format!("{asked} {}", crate::rpc::COMPOSERS)))
+        .subscribe([subject::compose(), subject::agents()].map(|asked| format!("{asked} {}", subject::COMPOSER_QUEUE)))
         .answers()
         .user("composer", "Composes prompts and tells who there is: answers two requests, and reads nothing.")
 }

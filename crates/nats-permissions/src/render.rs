@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{ACCOUNT, Answers, User};
 
 const HEAD: &str = "\
-# Who may do what. Written by `ailoop nats-config`; the source is crates/bus/src/permissions.rs.
+# Who may do what. Written by `ailoop nats-config`; the source is crates/nats-permissions.
 # Passwords come from the environment of nats-server. A value is read as configuration: begin it with a letter, and use
 # letters and digits, or quote it within the variable.
 ";

@@ -190,7 +190,7 @@ fn tool_user(tenant: &TenantId, kind: &Kind) -> User {
         subscribe.push(inbox(kind.user));
     }
     if matches!(kind.store, Store::Mail) {
-        subscribe.push(format!("{} {}", subject::mail_request(tenant), crate::rpc::MAIL_KEEPERS));
+        subscribe.push(format!("{} {}", subject::mail_request(tenant), subject::MAIL_QUEUE));
     }
     let within = kind.timeout + TOOL_CALL_GRACE;
     let answers = Some(Answers { max: TOOL_ANSWERS_MAX, within });
