@@ -182,21 +182,50 @@ fn first(id: &str) -> String {
 }
 
 fn rename_call(event: &mut Event) {
-    if let Event::AiFullReceived(reply) = event {
-        for call in &mut reply.tool_calls {
-            call.id = first(&call.id);
+    let rename = |id: &mut contract::CallId| {
+        if let Ok(call) = contract::CallId::new(&first(id.as_str())) {
+            *id = call;
         }
-    } else if let Event::ToolCallIdentified(identified) = event
-        && let Ok(call) = contract::CallId::new(&first(identified.call.as_str()))
-    {
-        identified.call = call;
-    } else if let Event::ToolCallOpened(opened) = event
-        && let Ok(call) = contract::CallId::new(&first(opened.call.as_str()))
-    {
-        opened.call = call;
-    } else if let Event::ToolCallResult(result) = event
-        && let Ok(call) = contract::CallId::new(&first(result.call.as_str()))
-    {
-        result.call = call;
+    };
+    match event {
+        Event::AiFullReceived(reply) => {
+            for call in &mut reply.tool_calls {
+                call.id = first(&call.id);
+            }
+        }
+        Event::ToolCallIdentified(identified) => rename(&mut identified.call),
+        Event::ToolCallOpened(opened) => rename(&mut opened.call),
+        Event::ToolCallResult(result) => rename(&mut result.call),
+        Event::InputHandled(_)
+        | Event::InputIgnored(_)
+        | Event::SessionStarted(_)
+        | Event::SessionEnded(_)
+        | Event::UserProcessed(_)
+        | Event::TurnStarted(_)
+        | Event::ToolsResolved(_)
+        | Event::ModelCallOpened(_)
+        | Event::ModelCallFailed(_)
+        | Event::CallCancelled(_)
+        | Event::ModelCallInterrupted(_)
+        | Event::ToolCallExtended(_)
+        | Event::StatusPaused(_)
+        | Event::StatusResumed(_)
+        | Event::ContinuationProgress(_)
+        | Event::TurnCompleted(_)
+        | Event::GateOpened(_)
+        | Event::GateClosed(_)
+        | Event::Configured(_)
+        | Event::ModelFellBack(_)
+        | Event::LimitReached(_)
+        | Event::SummaryOpened(_)
+        | Event::JudgeOpened(_)
+        | Event::ContextPruned(_)
+        | Event::ChildCommanded(_)
+        | Event::ContextCleared(_)
+        | Event::TimerSet(_)
+        | Event::SessionArchived(_)
+        | Event::SessionImported(_)
+        | Event::Error(_)
+        | Event::Unknown => {}
     }
 }

@@ -69,34 +69,45 @@ pub struct Seen {
 
 impl Seen {
     fn event(&mut self, event: &Event) {
-        let counter = if let Event::ContextPruned(_) = event {
-            &mut self.pruned
-        } else if let Event::SummaryOpened(_) = event {
-            &mut self.summaries
-        } else if let Event::ModelFellBack(_) = event {
-            &mut self.fallbacks
-        } else if let Event::ToolCallOpened(opened) = event
-            && opened.child.is_some()
-        {
-            &mut self.children
-        } else if let Event::ChildCommanded(_) = event {
-            &mut self.words
-        } else if let Event::GateOpened(gate) = event
-            && gate.kind != GateKind::Approval
-        {
-            &mut self.questions
-        } else if let Event::Configured(_) = event {
-            &mut self.configured
-        } else if let Event::TurnCompleted(turn) = event
-            && turn.stop_reason.is_limit()
-        {
-            &mut self.limits
-        } else if let Event::LimitReached(_) = event {
-            &mut self.last_steps
-        } else if let Event::JudgeOpened(_) = event {
-            &mut self.judged
-        } else {
-            return;
+        let counter = match event {
+            Event::ContextPruned(_) => &mut self.pruned,
+            Event::SummaryOpened(_) => &mut self.summaries,
+            Event::ModelFellBack(_) => &mut self.fallbacks,
+            Event::ToolCallOpened(opened) if opened.child.is_some() => &mut self.children,
+            Event::ChildCommanded(_) => &mut self.words,
+            Event::GateOpened(gate) if gate.kind != GateKind::Approval => &mut self.questions,
+            Event::Configured(_) => &mut self.configured,
+            Event::TurnCompleted(turn) if turn.stop_reason.is_limit() => &mut self.limits,
+            Event::LimitReached(_) => &mut self.last_steps,
+            Event::JudgeOpened(_) => &mut self.judged,
+            Event::InputHandled(_)
+            | Event::InputIgnored(_)
+            | Event::SessionStarted(_)
+            | Event::SessionEnded(_)
+            | Event::UserProcessed(_)
+            | Event::TurnStarted(_)
+            | Event::ToolsResolved(_)
+            | Event::ModelCallOpened(_)
+            | Event::ModelCallFailed(_)
+            | Event::CallCancelled(_)
+            | Event::ModelCallInterrupted(_)
+            | Event::AiFullReceived(_)
+            | Event::ToolCallIdentified(_)
+            | Event::ToolCallOpened(_)
+            | Event::ToolCallExtended(_)
+            | Event::ToolCallResult(_)
+            | Event::StatusPaused(_)
+            | Event::StatusResumed(_)
+            | Event::ContinuationProgress(_)
+            | Event::TurnCompleted(_)
+            | Event::GateOpened(_)
+            | Event::GateClosed(_)
+            | Event::ContextCleared(_)
+            | Event::TimerSet(_)
+            | Event::SessionArchived(_)
+            | Event::SessionImported(_)
+            | Event::Error(_)
+            | Event::Unknown => return,
         };
         *counter += 1;
     }

@@ -20,7 +20,7 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
     for (slot, commit) in &commits {
         let at = |why: String| format!("{key} slot {slot}: {why}");
         oracle.commit(&commit.events).map_err(at)?;
-        if calm && let Some(event) = commit.events.iter().find(|event| is_trouble(event)) {
+        if calm && let Some(event) = commit.events.iter().find(|event| follows_failure(event)) {
             return Err(at(format!("nothing went wrong, and yet: {event:?}")));
         }
         if commit.meta.seq != seq {
@@ -66,31 +66,16 @@ pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String
         let id = format!("{call}-1");
         let is_report =
             |input: &InputRef| input.kind == InputKind::Control(Verb::ProvideToolResult) && input.id.as_str() == id;
-        let reports = commits.iter().flat_map(|(_, commit)| &commit.events).filter(|event| {
-            if let Event::InputHandled(handled) = event {
-                is_report(&handled.input)
-            } else if let Event::InputIgnored(ignored) = event {
-                is_report(&ignored.input)
-            } else {
-                false
-            }
-        });
-        let reports = reports.count();
+        let reports = commits.iter().flat_map(|(_, commit)| &commit.events);
+        let reports = reports.filter_map(input_of).filter(|input| is_report(input)).count();
         let of = SessionKey { tenant: key.tenant.clone(), session: child.session_id.clone() };
-        let heard = client.history(&of, 0).await.map_err(|error| error.to_string())?;
-        let began = heard.iter().flat_map(|(_, commit)| &commit.events).any(|event| {
-            if let Event::InputHandled(handled) = event {
-                handled.input.kind == InputKind::Control(Verb::Start)
-            } else if let Event::InputIgnored(ignored) = event {
-                ignored.input.kind == InputKind::Control(Verb::Start)
-            } else {
-                false
-            }
-        });
+        let child_log = client.history(&of, 0).await.map_err(|error| error.to_string())?;
+        let is_start = |input: &InputRef| input.kind == InputKind::Control(Verb::Start);
+        let began = child_log.iter().flat_map(|(_, commit)| &commit.events).filter_map(input_of).any(is_start);
         let called_off = commits
             .iter()
             .flat_map(|(_, commit)| &commit.events)
-            .any(|event| matches!(event, Event::ChildCommanded(told) if told.call == call && told.verb == Verb::Stop));
+            .any(|event| matches!(event, Event::ChildCommanded(command) if command.call == call && command.verb == Verb::Stop));
         if !began && !called_off {
             return Err(format!("{} of {key} never began", child.session_id));
         }
@@ -103,17 +88,84 @@ pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String
 
 /// What happens only after something went wrong: an attempt that failed, another one, an answer that never came, a turn
 /// whose time was used up by waiting for one.
-fn is_trouble(event: &Event) -> bool {
-    if let Event::ModelCallOpened(opened) = event {
-        opened.attempt > 1
-    } else if let Event::ToolCallOpened(opened) = event {
-        opened.attempt > 1
-    } else if let Event::ToolCallResult(result) = event {
-        matches!(result.outcome, Outcome::Timeout | Outcome::Unknown)
-    } else if let Event::TurnCompleted(completed) = event {
-        completed.stop_reason == StopReason::Timeout
-    } else {
-        matches!(event, Event::ModelCallFailed(_))
+fn follows_failure(event: &Event) -> bool {
+    match event {
+        Event::ModelCallOpened(opened) => opened.attempt > 1,
+        Event::ToolCallOpened(opened) => opened.attempt > 1,
+        Event::ToolCallResult(result) => matches!(result.outcome, Outcome::Timeout | Outcome::Unknown),
+        Event::TurnCompleted(completed) => completed.stop_reason == StopReason::Timeout,
+        Event::ModelCallFailed(_) => true,
+        Event::InputHandled(_)
+        | Event::InputIgnored(_)
+        | Event::SessionStarted(_)
+        | Event::SessionEnded(_)
+        | Event::UserProcessed(_)
+        | Event::TurnStarted(_)
+        | Event::ToolsResolved(_)
+        | Event::CallCancelled(_)
+        | Event::ModelCallInterrupted(_)
+        | Event::AiFullReceived(_)
+        | Event::ToolCallIdentified(_)
+        | Event::ToolCallExtended(_)
+        | Event::StatusPaused(_)
+        | Event::StatusResumed(_)
+        | Event::ContinuationProgress(_)
+        | Event::GateOpened(_)
+        | Event::GateClosed(_)
+        | Event::Configured(_)
+        | Event::ModelFellBack(_)
+        | Event::LimitReached(_)
+        | Event::SummaryOpened(_)
+        | Event::JudgeOpened(_)
+        | Event::ContextPruned(_)
+        | Event::ChildCommanded(_)
+        | Event::ContextCleared(_)
+        | Event::TimerSet(_)
+        | Event::SessionArchived(_)
+        | Event::SessionImported(_)
+        | Event::Error(_)
+        | Event::Unknown => false,
+    }
+}
+
+/// The input that an event closes.
+fn input_of(event: &Event) -> Option<&InputRef> {
+    match event {
+        Event::InputHandled(handled) => Some(&handled.input),
+        Event::InputIgnored(ignored) => Some(&ignored.input),
+        Event::SessionStarted(_)
+        | Event::SessionEnded(_)
+        | Event::UserProcessed(_)
+        | Event::TurnStarted(_)
+        | Event::ToolsResolved(_)
+        | Event::ModelCallOpened(_)
+        | Event::ModelCallFailed(_)
+        | Event::CallCancelled(_)
+        | Event::ModelCallInterrupted(_)
+        | Event::AiFullReceived(_)
+        | Event::ToolCallIdentified(_)
+        | Event::ToolCallOpened(_)
+        | Event::ToolCallExtended(_)
+        | Event::ToolCallResult(_)
+        | Event::StatusPaused(_)
+        | Event::StatusResumed(_)
+        | Event::ContinuationProgress(_)
+        | Event::TurnCompleted(_)
+        | Event::GateOpened(_)
+        | Event::GateClosed(_)
+        | Event::Configured(_)
+        | Event::ModelFellBack(_)
+        | Event::LimitReached(_)
+        | Event::SummaryOpened(_)
+        | Event::JudgeOpened(_)
+        | Event::ContextPruned(_)
+        | Event::ChildCommanded(_)
+        | Event::ContextCleared(_)
+        | Event::TimerSet(_)
+        | Event::SessionArchived(_)
+        | Event::SessionImported(_)
+        | Event::Error(_)
+        | Event::Unknown => None,
     }
 }
 
@@ -123,13 +175,7 @@ pub(super) async fn inputs(client: &Bus, sessions: &[SessionKey], sent: u64) -> 
     for key in sessions {
         for (_, commit) in client.history(key, 0).await.map_err(|error| error.to_string())? {
             for event in &commit.events {
-                let input = if let Event::InputHandled(handled) = event {
-                    &handled.input
-                } else if let Event::InputIgnored(ignored) = event {
-                    &ignored.input
-                } else {
-                    continue;
-                };
+                let Some(input) = input_of(event) else { continue };
                 let is_command = matches!(input.kind, InputKind::Control(verb) if verb.is_client());
                 if is_command && !found.insert(input.id.clone()) {
                     return Err(format!("{key}: command {} is in the log twice", input.id));
