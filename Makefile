@@ -19,7 +19,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check deploy-check sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp faulty garbage clean
+.PHONY: help setup run up up-apart test check advisories deploy-check sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -40,10 +40,14 @@ up-apart: setup ## Run each service as a process with a NATS user of its own, un
 test: setup ## Every test
 	$(CARGO) test --workspace --locked
 
-check: ## Format, lints and documentation, warnings as errors
+check: ## Format, lints, documentation, and licences, sources and use of dependencies; warnings are errors
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+	@scripts/dependencies.sh
+
+advisories: ## Known vulnerabilities of dependencies; needs the network
+	@scripts/dependencies.sh advisories
 
 deploy-check: setup ## The image's files, manifests and NATS permissions, without a cluster
 	@scripts/deploy-check.sh
