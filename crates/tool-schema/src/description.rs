@@ -15,15 +15,15 @@ const ENDPOINTS_MAX: usize = 256;
 
 /// An answer to `$SRV.INFO`, as far as it matters. Some languages write `null` for what is absent.
 #[derive(Deserialize)]
-struct Info {
+struct ServiceInfo {
     #[serde(default)]
     version: Option<String>,
     #[serde(default)]
-    endpoints: Option<Vec<Endpoint>>,
+    endpoints: Option<Vec<ServiceEndpoint>>,
 }
 
 #[derive(Deserialize)]
-struct Endpoint {
+struct ServiceEndpoint {
     subject: String,
     #[serde(default)]
     queue_group: Option<String>,
@@ -33,7 +33,7 @@ struct Endpoint {
 
 /// One endpoint that says that it is a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Described {
+pub enum ToolDescription {
     /// It can be used.
     Tool(TenantId, ToolSpec),
     /// It cannot, and why.
@@ -46,26 +46,26 @@ pub enum Described {
 }
 
 /// Every tool among the endpoints of one service. Other services, and what is not an answer at all, yield none.
-pub fn read(answer: &[u8]) -> Vec<Described> {
-    let Ok(info) = serde_json::from_slice::<Info>(answer) else { return Vec::new() };
+pub fn parse_service_info(answer: &[u8]) -> Vec<ToolDescription> {
+    let Ok(info) = serde_json::from_slice::<ServiceInfo>(answer) else { return Vec::new() };
     let version = info.version.unwrap_or_default();
     let endpoints = info.endpoints.unwrap_or_default().into_iter().take(ENDPOINTS_MAX);
-    endpoints.filter_map(|endpoint| endpoint.read(&version)).collect()
+    endpoints.filter_map(|endpoint| endpoint.describe(&version)).collect()
 }
 
-impl Endpoint {
-    fn read(self, version: &str) -> Option<Described> {
+impl ServiceEndpoint {
+    fn describe(self, version: &str) -> Option<ToolDescription> {
         let metadata = self.metadata.unwrap_or_default();
         let name = metadata.get(metadata::TOOL)?;
         let queue = self.queue_group.unwrap_or_default();
-        let described = identity(&self.subject, name, &queue)
-            .and_then(|(tenant, name)| Ok(Described::Tool(tenant, spec(name, &metadata, version)?)));
-        Some(described.unwrap_or_else(|reason| Described::Bad { subject: self.subject, reason }))
+        let description = parse_identity(&self.subject, name, &queue)
+            .and_then(|(tenant, name)| Ok(ToolDescription::Tool(tenant, parse_spec(name, &metadata, version)?)));
+        Some(description.unwrap_or_else(|reason| ToolDescription::Bad { subject: self.subject, reason }))
     }
 }
 
 /// Whose tool it is and what it is called, by the subject of its calls.
-fn identity(subject: &str, declared: &str, queue: &str) -> Result<(TenantId, ToolName), String> {
+fn parse_identity(subject: &str, declared: &str, queue: &str) -> Result<(TenantId, ToolName), String> {
     let shape = "the subject must be ai_tool.<tenant>.<tool>";
     let (tenant, tool) = subject.strip_prefix("ai_tool.").and_then(|rest| rest.split_once('.')).ok_or(shape)?;
     let tenant = TenantId::new(tenant).map_err(|error| error.to_string())?;
@@ -82,7 +82,7 @@ fn identity(subject: &str, declared: &str, queue: &str) -> Result<(TenantId, Too
     Ok((tenant, tool))
 }
 
-fn spec(name: ToolName, metadata: &BTreeMap<String, String>, version: &str) -> Result<ToolSpec, String> {
+fn parse_spec(name: ToolName, metadata: &BTreeMap<String, String>, version: &str) -> Result<ToolSpec, String> {
     let get = |key: &str| metadata.get(key).map(String::as_str).filter(|text| !text.is_empty());
     let text = |key: &str| match get(key) {
         Some(text) if text.len() > TEXT_BYTES_MAX => Err(format!("{key} has over {TEXT_BYTES_MAX} bytes")),
@@ -91,11 +91,11 @@ fn spec(name: ToolName, metadata: &BTreeMap<String, String>, version: &str) -> R
     Ok(ToolSpec {
         name,
         description: text(metadata::DESCRIPTION)?.unwrap_or_default(),
-        parameters: get(metadata::PARAMETERS).map_or_else(|| Ok(no_parameters()), schema)?,
-        effect: get(metadata::EFFECT).map_or(Ok(EffectClass::default()), effect)?,
-        approval: get(metadata::APPROVAL).map_or(Ok(Approval::default()), approval)?,
-        timeout_ms: get(metadata::TIMEOUT).map(timeout_ms).transpose()?,
-        max_output: get(metadata::MAX_OUTPUT).map(bytes).transpose()?,
+        parameters: get(metadata::PARAMETERS).map_or_else(|| Ok(no_parameters()), parse_schema)?,
+        effect: get(metadata::EFFECT).map_or(Ok(EffectClass::default()), parse_effect)?,
+        approval: get(metadata::APPROVAL).map_or(Ok(Approval::default()), parse_approval)?,
+        timeout_ms: get(metadata::TIMEOUT).map(parse_timeout_ms).transpose()?,
+        max_output: get(metadata::MAX_OUTPUT).map(parse_bytes).transpose()?,
         instructions: text(metadata::INSTRUCTIONS)?,
         version: version.to_owned(),
     })
@@ -105,7 +105,7 @@ fn no_parameters() -> Json {
     Json::of(&serde_json::json!({"type": "object", "properties": {}}))
 }
 
-fn schema(text: &str) -> Result<Json, String> {
+fn parse_schema(text: &str) -> Result<Json, String> {
     let key = metadata::PARAMETERS;
     if text.len() > TOOL_SCHEMA_BYTES_MAX {
         return Err(format!("{key} has {} bytes, {TOOL_SCHEMA_BYTES_MAX} are allowed", text.len()));
@@ -118,7 +118,7 @@ fn schema(text: &str) -> Result<Json, String> {
     }
 }
 
-fn effect(word: &str) -> Result<EffectClass, String> {
+fn parse_effect(word: &str) -> Result<EffectClass, String> {
     match word {
         "pure" => Ok(EffectClass::Pure),
         "idempotent" => Ok(EffectClass::Idempotent),
@@ -131,7 +131,7 @@ fn effect(word: &str) -> Result<EffectClass, String> {
     }
 }
 
-fn approval(word: &str) -> Result<Approval, String> {
+fn parse_approval(word: &str) -> Result<Approval, String> {
     match word {
         "never" => Ok(Approval::Never),
         "always" => Ok(Approval::Always),
@@ -139,7 +139,7 @@ fn approval(word: &str) -> Result<Approval, String> {
     }
 }
 
-fn timeout_ms(text: &str) -> Result<u64, String> {
+fn parse_timeout_ms(text: &str) -> Result<u64, String> {
     let wanted = text.parse::<f64>().ok().and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
     match wanted.map(|timeout| timeout.min(contract::limits::TOOL_TIMEOUT_MAX).as_millis()) {
         Some(ms) if ms > 0 => Ok(u64::try_from(ms).unwrap_or(u64::MAX)),
@@ -147,7 +147,7 @@ fn timeout_ms(text: &str) -> Result<u64, String> {
     }
 }
 
-fn bytes(text: &str) -> Result<usize, String> {
+fn parse_bytes(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(bytes) if bytes > 0 => Ok(bytes),
         Ok(_) | Err(_) => Err(format!("{} is a number of bytes above 0, not {text:?}", metadata::MAX_OUTPUT)),
@@ -159,15 +159,15 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn answer(subject: &str, queue: &str, metadata: &Value) -> Vec<Described> {
+    fn describe(subject: &str, queue: &str, metadata: &Value) -> Vec<ToolDescription> {
         let info = json!({"type": "io.nats.micro.v1.info_response", "name": "x", "id": "1", "version": "1.2.3",
             "description": null, "endpoints": [{"name": "x", "subject": subject, "queue_group": queue, "metadata": metadata}]});
-        read(info.to_string().as_bytes())
+        parse_service_info(info.to_string().as_bytes())
     }
 
-    fn bad(subject: &str, queue: &str, metadata: &Value) -> String {
-        match answer(subject, queue, metadata).pop() {
-            Some(Described::Bad { reason, .. }) => reason,
+    fn find_reason(subject: &str, queue: &str, metadata: &Value) -> String {
+        match describe(subject, queue, metadata).pop() {
+            Some(ToolDescription::Bad { reason, .. }) => reason,
             other => panic!("{other:?}"),
         }
     }
@@ -189,12 +189,13 @@ mod tests {
             version: "1.2.3".to_owned(),
         };
         let tenant = TenantId::new("acme").unwrap();
-        assert_eq!(answer("ai_tool.acme.look", "tools", &metadata), [Described::Tool(tenant, spec)]);
+        assert_eq!(describe("ai_tool.acme.look", "tools", &metadata), [ToolDescription::Tool(tenant, spec)]);
     }
 
     #[test]
     fn defaults_are_the_careful_ones() {
-        let Some(Described::Tool(_, spec)) = answer("ai_tool.a.x", "tools", &json!({"ailoop.tool": "x"})).pop() else {
+        let Some(ToolDescription::Tool(_, spec)) = describe("ai_tool.a.x", "tools", &json!({"ailoop.tool": "x"})).pop()
+        else {
             panic!("not read")
         };
         assert_eq!((spec.effect, spec.approval, spec.timeout_ms), (EffectClass::AtMostOnce, Approval::Never, None));
@@ -203,12 +204,12 @@ mod tests {
 
     #[test]
     fn what_is_no_tool_is_passed_over() {
-        assert_eq!(answer("other.service", "q", &Value::Null), []);
-        assert_eq!(answer("other.service", "q", &json!({"a": "b"})), []);
+        assert_eq!(describe("other.service", "q", &Value::Null), []);
+        assert_eq!(describe("other.service", "q", &json!({"a": "b"})), []);
         for garbage in ["", "[]", "null", "{\"endpoints\": 3}", "\u{0}"] {
-            assert_eq!(read(garbage.as_bytes()), []);
+            assert_eq!(parse_service_info(garbage.as_bytes()), []);
         }
-        assert_eq!(read(br#"{"endpoints": null}"#), []);
+        assert_eq!(parse_service_info(br#"{"endpoints": null}"#), []);
     }
 
     #[test]
@@ -231,7 +232,7 @@ mod tests {
             ("ai_tool.a.x", "tools", with("ailoop.timeout", "NaN"), "seconds above 0"),
             ("ai_tool.a.x", "tools", with("ailoop.max_output", "0"), "bytes above 0"),
         ] {
-            let reason = bad(subject, queue, &metadata);
+            let reason = find_reason(subject, queue, &metadata);
             assert!(reason.contains(part), "{reason:?} lacks {part:?}");
         }
     }

@@ -10,5 +10,5 @@ mod description;
 mod schema;
 
 pub use checker::Checker;
-pub use description::{Described, TEXT_BYTES_MAX, read};
+pub use description::{TEXT_BYTES_MAX, ToolDescription, parse_service_info};
 pub use schema::{ArgumentsError, Schema, measure};

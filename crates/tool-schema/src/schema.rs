@@ -8,7 +8,7 @@ use contract::{ErrorCode, Json};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use crate::cost::{self, Cost, NESTING_MAX, Steps};
+use crate::cost::{self, NESTING_MAX, SchemaCost, ValidationSteps};
 
 /// Violations in one error; the model mends them, and the error of the next call has the others.
 const VIOLATIONS_MAX: usize = 5;
@@ -32,14 +32,14 @@ const STACK_BYTES: usize = 64 << 20;
 /// One tool's schema, compiled.
 #[derive(Debug, Clone)]
 pub struct Schema {
-    inner: Arc<Compiled>,
+    inner: Arc<CompiledSchema>,
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledSchema {
     text: Json,
     schema: Value,
-    cost: Cost,
+    cost: SchemaCost,
     validator: Validator,
 }
 
@@ -69,9 +69,9 @@ impl Schema {
     fn compile_here(schema: &Json) -> Result<Self, String> {
         let unusable = |error: String| format!("the schema cannot be used: {error}");
         let value: Value = serde_json::from_str(schema.get()).map_err(|error| unusable(error.to_string()))?;
-        let cost = cost::measure(&value).map_err(unusable)?;
-        let validator = build(&value).map_err(unusable)?;
-        Ok(Self { inner: Arc::new(Compiled { text: schema.clone(), schema: value, cost, validator }) })
+        let cost = cost::measure_cost(&value).map_err(unusable)?;
+        let validator = build_validator(&value).map_err(unusable)?;
+        Ok(Self { inner: Arc::new(CompiledSchema { text: schema.clone(), schema: value, cost, validator }) })
     }
 
     /// Checks arguments; the error is for the model.
@@ -80,15 +80,15 @@ impl Schema {
     }
 
     pub(crate) fn check_arguments(&self, arguments: &Json) -> Result<(), ArgumentsError> {
-        within_size(arguments)?;
-        let check = || self.check_value(&object(arguments)?, "arguments");
-        on_large_stack(check).unwrap_or_else(|error| Err(unchecked(&error)))
+        check_size(arguments)?;
+        let check = || self.check_value(&parse_object(arguments)?, "arguments");
+        on_large_stack(check).unwrap_or_else(|error| Err(unchecked_error(&error)))
     }
 
     /// Checks a value; the caller has stack for [`NESTING_MAX`]. `what` it is stands in the error.
     pub(crate) fn check_value(&self, value: &Value, what: &str) -> Result<(), ArgumentsError> {
         let max = self.inner.cost.steps_max();
-        match cost::steps(&self.inner.schema, value, max, NESTING_MAX) {
+        match cost::count_steps(&self.inner.schema, value, max, NESTING_MAX) {
             Some(steps) => self.validate(value, steps, what),
             None => Err(ArgumentsError::new(
                 ErrorCode::TooLarge,
@@ -100,7 +100,7 @@ impl Schema {
         }
     }
 
-    fn validate(&self, value: &Value, steps: Steps, what: &str) -> Result<(), ArgumentsError> {
+    fn validate(&self, value: &Value, steps: ValidationSteps, what: &str) -> Result<(), ArgumentsError> {
         let validator = &self.inner.validator;
         let invalid = |text: &str| {
             let text = format!("the {what} do not fit the tool's schema:\n{text}");
@@ -113,24 +113,25 @@ impl Schema {
         if steps.count > VIOLATION_STEPS_MAX || work > VIOLATION_WORK_MAX {
             return invalid("- they are too large to say where");
         }
-        let violations: Vec<String> = validator.iter_errors(value).take(VIOLATIONS_MAX).map(describe).collect();
+        let violations: Vec<String> =
+            validator.iter_errors(value).take(VIOLATIONS_MAX).map(describe_violation).collect();
         invalid(&violations.join("\n"))
     }
 
     /// Checks small arguments at once; `None` where they are large: then use [`Checker::check`](crate::Checker::check).
     pub fn check_small(&self, arguments: &Json) -> Option<Result<(), ArgumentsError>> {
-        if let Err(error) = within_size(arguments) {
+        if let Err(error) = check_size(arguments) {
             return Some(Err(error));
         }
         if arguments.get().len() > SMALL_BYTES_MAX {
             return None;
         }
-        let value = match object(arguments) {
+        let value = match parse_object(arguments) {
             Ok(value) => value,
             Err(error) => return Some(Err(error)),
         };
         let max = SMALL_STEPS_MAX.min(self.inner.cost.steps_max());
-        let steps = cost::steps(&self.inner.schema, &value, max, SMALL_NESTING_MAX)?;
+        let steps = cost::count_steps(&self.inner.schema, &value, max, SMALL_NESTING_MAX)?;
         Some(self.validate(&value, steps, "arguments"))
     }
 
@@ -141,8 +142,8 @@ impl Schema {
 
     /// Checks arguments of a tool without a schema: a JSON object of an allowed size.
     pub fn check_object(arguments: &Json) -> Result<(), ArgumentsError> {
-        within_size(arguments)?;
-        object(arguments).map(drop)
+        check_size(arguments)?;
+        parse_object(arguments).map(drop)
     }
 }
 
@@ -155,11 +156,11 @@ pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> io::Re
     })
 }
 
-pub(crate) fn unchecked(error: &io::Error) -> ArgumentsError {
+pub(crate) fn unchecked_error(error: &io::Error) -> ArgumentsError {
     ArgumentsError::new(ErrorCode::Internal, format!("what the schema says cannot be checked: {error}"))
 }
 
-fn within_size(arguments: &Json) -> Result<(), ArgumentsError> {
+fn check_size(arguments: &Json) -> Result<(), ArgumentsError> {
     let bytes = arguments.get().len();
     if bytes <= TOOL_ARGUMENTS_BYTES_MAX {
         return Ok(());
@@ -168,7 +169,7 @@ fn within_size(arguments: &Json) -> Result<(), ArgumentsError> {
     Err(ArgumentsError::new(ErrorCode::TooLarge, text))
 }
 
-fn object(arguments: &Json) -> Result<Value, ArgumentsError> {
+fn parse_object(arguments: &Json) -> Result<Value, ArgumentsError> {
     let invalid = |text: String| ArgumentsError::new(ErrorCode::InvalidArguments, text);
     let value: Value = serde_json::from_str(arguments.get())
         .map_err(|error| invalid(format!("the arguments are not JSON: {error}")))?;
@@ -177,10 +178,10 @@ fn object(arguments: &Json) -> Result<Value, ArgumentsError> {
 
 /// Whether a schema costs no more than it may; the error says what it costs.
 pub fn measure(schema: &Value) -> Result<(), String> {
-    cost::measure(schema).map(drop).map_err(|error| format!("its schema cannot be used: {error}"))
+    cost::measure_cost(schema).map(drop).map_err(|error| format!("its schema cannot be used: {error}"))
 }
 
-fn build(schema: &Value) -> Result<Validator, String> {
+fn build_validator(schema: &Value) -> Result<Validator, String> {
     let patterns = PatternOptions::fancy_regex()
         .size_limit(PATTERN_BYTES_MAX)
         .dfa_size_limit(PATTERN_BYTES_MAX)
@@ -189,7 +190,7 @@ fn build(schema: &Value) -> Result<Validator, String> {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "as `map` gives it")]
-fn describe(violation: jsonschema::ValidationError<'_>) -> String {
+fn describe_violation(violation: jsonschema::ValidationError<'_>) -> String {
     let (path, text) = (violation.instance_path().to_string(), violation.to_string());
     let at = if path.is_empty() { "at the top".to_owned() } else { format!("at {path}") };
     format!("- {at}: {}", &text[..text.floor_char_boundary(VIOLATION_BYTES_MAX)])

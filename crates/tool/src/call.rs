@@ -15,11 +15,11 @@ use crate::ToolError;
 use crate::wire::header;
 
 /// Pieces of progress that are sent as they come.
-const TOLD_FREELY: u32 = 500;
+const PROGRESS_UNPACED_MAX: u32 = 500;
 /// Pieces that are sent at all: NATS users of tools may answer a call a thousand times, and the result must be one of them.
-const TOLD_MAX: u32 = 990;
+const PROGRESS_MAX: u32 = 990;
 /// Between, each gives the call as much of its time-out anew as passes until the next.
-const TOLD_SELDOM: u32 = 4;
+const PROGRESS_PER_TIMEOUT: u32 = 4;
 
 /// One call. Whoever calls by hand (`nats request`) may leave every header out; the texts are empty then.
 #[derive(Debug, Clone)]
@@ -39,39 +39,39 @@ pub(crate) struct CallClock {
     /// From each sign of progress.
     timeout: Duration,
     deadline: watch::Sender<Option<SystemTime>>,
-    told: Mutex<Told>,
+    progress_budget: Mutex<ProgressBudget>,
 }
 
 /// How often progress was told.
 #[derive(Debug, Default)]
-struct Told {
-    times: u32,
+struct ProgressBudget {
+    count: u32,
     last: Option<Instant>,
 }
 
-impl Told {
+impl ProgressBudget {
     /// Whether one more piece may be sent now; it is counted then.
-    fn more(&mut self, timeout: Duration) -> bool {
-        let waited = self.last.is_none_or(|last| last.elapsed() >= timeout / TOLD_SELDOM);
-        let may = self.times < TOLD_FREELY || (self.times < TOLD_MAX && waited);
-        if may {
-            self.times += 1;
+    fn try_take(&mut self, timeout: Duration) -> bool {
+        let has_waited = self.last.is_none_or(|last| last.elapsed() >= timeout / PROGRESS_PER_TIMEOUT);
+        let is_allowed = self.count < PROGRESS_UNPACED_MAX || (self.count < PROGRESS_MAX && has_waited);
+        if is_allowed {
+            self.count += 1;
             self.last = Some(Instant::now());
         }
-        may
+        is_allowed
     }
 }
 
 impl CallClock {
     /// Ends when the call's deadline has been over for so long.
-    pub(crate) async fn overdue(&self, by: Duration) {
-        let mut moved = self.deadline.subscribe();
+    pub(crate) async fn wait_until_overdue(&self, by: Duration) {
+        let mut deadline_changes = self.deadline.subscribe();
         loop {
-            let deadline = *moved.borrow_and_update();
-            let left = deadline.map(|at| left(at).saturating_add(by));
+            let deadline = *deadline_changes.borrow_and_update();
+            let left = deadline.map(|at| time_until(at).saturating_add(by));
             tokio::select! {
                 () = tokio::time::sleep(left.unwrap_or(Duration::MAX)) => return,
-                _ = moved.changed() => {}
+                _ = deadline_changes.changed() => {}
             }
         }
     }
@@ -83,7 +83,8 @@ impl Call {
         let deadline =
             headers.get(header::DEADLINE).and_then(|text| OffsetDateTime::parse(text.as_str(), &Rfc3339).ok());
         let (deadline, _) = watch::channel(deadline.map(SystemTime::from));
-        let clock = Arc::new(CallClock { instance: instance.to_owned(), timeout, deadline, told: Mutex::default() });
+        let clock =
+            Arc::new(CallClock { instance: instance.to_owned(), timeout, deadline, progress_budget: Mutex::default() });
         Self { client, reply: message.reply, headers, payload: message.payload, clock }
     }
 
@@ -108,32 +109,32 @@ impl Call {
 
     /// The call's id, unique in the fleet: an idempotent tool takes effect once per id.
     pub fn id(&self) -> &str {
-        self.text(header::CALL)
+        self.header_text(header::CALL)
     }
 
     /// The session that asks.
     pub fn session(&self) -> &str {
-        self.text(header::SESSION)
+        self.header_text(header::SESSION)
     }
 
     /// When the session started, as RFC 3339; empty where that is not known.
     pub fn session_started(&self) -> &str {
-        self.text(header::SESSION_STARTED)
+        self.header_text(header::SESSION_STARTED)
     }
 
     /// The agent that asks.
     pub fn agent(&self) -> &str {
-        self.text(header::AGENT)
+        self.header_text(header::AGENT)
     }
 
     /// `<attempt>.<delivery>`: differs between two tries of the same call.
     pub fn attempt(&self) -> &str {
-        self.text(header::ATTEMPT)
+        self.header_text(header::ATTEMPT)
     }
 
     /// The W3C trace context of the caller.
     pub fn traceparent(&self) -> &str {
-        self.text(header::TRACEPARENT)
+        self.header_text(header::TRACEPARENT)
     }
 
     /// When the answer is no longer wanted; a second later the call is cancelled. Each [`Call::progress`] moves it on by the
@@ -144,14 +145,14 @@ impl Call {
 
     /// How long is left until the deadline; zero when it has passed.
     pub fn time_left(&self) -> Option<Duration> {
-        self.deadline().map(left)
+        self.deadline().map(time_until)
     }
 
     /// Tells how far it is: viewers read it, and the call has its time-out anew, as far as its turn lasts. Best effort: it is
     /// sent and not waited for. After 500 pieces one is sent in a quarter of the time-out, and others are forgotten.
     pub async fn progress(&self, text: impl Into<String>) {
         let Some(reply) = self.reply.clone() else { return };
-        if !self.clock.told.lock().unwrap_or_else(PoisonError::into_inner).more(self.clock.timeout) {
+        if !self.clock.progress_budget.lock().unwrap_or_else(PoisonError::into_inner).try_take(self.clock.timeout) {
             return;
         }
         self.clock.deadline.send_if_modified(|deadline| match deadline {
@@ -171,7 +172,7 @@ impl Call {
     }
 
     /// Says who works on the call.
-    pub(crate) async fn receipt(&self) {
+    pub(crate) async fn send_receipt(&self) {
         let Some(reply) = self.reply.clone() else { return };
         let mut headers = HeaderMap::new();
         headers.insert(header::PROGRESS, "1");
@@ -185,11 +186,11 @@ impl Call {
         self.reply.clone()
     }
 
-    fn text(&self, name: &str) -> &str {
+    fn header_text(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.as_str())
     }
 }
 
-fn left(until: SystemTime) -> Duration {
+fn time_until(until: SystemTime) -> Duration {
     until.duration_since(SystemTime::now()).unwrap_or_default()
 }

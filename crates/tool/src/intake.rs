@@ -12,21 +12,21 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
 /// Calls that are taken after a stop, at most: far more than are under way between server and client at one time.
-const LAST_CALLS: u64 = 16;
+const LAST_CALLS_MAX: u64 = 16;
 /// Where no call has come for so long after a stop, none is under way, and the subscription is drained.
-const QUIET: Duration = Duration::from_millis(50);
+const QUIET_AFTER: Duration = Duration::from_millis(50);
 
 /// The subscription of one tool's calls.
 pub(crate) struct Intake {
     calls: Subscriber,
     /// Messages that were read.
-    read: u64,
+    read_count: u64,
     /// Those of them that were read when it was told to end.
-    unread: VecDeque<Message>,
-    ending: Ending,
+    buffered: VecDeque<Message>,
+    state: IntakeState,
 }
 
-enum Ending {
+enum IntakeState {
     /// It goes on.
     Open,
     /// The server stops after a few more calls; drained when none comes until this instant.
@@ -39,52 +39,53 @@ enum Ending {
 
 impl Intake {
     pub(crate) fn new(calls: Subscriber) -> Self {
-        Self { calls, read: 0, unread: VecDeque::new(), ending: Ending::Open }
+        Self { calls, read_count: 0, buffered: VecDeque::new(), state: IntakeState::Open }
     }
 
     /// Takes the last calls, and ends after them.
     pub(crate) async fn end(&mut self) {
         // The count is of all messages that this subscription ever had, those included that wait to be read.
         while let Some(Some(message)) = self.calls.next().now_or_never() {
-            self.read += 1;
-            self.unread.push_back(message);
+            self.read_count += 1;
+            self.buffered.push_back(message);
         }
-        let sent = self.calls.unsubscribe_after(self.read + LAST_CALLS).await;
-        self.ending = if sent.is_ok() { Ending::Counted(Instant::now() + QUIET) } else { Ending::Ended };
+        let unsubscribed = self.calls.unsubscribe_after(self.read_count + LAST_CALLS_MAX).await;
+        self.state =
+            if unsubscribed.is_ok() { IntakeState::Counted(Instant::now() + QUIET_AFTER) } else { IntakeState::Ended };
     }
 
     /// Whether nothing comes any more.
     pub(crate) fn is_ended(&self) -> bool {
-        matches!(self.ending, Ending::Ended) && self.unread.is_empty()
+        matches!(self.state, IntakeState::Ended) && self.buffered.is_empty()
     }
 
     /// The next call; `None` when the subscription has ended.
     pub(crate) async fn next(&mut self) -> Option<Message> {
-        if let Some(message) = self.unread.pop_front() {
+        if let Some(message) = self.buffered.pop_front() {
             return Some(message);
         }
         loop {
-            let came = match self.ending {
-                Ending::Ended => None,
-                Ending::Open | Ending::Drained => self.calls.next().await,
-                Ending::Counted(quiet_at) => tokio::select! {
+            let message = match self.state {
+                IntakeState::Ended => None,
+                IntakeState::Open | IntakeState::Drained => self.calls.next().await,
+                IntakeState::Counted(quiet_at) => tokio::select! {
                     biased;
-                    came = self.calls.next() => came,
+                    message = self.calls.next() => message,
                     () = sleep_until(quiet_at) => {
-                        self.ending = if self.calls.drain().await.is_ok() { Ending::Drained } else { Ending::Ended };
+                        self.state = if self.calls.drain().await.is_ok() { IntakeState::Drained } else { IntakeState::Ended };
                         continue;
                     }
                 },
             };
-            if came.is_some() {
-                self.read += 1;
-                if matches!(self.ending, Ending::Counted(_)) {
-                    self.ending = Ending::Counted(Instant::now() + QUIET);
+            if message.is_some() {
+                self.read_count += 1;
+                if matches!(self.state, IntakeState::Counted(_)) {
+                    self.state = IntakeState::Counted(Instant::now() + QUIET_AFTER);
                 }
             } else {
-                self.ending = Ending::Ended;
+                self.state = IntakeState::Ended;
             }
-            return came;
+            return message;
         }
     }
 }

@@ -74,18 +74,18 @@
 //! ```
 
 mod call;
-mod describe;
 mod intake;
 mod reply;
-mod running;
+mod running_calls;
 mod serve;
 mod services;
+mod tool;
 mod typed;
 pub mod wire;
 
 pub use async_nats;
 pub use call::Call;
-pub use describe::{Approval, Effect, Tool};
 pub use reply::{Reply, ToolError};
 pub use schemars;
 pub use serve::{ServeError, Serving, Tools};
+pub use tool::{Approval, Effect, Tool};

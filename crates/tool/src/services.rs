@@ -17,7 +17,7 @@ use crate::{Tool, wire};
 /// What the protocol tells of one tool.
 pub(crate) struct Service {
     identity: Value,
-    about: String,
+    description: String,
     endpoint: Value,
     metadata: Value,
     started: String,
@@ -33,13 +33,13 @@ struct Stats {
 }
 
 #[derive(Clone, Copy)]
-enum Verb {
+enum ServiceVerb {
     Ping,
     Info,
     Stats,
 }
 
-impl Verb {
+impl ServiceVerb {
     const ALL: [Self; 3] = [Self::Ping, Self::Info, Self::Stats];
 
     const fn as_str(self) -> &'static str {
@@ -57,8 +57,8 @@ impl Service {
         let id = client.new_inbox().rsplit('.').next().unwrap_or_default().to_owned();
         let endpoint = json!({"name": tool.name(), "subject": wire::call_subject(tenant, tool.name()), "queue_group": wire::QUEUE});
         Self {
-            identity: json!({"name": tool.name(), "id": id, "version": tool.semver(), "metadata": {}}),
-            about: tool.about().to_owned(),
+            identity: json!({"name": tool.name(), "id": id, "version": tool.version_text(), "metadata": {}}),
+            description: tool.description_text().to_owned(),
             endpoint,
             metadata: json!(tool.metadata()),
             started: OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default(),
@@ -82,15 +82,15 @@ impl Service {
     pub(crate) async fn subscribe(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
         let (name, instance) = (self.text("name"), self.instance());
         let mut all = Vec::new();
-        for verb in Verb::ALL {
-            let word = verb.as_str();
-            let (of_name, of_instance) = (format!("$SRV.{word}.{name}"), format!("$SRV.{word}.{instance}"));
+        for verb in ServiceVerb::ALL {
+            let verb_name = verb.as_str();
+            let (of_name, of_instance) = (format!("$SRV.{verb_name}.{name}"), format!("$SRV.{verb_name}.{instance}"));
             let others = match verb {
-                Verb::Ping => vec![of_name],
-                Verb::Info => vec![of_instance],
-                Verb::Stats => vec![of_name, of_instance],
+                ServiceVerb::Ping => vec![of_name],
+                ServiceVerb::Info => vec![of_instance],
+                ServiceVerb::Stats => vec![of_name, of_instance],
             };
-            for subject in std::iter::once(format!("$SRV.{word}")).chain(others) {
+            for subject in std::iter::once(format!("$SRV.{verb_name}")).chain(others) {
                 all.push(client.subscribe(subject).await?);
             }
         }
@@ -98,30 +98,30 @@ impl Service {
     }
 
     /// The answer to a question of the protocol.
-    pub(crate) fn answer(&self, question: &Message) -> Option<Bytes> {
-        let asked = question.subject.as_str().split('.').nth(1)?;
-        let verb = Verb::ALL.into_iter().find(|verb| verb.as_str() == asked)?;
+    pub(crate) fn build_answer(&self, query: &Message) -> Option<Bytes> {
+        let verb_name = query.subject.as_str().split('.').nth(1)?;
+        let verb = ServiceVerb::ALL.into_iter().find(|verb| verb.as_str() == verb_name)?;
         let mut reply = self.identity.clone();
         match verb {
-            Verb::Ping => reply["type"] = json!("io.nats.micro.v1.ping_response"),
-            Verb::Info => {
+            ServiceVerb::Ping => reply["type"] = json!("io.nats.micro.v1.ping_response"),
+            ServiceVerb::Info => {
                 reply["type"] = json!("io.nats.micro.v1.info_response");
-                reply["description"] = json!(self.about);
+                reply["description"] = json!(self.description);
                 let mut endpoint = self.endpoint.clone();
                 endpoint["metadata"] = self.metadata.clone();
                 reply["endpoints"] = json!([endpoint]);
             }
-            Verb::Stats => {
+            ServiceVerb::Stats => {
                 reply["type"] = json!("io.nats.micro.v1.stats_response");
                 reply["started"] = json!(self.started);
-                reply["endpoints"] = json!([self.stats.write(self.endpoint.clone())]);
+                reply["endpoints"] = json!([self.stats.to_endpoint(self.endpoint.clone())]);
             }
         }
         Some(Bytes::from(reply.to_string()))
     }
 
     /// Counts a call.
-    pub(crate) fn count(&mut self, took: Duration, error: Option<String>) {
+    pub(crate) fn record_call(&mut self, took: Duration, error: Option<String>) {
         self.stats.requests += 1;
         self.stats.time += took;
         if let Some(error) = error {
@@ -136,7 +136,7 @@ impl Service {
 }
 
 impl Stats {
-    fn write(&self, mut endpoint: Value) -> Value {
+    fn to_endpoint(&self, mut endpoint: Value) -> Value {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let total = nanos(self.time);
         endpoint["num_requests"] = json!(self.requests);

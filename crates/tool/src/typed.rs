@@ -11,7 +11,7 @@ use crate::{Call, Reply, Tool, ToolError};
 
 /// Types within a type that are written out where they stand. More of them are kept apart in `$defs`: a type that many
 /// others use would be written as often, and a schema holds 32 KiB.
-const INLINED_MAX: usize = 8;
+const INLINED_TYPES_MAX: usize = 8;
 
 impl Tool {
     /// A tool whose arguments are a type: the schema is that of the type, where doc comments become descriptions, and the
@@ -44,51 +44,54 @@ impl Tool {
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
         R: Into<Reply> + Send + 'static,
     {
-        Self::new(name).parameters(schema::<A>()).handler(move |call: Call| match parse(call.body()) {
-            Ok(arguments) => handler(arguments, call).left_future(),
-            Err(error) => std::future::ready(Err(error)).right_future(),
+        Self::new(name).parameters(generate_schema::<A>()).handler(move |call: Call| {
+            match parse_arguments(call.body()) {
+                Ok(arguments) => handler(arguments, call).left_future(),
+                Err(error) => std::future::ready(Err(error)).right_future(),
+            }
         })
     }
 }
 
 /// The error names the part that is wrong, such as `people[2].age`: a model mends what it can find.
-fn parse<A: DeserializeOwned>(body: &[u8]) -> Result<A, ToolError> {
-    let wrong = |why: &dyn std::fmt::Display| ToolError::new(format!("the arguments do not fit: {why}"));
-    let value: Value = serde_json::from_slice(body).map_err(|error| wrong(&error))?;
+fn parse_arguments<A: DeserializeOwned>(body: &[u8]) -> Result<A, ToolError> {
+    let mismatch = |why: &dyn std::fmt::Display| ToolError::new(format!("the arguments do not fit: {why}"));
+    let value: Value = serde_json::from_slice(body).map_err(|error| mismatch(&error))?;
     // A struct would be read from an array too, by position.
     if !value.is_object() {
-        return Err(wrong(&"they must be a JSON object"));
+        return Err(mismatch(&"they must be a JSON object"));
     }
     serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
-        "." => wrong(error.inner()),
-        path => wrong(&format_args!("{path}: {}", error.inner())),
+        "." => mismatch(error.inner()),
+        path => mismatch(&format_args!("{path}: {}", error.inner())),
     })
 }
 
 /// The schema of a type, without what tells a model nothing.
-fn schema<A: JsonSchema>() -> Value {
-    let of = |inline: bool| {
+fn generate_schema<A: JsonSchema>() -> Value {
+    let generate = |inline: bool| {
         let settings = SchemaSettings::draft2020_12().for_deserialize().with(|settings| {
             settings.meta_schema = None;
             settings.inline_subschemas = inline;
         });
         settings.into_generator().into_root_schema_for::<A>()
     };
-    let apart = of(false);
-    let definitions = apart.get("$defs").and_then(Value::as_object).map_or(0, serde_json::Map::len);
-    let mut schema = if (1..=INLINED_MAX).contains(&definitions) { of(true) } else { apart };
+    let with_references = generate(false);
+    let definitions = with_references.get("$defs").and_then(Value::as_object).map_or(0, serde_json::Map::len);
+    let mut schema = if (1..=INLINED_TYPES_MAX).contains(&definitions) { generate(true) } else { with_references };
     // The type's name is ours, not the model's.
     schema.remove("title");
     // Arguments are an object, also where the type is an enum of objects; some providers want to be told.
     schema.ensure_object().entry("type").or_insert_with(|| json!("object"));
-    RecursiveTransform(plain_numbers).transform(&mut schema);
+    RecursiveTransform(remove_number_formats).transform(&mut schema);
     schema.to_value()
 }
 
 /// Formats such as `uint32` are schemars' own, and some providers refuse what they do not know.
-fn plain_numbers(schema: &mut Schema) {
-    let ours = |format: &str| ["int", "uint", "float", "double"].iter().any(|start| format.starts_with(start));
-    if schema.get("format").and_then(Value::as_str).is_some_and(ours) {
+fn remove_number_formats(schema: &mut Schema) {
+    let is_number_format =
+        |format: &str| ["int", "uint", "float", "double"].iter().any(|start| format.starts_with(start));
+    if schema.get("format").and_then(Value::as_str).is_some_and(is_number_format) {
         schema.remove("format");
     }
 }
@@ -152,25 +155,25 @@ mod tests {
             "tone": {"type": "string", "enum": ["warm", "cool"]},
             "note": {"type": ["string", "null"]},
         }});
-        assert_eq!(schema::<Greeting>(), expected);
+        assert_eq!(generate_schema::<Greeting>(), expected);
     }
 
     #[test]
     fn what_holds_itself_stays_a_reference() {
-        let schema = schema::<Tree>();
+        let schema = generate_schema::<Tree>();
         assert_eq!(schema["properties"]["below"]["items"], json!({"$ref": "#"}), "{schema}");
     }
 
     #[test]
     fn an_enum_of_objects_is_an_object() {
-        let schema = schema::<Shape>();
+        let schema = generate_schema::<Shape>();
         assert_eq!((&schema["type"], schema["oneOf"].as_array().map(Vec::len)), (&json!("object"), Some(2)));
         assert_eq!(schema.get("title"), None);
     }
 
     #[test]
     fn an_error_says_where() {
-        for (body, told) in [
+        for (body, expected) in [
             (r#"{"people": [{"name": "a", "age": 1}, {"name": "b", "age": "old"}]}"#, "people[1].age: invalid type"),
             (r#"{"people": [{"name": "a"}]}"#, "people[0]: missing field `age`"),
             (r#"{"people": [], "tone": "hot"}"#, "tone: unknown variant `hot`, expected `warm` or `cool`"),
@@ -181,10 +184,13 @@ mod tests {
             ("{", "EOF while parsing"),
             (r#"{"people": []} {"#, "trailing characters"),
         ] {
-            let error = parse::<Greeting>(body.as_bytes()).unwrap_err();
-            let said = error.message();
-            assert!(said.starts_with("the arguments do not fit: ") && said.contains(told), "{body}: {said}");
+            let error = parse_arguments::<Greeting>(body.as_bytes()).unwrap_err();
+            let message = error.message();
+            assert!(
+                message.starts_with("the arguments do not fit: ") && message.contains(expected),
+                "{body}: {message}"
+            );
         }
-        assert_eq!(parse::<Greeting>(br#"{"people": []} "#).unwrap().people.len(), 0);
+        assert_eq!(parse_arguments::<Greeting>(br#"{"people": []} "#).unwrap().people.len(), 0);
     }
 }

@@ -16,23 +16,23 @@ pub(crate) struct ConnectionHealth(Arc<Mutex<Option<Instant>>>);
 
 impl ConnectionHealth {
     /// The connection broke, or carries nothing.
-    pub(crate) fn note(&self) {
+    pub(crate) fn record_loss(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// When that last was.
-    pub(crate) fn last(&self) -> Option<Instant> {
+    pub(crate) fn last_loss(&self) -> Option<Instant> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// By when a client that is away since `since` would be back, if it lost its connection with this process.
     pub(crate) fn reconnected_by(&self, since: Instant) -> Instant {
-        self.last().map_or(since, |last| last + BACK_WITHIN)
+        self.last_loss().map_or(since, |last| last + BACK_WITHIN)
     }
 
     /// Until when a tool of the catalogue that nobody serves since `missed` is waited for.
     pub(crate) fn back_until(&self, missed: Instant) -> Instant {
         let calm = missed + BACK_WITHIN_CALM;
-        self.last().map_or(calm, |last| calm.max(last + BACK_WITHIN))
+        self.last_loss().map_or(calm, |last| calm.max(last + BACK_WITHIN))
     }
 }

@@ -1,11 +1,11 @@
 //! Runs tool calls, and keeps the catalogue of tools.
 
 use service::process::{Running, run};
-use tool_executor::{Config, Executor};
+use tool_executor::{Executor, ExecutorConfig};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    run("tool-executor", "executor", async |config: Config, bus| {
+    run("tool-executor", "executor", async |config: ExecutorConfig, bus| {
         let executor = Executor::start(config, bus);
         Ok(Running::new(executor.readiness(), |timeout| executor.drain(timeout)))
     })

@@ -9,14 +9,15 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tool_schema::{ArgumentsError, Checker, Schema};
 
-type Key = (TenantId, ToolName);
+/// A tool of a tenant.
+pub(crate) type ToolKey = (TenantId, ToolName);
 
 /// Compiled schemas by tool; shared by the catalogue, which learns them, and the calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Schemas {
-    known: Arc<RwLock<HashMap<Key, Schema>>>,
+    known: Arc<RwLock<HashMap<ToolKey, Schema>>>,
     /// Tools that answered a poll of this process.
-    answered: Arc<RwLock<HashSet<Key>>>,
+    answered: Arc<RwLock<HashSet<ToolKey>>>,
     /// Whether there was one.
     polled: watch::Sender<bool>,
     checker: Checker,
@@ -35,8 +36,8 @@ impl Default for Schemas {
 
 impl Schemas {
     /// Learns these tools' schemas, but those that are known already; returns why some cannot be used.
-    pub(crate) async fn learn(&self, tools: Vec<(Key, Json)>) -> Vec<(Key, String)> {
-        let is_known = |key: &Key, schema: &Json| self.get(key).is_some_and(|known| known.source() == schema);
+    pub(crate) async fn learn(&self, tools: Vec<(ToolKey, Json)>) -> Vec<(ToolKey, String)> {
+        let is_known = |key: &ToolKey, schema: &Json| self.get(key).is_some_and(|known| known.source() == schema);
         let new: Vec<_> = tools.into_iter().filter(|(key, schema)| !is_known(key, schema)).collect();
         if new.is_empty() {
             return Vec::new();
@@ -57,18 +58,18 @@ impl Schemas {
     }
 
     /// Whether the tool is in the catalogue now.
-    pub(crate) fn knows(&self, key: &Key) -> bool {
+    pub(crate) fn has_tool(&self, key: &ToolKey) -> bool {
         self.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)
     }
 
     /// The catalogue was polled; these tools answered.
-    pub(crate) fn record_poll<'a>(&self, answered: impl Iterator<Item = &'a Key>) {
+    pub(crate) fn record_poll<'a>(&self, answered: impl Iterator<Item = &'a ToolKey>) {
         self.answered.write().unwrap_or_else(PoisonError::into_inner).extend(answered.cloned());
         self.polled.send_replace(true);
     }
 
     /// Whether the tool answered a poll of this process, and is not gone since.
-    pub(crate) fn has_answered(&self, key: &Key) -> bool {
+    pub(crate) fn has_answered(&self, key: &ToolKey) -> bool {
         self.answered.read().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
@@ -81,14 +82,14 @@ impl Schemas {
     }
 
     /// Forgets a tool.
-    pub(crate) fn forget(&self, key: &Key) {
+    pub(crate) fn remove(&self, key: &ToolKey) {
         self.answered.write().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// Checks small arguments at once; `None` where they are large: then use [`Schemas::check`]. A tool without a known
     /// schema checks its arguments itself.
-    pub(crate) fn check_small(&self, key: &Key, arguments: &Json) -> Option<Result<(), ArgumentsError>> {
+    pub(crate) fn check_small(&self, key: &ToolKey, arguments: &Json) -> Option<Result<(), ArgumentsError>> {
         match self.get(key) {
             Some(schema) => schema.check_small(arguments),
             None => Some(Schema::check_object(arguments)),
@@ -96,7 +97,7 @@ impl Schemas {
     }
 
     /// Checks arguments on a thread of their own.
-    pub(crate) async fn check(&self, key: &Key, arguments: &Json) -> Result<(), ArgumentsError> {
+    pub(crate) async fn check(&self, key: &ToolKey, arguments: &Json) -> Result<(), ArgumentsError> {
         match self.get(key) {
             Some(schema) => self.checker.check(schema, arguments).await,
             None => Schema::check_object(arguments),
@@ -104,7 +105,7 @@ impl Schemas {
     }
 
     // A lock, since it is held for one access to the map only.
-    fn get(&self, key: &Key) -> Option<Schema> {
+    fn get(&self, key: &ToolKey) -> Option<Schema> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 }
@@ -122,7 +123,7 @@ mod tests {
         assert!(
             schemas.check(&key, &arguments).await.is_err() && schemas.check_small(&key, &arguments).unwrap().is_err()
         );
-        schemas.forget(&key);
+        schemas.remove(&key);
         assert_eq!(schemas.check(&key, &arguments).await, Ok(()));
     }
 }

@@ -28,7 +28,7 @@ pub struct Login {
 /// Connects a kind of tools, as its own user or as that of the process. The connection's name in the lists of the server
 /// ends with `kind`. A server that is away is waited for as long as the configuration says.
 pub(crate) async fn connect_tools(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> Result<Client, ServeError> {
-    let config = config_of(nats, login, kind);
+    let config = user_config(nats, login, kind);
     let servers: Vec<&str> = config.url.split(',').map(str::trim).collect();
     let connect = async || {
         let mut options = ConnectOptions::new().name(&config.name).connection_timeout(CONNECT_MAX);
@@ -45,11 +45,11 @@ pub(crate) async fn connect_tools(nats: &NatsConfig, login: Option<&Login>, kind
 
 /// Connects to what a kind of tools stores in NATS, as [`connect_tools`].
 pub(crate) async fn connect_store(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> Result<Bus, BusError> {
-    let config = config_of(nats, login, &format!("{kind} (store)"));
+    let config = user_config(nats, login, &format!("{kind} (store)"));
     retry_while_away(nats, BusError::is_away, async || Bus::connect(&config).await).await
 }
 
-fn config_of(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> NatsConfig {
+fn user_config(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> NatsConfig {
     let mut config = NatsConfig { name: format!("{} {kind}", nats.name), ..nats.clone() };
     if let Some(login) = login {
         config.user = Some(login.user.clone());

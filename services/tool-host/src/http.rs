@@ -11,7 +11,7 @@ pub(super) const CONNECT_MAX: Duration = Duration::from_secs(10);
 pub(super) const USER_AGENT: &str = concat!("ailoop/", env!("CARGO_PKG_VERSION"));
 
 /// A client that asks no proxy of the environment, keeps no cookies, follows no redirect and reuses no connection.
-pub(super) fn builder() -> ClientBuilder {
+pub(super) fn client_builder() -> ClientBuilder {
     // It fails where the process has a provider already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
@@ -25,7 +25,7 @@ pub(super) fn builder() -> ClientBuilder {
 }
 
 /// The innermost cause: what happened, without the address that every layer around it repeats.
-pub(super) fn root(error: &reqwest::Error) -> String {
+pub(super) fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(source) = cause.source() {
         cause = source;

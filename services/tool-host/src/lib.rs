@@ -7,14 +7,14 @@ pub mod command;
 mod connect;
 pub mod fetch;
 mod files;
-mod fit;
+mod head_tail_buffer;
 mod http;
-mod kept;
 pub mod mail;
 mod mcp;
 mod plans;
 mod results;
 mod sessions;
+mod truncate;
 pub mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ use fetch::FetchConfig;
 pub use files::FilesConfig;
 use files::Workspace;
 pub use mail::MailConfig;
-use mail::PostOffice;
+use mail::MailService;
 pub use mcp::{McpConfig, ServerName};
 pub use plans::PlansConfig;
 pub use results::ResultsConfig;
@@ -54,13 +54,13 @@ pub const SECTION: &str = "tool_host";
 /// Calls of one tool that run in this process at the same time.
 const CONCURRENCY: usize = 8;
 /// Pause between looks at the connections, for readiness.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CONNECTION_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// How long a look may still take at the end.
-const WATCH_END_MAX: Duration = Duration::from_secs(1);
+const CONNECTION_CHECK_END_MAX: Duration = Duration::from_secs(1);
 
 /// Runs the tool host until SIGTERM or SIGINT.
 pub async fn run() -> anyhow::Result<()> {
-    run_without_bus("tool-host", SECTION, async |config: Config, nats| {
+    run_without_bus("tool-host", SECTION, async |config: ToolHostConfig, nats| {
         let host = ToolHost::start(&config, &nats).await?;
         Ok(Running::new(host.readiness(), |timeout| host.drain(timeout)))
     })
@@ -71,7 +71,7 @@ pub async fn run() -> anyhow::Result<()> {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "tool_host")]
-pub struct Config {
+pub struct ToolHostConfig {
     /// Whose sessions may use them.
     #[schemars(with = "String")]
     pub tenant: TenantId,
@@ -96,24 +96,24 @@ pub struct Config {
     pub mcp: BTreeMap<ServerName, McpConfig>,
 }
 
-impl Config {
+impl ToolHostConfig {
     /// Errors that the start would report, as far as they show without NATS and without starting anything.
-    pub fn mistakes(&self) -> Vec<HostError> {
+    pub fn find_mistakes(&self) -> Vec<HostError> {
         let mut found = Vec::new();
         if let Some(files) = &self.files {
-            found.extend(files::mistakes(files));
+            found.extend(files::find_mistakes(files));
         }
-        found.extend(self.plans_without_files());
+        found.extend(self.find_plans_without_files());
         found.extend(self.fetch.as_ref().and_then(|fetch| fetch::tools(fetch).err()));
         found.extend(self.command.as_ref().and_then(|command| command::tools(command, &Tasks::new()).err()));
         found.extend(webhook::tools(&self.webhooks).err());
         found
     }
 
-    fn plans_without_files(&self) -> Option<HostError> {
+    fn find_plans_without_files(&self) -> Option<HostError> {
         let message = "plans are files: set tool_host.files too, or leave plans out".to_owned();
-        let is_alone = self.plans.is_some() && self.files.is_none();
-        is_alone.then(|| HostError::Setting { field: "plans".to_owned(), message })
+        let is_missing_files = self.plans.is_some() && self.files.is_none();
+        is_missing_files.then(|| HostError::Setting { field: "plans".to_owned(), message })
     }
 }
 
@@ -168,7 +168,7 @@ impl HostError {
 /// A running tool host.
 pub struct ToolHost {
     servings: Vec<Serving>,
-    mcp: mcp::Servers,
+    mcp: mcp::McpServers,
     names: BTreeSet<(TenantId, ToolName)>,
     clients: Vec<Client>,
     stores: Vec<Bus>,
@@ -180,11 +180,11 @@ pub struct ToolHost {
 
 impl ToolHost {
     /// Serves every kind that is configured, each over a connection of its own.
-    pub async fn start(config: &Config, nats: &NatsConfig) -> Result<Self, HostError> {
-        if let Some(mistake) = config.plans_without_files() {
+    pub async fn start(config: &ToolHostConfig, nats: &NatsConfig) -> Result<Self, HostError> {
+        if let Some(mistake) = config.find_plans_without_files() {
             return Err(mistake);
         }
-        let mcp = mcp::Servers::start(&config.mcp, &config.tenant, nats, &Checker::default()).await?;
+        let mcp = mcp::McpServers::start(&config.mcp, &config.tenant, nats, &Checker::default()).await?;
         let names = mcp.names().map(|tool| (config.tenant.clone(), tool)).collect();
         let clients = mcp.clients().collect();
         let mut host = Self {
@@ -197,61 +197,66 @@ impl ToolHost {
             watch: Tasks::new(),
             readiness: Readiness::new("tool-host"),
         };
-        let kinds = Kinds { tenant: &config.tenant, nats };
+        let context = HostContext { tenant: &config.tenant, nats };
         let workspace = config.files.as_ref().map(Workspace::open).transpose()?.map(Arc::new);
         if let (Some(files), Some(workspace)) = (&config.files, &workspace) {
-            host.serve(&kinds, "files", files.login.as_ref(), files::tools(workspace)).await?;
+            host.serve(&context, "files", files.login.as_ref(), files::tools(workspace)).await?;
         }
         if let (Some(plans), Some(workspace)) = (&config.plans, &workspace) {
-            host.serve(&kinds, "plans", plans.login.as_ref(), plans::tools(workspace)).await?;
+            host.serve(&context, "plans", plans.login.as_ref(), plans::tools(workspace)).await?;
         }
         if let Some(mail) = &config.mail {
-            let bus = host.store(&kinds, "mail", mail.login.as_ref()).await?;
-            let office = PostOffice::new(bus.clone(), config.tenant.clone(), Arc::new(SystemClock));
-            host.serve(&kinds, "mail", mail.login.as_ref(), mail::tools(&office)).await?;
-            let clients = mail::serve_clients(bus, config.tenant.clone(), office, host.tasks.token());
+            let bus = host.connect_store(&context, "mail", mail.login.as_ref()).await?;
+            let mail_service = MailService::new(bus.clone(), config.tenant.clone(), Arc::new(SystemClock));
+            host.serve(&context, "mail", mail.login.as_ref(), mail::tools(&mail_service)).await?;
+            let clients = mail::serve_clients(bus, config.tenant.clone(), mail_service, host.tasks.token());
             host.tasks.spawn("mail of clients", clients);
         }
         if let Some(results) = &config.results {
-            let bus = host.store(&kinds, "results", results.login.as_ref()).await?;
-            host.serve(&kinds, "results", results.login.as_ref(), results::tools(&bus, kinds.tenant)).await?;
+            let bus = host.connect_store(&context, "results", results.login.as_ref()).await?;
+            host.serve(&context, "results", results.login.as_ref(), results::tools(&bus, context.tenant)).await?;
         }
         if let Some(sessions) = &config.sessions {
-            let bus = host.store(&kinds, "sessions", sessions.login.as_ref()).await?;
-            host.serve(&kinds, "sessions", sessions.login.as_ref(), sessions::tools(&bus, kinds.tenant)).await?;
+            let bus = host.connect_store(&context, "sessions", sessions.login.as_ref()).await?;
+            host.serve(&context, "sessions", sessions.login.as_ref(), sessions::tools(&bus, context.tenant)).await?;
         }
         if let Some(fetch) = &config.fetch {
-            host.serve(&kinds, "fetch", fetch.login.as_ref(), fetch::tools(fetch)?).await?;
+            host.serve(&context, "fetch", fetch.login.as_ref(), fetch::tools(fetch)?).await?;
         }
         if let Some(command) = &config.command {
             let tools = command::tools(command, &host.tasks)?;
-            host.serve(&kinds, "command", command.login.as_ref(), tools).await?;
+            host.serve(&context, "command", command.login.as_ref(), tools).await?;
         }
         for (login, tools) in webhook::tools(&config.webhooks)? {
-            host.serve(&kinds, "webhooks", login.as_ref(), tools).await?;
+            host.serve(&context, "webhooks", login.as_ref(), tools).await?;
         }
         host.watch_connections();
         Ok(host)
     }
 
-    async fn store(&mut self, kinds: &Kinds<'_>, kind: &str, login: Option<&Login>) -> Result<Bus, HostError> {
-        let bus = connect::connect_store(kinds.nats, login, kind).await?;
+    async fn connect_store(
+        &mut self,
+        context: &HostContext<'_>,
+        kind: &str,
+        login: Option<&Login>,
+    ) -> Result<Bus, HostError> {
+        let bus = connect::connect_store(context.nats, login, kind).await?;
         self.stores.push(bus.clone());
         Ok(bus)
     }
 
     async fn serve(
         &mut self,
-        kinds: &Kinds<'_>,
+        context: &HostContext<'_>,
         kind: &str,
         login: Option<&Login>,
         tools: Vec<Tool>,
     ) -> Result<(), HostError> {
-        let name = |tool: &Tool| Some((kinds.tenant.clone(), ToolName::new(tool.name()).ok()?));
+        let name = |tool: &Tool| Some((context.tenant.clone(), ToolName::new(tool.name()).ok()?));
         self.names.extend(tools.iter().filter_map(name));
-        let client = connect::connect_tools(kinds.nats, login, kind).await?;
+        let client = connect::connect_tools(context.nats, login, kind).await?;
         self.clients.push(client.clone());
-        let serving = Tools::new(client).tenant(kinds.tenant.as_str()).concurrency(CONCURRENCY);
+        let serving = Tools::new(client).tenant(context.tenant.as_str()).concurrency(CONCURRENCY);
         self.servings.push(tools.into_iter().fold(serving, Tools::tool).serve().await?);
         Ok(())
     }
@@ -269,7 +274,7 @@ impl ToolHost {
                     tracing::info!(is_ready, "connections of the tools");
                 }
                 readiness.set(is_ready);
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(CONNECTION_CHECK_EVERY).await;
             }
         };
         self.watch.spawn("tool connections", async move {
@@ -289,7 +294,7 @@ impl ToolHost {
 
     /// Takes no more calls and finishes those that run, up to `timeout`.
     pub async fn drain(self, timeout: Duration) {
-        self.watch.end(WATCH_END_MAX).await;
+        self.watch.end(CONNECTION_CHECK_END_MAX).await;
         self.readiness.set(false);
         let servings = join_all(self.servings.into_iter().map(|serving| serving.stop(timeout)));
         join(servings, self.mcp.stop(timeout)).await;
@@ -301,7 +306,7 @@ impl ToolHost {
 }
 
 /// What all kinds have in common.
-struct Kinds<'a> {
+struct HostContext<'a> {
     tenant: &'a TenantId,
     nats: &'a NatsConfig,
 }

@@ -1,10 +1,10 @@
 //! Runs the tool calls that may start, and says what came of each.
 
+mod call_deadline;
 mod dispatch;
-mod doubt;
-mod life;
 mod probe;
-mod reply;
+mod replica_check;
+mod tool_reply;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +23,9 @@ use contract::{CommandId, ErrorCode, TenantId, ToolName, limits};
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use call_deadline::Deadlines;
 use dispatch::{Dispatch, unknown};
-use life::Deadlines;
-use reply::Answer;
+use tool_reply::ToolAnswer;
 
 use crate::Clock;
 use crate::connection_health::{BACK_WITHIN, ConnectionHealth};
@@ -33,21 +33,21 @@ use crate::schemas::Schemas;
 use tool_schema::ArgumentsError;
 
 /// What was asked of the log longer ago than this is asked again before a call is sent.
-const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(20);
+const STATUS_AGE_MAX: Duration = Duration::from_millis(20);
 /// Pause before the bus is asked again that could not serve a call.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a call waits for the catalogue's first poll after this process started.
-const CATALOGUE_WITHIN: Duration = Duration::from_secs(3);
+const CATALOGUE_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// With what the id of a result ends that says that nothing is known.
-const UNKNOWN_END: &str = "-unknown";
+const UNKNOWN_ID_SUFFIX: &str = "-unknown";
 
 /// Why nobody knows what an earlier delivery did.
-const LOST: &str = "the executor of this call was lost";
+const EXECUTOR_LOST_TEXT: &str = "the executor of this call was lost";
 
 /// The handler of the tool queue.
-pub(crate) struct Calls {
+pub(crate) struct ToolCallHandler {
     bus: Bus,
     clock: Arc<dyn Clock>,
     schemas: Schemas,
@@ -58,14 +58,14 @@ pub(crate) struct Calls {
 /// A call that may start.
 type ToolCall = OpenCall<ToolItem>;
 
-impl Calls {
+impl ToolCallHandler {
     pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, schemas: Schemas, health: ConnectionHealth) -> Self {
         Self { bus, clock, schemas, health, started: Instant::now() }
     }
 
     async fn execute(&self, work: &ToolCall) -> Result<Option<CallResult>, BusError> {
         let began = Instant::now();
-        let Some(answer) = self.answer(work).await? else {
+        let Some(answer) = self.call_tool(work).await? else {
             tracing::info!(session = %work.key, call = %work.call, "no longer wanted");
             return Ok(None);
         };
@@ -78,7 +78,7 @@ impl Calls {
             answer
         };
         let duration = began.elapsed();
-        let (tool, outcome) = (work.item.tool.as_str(), word(answer.outcome));
+        let (tool, outcome) = (work.item.tool.as_str(), outcome_label(answer.outcome));
         let span = tracing::Span::current();
         telemetry::span::outcome(&span, outcome);
         if let Some(code) = &answer.code {
@@ -86,7 +86,7 @@ impl Calls {
         }
         telemetry::metric::tool(tool, outcome, duration);
         tracing::info!(session = %work.key, call = %work.call, tool, outcome, took_ms = duration.as_millis(), "tool call");
-        let (content, whole) = self.shown(work, answer.content).await;
+        let (content, whole) = self.truncate_content(work, answer.content).await;
         let result = ToolResult {
             meta: work.item.meta.of_result(),
             outcome: answer.outcome,
@@ -100,7 +100,7 @@ impl Calls {
     }
 
     /// Claims a call that takes effect; whether another delivery has claimed it before, and so may have sent it.
-    async fn was_claimed(&self, work: &ToolCall) -> Result<bool, BusError> {
+    async fn claim_dispatch(&self, work: &ToolCall) -> Result<bool, BusError> {
         if !work.item.effect.takes_effect() {
             return Ok(false);
         }
@@ -116,8 +116,8 @@ impl Calls {
 
     /// Asks the log again where it took long since it was asked: `false` when nobody wants the call any more. In a pause it is waited
     /// here, since the call is claimed: to its next delivery it would count as sent.
-    async fn may_begin(&self, work: &ToolCall, asked: Instant) -> bool {
-        if asked.elapsed() < ASKED_AGAIN_AFTER {
+    async fn wait_until_open(&self, work: &ToolCall, checked_at: Instant) -> bool {
+        if checked_at.elapsed() < STATUS_AGE_MAX {
             return true;
         }
         loop {
@@ -129,7 +129,7 @@ impl Calls {
             }
             tokio::select! {
                 () = work.cancelled.cancelled() => return true,
-                () = tokio::time::sleep(AGAIN_AFTER) => {}
+                () = tokio::time::sleep(RETRY_AFTER) => {}
             }
         }
     }
@@ -141,7 +141,7 @@ impl Calls {
             match self.bus.claim_part(&work.key, &work.call.call, parts, owner).await {
                 Err(error) if !error.is_final() => {
                     tracing::warn!(session = %work.key, call = %work.call, %error, "call not claimed yet");
-                    tokio::time::sleep(AGAIN_AFTER).await;
+                    tokio::time::sleep(RETRY_AFTER).await;
                 }
                 claimed => return claimed,
             }
@@ -149,13 +149,13 @@ impl Calls {
     }
 
     /// Everything from the arguments to the answer; `None` when nobody wants one any more.
-    async fn answer(&self, work: &ToolCall) -> Result<Option<Answer>, BusError> {
-        let (item, asked) = (&work.item, Instant::now());
+    async fn call_tool(&self, work: &ToolCall) -> Result<Option<ToolAnswer>, BusError> {
+        let (item, checked_at) = (&work.item, Instant::now());
         let tool = (work.key.tenant.clone(), item.tool.clone());
         // Of what comes again it must be known first whether it was sent before: nothing is said of that otherwise.
-        let mut sent_before = work.may_have_been_held && self.was_claimed(work).await?;
+        let mut sent_before = work.may_have_been_held && self.claim_dispatch(work).await?;
         // Until then nothing is known of any tool.
-        self.schemas.wait_for_catalogue(CATALOGUE_WITHIN).await;
+        self.schemas.wait_for_catalogue(CATALOGUE_WAIT_MAX).await;
         let checked = match self.schemas.check_small(&tool, &item.arguments) {
             Some(checked) => checked,
             None => self.check_large(work, &tool).await?,
@@ -163,9 +163,9 @@ impl Calls {
         if let Err(ArgumentsError { code, text }) = checked {
             // The tool may have had another schema then.
             return Ok(Some(if sent_before {
-                unknown(&format!("{LOST}, and the call cannot be made again: {text}"))
+                unknown(&format!("{EXECUTOR_LOST_TEXT}, and the call cannot be made again: {text}"))
             } else {
-                Answer::error(code, text)
+                ToolAnswer::error(code, text)
             }));
         }
         let (now, left) = (Instant::now(), item.meta.deadline.since(self.clock.now()));
@@ -173,25 +173,25 @@ impl Calls {
         let timeout = if work.may_have_been_held { left.max(Duration::from_millis(item.timeout_ms)) } else { left };
         if timeout.is_zero() {
             return Ok(Some(if sent_before {
-                unknown(&format!("{LOST}, and its deadline has passed"))
+                unknown(&format!("{EXECUTOR_LOST_TEXT}, and its deadline has passed"))
             } else {
                 let text = "the deadline had passed before the tool could be called; it was not called";
-                Answer::new(Outcome::Timeout, text)
+                ToolAnswer::new(Outcome::Timeout, text)
             }));
         }
         if !work.may_have_been_held {
-            sent_before = self.was_claimed(work).await?;
+            sent_before = self.claim_dispatch(work).await?;
         }
-        if !self.may_begin(work, asked).await {
+        if !self.wait_until_open(work, checked_at).await {
             return Ok(None);
         }
         if sent_before && !item.effect.may_repeat() {
-            return Ok(Some(unknown(LOST)));
+            return Ok(Some(unknown(EXECUTOR_LOST_TEXT)));
         }
         let deadlines = Deadlines { deadline: now + timeout, known: now + left };
         // A tool that was never there will not come back. But it was in the catalogue when its session looked: when a whole
         // fleet starts anew, its client may come later than the first calls.
-        let health = self.schemas.knows(&tool).then_some(&self.health);
+        let health = self.schemas.has_tool(&tool).then_some(&self.health);
         let expected_until = (!self.schemas.has_answered(&tool)).then(|| self.started + BACK_WITHIN);
         let (bus, clock) = (&self.bus, &*self.clock);
         let dispatch = Dispatch { bus, clock, work, sent_before, timeout, deadlines, health, expected_until };
@@ -212,7 +212,7 @@ impl Calls {
         let mut claim = self.claim(work, &parts, &owner).await?;
         if claim == Claim::Theirs {
             // The item may have come twice, and another executor be at it: by then it has an end.
-            tokio::time::sleep(limits::VALIDATION_MAX + AGAIN_AFTER).await;
+            tokio::time::sleep(limits::VALIDATION_MAX + RETRY_AFTER).await;
             claim = self.claim(work, &parts, &owner).await?;
         }
         match claim {
@@ -229,13 +229,13 @@ impl Calls {
             if error.is_final() {
                 break;
             }
-            tokio::time::sleep(AGAIN_AFTER).await;
+            tokio::time::sleep(RETRY_AFTER).await;
         }
         Ok(checked)
     }
 
     /// What the model reads of a result, and where the whole of it is when that is not all.
-    async fn shown(&self, work: &ToolCall, content: String) -> (String, Option<FullResultRef>) {
+    async fn truncate_content(&self, work: &ToolCall, content: String) -> (String, Option<FullResultRef>) {
         let max = work.item.max_output;
         if content.len() <= max {
             return (content, None);
@@ -243,24 +243,24 @@ impl Calls {
         let SessionKey { tenant, session } = &work.key;
         let call = &work.call.call;
         let object = FullResultRef::id(tenant, session, work.item.session_started, call);
-        let kept = content.floor_char_boundary(limits::WHOLE_RESULT_BYTES_MAX);
-        let body = Bytes::copy_from_slice(&content.as_bytes()[..kept]);
+        let stored_bytes = content.floor_char_boundary(limits::WHOLE_RESULT_BYTES_MAX);
+        let body = Bytes::copy_from_slice(&content.as_bytes()[..stored_bytes]);
         let whole = match self.bus.transport().put_object(Objects::Results, &object, body).await {
-            Ok(()) => Some(FullResultRef { object, bytes: kept as u64 }),
+            Ok(()) => Some(FullResultRef { object, bytes: stored_bytes as u64 }),
             Err(error) => {
                 tracing::warn!(session = %work.key, %call, %error, "the whole result is not kept");
                 None
             }
         };
         let reader = ToolName::new(READ_RESULT).ok();
-        let readable = reader.is_some_and(|reader| self.schemas.knows(&(tenant.clone(), reader)));
-        let call = (whole.is_some() && readable).then_some(call.as_str());
-        (reply::cut(&content, max, call), whole)
+        let is_readable = reader.is_some_and(|reader| self.schemas.has_tool(&(tenant.clone(), reader)));
+        let call = (whole.is_some() && is_readable).then_some(call.as_str());
+        (tool_reply::truncate(&content, max, call), whole)
     }
 }
 
 #[async_trait]
-impl CallHandler for Calls {
+impl CallHandler for ToolCallHandler {
     type Item = ToolItem;
 
     const RESULTS: &'static [Verb] = &[Verb::ProvideToolResult];
@@ -274,7 +274,7 @@ impl CallHandler for Calls {
     }
 
     fn result_ids(call: &CallAttempt) -> Result<Vec<CommandId>, BusError> {
-        Ok(vec![result_id(call, "")?, result_id(call, UNKNOWN_END)?])
+        Ok(vec![result_id(call, "")?, result_id(call, UNKNOWN_ID_SUFFIX)?])
     }
 
     async fn run(&self, work: ToolCall) -> Result<Option<CallResult>, BusError> {
@@ -287,7 +287,7 @@ impl CallHandler for Calls {
     }
 
     fn unreadable(&self, call: &CallAttempt, meta: ResultMeta, why: &str) -> Result<CallResult, BusError> {
-        let answer = Answer::error(ErrorCode::BadRequest, why);
+        let answer = ToolAnswer::error(ErrorCode::BadRequest, why);
         let (outcome, content, code) = (answer.outcome, answer.content, answer.code);
         call_result(call, &ToolResult { meta, outcome, content, code, duration_ms: 0, whole: None, used: None })
     }
@@ -296,12 +296,12 @@ impl CallHandler for Calls {
 /// That nothing is known has an id of its own, so that what is known later still counts.
 fn call_result(call: &CallAttempt, result: &ToolResult) -> Result<CallResult, BusError> {
     let is_known = !matches!(result.outcome, Outcome::Unknown | Outcome::Timeout);
-    let id = result_id(call, if is_known { "" } else { UNKNOWN_END })?;
+    let id = result_id(call, if is_known { "" } else { UNKNOWN_ID_SUFFIX })?;
     let body = serde_json::to_vec(result).map_err(|error| BusError::Malformed(error.to_string()))?;
     Ok(CallResult { verb: Verb::ProvideToolResult, id, beside: None, body: Bytes::from(body) })
 }
 
-fn word(outcome: Outcome) -> &'static str {
+fn outcome_label(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Ok => "ok",
         Outcome::Error => "error",

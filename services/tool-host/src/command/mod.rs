@@ -3,15 +3,15 @@
 //! For Linux alone: limits are set and processes are found in its ways.
 
 #[cfg(target_os = "linux")]
-mod allow;
-#[cfg(target_os = "linux")]
-mod census;
-#[cfg(target_os = "linux")]
-mod family;
+mod allowlist;
 #[cfg(target_os = "linux")]
 mod launch;
 #[cfg(target_os = "linux")]
 mod namespace;
+#[cfg(target_os = "linux")]
+mod process_tree;
+#[cfg(target_os = "linux")]
+mod procfs;
 #[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]
@@ -28,7 +28,7 @@ use service::tasks::Tasks;
 use service::{Secret, schema};
 
 #[cfg(target_os = "linux")]
-pub use runner::{Arguments, Commands};
+pub use runner::{CommandArguments, Commands};
 
 use super::HostError;
 use super::connect::Login;
@@ -44,7 +44,7 @@ const OUTPUT_BYTES_MAX: usize = 24 << 10;
 #[schemars(rename = "command")]
 pub struct CommandConfig {
     /// The programs that may be run; an empty list allows none.
-    pub allow: Vec<Allowed>,
+    pub allow: Vec<AllowedProgram>,
     /// Where commands run, there or below.
     pub cwd: PathBuf,
     /// Where programs are looked for, in this order; also the `PATH` of commands.
@@ -110,11 +110,11 @@ pub struct CommandUser {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "allowed")]
-pub enum Allowed {
+pub enum AllowedProgram {
     /// With any arguments.
-    Any(String),
+    AnyArguments(String),
     /// With arguments that fit.
-    Some(AllowedArguments),
+    MatchingArguments(AllowedArguments),
 }
 
 /// A program and what may be said to it.
@@ -129,11 +129,11 @@ pub struct AllowedArguments {
 }
 
 #[cfg(target_os = "linux")]
-impl Allowed {
+impl AllowedProgram {
     fn program(&self) -> &str {
         match self {
-            Self::Any(program) => program,
-            Self::Some(some) => &some.program,
+            Self::AnyArguments(program) => program,
+            Self::MatchingArguments(allowed) => &allowed.program,
         }
     }
 }

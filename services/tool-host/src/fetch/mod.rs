@@ -1,9 +1,9 @@
 //! `http_fetch`: pages of the internet, and of no network that is nobody else's business.
 
-mod get;
+mod fetcher;
 mod html;
-mod names;
 mod policy;
+mod resolver;
 mod text;
 
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-pub use get::{Arguments, Fetcher, Method};
-pub use names::{Names, SystemNames};
+pub use fetcher::{FetchArguments, FetchMethod, Fetcher};
+pub use resolver::{HostResolver, SystemResolver};
 
 use super::HostError;
 use super::connect::Login;
@@ -73,7 +73,7 @@ impl Default for FetchConfig {
 
 /// `http_fetch`.
 pub(super) fn tools(config: &FetchConfig) -> Result<Vec<Tool>, HostError> {
-    let fetcher = Arc::new(Fetcher::new(config, Arc::new(SystemNames))?);
+    let fetcher = Arc::new(Fetcher::new(config, Arc::new(SystemResolver))?);
     let timeout = fetcher.timeout() + GRACE;
     let tool = Tool::new("http_fetch").effect(Effect::Pure).timeout(timeout).handler(move |call: Call| {
         let fetcher = fetcher.clone();

@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 use super::HostError;
 use super::connect::Login;
 #[cfg(target_os = "linux")]
-pub(super) use root::{failed, relative};
+pub(super) use root::{access_error, parse_relative};
 pub(super) use workspace::Workspace;
-pub(super) use write::Writing;
+pub(super) use write::WriteLock;
 
 /// How long one call of a file tool may take; the work itself stops at [`walk::TIME_MAX`].
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -54,7 +54,7 @@ pub(super) fn tools(workspace: &Arc<Workspace>) -> Vec<Tool> {
 }
 
 /// What is wrong with the directories; none is made.
-pub(super) fn mistakes(config: &FilesConfig) -> Vec<HostError> {
+pub(super) fn find_mistakes(config: &FilesConfig) -> Vec<HostError> {
     let refused = |field, path: &PathBuf| {
         std::fs::read_dir(path).err().map(|source| HostError::Directory { field, path: path.clone(), source })
     };

@@ -8,11 +8,11 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, MetadataExt};
 
 /// Why a file is not read.
-const HARD_LINK: &str = "it has a hard link, which may be outside of the directory: copy it instead";
+const HARD_LINK_TEXT: &str = "it has a hard link, which may be outside of the directory: copy it instead";
 
 /// A directory and what keeps accesses within it.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(super) struct RootDirectory {
     /// Opens nothing outside, whatever links say.
     pub(super) dir: Dir,
     /// For walking names only, never for reading.
@@ -21,7 +21,7 @@ pub(super) struct Root {
     pub(super) name: String,
 }
 
-impl Root {
+impl RootDirectory {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let dir = Dir::open_ambient_dir(&path, ambient_authority())?;
@@ -30,7 +30,7 @@ impl Root {
     }
 }
 
-impl Root {
+impl RootDirectory {
     /// Resolves links, and refuses those that lead out; whether it is a directory comes with it.
     pub(super) fn resolve(&self, path: &Path) -> io::Result<(PathBuf, bool)> {
         let real = self.dir.canonicalize(path)?;
@@ -48,14 +48,14 @@ impl Root {
         // Of the file that was opened: the name may lead to another one by now.
         let opened = file.metadata()?;
         if opened.nlink() > 1 {
-            return Err(io::Error::other(HARD_LINK));
+            return Err(io::Error::other(HARD_LINK_TEXT));
         }
         Ok(opened.is_file().then_some(file))
     }
 }
 
 /// A path as a model gives it, without `.` components; empty for the directory itself.
-pub(crate) fn relative(text: &str) -> Result<PathBuf, ToolError> {
+pub(crate) fn parse_relative(text: &str) -> Result<PathBuf, ToolError> {
     let mut path = PathBuf::new();
     for component in Path::new(text).components() {
         match component {
@@ -72,7 +72,7 @@ pub(crate) fn relative(text: &str) -> Result<PathBuf, ToolError> {
 }
 
 /// What to say of a failed access.
-pub(crate) fn failed(path: &str, error: &io::Error) -> ToolError {
+pub(crate) fn access_error(path: &str, error: &io::Error) -> ToolError {
     let kind = error.kind();
     ToolError::new(if kind == io::ErrorKind::NotFound {
         format!("{path:?} does not exist")

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{FilesConfig, HostError, Workspace, list, read, search, write};
-use crate::fit;
+use crate::truncate;
 
 /// A project with what is listed, what is left out, and links that lead out.
 struct Project {
@@ -121,7 +121,7 @@ fn a_long_file_is_read_in_pieces_that_fit() {
         offset = piece["next_offset"].clone();
     }
     assert_eq!(all, text);
-    fs::write(project.files.project.path.join("line.txt"), "\u{1}".repeat(fit::ROOM * 2)).unwrap();
+    fs::write(project.files.project.path.join("line.txt"), "\u{1}".repeat(truncate::RESULT_BYTES_MAX * 2)).unwrap();
     let piece = project.read(json!({"path": "line.txt"})).unwrap();
     assert_eq!((&piece["truncated"], &piece["next_offset"]), (&json!(true), &json!(2)));
     assert!(piece.to_string().len() <= contract::limits::TOOL_OUTPUT_BYTES_MAX);
@@ -231,8 +231,8 @@ fn a_missing_root_is_said() {
     let config = FilesConfig { root: Path::new("/no/such/place").to_owned(), out: None, login: None };
     match Workspace::open(&config) {
         Err(error @ HostError::Directory { .. }) => {
-            let told = error.to_string();
-            assert!(told.starts_with("tool_host.files.root \"/no/such/place\" cannot be used"), "{told}");
+            let text = error.to_string();
+            assert!(text.starts_with("tool_host.files.root \"/no/such/place\" cannot be used"), "{text}");
         }
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("served"),

@@ -11,13 +11,13 @@ const HEALTHY_AFTER: Duration = Duration::from_mins(1);
 
 /// The waits of one server.
 #[derive(Debug, Default)]
-pub(super) struct Restarts {
+pub(super) struct RestartBackoff {
     tries: u32,
 }
 
-impl Restarts {
+impl RestartBackoff {
     /// The wait after a life of this length; `salt` makes it differ between tool-hosts.
-    pub(super) fn after(&mut self, lived: Duration, salt: &str) -> Duration {
+    pub(super) fn next_wait(&mut self, lived: Duration, salt: &str) -> Duration {
         if lived >= HEALTHY_AFTER {
             self.tries = 0;
         }
@@ -33,11 +33,11 @@ mod tests {
 
     #[test]
     fn waits_begin_anew_after_a_healthy_while() {
-        let (mut restarts, short) = (Restarts::default(), Duration::from_secs(1));
+        let (mut backoff, short) = (RestartBackoff::default(), Duration::from_secs(1));
         for tries in 0..8 {
-            assert_eq!(restarts.after(short, "a"), WAITS.spread(tries, "a"));
+            assert_eq!(backoff.next_wait(short, "a"), WAITS.spread(tries, "a"));
         }
-        assert_eq!(restarts.after(HEALTHY_AFTER, "a"), WAITS.spread(0, "a"));
-        assert_eq!(restarts.after(short, "a"), WAITS.spread(1, "a"));
+        assert_eq!(backoff.next_wait(HEALTHY_AFTER, "a"), WAITS.spread(0, "a"));
+        assert_eq!(backoff.next_wait(short, "a"), WAITS.spread(1, "a"));
     }
 }

@@ -2,24 +2,24 @@
 //! its calls.
 
 mod backoff;
-mod call;
-mod child;
+mod call_queue;
 mod config;
+mod connection;
+mod description_tracker;
 mod failure;
-mod keep;
-mod link;
-mod listener;
-mod listing;
-mod name;
-mod offer;
-mod open;
+mod notifications;
+mod observed_client;
 mod oversize;
 mod pace;
+mod published_tools;
+mod registration;
 mod result;
-mod shown;
-mod tasks;
-mod watched;
-mod wording;
+mod server_name;
+mod server_process;
+mod supervisor;
+mod task_tools;
+mod tool_listing;
+mod transport;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,20 +33,20 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 pub use config::McpConfig;
-pub use name::ServerName;
+pub use server_name::ServerName;
 
 use super::HostError;
 use super::connect::connect_tools;
-use keep::Keeper;
-use shown::Shown;
+use published_tools::PublishedTools;
+use supervisor::Supervisor;
 
 use tool_schema::Checker;
 
 /// How long the start of the process waits for its servers. One that takes longer is served when it is there.
-const FIRST_MAX: Duration = Duration::from_secs(10);
+const FIRST_CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// The MCP servers of this process.
-pub(super) struct Servers {
+pub(super) struct McpServers {
     tasks: Tasks,
     /// The tools that are there from the beginning.
     names: BTreeSet<ToolName>,
@@ -54,7 +54,7 @@ pub(super) struct Servers {
     clients: Vec<Client>,
 }
 
-impl Servers {
+impl McpServers {
     /// Connects to NATS for each server, and starts to keep them.
     pub(super) async fn start(
         servers: &BTreeMap<ServerName, McpConfig>,
@@ -62,7 +62,7 @@ impl Servers {
         nats: &NatsConfig,
         checker: &Checker,
     ) -> Result<Self, HostError> {
-        let (tasks, mut firsts, mut clients) = (Tasks::new(), Vec::new(), Vec::new());
+        let (tasks, mut first_names, mut clients) = (Tasks::new(), Vec::new(), Vec::new());
         if servers.values().any(McpConfig::is_process) {
             // A process of our own user could read the environment of this one, and so its passwords.
             if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
@@ -70,17 +70,18 @@ impl Servers {
             }
         }
         for (server, config) in servers {
-            config.check().map_err(|reason| HostError::Server { server: server.clone(), reason })?;
+            config.check_environment().map_err(|reason| HostError::Server { server: server.clone(), reason })?;
             let client = connect_tools(nats, config.login.as_ref(), &format!("mcp {server}")).await?;
             clients.push(client.clone());
-            let shown = Shown::new(client, tenant.clone(), config.concurrency, tasks.clone(), checker.clone());
-            let (tell, first) = oneshot::channel();
-            let keeper = Keeper::new(server.clone(), config.clone(), shown, tasks.clone(), tell);
-            tasks.spawn("mcp server", keeper.run());
-            firsts.push(first);
+            let published =
+                PublishedTools::new(client, tenant.clone(), config.concurrency, tasks.clone(), checker.clone());
+            let (sender, names) = oneshot::channel();
+            let supervisor = Supervisor::new(server.clone(), config.clone(), published, tasks.clone(), sender);
+            tasks.spawn("mcp server", supervisor.run());
+            first_names.push(names);
         }
-        let (end, mut names) = (Instant::now() + FIRST_MAX, BTreeSet::new());
-        for first in firsts {
+        let (end, mut names) = (Instant::now() + FIRST_CONNECT_MAX, BTreeSet::new());
+        for first in first_names {
             // Neither a server that is late nor one that cannot be reached holds up the others.
             if let Ok(Ok(there)) = timeout_at(end, first).await {
                 names.extend(there.iter().filter_map(|name| ToolName::new(name).ok()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use service::pace::{self, Rate};
 
-use super::name::ServerName;
+use super::server_name::ServerName;
 
 /// In the long run 500 messages or 33 MB a second, at once 1,000 messages or 66 MB.
 const RATE: Rate =
@@ -16,13 +16,13 @@ const LOGGED_PAUSE: Duration = Duration::from_millis(200);
 
 /// The pace of one server, over all of its streams.
 #[derive(Debug, Clone)]
-pub(super) struct Pace {
+pub(super) struct ReadPace {
     server: ServerName,
     inner: Arc<pace::Pace>,
     is_logged: Arc<AtomicBool>,
 }
 
-impl Pace {
+impl ReadPace {
     pub(super) fn new(server: ServerName) -> Self {
         Self { server, inner: Arc::new(pace::Pace::new(RATE)), is_logged: Arc::default() }
     }

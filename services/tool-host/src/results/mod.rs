@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::connect::Login;
-use super::fit::{ROOM, escaped_len, fitting};
+use super::truncate::{RESULT_BYTES_MAX, escaped_len, take_fitting};
 
 /// Lines that a pattern finds at most.
 const LINES_MAX: usize = 500;
@@ -32,7 +32,7 @@ pub struct ResultsConfig {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct ResultArguments {
     call: String,
     #[serde(default)]
     offset: usize,
@@ -56,36 +56,36 @@ pub(super) fn tools(bus: &Bus, tenant: &TenantId) -> Vec<Tool> {
         }, "required": ["call"]}))
         .handler(move |call: Call| {
             let (bus, tenant) = (bus.clone(), tenant.clone());
-            async move { Ok::<_, ToolError>(Reply::from(read(&bus, &tenant, &call).await?)) }
+            async move { Ok::<_, ToolError>(Reply::from(read_result(&bus, &tenant, &call).await?)) }
         });
     vec![tool]
 }
 
-async fn read(bus: &Bus, tenant: &TenantId, call: &Call) -> Result<Value, ToolError> {
-    let arguments: Arguments = call.arguments()?;
+async fn read_result(bus: &Bus, tenant: &TenantId, call: &Call) -> Result<Value, ToolError> {
+    let arguments: ResultArguments = call.arguments()?;
     let session = SessionId::new(call.session()).map_err(|_| ToolError::new("only a session can read its results"))?;
-    let unkept = || {
+    let not_stored = || {
         ToolError::new(format!(
             "of call {:?} nothing is kept: its result was not cut, or it is too old",
             arguments.call
         ))
     };
-    let wanted = CallId::new(&arguments.call).map_err(|_| unkept())?;
+    let wanted = CallId::new(&arguments.call).map_err(|_| not_stored())?;
     let object = FullResultRef::id(tenant, &session, Timestamp::parse(call.session_started()), &wanted);
     let found = bus.transport().get_object(Objects::Results, &object).await;
     let found = found.map_err(|error| ToolError::new(format!("results cannot be read now: {error}")))?;
-    let found = found.ok_or_else(unkept)?;
+    let found = found.ok_or_else(not_stored)?;
     let text = String::from_utf8_lossy(&found);
     match &arguments.pattern {
-        Some(pattern) => lines(&text, pattern),
-        None => Ok(page(&text, arguments.offset)),
+        Some(pattern) => search_lines(&text, pattern),
+        None => Ok(read_page(&text, arguments.offset)),
     }
 }
 
 /// As much from `offset` on as fits into a result.
-fn page(text: &str, offset: usize) -> Value {
+fn read_page(text: &str, offset: usize) -> Value {
     let first = text.floor_char_boundary(offset);
-    let mut room = ROOM;
+    let mut room = RESULT_BYTES_MAX;
     let fits = |c: &char| {
         let left = room.checked_sub(escaped_len(c.encode_utf8(&mut [0; 4])));
         room = left.unwrap_or(0);
@@ -98,7 +98,7 @@ fn page(text: &str, offset: usize) -> Value {
 }
 
 /// The lines that match, with the bytes at which they begin.
-fn lines(text: &str, pattern: &str) -> Result<Value, ToolError> {
+fn search_lines(text: &str, pattern: &str) -> Result<Value, ToolError> {
     let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build();
     let pattern = built.map_err(|error| ToolError::new(format!("the pattern cannot be used: {error}")))?;
     let mut at = 0;
@@ -114,7 +114,7 @@ fn lines(text: &str, pattern: &str) -> Result<Value, ToolError> {
             }
         }
     }
-    let shown = fitting(found);
+    let shown = take_fitting(found);
     Ok(json!({"bytes": text.len(), "matches": matches, "truncated": shown.len() < matches, "lines": shown}))
 }
 
@@ -127,23 +127,23 @@ mod tests {
         let text = "ä\"\n".repeat(60_000);
         let (mut offset, mut read, mut pages) = (0, String::new(), 0);
         loop {
-            let page = page(&text, offset);
+            let page = read_page(&text, offset);
             read += page["content"].as_str().unwrap();
             pages += 1;
             let Some(next) = page["next_offset"].as_u64() else { break };
             offset = usize::try_from(next).unwrap();
         }
         assert!(pages > 3 && read == text, "{pages}");
-        assert_eq!(page("short", 99), json!({"bytes": 5, "offset": 5, "content": "", "next_offset": null}));
+        assert_eq!(read_page("short", 99), json!({"bytes": 5, "offset": 5, "content": "", "next_offset": null}));
     }
 
     #[test]
     fn lines_are_found_with_their_places() {
-        let found = lines("one\ntwo\r\nthree", "^t").unwrap();
+        let found = search_lines("one\ntwo\r\nthree", "^t").unwrap();
         let wanted = json!([{"offset": 4, "text": "two"}, {"offset": 9, "text": "three"}]);
         assert_eq!((&found["lines"], &found["matches"]), (&wanted, &json!(2)));
-        assert!(lines("x", "(").unwrap_err().message().contains("cannot be used"));
-        let many = lines(&"x\n".repeat(10_000), "x").unwrap();
+        assert!(search_lines("x", "(").unwrap_err().message().contains("cannot be used"));
+        let many = search_lines(&"x\n".repeat(10_000), "x").unwrap();
         assert_eq!((&many["matches"], &many["truncated"]), (&json!(10_000), &json!(true)));
     }
 }

@@ -9,9 +9,9 @@ use contract::limits::TOOL_OUTPUT_BYTES_MAX;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
 
-use super::secrets::{Hiding, Secrets};
+use super::secrets::{HeaderSecrets, RedactingBuffer};
 use super::{WebhookConfig, setting};
-use crate::kept::Kept;
+use crate::head_tail_buffer::HeadTailBuffer;
 use crate::{HostError, http};
 use contract::tool::UNKNOWN_OUTCOME_TEXT;
 
@@ -22,7 +22,7 @@ const ERROR_BYTES_MAX: usize = 4 << 10;
 /// The call's id, in the words of HTTP.
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 /// Headers that are not the configuration's to set.
-const OURS: &[&str] = &[
+const RESERVED_HEADERS: &[&str] = &[
     header::CALL,
     header::SESSION,
     header::AGENT,
@@ -39,7 +39,7 @@ const OURS: &[&str] = &[
 
 /// One call, as the endpoint gets it; empty texts are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct WebhookRequest {
     /// The call's id.
     pub call: String,
     /// The session.
@@ -61,10 +61,10 @@ pub struct Endpoint {
     client: Client,
     url: Url,
     headers: HeaderMap,
-    secrets: Secrets,
+    secrets: HeaderSecrets,
     timeout: Duration,
     /// A call that ends in the middle may have changed something.
-    takes_effect: bool,
+    has_effect: bool,
 }
 
 impl Endpoint {
@@ -89,7 +89,7 @@ impl Endpoint {
             let value = value.map_err(|message| bad(&format!("headers_from.{key}"), message))?;
             let header =
                 HeaderName::from_bytes(key.as_bytes()).map_err(|_| bad(&field, "it is no header".to_owned()))?;
-            if OURS.iter().any(|ours| header.as_str().eq_ignore_ascii_case(ours)) {
+            if RESERVED_HEADERS.iter().any(|reserved| header.as_str().eq_ignore_ascii_case(reserved)) {
                 return Err(bad(&field, "the tool-host sets this header itself".to_owned()));
             }
             let mut sent =
@@ -98,17 +98,19 @@ impl Endpoint {
             headers.insert(header, sent);
             values.push(value);
         }
-        let secrets = Secrets::of_headers(values.iter().map(String::as_str)).map_err(|error| {
+        let secrets = HeaderSecrets::from_headers(values.iter().map(String::as_str)).map_err(|error| {
             bad("headers", format!("their values are too long to keep them out of answers ({error})"))
         })?;
-        let client =
-            http::builder().user_agent(http::USER_AGENT).build().map_err(|error| bad("url", http::root(&error)))?;
-        let (timeout, takes_effect) = (Duration::from_secs(config.timeout), config.effect.takes_effect());
-        Ok(Self { client, url, headers, secrets, timeout, takes_effect })
+        let client = http::client_builder()
+            .user_agent(http::USER_AGENT)
+            .build()
+            .map_err(|error| bad("url", http::root_cause(&error)))?;
+        let (timeout, has_effect) = (Duration::from_secs(config.timeout), config.effect.takes_effect());
+        Ok(Self { client, url, headers, secrets, timeout, has_effect })
     }
 
     /// Posts a call; errors are for the model. Dropping the future closes the connection.
-    pub async fn ask(&self, request: Request) -> Result<String, ToolError> {
+    pub async fn send(&self, request: WebhookRequest) -> Result<String, ToolError> {
         let mut sent =
             self.client.post(self.url.clone()).headers(self.headers.clone()).header(CONTENT_TYPE, "application/json");
         for (name, value) in [
@@ -126,27 +128,27 @@ impl Endpoint {
         }
         let seconds = self.timeout.as_secs();
         let answered = tokio::time::timeout(self.timeout, async {
-            let response = sent.body(request.body).send().await.map_err(|error| self.unsent(&error))?;
-            self.read(response).await
+            let response = sent.body(request.body).send().await.map_err(|error| self.send_error(&error))?;
+            self.read_response(response).await
         });
-        answered
-            .await
-            .unwrap_or_else(|_| Err(self.doubt(&format!("the endpoint did not answer within {seconds} seconds"))))
+        answered.await.unwrap_or_else(|_| {
+            Err(self.unknown_outcome_error(&format!("the endpoint did not answer within {seconds} seconds")))
+        })
     }
 
     /// No answer: either nothing was sent, or nobody knows.
-    fn unsent(&self, error: &reqwest::Error) -> ToolError {
-        let cause = http::root(error);
+    fn send_error(&self, error: &reqwest::Error) -> ToolError {
+        let cause = http::root_cause(error);
         if error.is_connect() || error.is_builder() {
             return ToolError::new(format!("the endpoint could not be reached ({cause}); nothing was sent to it"));
         }
-        self.doubt(&format!("the connection to the endpoint was lost before it answered ({cause})"))
+        self.unknown_outcome_error(&format!("the connection to the endpoint was lost before it answered ({cause})"))
     }
 
-    async fn read(&self, mut response: Response) -> Result<String, ToolError> {
+    async fn read_response(&self, mut response: Response) -> Result<String, ToolError> {
         let status = response.status();
         let max = if status.is_success() { TOOL_OUTPUT_BYTES_MAX } else { ERROR_BYTES_MAX };
-        let (mut body, mut read) = (Hiding::new(&self.secrets, Kept::new(max)), 0);
+        let (mut body, mut read) = (RedactingBuffer::new(&self.secrets, HeadTailBuffer::new(max)), 0);
         let lost = loop {
             match response.chunk().await {
                 Ok(Some(piece)) => {
@@ -154,36 +156,36 @@ impl Endpoint {
                     body.add(&piece);
                 }
                 Ok(None) => break None,
-                Err(error) => break Some(http::root(&error)),
+                Err(error) => break Some(http::root_cause(&error)),
             }
             if read > BODY_BYTES_MAX {
                 break None;
             }
         };
-        let body = body.end(lost.is_none() && read <= BODY_BYTES_MAX);
+        let body = body.finish(lost.is_none() && read <= BODY_BYTES_MAX);
         let text = body.text(usize::MAX).0;
         match (status, lost) {
             (status, None) if status.is_success() && read == 0 => {
                 Ok(format!("done (HTTP {}, no content)", status.as_u16()))
             }
             (status, None) if status.is_success() => Ok(text),
-            (status, Some(cause)) if status.is_success() => {
-                Err(self
-                    .doubt(&format!("the endpoint said HTTP {}, and its answer broke off ({cause})", status.as_u16())))
-            }
-            (status, _) if is_doubtful(status) => {
-                Err(self
-                    .doubt(&format!("the endpoint, or a proxy before it, answered HTTP {}: {text}", status.as_u16())))
-            }
+            (status, Some(cause)) if status.is_success() => Err(self.unknown_outcome_error(&format!(
+                "the endpoint said HTTP {}, and its answer broke off ({cause})",
+                status.as_u16()
+            ))),
+            (status, _) if is_doubtful(status) => Err(self.unknown_outcome_error(&format!(
+                "the endpoint, or a proxy before it, answered HTTP {}: {text}",
+                status.as_u16()
+            ))),
             (status, _) if status.is_redirection() => {
                 let to = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
-                let to = self.secrets.without(&to.unwrap_or_default());
+                let to = self.secrets.redact(&to.unwrap_or_default());
                 let why = format!("the endpoint redirects to {to:?} (HTTP {}), which is not followed", status.as_u16());
                 // Of these two HTTP says that nothing was done; the others also follow upon what was done.
                 if [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT].contains(&status) {
                     Err(ToolError::new(format!("{why}: the operator of the tool-host must correct its url")))
                 } else {
-                    Err(self.doubt(&why))
+                    Err(self.unknown_outcome_error(&why))
                 }
             }
             (status, _) => {
@@ -194,8 +196,8 @@ impl Endpoint {
 
     /// Nobody knows whether it took effect, and a model that calls again makes another call, with another key. Only of what
     /// changes nothing that can be said.
-    fn doubt(&self, why: &str) -> ToolError {
-        if self.takes_effect {
+    fn unknown_outcome_error(&self, why: &str) -> ToolError {
+        if self.has_effect {
             ToolError::unknown(format!("{why}; {UNKNOWN_OUTCOME_TEXT}"))
         } else {
             ToolError::new(format!("{why}; the call may be made again"))

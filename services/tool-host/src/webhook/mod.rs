@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ailoop_tool::{Approval, Call, Effect, Reply, Tool, ToolError};
 use contract::limits::{TOOL_OUTPUT_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TOOL_TIMEOUT_MAX};
-use contract::tool::{Approval as Asked, EffectClass};
+use contract::tool::{Approval as ApprovalSetting, EffectClass};
 use contract::{Json, Timestamp, ToolName};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use service::{Secret, schema};
 use tool_schema::Schema;
 
-pub use endpoint::{Endpoint, Request};
+pub use endpoint::{Endpoint, WebhookRequest};
 
 use super::HostError;
 use super::connect::Login;
@@ -46,8 +46,8 @@ pub struct WebhookConfig {
     pub effect: EffectClass,
     /// Whether a person is asked before each call.
     #[serde(default)]
-    #[schemars(schema_with = "schema::words_or_none::<Asked>")]
-    pub approval: Asked,
+    #[schemars(schema_with = "schema::words_or_none::<ApprovalSetting>")]
+    pub approval: ApprovalSetting,
     /// Seconds that one request may take.
     #[serde(default = "timeout_default")]
     #[schemars(range(min = 1, max = 3_600))]
@@ -78,15 +78,15 @@ fn timeout_default() -> u64 {
 }
 
 /// A user and its tools, which share a connection.
-type Users = Vec<(Option<Login>, Vec<Tool>)>;
+type ToolsByLogin = Vec<(Option<Login>, Vec<Tool>)>;
 
 /// The tools, by the users that serve them.
-pub(super) fn tools(webhooks: &BTreeMap<ToolName, WebhookConfig>) -> Result<Users, HostError> {
+pub(super) fn tools(webhooks: &BTreeMap<ToolName, WebhookConfig>) -> Result<ToolsByLogin, HostError> {
     if webhooks.len() > WEBHOOKS_MAX {
         let message = format!("there are over {WEBHOOKS_MAX}");
         return Err(HostError::Setting { field: "webhooks".to_owned(), message });
     }
-    let mut users = Users::new();
+    let mut users = ToolsByLogin::new();
     for (name, config) in webhooks {
         let tool = tool(name, config)?;
         match users.iter_mut().find(|(login, _)| *login == config.login) {
@@ -111,14 +111,14 @@ fn tool(name: &ToolName, config: &WebhookConfig) -> Result<Tool, HostError> {
             EffectClass::Reconcilable => Effect::Reconcilable,
         })
         .approval(match config.approval {
-            Asked::Never => Approval::Never,
-            Asked::Always => Approval::Always,
+            ApprovalSetting::Never => Approval::Never,
+            ApprovalSetting::Always => Approval::Always,
         })
         .timeout((Duration::from_secs(config.timeout) + GRACE).min(TOOL_TIMEOUT_MAX))
         .max_output(max_output)
         .handler(move |call: Call| {
             let endpoint = endpoint.clone();
-            async move { Ok::<_, ToolError>(Reply::from(endpoint.ask(request(&call)).await?)) }
+            async move { Ok::<_, ToolError>(Reply::from(endpoint.send(build_request(&call)).await?)) }
         });
     if let Some(text) = &config.instructions {
         tool = tool.instructions(text);
@@ -126,10 +126,10 @@ fn tool(name: &ToolName, config: &WebhookConfig) -> Result<Tool, HostError> {
     Ok(tool)
 }
 
-fn request(call: &Call) -> Request {
+fn build_request(call: &Call) -> WebhookRequest {
     let deadline = call.deadline().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
     let millis = deadline.and_then(|since| u64::try_from(since.as_millis()).ok());
-    Request {
+    WebhookRequest {
         call: call.id().to_owned(),
         session: call.session().to_owned(),
         agent: call.agent().to_owned(),

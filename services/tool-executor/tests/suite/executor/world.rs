@@ -18,7 +18,7 @@ use contract::{CallId, Json, SessionId, TenantId, Timestamp, ToolName};
 use futures::StreamExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tool_executor::{Clock, Config, Executor};
+use tool_executor::{Clock, Executor, ExecutorConfig};
 
 /// Longer than anything here may take, in the clock of the test.
 pub(crate) const LONG: Duration = Duration::from_mins(10);
@@ -94,7 +94,7 @@ impl World {
     /// The same with a clock of the test's own.
     pub(crate) async fn executor_with_clock(&self, name: &str, clock: Arc<dyn Clock>) -> (Executor, Life) {
         let (bus, life) = self.server.client(name);
-        (Executor::with_clock(Config::default(), bus, clock), life)
+        (Executor::with_clock(ExecutorConfig::default(), bus, clock), life)
     }
 
     /// Appends the session's next commit.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use service::tasks::Tasks;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
-use tool_host::command::{Arguments, CommandConfig, Commands};
+use tool_host::command::{CommandArguments, CommandConfig, Commands};
 
 /// Longer than anything here may take.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
@@ -64,7 +64,7 @@ impl World {
     }
 
     pub(crate) async fn run_within(&self, arguments: Value, left: Option<Duration>) -> Result<Value, String> {
-        let arguments: Arguments = serde_json::from_value(arguments).unwrap();
+        let arguments: CommandArguments = serde_json::from_value(arguments).unwrap();
         self.commands.run(&arguments, left).await.map_err(|error| error.message().to_owned())
     }
 

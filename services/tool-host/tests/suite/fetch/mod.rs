@@ -17,7 +17,7 @@ use futures::stream;
 use serde_json::json;
 use tool_host::fetch::FetchConfig;
 
-use world::{Answers, Server, fetch, fetcher, open};
+use world::{FakeResolver, Server, fetch, fetcher, open};
 
 const NOBODY: &[&[&str]] = &[];
 
@@ -86,7 +86,7 @@ fn pages() -> Router {
 async fn pages_become_text() {
     let server = Server::start("127.0.0.1", pages()).await;
     let config = open(&["127.0.0.0/8"], &[&server]);
-    let fetcher = fetcher(&config, &Answers::new(NOBODY));
+    let fetcher = fetcher(&config, &FakeResolver::new(NOBODY));
     let got = async |path: &str| fetch(&fetcher, json!({"url": server.url(path)})).await;
 
     let page = json!({"url": server.url("/page"), "status": 200, "content_type": "text/html", "title": "Tea & more",
@@ -116,7 +116,7 @@ async fn pages_become_text() {
 async fn a_long_text_is_read_on() {
     let server = Server::start("127.0.0.1", pages()).await;
     let config = FetchConfig { max_bytes: 110_000, ..open(&["127.0.0.1"], &[&server]) };
-    let fetcher = fetcher(&config, &Answers::new(NOBODY));
+    let fetcher = fetcher(&config, &FakeResolver::new(NOBODY));
     let (mut all, mut offset) = (String::new(), 0);
     loop {
         let piece =
@@ -139,10 +139,10 @@ async fn a_long_text_is_read_on() {
 async fn no_body_is_too_large_and_no_server_too_slow() {
     let server = Server::start("127.0.0.1", pages()).await;
     let config = FetchConfig { max_bytes: 50_000, timeout: 1, ..open(&["127.0.0.1"], &[&server]) };
-    let quick = fetcher(&config, &Answers::new(NOBODY));
+    let quick = fetcher(&config, &FakeResolver::new(NOBODY));
     let late = fetch(&quick, json!({"url": server.url("/silent")})).await.unwrap_err();
     assert!(late.contains("did not answer whole within 1 seconds"), "{late}");
-    let patient = fetcher(&FetchConfig { timeout: 60, ..config }, &Answers::new(NOBODY));
+    let patient = fetcher(&FetchConfig { timeout: 60, ..config }, &FakeResolver::new(NOBODY));
     for path in ["/bomb", "/endless"] {
         let cut = fetch(&patient, json!({"url": server.url(path), "max_chars": 10})).await.unwrap();
         assert_eq!((&cut["truncated"], &cut["next_offset"]), (&json!(true), &json!(10)), "{path}");
@@ -157,7 +157,7 @@ async fn private_addresses_are_never_asked() {
     let to = move |host: &str| redirect(&format!("http://{host}:{port}/"));
     let lures = Router::new().route("/{host}", get(move |Path(host): Path<String>| async move { to(&host) }));
     let lure = Server::start("127.0.0.2", lures).await;
-    let fetcher = fetcher(&open(&["127.0.0.2"], &[&secret, &lure]), &Answers::new(&[&["127.0.0.1"]]));
+    let fetcher = fetcher(&open(&["127.0.0.2"], &[&secret, &lure]), &FakeResolver::new(&[&["127.0.0.1"]]));
     let written = [
         "127.0.0.1",
         "2130706433",
@@ -191,18 +191,18 @@ async fn a_name_is_connected_to_what_was_judged() {
     let url = |path: &str| json!({"url": format!("http://rebind.example:{}{path}", secret.at.port())});
 
     // It turns private after the first question: that one was the judge's and the connection's.
-    let names = Answers::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
-    assert_eq!(fetch(&fetcher(&config, &names), url("/")).await.unwrap()["text"], "open");
-    assert_eq!(names.asked(), 1);
+    let resolver = FakeResolver::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
+    assert_eq!(fetch(&fetcher(&config, &resolver), url("/")).await.unwrap()["text"], "open");
+    assert_eq!(resolver.asked(), 1);
     // A second hop asks anew, and is judged anew.
-    let names = Answers::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
-    let refused = fetch(&fetcher(&config, &names), url("/again")).await.unwrap_err();
+    let resolver = FakeResolver::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
+    let refused = fetch(&fetcher(&config, &resolver), url("/again")).await.unwrap_err();
     assert!(refused.contains("rebind.example is 127.0.0.1, an address of a private network"), "{refused}");
     // Of several addresses the private ones are left out, whatever their order.
     for answer in [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"], ["::1", "127.0.0.2"]] {
-        assert_eq!(fetch(&fetcher(&config, &Answers::new(&[&answer])), url("/")).await.unwrap()["text"], "open");
+        assert_eq!(fetch(&fetcher(&config, &FakeResolver::new(&[&answer])), url("/")).await.unwrap()["text"], "open");
     }
-    let nowhere = fetch(&fetcher(&config, &Answers::new(&[&[]])), url("/")).await.unwrap_err();
+    let nowhere = fetch(&fetcher(&config, &FakeResolver::new(&[&[]])), url("/")).await.unwrap_err();
     assert!(nowhere.contains("has no address"), "{nowhere}");
     assert_eq!(secret.asked(), 0);
     assert_eq!(open_server.asked(), 5);
@@ -211,7 +211,7 @@ async fn a_name_is_connected_to_what_was_judged() {
 #[tokio::test]
 async fn a_host_that_is_opened_by_name_may_be_private() {
     let server = Server::start("127.0.0.1", Router::new().fallback(|| async { "inside" })).await;
-    let fetcher = fetcher(&open(&["wiki.intern"], &[&server]), &Answers::new(&[&["127.0.0.1"]]));
+    let fetcher = fetcher(&open(&["wiki.intern"], &[&server]), &FakeResolver::new(&[&["127.0.0.1"]]));
     let port = server.at.port();
     assert_eq!(
         fetch(&fetcher, json!({"url": format!("http://WIKI.intern.:{port}/")})).await.unwrap()["text"],
@@ -225,8 +225,9 @@ async fn a_host_that_is_opened_by_name_may_be_private() {
 async fn a_server_that_is_not_there_is_told() {
     let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let config = FetchConfig { ports: vec![gone.port()], ..open(&["127.0.0.1"], &[]) };
-    let said =
-        fetch(&fetcher(&config, &Answers::new(NOBODY)), json!({"url": format!("http://{gone}/")})).await.unwrap_err();
+    let said = fetch(&fetcher(&config, &FakeResolver::new(NOBODY)), json!({"url": format!("http://{gone}/")}))
+        .await
+        .unwrap_err();
     assert!(said.starts_with("127.0.0.1 could not be fetched: "), "{said}");
 }
 
@@ -247,7 +248,7 @@ async fn no_proxy_of_the_environment_is_asked() {
 #[tokio::test]
 async fn a_wrong_configuration_is_refused_where_it_stands() {
     let refused = |config: FetchConfig| {
-        let Err(error) = tool_host::fetch::Fetcher::new(&config, std::sync::Arc::new(Answers::new(NOBODY))) else {
+        let Err(error) = tool_host::fetch::Fetcher::new(&config, std::sync::Arc::new(FakeResolver::new(NOBODY))) else {
             panic!("taken: {config:?}");
         };
         assert_eq!(error.code(), contract::ErrorCode::BadConfig);

@@ -11,7 +11,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use service::tasks::Tasks;
-use tool_host::fetch::{Arguments, FetchConfig, Fetcher, Names};
+use tool_host::fetch::{FetchArguments, FetchConfig, Fetcher, HostResolver};
 
 /// A server of one test's own, and how often it was asked.
 pub(crate) struct Server {
@@ -48,12 +48,12 @@ impl Server {
 
 /// Answers each question with the next answer, and the last one for ever.
 #[derive(Clone)]
-pub(crate) struct Answers {
+pub(crate) struct FakeResolver {
     answers: Arc<Mutex<VecDeque<Vec<IpAddr>>>>,
     asked: Arc<AtomicUsize>,
 }
 
-impl Answers {
+impl FakeResolver {
     pub(crate) fn new(answers: &[&[&str]]) -> Self {
         let parse = |texts: &&[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
         Self { answers: Arc::new(Mutex::new(answers.iter().map(parse).collect())), asked: Arc::default() }
@@ -64,8 +64,8 @@ impl Answers {
     }
 }
 
-impl Names for Answers {
-    fn addresses(&self, _name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+impl HostResolver for FakeResolver {
+    fn resolve_host(&self, _name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let mut answers = self.answers.lock().unwrap();
         let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
@@ -83,11 +83,11 @@ pub(crate) fn open(nets: &[&str], servers: &[&Server]) -> FetchConfig {
     }
 }
 
-pub(crate) fn fetcher(config: &FetchConfig, names: &Answers) -> Fetcher {
-    Fetcher::new(config, Arc::new(names.clone())).unwrap()
+pub(crate) fn fetcher(config: &FetchConfig, resolver: &FakeResolver) -> Fetcher {
+    Fetcher::new(config, Arc::new(resolver.clone())).unwrap()
 }
 
-pub(crate) fn arguments(value: Value) -> Arguments {
+pub(crate) fn arguments(value: Value) -> FetchArguments {
     serde_json::from_value(value).unwrap()
 }
 

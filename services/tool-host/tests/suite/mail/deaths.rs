@@ -21,7 +21,7 @@ async fn a_mail_is_sent_once_whatever_dies() {
     let mut deaths = 0;
     for (at, done) in (0..OPERATIONS).flat_map(|at| [(at, false), (at, true)]) {
         let world = World::new().await;
-        let (first, second) = (world.office("first"), world.office("second"));
+        let (first, second) = (world.mail_client("first"), world.mail_client("second"));
         let call = first.send("p", "s1-c1-1-1", "e", "The plan", "Please.");
         deaths += usize::from(dies(&world, "first", at, done, call).await);
         let sent = second.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
@@ -41,7 +41,7 @@ async fn an_answer_is_sent_once_and_its_mail_closed_whatever_dies() {
     for (at, done) in (0..OPERATIONS).flat_map(|at| [(at, false), (at, true)]) {
         for repeated in [true, false] {
             let world = World::new().await;
-            let (first, second) = (world.office("first"), world.office("second"));
+            let (first, second) = (world.mail_client("first"), world.mail_client("second"));
             let sent = second.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
             let id = sent["sent"].as_str().unwrap();
             let died = dies(&world, "first", at, done, first.reply("e", "s2-c1-1-1", id, "Done.")).await;

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use crate::mcp::world::{Answer, LONG, World, until};
+use crate::mcp::world::{CallAnswer, LONG, World, until};
 
 /// Marks the processes of one test, among those of others that run beside it.
 const MARK: &str = "AILOOP_TEST_MARK";
@@ -31,7 +31,7 @@ struct Sample {
 
 impl Sample {
     #[track_caller]
-    fn check(&self, answer: Answer) {
+    fn check(&self, answer: CallAnswer) {
         let text = answer.good();
         assert!(text.contains(self.part), "{text:?} lacks {:?}", self.part);
     }

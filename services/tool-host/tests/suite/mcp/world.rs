@@ -33,12 +33,12 @@ pub(crate) struct World {
 }
 
 /// A tool host, and the executor that finds its tools.
-pub(crate) struct Served {
+pub(crate) struct RunningHost {
     host: ToolHost,
     executor: Executor,
 }
 
-impl Served {
+impl RunningHost {
     pub(crate) async fn drain(self, timeout: Duration) {
         self.executor.drain(timeout).await;
         self.host.drain(timeout).await;
@@ -47,13 +47,13 @@ impl Served {
 
 /// What came back from a call.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct CallAnswer {
     pub(crate) text: String,
     pub(crate) error: bool,
     pub(crate) unknown: bool,
 }
 
-impl Answer {
+impl CallAnswer {
     fn of(message: &Message) -> Self {
         let header = |name: &str| Some(message.headers.as_ref()?.get(name)?.as_str().to_owned());
         Self {
@@ -115,16 +115,17 @@ impl World {
     }
 
     /// A tool host with these MCP servers, and an executor that knows their tools, both ready.
-    pub(crate) async fn serve(&self, servers: Value) -> Served {
+    pub(crate) async fn serve(&self, servers: Value) -> RunningHost {
         // From a file, as everybody's is: names of variables must keep their case on the way.
         let file = json!({"tool_host": {"mcp": servers}}).to_string();
         std::fs::write(self.dir().join("ailoop.yaml"), file).unwrap();
         let config = Settings::read(Some(self.dir())).unwrap().section(tool_host::SECTION).unwrap();
         let host = ToolHost::start(&config, &self.nats).await.unwrap();
-        let config = tool_executor::Config { expected: host.names(), ..tool_executor::Config::default() };
+        let config =
+            tool_executor::ExecutorConfig { expected: host.names(), ..tool_executor::ExecutorConfig::default() };
         let executor = Executor::start(config, self.bus.clone());
         until(async || executor.readiness().is_ready().then_some(())).await;
-        Served { host, executor }
+        RunningHost { host, executor }
     }
 
     /// The tools of the catalogue.
@@ -138,13 +139,13 @@ impl World {
     }
 
     /// Calls a tool that is served.
-    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Answer {
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallAnswer {
         // On a busy machine the tool says first who works on it.
         self.begin(tool, arguments).await.answer().await
     }
 
     /// Calls a tool until somebody serves it and does not say that its server is down.
-    pub(crate) async fn call_when_up(&self, tool: &str, arguments: &Value) -> Answer {
+    pub(crate) async fn call_when_up(&self, tool: &str, arguments: &Value) -> CallAnswer {
         until(async || {
             let answer = self.call_if_served(tool, arguments).await;
             answer.filter(|answer| !answer.text.contains("was not called"))
@@ -153,23 +154,23 @@ impl World {
     }
 
     /// Calls a tool that may be withdrawn at this moment. The NATS library may lose a call that meets that.
-    pub(crate) async fn call_if_served(&self, tool: &str, arguments: &Value) -> Option<Answer> {
+    pub(crate) async fn call_if_served(&self, tool: &str, arguments: &Value) -> Option<CallAnswer> {
         let soon = Duration::from_secs(5);
         let request = Request::new().payload(arguments.to_string().into()).timeout(Some(soon));
         match self.client.send_request(subject(tool), request).await {
-            Ok(reply) => Some(Answer::of(&reply)),
+            Ok(reply) => Some(CallAnswer::of(&reply)),
             Err(error) if matches!(error.kind(), RequestErrorKind::NoResponders | RequestErrorKind::TimedOut) => None,
             Err(error) => panic!("{error}"),
         }
     }
 
     /// Begins a call whose end is not waited for.
-    pub(crate) async fn begin(&self, tool: &str, arguments: Value) -> Call {
+    pub(crate) async fn begin(&self, tool: &str, arguments: Value) -> RunningCall {
         let inbox = self.client.new_inbox();
         let replies = self.client.subscribe(inbox.clone()).await.unwrap();
         let body = arguments.to_string().into();
         self.client.publish_with_reply_and_headers(subject(tool), inbox, headers(), body).await.unwrap();
-        Call { client: self.client.clone(), tool: tool.to_owned(), replies }
+        RunningCall { client: self.client.clone(), tool: tool.to_owned(), replies }
     }
 
     pub(crate) async fn noted(&self, line: &str, times: usize) {
@@ -178,13 +179,13 @@ impl World {
 }
 
 /// A call that runs.
-pub(crate) struct Call {
+pub(crate) struct RunningCall {
     client: Client,
     tool: String,
     replies: Subscriber,
 }
 
-impl Call {
+impl RunningCall {
     /// The next piece of progress.
     pub(crate) async fn progress(&mut self) -> String {
         let message = timeout(LONG, self.replies.next()).await.unwrap().unwrap();
@@ -193,18 +194,18 @@ impl Call {
     }
 
     /// The answer, when it comes.
-    pub(crate) async fn answer(&mut self) -> Answer {
+    pub(crate) async fn answer(&mut self) -> CallAnswer {
         loop {
             let message = timeout(LONG, self.replies.next()).await.unwrap().unwrap();
             assert_eq!(message.status, None, "nobody serves {}", self.tool);
             if message.headers.as_ref().is_none_or(|headers| headers.get(header::PROGRESS).is_none()) {
-                return Answer::of(&message);
+                return CallAnswer::of(&message);
             }
         }
     }
 
     /// Cancels a call of which it is not known whether the tool has begun it: one that comes before its call is lost.
-    pub(crate) async fn cancel_until_answered(&mut self) -> Answer {
+    pub(crate) async fn cancel_until_answered(&mut self) -> CallAnswer {
         loop {
             self.cancel().await;
             if let Ok(answer) = timeout(Duration::from_millis(200), self.answer()).await {

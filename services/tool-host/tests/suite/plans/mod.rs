@@ -12,7 +12,7 @@ use ailoop_tool::wire::header;
 use bus::NatsConfig;
 use serde_json::{Value, json};
 use server::Server;
-use tool_host::{Config, FilesConfig, PlansConfig, ToolHost};
+use tool_host::{FilesConfig, PlansConfig, ToolHost, ToolHostConfig};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -44,7 +44,8 @@ impl World {
             Self { client: async_nats::connect(&server.url).await.unwrap(), hosts: Vec::new(), dir, server };
         for _ in 0..hosts {
             let files = FilesConfig { root: world.path("project"), out: Some(world.path("out")), login: None };
-            let config = Config { files: Some(files), plans: Some(PlansConfig::default()), ..Default::default() };
+            let config =
+                ToolHostConfig { files: Some(files), plans: Some(PlansConfig::default()), ..Default::default() };
             let nats = NatsConfig { url: world.server.url.clone(), ..NatsConfig::default() };
             world.hosts.push(ToolHost::start(&config, &nats).await.unwrap());
         }
@@ -213,7 +214,7 @@ async fn marks_of_two_hosts_at_once_are_all_kept() {
 
 #[tokio::test]
 async fn plans_without_files_are_refused_at_the_start() {
-    let config = Config { plans: Some(PlansConfig::default()), ..Default::default() };
+    let config = ToolHostConfig { plans: Some(PlansConfig::default()), ..Default::default() };
     let error = ToolHost::start(&config, &NatsConfig::default()).await.unwrap_err();
     assert_eq!(error.code(), contract::ErrorCode::BadConfig);
     assert!(error.to_string().contains("set tool_host.files too"), "{error}");

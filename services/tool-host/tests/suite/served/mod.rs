@@ -19,7 +19,7 @@ use service::config::{FILE, Settings};
 use service::paths::Paths;
 use service::tasks::Tasks;
 use tokio::time::{Instant, sleep};
-use tool_host::{Config, ToolHost};
+use tool_host::{ToolHost, ToolHostConfig};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -83,7 +83,7 @@ impl World {
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
         std::fs::write(dir.path().join(FILE), written(at, dir.path())).unwrap();
         let paths = Paths { config: Some(dir.path().to_owned()), ..Paths::default() };
-        let config: Config = Settings::of(paths).unwrap().section(tool_host::SECTION).unwrap();
+        let config: ToolHostConfig = Settings::of(paths).unwrap().section(tool_host::SECTION).unwrap();
         let server = Server::start();
         let nats = NatsConfig { url: server.url.clone(), ..NatsConfig::default() };
         let host = ToolHost::start(&config, &nats).await.unwrap();
@@ -215,15 +215,15 @@ async fn a_webhook_that_cannot_be_is_refused_at_the_start() {
     ] {
         let mut webhook = json!({"url": "http://x/", "description": "Acts."});
         webhook[field] = value;
-        let config: Config = serde_json::from_value(json!({"webhooks": {"act": webhook}})).unwrap();
+        let config: ToolHostConfig = serde_json::from_value(json!({"webhooks": {"act": webhook}})).unwrap();
         let error = ToolHost::start(&config, &NatsConfig::default()).await.unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
         assert_eq!(error.code(), contract::ErrorCode::BadConfig);
     }
     let many: serde_json::Map<String, Value> =
         (0..300).map(|n| (format!("t{n}"), json!({"url": "http://x/", "description": "Acts."}))).collect();
-    let config: Config = serde_json::from_value(json!({"webhooks": many})).unwrap();
+    let config: ToolHostConfig = serde_json::from_value(json!({"webhooks": many})).unwrap();
     assert!(ToolHost::start(&config, &NatsConfig::default()).await.unwrap_err().to_string().contains("over 256"));
     let unknown = json!({"webhooks": {"act": {"url": "http://x/", "description": "Acts.", "secret": 1}}});
-    assert!(serde_json::from_value::<Config>(unknown).is_err());
+    assert!(serde_json::from_value::<ToolHostConfig>(unknown).is_err());
 }

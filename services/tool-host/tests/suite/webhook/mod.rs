@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use service::tasks::Tasks;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
-use tool_host::webhook::{Endpoint, Request, WebhookConfig};
+use tool_host::webhook::{Endpoint, WebhookConfig, WebhookRequest};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -56,8 +56,8 @@ fn endpoint(url: &str, more: &Value) -> Endpoint {
     Endpoint::new(&ToolName::new("act").unwrap(), &config(url, more)).unwrap()
 }
 
-fn request() -> Request {
-    Request {
+fn request() -> WebhookRequest {
+    WebhookRequest {
         call: "s1-c1-1-1".to_owned(),
         session: "s1".to_owned(),
         agent: "e".to_owned(),
@@ -114,7 +114,7 @@ async fn the_endpoint_gets_the_call_and_its_answer_is_the_result() {
     let (at, _tasks) = serve(answers()).await;
     let url = |path: &str| format!("http://{at}{path}");
     let headers = json!({"headers": {"Authorization": "Bearer sk-0123456789", "X-Short": "abc"}});
-    let told = endpoint(&url("/echo"), &headers).ask(request()).await.unwrap();
+    let told = endpoint(&url("/echo"), &headers).send(request()).await.unwrap();
     let expected = format!(
         "accept-encoding: gzip\naccept: */*\nailoop-agent: e\nailoop-attempt: 1.2\nailoop-call: s1-c1-1-1\n\
          ailoop-deadline: 2026-01-15T10:30:45.123Z\nailoop-session: s1\nauthorization: Bearer [secret]\ncontent-length: 7\n\
@@ -123,14 +123,17 @@ async fn the_endpoint_gets_the_call_and_its_answer_is_the_result() {
         env!("CARGO_PKG_VERSION")
     );
     assert_eq!(told, expected);
-    assert_eq!(endpoint(&url("/empty"), &json!({})).ask(request()).await, Ok("done (HTTP 204, no content)".to_owned()));
+    assert_eq!(
+        endpoint(&url("/empty"), &json!({})).send(request()).await,
+        Ok("done (HTTP 204, no content)".to_owned())
+    );
     for path in ["/large", "/endless"] {
-        let large = endpoint(&url(path), &json!({})).ask(request()).await.unwrap();
+        let large = endpoint(&url(path), &json!({})).send(request()).await.unwrap();
         assert!(large.contains("left out") && large.len() < contract::limits::TOOL_OUTPUT_BYTES_MAX + 100, "{path}");
     }
     // By hand, without a single header.
-    let bare = Request { body: b"{}".to_vec(), ..Request::default() };
-    let told = endpoint(&url("/echo"), &json!({})).ask(bare).await.unwrap();
+    let bare = WebhookRequest { body: b"{}".to_vec(), ..WebhookRequest::default() };
+    let told = endpoint(&url("/echo"), &json!({})).send(bare).await.unwrap();
     assert!(!told.contains("ailoop-") && !told.contains("idempotency"), "{told}");
 }
 
@@ -138,7 +141,7 @@ async fn the_endpoint_gets_the_call_and_its_answer_is_the_result() {
 async fn a_refusal_is_an_error_and_a_failure_or_a_proxy_tells_nothing() {
     let (at, _tasks) = serve(answers()).await;
     let url = |path: &str| format!("http://{at}{path}");
-    let asked = async |path: &str, more: Value| endpoint(&url(path), &more).ask(request()).await.unwrap_err();
+    let asked = async |path: &str, more: Value| endpoint(&url(path), &more).send(request()).await.unwrap_err();
     for code in [400, 401, 404, 409, 422, 429] {
         let refused = ToolError::new(format!("the endpoint refused the call with HTTP {code}: because"));
         assert_eq!(asked(&format!("/status/{code}"), json!({})).await, refused);
@@ -167,7 +170,7 @@ async fn a_refusal_is_an_error_and_a_failure_or_a_proxy_tells_nothing() {
 #[tokio::test]
 async fn what_was_sent_and_not_answered_is_unknown_and_what_was_not_sent_is_not() {
     let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let refused = endpoint(&format!("http://{gone}/"), &json!({})).ask(request()).await.unwrap_err();
+    let refused = endpoint(&format!("http://{gone}/"), &json!({})).send(request()).await.unwrap_err();
     assert_eq!(refused, ToolError::new(refused.message()));
     assert!(refused.message().contains("nothing was sent to it"), "{refused}");
 
@@ -177,23 +180,23 @@ async fn what_was_sent_and_not_answered_is_unknown_and_what_was_not_sent_is_not(
         (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", "the endpoint said HTTP 200, and its answer broke off"),
     ] {
         let (at, _tasks) = raw(answer).await;
-        let lost = endpoint(&format!("http://{at}/"), &json!({})).ask(request()).await.unwrap_err();
+        let lost = endpoint(&format!("http://{at}/"), &json!({})).send(request()).await.unwrap_err();
         assert_eq!(lost, ToolError::unknown(lost.message()));
         assert!(lost.message().starts_with(said) && lost.message().contains("nobody knows"), "{lost}");
-        let lost = endpoint(&format!("http://{at}/"), &json!({"effect": "pure"})).ask(request()).await.unwrap_err();
+        let lost = endpoint(&format!("http://{at}/"), &json!({"effect": "pure"})).send(request()).await.unwrap_err();
         assert_eq!(lost, ToolError::new(lost.message()));
         assert!(lost.message().ends_with("the call may be made again"), "{lost}");
     }
     let silent = Router::new().fallback(|| async { std::future::pending::<()>().await });
     let (at, _tasks) = serve(silent).await;
-    let late = endpoint(&format!("http://{at}/"), &json!({"timeout": 1})).ask(request()).await.unwrap_err();
+    let late = endpoint(&format!("http://{at}/"), &json!({"timeout": 1})).send(request()).await.unwrap_err();
     assert_eq!(late, unknown("the endpoint did not answer within 1 seconds"));
 }
 
 #[tokio::test]
 async fn a_call_that_is_dropped_closes_its_connection() {
-    struct Told(Arc<Notify>);
-    impl Drop for Told {
+    struct NotifyOnDrop(Arc<Notify>);
+    impl Drop for NotifyOnDrop {
         fn drop(&mut self) {
             self.0.notify_one();
         }
@@ -201,7 +204,7 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     let (began, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (begins, ends) = (began.clone(), ended.clone());
     let (at, _tasks) = serve(Router::new().fallback(move || {
-        let (begins, told) = (begins.clone(), Told(ends.clone()));
+        let (begins, told) = (begins.clone(), NotifyOnDrop(ends.clone()));
         async move {
             let _told = told;
             begins.notify_one();
@@ -211,7 +214,7 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     .await;
     let endpoint = endpoint(&format!("http://{at}/"), &json!({}));
     tokio::select! {
-        answer = endpoint.ask(request()) => panic!("{answer:?}"),
+        answer = endpoint.send(request()) => panic!("{answer:?}"),
         () = began.notified() => {}
     }
     tokio::time::timeout(LONG, ended.notified()).await.expect("the endpoint is told");

@@ -1,0 +1,186 @@
+//! What a call shows of itself while it runs: progress moves its deadline on and is told to viewers, and a replica that
+//! says who it is can be asked whether it still lives.
+
+use std::time::Duration;
+
+use bus::call::OpenCall;
+use bus::{Bus, BusError};
+use bytes::Bytes;
+use contract::command::Verb;
+use contract::event::{Envelope, ToolCallProgress, Topic};
+use contract::limits::PROGRESS_EVERY;
+use contract::subject::{self, Subject};
+use contract::tool::{ExtendToolCall, ToolItem};
+use contract::{CommandId, Json};
+use tokio::time::{Instant, timeout};
+
+use crate::Clock;
+use crate::connection_health::ConnectionHealth;
+
+/// How long before the deadline that the loop knows of it is asked for a later one; half the time-out where that is less.
+/// The loop waits some seconds beyond it, too.
+const EXTENSION_LEAD: Duration = Duration::from_secs(5);
+/// The least that the loop is asked for, from now on: each question is a commit, and a tool chooses its time-out itself.
+const EXTENSION_MIN: Duration = Duration::from_secs(30);
+/// How long the question may take.
+const REQUEST_MAX: Duration = Duration::from_secs(2);
+/// Pause before it is asked again, where nobody took it.
+const REQUEST_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How often a replica that works on a call is asked whether it lives.
+pub(super) const REPLICA_PING_EVERY: Duration = Duration::from_secs(2);
+/// How long it may be away: a client that lost its connection is back sooner, unless the server was away too.
+const REPLICA_AWAY_MAX: Duration = Duration::from_secs(3);
+
+/// When a call must be over. Both come from one reading of the clock: a deadline that is later than the known one makes the
+/// executor ask the loop for more time, and what lies between two readings is no reason to ask.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadlines {
+    /// After this the tool's answer is no longer wanted.
+    pub(crate) deadline: Instant,
+    /// The deadline that the loop knows of.
+    pub(crate) known: Instant,
+}
+
+/// A call that runs.
+pub(super) struct CallDeadline<'a> {
+    bus: &'a Bus,
+    clock: &'a dyn Clock,
+    work: &'a OpenCall<ToolItem>,
+    /// From each sign of progress.
+    timeout: Duration,
+    deadline: Instant,
+    /// The deadline that the loop knows of.
+    known_deadline: Instant,
+    /// When the loop may be asked again.
+    next_request_from: Instant,
+    /// When it showed progress last.
+    last_progress_at: Option<Instant>,
+    last_published_at: Option<Instant>,
+    progress_count: u64,
+    instance: Option<Subject>,
+    away_since: Option<Instant>,
+}
+
+impl<'a> CallDeadline<'a> {
+    /// A call with its deadlines.
+    pub(super) fn new(bus: &'a Bus, clock: &'a dyn Clock, work: &'a OpenCall<ToolItem>, deadlines: Deadlines) -> Self {
+        let now = Instant::now();
+        let Deadlines { deadline, known: known_deadline } = deadlines;
+        let left = deadline.saturating_duration_since(now);
+        let timeout_ms = work.item.timeout_ms;
+        let timeout = if timeout_ms == 0 { left } else { Duration::from_millis(timeout_ms) };
+        Self {
+            bus,
+            clock,
+            work,
+            timeout,
+            deadline,
+            known_deadline,
+            next_request_from: now,
+            last_progress_at: None,
+            last_published_at: None,
+            progress_count: 0,
+            instance: None,
+            away_since: None,
+        }
+    }
+
+    /// When the tool's answer is no longer wanted.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// When the loop should be asked for more time; never, where it knows the deadline.
+    pub(super) fn next_extension_at(&self) -> Option<Instant> {
+        let before = EXTENSION_LEAD.min(self.timeout / 2);
+        let early = || self.known_deadline.checked_sub(before).unwrap_or(self.known_deadline);
+        (self.known_deadline < self.deadline).then(|| early().max(self.next_request_from))
+    }
+
+    /// For how long it was silent, if it showed progress before that.
+    pub(super) fn silent_for(&self) -> Option<Duration> {
+        self.last_progress_at.map(|at| at.elapsed())
+    }
+
+    /// Asks the loop for the time that the call has by now. The loop may know better, and cancels then.
+    pub(super) async fn request_extension(&mut self) {
+        let now = Instant::now();
+        let wanted = self.deadline.max(now + EXTENSION_MIN);
+        let left = wanted.saturating_duration_since(now);
+        let id = uuid::Uuid::now_v7().simple().to_string();
+        let meta = self.work.item.meta.of_result();
+        let extension = ExtendToolCall { meta, deadline: self.clock.now().after(left) };
+        let body = Bytes::from(Json::of(&extension).get().to_owned());
+        let Ok(id) = CommandId::new(&id) else { return };
+        let asked = timeout(REQUEST_MAX, self.bus.send_control(&self.work.key, Verb::ExtendToolCall, &id, body)).await;
+        let failed = match asked {
+            Ok(sent) => sent.err().map(|error| error.to_string()),
+            Err(late) => Some(late.to_string()),
+        };
+        match failed {
+            None => self.known_deadline = wanted,
+            Some(error) => {
+                self.next_request_from = Instant::now() + REQUEST_RETRY_AFTER;
+                tracing::debug!(session = %self.work.key, call = %self.work.call, error, "the loop was not asked for more time");
+            }
+        }
+    }
+
+    /// The tool is sent the call once more, perhaps to another replica: it has its whole time again.
+    pub(super) fn restart(&mut self) {
+        self.deadline = self.deadline.max(Instant::now() + self.timeout);
+        self.last_progress_at = None;
+        self.instance = None;
+        self.away_since = None;
+    }
+
+    /// A sign of progress.
+    pub(super) async fn record_progress(&mut self, text: String, instance: Option<&str>) {
+        let now = Instant::now();
+        self.deadline = self.deadline.max(now + self.timeout);
+        self.last_progress_at = Some(now);
+        if let Some(instance) = instance.and_then(subject::service_ping) {
+            self.instance = Some(instance);
+            self.away_since = None;
+        }
+        if text.is_empty() || self.last_published_at.is_some_and(|at| now.duration_since(at) < PROGRESS_EVERY) {
+            return;
+        }
+        self.last_published_at = Some(now);
+        self.progress_count += 1;
+        let trace = telemetry::trace::current();
+        let trace = trace.as_deref().and_then(telemetry::trace::trace_id);
+        let data = ToolCallProgress { call: self.work.call.call.clone(), tool: self.work.item.tool.clone(), text };
+        let envelope = Envelope {
+            id: format!("{}-{}-progress-{}", self.work.key.session, self.work.call, self.progress_count),
+            session_id: self.work.key.session.clone(),
+            tenant: self.work.key.tenant.clone(),
+            seq: None,
+            time: self.clock.now(),
+            trace_id: trace.unwrap_or_default().to_owned(),
+            data: Json::of(&data),
+        };
+        if let Err(error) = self.bus.publish_event(&self.work.key, Topic::ToolCallProgress, &envelope).await {
+            tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "progress not told");
+        }
+    }
+
+    /// Where to ask whether the call is worked on: the replica that said that it works on it, else all of its tool.
+    pub(super) fn query_subject(&self) -> Subject {
+        self.instance.clone().unwrap_or_else(|| subject::service_info(&self.work.item.tool))
+    }
+
+    /// Whether the replica that works on the call is gone. Of one that did not say who it is nothing is known.
+    pub(super) async fn is_replica_gone(&mut self, health: Option<&ConnectionHealth>) -> bool {
+        let Some(instance) = &self.instance else { return false };
+        let asked = self.bus.transport().request(instance, Vec::new(), Bytes::new(), REQUEST_MAX).await;
+        // One that is silent is there; what cannot be asked is not known.
+        let Err(BusError::NoResponders { .. }) = asked else {
+            self.away_since = None;
+            return false;
+        };
+        let now = Instant::now();
+        let since = *self.away_since.get_or_insert(now);
+        now >= health.map_or(since, |health| health.reconnected_by(since)).max(since + REPLICA_AWAY_MAX)
+    }
+}

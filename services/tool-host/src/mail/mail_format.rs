@@ -1,0 +1,144 @@
+//! What a mail may be, and how it is shown to a model. Pure.
+
+use std::time::Duration;
+
+use contract::limits::{MAIL_SUBJECT_BYTES_MAX, MAIL_TEXT_BYTES_MAX};
+use contract::mail::{Answered, Mail, WaitingMail};
+use contract::{ErrorCode, MailId, Timestamp};
+use serde_json::{Value, json};
+
+use super::refusal::MailRefusal;
+use crate::truncate::escaped_len;
+
+/// Characters of an answered mail that go with its answer.
+const EXCERPT_CHARS_MAX: usize = 300;
+/// Begins the subject of an answer.
+const REPLY_PREFIX: &str = "Re: ";
+
+/// Refuses what is empty or too long; the error says what to do.
+pub(super) fn validate(subject: &str, text: &str) -> Result<(), MailRefusal> {
+    let too_long = |what: &str, bytes: usize, max: usize, instead: &str| {
+        let message = format!("the {what} is too long: it takes {bytes} bytes as JSON, {max} are allowed; {instead}");
+        MailRefusal::new(ErrorCode::TooLarge, message)
+    };
+    let (line, body) = (escaped_len(subject), escaped_len(text));
+    if subject.trim().is_empty() || text.trim().is_empty() {
+        Err(MailRefusal::new(ErrorCode::EmptyMessage, "a mail has a subject and a text; nothing was sent"))
+    } else if line > MAIL_SUBJECT_BYTES_MAX {
+        Err(too_long("subject", line, MAIL_SUBJECT_BYTES_MAX, "put the rest into the text"))
+    } else if body > MAIL_TEXT_BYTES_MAX {
+        Err(too_long("text", body, MAIL_TEXT_BYTES_MAX, "send several mails, or write a file and name its path"))
+    } else {
+        Ok(())
+    }
+}
+
+/// A mail as whoever reads the mailbox sees it.
+pub(super) fn to_waiting_mail(id: &MailId, mail: &Mail) -> WaitingMail {
+    let Mail { v: _, call: _, from, subject, text, sent, answers } = mail.clone();
+    WaitingMail { id: id.clone(), from, subject, text, sent, answers }
+}
+
+/// A mail as `check_mail` lists it.
+pub(super) fn to_json(mail: &WaitingMail, now: Timestamp) -> Value {
+    let mut value = json!(mail);
+    value["age"] = format_age(now.since(mail.sent)).into();
+    value
+}
+
+/// The subject of an answer: that of the question, marked once, and cut where the mark leaves no room.
+pub(super) fn reply_subject(subject: &str) -> String {
+    if subject.starts_with(REPLY_PREFIX) {
+        return subject.to_owned();
+    }
+    let mut answer = format!("{REPLY_PREFIX}{subject}");
+    while escaped_len(&answer) > MAIL_SUBJECT_BYTES_MAX {
+        answer.pop();
+    }
+    answer
+}
+
+/// What goes with an answer, so that it says something to whoever did not ask.
+pub(super) fn summarize_original(id: &MailId, mail: &Mail) -> Answered {
+    let mut excerpt: String = mail.text.chars().take(EXCERPT_CHARS_MAX).collect();
+    if excerpt.len() < mail.text.len() {
+        excerpt.push('…');
+    }
+    Answered { id: id.clone(), subject: mail.subject.clone(), excerpt }
+}
+
+/// A duration as people say it.
+fn format_age(since: Duration) -> String {
+    let seconds = since.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::truncate::{RESULT_BYTES_MAX, take_fitting};
+    use contract::AgentId;
+
+    #[test]
+    fn what_is_too_long_or_empty_is_refused_with_what_to_do() {
+        let refuse = |subject: &str, text: &str| validate(subject, text).unwrap_err().message;
+        assert!(validate(&"s".repeat(MAIL_SUBJECT_BYTES_MAX), &"t".repeat(MAIL_TEXT_BYTES_MAX)).is_ok());
+        assert!(validate("s", &"\n".repeat(MAIL_TEXT_BYTES_MAX / 2)).is_err(), "blank");
+        assert!(validate("s", &"\"".repeat(MAIL_TEXT_BYTES_MAX / 2)).is_ok());
+        assert_eq!(
+            refuse("s", &"\"".repeat(MAIL_TEXT_BYTES_MAX / 2 + 1)),
+            "the text is too long: it takes 32770 bytes as JSON, 32768 are allowed; send several mails, or write a \
+             file and name its path"
+        );
+        assert!(refuse(&"s".repeat(MAIL_SUBJECT_BYTES_MAX + 1), "t").starts_with("the subject is too long: it takes"));
+        assert!(refuse(" ", "t").contains("nothing was sent"));
+        assert!(refuse("s", "").contains("nothing was sent"));
+    }
+
+    #[test]
+    fn the_longest_mail_can_be_shown() {
+        let text = "\u{1}".repeat(MAIL_TEXT_BYTES_MAX / 6);
+        let subject = "\u{1}".repeat(MAIL_SUBJECT_BYTES_MAX / 6);
+        let id = MailId::new(&"x".repeat(64)).unwrap();
+        let question = Mail {
+            v: 1,
+            call: "c".to_owned(),
+            from: AgentId::new(&"a".repeat(32)).unwrap(),
+            subject,
+            text,
+            sent: Timestamp::default(),
+            answers: None,
+        };
+        assert!(validate(&question.subject, &question.text).is_ok());
+        let answer = Mail { answers: Some(summarize_original(&id, &question)), ..question };
+        let mail = to_waiting_mail(&id, &answer);
+        assert!(to_json(&mail, Timestamp::default()).to_string().len() < RESULT_BYTES_MAX);
+        assert_eq!(take_fitting([mail]).len(), 1);
+    }
+
+    #[test]
+    fn an_answer_says_what_it_answers() {
+        assert_eq!(reply_subject("Plan"), "Re: Plan");
+        assert_eq!(reply_subject("Re: Plan"), "Re: Plan");
+        let long = reply_subject(&"ä".repeat(MAIL_SUBJECT_BYTES_MAX / 2));
+        assert!(
+            long.starts_with("Re: ä") && (MAIL_SUBJECT_BYTES_MAX - 2..=MAIL_SUBJECT_BYTES_MAX).contains(&long.len())
+        );
+    }
+
+    #[test]
+    fn ages_are_short() {
+        for (seconds, expect) in [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "59 min"), (3_600, "1 h")] {
+            assert_eq!(format_age(Duration::from_secs(seconds)), expect);
+        }
+        assert_eq!(
+            (format_age(Duration::from_hours(47)), format_age(Duration::from_hours(48))),
+            ("47 h".into(), "2 d".into())
+        );
+    }
+}

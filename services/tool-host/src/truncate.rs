@@ -1,0 +1,47 @@
+//! Making a result fit into what a model reads, so that it is cut by us and stays JSON.
+
+use contract::limits::TOOL_OUTPUT_BYTES_MAX;
+use serde::Serialize;
+
+/// Bytes of JSON that lists and contents may take; the rest is for what stands around them.
+pub(crate) const RESULT_BYTES_MAX: usize = TOOL_OUTPUT_BYTES_MAX - (8 << 10);
+
+/// The first values that fit together into [`RESULT_BYTES_MAX`] bytes of JSON.
+pub(crate) fn take_fitting<T: Serialize>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut room = RESULT_BYTES_MAX;
+    let fits = |value: &T| {
+        let left = serde_json::to_vec(value).ok().and_then(|json| room.checked_sub(json.len() + 1));
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    values.into_iter().take_while(fits).collect()
+}
+
+/// Bytes of a text within JSON.
+pub(crate) fn escaped_len(text: &str) -> usize {
+    let more = |c: char| match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 1,
+        c if u32::from(c) < 0x20 => 5,
+        _ => 0,
+    };
+    text.len() + text.chars().map(more).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn lengths_are_those_of_json() {
+        for text in ["", "plain", "a\"b\\c\n\t\r", "\u{1}\u{1f}", "ä€😀", "\u{8}\u{c}\u{7f}"] {
+            assert_eq!(escaped_len(text) + 2, serde_json::to_string(text).unwrap().len(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_fits_is_kept() {
+        let kept = take_fitting(std::iter::repeat_n(Value::from("x".repeat(997)), 1_000));
+        assert_eq!(kept.len(), RESULT_BYTES_MAX / 1_000);
+    }
+}
