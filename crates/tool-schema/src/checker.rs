@@ -1,4 +1,4 @@
-//! Threads for checks that take long.
+//! Runs long checks on a few threads.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::schema::{ArgumentsError, Schema, on_large_stack, unchecked_error};
 /// Checks large values on at most [`VALIDATIONS_MAX`] threads, each within [`VALIDATION_MAX`]. Clones share the threads.
 #[derive(Debug, Clone)]
 pub struct Checker {
-    /// A thread keeps its permit to its own end, not to that of the call.
+    /// A thread keeps its permit until it ends, not until the call does.
     threads: Arc<Semaphore>,
 }
 

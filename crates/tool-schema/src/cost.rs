@@ -1,31 +1,31 @@
-//! What a JSON Schema costs, before anything is validated against it. Pure.
+//! The cost of a JSON Schema, before anything is validated against it. Pure.
 //!
-//! References let a short schema stand for a huge one, and a validator follows every one of them. So a schema is refused
-//! when its references expand to too much, and arguments are refused when validating them would take too many steps.
-//! Both are counted here with a limit, so that counting is cheap itself.
+//! References let a short schema stand for a huge one, and a validator follows every one of them. So a schema is
+//! refused when its references expand to too much, and arguments are refused when validating them would take too many
+//! steps. Both counts stop at a limit, so that counting itself is cheap.
 
 use std::collections::{HashMap, HashSet};
 
 use contract::limits::{TOOL_SCHEMA_EXPANSION_MAX, TOOL_SCHEMA_PATTERNS_MAX, VALIDATION_STEPS_MAX};
 use serde_json::{Map, Value};
 
-/// Subschemas that may apply to one value within each other: the validator recurses over them.
+/// Depth of subschemas that apply to one value: the validator recurses over them.
 const SAME_VALUE_DEPTH_MAX: u32 = 64;
-/// Schemas and values that the validator may be within at the same time; its thread has the stack for that.
+/// Nesting of schemas and values that the validator recurses over; its thread has the stack for that.
 pub(crate) const NESTING_MAX: u32 = 1_024;
-/// How much fewer steps a schema gets whose patterns look around or back: the validator runs again for each match that
+/// Divisor of the steps for a schema whose patterns look around or back: the validator runs again for each match that
 /// its backtracking did not finish.
 const BACKTRACKING_SHARE: u64 = 16;
-/// Steps of one match of such a pattern, beside those for its text.
+/// Additional steps of one match of such a pattern.
 const BACKTRACKING_STEPS: u64 = 50;
-/// Bytes of a text that count as one step: when a pattern is matched, when a format is checked, and otherwise.
+/// Bytes of a text that count as one step: for a pattern, for a format, and otherwise.
 const PATTERN_BYTES: usize = 4;
 const FORMAT_BYTES: usize = 16;
 const TEXT_BYTES: usize = 64;
-/// Steps per value of a published meta-schema, which is not walked.
+/// Steps per value of a published meta-schema, whose subschemas are not counted.
 const META_SCHEMA_STEPS: u64 = 64;
 
-/// Schemas of schemas, which the validator has.
+/// Meta-schemas that the validator has built in.
 const META_SCHEMAS: [&str; 5] = [
     "http://json-schema.org/draft-04/schema",
     "http://json-schema.org/draft-06/schema",
@@ -53,20 +53,20 @@ const PARTS: [&str; 7] = [
 const PART_MAPS: [&str; 2] = ["properties", "patternProperties"];
 /// Keywords whose value is a list of schemas for the parts of a value.
 const PART_LISTS: [&str; 2] = ["prefixItems", "items"];
-/// References whose target depends on how they were reached.
+/// References whose target depends on the path to them.
 const DYNAMIC_REFERENCES: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
 
-/// A schema that may be compiled, measured.
+/// Cost of a schema that may be compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SchemaCost {
-    /// Subschemas that apply to one value once references are followed, summed over all subschemas.
+    /// Subschemas that apply to one value, references followed, summed over all subschemas.
     pub(crate) expansion: u64,
-    /// Whether a pattern of it looks around or back.
+    /// Whether one of its patterns looks around or back.
     pub(crate) needs_backtracking: bool,
 }
 
 impl SchemaCost {
-    /// Steps that validating one value may take.
+    /// Returns the steps that validating one value may take.
     pub(crate) fn steps_max(&self) -> u64 {
         if self.needs_backtracking { VALIDATION_STEPS_MAX / BACKTRACKING_SHARE } else { VALIDATION_STEPS_MAX }
     }
@@ -79,7 +79,7 @@ pub(crate) struct ValidationSteps {
     pub(crate) nesting: u32,
 }
 
-/// Measures a schema; the error says why it must not be used: with its cost and the limit, where it costs too much.
+/// Measures a schema; the error says why it must not be used, with cost and limit where it costs too much.
 pub(crate) fn measure_cost(schema: &Value) -> Result<SchemaCost, String> {
     let mut meter = CostMeter { root: schema, extents: HashMap::new() };
     let (mut seen, mut open, mut patterns) = (HashSet::new(), vec![schema], HashSet::new());
@@ -112,25 +112,25 @@ pub(crate) fn measure_cost(schema: &Value) -> Result<SchemaCost, String> {
     Ok(SchemaCost { expansion, needs_backtracking: patterns.into_iter().any(needs_backtracking) })
 }
 
-/// Counts the steps of validating a value, up to a limit; `None` where it takes more, or nests too deep.
+/// Counts the steps of validating a value, up to a limit; `None` where there are more, or the nesting is too deep.
 pub(crate) fn count_steps(schema: &Value, value: &Value, max: u64, nesting_max: u32) -> Option<ValidationSteps> {
     let mut counter = StepCounter { root: schema, steps: ValidationSteps::default(), max, nesting_max };
     counter.apply(schema, value, 1, 1).then_some(counter.steps)
 }
 
-/// Extents of what applies to one value.
+/// Measures how many subschemas apply to one value.
 struct CostMeter<'a> {
     root: &'a Value,
-    /// By the address of a subschema; `None` while it is being measured.
+    /// Extents by address of the subschema; `None` while one is being measured.
     extents: HashMap<usize, Option<SubschemaExtent>>,
 }
 
-/// Which subschemas apply to a value to which a certain one applies, itself among them.
+/// The subschemas that apply to the same value as a given one, itself included.
 #[derive(Debug, Clone, Copy)]
 struct SubschemaExtent {
-    /// How many.
+    /// Number of these subschemas.
     size: u64,
-    /// How deep they are within each other.
+    /// Depth to which they are nested.
     depth: u32,
 }
 
@@ -160,7 +160,7 @@ impl CostMeter<'_> {
     }
 }
 
-/// Follows a validator over schema and value; it visits at most what this visits.
+/// Follows a validator over schema and value; the validator visits at most the same pairs.
 struct StepCounter<'a> {
     root: &'a Value,
     steps: ValidationSteps,
@@ -174,7 +174,7 @@ impl<'a> StepCounter<'a> {
         self.steps.count <= self.max
     }
 
-    /// Applies a schema to a value, `weight` times; `false` where that is too much.
+    /// Applies a schema to a value, `weight` times; `false` where the limit is exceeded.
     fn apply(&mut self, schema: &'a Value, value: &Value, weight: u64, nesting: u32) -> bool {
         self.steps.nesting = self.steps.nesting.max(nesting);
         if nesting > self.nesting_max || !self.add(1, weight) {
@@ -187,7 +187,7 @@ impl<'a> StepCounter<'a> {
     }
 
     fn apply_to_same(&mut self, keywords: &'a Map<String, Value>, value: &Value, weight: u64, nesting: u32) -> bool {
-        // What is not evaluated is found by applying everything else once more, for each part.
+        // Unevaluated parts are found by applying everything else once more, for each part.
         let parts = match value {
             Value::Object(fields) if keywords.contains_key("unevaluatedProperties") => fields.len() as u64 + 2,
             Value::Array(items) if keywords.contains_key("unevaluatedItems") => items.len() as u64 + 2,
@@ -242,7 +242,7 @@ impl<'a> StepCounter<'a> {
     }
 }
 
-/// Steps that the keywords of one schema take by themselves.
+/// Counts the steps of the keywords of one schema, without its subschemas.
 fn count_own_steps(keywords: &Map<String, Value>, value: &Value) -> u64 {
     let mut steps: u64 = 0;
     for (name, keyword) in keywords {
@@ -264,21 +264,21 @@ fn count_own_steps(keywords: &Map<String, Value>, value: &Value) -> u64 {
     steps
 }
 
-/// Subschemas that apply to the same value, references aside.
+/// Returns the subschemas that apply to the same value, without references.
 fn same_value_subschemas(keywords: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let lists = SAME_VALUE_LISTS.iter().filter_map(|name| keywords.get(*name)?.as_array()).flatten();
     let maps = SAME_VALUE_MAPS.iter().filter_map(|name| keywords.get(*name)?.as_object()).flat_map(Map::values);
     lists.chain(SAME_VALUE.iter().filter_map(|name| keywords.get(*name))).chain(maps)
 }
 
-/// Subschemas that apply to parts of a value.
+/// Returns the subschemas that apply to parts of a value.
 fn part_subschemas(keywords: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let lists = PART_LISTS.iter().filter_map(|name| keywords.get(*name)?.as_array()).flatten();
     let maps = PART_MAPS.iter().filter_map(|name| keywords.get(*name)?.as_object()).flat_map(Map::values);
     PARTS.iter().filter_map(|name| keywords.get(*name)).chain(lists).chain(maps)
 }
 
-/// The subschema to which one refers. None also where that is a published meta-schema.
+/// Resolves the reference of a subschema; `None` also for one to a published meta-schema.
 fn resolve_reference<'a>(root: &'a Value, keywords: &Map<String, Value>) -> Result<Option<&'a Value>, String> {
     if let Some(name) = DYNAMIC_REFERENCES.iter().find(|name| keywords.contains_key(**name)) {
         return Err(format!("{name} is not supported: use $ref"));
@@ -287,7 +287,7 @@ fn resolve_reference<'a>(root: &'a Value, keywords: &Map<String, Value>) -> Resu
     let id = root.get("$id").and_then(Value::as_str).unwrap_or_default().trim_end_matches('#');
     let local = reference.strip_prefix(id).filter(|rest| rest.is_empty() || rest.starts_with('#'));
     let Some(local) = local.or_else(|| reference.starts_with('#').then_some(reference.as_str())) else {
-        // A subschema could call itself so.
+        // A subschema could have that id.
         if META_SCHEMAS.contains(&reference.trim_end_matches('#')) && !has_inner_id(root) {
             return Ok(None);
         }
@@ -303,13 +303,14 @@ fn resolve_reference<'a>(root: &'a Value, keywords: &Map<String, Value>) -> Resu
     }
 }
 
-/// Whether references within it count from it, and not from the root. What begins with `#` is an anchor.
+/// Whether references within the schema are relative to it, and not to the root. An id that begins with `#` is an
+/// anchor.
 fn has_base_id(keywords: &Map<String, Value>) -> bool {
     let is_id = |id: &Value| id.as_str().is_some_and(|id| !id.starts_with('#'));
     ["$id", "id"].iter().any(|name| keywords.get(*name).is_some_and(is_id))
 }
 
-/// Whether something within a value may be a schema of its own.
+/// Whether a value contains a schema with an id of its own.
 fn has_inner_id(value: &Value) -> bool {
     let inner = |value: &Value| value.as_object().is_some_and(has_base_id) || has_inner_id(value);
     match value {
@@ -319,7 +320,7 @@ fn has_inner_id(value: &Value) -> bool {
     }
 }
 
-/// Undoes the escapes of a URI's fragment.
+/// Decodes the escapes of a URI fragment.
 fn decode_fragment(fragment: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(fragment.len()), fragment.as_bytes());
     while let [first, after @ ..] = rest {
@@ -351,7 +352,7 @@ fn count_text_steps(bytes: usize, per_step: usize) -> u64 {
     (bytes / per_step) as u64 + 1
 }
 
-/// Values in a value, itself among them; a long text counts as more.
+/// Counts the values in a value, itself included; a long text counts as more.
 fn count_values(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
@@ -371,7 +372,7 @@ mod tests {
 
     use super::*;
 
-    /// A schema whose `levels` definitions each refer twice to the next one, by `keyword`.
+    /// Builds a schema whose `levels` definitions each refer twice to the next one, by `two`.
     pub(crate) fn doubling(levels: usize, two: impl Fn(Value) -> Value) -> Value {
         let mut definitions = Map::new();
         for level in 0..levels {

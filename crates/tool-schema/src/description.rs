@@ -1,4 +1,4 @@
-//! The description of a tool, as it answers over the NATS services protocol.
+//! The description of a tool, as it comes over the NATS services protocol.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,12 @@ use contract::tool::{ASK_USER, Approval, DELEGATE, EffectClass, ToolSpec, metada
 use contract::{Json, TenantId, ToolName, subject};
 use serde::Deserialize;
 
-/// Bytes of a description or of instructions; a longer one is refused, since it would fill every prompt.
+/// Bytes of a description or of instructions; a longer text is refused, since it would fill every prompt.
 pub const TEXT_BYTES_MAX: usize = 16 << 10;
 
-/// Endpoints of one answer that are read.
 const ENDPOINTS_MAX: usize = 256;
 
-/// An answer to `$SRV.INFO`, as far as it matters. Some languages write `null` for what is absent.
+/// The used fields of an answer to `$SRV.INFO`. Some languages write `null` for absent ones.
 #[derive(Deserialize)]
 struct ServiceInfo {
     #[serde(default)]
@@ -31,21 +30,21 @@ struct ServiceEndpoint {
     metadata: Option<BTreeMap<String, String>>,
 }
 
-/// One endpoint that says that it is a tool.
+/// One endpoint that describes itself as a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolDescription {
-    /// It can be used.
+    /// The tool can be used.
     Tool(TenantId, ToolSpec),
-    /// It cannot, and why.
+    /// The tool cannot be used.
     Bad {
-        /// Its subject.
+        /// Subject of the endpoint.
         subject: String,
-        /// For people: what, and what to do.
+        /// What is wrong and what to do, for people.
         reason: String,
     },
 }
 
-/// Every tool among the endpoints of one service. Other services, and what is not an answer at all, yield none.
+/// Parses the tools among the endpoints of one service. Other services and malformed answers have none.
 pub fn parse_service_info(answer: &[u8]) -> Vec<ToolDescription> {
     let Ok(info) = serde_json::from_slice::<ServiceInfo>(answer) else { return Vec::new() };
     let version = info.version.unwrap_or_default();
@@ -64,7 +63,7 @@ impl ServiceEndpoint {
     }
 }
 
-/// Whose tool it is and what it is called, by the subject of its calls.
+/// Parses the tenant and the name of a tool from the subject of its calls.
 fn parse_identity(subject: &str, declared: &str, queue: &str) -> Result<(TenantId, ToolName), String> {
     let shape = "the subject must be ai_tool.<tenant>.<tool>";
     let (tenant, tool) = subject.strip_prefix("ai_tool.").and_then(|rest| rest.split_once('.')).ok_or(shape)?;
@@ -111,7 +110,7 @@ fn parse_schema(text: &str) -> Result<Json, String> {
         return Err(format!("{key} has {} bytes, {TOOL_SCHEMA_BYTES_MAX} are allowed", text.len()));
     }
     match serde_json::from_str(text) {
-        // Parsed once more, so that white space and repeated keys do not travel on.
+        // Serialised again, which removes white space and repeated keys.
         Ok(object @ serde_json::Value::Object(_)) => Ok(Json::of(&object)),
         Ok(_) => Err(format!("{key} is not a JSON object")),
         Err(error) => Err(format!("{key} is not JSON: {error}")),

@@ -1,4 +1,4 @@
-//! One schema: measured, compiled, and what does not fit it.
+//! One schema: measures and compiles it, and validates values against it.
 
 use std::io;
 use std::sync::Arc;
@@ -10,26 +10,27 @@ use serde_json::Value;
 
 use crate::cost::{self, NESTING_MAX, SchemaCost, ValidationSteps};
 
-/// Violations in one error; the model mends them, and the error of the next call has the others.
+/// Violations in one error; the model corrects them, and the error of the next call has the others.
 const VIOLATIONS_MAX: usize = 5;
 /// Bytes of one violation's text, which quotes the arguments.
 const VIOLATION_BYTES_MAX: usize = 300;
 /// Bytes of a compiled pattern of a schema.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// Steps back of one match of a pattern that looks around or back.
+/// Backtracking steps of one match of a pattern that looks around or back.
 const BACKTRACKS_MAX: usize = 10_000;
 /// Steps, and steps times nesting, up to which all violations are collected, each with its place: they take memory, and
-/// the validator repeats itself at every choice between subschemas. Beyond, the error only says that there are some.
+/// the validator repeats itself at every choice between subschemas. Beyond them the error only says that there are
+/// some.
 const VIOLATION_STEPS_MAX: u64 = 50_000;
 const VIOLATION_WORK_MAX: u64 = 2_000_000;
-/// Bytes and steps up to which arguments are validated at once: the way to another thread would take longer.
+/// Bytes and steps up to which arguments are validated at once: another thread would take longer.
 pub(crate) const SMALL_BYTES_MAX: usize = 16 << 10;
 const SMALL_STEPS_MAX: u64 = 2_000;
 const SMALL_NESTING_MAX: u32 = 64;
-/// Stack of a thread that compiles or validates: enough for [`NESTING_MAX`], also without optimisation.
+/// Stack of a thread that compiles or validates: enough for [`NESTING_MAX`], even without optimisation.
 const STACK_BYTES: usize = 64 << 20;
 
-/// One tool's schema, compiled.
+/// The compiled schema of one tool.
 #[derive(Debug, Clone)]
 pub struct Schema {
     inner: Arc<CompiledSchema>,
@@ -46,9 +47,9 @@ struct CompiledSchema {
 /// Why arguments or a result do not fit a schema, or cannot be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentsError {
-    /// Kind of the error.
+    /// Kind of the error as a stable code.
     pub code: ErrorCode,
-    /// What does not fit and where, for the model.
+    /// What does not fit, and where, for the model.
     pub text: String,
 }
 
@@ -60,7 +61,7 @@ impl ArgumentsError {
 }
 
 impl Schema {
-    /// Measures and compiles a schema; the error says why it cannot be used. Nothing is fetched for it.
+    /// Measures and compiles a schema; the error says why it cannot be used. No reference is fetched.
     pub fn compile(schema: &Json) -> Result<Self, String> {
         let compile = || Self::compile_here(schema);
         on_large_stack(compile).unwrap_or_else(|error| Err(format!("the schema cannot be compiled: {error}")))
@@ -85,7 +86,7 @@ impl Schema {
         on_large_stack(check).unwrap_or_else(|error| Err(unchecked_error(&error)))
     }
 
-    /// Checks a value; the caller has stack for [`NESTING_MAX`]. `what` it is stands in the error.
+    /// Checks a value; the caller has stack for [`NESTING_MAX`]. `what` names the value in errors.
     pub(crate) fn check_value(&self, value: &Value, what: &str) -> Result<(), ArgumentsError> {
         let max = self.inner.cost.steps_max();
         match cost::count_steps(&self.inner.schema, value, max, NESTING_MAX) {
@@ -135,7 +136,7 @@ impl Schema {
         Some(self.validate(&value, steps, "arguments"))
     }
 
-    /// The schema as it was compiled from.
+    /// Returns the source of the schema.
     pub fn source(&self) -> &Json {
         &self.inner.text
     }
@@ -147,7 +148,7 @@ impl Schema {
     }
 }
 
-/// Runs what recurses over a schema on a thread with stack for that, and waits for it.
+/// Runs work that recurses over a schema on a thread with a large stack, and waits for it.
 pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("schema".to_owned()).stack_size(STACK_BYTES);
@@ -176,7 +177,7 @@ fn parse_object(arguments: &Json) -> Result<Value, ArgumentsError> {
     if value.is_object() { Ok(value) } else { Err(invalid("the arguments must be a JSON object".to_owned())) }
 }
 
-/// Whether a schema costs no more than it may; the error says what it costs.
+/// Checks that a schema does not cost too much; the error has its cost.
 pub fn measure(schema: &Value) -> Result<(), String> {
     cost::measure_cost(schema).map(drop).map_err(|error| format!("its schema cannot be used: {error}"))
 }
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
     use crate::Checker;
 
-    /// Longer than anything here may take on a busy machine, and far shorter than what a limit is missing for.
+    /// Longer than any test here takes on a busy machine, and far shorter than a run without limits.
     const LONG: Duration = Duration::from_mins(1);
 
     fn compile(schema: &str) -> Result<Schema, String> {
@@ -216,7 +217,7 @@ mod tests {
         Checker::default().check(schema.clone(), &Json::of(&arguments)).await
     }
 
-    /// The error for arguments, by both ways where the quick one has an answer.
+    /// Returns the error for arguments, and compares both ways of checking.
     async fn check(schema: &Schema, arguments: &str) -> String {
         let text = |checked: Result<(), ArgumentsError>| checked.err().map(|error| error.text).unwrap_or_default();
         let arguments = Json::parse(arguments).unwrap();
@@ -263,7 +264,7 @@ mod tests {
     /// A name, a number of levels, and what leads from one to the next.
     type Row = (&'static str, usize, fn(Value) -> Value);
 
-    /// A schema of `levels` definitions, each of which leads to the next by what `by` makes of the reference.
+    /// Builds a schema of `levels` definitions, each of which leads to the next as `by` says.
     fn chain(levels: usize, by: impl Fn(Value) -> Value) -> Value {
         let mut definitions: Map<String, Value> = (0..levels)
             .map(|level| (format!("d{level}"), by(json!({"$ref": format!("#/$defs/d{}", level + 1)}))))

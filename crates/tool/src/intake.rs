@@ -1,8 +1,9 @@
-//! The calls of one tool as they arrive, and how their subscription ends without losing one.
+//! The subscription of one tool's calls, which ends without losing a call.
 //!
-//! async-nats 0.51 forgets a drained subscription at the next poll of its connection, which may come before the server has
-//! read the UNSUB: calls that the server sends until then are dropped unread. A subscription that ends by a count of
-//! messages has no such gap, since both sides count the same messages: the server stops by itself after the last one.
+//! async-nats 0.51 forgets a drained subscription at the next poll of its connection, which may come before the server
+//! has read the UNSUB: calls that the server sends until then are dropped unread. A subscription that ends after a
+//! number of messages has no such gap, since both sides count the same messages: the server stops by itself after the
+//! last one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,29 +12,29 @@ use async_nats::{Message, Subscriber};
 use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
-/// Calls that are taken after a stop, at most: far more than are under way between server and client at one time.
+/// Calls that are taken after a stop: far more than are under way between server and client at one time.
 const LAST_CALLS_MAX: u64 = 16;
-/// Where no call has come for so long after a stop, none is under way, and the subscription is drained.
+/// Without a call for this time after a stop, none is under way, and the subscription is drained.
 const QUIET_AFTER: Duration = Duration::from_millis(50);
 
 /// The subscription of one tool's calls.
 pub(crate) struct Intake {
     calls: Subscriber,
-    /// Messages that were read.
+    /// Messages that were read from the subscription.
     read_count: u64,
-    /// Those of them that were read when it was told to end.
+    /// Messages that were read when the end began.
     buffered: VecDeque<Message>,
     state: IntakeState,
 }
 
 enum IntakeState {
-    /// It goes on.
+    /// It receives calls.
     Open,
     /// The server stops after a few more calls; drained when none comes until this instant.
     Counted(Instant),
-    /// The server was told to stop, and what it had sent is read.
+    /// The server stops, and the messages that it had sent are read.
     Drained,
-    /// Nothing comes any more.
+    /// No further message comes.
     Ended,
 }
 
@@ -42,9 +43,9 @@ impl Intake {
         Self { calls, read_count: 0, buffered: VecDeque::new(), state: IntakeState::Open }
     }
 
-    /// Takes the last calls, and ends after them.
+    /// Ends the subscription after the last calls.
     pub(crate) async fn end(&mut self) {
-        // The count is of all messages that this subscription ever had, those included that wait to be read.
+        // The count includes all messages that this subscription ever had, also the buffered ones.
         while let Some(Some(message)) = self.calls.next().now_or_never() {
             self.read_count += 1;
             self.buffered.push_back(message);
@@ -54,12 +55,12 @@ impl Intake {
             if unsubscribed.is_ok() { IntakeState::Counted(Instant::now() + QUIET_AFTER) } else { IntakeState::Ended };
     }
 
-    /// Whether nothing comes any more.
+    /// Whether no further call comes.
     pub(crate) fn is_ended(&self) -> bool {
         matches!(self.state, IntakeState::Ended) && self.buffered.is_empty()
     }
 
-    /// The next call; `None` when the subscription has ended.
+    /// Returns the next call; `None` when the subscription has ended.
     pub(crate) async fn next(&mut self) -> Option<Message> {
         if let Some(message) = self.buffered.pop_front() {
             return Some(message);

@@ -1,11 +1,11 @@
-//! The calls of one tool that run now: how a cancel finds its call.
+//! The running calls of one tool, in which a cancel finds its call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Calls by a number of their own, since a call that is tried again has the same id.
+/// Calls by number, since two tries of a call have the same id.
 #[derive(Clone, Default)]
 pub(crate) struct RunningCalls(Arc<Mutex<CallTable>>);
 
@@ -15,14 +15,14 @@ struct CallTable {
     by_number: HashMap<u64, (String, oneshot::Sender<()>)>,
 }
 
-/// A place among the running calls, given up when dropped.
+/// Registration of a running call, which ends when dropped.
 pub(crate) struct CallGuard {
     running: RunningCalls,
     number: u64,
 }
 
 impl RunningCalls {
-    /// Takes a place; the receiver hears of a cancel.
+    /// Registers a call; the receiver gets its cancel.
     pub(crate) fn register(&self, call: &str) -> (CallGuard, oneshot::Receiver<()>) {
         let (sender, receiver) = oneshot::channel();
         let mut calls = self.lock();
@@ -32,18 +32,18 @@ impl RunningCalls {
         (CallGuard { running: self.clone(), number }, receiver)
     }
 
-    /// Cancels every try of a call; returns how many there were.
+    /// Cancels every try of a call; returns their number.
     pub(crate) fn cancel(&self, call: &str) -> usize {
         let found: Vec<_> = self.lock().by_number.extract_if(|_, (id, _)| id == call).collect();
         found.into_iter().filter_map(|(_, (_, sender))| sender.send(()).ok()).count()
     }
 
-    /// Whether a try of this call runs or waits for a place.
+    /// Whether a try of this call runs or waits for a permit.
     pub(crate) fn is_running(&self, call: &str) -> bool {
         self.lock().by_number.values().any(|(id, _)| id == call)
     }
 
-    // A lock and not a task, since it is held for a map access only; no panic can happen under it.
+    // A lock and not a task, since it is held for a map access only; nothing can panic under it.
     fn lock(&self) -> MutexGuard<'_, CallTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Serving tools over one connection, from the first call to the drain.
+//! Serves tools over one connection, from the first call to the drain.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,26 +19,26 @@ use crate::services::Service;
 use crate::wire::{self, header};
 use crate::{Call, Reply, Tool, ToolError};
 
-/// Calls of one tool that run at the same time, where nothing else is said; the next ones wait.
+/// Default of [`Tools::concurrency`]; further calls wait.
 const CONCURRENCY_DEFAULT: usize = 16;
-/// How long running calls may take when the process is told to end.
+/// Time for running calls after a signal to end.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// How long after its deadline a call is dropped: the caller has given up by then, and has said so better.
+/// How long after its deadline a call is dropped: the caller has given up by then, with a better message.
 const OVERDUE_AFTER: Duration = Duration::from_secs(1);
-/// Calls of one tool that wait for a place: they can be cancelled, and are not begun too late.
+/// Calls of one tool that wait for a permit: they can be cancelled, and are not begun after their deadline.
 const WAITING_MAX: usize = 1_024;
 /// Probes that are answered at the same time.
 const PROBES_MAX: usize = 16;
-/// How long one probe may take: after that nobody waits for its answer, and it is asked again.
+/// Timeout of one probe: after it nothing waits for the answer, and the probe is repeated.
 const PROBE_MAX: Duration = Duration::from_secs(5);
-/// When a call says who works on it: most are over by then.
+/// When a call sends its receipt: most are over by then.
 const RECEIPT_AFTER: Duration = Duration::from_millis(500);
-/// Bytes of an error's header; the whole text is the body.
+/// Bytes of the header of an error; the body has the whole text.
 const ERROR_HEADER_BYTES_MAX: usize = 512;
-/// Bytes that names and line ends of headers take, amply.
+/// Upper bound for the names and line ends of all headers.
 const HEADERS_BYTES_MAX: usize = 1 << 10;
 
-/// Why tools cannot be served.
+/// Why tools could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// NATS cannot be reached, or refuses the credentials.
@@ -47,10 +47,11 @@ pub enum ServeError {
     /// A subscription was refused.
     #[error("cannot subscribe: {0}")]
     Subscribe(#[from] async_nats::SubscribeError),
-    /// A name is not one token of a subject.
+    /// A name is not a valid token of a subject.
     #[error("{0:?} cannot be used: a tool's name is 1 to 64 of A-Z a-z 0-9 _ -, a tenant's 1 to 32 of a-z 0-9 -")]
     Name(String),
-    /// A [`Reconcilable`](crate::Effect::Reconcilable) tool without a [`probe`](Tool::probe): nothing could be asked of it.
+    /// A [`Reconcilable`](crate::Effect::Reconcilable) tool without a [`probe`](Tool::probe), so that its lost calls
+    /// cannot be resolved.
     #[error("the tool {0:?} is reconcilable and has no probe: give it one with Tool::probe, or say at_most_once")]
     NoProbe(String),
 }
@@ -64,7 +65,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Serves over a connection of yours.
+    /// Serves tools over a connection of yours.
     pub fn new(client: Client) -> Self {
         Self { client, tenant: "default".to_owned(), concurrency: CONCURRENCY_DEFAULT, served: Vec::new() }
     }
@@ -76,28 +77,28 @@ impl Tools {
         Ok(Self::new(async_nats::ConnectOptions::new().name("ailoop-tool").connect(servers).await?))
     }
 
-    /// Whose sessions may use the tools; `default` where nothing is said.
+    /// Sets the tenant whose sessions may use the tools; `default` if it is not set.
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
         self.tenant = tenant.into();
         self
     }
 
-    /// Calls of each tool that run at the same time, at least one.
+    /// Sets how many calls of each tool run at the same time, at least one.
     #[must_use]
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = calls.max(1);
         self
     }
 
-    /// Adds a tool.
+    /// Adds a tool to those that are served.
     #[must_use]
     pub fn tool(mut self, tool: Tool) -> Self {
         self.served.push(tool);
         self
     }
 
-    /// Subscribes and announces every tool; they are served until the result is stopped or dropped.
+    /// Subscribes for every tool and announces them; they are served until the result is stopped or dropped.
     pub async fn serve(self) -> Result<Serving, ServeError> {
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
@@ -150,7 +151,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Takes no more calls, finishes those that run (up to `timeout`), and tells the fleet.
+    /// Takes no more calls, finishes the running ones within `timeout`, and announces the end to the fleet.
     pub async fn stop(mut self, timeout: Duration) {
         self.stop.send_replace(true);
         let _in_time = tokio::time::timeout(timeout, async { while self.tasks.join_next().await.is_some() {} }).await;
@@ -170,7 +171,7 @@ impl Serving {
         self.stop(DRAIN_MAX).await;
     }
 
-    // Best effort: a tool's user may lack the permission, and a poll finds it too.
+    // Best effort: the tool's NATS user may lack the permission, and polls find the change too.
     async fn announce(&self, state: &str) {
         let body = Bytes::from(json!({"tenant": self.tenant, "state": state}).to_string());
         if let Err(error) = self.client.publish(wire::ANNOUNCE, body).await {
@@ -202,7 +203,7 @@ async fn wait_for_interrupt() {
     }
 }
 
-/// One tool at work: owns its subscriptions and its calls.
+/// The server of one tool: it owns the subscriptions and the calls.
 struct Server {
     client: Client,
     tool: Arc<Tool>,
@@ -210,17 +211,17 @@ struct Server {
     calls: Intake,
     cancels: Subscriber,
     service_queries: SelectAll<Subscriber>,
-    /// Probes of lost calls; none where the tool has no probe.
+    /// Probes of lost calls; empty where the tool has no probe.
     probes: SelectAll<Subscriber>,
-    /// Whether this replica lives, and which replica has a call: answered as long as a call runs here.
+    /// Queries whether this replica is alive, and which replica has a call: answered as long as a call runs here.
     call_queries: SelectAll<Subscriber>,
     permits: Arc<Semaphore>,
-    /// Calls that are known at the same time, those that wait for a place among them.
+    /// Calls that run or wait for a permit.
     in_flight_max: usize,
     running: RunningCalls,
 }
 
-/// How a call went, for the statistics.
+/// Statistics of one call.
 struct CallStats {
     took: Duration,
     error: Option<String>,
@@ -240,11 +241,11 @@ impl Server {
                 () = wait_for_stop(&mut stopped), if !is_draining => {
                     is_draining = true;
                     self.service_queries.clear();
-                    // Calls that the server has sent already still come; then the subscription ends.
+                    // The subscription ends after the calls that the server has sent already.
                     self.calls.end().await;
                 }
                 Some(query) = self.service_queries.next() => self.answer_query(&query).await,
-                // A replica that ends is no longer found, and still says which calls it works on.
+                // A replica that drains is no longer found, but still reports its running calls.
                 Some(query) = self.call_queries.next() => if !is_draining || !is_description_query(&query) {
                     self.answer_query(&query).await;
                 },
@@ -276,7 +277,7 @@ impl Server {
         });
     }
 
-    /// Answers a probe with what the tool can tell of the call. Of one that runs here nothing can be said yet.
+    /// Answers a probe with the outcome of the call. While the call runs here, its outcome is unknown.
     fn probe(&self, message: Message, probe_tasks: &mut JoinSet<()>) {
         let call = Call::new(self.client.clone(), message, &self.service.instance(), self.tool.timeout_or_default());
         let (client, tool, running) = (self.client.clone(), self.tool.clone(), self.running.is_running(call.id()));
@@ -333,19 +334,19 @@ impl Server {
     }
 }
 
-/// Whether a query wants the description of the tool, and not to know about a call.
+/// Whether a query asks for the description of the tool, and not for a call.
 fn is_description_query(query: &Message) -> bool {
     let names_call = query.headers.as_ref().is_some_and(|headers| headers.get(header::CALL).is_some());
     query.subject.starts_with("$SRV.INFO.") && !names_call
 }
 
 async fn wait_for_stop(stopped: &mut watch::Receiver<bool>) {
-    // An error means that nobody is left to tell; whoever drops the tools ends this task too.
+    // An error means that the sender is dropped, which ends this task too.
     let _gone = stopped.wait_for(|stop| *stop).await.is_err();
 }
 
-/// Waits for a place and runs the handler until it answers, is cancelled, or its deadline passes. What ends in the middle
-/// may have taken effect, unless the tool has none.
+/// Waits for a permit and runs the handler until it answers, is cancelled, or its deadline passes. An interrupted call
+/// may have taken effect, unless the tool is pure.
 async fn run_call(
     tool: &Tool,
     call: Call,
@@ -360,7 +361,7 @@ async fn run_call(
         (true | false, _) => ToolError::new(why),
     };
     let work = async {
-        // Never closed; were it, the call would just run.
+        // The semaphore is never closed; without a permit the call would just run.
         let _permit = permits.acquire().await.ok();
         if call.time_left().is_some_and(|left| left.is_zero()) {
             return Err(ToolError::new(
@@ -371,7 +372,7 @@ async fn run_call(
         let handled = AssertUnwindSafe(async { tool.call(call).await }).catch_unwind().await;
         handled.unwrap_or_else(|_| Err(interrupted_error("the tool failed badly (it panicked)")))
     };
-    // A call that takes a while says who works on it, so that the loss of this process is noticed. It is no progress.
+    // A long call sends a receipt, so that the loss of this process is noticed. A receipt is no progress.
     let receipt = async {
         tokio::time::sleep(RECEIPT_AFTER).await;
         receipt.send_receipt().await;
@@ -390,7 +391,7 @@ async fn respond(client: &Client, to: async_nats::Subject, result: Result<Reply,
         Ok(body) if body.len() <= client.max_payload() => client.publish(to, body).await,
         Ok(body) => {
             let why = format!("the tool ran; its result has {} bytes, which is more than NATS carries", body.len());
-            // A model that reads of an error calls again.
+            // After an error a model calls again, which could repeat the effect.
             let error = if takes_effect { ToolError::unknown(why) } else { ToolError::new(why) };
             send_error(client, to, &error).await
         }
@@ -401,7 +402,7 @@ async fn respond(client: &Client, to: async_nats::Subject, result: Result<Reply,
     }
 }
 
-/// Answers with an error, as much of its text as NATS carries beside the headers.
+/// Answers with an error, cut to what NATS carries beside the headers.
 async fn send_error(
     client: &Client,
     to: async_nats::Subject,
@@ -416,7 +417,7 @@ async fn send_error(
 fn error_headers(error: &ToolError) -> HeaderMap {
     let line = error.message().lines().next().unwrap_or_default();
     let end = line.floor_char_boundary(ERROR_HEADER_BYTES_MAX);
-    // A header cannot hold control characters, and an empty one would say that there is no error.
+    // A header must not have control characters, and an empty one would mean that there is no error.
     let text: String = line[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut headers = HeaderMap::new();
     headers.insert(header::ERROR, if text.trim().is_empty() { "error" } else { text.as_str() });

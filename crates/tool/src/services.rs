@@ -1,7 +1,7 @@
 //! The NATS services protocol (`$SRV.PING`, `INFO`, `STATS`) for one tool.
 //!
-//! Spoken here and not by async-nats' own `service` module, whose endpoints can only be unsubscribed, never drained: each
-//! call that was on its way while its tool goes down would be lost. See `intake.rs` for how a drain works here.
+//! It is implemented here, since endpoints of async-nats' `service` module can only be unsubscribed, never drained:
+//! each call that is on its way while its tool stops would be lost. See `intake.rs` for the drain.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::{Tool, wire};
 
-/// What the protocol tells of one tool.
+/// One tool as a service of the protocol.
 pub(crate) struct Service {
     identity: Value,
     description: String,
@@ -52,7 +52,7 @@ impl ServiceVerb {
 }
 
 impl Service {
-    /// A service named after its tool, with the tool as its only endpoint.
+    /// A service with the name of its tool, and the tool as its only endpoint.
     pub(crate) fn new(client: &Client, tool: &Tool, tenant: &str) -> Self {
         let id = client.new_inbox().rsplit('.').next().unwrap_or_default().to_owned();
         let endpoint = json!({"name": tool.name(), "subject": wire::call_subject(tenant, tool.name()), "queue_group": wire::QUEUE});
@@ -66,19 +66,19 @@ impl Service {
         }
     }
 
-    /// `<name>.<id>`: this replica among all services.
+    /// Returns `<name>.<id>`, which identifies this replica among all services.
     pub(crate) fn instance(&self) -> String {
         format!("{}.{}", self.text("name"), self.text("id"))
     }
 
-    /// Subscribes to the two subjects on which questions about running calls come: whether this replica lives, and which
-    /// replica of the tool has a call.
+    /// Subscribes to the two subjects of queries about running calls: whether this replica is alive, and which replica
+    /// of the tool has a call.
     pub(crate) async fn subscribe_for_calls(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
         let alive = client.subscribe(format!("$SRV.PING.{}", self.instance())).await?;
         Ok(select_all([alive, client.subscribe(format!("$SRV.INFO.{}", self.text("name"))).await?]))
     }
 
-    /// Subscribes to the other seven subjects on which a service is asked.
+    /// Subscribes to the other seven subjects of the protocol.
     pub(crate) async fn subscribe(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
         let (name, instance) = (self.text("name"), self.instance());
         let mut all = Vec::new();
@@ -97,7 +97,7 @@ impl Service {
         Ok(select_all(all))
     }
 
-    /// The answer to a question of the protocol.
+    /// Builds the answer to a query of the protocol.
     pub(crate) fn build_answer(&self, query: &Message) -> Option<Bytes> {
         let verb_name = query.subject.as_str().split('.').nth(1)?;
         let verb = ServiceVerb::ALL.into_iter().find(|verb| verb.as_str() == verb_name)?;
@@ -120,7 +120,7 @@ impl Service {
         Some(Bytes::from(reply.to_string()))
     }
 
-    /// Counts a call.
+    /// Adds a call to the statistics.
     pub(crate) fn record_call(&mut self, took: Duration, error: Option<String>) {
         self.stats.requests += 1;
         self.stats.time += took;

@@ -1,4 +1,4 @@
-//! What a tool says of itself, and what it does when it is called.
+//! A tool: its description, its handler and its probe.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use serde_json::{Value, json};
 use crate::wire::metadata;
 use crate::{Call, Reply, ToolError};
 
-/// What may be done when nobody knows whether a call took effect.
+/// What may be done when it is unknown whether a call took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effect {
-    /// It changes nothing: it may run again.
+    /// The call changes nothing: it may run again.
     Pure,
-    /// It takes effect once per call id: it may be called again with the same id.
+    /// The call takes effect once per call id: it may be sent again with the same id.
     Idempotent,
-    /// It must not run twice: the model is told that the outcome is unknown.
+    /// The call must not run twice: the model learns that the outcome is unknown.
     #[default]
     AtMostOnce,
-    /// It must not run twice, and the tool can say afterwards what became of a call: see [`Tool::probe`].
+    /// The call must not run twice, and the tool can report its outcome later: see [`Tool::probe`].
     Reconcilable,
 }
 
 impl Effect {
-    /// As in the endpoint metadata.
+    /// The word in the endpoint metadata.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pure => "pure",
@@ -40,7 +40,7 @@ impl Effect {
 /// Whether a person is asked before each call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Approval {
-    /// Nobody is asked.
+    /// No person is asked.
     #[default]
     Never,
     /// Each call waits for a person.
@@ -48,7 +48,7 @@ pub enum Approval {
 }
 
 impl Approval {
-    /// As in the endpoint metadata.
+    /// The word in the endpoint metadata.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -57,7 +57,7 @@ impl Approval {
     }
 }
 
-/// The time-out of a tool that declares none.
+/// Timeout of a tool that declares none.
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 
 pub(crate) type Handler = Arc<dyn Fn(Call) -> BoxFuture<'static, Result<Reply, ToolError>> + Send + Sync>;
@@ -97,21 +97,21 @@ impl Tool {
         }
     }
 
-    /// What it does and when to use it: the model reads this.
+    /// Sets what the tool does and when to use it: the model reads this.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = text.into();
         self
     }
 
-    /// JSON Schema of the arguments object; at most 32 KiB.
+    /// Sets the JSON Schema of the arguments object; at most 32 KiB.
     #[must_use]
     pub fn parameters(mut self, schema: Value) -> Self {
         self.parameters = schema;
         self
     }
 
-    /// What may be done when nobody knows whether a call took effect.
+    /// What may be done when it is unknown whether a call took effect.
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
@@ -125,35 +125,35 @@ impl Tool {
         self
     }
 
-    /// How long one call may take; at most an hour, a minute where nothing is said.
+    /// Sets the timeout of one call; at most an hour. Default: a minute.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Bytes of a result that the model reads; the middle of a longer one is left out.
+    /// Sets the bytes of a result that the model reads; the middle of a longer one is left out.
     #[must_use]
     pub fn max_output(mut self, bytes: usize) -> Self {
         self.max_output = Some(bytes);
         self
     }
 
-    /// Text that is added to the prompt of agents that have this tool.
+    /// Sets a text for the prompt of agents that have this tool.
     #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.instructions = Some(text.into());
         self
     }
 
-    /// Its version, `major.minor.patch`.
+    /// Sets the version, as `major.minor.patch`.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self
     }
 
-    /// What happens when it is called. Dropping the future is how a call is cancelled.
+    /// Sets the function that handles calls. A call is cancelled by dropping its future.
     #[must_use]
     pub fn handler<F, Fut, R>(mut self, handler: F) -> Self
     where
@@ -165,10 +165,11 @@ impl Tool {
         self
     }
 
-    /// Makes the tool [`Effect::Reconcilable`]: after a loss it is asked what became of a call, by the call's id and
-    /// arguments. `Some`: it took effect, with this result. `None`: it has taken none; this is believed once the call's
-    /// deadline is over, so a plain look into the tool's own store is enough where an effect shows there within two seconds
-    /// of the deadline. An error: it cannot be told now, and the tool is asked again. An answer takes 5 seconds at most.
+    /// Makes the tool [`Effect::Reconcilable`]: after a loss this function finds the outcome of a call, by the call's
+    /// id and arguments. `Some`: the call took effect, with this result. `None`: it took no effect; this counts once
+    /// the call's deadline is over, so a plain look into the tool's own store is enough where an effect shows there
+    /// within two seconds of the deadline. An error: the outcome is unknown now, and the function is called again. An
+    /// answer takes 5 seconds at most.
     #[must_use]
     pub fn probe<F, Fut, R>(mut self, probe: F) -> Self
     where
@@ -182,12 +183,12 @@ impl Tool {
         self
     }
 
-    /// Its name.
+    /// Returns the name of the tool.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether a call that ends in the middle may have changed something.
+    /// Whether an interrupted call may have changed something.
     pub(crate) fn takes_effect(&self) -> bool {
         match self.effect {
             Effect::Pure => false,
@@ -195,7 +196,7 @@ impl Tool {
         }
     }
 
-    /// How long one call may take without a sign of progress.
+    /// Returns the time of a call without progress.
     pub(crate) fn timeout_or_default(&self) -> Duration {
         self.timeout.unwrap_or(TIMEOUT_DEFAULT)
     }
@@ -212,12 +213,12 @@ impl Tool {
         self.probe.is_some()
     }
 
-    /// Whether it is to be asked about lost calls and cannot be.
+    /// Whether it is reconcilable and lacks a probe.
     pub(crate) fn needs_probe(&self) -> bool {
         self.effect == Effect::Reconcilable && self.probe.is_none()
     }
 
-    /// The outcome of a call that was lost, as the tool can tell.
+    /// Asks the probe for the outcome of a lost call.
     pub(crate) async fn run_probe(&self, call: Call) -> Result<Option<Reply>, ToolError> {
         match &self.probe {
             Some(probe) => probe(call).await,
@@ -229,7 +230,7 @@ impl Tool {
         (self.handler)(call)
     }
 
-    /// The endpoint metadata by which the fleet knows it.
+    /// Builds the endpoint metadata by which the fleet finds the tool.
     pub(crate) fn metadata(&self) -> BTreeMap<&'static str, String> {
         let mut all = BTreeMap::from([
             (metadata::TOOL, self.name.clone()),

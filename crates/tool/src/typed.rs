@@ -1,4 +1,4 @@
-//! Arguments as a Rust type: the schema that the model is shown, and what comes of arguments that do not fit.
+//! Tools with arguments of a Rust type: the schema for the model, and the errors for arguments that do not fit.
 
 use futures::FutureExt;
 use schemars::generate::SchemaSettings;
@@ -9,15 +9,16 @@ use serde_json::{Value, json};
 
 use crate::{Call, Reply, Tool, ToolError};
 
-/// Types within a type that are written out where they stand. More of them are kept apart in `$defs`: a type that many
-/// others use would be written as often, and a schema holds 32 KiB.
+/// Nested types up to which they are inlined. More are kept apart in `$defs`, since a type that is used often would be
+/// repeated as often, and a schema has at most 32 KiB.
 const INLINED_TYPES_MAX: usize = 8;
 
 impl Tool {
-    /// A tool whose arguments are a type: the schema is that of the type, where doc comments become descriptions, and the
-    /// handler gets the value. Arguments that do not fit never reach it; the model is told which part is wrong.
+    /// A tool whose arguments are a type: the schema is that of the type, with doc comments as descriptions, and the
+    /// handler gets the value. The handler gets no arguments that do not fit; the error tells the model which part is
+    /// wrong.
     ///
-    /// With `#[serde(deny_unknown_fields)]` a model that makes an argument up is told so, instead of being ignored.
+    /// With `#[serde(deny_unknown_fields)]` an invented argument is an error, and not ignored.
     ///
     /// ```
     /// use ailoop_tool::{Call, Tool, ToolError, schemars};
@@ -53,11 +54,11 @@ impl Tool {
     }
 }
 
-/// The error names the part that is wrong, such as `people[2].age`: a model mends what it can find.
+/// Parses arguments. The error names the wrong part, such as `people[2].age`, so that a model can correct it.
 fn parse_arguments<A: DeserializeOwned>(body: &[u8]) -> Result<A, ToolError> {
     let mismatch = |why: &dyn std::fmt::Display| ToolError::new(format!("the arguments do not fit: {why}"));
     let value: Value = serde_json::from_slice(body).map_err(|error| mismatch(&error))?;
-    // A struct would be read from an array too, by position.
+    // Serde would read a struct from an array too, by position.
     if !value.is_object() {
         return Err(mismatch(&"they must be a JSON object"));
     }
@@ -67,7 +68,7 @@ fn parse_arguments<A: DeserializeOwned>(body: &[u8]) -> Result<A, ToolError> {
     })
 }
 
-/// The schema of a type, without what tells a model nothing.
+/// Generates the schema of a type, without keywords that are useless for a model.
 fn generate_schema<A: JsonSchema>() -> Value {
     let generate = |inline: bool| {
         let settings = SchemaSettings::draft2020_12().for_deserialize().with(|settings| {
@@ -79,15 +80,15 @@ fn generate_schema<A: JsonSchema>() -> Value {
     let with_references = generate(false);
     let definitions = with_references.get("$defs").and_then(Value::as_object).map_or(0, serde_json::Map::len);
     let mut schema = if (1..=INLINED_TYPES_MAX).contains(&definitions) { generate(true) } else { with_references };
-    // The type's name is ours, not the model's.
+    // The name of the Rust type means nothing to a model.
     schema.remove("title");
-    // Arguments are an object, also where the type is an enum of objects; some providers want to be told.
+    // Arguments are an object, also for an enum of objects; some providers require the keyword.
     schema.ensure_object().entry("type").or_insert_with(|| json!("object"));
     RecursiveTransform(remove_number_formats).transform(&mut schema);
     schema.to_value()
 }
 
-/// Formats such as `uint32` are schemars' own, and some providers refuse what they do not know.
+/// Removes formats such as `uint32`, which only schemars knows: some providers refuse unknown formats.
 fn remove_number_formats(schema: &mut Schema) {
     let is_number_format =
         |format: &str| ["int", "uint", "float", "double"].iter().any(|start| format.starts_with(start));

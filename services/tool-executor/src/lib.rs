@@ -41,7 +41,7 @@ impl Default for ExecutorConfig {
     }
 }
 
-/// A running executor.
+/// A running executor: the worker of the tool queue, and the catalogue.
 #[derive(Debug)]
 pub struct Executor {
     worker: CallWorker,
@@ -50,7 +50,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Starts taking calls and keeping the catalogue.
+    /// Starts the worker of the tool queue and the catalogue.
     pub fn start(config: ExecutorConfig, bus: Bus) -> Self {
         Self::with_clock(config, bus, Arc::new(SystemClock))
     }
@@ -71,7 +71,7 @@ impl Executor {
         self.readiness.clone()
     }
 
-    /// Takes no more calls, lets those that run end for up to `timeout`, and hands the others back.
+    /// Takes no more calls, waits up to `timeout` for the running ones, and hands the others back.
     pub async fn drain(self, timeout: Duration) {
         self.readiness.set(false);
         self.worker.drain(timeout).await;

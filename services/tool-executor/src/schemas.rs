@@ -12,13 +12,13 @@ use tool_schema::{ArgumentsError, Checker, Schema};
 /// A tool of a tenant.
 pub(crate) type ToolKey = (TenantId, ToolName);
 
-/// Compiled schemas by tool; shared by the catalogue, which learns them, and the calls.
+/// Compiled schemas by tool; shared by the catalogue, which adds them, and the calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Schemas {
     known: Arc<RwLock<HashMap<ToolKey, Schema>>>,
     /// Tools that answered a poll of this process.
     answered: Arc<RwLock<HashSet<ToolKey>>>,
-    /// Whether there was one.
+    /// Whether this process has polled.
     polled: watch::Sender<bool>,
     checker: Checker,
 }
@@ -35,7 +35,7 @@ impl Default for Schemas {
 }
 
 impl Schemas {
-    /// Learns these tools' schemas, but those that are known already; returns why some cannot be used.
+    /// Compiles the schemas of these tools that are not known yet; returns the reasons of those that cannot be used.
     pub(crate) async fn learn(&self, tools: Vec<(ToolKey, Json)>) -> Vec<(ToolKey, String)> {
         let is_known = |key: &ToolKey, schema: &Json| self.get(key).is_some_and(|known| known.source() == schema);
         let new: Vec<_> = tools.into_iter().filter(|(key, schema)| !is_known(key, schema)).collect();
@@ -62,7 +62,7 @@ impl Schemas {
         self.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)
     }
 
-    /// The catalogue was polled; these tools answered.
+    /// Records a poll and the tools that answered it.
     pub(crate) fn record_poll<'a>(&self, answered: impl Iterator<Item = &'a ToolKey>) {
         self.answered.write().unwrap_or_else(PoisonError::into_inner).extend(answered.cloned());
         self.polled.send_replace(true);
@@ -73,7 +73,7 @@ impl Schemas {
         self.answered.read().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
-    /// Waits until the catalogue was polled once, and not longer than this.
+    /// Waits for the first poll of the catalogue, at most this long.
     pub(crate) async fn wait_for_catalogue(&self, max: Duration) {
         let mut polled = self.polled.subscribe();
         if !*polled.borrow_and_update() {
@@ -81,13 +81,13 @@ impl Schemas {
         }
     }
 
-    /// Forgets a tool.
+    /// Removes a tool and its schema.
     pub(crate) fn remove(&self, key: &ToolKey) {
         self.answered.write().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Checks small arguments at once; `None` where they are large: then use [`Schemas::check`]. A tool without a known
+    /// Checks small arguments at once; `None` for large ones: use [`Schemas::check`] for them. A tool without a known
     /// schema checks its arguments itself.
     pub(crate) fn check_small(&self, key: &ToolKey, arguments: &Json) -> Option<Result<(), ArgumentsError>> {
         match self.get(key) {
@@ -104,7 +104,7 @@ impl Schemas {
         }
     }
 
-    // A lock, since it is held for one access to the map only.
+    // A lock is enough, since it is held for one access to the map only.
     fn get(&self, key: &ToolKey) -> Option<Schema> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }

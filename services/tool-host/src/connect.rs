@@ -1,4 +1,4 @@
-//! Connections to NATS: each kind of tools is a user of its own, as anybody's tools are.
+//! Connections to NATS: each kind of tools connects as a user of its own, like the tools of strangers.
 
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use serde::Deserialize;
 use service::Secret;
 use service::process::retry_while_away;
 
-/// How long one try to connect may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// The NATS user of a kind of tools, where users have permissions.
@@ -18,15 +17,15 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "login")]
 pub struct Login {
-    /// Its name.
+    /// Name of the NATS user.
     pub user: String,
-    /// Its password.
+    /// Password of the NATS user.
     #[serde(default)]
     pub password: Option<Secret>,
 }
 
-/// Connects a kind of tools, as its own user or as that of the process. The connection's name in the lists of the server
-/// ends with `kind`. A server that is away is waited for as long as the configuration says.
+/// Connects a kind of tools, as its own user or as that of the process. The name of the connection in lists of the
+/// server ends with `kind`. Waits for an unavailable server as long as the configuration says.
 pub(crate) async fn connect_tools(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> Result<Client, ServeError> {
     let config = user_config(nats, login, kind);
     let servers: Vec<&str> = config.url.split(',').map(str::trim).collect();
@@ -43,7 +42,7 @@ pub(crate) async fn connect_tools(nats: &NatsConfig, login: Option<&Login>, kind
     Ok(retry_while_away(nats, is_away, connect).await?)
 }
 
-/// Connects to what a kind of tools stores in NATS, as [`connect_tools`].
+/// Connects to the storage of a kind of tools, as [`connect_tools`].
 pub(crate) async fn connect_store(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> Result<Bus, BusError> {
     let config = user_config(nats, login, &format!("{kind} (store)"));
     retry_while_away(nats, BusError::is_away, async || Bus::connect(&config).await).await

@@ -1,25 +1,25 @@
-//! The head and the tail of a stream of any length, within a fixed number of bytes.
+//! Keeps the head and the tail of a stream of any length, in a fixed number of bytes.
 
 use std::collections::VecDeque;
 
 use super::truncate::escaped_len;
 
-/// Bytes that the note between head and tail may take.
+/// Bytes of the note between head and tail.
 const NOTE_BYTES: usize = 64;
 
-/// What is kept of a stream; the rest is counted and dropped.
+/// The kept bytes of a stream; the others are counted and dropped.
 #[derive(Debug)]
 pub(super) struct HeadTailBuffer {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     head_max: usize,
     tail_max: usize,
-    /// Bytes that came, kept or not.
+    /// Bytes of the stream so far.
     total: u64,
 }
 
 impl HeadTailBuffer {
-    /// Keeps at most `max` bytes, a third of them from the end.
+    /// A buffer of at most `max` bytes, a third of them for the tail.
     pub(super) fn new(max: usize) -> Self {
         let tail_max = max / 3;
         Self { head: Vec::new(), tail: VecDeque::new(), head_max: max - tail_max, tail_max, total: 0 }
@@ -35,7 +35,8 @@ impl HeadTailBuffer {
         self.tail.extend(rest);
     }
 
-    /// What was kept as text, within `room` bytes of JSON; the second value says whether something is missing.
+    /// Returns the kept bytes as text of at most `room` bytes of JSON; the second value says whether something is
+    /// missing.
     pub(super) fn text(&self, room: usize) -> (String, bool) {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         if (self.head.len() + tail.len()) as u64 == self.total {
@@ -53,7 +54,7 @@ impl HeadTailBuffer {
     }
 }
 
-/// Without the beginning of a character at the end.
+/// Removes an incomplete character at the end.
 fn trim_partial_end(bytes: &[u8]) -> &[u8] {
     let cut = (1..=3.min(bytes.len())).find(|back| bytes[bytes.len() - back] >= 0xC0);
     match cut.map(|back| bytes.split_at(bytes.len() - back)) {
@@ -62,13 +63,13 @@ fn trim_partial_end(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Without the end of a character at the beginning.
+/// Removes an incomplete character at the beginning.
 fn trim_partial_start(bytes: &[u8]) -> &[u8] {
     let broken = bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
     &bytes[broken..]
 }
 
-/// The longest beginning that takes at most `room` bytes of JSON.
+/// Returns the longest prefix that takes at most `room` bytes of JSON.
 pub(super) fn take_head(text: &str, room: usize) -> &str {
     let mut left = room;
     let fits = |(_, c): &(usize, char)| {
@@ -80,7 +81,7 @@ pub(super) fn take_head(text: &str, room: usize) -> &str {
     &text[..end]
 }
 
-/// The longest end that takes at most `room` bytes of JSON.
+/// Returns the longest suffix that takes at most `room` bytes of JSON.
 fn take_tail(text: &str, room: usize) -> &str {
     let mut left = room;
     let fits = |(_, c): &(usize, char)| {

@@ -1,7 +1,8 @@
-//! Serves the tools that are shipped, and those of MCP servers and HTTP endpoints.
+//! Serves the built-in tools, and those of MCP servers and HTTP endpoints.
 //!
-//! Each is an ordinary NATS tool, built on `ailoop-tool` as anybody's: the executor finds it and calls it over the bus, and
-//! replicas share its calls. Each kind of tools connects as a NATS user of its own, and this process has no other rights.
+//! Each is an ordinary NATS tool, built on `ailoop-tool` like the tools of strangers: the executor finds it and calls
+//! it over the bus, and replicas share its calls. Each kind of tools connects as a NATS user of its own, and this
+//! process has no other rights.
 
 pub mod command;
 mod connect;
@@ -49,13 +50,13 @@ pub use results::ResultsConfig;
 pub use sessions::SessionsConfig;
 use webhook::WebhookConfig;
 
-/// The section of the configuration.
+/// Name of the section of the configuration.
 pub const SECTION: &str = "tool_host";
 /// Calls of one tool that run in this process at the same time.
 const CONCURRENCY: usize = 8;
-/// Pause between looks at the connections, for readiness.
+/// Pause between two checks of the connections for readiness.
 const CONNECTION_CHECK_EVERY: Duration = Duration::from_secs(1);
-/// How long a look may still take at the end.
+/// Time that a running check has when the process ends.
 const CONNECTION_CHECK_END_MAX: Duration = Duration::from_secs(1);
 
 /// Runs the tool host until SIGTERM or SIGINT.
@@ -72,22 +73,22 @@ pub async fn run() -> anyhow::Result<()> {
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "tool_host")]
 pub struct ToolHostConfig {
-    /// Whose sessions may use them.
+    /// Tenant whose sessions may use the tools.
     #[schemars(with = "String")]
     pub tenant: TenantId,
     /// `list_files`, `read_file`, `search_text`, `write_file`.
     pub files: Option<FilesConfig>,
     /// `list_plans`, `read_plan`, `decompose_plan`, `analyze_dependencies`, `mark_step_done`; needs `files`.
     pub plans: Option<PlansConfig>,
-    /// `send_mail`, `check_mail`, `reply_mail`.
+    /// Mail between agents: `send_mail`, `check_mail`, `reply_mail`.
     pub mail: Option<MailConfig>,
-    /// `read_result`.
+    /// Reads omitted parts of long results: `read_result`.
     pub results: Option<ResultsConfig>,
     /// `list_sessions`, `read_session`, `read_decisions`: every session of the tenant, for agents that look into them.
     pub sessions: Option<SessionsConfig>,
-    /// `http_fetch`.
+    /// Fetches web pages: `http_fetch`.
     pub fetch: Option<FetchConfig>,
-    /// `run_command`.
+    /// Runs permitted programs: `run_command`.
     pub command: Option<CommandConfig>,
     /// HTTP endpoints as tools, by the names of the tools.
     #[schemars(with = "BTreeMap<String, WebhookConfig>")]
@@ -97,7 +98,7 @@ pub struct ToolHostConfig {
 }
 
 impl ToolHostConfig {
-    /// Errors that the start would report, as far as they show without NATS and without starting anything.
+    /// Finds errors that the start would report, as far as they show without NATS and without starting anything.
     pub fn find_mistakes(&self) -> Vec<HostError> {
         let mut found = Vec::new();
         if let Some(files) = &self.files {
@@ -117,33 +118,33 @@ impl ToolHostConfig {
     }
 }
 
-/// Why the tools cannot be served.
+/// Why the tool host cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A directory is not there or may not be used. Correct the configuration.
+    /// A directory does not exist or must not be used. Correct the configuration.
     #[error("tool_host.{field} {path:?} cannot be used: {source}")]
     Directory {
-        /// Which field of the configuration.
+        /// Field of the configuration.
         field: &'static str,
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A field has a value that it must not have, or asks for what cannot be had here. Correct the configuration.
+    /// A field has an invalid value, or asks for what this machine lacks. Correct the configuration.
     #[error("tool_host.{field} cannot be used: {message}")]
     Setting {
-        /// Which field.
+        /// Field of the configuration.
         field: String,
-        /// What is wrong.
+        /// Description of the mistake.
         message: String,
     },
     /// An MCP server cannot be used as it is configured. Correct the configuration, or what it refers to.
     #[error("tool_host.mcp.{server}: {reason}")]
     Server {
-        /// Which one.
+        /// Name of the server.
         server: ServerName,
-        /// Why.
+        /// Description of the mistake.
         reason: String,
     },
     /// NATS cannot be reached, or refuses the tools.
@@ -155,7 +156,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// The code that users see.
+    /// Error code that users see.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Directory { .. } | Self::Setting { .. } | Self::Server { .. } => ErrorCode::BadConfig,
@@ -172,14 +173,14 @@ pub struct ToolHost {
     names: BTreeSet<(TenantId, ToolName)>,
     clients: Vec<Client>,
     stores: Vec<Bus>,
-    /// What calls leave behind when they end.
+    /// Work that calls leave behind.
     tasks: Tasks,
     watch: Tasks,
     readiness: Readiness,
 }
 
 impl ToolHost {
-    /// Serves every kind that is configured, each over a connection of its own.
+    /// Serves every configured kind of tools, each over a connection of its own.
     pub async fn start(config: &ToolHostConfig, nats: &NatsConfig) -> Result<Self, HostError> {
         if let Some(mistake) = config.find_plans_without_files() {
             return Err(mistake);
@@ -282,7 +283,7 @@ impl ToolHost {
         });
     }
 
-    /// The tools that are there from the beginning.
+    /// The tools that are served from the start.
     pub fn names(&self) -> BTreeSet<(TenantId, ToolName)> {
         self.names.clone()
     }
@@ -305,7 +306,7 @@ impl ToolHost {
     }
 }
 
-/// What all kinds have in common.
+/// Settings that all kinds of tools share.
 struct HostContext<'a> {
     tenant: &'a TenantId,
     nats: &'a NatsConfig,

@@ -1,12 +1,12 @@
-//! Making a result fit into what a model reads, so that it is cut by us and stays JSON.
+//! Makes a result fit into what a model reads, so that it is cut here and stays valid JSON.
 
 use contract::limits::TOOL_OUTPUT_BYTES_MAX;
 use serde::Serialize;
 
-/// Bytes of JSON that lists and contents may take; the rest is for what stands around them.
+/// Bytes of JSON for lists and contents; the rest is for the fields around them.
 pub(crate) const RESULT_BYTES_MAX: usize = TOOL_OUTPUT_BYTES_MAX - (8 << 10);
 
-/// The first values that fit together into [`RESULT_BYTES_MAX`] bytes of JSON.
+/// Takes the first values that together fit into [`RESULT_BYTES_MAX`] bytes of JSON.
 pub(crate) fn take_fitting<T: Serialize>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut room = RESULT_BYTES_MAX;
     let fits = |value: &T| {
@@ -17,7 +17,7 @@ pub(crate) fn take_fitting<T: Serialize>(values: impl IntoIterator<Item = T>) ->
     values.into_iter().take_while(fits).collect()
 }
 
-/// Bytes of a text within JSON.
+/// Counts the bytes of a text within JSON, without its quotes.
 pub(crate) fn escaped_len(text: &str) -> usize {
     let more = |c: char| match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 1,

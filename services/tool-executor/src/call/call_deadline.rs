@@ -1,5 +1,5 @@
-//! What a call shows of itself while it runs: progress moves its deadline on and is told to viewers, and a replica that
-//! says who it is can be asked whether it still lives.
+//! Deadline of a running call: progress extends it and is published to viewers, and a replica that names itself can be
+//! asked whether it is alive.
 
 use std::time::Duration;
 
@@ -17,43 +17,42 @@ use tokio::time::{Instant, timeout};
 use crate::Clock;
 use crate::connection_health::ConnectionHealth;
 
-/// How long before the deadline that the loop knows of it is asked for a later one; half the time-out where that is less.
-/// The loop waits some seconds beyond it, too.
+/// How long before the deadline that the loop knows the executor asks for a later one; half the timeout where that is
+/// less. The loop waits some seconds beyond its deadline, too.
 const EXTENSION_LEAD: Duration = Duration::from_secs(5);
-/// The least that the loop is asked for, from now on: each question is a commit, and a tool chooses its time-out itself.
+/// The least extension, from now on: each one is a commit, and a tool chooses its timeout itself.
 const EXTENSION_MIN: Duration = Duration::from_secs(30);
-/// How long the question may take.
+/// Time that a request of this module may take.
 const REQUEST_MAX: Duration = Duration::from_secs(2);
-/// Pause before it is asked again, where nobody took it.
+/// Pause before an extension that was not stored is requested again.
 const REQUEST_RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How often a replica that works on a call is asked whether it lives.
+/// Pause between two pings of the replica that works on a call.
 pub(super) const REPLICA_PING_EVERY: Duration = Duration::from_secs(2);
-/// How long it may be away: a client that lost its connection is back sooner, unless the server was away too.
+/// How long a replica may be away: a client that lost its connection is back sooner, unless the server was away too.
 const REPLICA_AWAY_MAX: Duration = Duration::from_secs(3);
 
-/// When a call must be over. Both come from one reading of the clock: a deadline that is later than the known one makes the
-/// executor ask the loop for more time, and what lies between two readings is no reason to ask.
+/// When a call must end. Both come from one reading of the clock: a deadline later than the known one makes the
+/// executor request an extension, and the time between two readings must not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadlines {
-    /// After this the tool's answer is no longer wanted.
+    /// After it the tool's answer is no longer wanted.
     pub(crate) deadline: Instant,
     /// The deadline that the loop knows of.
     pub(crate) known: Instant,
 }
 
-/// A call that runs.
+/// Deadline and signs of life of one running call.
 pub(super) struct CallDeadline<'a> {
     bus: &'a Bus,
     clock: &'a dyn Clock,
     work: &'a OpenCall<ToolItem>,
-    /// From each sign of progress.
+    /// Granted again by each sign of progress.
     timeout: Duration,
     deadline: Instant,
     /// The deadline that the loop knows of.
     known_deadline: Instant,
-    /// When the loop may be asked again.
+    /// When the next extension may be requested.
     next_request_from: Instant,
-    /// When it showed progress last.
     last_progress_at: Option<Instant>,
     last_published_at: Option<Instant>,
     progress_count: u64,
@@ -62,7 +61,6 @@ pub(super) struct CallDeadline<'a> {
 }
 
 impl<'a> CallDeadline<'a> {
-    /// A call with its deadlines.
     pub(super) fn new(bus: &'a Bus, clock: &'a dyn Clock, work: &'a OpenCall<ToolItem>, deadlines: Deadlines) -> Self {
         let now = Instant::now();
         let Deadlines { deadline, known: known_deadline } = deadlines;
@@ -85,24 +83,23 @@ impl<'a> CallDeadline<'a> {
         }
     }
 
-    /// When the tool's answer is no longer wanted.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// When the loop should be asked for more time; never, where it knows the deadline.
+    /// When to request an extension; `None` where the loop knows the deadline.
     pub(super) fn next_extension_at(&self) -> Option<Instant> {
         let before = EXTENSION_LEAD.min(self.timeout / 2);
         let early = || self.known_deadline.checked_sub(before).unwrap_or(self.known_deadline);
         (self.known_deadline < self.deadline).then(|| early().max(self.next_request_from))
     }
 
-    /// For how long it was silent, if it showed progress before that.
+    /// Time since the last progress; `None` if there was none.
     pub(super) fn silent_for(&self) -> Option<Duration> {
         self.last_progress_at.map(|at| at.elapsed())
     }
 
-    /// Asks the loop for the time that the call has by now. The loop may know better, and cancels then.
+    /// Requests the time that the call has by now. The loop decides, and may cancel the call instead.
     pub(super) async fn request_extension(&mut self) {
         let now = Instant::now();
         let wanted = self.deadline.max(now + EXTENSION_MIN);
@@ -121,12 +118,12 @@ impl<'a> CallDeadline<'a> {
             None => self.known_deadline = wanted,
             Some(error) => {
                 self.next_request_from = Instant::now() + REQUEST_RETRY_AFTER;
-                tracing::debug!(session = %self.work.key, call = %self.work.call, error, "the loop was not asked for more time");
+                tracing::debug!(session = %self.work.key, call = %self.work.call, error, "the extension was not requested");
             }
         }
     }
 
-    /// The tool is sent the call once more, perhaps to another replica: it has its whole time again.
+    /// Grants the whole time again, since the call is sent once more, perhaps to another replica.
     pub(super) fn restart(&mut self) {
         self.deadline = self.deadline.max(Instant::now() + self.timeout);
         self.last_progress_at = None;
@@ -134,7 +131,7 @@ impl<'a> CallDeadline<'a> {
         self.away_since = None;
     }
 
-    /// A sign of progress.
+    /// Extends the deadline, and publishes the text to viewers.
     pub(super) async fn record_progress(&mut self, text: String, instance: Option<&str>) {
         let now = Instant::now();
         self.deadline = self.deadline.max(now + self.timeout);
@@ -161,20 +158,20 @@ impl<'a> CallDeadline<'a> {
             data: Json::of(&data),
         };
         if let Err(error) = self.bus.publish_event(&self.work.key, Topic::ToolCallProgress, &envelope).await {
-            tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "progress not told");
+            tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "progress was not published");
         }
     }
 
-    /// Where to ask whether the call is worked on: the replica that said that it works on it, else all of its tool.
+    /// Subject of a check: the replica that named itself, else all replicas of the tool.
     pub(super) fn query_subject(&self) -> Subject {
         self.instance.clone().unwrap_or_else(|| subject::service_info(&self.work.item.tool))
     }
 
-    /// Whether the replica that works on the call is gone. Of one that did not say who it is nothing is known.
+    /// Whether the replica that works on the call is gone; `false` for one that did not name itself.
     pub(super) async fn is_replica_gone(&mut self, health: Option<&ConnectionHealth>) -> bool {
         let Some(instance) = &self.instance else { return false };
         let asked = self.bus.transport().request(instance, Vec::new(), Bytes::new(), REQUEST_MAX).await;
-        // One that is silent is there; what cannot be asked is not known.
+        // A silent replica is alive, and without an answer of NATS nothing is known.
         let Err(BusError::NoResponders { .. }) = asked else {
             self.away_since = None;
             return false;

@@ -1,4 +1,4 @@
-//! One call on its way: the request to the tool, and everything that may end it.
+//! Dispatch of one call: the request to the tool, and everything that can end the call.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use super::tool_reply::{ToolAnswer, ToolReply, parse_reply};
 use crate::Clock;
 use crate::connection_health::ConnectionHealth;
 
-/// How often a call that may run again is sent once more after its answer may have been lost.
+/// Times a repeatable call is sent again after its answer may have been lost.
 const RESENDS_MAX: u32 = 3;
-/// Pause before that.
+/// Pause before a call is sent again.
 const RESEND_PAUSE: Duration = Duration::from_millis(200);
 
 /// A call that may be dispatched.
@@ -30,38 +30,36 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) bus: &'a Bus,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) work: &'a OpenCall<ToolItem>,
-    /// Whether an executor that was lost may have sent it, and it may have taken effect.
+    /// Whether an executor that was lost may have sent the call, so that it may have taken effect.
     pub(crate) sent_before: bool,
-    /// How long the tool has, from the dispatch.
+    /// Time that the tool has, counted from the dispatch.
     pub(crate) timeout: Duration,
     pub(crate) deadlines: Deadlines,
-    /// What tells how long a tool of the catalogue that nobody serves just now is worth waiting for.
+    /// Decides how long to wait for a tool that is in the catalogue but has no replica now.
     pub(crate) health: Option<&'a ConnectionHealth>,
-    /// Until when it is waited for in any case: this process has not heard of it, and has not been there for long.
+    /// Wait for the tool until then in any case: this process is too young to know whether the tool exists.
     pub(crate) expected_until: Option<Instant>,
 }
 
-/// What waiting for a reply came to.
+/// Why the wait for a reply ended.
 enum WaitOutcome {
     Replied(ToolAnswer),
-    /// Nobody subscribes.
+    /// No replica subscribes to the tool's subject.
     NoTool,
-    /// Replicas are there, and none of them has the call.
+    /// Replicas answer, and none of them holds the call.
     NotHeld,
-    /// The connection was lost, and perhaps the answer with it.
+    /// The connection was lost, and the answer may be lost with it.
     ConnectionLost,
-    /// The replica that worked on it is gone.
+    /// The replica that worked on the call is gone.
     ReplicaGone,
-    /// The deadline passed.
     TimedOut,
-    /// Called off.
     Cancelled,
-    /// No longer open in the log.
+    /// The call is no longer open in the log.
     Closed,
 }
 
 impl Dispatch<'_> {
-    /// Calls the tool; `None` when meanwhile nobody wants the answer any more.
+    /// Calls the tool. `None`: the session no longer wants an answer.
     pub(crate) async fn run(&self) -> Option<ToolAnswer> {
         let mut call_deadline = CallDeadline::new(self.bus, self.clock, self.work, self.deadlines);
         let mut resends = 0;
@@ -88,7 +86,7 @@ impl Dispatch<'_> {
             };
             match outcome {
                 WaitOutcome::Replied(answer) => return Some(answer),
-                // The server says so: nobody has got the call, of whatever class it is.
+                // The server reports that no replica got the call, so every effect class may be sent again.
                 WaitOutcome::NoTool if self.can_come_back(&mut missed, call_deadline.deadline()) => {
                     match self.wait_until_open(call_deadline.deadline()).await {
                         Some(true) => {}
@@ -99,7 +97,7 @@ impl Dispatch<'_> {
                 WaitOutcome::NoTool => return Some(self.no_tool_answer(resends)),
                 WaitOutcome::ConnectionLost if self.is_repeatable() && resends < RESENDS_MAX => {
                     resends += 1;
-                    // In a pause nothing is sent, also not again.
+                    // While a session is paused nothing is sent, a repeated call included.
                     if let Some(ended) = self.check_before_resend(&call_deadline).await {
                         return ended;
                     }
@@ -136,7 +134,7 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Whether a tool that nobody serves since `missed` is worth waiting for.
+    /// Whether to wait for a tool that has had no replica since `missed`.
     fn can_come_back(&self, missed: &mut Option<Instant>, deadline: Instant) -> bool {
         let now = Instant::now();
         let missed = *missed.get_or_insert(now);
@@ -145,7 +143,7 @@ impl Dispatch<'_> {
         !self.work.cancelled.is_cancelled() && now < until.min(deadline)
     }
 
-    /// How the call ends where it must not be sent again: the inner value is `None` when nobody wants an answer any more.
+    /// The end of a call that must not be sent again; the inner value is `None` when the session wants no answer.
     async fn check_before_resend(&self, call_deadline: &CallDeadline<'_>) -> Option<Option<ToolAnswer>> {
         match self.wait_until_open(call_deadline.deadline()).await {
             Some(true) => None,
@@ -154,8 +152,9 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Rests, and asks the log before a call begins after that: a stop or a pause may have come, and its word may be lost.
-    /// `None`: nobody wants it any more; `Some(false)`: the deadline came first.
+    /// Pauses, then asks the log whether the call is still open: a stop or a pause may have been published while its
+    /// message to this process was lost. `None`: the session no longer wants the call. `Some(false)`: the deadline
+    /// passed first.
     async fn wait_until_open(&self, deadline: Instant) -> Option<bool> {
         let mut pause = RESEND_PAUSE;
         loop {
@@ -168,9 +167,9 @@ impl Dispatch<'_> {
                 Ok(CallStatus::Open) => return Some(true),
                 Ok(CallStatus::Closed) => return None,
                 Ok(CallStatus::Paused | CallStatus::NotVisible) => pause = limits::WORKER_CHECK_EVERY,
-                // Nobody could be told of a result either.
+                // While the log is unavailable a result could not be stored either.
                 Err(error) => {
-                    tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "the log is not there");
+                    tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "the log cannot be read");
                 }
             }
         }
@@ -208,7 +207,7 @@ impl Dispatch<'_> {
                     }
                     Some(SubscriptionEvent::Gap) => {
                         has_received = true;
-                        // A call that must not run twice can still be answered: it is waited for, but not for long.
+                        // The answer to a call that must not run twice can still arrive: wait for it for a short time.
                         if self.is_repeatable() {
                             return WaitOutcome::ConnectionLost;
                         }
@@ -239,7 +238,7 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Nobody wants it any more; `sent`: somebody may have got it.
+    /// Ends a call that was cancelled. `sent`: a replica may have got it.
     async fn cancel(&self, sent: bool) -> ToolAnswer {
         if !sent {
             return ToolAnswer::new(Outcome::Cancelled, "cancelled; it was not called");
@@ -248,16 +247,16 @@ impl Dispatch<'_> {
         ToolAnswer::new(Outcome::Cancelled, "cancelled")
     }
 
-    /// Tells the tool that nobody waits any more; best effort.
+    /// Notifies the tool that no caller waits any more; best effort.
     async fn notify_cancel(&self) {
         let subject = subject::tool_cancel(&self.work.key.tenant, &self.work.item.tool);
         let headers = vec![(header::CALL.to_owned(), self.call_key())];
         if let Err(error) = self.bus.transport().publish(&subject, headers, Bytes::new()).await {
-            tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "tool not told of the cancel");
+            tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "the cancel was not sent to the tool");
         }
     }
 
-    /// The call's id at the tool, which takes effect once per id.
+    /// Idempotency key of the call at its tool.
     fn call_key(&self) -> String {
         self.work.item.call_key(&self.work.key.tenant, &self.work.key.session)
     }
@@ -278,8 +277,8 @@ impl Dispatch<'_> {
         self.work.item.effect.may_repeat()
     }
 
-    /// Nobody knows what a tool did that does not answer. A model that calls an idempotent one again makes another call,
-    /// with another key: only what changes nothing is just late.
+    /// The outcome of a silent call is unknown, unless the tool is pure. A model that repeats an idempotent call makes
+    /// another call with another key, so only a pure call may be reported as a plain timeout.
     fn timeout_answer(&self, call_deadline: &CallDeadline<'_>) -> ToolAnswer {
         let text = match call_deadline.silent_for() {
             Some(silence) => format!("silent for {} seconds after it showed progress", silence.as_secs_f64().ceil()),
@@ -291,7 +290,7 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Nobody serves the tool now; an earlier try may have taken effect.
+    /// No replica serves the tool now; an earlier try may have taken effect.
     fn no_tool_answer(&self, resends: u32) -> ToolAnswer {
         let tool = self.work.item.tool.as_str();
         if resends > 0 && self.work.item.effect.takes_effect() {
@@ -299,7 +298,7 @@ impl Dispatch<'_> {
         }
         if self.sent_before {
             return unknown(&format!(
-                "nobody serves the tool {tool} now, and another executor may have called it before"
+                "no replica serves the tool {tool} now, and another executor may have called it before"
             ));
         }
         no_tool_error(tool, resends > 0)
@@ -333,7 +332,7 @@ impl Dispatch<'_> {
     }
 }
 
-/// The headers that name a call to its tool: its id there, its session and its agent.
+/// Headers that identify a call to its tool: its key, its session and its agent.
 pub(super) fn identity_headers(key: &SessionKey, item: &ToolItem) -> Headers {
     vec![
         (header::CALL.to_owned(), item.call_key(&key.tenant, &key.session)),
@@ -349,8 +348,8 @@ async fn await_query(query: &mut Option<BoxFuture<'_, ReplicaAnswer>>) -> Replic
     }
 }
 
-/// The replies to every time that a call was sent: those to an earlier one still count, since a tool that takes effect once
-/// may answer either. Over when the newest one is.
+/// Replies to every send of one call. A reply to an earlier send still counts, since a tool that takes effect once may
+/// answer any of them. The stream ends when that of the newest send ends.
 #[derive(Default)]
 struct Replies {
     all: SelectAll<BoxStream<'static, (u32, Option<SubscriptionEvent>)>>,
@@ -376,12 +375,12 @@ impl Replies {
     }
 }
 
-/// A call of which nobody knows whether it took effect.
+/// Builds the answer of a call whose outcome is unknown.
 pub(crate) fn unknown(why: &str) -> ToolAnswer {
     ToolAnswer::new(Outcome::Unknown, format!("{why}; {UNKNOWN_OUTCOME_TEXT}"))
 }
 
 fn no_tool_error(tool: &str, went: bool) -> ToolAnswer {
     let text = if went { "went away" } else { "is not running" };
-    ToolAnswer::error(ErrorCode::NoToolAvailable, format!("nobody serves the tool {tool} now: it {text}"))
+    ToolAnswer::error(ErrorCode::NoToolAvailable, format!("no replica serves the tool {tool} now: it {text}"))
 }

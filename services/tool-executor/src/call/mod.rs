@@ -1,4 +1,4 @@
-//! Runs the tool calls that may start, and says what came of each.
+//! Handler of the tool queue: runs calls and reports their results.
 
 mod call_deadline;
 mod dispatch;
@@ -32,18 +32,18 @@ use crate::connection_health::{BACK_WITHIN, ConnectionHealth};
 use crate::schemas::Schemas;
 use tool_schema::ArgumentsError;
 
-/// What was asked of the log longer ago than this is asked again before a call is sent.
+/// A call status older than this is read again before the call is sent.
 const STATUS_AGE_MAX: Duration = Duration::from_millis(20);
 /// Pause before the bus is asked again that could not serve a call.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a call waits for the catalogue's first poll after this process started.
+/// How long a call waits for the first poll of the catalogue after this process started.
 const CATALOGUE_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// With what the id of a result ends that says that nothing is known.
+/// Suffix of the id of a result with an unknown outcome.
 const UNKNOWN_ID_SUFFIX: &str = "-unknown";
 
-/// Why nobody knows what an earlier delivery did.
+/// Why the outcome of an earlier delivery is unknown.
 const EXECUTOR_LOST_TEXT: &str = "the executor of this call was lost";
 
 /// The handler of the tool queue.
@@ -55,7 +55,6 @@ pub(crate) struct ToolCallHandler {
     started: Instant,
 }
 
-/// A call that may start.
 type ToolCall = OpenCall<ToolItem>;
 
 impl ToolCallHandler {
@@ -99,23 +98,24 @@ impl ToolCallHandler {
         call_result(&work.call, &result).map(Some)
     }
 
-    /// Claims a call that takes effect; whether another delivery has claimed it before, and so may have sent it.
+    /// Claims a call that takes effect. `true`: another delivery claimed it before, and so may have sent it.
     async fn claim_dispatch(&self, work: &ToolCall) -> Result<bool, BusError> {
         if !work.item.effect.takes_effect() {
             return Ok(false);
         }
-        // An owner of its own for each delivery: what an earlier one did is unknown, also to the same process. Its number
-        // would not do, since an item that is published again counts from 1 again.
+        // Each delivery is an owner of its own, since the outcome of an earlier one is unknown, also to the same
+        // process. Its number is no owner: an item that is published again counts from 1 again.
         let owner = uuid::Uuid::now_v7().simple().to_string();
         let origin = work.item.origin();
-        // Executors of an older version know the second name only. Of a call that comes for the first time it may be an earlier session's.
+        // Executors of an older version know the second name only. On a first delivery it may belong to an earlier
+        // session of the same id.
         let parts = [origin.as_str()];
         let (claimed, by_older) = futures::try_join!(self.claim(work, &parts, &owner), self.claim(work, &[], &owner))?;
         Ok(claimed == Claim::Theirs || work.may_have_been_held && by_older == Claim::Theirs)
     }
 
-    /// Asks the log again where it took long since it was asked: `false` when nobody wants the call any more. In a pause it is waited
-    /// here, since the call is claimed: to its next delivery it would count as sent.
+    /// Reads the call status again if the last one is too old; `false`: the session no longer wants the call. Waits
+    /// here while the session is paused, since the call is claimed: its next delivery would count it as sent.
     async fn wait_until_open(&self, work: &ToolCall, checked_at: Instant) -> bool {
         if checked_at.elapsed() < STATUS_AGE_MAX {
             return true;
@@ -125,7 +125,7 @@ impl ToolCallHandler {
                 Ok(CallStatus::Open) => return true,
                 Ok(CallStatus::Closed) => return false,
                 Ok(CallStatus::Paused | CallStatus::NotVisible) => {}
-                Err(error) => tracing::debug!(session = %work.key, call = %work.call, %error, "the log is not there"),
+                Err(error) => tracing::debug!(session = %work.key, call = %work.call, %error, "the log cannot be read"),
             }
             tokio::select! {
                 () = work.cancelled.cancelled() => return true,
@@ -134,8 +134,8 @@ impl ToolCallHandler {
         }
     }
 
-    /// Claims for one owner, however long the bus is away: to an owner of its own, the next delivery's, a claim that this one may have
-    /// made would be another one's, and the call would count as sent.
+    /// Claims for one owner, however long the bus is away. A second owner, that of the next delivery, would find a
+    /// claim that this one may have made, and the call would count as sent.
     async fn claim(&self, work: &ToolCall, parts: &[&str], owner: &str) -> Result<Claim, BusError> {
         loop {
             match self.bus.claim_part(&work.key, &work.call.call, parts, owner).await {
@@ -148,20 +148,20 @@ impl ToolCallHandler {
         }
     }
 
-    /// Everything from the arguments to the answer; `None` when nobody wants one any more.
+    /// Runs a call from its arguments to the answer; `None`: the session no longer wants one.
     async fn call_tool(&self, work: &ToolCall) -> Result<Option<ToolAnswer>, BusError> {
         let (item, checked_at) = (&work.item, Instant::now());
         let tool = (work.key.tenant.clone(), item.tool.clone());
-        // Of what comes again it must be known first whether it was sent before: nothing is said of that otherwise.
+        // A repeated delivery is claimed first: no answer may claim that an earlier one did not send the call.
         let mut sent_before = work.may_have_been_held && self.claim_dispatch(work).await?;
-        // Until then nothing is known of any tool.
+        // Before the first poll no tool is known.
         self.schemas.wait_for_catalogue(CATALOGUE_WAIT_MAX).await;
         let checked = match self.schemas.check_small(&tool, &item.arguments) {
             Some(checked) => checked,
             None => self.check_large(work, &tool).await?,
         };
         if let Err(ArgumentsError { code, text }) = checked {
-            // The tool may have had another schema then.
+            // The tool may have had another schema when the call was sent.
             return Ok(Some(if sent_before {
                 unknown(&format!("{EXECUTOR_LOST_TEXT}, and the call cannot be made again: {text}"))
             } else {
@@ -169,7 +169,8 @@ impl ToolCallHandler {
             }));
         }
         let (now, left) = (Instant::now(), item.meta.deadline.since(self.clock.now()));
-        // Who began with it may have been given more time since, and another try needs its own: the loop has the last word.
+        // An earlier delivery may have been granted more time, and another try needs its own. The loop has the last
+        // word.
         let timeout = if work.may_have_been_held { left.max(Duration::from_millis(item.timeout_ms)) } else { left };
         if timeout.is_zero() {
             return Ok(Some(if sent_before {
@@ -189,8 +190,8 @@ impl ToolCallHandler {
             return Ok(Some(unknown(EXECUTOR_LOST_TEXT)));
         }
         let deadlines = Deadlines { deadline: now + timeout, known: now + left };
-        // A tool that was never there will not come back. But it was in the catalogue when its session looked: when a whole
-        // fleet starts anew, its client may come later than the first calls.
+        // A tool that was never there will not come back. But this one was in the catalogue when its session looked:
+        // when a whole fleet restarts, the tool's client may connect after the first calls.
         let health = self.schemas.has_tool(&tool).then_some(&self.health);
         let expected_until = (!self.schemas.has_answered(&tool)).then(|| self.started + BACK_WITHIN);
         let (bus, clock) = (&self.bus, &*self.clock);
@@ -198,8 +199,8 @@ impl ToolCallHandler {
         Ok(dispatch.run().await)
     }
 
-    /// Checks arguments that are not small. It is noted in the bus while it lasts: an executor that is lost meanwhile, by
-    /// whatever the arguments did to it, is the only one.
+    /// Checks arguments that are not small. A mark in the bus stands for the check while it runs, so that arguments
+    /// that crash an executor crash only one.
     async fn check_large(
         &self,
         work: &ToolCall,
@@ -211,7 +212,8 @@ impl ToolCallHandler {
         let owner = uuid::Uuid::now_v7().simple().to_string();
         let mut claim = self.claim(work, &parts, &owner).await?;
         if claim == Claim::Theirs {
-            // The item may have come twice, and another executor be at it: by then it has an end.
+            // The item may have been delivered twice, and another executor may be checking it: its check has ended by
+            // then.
             tokio::time::sleep(limits::VALIDATION_MAX + RETRY_AFTER).await;
             claim = self.claim(work, &parts, &owner).await?;
         }
@@ -225,7 +227,7 @@ impl ToolCallHandler {
         }
         let checked = self.schemas.check(tool, &item.arguments).await;
         while let Err(error) = self.bus.release_part(key, &call.call, &parts).await {
-            tracing::warn!(session = %key, %call, %error, "the mark of a check is not taken away yet");
+            tracing::warn!(session = %key, %call, %error, "the mark of a check is not deleted yet");
             if error.is_final() {
                 break;
             }
@@ -234,7 +236,7 @@ impl ToolCallHandler {
         Ok(checked)
     }
 
-    /// What the model reads of a result, and where the whole of it is when that is not all.
+    /// Shortens a result for the model, and stores the whole of a longer one.
     async fn truncate_content(&self, work: &ToolCall, content: String) -> (String, Option<FullResultRef>) {
         let max = work.item.max_output;
         if content.len() <= max {
@@ -248,7 +250,7 @@ impl ToolCallHandler {
         let whole = match self.bus.transport().put_object(Objects::Results, &object, body).await {
             Ok(()) => Some(FullResultRef { object, bytes: stored_bytes as u64 }),
             Err(error) => {
-                tracing::warn!(session = %work.key, %call, %error, "the whole result is not kept");
+                tracing::warn!(session = %work.key, %call, %error, "the whole result was not stored");
                 None
             }
         };
@@ -293,7 +295,7 @@ impl CallHandler for ToolCallHandler {
     }
 }
 
-/// That nothing is known has an id of its own, so that what is known later still counts.
+/// An unknown outcome has an id of its own, so that a result that is known later still counts.
 fn call_result(call: &CallAttempt, result: &ToolResult) -> Result<CallResult, BusError> {
     let is_known = !matches!(result.outcome, Outcome::Unknown | Outcome::Timeout);
     let id = result_id(call, if is_known { "" } else { UNKNOWN_ID_SUFFIX })?;

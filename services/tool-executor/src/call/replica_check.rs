@@ -1,7 +1,8 @@
-//! Whether anybody still has a call: its request may have been lost on its way, and its answer when a connection broke.
+//! Checks whether a replica still holds a call: the request can be lost on its way, and the answer when a connection
+//! breaks.
 //!
-//! Replicas that know the header `Ailoop-Running` are asked. Where none of them does, only a broken connection is a reason
-//! not to wait until the deadline.
+//! Replicas that know the header `Ailoop-Running` are asked. Where none of them knows it, only a broken connection is a
+//! reason not to wait until the deadline.
 
 use std::time::Duration;
 
@@ -12,50 +13,48 @@ use contract::tool::header;
 use futures::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
-/// When a silent call is asked about first: a tool of the SDK has said by then that it works on it.
+/// When a silent call is checked first: by then a tool of the library has sent its receipt.
 const FIRST_CHECK_AFTER: Duration = Duration::from_secs(2);
-/// Pause before it is asked about again.
+/// Pause between two checks.
 const RECHECK_AFTER: Duration = Duration::from_secs(2);
-/// How long answers of replicas are awaited.
+/// Time that replicas have to answer.
 const QUERY_MAX: Duration = Duration::from_millis(750);
-/// After the connection broke: how long an answer may still take to come, if it comes. The tool is back by then, too.
+/// After a broken connection: time in which the answer may still arrive. Within it the tool has reconnected, too.
 const GRACE: Duration = Duration::from_secs(5);
-/// The same after NATS was away for longer, from when it answers again.
+/// The same after a longer outage of NATS, counted from its first answer.
 const GRACE_AFTER_OUTAGE: Duration = Duration::from_secs(3);
-/// How often in a row replicas say that they do not have a call that may be sent again, before that is believed.
+/// Denials in a row after which a repeatable call is lost.
 const DENIALS_REPEATABLE_MIN: u32 = 2;
-/// The same for a call that must not run twice.
+/// Denials in a row after which a call that must not run twice is lost.
 const DENIALS_MIN: u32 = 3;
 
-/// What replicas say.
+/// What the replicas of a tool answer about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplicaAnswer {
     /// One of them works on the call.
     Running,
-    /// All that answered say that they do not.
+    /// All that answered do not work on the call.
     Denied,
-    /// Nobody answered, or one does not say what it works on.
+    /// No replica answered, or one does not know the header.
     Unclear,
     /// NATS did not answer.
     NatsUnavailable,
 }
 
-/// What to do.
+/// What the dispatch does after a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CheckVerdict {
-    /// Wait for the answer.
     Wait,
-    /// The connection broke, and nobody says that the call is worked on.
+    /// The connection broke, and no replica works on the call.
     Lost,
-    /// No replica has the call.
     NotHeld,
 }
 
-/// What is in doubt about one call that was sent.
+/// State of the checks of one call that was sent.
 #[derive(Debug)]
 pub(super) struct ReplicaCheck {
     is_repeatable: bool,
-    /// When replicas are asked next; never, where nothing is in doubt.
+    /// Time of the next check; `None` where none is needed.
     next_check_at: Option<Instant>,
     /// Whether the connection broke since the last sign of the call.
     has_gap: bool,
@@ -73,24 +72,24 @@ impl ReplicaCheck {
         self.next_check_at
     }
 
-    /// The connection broke: the answer may be lost.
+    /// Records that the connection broke: the answer may be lost.
     pub(super) fn record_gap(&mut self) {
         self.has_gap = true;
         self.next_check_at = Some(Instant::now() + GRACE);
     }
 
-    /// The tool showed that it has the call, and knows where to answer.
+    /// Ends the checks: the tool has shown that it holds the call and knows where to answer.
     pub(super) fn clear(&mut self) {
         (self.next_check_at, self.has_gap, self.was_away, self.denials) = (None, false, false, 0);
     }
 
-    /// What follows from what replicas say.
+    /// Decides what to do after an answer of the replicas.
     pub(super) fn evaluate(&mut self, answer: ReplicaAnswer) -> CheckVerdict {
         let in_future = |after| Some(Instant::now() + after);
         match answer {
             ReplicaAnswer::Running => {
                 (self.denials, self.was_away) = (0, false);
-                // A call whose connection broke may end with nobody hearing of it: it is asked about until it ends.
+                // The end of a call whose connection broke may be lost too, so it is checked until it ends.
                 self.next_check_at = in_future(RECHECK_AFTER).filter(|_| self.has_gap);
                 CheckVerdict::Wait
             }

@@ -1,25 +1,24 @@
-//! What a tool's reply means: progress, a result, or an error that the model reads.
+//! Reads the reply of a tool: progress, a result, or an error that the model reads.
 
 use bus::Message;
 use contract::ErrorCode;
 use contract::limits::PROGRESS_BYTES_MAX;
 use contract::tool::{EffectClass, OUTCOME_UNKNOWN, Outcome, READ_RESULT, header};
 
-/// A reply, read.
+/// The parsed reply of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ToolReply {
-    /// It is still at it.
+    /// The tool still works on the call.
     Progress {
-        /// How far it is, for people.
+        /// Progress text for people.
         text: String,
-        /// The replica that works on it, where it says so.
+        /// The replica that works on the call, where it names itself.
         instance: Option<String>,
     },
-    /// The last one.
     Final(ToolAnswer),
 }
 
-/// What goes back to the loop, whole.
+/// The outcome of a call before it is shortened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ToolAnswer {
     pub(crate) outcome: Outcome,
@@ -28,7 +27,7 @@ pub(crate) struct ToolAnswer {
 }
 
 impl ToolAnswer {
-    /// Something other than a result; the text is for the model.
+    /// An answer without an error code; the text is for the model.
     pub(crate) fn new(outcome: Outcome, content: impl Into<String>) -> Self {
         Self { outcome, content: content.into(), code: None }
     }
@@ -39,7 +38,6 @@ impl ToolAnswer {
     }
 }
 
-/// Reads a reply.
 pub(crate) fn parse_reply(message: &Message, effect: EffectClass) -> ToolReply {
     let body = std::str::from_utf8(&message.payload);
     if message.header(header::PROGRESS).is_some() {
@@ -50,7 +48,7 @@ pub(crate) fn parse_reply(message: &Message, effect: EffectClass) -> ToolReply {
     let error = message.header(header::ERROR).or_else(|| message.header(header::SERVICE_ERROR));
     let unknown = message.header(header::OUTCOME) == Some(OUTCOME_UNKNOWN);
     ToolReply::Final(match (error, body) {
-        // The tool itself cannot tell.
+        // The tool itself does not know the outcome.
         (error, body) if unknown => {
             ToolAnswer::new(Outcome::Unknown, error_text(error.unwrap_or_default(), body.unwrap_or_default()))
         }
@@ -60,7 +58,7 @@ pub(crate) fn parse_reply(message: &Message, effect: EffectClass) -> ToolReply {
             let text = format!("the tool answered with {} bytes that are not UTF-8 text", message.payload.len());
             match effect {
                 EffectClass::Pure => ToolAnswer::error(ErrorCode::ToolError, text),
-                // A model that reads of an error calls again.
+                // After an error a model calls again, which could repeat the effect.
                 EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => {
                     super::dispatch::unknown(&text)
                 }
@@ -69,7 +67,7 @@ pub(crate) fn parse_reply(message: &Message, effect: EffectClass) -> ToolReply {
     })
 }
 
-/// The header says it in one line; a body may say it in full.
+/// The header has one line of the error, and a body may have the whole text.
 fn error_text(header: &str, body: &str) -> String {
     match (header.trim(), body.trim()) {
         ("", "") => "the tool failed and does not say why".to_owned(),
@@ -79,10 +77,10 @@ fn error_text(header: &str, body: &str) -> String {
     }
 }
 
-/// Keeps head and tail of a text that is over `max` bytes, and says how much is missing between them; of a call whose whole
-/// result can be read, also how.
+/// Keeps the head and the tail of a text over `max` bytes, with a note between them that says how much is missing, and
+/// how the whole result of `call` can be read.
 pub(crate) fn truncate(text: &str, max: usize, call: Option<&str>) -> String {
-    /// Bytes that the rest of the note may take.
+    /// Bytes of the note without the hint to the whole result.
     const NOTE: usize = 64;
     if text.len() <= max {
         return text.to_owned();

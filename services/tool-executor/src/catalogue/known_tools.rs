@@ -1,4 +1,4 @@
-//! What the catalogue holds, and what must be written to keep it so. Pure.
+//! The tools of the catalogue, and the changes that must be written. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,54 +10,52 @@ use tokio::time::Instant;
 
 use crate::schemas::ToolKey;
 
-/// When an unchanged entry is written again: half its life, so that one failed write loses nothing.
+/// Age at which an unchanged entry is written again: half its lifetime, so that one failed write loses nothing.
 const REFRESH_AFTER: Duration = Duration::from_secs(CATALOGUE_AGE_MAX.as_secs() / 2);
 
-/// How long a tool may be silent before it is taken for a gone one. A client whose server died or froze finds out after two
-/// pings of 5 s and is back then; sessions that begin meanwhile know its tools.
+/// How long a tool may be silent before it counts as gone. A client whose server died or froze notices after two pings
+/// of 5 s and reconnects; sessions that begin meanwhile still know its tools.
 const SILENCE_MAX: Duration = Duration::from_secs(12);
 
-/// Every tool that answered lately.
 #[derive(Debug, Default)]
 pub(crate) struct KnownTools(BTreeMap<ToolKey, KnownTool>);
 
 #[derive(Debug)]
 struct KnownTool {
     spec: ToolSpec,
-    /// None: not written yet, or not by us.
+    /// `None`: not written yet, or written by another process.
     written: Option<Instant>,
-    /// When it answered last, or since when an answer is missed.
+    /// Time of the last answer, or of the first poll without one.
     last_seen_at: Option<Instant>,
 }
 
-/// What must be done to the catalogue.
+/// A change that must be written to the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CatalogueChange {
-    /// A tool came or changed, or its entry grows old.
+    /// A tool is new or changed, or its entry must be refreshed.
     Put(TenantId, ToolSpec),
-    /// A tool is gone.
     Delete(TenantId, ToolName),
 }
 
 impl KnownTools {
-    /// Takes in an entry that another executor, or an earlier life of this one, wrote: it too goes when nobody answers.
+    /// Adopts an entry that another executor, or an earlier process of this one, wrote: it is deleted too when no
+    /// replica answers.
     pub(crate) fn adopt(&mut self, tenant: TenantId, spec: ToolSpec) {
         let key = (tenant, spec.name.clone());
         self.0.entry(key).or_insert(KnownTool { spec, written: None, last_seen_at: None });
     }
 
-    /// Whether there is a tool of that name.
     pub(crate) fn has_name(&self, tool: &ToolName) -> bool {
         self.0.keys().any(|(_, name)| name == tool)
     }
 
-    /// Every tool of that name.
+    /// The tools of that name of all tenants.
     pub(crate) fn find(&self, tool: &ToolName) -> impl Iterator<Item = (ToolKey, ToolSpec)> {
         self.0.iter().filter(move |((_, name), _)| name == tool).map(|(key, entry)| (key.clone(), entry.spec.clone()))
     }
 
-    /// Compares what answered this poll with what is known. `last_loss` is when this process started or last lost its
-    /// connection: what was missed before that is not held against a tool.
+    /// Compares the answers of a poll with the known tools. `last_loss` is when this process started or last lost its
+    /// connection: silence before that does not count.
     pub(crate) fn observe(
         &mut self,
         found: &BTreeMap<ToolKey, ToolSpec>,
@@ -84,7 +82,7 @@ impl KnownTools {
         changes
     }
 
-    /// A change has been made; what was not is asked for again by the next [`KnownTools::observe`].
+    /// Records a change that was written; one that was not is returned by the next [`KnownTools::observe`] again.
     pub(crate) fn record_change(&mut self, change: &CatalogueChange, now: Instant) {
         match change {
             CatalogueChange::Put(tenant, spec) => {
@@ -122,7 +120,7 @@ mod tests {
         specs.iter().map(|spec| ((TenantId::default(), spec.name.clone()), spec.clone())).collect()
     }
 
-    /// Observes and makes every change; returns names, `-` before those that went.
+    /// Observes and records every change; returns names, with `-` before deleted ones.
     fn poll(known_tools: &mut KnownTools, specs: &[ToolSpec], now: Instant) -> Vec<String> {
         let changes = known_tools.observe(&found(specs), now, long_ago(now));
         for change in &changes {

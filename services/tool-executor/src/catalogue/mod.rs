@@ -1,4 +1,4 @@
-//! The tool catalogue: asks every NATS service what it is, and keeps KV `ai_loop_tools` as they answer.
+//! The tool catalogue: polls all NATS services, and writes their tools to KV `ai_loop_tools`.
 
 mod known_tools;
 mod poll;
@@ -24,21 +24,21 @@ use tool_schema::ToolDescription;
 use crate::connection_health::ConnectionHealth;
 use crate::schemas::{Schemas, ToolKey};
 
-/// Pause between polls: with [`REPLY_WAIT`] it keeps "found within two seconds" also for a tool that may not announce itself.
+/// Pause between polls: with [`REPLY_WAIT`] a tool that may not announce itself is found within two seconds.
 const POLL_EVERY: Duration = Duration::from_secs(1);
-/// How long answers of one poll are gathered.
+/// Time in which answers of one query are collected.
 const REPLY_WAIT: Duration = Duration::from_millis(400);
-/// Pause before a poll that an announcement asks for: whoever starts many tools announces many times.
+/// Pause between an announcement and its poll: a process that starts many tools announces many times.
 const DEBOUNCE: Duration = Duration::from_millis(30);
-/// Answers of one poll that are read; the fleet's tools are far fewer.
+/// Answers of one query that are read; the tools of a fleet are far fewer.
 const REPLIES_MAX: usize = 10_000;
-/// Tools that are asked at the same time whether they said what was heard of them.
+/// Tools that are asked at the same time to confirm their descriptions.
 const QUERIES_CONCURRENT_MAX: usize = 256;
-/// Complaints that are remembered, so that each is logged once.
+/// Refusals that are remembered, so that each is logged once.
 const LOGGED_REFUSALS_MAX: usize = 1_000;
 
-/// Keeps the catalogue until it is told to end. `ready` is set after the first poll that found the tools of this very
-/// process: their subscriptions may reach the server after the first question.
+/// Maintains the catalogue until `ending`. `ready` is set after the first poll that found the tools of this very
+/// process: their subscriptions may reach the server after the first query.
 pub(crate) async fn run(
     bus: Bus,
     schemas: Schemas,
@@ -59,9 +59,8 @@ struct Catalogue {
     schemas: Schemas,
     known: KnownTools,
     confirmed: ConfirmedSpecs,
-    /// Polls so far.
     poll_count: usize,
-    /// Tools of this process that were not found yet.
+    /// Tools of this process that no poll has found yet.
     own: BTreeSet<ToolKey>,
     logged_refusals: BTreeSet<(String, String)>,
     health: ConnectionHealth,
@@ -109,7 +108,7 @@ impl Catalogue {
         }
     }
 
-    /// Waits a moment and forgets the announcements that came meanwhile.
+    /// Waits a moment and drops the announcements that arrive meanwhile.
     async fn debounce(&self, announced: &mut Option<Subscription>) {
         let forget = async {
             while let Some(event) = next_announcement(announced).await {
@@ -124,7 +123,7 @@ impl Catalogue {
         }
     }
 
-    /// Takes in what stands in the catalogue already.
+    /// Adopts the entries that the catalogue has already.
     async fn adopt_entries(&mut self) -> Result<(), BusError> {
         let mut schemas = Vec::new();
         for (key, value) in self.bus.transport().kv_list(Bucket::Tools, "*.*").await? {
@@ -134,7 +133,7 @@ impl Catalogue {
                 self.known.adopt(tenant, spec);
             }
         }
-        // Who wrote them has compiled them; where that cannot be done again, the tool checks for itself.
+        // Their writer has compiled the schemas. Where that fails here, the tool checks its arguments itself.
         let _unusable = self.schemas.learn(schemas).await;
         Ok(())
     }
@@ -161,7 +160,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Asks everybody, and whoever says something new once more where he alone can hear it.
+    /// Queries all services, then each tool with a new description at its own address.
     async fn poll_tools(&mut self) -> Result<BTreeMap<ToolKey, ToolSpec>, BusError> {
         let mut poll = CataloguePoll::new(Instant::now());
         let mut bad = Vec::new();
@@ -178,7 +177,7 @@ impl Catalogue {
         self.poll_count = self.poll_count.wrapping_add(1);
         let silent = self.confirm(&mut poll).await?;
         let (mut found, unconfirmed) = poll.finish(&mut self.confirmed);
-        // Silence at its address is not held against a tool that is known.
+        // A known tool whose own address is silent stays.
         for (key, spec) in silent.iter().flat_map(|tool| self.known.find(tool)) {
             found.entry(key).or_insert(spec);
         }
@@ -204,10 +203,10 @@ impl Catalogue {
         Ok(found)
     }
 
-    /// Asks each tool of which something new was heard; returns those that are silent. What does not answer in time is asked
-    /// by the next poll again.
+    /// Asks each tool with a new description at its own address; returns the silent ones. A tool that does not answer
+    /// in time is asked by the next poll again.
     async fn confirm(&self, poll: &mut CataloguePoll) -> Result<BTreeSet<ToolName>, BusError> {
-        // First what is known: whoever invents names keeps no tool out. Of the rest each comes to be the first one.
+        // Known tools come first, so that invented names delay none of them. The others take turns to be the first.
         let is_familiar = |tool: &ToolName| self.known.has_name(tool) || self.own.iter().any(|(_, own)| own == tool);
         let (mut tools, mut rest): (Vec<_>, Vec<_>) =
             poll.unconfirmed().into_iter().partition(|(tool, _)| is_familiar(tool));
@@ -232,7 +231,7 @@ impl Catalogue {
         Ok(silent)
     }
 
-    /// What is said at a tool's own address, until all of `open` was said there; none where it is silent.
+    /// Descriptions from a tool's own address, until all of `open` are among them; `None` where the address is silent.
     async fn query_tool(
         &self,
         tool: ToolName,
@@ -243,7 +242,8 @@ impl Catalogue {
             if let ToolDescription::Tool(tenant, spec) = described
                 && spec.name == tool
             {
-                // Others are told too: replicas that say the same as before, and tools of other tenants.
+                // Other descriptions are kept too: of replicas that describe themselves as before, and of tools of
+                // other tenants.
                 let tool_spec = (tenant, spec);
                 let is_wanted = open.contains(&tool_spec);
                 open.retain(|other| *other != tool_spec);
@@ -255,7 +255,7 @@ impl Catalogue {
         });
         match asked.await {
             Ok(()) => Ok((tool, Some(found))),
-            // Somebody listens there and does not answer, or the server lets nobody ask.
+            // A client subscribes there and does not answer, or the server permits no query.
             Err(BusError::Timeout { .. }) => Ok((tool, None)),
             Err(error) => Err(error),
         }
@@ -271,7 +271,7 @@ impl Catalogue {
     }
 }
 
-/// Puts a question of the services protocol, and reads what comes in time, or until `event` says that it is enough.
+/// Sends a query of the services protocol, and reads answers for [`REPLY_WAIT`], or until `on_described` has enough.
 async fn query_services(
     bus: &Bus,
     question: &Subject,
@@ -291,10 +291,10 @@ async fn query_services(
             Ok(Some(SubscriptionEvent::Gap)) => {
                 return Err(BusError::Unavailable("the connection was lost during a poll".to_owned()));
             }
-            // The server said that there is nobody, or nobody else.
+            // The server reports that there is no responder, or no further one.
             Ok(None) => return Ok(()),
             Err(_) if has_received => return Ok(()),
-            // Neither an answer nor that there is none: perhaps this connection carries nothing any more.
+            // Neither an answer nor the report that there is none: this connection may be broken.
             Err(_) => return Err(BusError::Timeout { what: "poll of the tools".to_owned() }),
         };
         has_received = true;

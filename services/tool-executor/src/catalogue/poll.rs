@@ -1,7 +1,8 @@
-//! What tools say of themselves, and whether it was they who said it. Pure.
+//! One poll of the catalogue: the descriptions of tools, and which of them are confirmed. Pure.
 //!
-//! Everybody hears `$SRV.INFO`, and could answer it in the name of any tool. `$SRV.INFO.<tool>` is heard, where NATS has
-//! users, by those alone who may serve that tool: what is new must be said there too, before it counts.
+//! Every NATS client receives `$SRV.INFO`, and could answer it in the name of any tool. Where NATS has users, only
+//! those that may serve a tool receive `$SRV.INFO.<tool>`. So a new description counts only when the same comes from
+//! the tool's own address.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +12,26 @@ use tokio::time::{Duration, Instant};
 
 use crate::schemas::ToolKey;
 
-/// Descriptions of one tool that are remembered: as many as are replaced at the same time, amply.
+/// Descriptions of one tool that are kept: more than replicas of different versions that run at the same time.
 pub(super) const SPECS_PER_TOOL_MAX: usize = 16;
 
-/// How long it counts that something was said at a tool's own address: by then whoever says it elsewhere only is found out.
+/// How long a confirmation counts: after that a description that comes from elsewhere only is no longer believed.
 const CONFIRMED_FOR: Duration = Duration::from_secs(30);
 
-/// What is said of a tool of a tenant.
+/// A description, and the tenant of the tool.
 pub(super) type TenantTool = (TenantId, ToolSpec);
 
-/// What was said at a tool's own address, and when.
+/// Descriptions that came from a tool's own address, and when.
 #[derive(Debug, Default)]
 pub(super) struct ConfirmedSpecs(BTreeMap<ToolKey, Vec<(ToolSpec, Instant)>>);
 
-/// What is heard in one poll.
+/// The answers of one poll.
 #[derive(Debug)]
 pub(super) struct CataloguePoll {
     now: Instant,
-    /// Said now, and at the tool's own address now or lately.
+    /// Descriptions of this poll that came from the tool's own address now or lately.
     alive: BTreeMap<ToolKey, Vec<(ToolSpec, Instant)>>,
-    /// Said now, and not there.
+    /// Descriptions of this poll that did not come from there.
     unconfirmed: BTreeMap<ToolKey, Vec<ToolSpec>>,
 }
 
@@ -39,7 +40,7 @@ impl CataloguePoll {
         Self { now, alive: BTreeMap::new(), unconfirmed: BTreeMap::new() }
     }
 
-    /// Takes in an answer to the question that everybody hears.
+    /// Adds an answer to `$SRV.INFO`, which any client could have sent.
     pub(super) fn add_broadcast_reply(&mut self, confirmed: &ConfirmedSpecs, key: ToolKey, spec: ToolSpec) {
         let specs = confirmed.0.get(&key).and_then(|specs| specs.iter().find(|(known, _)| *known == spec));
         if let Some((_, at)) = specs.filter(|(_, at)| self.now.duration_since(*at) < CONFIRMED_FOR) {
@@ -51,7 +52,7 @@ impl CataloguePoll {
         }
     }
 
-    /// The tools to ask at their own address, and what was said of them elsewhere.
+    /// The tools to ask at their own address, with their descriptions that are not confirmed.
     pub(super) fn unconfirmed(&self) -> BTreeMap<ToolName, Vec<TenantTool>> {
         let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for ((tenant, tool), specs) in &self.unconfirmed {
@@ -61,7 +62,7 @@ impl CataloguePoll {
         all
     }
 
-    /// Takes in an answer that came from a tool's own address.
+    /// Adds an answer from a tool's own address.
     pub(super) fn confirm(&mut self, key: ToolKey, spec: ToolSpec) {
         if let Some(specs) = self.unconfirmed.get_mut(&key) {
             specs.retain(|other| *other != spec);
@@ -72,13 +73,14 @@ impl CataloguePoll {
         push_unique(self.alive.entry(key).or_default(), spec, self.now);
     }
 
-    /// What each tool is, and whose descriptions do not count. Of replicas that differ the greatest version counts, so that two
-    /// executors and two polls agree, but none of them gets less care than it asks for: a call may come to each.
+    /// Merges the descriptions of each tool; the second value has the tools with descriptions that were not confirmed.
+    /// Where replicas differ, the greatest version wins, so that two executors and two polls agree, and the most
+    /// careful effect class and approval win, since a call may come to any replica.
     pub(super) fn finish(self, confirmed: &mut ConfirmedSpecs) -> (BTreeMap<ToolKey, ToolSpec>, Vec<ToolKey>) {
         let merged =
             |specs: &[(ToolSpec, Instant)]| merge_specs(&specs.iter().map(|(spec, _)| spec).collect::<Vec<_>>());
         let found = self.alive.iter().filter_map(|(key, specs)| Some((key.clone(), merged(specs)?))).collect();
-        // What nobody says any more has to be confirmed again.
+        // A description that no replica sends any more must be confirmed again.
         confirmed.0 = self.alive;
         (found, self.unconfirmed.into_keys().collect())
     }
@@ -149,7 +151,7 @@ mod tests {
             poll.confirm(key(), real.clone());
             assert_eq!(poll.finish(&mut confirmed), (BTreeMap::from([(key(), real.clone())]), vec![key()]));
         }
-        // Once confirmed it is not asked again for a while, unless it was away.
+        // A confirmed description is not checked again for a while, unless the tool was away.
         let later = |seconds| CataloguePoll::new(began + Duration::from_secs(seconds));
         for (seconds, asked) in [(29, false), (30, true)] {
             let mut poll = later(seconds);

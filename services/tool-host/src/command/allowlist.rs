@@ -1,4 +1,4 @@
-//! Which commands may be run: by the program's name, and where the configuration says so by its arguments.
+//! The allowlist of commands: by the name of the program, and by its arguments where the configuration restricts them.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ const ARGUMENTS_BYTES_MAX: usize = 96 << 10;
 /// Bytes of a compiled pattern.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// The list of programs, and where they are.
+/// The permitted programs, and the directories in which they are looked up.
 #[derive(Debug)]
 pub(super) struct Allowlist {
     rules: Vec<ProgramRule>,
@@ -25,7 +25,7 @@ pub(super) struct Allowlist {
 #[derive(Debug)]
 struct ProgramRule {
     program: String,
-    /// Absent: any arguments.
+    /// `None`: any arguments are permitted.
     arguments: Option<Vec<Regex>>,
 }
 
@@ -38,7 +38,7 @@ impl Allowlist {
         Ok(Self { rules, path: config.path.clone() })
     }
 
-    /// The program's file, if the command may be run.
+    /// Finds the file of the program, if the command is permitted.
     pub(super) fn resolve(&self, command: &[String]) -> Result<PathBuf, ToolError> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(ToolError::new("the command is empty: give the program and its arguments"));
@@ -78,7 +78,7 @@ impl ProgramRule {
         }
         let compile = |text: &String| {
             let whole = format!("^(?:{text})$");
-            // Alone first: `a)|(b` would slip out of the group.
+            // The pattern is compiled alone first, since `a)|(b` would leave the group.
             Regex::new(text)
                 .and_then(|_| RegexBuilder::new(&whole).size_limit(REGEX_BYTES_MAX).build())
                 .map_err(|error| setting("allow", format!("the pattern {text:?} of {program}: {error}")))
@@ -89,7 +89,7 @@ impl ProgramRule {
 
     fn is_match(&self, arguments: &[String]) -> bool {
         let Some(patterns) = &self.arguments else { return true };
-        // `$` also matches before a line feed at the end only in other dialects; here it is the very end.
+        // `$` matches at the very end only; in other dialects it also matches before a line feed there.
         arguments.iter().all(|argument| patterns.iter().any(|pattern| pattern.is_match(argument)))
     }
 }

@@ -1,4 +1,4 @@
-//! Starting a program: in a session of its own, with an environment of its own, and not before its limits are set.
+//! Starts a program in a session of its own, with an environment of its own, and not before its limits are set.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,26 +16,26 @@ use super::procfs;
 use super::{CommandConfig, CommandUser, setting};
 use crate::{CONCURRENCY, HostError};
 
-/// What runs first: it waits for a line, and becomes the program. Nothing of a model's is in it, and the program's own
-/// words are its arguments, which no shell reads.
+/// Runs first: waits for a line, then becomes the program. The program and its arguments are passed as arguments, which
+/// no shell parses.
 const WAIT_SCRIPT: &str = r#"read -r go && exec "$@""#;
 pub(super) const SHELL: &str = "/bin/sh";
-/// Where the programs of util-linux are.
+/// Directories with the programs of util-linux.
 const TOOL_DIRECTORIES: [&str; 2] = ["/usr/bin", "/bin"];
-/// What opens the gate: the line for which the script waits.
+/// The line for which the script waits.
 pub(super) const START_LINE: &[u8] = b"\n";
-/// How much less of a busy processor a command gets than we, who have to watch it.
+/// Niceness of a command above ours: this process must still be able to watch it on a busy machine.
 const NICENESS_ADDED: i32 = 10;
-/// The greatest value of that.
+/// Greatest niceness of the kernel.
 const NICENESS_MAX: i32 = 19;
 
-/// A program that waits for [`START_LINE`].
+/// A started program that waits for [`START_LINE`].
 #[derive(Debug)]
 pub(super) struct SpawnedCommand {
     pub(super) child: Child,
-    /// Of the PID namespace in which it will run.
+    /// Holder of the PID namespace in which it will run.
     pub(super) holder: Option<NamespaceHolder>,
-    /// The process from which all others of the command descend.
+    /// PID of the process from which all others of the command descend.
     pub(super) root: i32,
 }
 
@@ -49,14 +49,14 @@ impl CommandRoot for SpawnedCommand {
     }
 }
 
-/// How programs are started here.
+/// Starts programs as the configuration says.
 #[derive(Debug)]
 pub(super) struct Launcher {
     setsid: PathBuf,
     setpriv: PathBuf,
     environment: Vec<(OsString, OsString)>,
     user: Option<CommandUser>,
-    /// None where commands run beside all other processes.
+    /// `None` where commands share the PID namespace of this process.
     namespaces: Option<Namespaces>,
     memory_bytes_max: u64,
     processes_max: usize,
@@ -74,7 +74,7 @@ impl Launcher {
             ));
         };
         let user = match (getuid().is_root(), config.user) {
-            // For root neither permissions nor the limit of processes count.
+            // Neither permissions nor the limit on processes apply to root.
             (true, None) => return Err(setting("user", "this process is root: say as whom commands run")),
             (false, Some(_)) => return Err(setting("user", "only root can run commands as somebody else")),
             (true, user @ Some(_)) | (false, user @ None) => user,
@@ -123,9 +123,9 @@ impl Launcher {
         dir: &Dir,
         mark: &str,
     ) -> io::Result<SpawnedCommand> {
-        // By the open directory and not by its name, which might lead elsewhere by now.
+        // By the open directory and not by its path, which may lead elsewhere by now.
         let cwd = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-        // Whoever could become somebody else could not be killed by us any more.
+        // A process that changes its user could no longer be killed by this one.
         let mut become_user = vec!["--no-new-privs".to_owned()];
         if let Some(user) = self.user {
             become_user.push("--clear-groups".to_owned());
@@ -159,20 +159,20 @@ impl Launcher {
         Ok(SpawnedCommand { child, holder, root })
     }
 
-    /// Sets the limits of a program that waits, and so of all that it will start.
+    /// Sets the limits of a program that waits; its children inherit them.
     pub(super) fn set_limits(&self, root: i32) -> io::Result<()> {
         let pid = Pid::from_raw(root).ok_or_else(|| io::Error::other("no process has the number 0"))?;
         let niceness = getpriority_process(None)?.saturating_add(NICENESS_ADDED).min(NICENESS_MAX);
         setpriority_process(Some(pid), niceness)?;
         let mut limits = vec![
             (Resource::Data, cap_limit(Resource::Data, self.memory_bytes_max, self.memory_bytes_max)),
-            // The soft limit tells it, the hard one a second later ends it.
+            // The soft limit signals the program, and the hard one kills it a second later.
             (Resource::Cpu, cap_limit(Resource::Cpu, self.cpu_seconds_max, self.cpu_seconds_max.saturating_add(1))),
             (Resource::Fsize, cap_limit(Resource::Fsize, self.file_bytes_max, self.file_bytes_max)),
             (Resource::Core, cap_limit(Resource::Core, 0, 0)),
         ];
-        // The kernel counts what the whole user runs, so it gets what is there already, and all that our calls may start
-        // together. It does not count for root. The real limit is the watch; this one is quicker.
+        // The kernel counts all threads of the user, so the limit adds those that run already and those of all calls
+        // together. It does not count for root. The watch is the real limit; this one reacts faster.
         let own_max = self.processes_max.saturating_mul(CONCURRENCY) as u64;
         let user = self.user.map_or(getuid().as_raw(), |user| user.uid);
         let user_max = procfs::count_threads(user)?.saturating_add(own_max);
@@ -184,7 +184,7 @@ impl Launcher {
     }
 }
 
-/// A limit, or the one of this process where that is lower.
+/// Builds a limit that is not above that of this process.
 fn cap_limit(resource: Resource, soft: u64, hard: u64) -> Rlimit {
     let now = getrlimit(resource);
     let lower = |now: Option<u64>, wanted: u64| Some(now.map_or(wanted, |now| now.min(wanted)));

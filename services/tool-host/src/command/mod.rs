@@ -1,6 +1,6 @@
-//! `run_command`: programs that the configuration names, within limits, and nothing left of them afterwards.
+//! `run_command`: runs programs that the configuration names, within limits, and kills everything that they started.
 //!
-//! For Linux alone: limits are set and processes are found in its ways.
+//! It needs Linux: limits and processes are handled through its interfaces.
 
 #[cfg(target_os = "linux")]
 mod allowlist;
@@ -33,9 +33,9 @@ pub use runner::{CommandArguments, Commands};
 use super::HostError;
 use super::connect::Login;
 
-/// Seconds that a command may take at most; a call ends after an hour, whatever it does.
+/// Greatest timeout of a command in seconds; a call ends after an hour in any case.
 const TIMEOUT_MAX: u64 = 3_500;
-/// Bytes of each output that are kept at most: a result holds both.
+/// Greatest number of bytes that are kept of each output: a result has both.
 const OUTPUT_BYTES_MAX: usize = 24 << 10;
 
 /// Which commands may be run, where, and how much they may take.
@@ -56,7 +56,7 @@ pub struct CommandConfig {
     /// Variables of this process that commands see too.
     #[serde(default)]
     pub env_from: Vec<String>,
-    /// As whom commands run, where this process is root: then it must be said.
+    /// User that runs the commands; required where this process is root.
     #[serde(default)]
     pub user: Option<CommandUser>,
     /// Whether each command has a PID namespace, so that the kernel ends all that it started at once. Default: where this
@@ -100,9 +100,9 @@ pub struct CommandConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "command_user")]
 pub struct CommandUser {
-    /// Its number.
+    /// Numeric id of the user.
     pub uid: u32,
-    /// The number of its group.
+    /// Numeric id of its group.
     pub gid: u32,
 }
 
@@ -111,18 +111,18 @@ pub struct CommandUser {
 #[serde(untagged)]
 #[schemars(rename = "allowed")]
 pub enum AllowedProgram {
-    /// With any arguments.
+    /// A program with any arguments.
     AnyArguments(String),
-    /// With arguments that fit.
+    /// A program with restricted arguments.
     MatchingArguments(AllowedArguments),
 }
 
-/// A program and what may be said to it.
+/// A program and its permitted arguments.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "allowed_arguments")]
 pub struct AllowedArguments {
-    /// Its name, without a directory.
+    /// Name of the program, without a directory.
     pub program: String,
     /// Regular expressions: each argument must be matched by one of them, as a whole.
     pub args: Vec<String>,
@@ -170,13 +170,13 @@ fn setting(field: &str, message: impl Into<String>) -> HostError {
     HostError::Setting { field: format!("command.{field}"), message: message.into() }
 }
 
-/// `run_command`; what commands leave behind is cleared away by `tasks`.
+/// Builds `run_command`; `tasks` kill what commands leave behind.
 #[cfg(target_os = "linux")]
 pub(super) fn tools(config: &CommandConfig, tasks: &Tasks) -> Result<Vec<Tool>, HostError> {
     Ok(vec![runner::tool(config, Commands::new(config, tasks.clone())?)])
 }
 
-/// Nothing: commands need Linux.
+/// Refuses the configuration, since commands need Linux.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn tools(_config: &CommandConfig, _tasks: &Tasks) -> Result<Vec<Tool>, HostError> {
     Err(setting("allow", "commands are run on Linux only"))

@@ -1,7 +1,7 @@
-//! A PID namespace for one command: when its first process ends, the kernel ends all others and lets no new one begin.
+//! A PID namespace for one command: when its first process ends, the kernel kills all others and starts no new one.
 //!
-//! Only a superuser makes one here. For anybody else the kernel offers it in a user namespace, in which a command would
-//! be another user, and many systems refuse that.
+//! Only a superuser makes one here. Others could make one only in a user namespace, in which a command would be another
+//! user, and many systems refuse that.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,7 +18,7 @@ use super::launch::SHELL;
 /// Starts the first process of a namespace, a program that ignores its children, so that the kernel reaps orphans. It
 /// ends when its standard input does: with the process that started it, however that ends.
 const INIT_SCRIPT: &str = "echo && exec env --ignore-signal=CHLD cat";
-/// How long the first process may take to begin.
+/// Time in which the first process must be running.
 const READY_MAX: Duration = Duration::from_secs(10);
 
 /// The programs that make namespaces and enter them.
@@ -34,7 +34,7 @@ pub(super) struct Namespaces {
 pub(super) struct NamespaceHolder(Child);
 
 impl Namespaces {
-    /// Finds the programs, and makes a namespace to see whether this process may.
+    /// Finds the programs, and makes a namespace to check the permission for it.
     pub(super) fn new(tool: &dyn Fn(&str) -> Option<PathBuf>) -> Result<Self, String> {
         let find = |name| tool(name).ok_or_else(|| format!("{name} of util-linux is not on this machine"));
         let found = Self { setsid: find("setsid")?, unshare: find("unshare")?, nsenter: find("nsenter")? };
@@ -51,7 +51,6 @@ impl Namespaces {
         Ok(found)
     }
 
-    /// Starts the process that holds a new namespace.
     pub(super) fn create(&self) -> io::Result<NamespaceHolder> {
         let child = Command::new(&self.setsid)
             .arg(&self.unshare)
@@ -66,7 +65,7 @@ impl Namespaces {
         Ok(NamespaceHolder(child))
     }
 
-    /// The words that start a program in a namespace, with a `/proc` that shows its processes alone.
+    /// Builds the command that starts a program in a namespace, with a `/proc` that shows its processes only.
     pub(super) fn build_enter_command(&self, holder: i32) -> Vec<OsString> {
         let mut namespace = OsString::from("--pid=");
         namespace.push(Path::new("/proc").join(holder.to_string()).join("ns/pid_for_children"));
@@ -80,7 +79,6 @@ impl NamespaceHolder {
         child_pid(&self.0)
     }
 
-    /// Waits until the namespace can be entered.
     pub(super) async fn wait_until_ready(&mut self) -> io::Result<()> {
         let Some(output) = self.0.stdout.as_mut() else { return Ok(()) };
         match timeout(READY_MAX, output.read_u8()).await {
@@ -90,13 +88,13 @@ impl NamespaceHolder {
         }
     }
 
-    /// Waits until it is reaped; it was killed with the command.
+    /// Waits until the holder is reaped; it was killed with the command.
     pub(super) async fn wait_until_reaped(&mut self, time: Duration) {
         let _late = timeout(time, self.0.wait()).await.is_err();
     }
 }
 
-/// The number of a process that was not waited for yet.
+/// PID of a process that was not waited for yet.
 pub(super) fn child_pid(child: &Child) -> io::Result<i32> {
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
     pid.ok_or_else(|| io::Error::other("it was over before it began"))

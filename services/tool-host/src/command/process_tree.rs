@@ -1,9 +1,9 @@
-//! The processes of a command: those that it starts, however they try to get out of sight, and their end.
+//! The processes of a command, however they try to escape, and how they are killed.
 //!
-//! A command has a session of its own. Whoever leaves it is found as a descendant, by the session that it makes, by having
-//! been seen before, or by a mark in its environment; whoever's parents are gone becomes a child of this process, which is
-//! a subreaper. A child in a foreign session that nothing of this accounts for escaped from some command, since nobody else
-//! here starts sessions: it ends with the next command that ends.
+//! A command has a session of its own. A process that leaves it is found as a descendant, by a session that the command
+//! made, by having been seen before, or by a mark in its environment. A process whose parent has ended becomes a child
+//! of this process, which is a subreaper. A child in a foreign session that none of this explains escaped from some
+//! command, since nothing else here starts sessions; it is killed with the next command that ends.
 //!
 //! A command in a PID namespace cannot leave it. Killing the first process of the namespace ends all others, and the
 //! kernel keeps that process in the list until they are gone.
@@ -17,20 +17,20 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, kill_proce
 
 use super::procfs::{self, Process};
 
-/// The variable of the environment that says to which command a process belongs.
+/// Environment variable that names the command of a process.
 pub(super) const MARK_VARIABLE: &str = "AILOOP_COMMAND";
-/// Looks at the processes of one command in which new ones are still found and killed. A killed process starts no other
-/// one, so that few are needed.
+/// Rounds of listing and killing in which new processes are still found. A killed process starts no other one, so few
+/// are needed.
 const KILL_ROUNDS_MAX: usize = 100;
-/// The priority at which the processes of a command are killed, as `nice` counts.
+/// Priority at which processes are killed, as `nice` counts.
 const PRIORITY_HIGHEST: i32 = -20;
-/// How old a list of processes may be, so that several commands share one look.
+/// How old a list of processes may be, so that several commands share one.
 const SNAPSHOT_AGE_MAX: Duration = Duration::from_millis(20);
 /// Bytes of an environment that are searched for the mark.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 
-/// All commands of this process, since it is one subreaper for all of them. A lock, as a command that is dropped must end
-/// at once.
+/// All commands of this process, since it is one subreaper for all. A lock and not a task, since dropping a command
+/// must kill it at once.
 static PROCESS_TREES: Mutex<ProcessTrees> =
     Mutex::new(ProcessTrees { last: 0, states: BTreeMap::new(), snapshot: None });
 
@@ -40,11 +40,11 @@ struct ProcessTrees {
     snapshot: Option<(Instant, Arc<[Process]>)>,
 }
 
-/// What is known of one command's processes.
+/// The known processes and sessions of one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TreeState {
     root: i32,
-    /// The process that holds the PID namespace of the command; its only child is the first process in there.
+    /// The process that holds the PID namespace of the command; its only child is the first process of the namespace.
     holder: Option<i32>,
     mark: String,
     sessions: BTreeSet<i32>,
@@ -52,41 +52,41 @@ struct TreeState {
 }
 
 impl TreeState {
-    /// Whether a process is not the command's, but one with which a PID namespace is held and entered.
+    /// Whether a process only holds or enters the PID namespace, and is not part of the command.
     fn is_namespace_helper(&self, process: &Process) -> bool {
         self.holder.is_some_and(|holder| [holder, self.root].contains(&process.pid) || process.parent == holder)
     }
 }
 
-/// What was started for a command.
+/// The processes that were started for a command.
 pub(super) trait CommandRoot {
-    /// The process from which all of the command descend.
+    /// PID of the process from which all processes of the command descend.
     fn root_pid(&self) -> i32;
-    /// The process that holds the command's PID namespace.
+    /// PID of the process that holds the PID namespace of the command.
     fn holder_pid(&self) -> Option<i32>;
 }
 
-/// Whose is whose.
+/// The processes by command, and those that escaped from a command that is not known.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Ownership {
     members: BTreeMap<u64, Vec<Process>>,
     escaped: Vec<Process>,
 }
 
-/// What a command may take at most, all its processes together.
+/// Limits of all processes of a command together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ResourceCap {
     pub(super) processes: usize,
     pub(super) memory_bytes: u64,
 }
 
-/// What is left of a command after a look.
+/// What is left of a command after a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KillReport {
-    /// Processes that are not gone yet.
+    /// Processes that have not ended yet.
     pub(super) processes: usize,
-    /// Some ended just now. The kernel lists numbers first and what they are a moment later: who is seen ended may have
-    /// started another one between the two, which this look cannot have seen.
+    /// Whether some ended just now. The kernel lists PIDs first and reads the processes later, so a process that is
+    /// seen as ended may have started another one that this list lacks.
     pub(super) has_recent_exits: bool,
 }
 
@@ -95,18 +95,18 @@ pub(super) struct KillReport {
 pub(super) struct ProcessTree {
     id: u64,
     root: i32,
-    /// Of what it took too much.
+    /// The limit that the command exceeded.
     violation: OnceLock<String>,
 }
 
 impl ProcessTree {
-    /// Makes this process the one to which orphans of commands come.
+    /// Makes this process the parent of orphans of commands.
     pub(super) fn become_subreaper() -> io::Result<()> {
         Ok(rustix::process::set_child_subreaper(Some(getpid()))?)
     }
 
-    /// Starts a command, and the family of its processes. No other command is killed meanwhile: it would take the new
-    /// processes, which nothing accounts for yet, for its own.
+    /// Starts a command and the tracking of its processes. No other command is killed meanwhile: it would take the new
+    /// processes, which belong to no command yet, for its own.
     pub(super) fn start<T: CommandRoot>(
         mark: String,
         start: impl FnOnce(&str) -> io::Result<T>,
@@ -125,7 +125,7 @@ impl ProcessTree {
         Ok((Self { id, root, violation: OnceLock::new() }, started))
     }
 
-    /// Kills the command if it takes more than it may, those that escaped from any command included; returns whether it did.
+    /// Kills the command if it exceeds the cap, together with escaped processes; returns whether it did.
     pub(super) fn enforce_cap(&self, cap: ResourceCap) -> io::Result<bool> {
         let alive = {
             let mut trees = lock();
@@ -143,25 +143,25 @@ impl ProcessTree {
         } else {
             return Ok(false);
         };
-        // Before it can be seen to end.
+        // Stored before the kill, so that the end of the command is never seen without it.
         self.violation.get_or_init(|| violation);
         self.kill()?;
         Ok(true)
     }
 
-    /// Of what it took too much, if it was killed for that.
+    /// The limit for which the command was killed.
     pub(super) fn cap_violation(&self) -> Option<&str> {
         self.violation.get().map(String::as_str)
     }
 
-    /// Kills every process, and returns what is left: the kernel takes a moment to end one.
+    /// Kills every process, and returns what is left: the kernel takes a moment to end a process.
     pub(super) fn kill(&self) -> io::Result<KillReport> {
         let mut trees = lock();
         let _raised = PriorityGuard::raise();
         let mut killed = BTreeSet::new();
         for _ in 0..KILL_ROUNDS_MAX {
             let (alive, reaped) = trees.list_processes(self.id, None)?;
-            // A group dies at once, without a moment in which one of it could start another one.
+            // A process group is killed at once, so that none of it can start another process in between.
             if alive
                 .iter()
                 .any(|process| process.group == self.root && !killed.contains(&(process.pid, process.start_time)))
@@ -174,7 +174,7 @@ impl ProcessTree {
                     send_kill(process.pid, kill_process);
                 }
             }
-            // Another look follows at once while anything ends: in a pause, a process that this look missed would multiply.
+            // List again at once while anything ends: during a pause, a process that this list missed would multiply.
             if killed.len() == before && reaped == 0 {
                 return Ok(KillReport { processes: alive.len(), has_recent_exits: false });
             }
@@ -183,9 +183,9 @@ impl ProcessTree {
     }
 }
 
-/// Gives this thread the highest priority for as long as it lives, where the system permits it. A fork bomb that shares
-/// the processors evenly starts processes faster than they are found and killed. Where the system does not permit it, it
-/// also enforces the limit on processes, which it does not for a superuser.
+/// Raises the priority of this thread while it lives, where the system permits it. A fork bomb that shares the
+/// processors evenly starts processes faster than they are found and killed. Where the system does not permit it, the
+/// kernel also enforces the limit on processes, which it does not for a superuser.
 struct PriorityGuard(Option<i32>);
 
 impl PriorityGuard {
@@ -215,8 +215,8 @@ impl Drop for ProcessTree {
 }
 
 impl ProcessTrees {
-    /// The processes of a command, and those that escaped, without those that only we keep from being gone; and how many of
-    /// them are gone now.
+    /// Lists the processes of a command and the escaped ones, without those that only wait for us to reap them; the
+    /// second value counts the reaped ones.
     fn list_processes(&mut self, id: u64, age: Option<Duration>) -> io::Result<(Vec<Process>, usize)> {
         let all = self.take_snapshot(age)?;
         let session = procfs::read_session(own_pid()).unwrap_or_default();
@@ -228,7 +228,7 @@ impl ProcessTrees {
         let members =
             ownership.members.iter().flat_map(|(of, all)| all.iter().map(move |process| (*of == id, process)));
         for (ours, process) in members.chain(ownership.escaped.iter().map(|process| (true, process))) {
-            // Orphans come to us to be reaped; the root of a command and its holder are reaped by whoever started them.
+            // Orphans are reaped here; the root of a command and its holder are reaped by their starter.
             if is_finished(process) && !roots.contains(&process.pid) && reap(process.pid) && ours {
                 reaped += 1;
             }
@@ -251,7 +251,7 @@ impl ProcessTrees {
     }
 }
 
-/// Finds out whose process each one is, and remembers it. Parents stand before their children.
+/// Assigns each process to its command, and remembers it. Parents come before their children.
 fn assign_owners(
     states: &mut BTreeMap<u64, TreeState>,
     all: &[Process],
@@ -267,8 +267,8 @@ fn assign_owners(
         };
         let is_orphan = process.parent == own_pid && process.session != session;
         let owner = states.iter().find(|(_, state)| is_known(state)).or_else(|| {
-            // A mark is only read where it decides: the kernel lets its reader wait until the process has begun its
-            // program, which is long enough for a fork bomb to get away.
+            // A mark is read only where nothing else decides: the kernel lets the reader wait until the process has
+            // executed its program, which gives a fork bomb time to escape.
             let only = states.iter().next().filter(|_| states.len() == 1);
             let marked = || read_mark(process.pid).and_then(|mark| states.iter().find(|(_, state)| state.mark == mark));
             is_orphan.then(|| only.or_else(marked)).flatten()
@@ -329,7 +329,7 @@ fn send_kill(pid: i32, kill: fn(Pid, Signal) -> rustix::io::Result<()>) {
     }
 }
 
-/// Whether it was there to be reaped.
+/// Reaps a child; returns whether there was one.
 fn reap(pid: i32) -> bool {
     let Some(pid) = Pid::from_raw(pid) else { return false };
     match waitpid(Some(pid), WaitOptions::NOHANG) {
@@ -341,7 +341,7 @@ fn reap(pid: i32) -> bool {
     }
 }
 
-/// The command that the environment of a process names; none where it has none, or has cleared it.
+/// Reads the command that the environment of a process names; `None` where it has no mark, or has cleared it.
 fn read_mark(pid: i32) -> Option<String> {
     use std::io::Read;
     let file = std::fs::File::open(format!("/proc/{pid}/environ")).ok()?;
@@ -388,14 +388,14 @@ mod tests {
             (of(1), of(2), pids(&ownership.escaped))
         };
         let first = [
-            // A server of ours, its child, and what that did in a session of its own.
+            // An MCP server, its child, and the child of that in a session of its own.
             process(5, OWN_PID, OWN_SESSION),
             process(6, 5, OWN_SESSION),
             process(7, 6, 7),
-            // Not yet in its session.
+            // A command that has not made its session yet.
             process(10, OWN_PID, OWN_SESSION),
             process(20, OWN_PID, 20),
-            // Left its session, with a child.
+            // A process that left the session of its command, with a child.
             process(21, 20, 21),
             process(22, 21, 21),
             process(23, 22, 23),
@@ -404,20 +404,20 @@ mod tests {
         let second = [
             process(5, OWN_PID, OWN_SESSION),
             process(10, OWN_PID, 10),
-            // Orphans: of the first session; of a session that was seen; seen itself, and alone now.
+            // Orphans: in the session of the first command; in a session that was seen; seen before and alone now.
             process(11, OWN_PID, 10),
             process(24, OWN_PID, 21),
             process(23, OWN_PID, 23),
-            // An orphan of a session that nobody saw, with the mark, and what it started.
+            // An orphan in a session that was never seen, with the mark, and its descendants.
             process(16, OWN_PID, 16),
             process(17, 16, 17),
             process(18, OWN_PID, 17),
-            // And one without, with a child of its own.
+            // An orphan without a mark, and its child.
             process(30, OWN_PID, 30),
             process(31, 30, 31),
         ];
         assert_eq!(look(&mut all, &second), (vec![10, 11, 16, 17, 18], vec![24, 23], vec![30, 31]));
-        // A number that is used again is somebody else's.
+        // A reused PID is another process.
         let again = [process(10, OWN_PID, 10), Process { start_time: 8, ..process(23, OWN_PID, OWN_SESSION) }];
         assert_eq!(look(&mut all, &again), (vec![10], vec![], vec![]));
         assert_eq!(all[&2].sessions, BTreeSet::from([20]), "what is over is forgotten");

@@ -1,28 +1,28 @@
-//! The processes below this one, as the kernel lists them.
+//! Reads the processes below this one from `/proc`.
 
 use std::collections::BTreeMap;
 use std::io;
 
-/// A process, at the moment of the look.
+/// A process as `/proc` showed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
-    /// When it began, in the kernel's ticks: a number that is used again has another one.
+    /// Start time in ticks of the kernel. It tells two processes with the same PID apart.
     pub(super) start_time: u64,
     pub(super) resident_pages: u64,
-    /// It has ended, and waits to be reaped.
+    /// Whether it is a zombie.
     pub(super) has_ended: bool,
 }
 
-/// All processes that descend from `top`, without it.
+/// All descendants of `top`, without `top` itself; parents come before their children.
 pub(super) fn list_descendants(top: i32) -> io::Result<Vec<Process>> {
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc")?.filter_map(Result::ok) {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        // One that is gone by now is none.
+        // A process may end between the two reads.
         let Ok(line) = std::fs::read(format!("/proc/{pid}/stat")) else { continue };
         let Some(process) = parse_stat(&String::from_utf8_lossy(&line)) else { continue };
         children.entry(process.parent).or_default().push(process);
@@ -36,12 +36,12 @@ pub(super) fn list_descendants(top: i32) -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// The session of a process.
+/// Reads the session id of a process.
 pub(super) fn read_session(pid: i32) -> Option<i32> {
     parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|process| process.session)
 }
 
-/// Threads of a user's processes, which is what the kernel counts against his limit.
+/// Counts the threads of all processes of a user, which the kernel compares with the limit.
 pub(super) fn count_threads(user: u32) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut threads = 0;
@@ -53,14 +53,14 @@ pub(super) fn count_threads(user: u32) -> io::Result<u64> {
     Ok(threads)
 }
 
-/// A line of `/proc/<pid>/stat`. The name in it may hold anything, parentheses included.
+/// Parses a line of `/proc/<pid>/stat`. The program name in it may contain anything, parentheses included.
 fn parse_stat(line: &str) -> Option<Process> {
     let (begin, rest) = line.rsplit_once(')')?;
     let pid = begin.split_once(' ')?.0.parse().ok()?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<i64>().ok();
     let small = |index: usize| i32::try_from(number(index)?).ok();
-    // Of one that ended while other threads go on, the process is not over.
+    // A process whose main thread has ended while others run is not finished.
     let has_ended = matches!(*fields.first()?, "Z" | "X" | "x") && number(17)? <= 1;
     Some(Process {
         pid,

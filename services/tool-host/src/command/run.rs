@@ -1,4 +1,4 @@
-//! One command, from its start to the end of all that it started.
+//! Runs one command, from its start to the end of all its processes.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -17,20 +17,19 @@ use super::process_tree::{KillReport, ProcessTree, ResourceCap};
 use crate::head_tail_buffer::HeadTailBuffer;
 use crate::truncate::RESULT_BYTES_MAX;
 
-/// How often the processes of a command are counted.
 const WATCH_EVERY: Duration = Duration::from_millis(25);
-/// How long the processes of a command may take to end when they are killed: on a busy machine, and there are many.
+/// Time that killed processes have to end: the machine may be busy, and they may be many.
 pub(super) const END_MAX: Duration = Duration::from_secs(10);
-/// Looks in a row in which nothing of a command is found, alive or just ended, before it is over.
+/// Empty lists in a row, without processes that ended just now, after which a command is over.
 const EMPTY_SCANS_REQUIRED: usize = 2;
-/// Pause between looks whether they have.
+/// Pause between these lists.
 const SCAN_EVERY: Duration = Duration::from_millis(5);
-/// How long the program itself may take to be reaped, and what they wrote to be read then.
+/// Time for reaping the program, and then for reading its remaining output.
 pub(super) const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// A command that may be run.
+/// A command that was permitted.
 #[derive(Debug)]
 pub(super) struct CommandJob {
     pub(super) program: PathBuf,
@@ -40,7 +39,6 @@ pub(super) struct CommandJob {
     pub(super) timeout: Duration,
 }
 
-/// What it may take at most.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CommandLimits {
     pub(super) cap: ResourceCap,
@@ -57,7 +55,7 @@ enum CommandEnd {
     NotWatchable,
 }
 
-/// Runs a command; when it ends, or `cancelled` is cancelled, nothing of it is left.
+/// Runs a command; when it ends, or `cancelled` is, no process of it is left.
 pub(super) async fn run(
     launcher: &Arc<Launcher>,
     limits: CommandLimits,
@@ -69,7 +67,7 @@ pub(super) async fn run(
     let name = program.display().to_string();
     let failed = |error: std::io::Error| ToolError::new(format!("{name} cannot be started: {error}"));
     let starting = launcher.clone();
-    // It may wait for the end of another command.
+    // It may block until another command has ended.
     let started = tokio::task::spawn_blocking(move || {
         ProcessTree::start(uuid::Uuid::now_v7().simple().to_string(), |mark| {
             starting.start(&program, &arguments, &dir, mark)
@@ -93,7 +91,7 @@ pub(super) async fn run(
         let mut is_io_done = false;
         let end = loop {
             tokio::select! {
-                // Waiting again is as good as having waited on.
+                // `wait` can be cancelled and called again.
                 _ = child.wait() => break CommandEnd::Exited,
                 () = sleep_until(began + allowed) => break CommandEnd::TimedOut,
                 () = cancelled.cancelled() => break CommandEnd::Cancelled,
@@ -104,7 +102,7 @@ pub(super) async fn run(
         let left = kill_remaining(&tree).await;
         let status = timeout(DRAIN_MAX, child.wait()).await.ok().and_then(Result::ok);
         if !is_io_done {
-            // Who holds the pipes still is left to himself.
+            // An escaped process may keep the pipes open; its output is dropped.
             let _late = timeout(DRAIN_MAX, &mut pipe_io).await.is_err();
         }
         if let Some(holder) = &mut holder {
@@ -119,7 +117,7 @@ pub(super) async fn run(
     Ok(result)
 }
 
-/// Gives the word to begin, then what the command reads. It need not read it.
+/// Writes [`START_LINE`], then the standard input. The command need not read it.
 async fn feed(pipe: Option<impl AsyncWrite + Unpin>, text: &[u8]) {
     let Some(mut pipe) = pipe else { return };
     for part in [START_LINE, text] {
@@ -129,7 +127,7 @@ async fn feed(pipe: Option<impl AsyncWrite + Unpin>, text: &[u8]) {
     }
 }
 
-/// Reads to the end, so that the command is never held up, and keeps what fits.
+/// Reads to the end, so that the command never blocks on a full pipe, and keeps what fits.
 async fn drain(pipe: Option<impl AsyncRead + Unpin>, output: &mut HeadTailBuffer) {
     let Some(mut pipe) = pipe else { return };
     let mut buffer = vec![0; READ_BYTES];
@@ -141,7 +139,7 @@ async fn drain(pipe: Option<impl AsyncRead + Unpin>, output: &mut HeadTailBuffer
     }
 }
 
-/// Returns when a command took more than it may, and was killed, or cannot be watched.
+/// Returns when a command exceeded its cap and was killed, or cannot be watched.
 async fn watch_resources(tree: &Arc<ProcessTree>, cap: ResourceCap) -> CommandEnd {
     loop {
         sleep(WATCH_EVERY).await;
@@ -154,10 +152,10 @@ async fn watch_resources(tree: &Arc<ProcessTree>, cap: ResourceCap) -> CommandEn
     }
 }
 
-/// Kills whatever is left, and waits for its end; returns how many processes would not.
+/// Kills the remaining processes and waits for their end; returns how many did not end.
 async fn kill_remaining(tree: &Arc<ProcessTree>) -> usize {
     let end_at = Instant::now() + END_MAX;
-    // The kernel's list is not of one moment: who changes his parent meanwhile may be missing from it.
+    // The list of the kernel is no snapshot: a process that changes its parent meanwhile may be missing.
     let mut empty_scans = 0;
     loop {
         let killed = tree.clone();
@@ -173,7 +171,7 @@ async fn kill_remaining(tree: &Arc<ProcessTree>) -> usize {
     }
 }
 
-/// What the model reads. `violation` says of what it took too much.
+/// Builds the result that the model reads. `violation` is the exceeded limit.
 fn build_result(
     end: &CommandEnd,
     violation: Option<&str>,
@@ -188,7 +186,7 @@ fn build_result(
         CommandEnd::Cancelled => Some("it was no longer wanted"),
         CommandEnd::NotWatchable => Some("its processes cannot be counted"),
     };
-    // What the errors do not need is the output's, and the other way round.
+    // Room that one stream does not need goes to the other one.
     let half = RESULT_BYTES_MAX / 2;
     let ((stderr, cut_err), (stdout, cut_out)) = (err.text(half), out.text(half));
     let mut result = json!({"stdout": stdout, "stderr": stderr, "truncated": cut_out || cut_err, "timed_out": matches!(end, CommandEnd::TimedOut),

@@ -1,4 +1,5 @@
-//! The tool over commands: what a model may say, judged, and each command as a task that outlives its call only to end.
+//! The tool `run_command`: checks the arguments, and runs each command as a task that outlives its call only to be
+//! killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +23,9 @@ use super::{CommandConfig, OUTPUT_BYTES_MAX, TIMEOUT_MAX, setting};
 use crate::HostError;
 use crate::files::{access_error, parse_relative};
 
-/// Bytes that a command is given to read.
+/// Bytes of standard input of a command.
 const STDIN_BYTES_MAX: usize = 256 << 10;
-/// How much longer a call may take than its command: to end it, to read what it wrote, to say so.
+/// Time of a call beyond its command: to kill it, to read its output, and to reply.
 const GRACE: Duration =
     Duration::from_secs(2).saturating_add(END_MAX).saturating_add(DRAIN_MAX).saturating_add(DRAIN_MAX);
 
@@ -37,15 +38,15 @@ pub struct CommandArguments {
     /// Where it runs, below the working directory.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// What it reads.
+    /// Standard input of the program.
     #[serde(default)]
     pub stdin: Option<String>,
-    /// Seconds that it may take.
+    /// Timeout of the command in seconds.
     #[serde(default)]
     pub timeout: Option<u64>,
 }
 
-/// Runs commands for sessions, within what is allowed.
+/// Runs the permitted commands for sessions.
 #[derive(Clone)]
 pub struct Commands(Arc<Inner>);
 
@@ -59,7 +60,7 @@ struct Inner {
 }
 
 impl Commands {
-    /// Reads the configuration, and makes this process the one to which orphans of commands come.
+    /// Checks the configuration, and makes this process the parent of orphans of commands.
     pub fn new(config: &CommandConfig, tasks: Tasks) -> Result<Self, HostError> {
         if !(1..=TIMEOUT_MAX).contains(&config.timeout) {
             return Err(setting("timeout", format!("it is 1 to {TIMEOUT_MAX} seconds")));
@@ -75,7 +76,7 @@ impl Commands {
             path: config.cwd.clone(),
             source,
         })?;
-        // Commands of the same user could read the environment and the memory of this process, and so its passwords.
+        // Commands of the same user could read the environment and the memory of this process, with its passwords.
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| {
             setting("allow", format!("this process cannot be hidden from commands (PR_SET_DUMPABLE): {error}"))
         })?;
@@ -94,14 +95,14 @@ impl Commands {
         })))
     }
 
-    /// Runs a command, if it may be run and `left` is enough. Errors are for the model, and say that nothing ran. Dropping
-    /// the future kills the command.
+    /// Runs a command, if it is permitted and `left` is enough. Errors are for the model, and mean that nothing ran.
+    /// Dropping the future kills the command.
     pub async fn run(&self, arguments: &CommandArguments, left: Option<Duration>) -> Result<Value, ToolError> {
         let job = self.0.prepare_job(arguments, left)?;
         let (cancelled, inner) = (CancellationToken::new(), self.0.clone());
         let _dropped = cancelled.clone().drop_guard();
         let (sender, result) = oneshot::channel();
-        // A task, so that what is no longer wanted still ends in order.
+        // A task, so that a cancelled command is still killed in order.
         self.0.tasks.spawn("command", async move {
             let result = run(&inner.launcher, inner.limits, job, cancelled).await;
             let _nobody_waits = sender.send(result).is_err();
@@ -126,7 +127,7 @@ impl Inner {
         Ok(CommandJob { program, arguments: arguments.command.iter().skip(1).cloned().collect(), dir, stdin, timeout })
     }
 
-    /// A directory below the root, links included.
+    /// Opens a directory below the root; links must stay below it too.
     fn dir(&self, text: &str) -> Result<Dir, ToolError> {
         let path = parse_relative(text)?;
         let opened = if path.as_os_str().is_empty() { self.root.try_clone() } else { self.root.open_dir(&path) };
@@ -134,7 +135,6 @@ impl Inner {
     }
 }
 
-/// `run_command`.
 pub(super) fn tool(config: &CommandConfig, commands: Commands) -> Tool {
     let mut programs: Vec<&str> = config.allow.iter().map(super::AllowedProgram::program).collect();
     programs.dedup();

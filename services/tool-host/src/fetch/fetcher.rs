@@ -1,4 +1,4 @@
-//! One fetch: from hop to hop, then as much of the body as may be read.
+//! One fetch: follows redirects, then reads as much of the body as is permitted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,23 +15,22 @@ use super::{BODY_BYTES_MAX, FetchConfig, TIMEOUT_MAX, html, text};
 use crate::truncate::RESULT_BYTES_MAX;
 use crate::{HostError, head_tail_buffer, http};
 
-/// Redirects of one fetch.
 const REDIRECTS_MAX: usize = 5;
-/// Characters of text that are given where nothing is said.
+/// Default of the argument `max_chars`.
 const CHARS_DEFAULT: usize = 20_000;
-/// Bytes of JSON that a text may take; addresses and the title stand beside it.
+/// Bytes of JSON for the text; URLs and the title need the rest.
 const TEXT_BYTES_MAX: usize = RESULT_BYTES_MAX - (24 << 10);
-/// What is asked for, in this order.
+/// Value of the header `Accept`.
 const ACCEPT_VALUE: &str = "text/html, text/plain, text/markdown, application/json;q=0.9, */*;q=0.5";
 
-/// How a page is asked for.
+/// Method of the HTTP request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub enum FetchMethod {
-    /// With its content.
+    /// Reads status and content.
     #[default]
     #[serde(rename = "GET")]
     Get,
-    /// Without.
+    /// Reads status, type and size only.
     #[serde(rename = "HEAD")]
     Head,
 }
@@ -40,20 +39,20 @@ pub enum FetchMethod {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FetchArguments {
-    /// The address.
+    /// URL of the page.
     pub url: String,
-    /// GET where nothing is said.
+    /// Method of the request; default: GET.
     #[serde(default)]
     pub method: FetchMethod,
-    /// The first character of the text that is wanted, from 0.
+    /// Index of the first character to return, from 0.
     #[serde(default)]
     pub offset: usize,
-    /// Characters of the text that are wanted at most.
+    /// Greatest number of characters to return.
     #[serde(default)]
     pub max_chars: Option<usize>,
 }
 
-/// Fetches for sessions, within what is allowed.
+/// Fetches permitted pages for sessions.
 pub struct Fetcher {
     policy: Arc<FetchPolicy>,
     client: Client,
@@ -62,7 +61,7 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// Reads the configuration; names are asked of `resolver`.
+    /// Checks the configuration; `resolver` resolves host names.
     pub fn new(config: &FetchConfig, resolver: Arc<dyn HostResolver>) -> Result<Self, HostError> {
         let bad = |field: &str, message: String| HostError::Setting { field: format!("fetch.{field}"), message };
         if !(1..=TIMEOUT_MAX).contains(&config.timeout) {
@@ -81,12 +80,12 @@ impl Fetcher {
         Ok(Self { policy, client, max_bytes: config.max_bytes, timeout })
     }
 
-    /// How long one fetch may take, redirects and body together.
+    /// Timeout of one fetch, with redirects and body.
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Fetches; errors are for the model.
+    /// Fetches a page; errors are for the model.
     pub async fn fetch(&self, arguments: &FetchArguments) -> Result<Value, ToolError> {
         let late = |_| {
             let seconds = self.timeout.as_secs();
@@ -158,17 +157,17 @@ impl Fetcher {
     }
 }
 
-/// What was read of an answer.
+/// The part of a body that was read.
 struct ResponseBody {
     url: Url,
     bytes: Vec<u8>,
-    /// Whether there was more of it.
+    /// Whether the body had more bytes.
     is_truncated: bool,
     content_type: String,
     kind: text::ContentKind,
 }
 
-/// Writes the part of the text that is wanted into the result.
+/// Writes the requested part of the text into the result.
 fn write_text(result: &mut Value, body: &ResponseBody, offset: usize, max: usize) {
     let Some(text) = text::decode(&body.bytes, &body.content_type, body.kind, body.is_truncated) else {
         (result["bytes"], result["binary"]) = (json!(body.bytes.len()), json!(true));

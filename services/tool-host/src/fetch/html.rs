@@ -1,28 +1,26 @@
-//! HTML as text that is read: headings, lists, tables and links in the manner of Markdown; no scripts, no styles.
+//! Converts HTML to readable text: headings, lists, tables and links as in Markdown; no scripts, no styles.
 //!
-//! Over the tokens of a page and not over a tree: a page of a stranger may nest as deep as it likes and costs no more than
-//! its bytes.
+//! It works on the tokens of a page and not on a tree, so that a deeply nested page costs no more than its bytes.
 
 use html5gum::{DefaultEmitter, EndTag, StartTag, Token, Tokenizer};
 use reqwest::Url;
 
-/// Bytes of text that one page becomes; links take more room than they have in the page.
+/// Bytes of the text of one page; links take more room than in the page.
 const TEXT_BYTES_MAX: usize = 4 << 20;
-/// Bytes of the address of a link; of a longer one only the text is kept.
+/// Bytes of the URL of a link; of a longer one only the text is kept.
 const LINK_BYTES_MAX: usize = 500;
-/// Bytes of a title.
 const TITLE_BYTES_MAX: usize = 500;
 
-/// A page, read.
+/// The text of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) title: String,
     pub(super) text: String,
-    /// Whether the text had to end before the page.
+    /// Whether the text ends before the page does.
     pub(super) is_truncated: bool,
 }
 
-/// Reads a page; relative links begin at `base`.
+/// Extracts the text of a page; relative links are resolved against `base`.
 pub(super) fn extract_text(html: &str, base: &Url) -> Page {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
@@ -46,12 +44,12 @@ pub(super) fn extract_text(html: &str, base: &Url) -> Page {
 struct Writer<'a> {
     base: &'a Url,
     page: Page,
-    /// The element whose content is left out, and how often it stands within itself.
+    /// The element whose content is skipped, and how deep it is nested in itself.
     skipped_element: Option<(Vec<u8>, usize)>,
     is_in_title: bool,
-    /// Depth of elements whose white space counts.
+    /// Nesting depth of elements that preserve white space.
     pre_depth: usize,
-    /// Where the text of the link begins that is open, and where it leads.
+    /// Start of the text of the open link, and its target.
     link: Option<(usize, Url)>,
 }
 
@@ -123,7 +121,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Elements that stand by themselves.
+    /// Breaks the line or paragraph around a block element.
     fn break_around(&mut self, name: &[u8]) {
         match name {
             b"p" | b"ul" | b"ol" | b"dl" | b"table" | b"blockquote" | b"section" | b"article" | b"main" | b"header"
@@ -162,7 +160,8 @@ impl Writer<'_> {
         if text.trim().is_empty() {
             return;
         }
-        // White space and marks of lists stay outside the brackets; a link around whole paragraphs goes to their end.
+        // White space and list marks stay outside of the brackets; a link around whole paragraphs ends with the last
+        // one.
         let at = start + text.len() - text.trim_start_matches([' ', '\n', '-', '#', '|']).len();
         let end = self.page.text.trim_end().len();
         if at >= end {
@@ -186,7 +185,7 @@ impl Writer<'_> {
             let end = self.page.text.trim_end_matches(' ').len();
             self.page.text.truncate(end.max(self.link.as_ref().map_or(0, |(start, _)| *start)));
         }
-        // The mark of a list's item that holds a paragraph.
+        // A list item may contain a paragraph: its mark stays on the line.
         if !self.is_at_line_start() && !self.page.text.ends_with("\n-") && self.page.text != "-" {
             self.page.text.push('\n');
         } else if self.page.text.ends_with('-') {

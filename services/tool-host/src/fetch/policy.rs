@@ -1,4 +1,4 @@
-//! Whom a fetch may ask: judged for each hop, by its address as it is written and by what its name resolves to.
+//! Which hosts may be fetched: checked for each hop, by the URL and by the addresses of its host name.
 
 use std::net::IpAddr;
 
@@ -10,13 +10,13 @@ use service::network::is_public;
 use super::FetchConfig;
 use crate::HostError;
 
-/// Bytes of an address.
+/// Bytes of a URL.
 const URL_BYTES_MAX: usize = 8 << 10;
 
-/// What the configuration allows.
+/// The rules of the configuration.
 #[derive(Debug)]
 pub(super) struct FetchPolicy {
-    /// Absent: every public host.
+    /// `None`: every public host.
     allow: Option<Vec<HostPattern>>,
     deny: Vec<HostPattern>,
     private_hosts: Vec<HostPattern>,
@@ -32,7 +32,7 @@ struct HostPattern {
 }
 
 impl HostPattern {
-    /// As an address writes it, so that both are compared in one spelling.
+    /// Parses a pattern as a URL, so that both have one spelling.
     fn parse(text: &str) -> Option<Self> {
         let (is_wildcard, name) = text.strip_prefix("*.").map_or((false, text), |name| (true, name));
         let bracketed = name.parse().is_ok_and(|address: IpAddr| address.is_ipv6());
@@ -71,14 +71,14 @@ impl FetchPolicy {
         })
     }
 
-    /// An address as a model gives it, if it may be asked.
+    /// Checks the URL that a model gave.
     pub(super) fn check_address(&self, text: &str) -> Result<Url, ToolError> {
         let url = Url::parse(text.trim())
             .map_err(|error| ToolError::new(format!("{text:?} is no address ({error}): give https://host/path")))?;
         self.check_url(url)
     }
 
-    /// Where a redirect leads, if it may be followed.
+    /// Checks the target of a redirect.
     pub(super) fn check_redirect(&self, from: &Url, location: &str) -> Result<Url, ToolError> {
         let refused = |why: &str| ToolError::new(format!("{from} redirects to {location:?}, which is refused: {why}"));
         let to = from.join(location).map_err(|error| refused(&error.to_string()))?;
@@ -116,7 +116,7 @@ impl FetchPolicy {
         }
     }
 
-    /// Whether a connection may be made to an address that a host stands for.
+    /// Whether a connection may be made to this address of a host.
     pub(super) fn can_connect(&self, host: &str, address: IpAddr) -> bool {
         let canonical = address.to_canonical();
         is_public(address)
@@ -125,7 +125,7 @@ impl FetchPolicy {
     }
 }
 
-/// What is said of an address that must not be reached.
+/// The error for an address that must not be reached.
 pub(super) fn private_address_error(host: &str, address: IpAddr) -> ToolError {
     ToolError::new(format!(
         "{host} is {address}, an address of a private network, which is not fetched. The operator of the tool-host can open it \
@@ -133,13 +133,14 @@ pub(super) fn private_address_error(host: &str, address: IpAddr) -> ToolError {
     ))
 }
 
-/// The host in one spelling: lower case, an IP address in its usual form and without brackets, no dot at the end.
+/// Returns the host of a URL in one spelling: lower case, an IP address in its usual form and without brackets, no dot
+/// at the end.
 pub(super) fn normalize_host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     normalize_name(host.trim_start_matches('[').trim_end_matches(']'))
 }
 
-/// A name without the dot at its end, which means the same.
+/// Returns a name in lower case, without a dot at its end.
 pub(super) fn normalize_name(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }

@@ -1,4 +1,4 @@
-//! From names to addresses, judged between: what a connection is made to is what was judged.
+//! Resolves host names and filters the addresses, so that a connection uses exactly the addresses that were checked.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,16 +9,15 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::policy::{self, FetchPolicy};
 
-/// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
 
-/// Who knows the addresses of names.
+/// Resolves host names to addresses.
 pub trait HostResolver: Send + Sync {
-    /// The addresses of a name, asked anew for each connection.
+    /// Resolves a name; called once for each connection.
     fn resolve_host(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
-/// The names that this machine knows.
+/// The resolver of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
 
@@ -30,8 +29,8 @@ impl HostResolver for SystemResolver {
     }
 }
 
-/// Gives the HTTP client the addresses that may be reached alone. It asks nobody else, so that a name cannot say one
-/// thing to the judge and another one to the connection.
+/// Gives the HTTP client the permitted addresses only. The client resolves no name itself, so that a name cannot have
+/// one address for the check and another one for the connection.
 pub(super) struct FilteringResolver {
     pub(super) policy: Arc<FetchPolicy>,
     pub(super) resolver: Arc<dyn HostResolver>,

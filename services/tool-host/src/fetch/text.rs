@@ -1,21 +1,20 @@
-//! From the bytes of an answer to text: whether they are text at all, and in which charset.
+//! Decodes a body: whether it is text at all, and in which charset.
 
 use std::sync::LazyLock;
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 use regex::bytes::Regex;
 
-/// Bytes at whose beginning a page names its charset.
+/// Bytes from the beginning in which a page names its charset.
 const META_CHARSET_BYTES_MAX: usize = 1_024;
 
-/// What an answer holds, by the type that it names.
+/// Kind of a body, by its media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ContentKind {
     Html,
     Text,
-    /// No type, or one that says nothing: the bytes must tell.
+    /// No media type, or a meaningless one: the bytes decide.
     Unknown,
-    /// Pictures, archives and the like.
     Binary,
 }
 
@@ -53,8 +52,8 @@ pub(super) fn classify(content_type: &str) -> ContentKind {
     }
 }
 
-/// Bytes of an answer as text; none where they are none. `is_truncated` says that there were more, so that the last character may
-/// be half.
+/// Decodes a body; `None` where it is not text. `is_truncated`: it had more bytes, so the last character may be
+/// incomplete.
 pub(super) fn decode(bytes: &[u8], content_type: &str, kind: ContentKind, is_truncated: bool) -> Option<String> {
     match kind {
         ContentKind::Html => Some(
@@ -80,13 +79,13 @@ fn parse_charset(content_type: &str) -> Option<&'static Encoding> {
     named.find_map(|(_, label)| Encoding::for_label(label.trim().trim_matches(['"', '\'']).as_bytes()))
 }
 
-/// What a page says of itself at its beginning.
+/// Finds the charset that a page names in a `meta` element.
 fn find_meta_charset(bytes: &[u8]) -> Option<&'static Encoding> {
     static CHARSET_PATTERN: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r#"(?i-u)<meta[^>]*charset\s*=\s*["']?([a-z0-9_:-]+)"#).ok());
     let beginning = &bytes[..bytes.len().min(META_CHARSET_BYTES_MAX)];
     let named = Encoding::for_label(CHARSET_PATTERN.as_ref()?.captures(beginning)?.get(1)?.as_bytes())?;
-    // What could be read so far is no UTF-16, whatever it says.
+    // A page whose `meta` element is readable is not UTF-16, whatever it says.
     Some(if named.is_ascii_compatible() { named } else { UTF_8 })
 }
 
@@ -94,7 +93,7 @@ fn guess_charset(bytes: &[u8], is_truncated: bool) -> &'static Encoding {
     if parse_utf8(bytes, is_truncated).is_some() { UTF_8 } else { WINDOWS_1252 }
 }
 
-/// UTF-8, without a character that is cut.
+/// Parses UTF-8, without an incomplete character at the end.
 fn parse_utf8(bytes: &[u8], is_truncated: bool) -> Option<&str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),

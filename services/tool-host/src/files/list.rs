@@ -1,4 +1,4 @@
-//! `list_files`: what is there, how large, and of which kinds.
+//! `list_files`: files with their sizes, and counts by extension.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::walk::{self, WorkspaceFile};
 use super::workspace::Workspace;
 use crate::truncate::take_fitting;
 
-/// Files that are listed where nothing is said.
+/// Default of the argument `max`.
 const FILES_DEFAULT: usize = 500;
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ pub(super) struct ListArguments {
     max: Option<usize>,
 }
 
-/// Totals count everything; the list is capped.
+/// Lists files: the totals count all of them, and the list is capped.
 pub(super) fn list(workspace: &Workspace, arguments: &ListArguments) -> Result<Value, ToolError> {
     let text = arguments.path.as_deref().unwrap_or_default();
     let found = workspace.find(text)?;

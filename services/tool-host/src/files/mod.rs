@@ -27,7 +27,7 @@ pub(super) use root::{access_error, parse_relative};
 pub(super) use workspace::Workspace;
 pub(super) use write::WriteLock;
 
-/// How long one call of a file tool may take; the work itself stops at [`walk::TIME_MAX`].
+/// Timeout of one call of a file tool; the work itself stops at [`walk::TIME_MAX`].
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Which directory the file tools may read, and where they may write.
@@ -46,14 +46,14 @@ pub struct FilesConfig {
     pub login: Option<Login>,
 }
 
-/// `list_files`, `read_file`, `search_text` and, with an `out`, `write_file`.
+/// Builds `list_files`, `read_file`, `search_text` and, with an `out`, `write_file`.
 pub(super) fn tools(workspace: &Arc<Workspace>) -> Vec<Tool> {
     let mut tools = vec![list_files(workspace), read_file(workspace), search_text(workspace)];
     tools.extend(workspace.is_writable().then(|| write_file(workspace)));
     tools
 }
 
-/// What is wrong with the directories; none is made.
+/// Finds directories that cannot be used; creates none.
 pub(super) fn find_mistakes(config: &FilesConfig) -> Vec<HostError> {
     let refused = |field, path: &PathBuf| {
         std::fs::read_dir(path).err().map(|source| HostError::Directory { field, path: path.clone(), source })
@@ -62,7 +62,7 @@ pub(super) fn find_mistakes(config: &FilesConfig) -> Vec<HostError> {
     refused("files.root", &config.root).into_iter().chain(out).collect()
 }
 
-/// A tool whose work is done by a blocking function.
+/// Builds a tool that calls a blocking function.
 pub(super) fn tool<A, S>(
     name: &str,
     effect: Effect,

@@ -11,7 +11,7 @@ use super::walk;
 use super::workspace::{FoundPath, Workspace};
 use crate::truncate::{RESULT_BYTES_MAX, escaped_len};
 
-/// Bytes of a file that can be read at all, since its lines must be counted.
+/// Bytes of the largest file that is read, since its lines must be counted.
 const FILE_BYTES_MAX: u64 = 32 << 20;
 
 #[derive(Deserialize)]
@@ -24,7 +24,8 @@ pub(super) struct ReadArguments {
     limit: Option<usize>,
 }
 
-/// A file that is not text is told by its size; content that does not fit goes on at `next_offset`.
+/// Reads a file: of one that is not text only the size is returned, and content that does not fit continues at
+/// `next_offset`.
 pub(super) fn read(workspace: &Workspace, arguments: &ReadArguments) -> Result<Value, ToolError> {
     let found = workspace.find(&arguments.path)?;
     if found.is_dir {
@@ -51,7 +52,7 @@ pub(super) fn read(workspace: &Workspace, arguments: &ReadArguments) -> Result<V
         }
         truncated = true;
         if content.is_empty() {
-            // One line that is too long alone: its beginning. At worst each byte takes six.
+            // A single line that does not fit: return its beginning. In the worst case each byte takes six.
             content.push_str(&line[..line.floor_char_boundary(RESULT_BYTES_MAX / 6)]);
             next += 1;
         }
@@ -68,7 +69,7 @@ pub(super) fn read(workspace: &Workspace, arguments: &ReadArguments) -> Result<V
     Ok(result)
 }
 
-/// A file's content; none where it is too large.
+/// Reads the content of a file; `None` where it is too large.
 fn read_bytes(workspace: &Workspace, found: &FoundPath, given: &str) -> Result<Option<Vec<u8>>, ToolError> {
     let failed = |error: std::io::Error| access_error(given, &error);
     let Some(file) = workspace.open_file(&found.path, found.is_written).map_err(failed)? else {
@@ -79,7 +80,7 @@ fn read_bytes(workspace: &Workspace, found: &FoundPath, given: &str) -> Result<O
     Ok((bytes.len() as u64 <= FILE_BYTES_MAX).then_some(bytes))
 }
 
-/// A text; none where the bytes are none.
+/// Converts bytes to text; `None` where they are not text.
 pub(super) fn to_text(bytes: Vec<u8>) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }

@@ -1,4 +1,4 @@
-//! `search_text`: lines that match a regular expression.
+//! `search_text`: finds lines that match a regular expression.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,17 +15,17 @@ use super::walk::{self, WorkspaceFile};
 use super::workspace::Workspace;
 use crate::truncate::take_fitting;
 
-/// Matches that are shown where nothing is said.
+/// Default of the argument `max`.
 const MATCHES_DEFAULT: usize = 100;
-/// Matches that are shown at most.
+/// Greatest number of matches in a result.
 const MATCHES_MAX: usize = 1_000;
-/// Bytes of a file that is searched; a larger one is hardly written by hand.
+/// Bytes of the largest file that is searched; larger ones are rarely written by people.
 const FILE_BYTES_MAX: u64 = 2 << 20;
 /// Bytes of a pattern.
 const PATTERN_BYTES_MAX: usize = 4 << 10;
 /// Bytes of a compiled pattern.
 const REGEX_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a line that are shown.
+/// Bytes of a line in the result.
 const LINE_BYTES_MAX: usize = 300;
 
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ pub(super) struct SearchArguments {
     max: Option<usize>,
 }
 
-/// Totals count everything that could be searched in time; the matches are capped.
+/// Searches files: the totals count all matches found in time, and the list is capped.
 pub(super) fn search(workspace: &Workspace, arguments: &SearchArguments) -> Result<Value, ToolError> {
     let pattern = compile(&arguments.pattern)?;
     let given = arguments.path.as_deref().unwrap_or_default();
@@ -85,7 +85,7 @@ fn compile(pattern: &str) -> Result<Regex, ToolError> {
     regex.map_err(|error| ToolError::new(format!("the pattern cannot be used: {error}")))
 }
 
-/// A file's text; none where it is too large, not text, gone, or may not be read.
+/// Reads the text of a file; `None` where it is too large, not text, gone, or must not be read.
 fn read_text(workspace: &Workspace, file: &WorkspaceFile) -> Option<String> {
     let opened = workspace.open_file(Path::new(&file.path), file.is_written).ok()??;
     if opened.metadata().ok()?.len() > FILE_BYTES_MAX {

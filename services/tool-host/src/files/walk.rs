@@ -1,4 +1,4 @@
-//! Walking the files of the project: sorted, without hidden and ignored ones and build output.
+//! Lists the files of the project: sorted, without hidden and ignored files and build output.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,26 +7,25 @@ use ignore::{DirEntry, WalkBuilder};
 
 use super::root::RootDirectory;
 
-/// How long one call may walk and read.
+/// Time of one call for listing and reading.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(20);
-/// Files that one call looks at.
+/// Files that one call lists.
 const FILES_MAX: usize = 200_000;
-/// Directories that are never entered.
 const SKIPPED_DIRECTORIES: &[&str] = &[".git", "target", "node_modules"];
 
-/// A file of the project, or one that was written.
+/// A file of the project, or one that an agent wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WorkspaceFile {
     /// Relative to the project, with `/`.
     pub(crate) path: String,
     pub(crate) bytes: u64,
-    /// Whether an agent wrote it.
     pub(crate) is_written: bool,
 }
 
-/// The files below `prefix`, until `end`; the second value says whether some are is_incomplete.
+/// Lists the files below `prefix`, until `end`; the second value says whether the list is incomplete.
 pub(super) fn list_files(root: &RootDirectory, prefix: &Path, end: Instant) -> (Vec<WorkspaceFile>, bool) {
-    // From the root also for a part of it, so that the ignore files above that part count, and none above the root.
+    // The walk begins at the root also for a part of it, so that the ignore files above that part apply, and none above
+    // the root.
     let start = root.path.join(prefix);
     let wanted = move |entry: &DirEntry| {
         let skipped = entry.depth() > 0 && SKIPPED_DIRECTORIES.iter().any(|name| entry.file_name() == *name);
@@ -55,13 +54,13 @@ pub(super) fn list_files(root: &RootDirectory, prefix: &Path, end: Instant) -> (
     (files, false)
 }
 
-/// A path with `/`; none where it is not UTF-8, since no model could name it.
+/// Converts a path to text with `/`; `None` where it is not UTF-8, since no model could name it.
 pub(super) fn to_slash_path(path: &Path) -> Option<String> {
     let parts: Option<Vec<&str>> = path.components().map(|part| part.as_os_str().to_str()).collect();
     parts.map(|parts| parts.join("/"))
 }
 
-/// The path of a file or directory as a model gave it, for a message.
+/// Converts a path to text for a message; `.` for the directory itself.
 pub(super) fn display_path(path: &Path) -> String {
     let text = to_slash_path(path).unwrap_or_default();
     if text.is_empty() { ".".to_owned() } else { text }

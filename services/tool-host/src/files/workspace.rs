@@ -1,7 +1,7 @@
-//! What the read tools see: the project, and over it the files that agents have written.
+//! The files that the read tools see: the project, overlaid by the files that agents have written.
 //!
-//! A file that was written stands in for the project's file of the same path. Only what these tools wrote is seen of the
-//! output directory: it may hold other files, and it may even be a directory above the project.
+//! A written file replaces the project's file of the same path. Of the output directory only the files that these tools
+//! wrote are visible: it may contain others, and it may even be a parent directory of the project.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read};
@@ -21,22 +21,22 @@ use super::{FilesConfig, HostError};
 pub(crate) struct Workspace {
     pub(super) project: RootDirectory,
     pub(super) output: Option<OutputDirectory>,
-    /// Where the output directory is within the project, with `/`; none where it is elsewhere.
+    /// Path of the output directory within the project, with `/`; `None` where it is elsewhere.
     output_within_project: Option<String>,
 }
 
-/// A file or directory that a path leads to.
+/// The file or directory at a path.
 #[derive(Debug)]
 pub(super) struct FoundPath {
     /// Relative to the project or the output directory, links resolved; empty for the project itself.
     pub(super) path: PathBuf,
     pub(super) is_dir: bool,
-    /// Whether it is a file that was written, below the output directory.
+    /// Whether it is a written file, below the output directory.
     pub(super) is_written: bool,
 }
 
 impl Workspace {
-    /// Opens both directories, and makes the output directory where it is is_incomplete.
+    /// Opens both directories, and creates the output directory where it is missing.
     pub(crate) fn open(config: &FilesConfig) -> Result<Self, HostError> {
         let directory = |field, path: &PathBuf| {
             let path = path.clone();
@@ -57,18 +57,17 @@ impl Workspace {
         Self { project, output, output_within_project }
     }
 
-    /// Whether files can be written.
     pub(crate) fn is_writable(&self) -> bool {
         self.output.is_some()
     }
 
-    /// Finds what a path leads to; a path that leads out of the directories is refused.
+    /// Finds the file or directory at a path; one that leads out of the directories is refused.
     pub(super) fn find(&self, text: &str) -> Result<FoundPath, ToolError> {
         let found = self.locate(&parse_relative(text)?).map_err(|error| access_error(text, &error))?;
         found.ok_or_else(|| access_error(text, &ErrorKind::NotFound.into()))
     }
 
-    /// What is at a path; none where nothing is.
+    /// Finds the file or directory at a path; `None` where there is none.
     fn locate(&self, path: &Path) -> io::Result<Option<FoundPath>> {
         if path.as_os_str().is_empty() {
             return Ok(Some(FoundPath { path: path.to_owned(), is_dir: true, is_written: false }));
@@ -77,7 +76,7 @@ impl Workspace {
             return Ok(Some(FoundPath { path: path.to_owned(), is_dir: false, is_written: true }));
         }
         match self.project.resolve(path) {
-            // Through a link within the project, it may be a file that was written since.
+            // A link within the project may lead to a file that was written since.
             Ok((path, is_dir)) => Ok(Some(FoundPath { is_written: !is_dir && self.is_written(&path)?, path, is_dir })),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let is_dir = !self.list_written(path)?.is_empty();
@@ -87,14 +86,14 @@ impl Workspace {
         }
     }
 
-    /// The text of a file, as the read tools find it; none where there is no file.
+    /// Reads the text of a file; `None` where there is none.
     pub(crate) fn read_text(&self, path: &str, bytes_max: usize) -> Result<Option<String>, ToolError> {
         let found = self.locate(&parse_relative(path)?).map_err(|error| access_error(path, &error))?;
         let Some(found) = found.filter(|found| !found.is_dir) else { return Ok(None) };
         self.read_text_at(&found.path, found.is_written, bytes_max).map_err(|error| access_error(path, &error))
     }
 
-    /// The text of a file that [`Self::files`] has found; none where it is gone.
+    /// Reads the text of a file from [`Self::list_files`]; `None` where it is gone.
     pub(crate) fn read_text_of(&self, file: &WorkspaceFile, bytes_max: usize) -> Result<Option<String>, ToolError> {
         let text = self.read_text_at(Path::new(&file.path), file.is_written, bytes_max);
         text.map_err(|error| access_error(&file.path, &error))
@@ -111,7 +110,7 @@ impl Workspace {
         to_text(bytes).map(Some).ok_or_else(|| io::Error::other("it is not text"))
     }
 
-    /// Opens a regular file; none where the path leads to something else.
+    /// Opens a regular file; `None` where the path leads to something else.
     pub(super) fn open_file(&self, path: &Path, is_written: bool) -> io::Result<Option<cap_std::fs::File>> {
         match &self.output {
             Some(output) if is_written => output.root.open_file(path),
@@ -119,7 +118,7 @@ impl Workspace {
         }
     }
 
-    /// The files below `prefix`, until `end`; the second value says whether some are is_incomplete.
+    /// Lists the files below `prefix`, until `end`; the second value says whether the list is incomplete.
     pub(crate) fn list_files(&self, prefix: &Path, end: Instant) -> io::Result<(Vec<WorkspaceFile>, bool)> {
         let (mut files, is_incomplete) = walk::list_files(&self.project, prefix, end);
         let written = self.list_written(prefix)?;
@@ -139,7 +138,7 @@ impl Workspace {
         Ok((files, is_incomplete))
     }
 
-    /// The files below `prefix` that were written and are still there.
+    /// Lists the written files below `prefix` that still exist.
     fn list_written(&self, prefix: &Path) -> io::Result<Vec<WorkspaceFile>> {
         let Some(output) = &self.output else { return Ok(Vec::new()) };
         let mut files = Vec::new();
@@ -156,7 +155,7 @@ impl Workspace {
         Ok(output.file_len(path).is_some() && output.read_list()?.contains(&walk::display_path(path)))
     }
 
-    /// Why a file of this path would meet something else in the project; none where it would not.
+    /// Finds an entry of the project that conflicts with a file of this path.
     pub(super) fn find_conflict(&self, path: &Path) -> Option<String> {
         let exists = |path: &Path, is_dir: bool| {
             self.project

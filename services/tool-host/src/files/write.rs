@@ -1,4 +1,4 @@
-//! `write_file`: text files below the output directory, never over what somebody else put there.
+//! `write_file`: writes text files below the output directory, and overwrites no file that it did not write.
 
 use std::collections::BTreeSet;
 use std::fs::TryLockError;
@@ -16,26 +16,26 @@ use super::root::{RootDirectory, access_error, parse_relative};
 use super::walk::{display_path, to_slash_path};
 use super::workspace::Workspace;
 
-/// The list of files that were written here, one path a line: it outlives this process, as the files do.
+/// List of the written files, one path a line: it outlives this process, as the files do.
 const WRITTEN_LIST: &str = ".ailoop-written";
-/// What a file is called while it is written.
+/// Name of a file while it is written.
 const UNFINISHED_FILE: &str = ".ailoop-unfinished";
-/// Locked while one of the tool-hosts that share the directory writes.
+/// Lock file, held while one of the tool-hosts that share the directory writes.
 const LOCK_FILE: &str = ".ailoop-lock";
-/// Files that the list names, since each call of a read tool reads it.
+/// Files on the list, since each call of a read tool reads it.
 const WRITTEN_MAX: usize = 20_000;
-/// Bytes of that list.
+/// Bytes of that list that are read.
 const WRITTEN_BYTES_MAX: u64 = 8 << 20;
-/// How long a write waits for that of another tool-host.
+/// How long a write waits for the lock of another tool-host.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(5);
-/// Pause between two looks at the lock.
+/// Pause between two tries to lock.
 const LOCK_EVERY: Duration = Duration::from_millis(5);
 
-/// The output directory.
+/// Directory of the written files.
 #[derive(Debug)]
 pub(super) struct OutputDirectory {
     pub(super) root: RootDirectory,
-    /// One write of this process at a time, since each looks at the list first.
+    /// One write of this process at a time, since each reads the list first.
     write_lock: Mutex<()>,
 }
 
@@ -47,13 +47,14 @@ pub(super) struct WriteArguments {
 }
 
 impl OutputDirectory {
-    /// Opens the directory, and makes it where it is missing.
+    /// Opens the directory, and creates it where it is missing.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
         Ok(Self { root: RootDirectory::open(path)?, write_lock: Mutex::new(()) })
     }
 
-    /// The paths that were written, also of files that are gone. What is no path below the directory is left out.
+    /// Reads the list of written paths, also of files that are gone. Lines that are no path below the directory are
+    /// skipped.
     pub(super) fn read_list(&self) -> io::Result<BTreeSet<String>> {
         let list = match self.root.dir.open(WRITTEN_LIST) {
             Ok(list) => list,
@@ -67,7 +68,7 @@ impl OutputDirectory {
         Ok(text.lines().filter(is_clean).take(WRITTEN_MAX).map(str::to_owned).collect())
     }
 
-    /// Bytes of a regular file that is no link; none where there is something else or nothing.
+    /// Returns the size of a regular file that is no link; `None` where there is none.
     pub(super) fn file_len(&self, path: &Path) -> Option<u64> {
         let metadata = self.root.dir.symlink_metadata(path).ok()?;
         metadata.is_file().then(|| metadata.len())
@@ -78,13 +79,13 @@ impl OutputDirectory {
         writeln!(list, "{path}")
     }
 
-    /// Whole or not at all: written aside, then moved.
+    /// Replaces a file atomically: the content is written to another name, then renamed.
     fn replace(&self, path: &Path, content: &str) -> io::Result<()> {
         self.root.dir.write(UNFINISHED_FILE, content)?;
         self.root.dir.rename(UNFINISHED_FILE, &self.root.dir, path)
     }
 
-    /// Waits until nobody else writes: neither this process nor another tool-host that shares the directory.
+    /// Waits until no other write runs, neither in this process nor in another tool-host that shares the directory.
     fn lock(&self) -> io::Result<(MutexGuard<'_, ()>, std::fs::File)> {
         let guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let file = self.root.dir.open_with(LOCK_FILE, OpenOptions::new().write(true).create(true))?.into_std();
@@ -102,16 +103,16 @@ impl OutputDirectory {
     }
 }
 
-/// The right to write, which one call at a time has.
+/// The exclusive right to write, which one call at a time has.
 pub(crate) struct WriteLock<'a> {
     workspace: &'a Workspace,
     output: &'a OutputDirectory,
-    /// Dropping them lets the next one write.
+    /// Dropping them lets the next call write.
     _locks: (MutexGuard<'a, ()>, std::fs::File),
 }
 
 impl Workspace {
-    /// Waits for the right to write; `text` is the path that an error names.
+    /// Waits for the right to write; `text` is the path for an error.
     pub(crate) fn lock_for_writing(&self, text: &str) -> Result<WriteLock<'_>, ToolError> {
         let Some(output) = &self.output else { return Err(ToolError::new("nothing can be written here")) };
         Ok(WriteLock { workspace: self, output, _locks: output.lock().map_err(|error| access_error(text, &error))? })
@@ -119,8 +120,8 @@ impl Workspace {
 }
 
 impl WriteLock<'_> {
-    /// Writes a whole file and gives the path by which it is read back. The same text again changes nothing, also where
-    /// the list was lost.
+    /// Writes a whole file and returns the path by which it is read back. The same text again changes nothing, even
+    /// where the list was lost.
     pub(crate) fn write_file(&self, text: &str, content: &str) -> Result<String, ToolError> {
         let path = parse_relative(text)?;
         let name = display_path(&path);
@@ -163,7 +164,7 @@ impl WriteLock<'_> {
     }
 }
 
-/// Writes a file; its path is the one by which the read tools find it.
+/// Writes a file; the path of the result is the one by which the read tools find it.
 pub(super) fn write(workspace: &Workspace, arguments: &WriteArguments) -> Result<Value, ToolError> {
     let name = workspace.lock_for_writing(&arguments.path)?.write_file(&arguments.path, &arguments.content)?;
     Ok(json!({"path": name, "bytes": arguments.content.len()}))

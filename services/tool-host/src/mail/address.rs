@@ -1,4 +1,4 @@
-//! Which mailbox an address names. Pure.
+//! Resolves addresses to mailboxes. Pure.
 
 use contract::compose::KnownAgent;
 use contract::mail::PEOPLE;
@@ -8,8 +8,7 @@ use contract::{AgentId, ErrorCode, ToolName};
 use super::CHECK_MAIL;
 use super::refusal::MailRefusal;
 
-/// The agent that is called by key, first name or full name, or the mailbox of people; the error names those that can
-/// be written to.
+/// Resolves an agent's key, alias or full name, or the name of people; the error lists the possible recipients.
 pub(super) fn resolve(agents: &[KnownAgent], to: &str) -> Result<AgentId, MailRefusal> {
     let wanted = to.trim().trim_start_matches('@').to_lowercase();
     if wanted == PEOPLE {
@@ -26,7 +25,7 @@ pub(super) fn resolve(agents: &[KnownAgent], to: &str) -> Result<AgentId, MailRe
     Err(MailRefusal::new(ErrorCode::BadRequest, format!("{why}; {}", list_addresses(agents))))
 }
 
-/// The agent of this key, alias or full name, all in lower case.
+/// Finds the agent with this key, alias or full name in lower case.
 pub(super) fn find_agent<'a>(agents: &'a [KnownAgent], wanted: &str) -> Option<&'a KnownAgent> {
     let is = |id: &AgentId| id.as_str() == wanted;
     agents.iter().find(|agent| is(&agent.id) || agent.aliases.iter().any(is) || agent.name.to_lowercase() == wanted)
@@ -50,7 +49,7 @@ fn list_addresses(agents: &[KnownAgent]) -> String {
     }
 }
 
-/// A text that a model wrote, quoted and cut to 80 characters.
+/// Quotes a text that a model wrote, cut to 80 characters.
 pub(super) fn quote(text: &str) -> String {
     format!("{:?}", text.chars().take(80).collect::<String>())
 }

@@ -1,4 +1,4 @@
-//! What a mail may be, and how it is shown to a model. Pure.
+//! Limits of a mail, and its forms for models and clients. Pure.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::refusal::MailRefusal;
 use crate::truncate::escaped_len;
 
-/// Characters of an answered mail that go with its answer.
+/// Characters of the original mail that its answer quotes.
 const EXCERPT_CHARS_MAX: usize = 300;
-/// Begins the subject of an answer.
+/// Prefix of the subject of an answer.
 const REPLY_PREFIX: &str = "Re: ";
 
-/// Refuses what is empty or too long; the error says what to do.
+/// Refuses an empty or too long subject or text; the error says what to do.
 pub(super) fn validate(subject: &str, text: &str) -> Result<(), MailRefusal> {
     let too_long = |what: &str, bytes: usize, max: usize, instead: &str| {
         let message = format!("the {what} is too long: it takes {bytes} bytes as JSON, {max} are allowed; {instead}");
@@ -33,20 +33,20 @@ pub(super) fn validate(subject: &str, text: &str) -> Result<(), MailRefusal> {
     }
 }
 
-/// A mail as whoever reads the mailbox sees it.
+/// Converts a stored mail to its form in a list.
 pub(super) fn to_waiting_mail(id: &MailId, mail: &Mail) -> WaitingMail {
     let Mail { v: _, call: _, from, subject, text, sent, answers } = mail.clone();
     WaitingMail { id: id.clone(), from, subject, text, sent, answers }
 }
 
-/// A mail as `check_mail` lists it.
+/// Converts a mail to its form in the result of `check_mail`.
 pub(super) fn to_json(mail: &WaitingMail, now: Timestamp) -> Value {
     let mut value = json!(mail);
     value["age"] = format_age(now.since(mail.sent)).into();
     value
 }
 
-/// The subject of an answer: that of the question, marked once, and cut where the mark leaves no room.
+/// Builds the subject of an answer: that of the question, prefixed once, and cut where the prefix leaves no room.
 pub(super) fn reply_subject(subject: &str) -> String {
     if subject.starts_with(REPLY_PREFIX) {
         return subject.to_owned();
@@ -58,7 +58,7 @@ pub(super) fn reply_subject(subject: &str) -> String {
     answer
 }
 
-/// What goes with an answer, so that it says something to whoever did not ask.
+/// Builds the summary of the original that an answer carries, for readers who did not write it.
 pub(super) fn summarize_original(id: &MailId, mail: &Mail) -> Answered {
     let mut excerpt: String = mail.text.chars().take(EXCERPT_CHARS_MAX).collect();
     if excerpt.len() < mail.text.len() {
@@ -67,7 +67,7 @@ pub(super) fn summarize_original(id: &MailId, mail: &Mail) -> Answered {
     Answered { id: id.clone(), subject: mail.subject.clone(), excerpt }
 }
 
-/// A duration as people say it.
+/// Formats a duration for people.
 fn format_age(since: Duration) -> String {
     let seconds = since.as_secs();
     match seconds {

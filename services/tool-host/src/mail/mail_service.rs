@@ -1,5 +1,5 @@
-//! Requests of the mail tools and of clients. The id of every effect comes from its call, so that a repeated call repeats
-//! nothing.
+//! Handles requests of the mail tools and of clients. The id of every effect comes from its call, so that a repeated
+//! call has no second effect.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct MailCaller {
 }
 
 impl MailCaller {
-    /// From the headers of a request: the agent of the session that calls, and the call's id in the fleet.
+    /// Reads the headers of a request: the agent of the calling session, and the call's id in the fleet.
     pub fn new(agent: &str, call: &str) -> Result<Self, ToolError> {
         let missing = |header: &str| ToolError::new(format!("the header {header} does not say whose mailbox is meant"));
         let agent = AgentId::new(agent).map_err(|_| missing(contract::tool::header::AGENT))?;
@@ -39,7 +39,7 @@ impl MailCaller {
         Ok(Self { agent, call: call.to_owned() })
     }
 
-    /// From the request of a client. No call of a session has such an id.
+    /// Identifies a client's request. No call of a session has such an id.
     fn client(request: &MailRequest) -> Self {
         Self { agent: request.mailbox.clone(), call: format!("client:{}:{}", request.mailbox, request.id) }
     }
@@ -51,9 +51,9 @@ impl MailCaller {
 pub struct SendMailArguments {
     /// An agent's key, alias or name, or [`PEOPLE`].
     pub to: String,
-    /// One line; not empty.
+    /// One line, which is not empty.
     pub subject: String,
-    /// The whole text; not empty.
+    /// The whole text, which is not empty.
     pub text: String,
 }
 
@@ -75,7 +75,7 @@ pub struct MailService {
     clock: Arc<dyn Clock>,
 }
 
-/// Which call sent the mail that is stored under an id.
+/// The call that sent the mail that is stored under an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MailSender {
     /// This call, now or in an earlier try.
@@ -85,12 +85,12 @@ enum MailSender {
 }
 
 impl MailService {
-    /// Over a connection that may read and write mailboxes.
+    /// A service over a connection that may read and write mailboxes.
     pub fn new(bus: Bus, tenant: TenantId, clock: Arc<dyn Clock>) -> Self {
         Self { bus, tenant, clock }
     }
 
-    /// `send_mail`
+    /// Handles `send_mail`: stores a mail in the mailbox of its recipient.
     pub async fn send(&self, caller: &MailCaller, arguments: &SendMailArguments) -> Result<SentMail, MailRefusal> {
         mail_format::validate(&arguments.subject, &arguments.text)?;
         let to = address::resolve(&self.load_agents().await?, &arguments.to)?;
@@ -104,7 +104,7 @@ impl MailService {
         }
     }
 
-    /// `check_mail`
+    /// Handles `check_mail`: lists the open mails of a mailbox.
     pub async fn check(&self, caller: &MailCaller) -> Result<Value, MailRefusal> {
         let MailList { more, mails } = self.list(&caller.agent).await?;
         let now = self.clock.now();
@@ -112,7 +112,7 @@ impl MailService {
         Ok(json!({"more": more, "mails": mails}))
     }
 
-    /// The oldest mails that wait in a mailbox.
+    /// Lists the oldest open mails of a mailbox.
     async fn list(&self, mailbox: &AgentId) -> Result<MailList, MailRefusal> {
         let at = self.mailbox_key(mailbox);
         let Mailbox::Entries(entries) = self.bus.mailbox(&at).await.map_err(MailRefusal::unreadable)? else {
@@ -148,9 +148,9 @@ impl MailService {
         }
     }
 
-    /// The key of the agent whose mailbox this is, by key or alias; none where no agent has it.
+    /// Finds the agent whose mailbox this is, by key or alias; `None` where no agent has it.
     async fn find_agent(&self, mailbox: &AgentId) -> Result<Option<AgentId>, MailRefusal> {
-        // No agent may have this name, so the composer need not be asked.
+        // No agent may have this name, so the composer is not asked.
         if mailbox.as_str() == PEOPLE {
             return Ok(None);
         }
@@ -158,7 +158,7 @@ impl MailService {
         Ok(address::find_agent(&agents, mailbox.as_str()).map(|agent| agent.id.clone()))
     }
 
-    /// The tenant's agents, as the composer knows them.
+    /// Loads the tenant's agents from the composer.
     async fn load_agents(&self) -> Result<Vec<KnownAgent>, MailRefusal> {
         let known = self.bus.agents(&self.tenant).await.map_err(|error| {
             let message = format!("nobody can tell which agents there are ({error}); try again later");
@@ -167,8 +167,8 @@ impl MailService {
         Ok(known.agents)
     }
 
-    /// `reply_mail`: the answer is stored first, then the mail is closed. A death in between leaves the mail open, and
-    /// its one answer where it is.
+    /// Handles `reply_mail`: stores the answer first, then closes the mail. A crash in between leaves the mail open,
+    /// and its only answer stored.
     pub async fn reply(&self, caller: &MailCaller, arguments: &ReplyMailArguments) -> Result<RepliedMail, MailRefusal> {
         let not_found = || not_found_error(&caller.agent, &arguments.id);
         let id = MailId::new(arguments.id.trim()).map_err(|_| not_found())?;
@@ -204,7 +204,7 @@ impl MailService {
             from: mail.from,
             at: self.clock.now(),
         };
-        // It does not matter which call closes it.
+        // Any call may close the mail, so the result is ignored.
         self.bus.close_mail(&mailbox, &id, seq, &mark).await.map_err(MailRefusal::unknown_outcome)?;
         tracing::info!(%mailbox, mail = %id, call = caller.call, "mail closed");
         match sender {
@@ -213,7 +213,7 @@ impl MailService {
         }
     }
 
-    /// A call closed this mail before: its answer, where there is one, must be that of this request.
+    /// Checks a reply to a mail that the same call closed before: the stored answer must be that of this request.
     async fn check_repeated_reply(
         &self,
         caller: &MailCaller,
@@ -247,7 +247,7 @@ impl MailService {
     /// Stores a mail once. A mail of this call with another subject or text is refused.
     async fn deliver(&self, to: &AgentId, id: &MailId, mail: &Mail) -> Result<MailSender, MailRefusal> {
         let mailbox = self.mailbox_key(to);
-        // A repeated call finds its own, also in a mailbox that is full by now.
+        // A repeated call finds its own mail, also in a mailbox that is full by now.
         if let Some((_, entry)) = self.bus.mail(&mailbox, id).await.map_err(MailRefusal::unreadable)? {
             return check_sender(&entry, mail);
         }
@@ -310,7 +310,7 @@ fn open_mail(entry: &MailEntry) -> Option<&Mail> {
     }
 }
 
-/// Which call stored an entry that was found in the place of a mail.
+/// Finds out which call stored an entry in the place of a mail.
 fn check_sender(entry: &MailEntry, mail: &Mail) -> Result<MailSender, MailRefusal> {
     if entry.sent_by() != mail.call {
         return Ok(MailSender::AnotherCall);
@@ -319,12 +319,12 @@ fn check_sender(entry: &MailEntry, mail: &Mail) -> Result<MailSender, MailRefusa
         MailEntry::Open(found) if (&found.subject, &found.text) != (&mail.subject, &mail.text) => {
             Err(reused_id_error())
         }
-        // A mark holds no contents to compare with.
+        // The entry of a closed mail has no content to compare.
         MailEntry::Open(_) | MailEntry::Closed(_) => Ok(MailSender::ThisCall),
     }
 }
 
-/// A client wants to write in the name of an agent.
+/// A client must not write in the name of an agent.
 fn read_only_error(mailbox: &AgentId) -> MailRefusal {
     let message = format!(
         "{mailbox} is an agent's mailbox: clients may read it, not write in its name. Use `mailbox` (--mailbox) with a \
@@ -333,14 +333,14 @@ fn read_only_error(mailbox: &AgentId) -> MailRefusal {
     MailRefusal::new(ErrorCode::BadRequest, message)
 }
 
-/// A request has the id of an earlier one and says something else.
+/// A request has the id of an earlier one and another content.
 fn reused_id_error() -> MailRefusal {
     let message = "a mail with another subject or text was sent under this command id before; this one was not sent: \
                    send it under an id of its own";
     MailRefusal::new(ErrorCode::BadRequest, message)
 }
 
-/// The one answer that a mail can have is that of another call.
+/// The only answer that a mail can have came from another call.
 fn answered_by_another_error(id: &MailId) -> MailRefusal {
     let message = format!(
         "the mail {id} had been answered already by another call; it is closed now, and your text was not sent"

@@ -24,14 +24,14 @@ pub use refusal::MailRefusal;
 
 use super::connect::Login;
 
-/// How long one call of a mail tool may take.
+/// Timeout of one call of a mail tool.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The tool by which mail is read: whoever has it has a mailbox.
+/// The tool that reads mail: an agent that has it has a mailbox.
 const CHECK_MAIL: &str = "check_mail";
 const SEND_MAIL: &str = "send_mail";
 const REPLY_MAIL: &str = "reply_mail";
 
-/// As which NATS user the mail tools are served.
+/// Settings of the mail tools.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "mail")]
@@ -40,7 +40,7 @@ pub struct MailConfig {
     pub login: Option<Login>,
 }
 
-/// Lets clients reach the mailboxes of a tenant, until it is to end.
+/// Serves the mailboxes of a tenant to clients, until `ending`.
 pub(super) async fn serve_clients(bus: Bus, tenant: TenantId, mail_service: MailService, ending: CancellationToken) {
     let serve = || {
         let mail_service = mail_service.clone();
@@ -52,12 +52,12 @@ pub(super) async fn serve_clients(bus: Bus, tenant: TenantId, mail_service: Mail
     serve_until_cancelled(&ending, serve).await;
 }
 
-/// `send_mail`, `check_mail` and `reply_mail` over an office.
+/// Builds `send_mail`, `check_mail` and `reply_mail`.
 pub(super) fn tools(mail_service: &MailService) -> Vec<Tool> {
     vec![send_mail(mail_service), check_mail(mail_service), reply_mail(mail_service)]
 }
 
-/// A tool whose work is done by the office, for the agent whose session calls.
+/// Builds a tool that calls the mail service for the agent of the calling session.
 fn tool<T, F, Fut>(name: &str, effect: Effect, mail_service: &MailService, work: F) -> Tool
 where
     T: Serialize,

@@ -1,22 +1,22 @@
-//! How long is waited before a server is started again.
+//! The pauses before a server is started again.
 
 use std::time::Duration;
 
 use contract::backoff::Backoff;
 
-/// The waits before the next try.
+/// Pauses before the next try.
 const WAITS: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
-/// A server that served for so long begins anew with the first wait when it goes down.
+/// A server that served for this time begins with the first pause again.
 const HEALTHY_AFTER: Duration = Duration::from_mins(1);
 
-/// The waits of one server.
+/// Backoff of one server.
 #[derive(Debug, Default)]
 pub(super) struct RestartBackoff {
     tries: u32,
 }
 
 impl RestartBackoff {
-    /// The wait after a life of this length; `salt` makes it differ between tool-hosts.
+    /// Returns the next pause, after the server has run for `lived`; `salt` makes it differ between tool-hosts.
     pub(super) fn next_wait(&mut self, lived: Duration, salt: &str) -> Duration {
         if lived >= HEALTHY_AFTER {
             self.tries = 0;

@@ -1,4 +1,4 @@
-//! One call of a tool, from NATS to an MCP server and back.
+//! Calls of tools, from NATS to an MCP server and back.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,37 +25,37 @@ use super::result;
 use super::server_name::ServerName;
 use tool_schema::{Checker, Schema};
 
-/// Calls that have a place at the server and were not sent yet; each sender waits.
+/// Calls with a permit that the connection has not taken yet; each caller waits.
 const QUEUE_MAX: usize = 64;
-/// Pieces of progress of one call that wait for NATS; a further one is forgotten.
+/// Progress messages of one call that wait for NATS; a further one is dropped.
 const PROGRESS_WAITING: usize = 16;
-/// Pieces of progress of one call that are passed on: NATS lets a tool answer a call only so often, and the result counts
-/// too. A longer call is told of less often.
+/// Progress messages of one call that are passed on: NATS limits the replies of a tool to one call, and the result is
+/// one of them. A longer call reports less often.
 const PROGRESS_MAX: u32 = 500;
-/// The shortest pause between two of them.
+/// Shortest pause between two of them.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// How long after its time a call is given up here: by then its caller has, and has said so better.
+/// How long after its timeout a call is given up here: the caller has given up by then, with a better message.
 const OVERDUE: Duration = Duration::from_secs(2);
-/// The call's id in the `_meta` of a request.
+/// Key of the call's id in the `_meta` of a request.
 const CALL_META: &str = "ailoop/call";
 
-/// A way to whoever owns the connection to a server.
+/// Sends calls to the connection of a server.
 #[derive(Clone)]
 pub(super) struct ConnectionHandle {
     server: ServerName,
     queue: mpsc::Sender<QueuedCall>,
     permits: Arc<Semaphore>,
-    /// Between two pieces of progress of one call.
+    /// Pause between two progress messages of one call.
     pause: Duration,
 }
 
-/// A call that is to be made.
+/// A call that waits for the connection.
 pub(super) struct QueuedCall {
     kind: RequestKind,
     arguments: JsonObject,
     meta: RequestMetaObject,
     effect: Effect,
-    /// Closed when nobody waits any more.
+    /// Closed when the caller no longer waits.
     answer: oneshot::Sender<Result<Reply, ToolError>>,
     progress: mpsc::Sender<String>,
 }
@@ -63,9 +63,9 @@ pub(super) struct QueuedCall {
 /// A request to a server.
 #[derive(Clone)]
 pub(super) enum RequestKind {
-    /// A call of the tool of this name, and the schema of its structured result.
+    /// A call of the tool of this name, with the schema of its structured result.
     Tool(String, Option<ResultSchema>),
-    /// A resource.
+    /// The read of a resource.
     Resource,
 }
 
@@ -76,19 +76,18 @@ pub(super) struct ResultSchema {
     pub(super) checker: Checker,
 }
 
-/// What a call tells about the connection.
+/// What the end of a call shows about the connection.
 #[derive(Debug)]
 pub(super) enum ConnectionSignal {
-    /// The server answered.
     Alive,
-    /// Nothing: nobody waited for the end.
+    /// Nothing: the caller no longer waited.
     Ignored,
-    /// The connection failed.
+    /// The connection failed, with the reason.
     Broken(String),
 }
 
 impl ConnectionHandle {
-    /// A line, and the end at which the calls arrive.
+    /// A handle, and the receiver of its calls.
     pub(super) fn new(
         server: ServerName,
         concurrency: usize,
@@ -99,7 +98,7 @@ impl ConnectionHandle {
         (Self { server, queue, permits: Arc::new(Semaphore::new(concurrency)), pause }, queued)
     }
 
-    /// What happens when the tool is called. Dropping the future cancels the call at the server.
+    /// Builds the handler of a tool. Dropping its future cancels the call at the server.
     pub(super) fn handler(
         &self,
         kind: RequestKind,
@@ -159,12 +158,12 @@ async fn find_mismatch(result: &ServerResult, schema: Option<ResultSchema>) -> O
 }
 
 impl QueuedCall {
-    /// Says that it will not be made.
+    /// Refuses the call: it is not sent to the server.
     pub(super) fn refuse(self, server: &ServerName, why: &str) {
         self.reply(Err(unreachable_error(server, why)));
     }
 
-    /// Makes the call and answers it.
+    /// Sends the call to the server, and replies with its result.
     pub(super) async fn execute(
         mut self,
         peer: Peer<RoleClient>,
@@ -172,7 +171,7 @@ impl QueuedCall {
         server: ServerName,
         rules: Arc<ToolRules>,
     ) -> ConnectionSignal {
-        // It waited, and nobody waits for it any more.
+        // The caller gave up while the call was queued.
         if self.answer.is_closed() {
             return ConnectionSignal::Ignored;
         }
@@ -203,7 +202,7 @@ impl QueuedCall {
         let outcome = loop {
             tokio::select! {
                 received = &mut handle.rx => break received.unwrap_or(Err(ServiceError::TransportClosed)),
-                // As everywhere: a call that shows progress has its time anew.
+                // Progress grants a call its whole timeout again.
                 () = guard.updated.notified() => late.as_mut().reset(Instant::now() + call_timeout),
                 () = self.answer.closed() => {
                     let _server_gone = handle.cancel(Some("nobody waits for it any more".to_owned())).await.is_err();
@@ -242,7 +241,7 @@ impl QueuedCall {
     }
 
     fn reply(self, answer: Result<Reply, ToolError>) {
-        // Whoever no longer waits has said why already.
+        // A caller that no longer waits has reported the reason itself.
         let _nobody_waits = self.answer.send(answer).is_err();
     }
 }

@@ -1,4 +1,4 @@
-//! What the configuration says of one MCP server, checked once.
+//! Configuration of one MCP server, checked when it is read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use service::config::env;
 
 use super::super::connect::Login;
 
-/// Calls that one server works on at the same time, where nothing is said.
+/// Default of the setting `concurrency`.
 const CONCURRENCY_DEFAULT: usize = 8;
 
 /// One MCP server whose tools are served.
@@ -23,13 +23,13 @@ const CONCURRENCY_DEFAULT: usize = 8;
 pub struct McpConfig {
     pub(super) transport: Transport,
     pub(super) rules: ToolRules,
-    /// Calls at the same time.
+    /// Calls that the server works on at the same time.
     pub(super) concurrency: usize,
     pub(super) login: Option<Login>,
 }
 
 impl McpConfig {
-    /// Whether the server is a process of ours.
+    /// Whether this process starts the server.
     pub(super) fn is_process(&self) -> bool {
         match self.transport {
             Transport::Stdio(_) => true,
@@ -37,7 +37,7 @@ impl McpConfig {
         }
     }
 
-    /// What can only be said where the server is to run: whether the variables that its headers come from are there.
+    /// Checks what depends on the machine: whether the variables for headers are set.
     pub(super) fn check_environment(&self) -> Result<(), String> {
         match &self.transport {
             Transport::Stdio(_) => Ok(()),
@@ -47,7 +47,7 @@ impl McpConfig {
 }
 
 impl ServerAddress {
-    /// The headers of every request, with those that come from variables of this process.
+    /// Returns the headers of every request, with those that come from variables of this process.
     pub(super) fn headers(&self) -> Result<HashMap<HeaderName, HeaderValue>, String> {
         let mut all: HashMap<_, _> = self.headers.iter().cloned().collect();
         for (name, variable) in &self.headers_from {
@@ -61,9 +61,9 @@ impl ServerAddress {
 /// How a server is reached.
 #[derive(Debug, Clone)]
 pub(super) enum Transport {
-    /// A process of ours that speaks over its standard input and output.
+    /// A child process that speaks over its standard input and output.
     Stdio(ServerProgram),
-    /// Streamable HTTP.
+    /// A server over streamable HTTP.
     Http(ServerAddress),
 }
 
@@ -74,7 +74,7 @@ pub(super) struct ServerProgram {
     pub(super) args: Vec<String>,
     pub(super) cwd: Option<PathBuf>,
     pub(super) env: BTreeMap<String, Secret>,
-    /// Variables of this process that it gets as they are.
+    /// Variables that it inherits from this process.
     pub(super) env_from: Vec<String>,
 }
 
@@ -82,16 +82,16 @@ pub(super) struct ServerProgram {
 #[derive(Debug, Clone)]
 pub(super) struct ServerAddress {
     pub(super) url: String,
-    /// Marked as sensitive.
+    /// Each value is marked as sensitive.
     headers: Vec<(HeaderName, HeaderValue)>,
     /// Headers whose values are variables of this process.
     headers_from: Vec<(HeaderName, String)>,
 }
 
-/// Which tools of a server are served, and what is said of them.
+/// Rules for the tools of a server: which are served, and how they are described.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ToolRules {
-    /// None: all of them.
+    /// `None`: all of them.
     pub(super) allow: Option<BTreeSet<String>>,
     pub(super) deny: BTreeSet<String>,
     pub(super) effects: BTreeMap<String, Effect>,
@@ -102,7 +102,7 @@ pub(super) struct ToolRules {
 }
 
 impl ToolRules {
-    /// How long one call may take.
+    /// Returns the timeout of one call.
     pub(super) fn call_timeout(&self) -> Duration {
         self.timeout.unwrap_or(TOOL_TIMEOUT_DEFAULT)
     }
@@ -112,7 +112,7 @@ impl ToolRules {
         self.max_output.unwrap_or(TOOL_OUTPUT_BYTES_MAX)
     }
 
-    /// Every tool that a rule names.
+    /// Returns the names of all tools in the rules.
     pub(super) fn named_tools(&self) -> BTreeSet<&String> {
         let lists = self.allow.iter().flatten().chain(&self.deny);
         lists.chain(self.effects.keys()).chain(self.approval.keys()).collect()
@@ -128,13 +128,13 @@ struct McpFields {
     /// The program that is the server, started and ended with the tool-host; looked up in its `PATH`.
     #[serde(default)]
     command: Option<String>,
-    /// Its arguments.
+    /// Arguments of the program.
     #[serde(default)]
     args: Vec<String>,
     /// The directory that it runs in; the tool-host's own when absent.
     #[serde(default)]
     cwd: Option<PathBuf>,
-    /// Its environment, beside PATH, HOME and LANG of the tool-host.
+    /// Environment of the program, in addition to PATH, HOME and LANG of the tool-host.
     #[serde(default)]
     env: BTreeMap<String, Secret>,
     /// Further variables of the tool-host that it gets; no others.
@@ -178,7 +178,7 @@ struct McpFields {
     login: Option<Login>,
 }
 
-/// An effect class, as it is written.
+/// An effect class as the configuration writes it.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "effect")]
@@ -188,7 +188,7 @@ enum EffectSetting {
     AtMostOnce,
 }
 
-/// An approval, as it is written.
+/// An approval as the configuration writes it.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "approval")]
@@ -312,7 +312,7 @@ fn parse_header_name(name: &str) -> Result<HeaderName, String> {
     HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is no name of a header"))
 }
 
-/// The value of a header that is never shown.
+/// Parses the value of a header, and marks it so that it is never logged.
 fn parse_header_value(name: &str, value: &Secret) -> Result<HeaderValue, String> {
     let read = HeaderValue::from_str(value.expose());
     let mut value = read.map_err(|_| format!("the value of header {name:?} has characters that no header may have"))?;

@@ -1,4 +1,4 @@
-//! One living connection to an MCP server: it owns the calls that run over it, and watches whether it lives.
+//! One open connection to an MCP server: it owns the calls that run over it, and checks that the server is alive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,24 +26,24 @@ use super::task_tools::TaskTools;
 use super::transport::{OpenError, open};
 use super::{config, tool_listing};
 
-/// How often a server is asked which tools it has: to see that it lives, and what it did not tell of.
+/// How often a server is asked for its tools: to check that it is alive, and to find changes that it did not report.
 const CHECK_EVERY: Duration = Duration::from_secs(30);
-/// As above, for a server over HTTP while calls run: nothing else tells that it died.
+/// The same for a server over HTTP while calls run: nothing else shows that it died.
 const CHECK_CALLS_EVERY: Duration = Duration::from_secs(10);
-/// How soon it is asked again after the connection failed once.
+/// Pause before the next check after one failure.
 const RECHECK_AFTER: Duration = Duration::from_secs(1);
-/// How long it may take to tell.
+/// Time that the server has to answer.
 const CHECK_MAX: Duration = Duration::from_secs(10);
-/// Failures in a row after which the connection is made anew.
+/// Failures in a row after which the connection is closed.
 const FAILURES_MAX: u32 = 2;
-/// How long the library may take to end a connection.
+/// Time that the library has to close a connection.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
-/// How long the end of a server's process may come after that of its output.
+/// How long after the end of its output the exit of a server's process is awaited.
 const STATUS_WITHIN: Duration = Duration::from_millis(500);
-/// The shortest pause between two questions for the tools, however often a server says that they changed.
+/// Shortest pause between two lists of the tools, however often a server reports changes.
 const LISTING_PAUSE: Duration = Duration::from_secs(1);
 
-/// A connection. Whoever owns it asks for [`Connection::next`] again and again: nothing happens meanwhile otherwise.
+/// A connection. It makes progress only while its owner polls [`Connection::next`].
 pub(super) struct Connection {
     server: ServerName,
     rules: Arc<config::ToolRules>,
@@ -58,7 +58,7 @@ pub(super) struct Connection {
     work: FuturesUnordered<BoxFuture<'static, FinishedWork>>,
     calls: usize,
     listing_state: ListingState,
-    /// When it was last asked.
+    /// When its tools were last requested.
     last_listed_at: Instant,
     tasks_required: TaskTools,
     is_subscribed: bool,
@@ -67,31 +67,31 @@ pub(super) struct Connection {
     check_at: Instant,
 }
 
-/// Something that its owner must know.
+/// An event for the owner of a connection.
 pub(super) enum ConnectionEvent {
-    /// The tools, asked for again.
+    /// A new list of the tools.
     ToolsListed(Vec<ListedTool>),
-    /// The connection is of no use any more, and why.
+    /// The connection is lost, with the reason.
     Lost(String),
 }
 
-/// Whether the server is being asked for its tools.
+/// State of the request for the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ListingState {
     Idle,
     Running,
-    /// And they changed meanwhile.
+    /// A list is requested, and the tools have changed since.
     RunningStale,
 }
 
 enum FinishedWork {
     Called(ConnectionSignal),
     Listed(Result<Vec<ListedTool>, CallFailure>),
-    /// The server told of a change, or will tell of none any more.
+    /// The server reported a change, or the subscription ended.
     Changed(Option<Box<Subscription>>),
 }
 
-/// What was found at the other end.
+/// A new connection, and what the server said about itself.
 pub(super) struct NewConnection {
     pub(super) connection: Connection,
     pub(super) tools: Vec<ListedTool>,
@@ -99,7 +99,7 @@ pub(super) struct NewConnection {
 }
 
 impl Connection {
-    /// Connects, and asks for the tools.
+    /// Connects, and requests the tools.
     pub(super) async fn connect(
         server: &ServerName,
         config: &McpConfig,
@@ -135,7 +135,7 @@ impl Connection {
             last_response_at: now,
             check_at: now + CHECK_EVERY,
         };
-        // Before the list is asked for, so that no change falls between the two.
+        // Subscribe before listing, so that no change is missed in between.
         this.subscribe().await;
         match list_with_timeout(this.peer.clone(), this.tasks_required.clone()).await {
             Ok(tools) => {
@@ -149,12 +149,12 @@ impl Connection {
         }
     }
 
-    /// The way of calls to this connection.
+    /// The handle that sends calls to this connection.
     pub(super) fn handle(&self) -> &ConnectionHandle {
         &self.handle
     }
 
-    /// Goes on until there is something to tell. Dropping the future loses nothing.
+    /// Runs until the next event. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> ConnectionEvent {
         loop {
             let event = tokio::select! {
@@ -242,8 +242,8 @@ impl Connection {
         None
     }
 
-    /// A server that does one thing at a time says nothing while a call runs: its silence counts when the call is over,
-    /// or has taken longer than any may.
+    /// A server that does one thing at a time is silent while a call runs: its silence counts when the call is over, or
+    /// has exceeded its timeout.
     fn is_busy(&self) -> bool {
         self.calls > 0 && self.last_response_at.elapsed() < self.rules.call_timeout() + CHECK_MAX
     }
@@ -263,7 +263,7 @@ impl Connection {
         }
     }
 
-    /// Asks for the tools, now or when the last question is long enough ago.
+    /// Requests the tools, now or when the shortest pause is over.
     fn schedule_listing(&mut self) {
         if self.last_listed_at.elapsed() >= LISTING_PAUSE {
             self.list_tools();
@@ -272,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// Asks for the tools, once at a time.
+    /// Requests the tools, one request at a time.
     fn list_tools(&mut self) {
         self.last_listed_at = Instant::now();
         if self.listing_state == ListingState::Idle {
@@ -285,7 +285,7 @@ impl Connection {
         }
     }
 
-    /// Servers of the newest protocol tell of changes only to whoever subscribes; others to everybody.
+    /// Servers of the newest protocol report changes to subscribers only; older ones to every client.
     async fn subscribe(&mut self) {
         if !self.has_subscribed_changes() {
             return;
@@ -325,8 +325,8 @@ impl Connection {
         }
     }
 
-    /// Ends the connection, and the process that it was to. Calls that run are answered. Returns what the process said
-    /// last.
+    /// Closes the connection, and stops the process of the server. Running calls get an answer. Returns the last lines
+    /// of the process's stderr.
     pub(super) async fn close(mut self) -> Vec<String> {
         self.queue.close();
         while let Ok(call) = self.queue.try_recv() {
@@ -359,7 +359,7 @@ async fn wait_for_exit(process: Option<&mut ServerProcess>) -> String {
 async fn list_with_timeout(peer: Peer<RoleClient>, tasks: TaskTools) -> Result<Vec<ListedTool>, CallFailure> {
     match timeout(CHECK_MAX, tool_listing::list_tools(peer, tasks)).await {
         Ok(Ok(tools)) => Ok(tools),
-        // It answered, with something else.
+        // The server answered with another kind of result.
         Ok(Err(ServiceError::UnexpectedResponse)) => Err(CallFailure::Refused("no list of tools".to_owned())),
         Ok(Err(error)) => Err(CallFailure::from_error(&error)),
         Err(_) => Err(CallFailure::TimedOut(CHECK_MAX)),

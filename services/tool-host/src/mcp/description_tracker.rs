@@ -1,20 +1,21 @@
-//! What the tools of a server said of themselves, so that it is seen when they say something else.
+//! Remembers how the tools of a server describe themselves, so that changes are logged.
 //!
-//! A description goes to the model. Whoever changes one that was looked at and found good speaks to the model unseen.
+//! Models read the descriptions. A server that changes one after it was reviewed reaches the model unnoticed.
 
 use std::collections::BTreeMap;
 
 use super::registration::{TOOLS_MAX, ToolRegistration};
 
-/// Tools of one server that are remembered, in all its lives.
+/// Tools of one server that are remembered, over all its connections.
 const TOOLS_REMEMBERED_MAX: usize = 4 * TOOLS_MAX;
 
-/// What models read of each tool, in short, as it was when it was last listed.
+/// Hash of what models read of each tool, as it was last listed.
 #[derive(Debug, Default)]
 pub(super) struct DescriptionTracker(BTreeMap<String, String>);
 
 impl DescriptionTracker {
-    /// Takes in what the tools say now; returns those that said something else before, by the server's names for them.
+    /// Records the descriptions of the tools; returns the tools whose description changed, by the server's names for
+    /// them.
     pub(super) fn record<'a>(&mut self, registrations: impl IntoIterator<Item = &'a ToolRegistration>) -> Vec<&'a str> {
         let mut changed = Vec::new();
         for registration in registrations {

@@ -1,4 +1,4 @@
-//! What went wrong between us and an MCP server, in words without a secret, and whether a call took effect all the same.
+//! Failures of calls to an MCP server, described without secrets, and whether the call may have taken effect.
 
 use std::error::Error;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use contract::tool::UNKNOWN_OUTCOME_TEXT;
 /// Why a call has no result.
 #[derive(Debug)]
 pub(super) enum CallFailure {
-    /// The server says so.
+    /// The server refused the call.
     Refused(String),
-    /// It says that it failed in the middle, or its answer cannot be read.
+    /// The server failed during the call, or its answer cannot be parsed.
     Failed(String),
-    /// It never got the call.
+    /// The server did not get the call.
     NotSent(String),
-    /// It had the call, or may have had it.
+    /// The server got the call, or may have got it.
     Lost(String),
-    /// It does not answer, though the connection stands.
+    /// The server does not answer over an open connection.
     TimedOut(Duration),
 }
 
@@ -45,7 +45,7 @@ impl CallFailure {
         }
     }
 
-    /// Whether it speaks against the connection: two in a row end it.
+    /// Whether the connection may be broken: two such failures in a row close it.
     pub(super) fn is_transport_failure(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Failed(_) => false,
@@ -53,7 +53,7 @@ impl CallFailure {
         }
     }
 
-    /// Whether it may only be busy.
+    /// Whether the server may only be busy.
     pub(super) fn is_timeout(&self) -> bool {
         match self {
             Self::TimedOut(_) => true,
@@ -61,7 +61,7 @@ impl CallFailure {
         }
     }
 
-    /// What the model reads. A call that may have taken effect is not said to have failed.
+    /// Converts the failure to what the model reads. A call that may have taken effect is not reported as failed.
     pub(super) fn into_tool_error(self, server: &ServerName, effect: Effect) -> ToolError {
         match self {
             Self::Refused(text) => ToolError::new(text),
@@ -73,19 +73,18 @@ impl CallFailure {
     }
 }
 
-/// Nobody is there who could be called.
+/// The server cannot be reached, so the call was not sent.
 pub(super) fn unreachable_error(server: &ServerName, why: &str) -> ToolError {
     ToolError::new(format!("the MCP server {server} cannot be reached ({why}); the tool was not called"))
 }
 
-/// The server went away, or fell silent, while the call ran.
+/// The server was lost, or stopped answering, while the call ran.
 pub(super) fn connection_lost_error(server: &ServerName, effect: Effect, why: &str) -> ToolError {
     let what = format!("the MCP server {server} was lost while the call ran ({why})");
     unknown_outcome_error(effect, &what)
 }
 
-/// Whether it took effect is not known, and a model that calls again makes another call. Only of what changes nothing it can
-/// be said that it may.
+/// The outcome is unknown, and a model that repeats the call makes another call. Only a pure call may be repeated.
 pub(super) fn unknown_outcome_error(effect: Effect, what: &str) -> ToolError {
     match effect {
         Effect::Pure => ToolError::new(format!("{what}; it may be called again")),
@@ -95,12 +94,12 @@ pub(super) fn unknown_outcome_error(effect: Effect, what: &str) -> ToolError {
     }
 }
 
-/// No answer in time. The call was called off; it may have taken effect all the same.
+/// The server did not answer in time. The call was cancelled, and may have taken effect.
 pub(super) fn timeout_error(server: &ServerName, effect: Effect, timeout: Duration) -> ToolError {
     connection_lost_error(server, effect, &format!("no answer within {} seconds", timeout.as_secs()))
 }
 
-/// Why a server could not be connected to.
+/// Describes why a connection could not be made.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
 pub(super) fn describe_start_error(error: &ClientInitializeError) -> String {
     match error {
@@ -111,7 +110,8 @@ pub(super) fn describe_start_error(error: &ClientInitializeError) -> String {
     }
 }
 
-/// A connection was never made, or the answer was one of HTTP's refusals. With 408 and 499 a proxy says that it gave up.
+/// Whether the request did not reach the server: no connection was made, or HTTP refused it. With 408 and 499 a proxy
+/// reports that it gave up, so they prove nothing.
 fn is_undelivered(error: &(dyn Error + 'static)) -> bool {
     let refusal = |status: u16| (400..500).contains(&status) && ![408, 499].contains(&status);
     error_chain(error).any(|error| {
@@ -123,7 +123,7 @@ fn is_undelivered(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-/// The innermost error. Those around it may show the address, and an address may hold a key.
+/// Returns the innermost error. The outer ones may contain the URL, and a URL may contain a key.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
     match error_chain(error).last() {
         Some(last) => first_line(&last.to_string()),
@@ -135,7 +135,7 @@ fn error_chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| source_of(*error))
 }
 
-/// What an error is about. The library's own one does not say of all that it carries.
+/// Returns the source of an error, also for errors of the library that do not report theirs.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
 fn source_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
@@ -145,9 +145,9 @@ fn source_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 's
     }
 }
 
-/// The first line, and no address.
+/// Returns the first line, without URLs.
 fn first_line(text: &str) -> String {
-    /// Bytes of it.
+    /// Bytes of that line.
     const MAX: usize = 300;
     let line = text.lines().next().unwrap_or_default();
     let line = &line[..line.floor_char_boundary(MAX)];

@@ -1,5 +1,5 @@
-//! Tools of MCP servers, served as ordinary NATS tools: one task keeps each server, and tool-hosts with the same one share
-//! its calls.
+//! Tools of MCP servers, served as ordinary NATS tools: one task supervises each server, and tool-hosts with the same
+//! server share its calls.
 
 mod backoff;
 mod call_queue;
@@ -42,20 +42,20 @@ use supervisor::Supervisor;
 
 use tool_schema::Checker;
 
-/// How long the start of the process waits for its servers. One that takes longer is served when it is there.
+/// How long the start of the process waits for its servers. The tools of a slower one are added when it is connected.
 const FIRST_CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// The MCP servers of this process.
 pub(super) struct McpServers {
     tasks: Tasks,
-    /// The tools that are there from the beginning.
+    /// The tools that are served from the start.
     names: BTreeSet<ToolName>,
     /// One connection for each server.
     clients: Vec<Client>,
 }
 
 impl McpServers {
-    /// Connects to NATS for each server, and starts to keep them.
+    /// Connects to NATS for each server, and starts a supervisor for each.
     pub(super) async fn start(
         servers: &BTreeMap<ServerName, McpConfig>,
         tenant: &TenantId,
@@ -64,7 +64,7 @@ impl McpServers {
     ) -> Result<Self, HostError> {
         let (tasks, mut first_names, mut clients) = (Tasks::new(), Vec::new(), Vec::new());
         if servers.values().any(McpConfig::is_process) {
-            // A process of our own user could read the environment of this one, and so its passwords.
+            // A process of the same user could read the environment of this one, with its passwords.
             if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
                 tracing::warn!(%error, "this process cannot be hidden from the MCP servers that it starts");
             }
@@ -82,7 +82,7 @@ impl McpServers {
         }
         let (end, mut names) = (Instant::now() + FIRST_CONNECT_MAX, BTreeSet::new());
         for first in first_names {
-            // Neither a server that is late nor one that cannot be reached holds up the others.
+            // A slow or unreachable server does not delay the others.
             if let Ok(Ok(there)) = timeout_at(end, first).await {
                 names.extend(there.iter().filter_map(|name| ToolName::new(name).ok()));
             }
@@ -95,12 +95,12 @@ impl McpServers {
         self.clients.iter().cloned()
     }
 
-    /// The tools that are there from the beginning.
+    /// The tools that are served from the start.
     pub(super) fn names(&self) -> impl Iterator<Item = ToolName> + '_ {
         self.names.iter().cloned()
     }
 
-    /// Takes no more calls, finishes those that run, and ends the servers, up to `timeout`.
+    /// Takes no more calls, finishes the running ones, and stops the servers, within `timeout`.
     pub(super) async fn stop(self, timeout: Duration) {
         self.tasks.end(timeout).await;
     }

@@ -1,4 +1,4 @@
-//! What an MCP server says without being asked: progress, and changes of its tools.
+//! Notifications of an MCP server: progress, and changes of its tools.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,34 +8,33 @@ use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProgressNoti
 use rmcp::service::{NotificationContext, RoleClient};
 use tokio::sync::{Notify, mpsc};
 
-/// Bytes of one piece of progress that are told; it is a line for people.
+/// Bytes of one progress message, which is a line for people.
 const PROGRESS_BYTES_MAX: usize = 1 << 10;
 
-/// Hears one server. It grants nothing: what a server asks of its client is declined.
+/// Receives the notifications of one server. It declines every request of the server.
 #[derive(Clone, Default)]
 pub(super) struct NotificationHandler {
-    /// The server says that its tools are others now.
+    /// Notified when the tools of the server have changed.
     pub(super) changed: Arc<Notify>,
     pub(super) progress: ProgressRouter,
 }
 
-/// The calls whose progress is wanted, by the token that they were sent with.
+/// The calls that want progress, by the tokens of their requests.
 #[derive(Clone, Default)]
 pub(super) struct ProgressRouter(Arc<Mutex<HashMap<ProgressToken, ProgressSubscriber>>>);
 
-/// Who wants to hear of one call.
+/// Subscriber to the progress of one call.
 struct ProgressSubscriber {
-    /// What it says.
     sender: mpsc::Sender<String>,
-    /// That it said something.
+    /// Notified of each message.
     updated: Arc<Notify>,
 }
 
-/// A call's place among them, given up when dropped.
+/// Subscription of one call, which ends when dropped.
 pub(super) struct ProgressGuard {
     progress: ProgressRouter,
     token: ProgressToken,
-    /// Told of each piece of progress, also of one that is not passed on.
+    /// Notified of each progress message, also of a dropped one.
     pub(super) updated: Arc<Notify>,
 }
 
@@ -64,7 +63,7 @@ impl ProgressRouter {
         ProgressGuard { progress: self.clone(), token, updated }
     }
 
-    /// Best effort: what a call cannot take in is forgotten.
+    /// Forwards a message to its call; best effort: it is dropped where the queue of the call is full.
     fn forward(&self, token: &ProgressToken, text: &str) {
         if let Some(subscriber) = self.lock().get(token) {
             let text = &text[..text.floor_char_boundary(PROGRESS_BYTES_MAX)];
@@ -73,7 +72,7 @@ impl ProgressRouter {
         }
     }
 
-    // A lock and not a task: the library calls from tasks of its own, and it is held for one access to the map only.
+    // A lock and not a task: the library calls from its own tasks, and the lock is held for one access to the map only.
     fn lock(&self) -> MutexGuard<'_, HashMap<ProgressToken, ProgressSubscriber>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

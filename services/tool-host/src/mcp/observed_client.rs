@@ -1,4 +1,4 @@
-//! The HTTP client of the library, with a look at what its event streams say.
+//! The HTTP client of the library, with observed event streams.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::task_tools::TaskTools;
 type ClientError = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// What is looked at in everything that a server says.
+/// Observes all messages of a server.
 #[derive(Debug, Clone)]
 pub(super) struct StreamObserver {
     pub(super) pace: ReadPace,
     pub(super) tasks: TaskTools,
 }
 
-/// A client whose streams are watched.
+/// A client whose streams are observed.
 #[derive(Clone)]
 pub(super) struct ObservedClient {
     pub(super) client: reqwest::Client,

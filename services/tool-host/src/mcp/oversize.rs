@@ -1,8 +1,8 @@
-//! Answers of a server over its standard output that are too long: refused in the server's place.
+//! Replaces oversized answers of a server over its standard output with errors.
 //!
-//! The library drops a line over its limit and goes on; whoever waits for it would wait until the deadline. So the line
-//! is counted as it passes, and behind it a short one is put that answers the same request with an error. No more of it
-//! than its two ends is kept here: one of them holds the request's number, as every implementation writes it.
+//! The library drops a line over its limit and continues, so its caller would wait until the deadline. So the line is
+//! counted as it passes, and a short line follows it that answers the same request with an error. Only the two ends of
+//! the line are kept: one of them has the id of the request, as every implementation writes it.
 
 use std::pin::Pin;
 use std::sync::LazyLock;
@@ -16,32 +16,32 @@ use tokio::time::{Sleep, sleep};
 
 use super::observed_client::StreamObserver;
 
-/// Bytes of one message of a server; the result of a longer one is not read.
+/// Bytes of one message of a server; a longer result is replaced with an error.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Bytes of each end of a line that are kept.
 const END_BYTES: usize = 128;
-/// Bytes of a line that is read for tools that must be called as tasks.
+/// Bytes of a line that is parsed for tools that must be called as tasks.
 const PARSED_BYTES_MAX: usize = 4 << 20;
 
-/// At a line's beginning: only these fields may stand before the number, so it is the message's own.
+/// Finds the id at the beginning of a line: only these fields may precede it, so it is that of the message.
 static ID_AT_START: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,19})\s*,"#).ok());
-/// At its end: what the last brace closes is the message itself.
+/// Finds the id at the end of a line: the last brace closes the message itself.
 static ID_AT_END: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"[,{]\s*"id"\s*:\s*(\d{1,19})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$"#).ok());
 
-/// A server's output, with an answer behind each line that is too long.
+/// The output of a server, with an error after each line that is too long.
 pub(super) struct OversizeFilter<R> {
     inner: R,
-    /// Bytes of a line that are too many.
+    /// Bytes above which a line is too long.
     max: usize,
     line: MeasuredLine,
-    /// An answer of ours, given out before anything else.
+    /// An error that is returned before anything else.
     answer: Bytes,
-    /// What was read behind the line that it follows, not measured yet.
+    /// Bytes after the line that the error follows, not measured yet.
     unread: Bytes,
     observer: StreamObserver,
-    /// Until then nothing more is read.
+    /// Pause of the rate limit, during which nothing is read.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -50,7 +50,7 @@ struct MeasuredLine {
     length: usize,
     head: Vec<u8>,
     tail: Vec<u8>,
-    /// All of it, as far as [`PARSED_BYTES_MAX`] goes.
+    /// The whole line, up to [`PARSED_BYTES_MAX`].
     whole: Vec<u8>,
 }
 
@@ -138,7 +138,7 @@ impl MeasuredLine {
         self.tail.drain(..self.tail.len().saturating_sub(END_BYTES));
     }
 
-    /// An answer to the request that the line was meant for; none where it does not show its number.
+    /// Builds the error for the request that the line answers; `None` where its id is not found.
     fn build_refusal(&self) -> Option<String> {
         let number = |ends: &Option<Regex>, text| {
             let found = ends.as_ref()?.captures(text)?.get(1)?;
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
 
-    /// A text that comes in pieces.
+    /// A reader that returns a text in pieces.
     struct Pieces<'a>(std::slice::Chunks<'a, u8>);
 
     impl AsyncRead for Pieces<'_> {

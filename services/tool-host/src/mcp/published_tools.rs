@@ -1,4 +1,4 @@
-//! The tools of one MCP server as they are served over NATS, each for itself.
+//! The tools of one MCP server that are served over NATS, each by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,17 +14,17 @@ use super::call_queue::{ConnectionHandle, RequestKind, ResultSchema};
 use super::registration::ToolRegistration;
 use tool_schema::{Checker, Schema};
 
-/// How long calls of a tool that is gone, or is another one now, may take to end; the same as the longest call.
+/// How long running calls of a withdrawn or replaced tool may take; as long as the longest call.
 const WITHDRAW_MAX: Duration = contract::limits::TOOL_TIMEOUT_MAX;
 
-/// Between the ends of two subscriptions: longer than a server takes to answer.
+/// Pause between the ends of two subscriptions: longer than a nats-server takes to answer.
 const STOP_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What is served of one server now.
+/// The published tools of one server.
 pub(super) struct PublishedTools {
     pub(super) client: Client,
     pub(super) tenant: TenantId,
-    /// Calls of one tool at the same time.
+    /// Calls of one tool that run at the same time.
     pub(super) concurrency: usize,
     pub(super) tasks: Tasks,
     checker: Checker,
@@ -36,7 +36,7 @@ impl PublishedTools {
         Self { client, tenant, concurrency, tasks, checker, tools: BTreeMap::new() }
     }
 
-    /// The request that a call of this becomes.
+    /// Returns the kind of request that calls of a tool become.
     async fn request_kind(&self, name: &str, registration: &ToolRegistration) -> RequestKind {
         if registration.is_resource {
             return RequestKind::Resource;
@@ -59,8 +59,8 @@ impl PublishedTools {
         RequestKind::Tool(registration.tool.clone(), schema)
     }
 
-    /// Serves this set from now on. What is new is served before what is old is withdrawn, so that no call meets nobody;
-    /// what stayed as it was is left alone. Calls that run go on.
+    /// Serves this set from now on. New tools are served before old ones are withdrawn, so that no call finds no tool;
+    /// unchanged tools and running calls continue.
     pub(super) async fn publish(
         &mut self,
         registrations: BTreeMap<String, ToolRegistration>,
@@ -78,7 +78,7 @@ impl PublishedTools {
             let serving = tools.tool(tool).serve().await?;
             old.extend(self.tools.insert(name, (registration, serving)));
         }
-        // The subscriptions are at the server before the others go.
+        // The new subscriptions reach the server before the old ones end.
         if let Err(error) = self.client.flush().await {
             tracing::debug!(%error, "not flushed");
         }
@@ -93,15 +93,15 @@ impl PublishedTools {
         self.tools.keys().cloned().collect()
     }
 
-    /// Takes no more calls, and waits until those that run have ended.
+    /// Takes no more calls, and waits until the running ones have ended.
     pub(super) async fn withdraw(&mut self) {
         stop_staggered(std::mem::take(&mut self.tools).into_values()).await;
     }
 }
 
-/// The NATS library forgets a subscription that drains with the next thing that happens on its connection, though calls
-/// may be on their way to it until the server has answered. So the drains do not disturb each other; what else happens
-/// may still lose a call that comes within that instant.
+/// The NATS library forgets a draining subscription at the next event of its connection, though calls may be on their
+/// way to it until the server has answered. The pauses keep the drains from disturbing each other; another event may
+/// still lose a call at that instant.
 async fn stop_staggered(tools: impl IntoIterator<Item = (ToolRegistration, Serving)>) {
     let apart = (0..).map(|number| STOP_INTERVAL * number);
     let stop = |((_, serving), wait): ((ToolRegistration, Serving), Duration)| async move {

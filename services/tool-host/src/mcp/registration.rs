@@ -1,4 +1,4 @@
-//! Which tools of an MCP server are served, and as what: the server's own words, within our limits. Pure.
+//! Selects the tools of an MCP server that are served, and describes them as the server does, within our limits. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::config::ToolRules;
 use super::server_name::ServerName;
 use tool_schema::TEXT_BYTES_MAX;
 
-/// Tools of one server that are served; further ones are left out, with a warning.
+/// Tools of one server that are served; the others are left out, with a warning.
 pub(super) const TOOLS_MAX: usize = 256;
-/// What a server says it is may be so long and no longer, to stand for the version of its tools.
+/// Characters of a server's version, up to which it becomes the version of its tools.
 const VERSION_MAX: usize = 32;
 
 /// A tool as its server describes it.
@@ -27,16 +27,16 @@ pub(super) struct ListedTool {
     pub(super) annotations: Option<ToolAnnotations>,
     /// JSON Schema of its structured results.
     pub(super) output: Option<Value>,
-    /// It is refused where it is not called as a task.
+    /// Whether it can only be called as a task.
     pub(super) needs_task: bool,
-    /// It is no tool: it reads the server's resources.
+    /// Whether it reads the server's resources, and is no tool of the server.
     pub(super) is_resource: bool,
 }
 
-/// A tool that is served.
+/// A tool of a server as it is served.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ToolRegistration {
-    /// What the server calls it.
+    /// Name of the tool at the server.
     pub(super) tool: String,
     pub(super) effect: Effect,
     pub(super) output: Option<Value>,
@@ -49,14 +49,14 @@ pub(super) struct ToolRegistration {
     version: String,
 }
 
-/// The tools of a server by their names in the fleet, and what is wrong with those that are not among them.
+/// The tools of a server by their names in the fleet, and warnings about the others.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Registrations {
     pub(super) tools: BTreeMap<String, ToolRegistration>,
     pub(super) warnings: BTreeSet<String>,
 }
 
-/// Chooses and names. The order in which the server lists its tools changes nothing.
+/// Selects and names the tools. The order of the server's list changes nothing.
 pub(super) fn select_tools(
     server: &ServerName,
     version: &str,
@@ -73,7 +73,7 @@ pub(super) fn select_tools(
     let wanted =
         |name: &String| rules.allow.as_ref().is_none_or(|allow| allow.contains(name)) && !rules.deny.contains(name);
     listed.retain(|tool| wanted(&tool.name));
-    // Those whose names can stay as they are choose first.
+    // Tools whose names need no change get theirs first.
     listed.sort_by_cached_key(|tool| (!tool.name.bytes().all(is_name_byte), tool.name.clone()));
     let mut previous: Option<String> = None;
     for tool in listed {
@@ -109,7 +109,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// What the catalogue would refuse, said with the server's own name for it.
+/// Refuses what the catalogue would refuse; the warning has the server's name of the tool.
 fn validate(tool: &ListedTool) -> Result<(), String> {
     if tool.name.is_empty() {
         return Err("it has no name".to_owned());
@@ -132,7 +132,7 @@ fn validate(tool: &ListedTool) -> Result<(), String> {
 
 impl ToolRegistration {
     fn new(tool: ListedTool, version: &str, rules: &ToolRules) -> Self {
-        // That reading resources changes nothing is the protocol's word, and not the server's.
+        // The protocol, not the server, guarantees that reading a resource changes nothing.
         let trusted = rules.trust_annotations || tool.is_resource;
         let claimed = tool.annotations.filter(|_| trusted).map(|claims| annotated_effect(&claims));
         Self {
@@ -149,12 +149,12 @@ impl ToolRegistration {
         }
     }
 
-    /// What a model reads of it, in short: another one for the same tool is another tool under its name.
+    /// Hash of what a model reads of the tool: a tool with another hash is another tool under the same name.
     pub(super) fn description_hash(&self) -> String {
         sha256_hex(format!("{}\0{}", self.description, self.schema).as_bytes())
     }
 
-    /// As it is served; without a handler yet.
+    /// Builds the tool that is served, without its handler.
     pub(super) fn to_tool(&self, name: &str) -> Tool {
         let tool = Tool::new(name)
             .description(self.description.clone())
@@ -178,7 +178,7 @@ fn annotated_effect(claims: &ToolAnnotations) -> Effect {
     }
 }
 
-/// The server's version where it is three numbers, as the services protocol wants it.
+/// Returns the server's version if it is three numbers, as the services protocol requires.
 fn normalize_version(version: &str) -> String {
     let numbers = version.split('.').filter(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
     let good = version.len() <= VERSION_MAX && version.split('.').count() == 3 && numbers.count() == 3;
@@ -198,7 +198,7 @@ mod tests {
         ServerName::try_from("s".to_owned()).unwrap()
     }
 
-    /// `<name in the fleet>=<name at the server>` of each tool, and the complaints.
+    /// Checks `<name in the fleet>=<name at the server>` of each tool, and the warnings.
     fn check(rules: &ToolRules, tools: Vec<ListedTool>, names: &[&str], warnings: &[&str]) {
         let mut backwards = tools.clone();
         backwards.reverse();

@@ -1,4 +1,4 @@
-//! What a tool of an MCP server answers, as a text that a model reads.
+//! Converts the result of an MCP tool to text that a model reads.
 
 use ailoop_tool::{Effect, Reply, ToolError};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents, ServerResult};
@@ -6,20 +6,20 @@ use serde_json::Value;
 
 use super::failure::unknown_outcome_error;
 
-/// A text in parts. It is cut as it is put together: what is left out is never copied.
+/// A text in parts. It is truncated while the parts are joined, so that omitted parts are never copied.
 #[derive(Default)]
 struct TextParts {
     parts: Vec<String>,
 }
 
-/// The answer to a call; at most `max` bytes of it. An error of the tool is one here.
+/// Converts a result of at most `max` bytes to a reply. An error of the tool becomes an error.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
 pub(super) fn to_reply(result: ServerResult, effect: Effect, max: usize) -> Result<Reply, ToolError> {
-    // The call was taken, and what became of it is not told.
+    // The server got the call, and its outcome is unknown.
     let unreadable = |what: &str| Err(unknown_outcome_error(effect, &format!("the MCP server {what}")));
     match result {
         ServerResult::CallToolResult(result) => tool_result_to_reply(result, max),
-        // A kind of content that the library does not know makes all of it unknown to it.
+        // The library rejects a whole result for one unknown kind of content.
         ServerResult::CustomResult(result) => match parse_leniently(result.0) {
             Some(result) => tool_result_to_reply(result, max),
             None => unreadable("answered with something that is no result of a tool"),
@@ -84,9 +84,9 @@ impl TextParts {
         self.parts.push(part);
     }
 
-    /// The parts as lines. Of more than `max` bytes the head and the tail are kept, and a note between says what is not.
+    /// Joins the parts as lines. Of more than `max` bytes it keeps the head and the tail, with a note between them.
     fn truncate(&self, max: usize) -> String {
-        /// Bytes that the note may take.
+        /// Bytes of the note.
         const NOTE: usize = 64;
         let whole = self.parts.iter().map(String::len).sum::<usize>() + self.parts.len().saturating_sub(1);
         if whole <= max {
@@ -121,14 +121,14 @@ impl TextParts {
     }
 }
 
-/// Says that something is there which no text can hold.
+/// Describes content that is not text.
 fn describe_binary(kind: &str, mime_type: &str, base64: &str) -> String {
     let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
     let bytes = (base64.len() / 4 * 3).saturating_sub(padding);
     format!("[{kind}, {mime_type}, {bytes} bytes, not shown]")
 }
 
-/// Reads a result block by block, so that one unknown block does not hide the others.
+/// Parses a result block by block, so that one unknown block does not hide the others.
 fn parse_leniently(result: Value) -> Option<CallToolResult> {
     let Value::Object(mut fields) = result else { return None };
     let Some(Value::Array(blocks)) = fields.remove("content") else { return None };

@@ -1,4 +1,4 @@
-//! The names under which tools of MCP servers are known in the fleet: `mcp__<server>__<tool>`.
+//! Names of MCP servers, and of their tools in the fleet: `mcp__<server>__<tool>`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,26 +11,28 @@ use serde::Deserialize;
 const TOOL_NAME_MAX: usize = 64;
 /// Characters of a server's name, so that enough are left for its tools.
 const SERVER_NAME_MAX: usize = 32;
-/// What a name ends with where it stands for a longer or another one: `_` and so many digits.
+/// Hexadecimal digits of the hash at the end of a name that was changed or shortened, after `_`.
 const HASH_DIGITS: usize = 8;
 
 /// The name of a server in the configuration.
 ///
-/// It has no `__` within and no `_` at its ends. So the name of a tool tells its server, and two servers never share one.
+/// It has no `__` within and no `_` at its ends. So the name of a tool identifies its server, and two servers never
+/// share one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ServerName(String);
 
 impl ServerName {
-    /// The name.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What a tool of this server is called; `is_taken` tells which names others have. None where no name is free.
+    /// Returns the name of a tool of this server in the fleet; `is_taken` knows the names of the others. `None` where
+    /// no name is free.
     ///
-    /// It is the same in every tool-host, since it follows from the two names. Where characters had to be replaced and
-    /// another tool has that name, and where it would be too long, a hash of what the server calls it tells them apart.
+    /// Every tool-host computes the same name from the two names. Where characters were replaced and another tool has
+    /// that name, and where it would be too long, it ends with a hash of the server's name for the tool.
     pub(super) fn tool_name(&self, tool: &str, is_taken: impl Fn(&str) -> bool) -> Option<String> {
         let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
         let plain: String = format!("mcp__{}__", self.0).chars().chain(tool.chars().map(fits)).collect();

@@ -1,4 +1,4 @@
-//! The process of an MCP server: started with an environment of its own, and ended with all that it started.
+//! The process of an MCP server: it is started with an environment of its own, and killed with all its descendants.
 
 use std::collections::VecDeque;
 use std::process::{ExitStatus, Stdio};
@@ -17,13 +17,13 @@ use super::config::ServerProgram;
 use super::pace::ReadPace;
 use super::server_name::ServerName;
 
-/// Variables of this process that every server gets: what is needed to find programs, files and a language.
+/// Variables of this process that every server gets: those for finding programs and files, and for the language.
 const ENV_DEFAULT: [&str; 3] = ["PATH", "HOME", "LANG"];
-/// How long a server may take to end by itself when its input ends, and again when it is told to.
+/// Time for a server to end when its input ends, and again after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// Bytes of one line of a server's stderr; the rest of a longer one is left out.
+/// Bytes of one line of stderr; a longer one is cut.
 const STDERR_LINE_MAX: usize = 2 << 10;
-/// Lines of it that are told when a server dies.
+/// Last lines of stderr that are logged when a server ends.
 const STDERR_LINES_KEPT: usize = 10;
 
 /// A running server. Dropping it kills its process group.
@@ -34,7 +34,7 @@ pub(super) struct ServerProcess {
     _reading: DropGuard,
 }
 
-/// Its ends of the pipes.
+/// Our ends of its standard input and output.
 pub(super) struct Pipes {
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
@@ -65,7 +65,7 @@ impl ServerProcess {
         Ok((Self { process, group, stderr_tail, _reading: reading.drop_guard() }, Pipes { stdin, stdout }))
     }
 
-    /// Waits until the server ends by itself.
+    /// Waits until the server ends; returns how.
     pub(super) async fn wait(&mut self) -> String {
         match self.process.wait().await {
             Ok(status) => describe_exit(status),
@@ -73,8 +73,8 @@ impl ServerProcess {
         }
     }
 
-    /// Ends the server, whose input has ended already: by itself, else told, else by force. Whatever it started ends with
-    /// it. Returns what it said last on stderr.
+    /// Stops the server, whose input has ended already: waits, then sends SIGTERM, then kills its process group.
+    /// Returns the last lines of its stderr.
     pub(super) async fn stop(mut self) -> Vec<String> {
         if timeout(GRACE, self.process.wait()).await.is_err() {
             self.group.send(Signal::TERM);
@@ -86,12 +86,12 @@ impl ServerProcess {
     }
 }
 
-/// The processes that a server's first one started, itself among them.
+/// The process group of a server.
 struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
-    /// An error means that none is left. The number is not given to another process as long as one of them lives, and
-    /// between the end of the last one and this there is no wait.
+    /// An error means that no process is left. The number of the group is not reused while one of them lives, and
+    /// nothing is awaited between the end of the last one and this call.
     fn send(&self, signal: Signal) {
         if let Some(group) = self.0 {
             let _none_left = kill_process_group(group, signal).is_err();
@@ -109,7 +109,7 @@ fn describe_exit(status: ExitStatus) -> String {
     format!("its process ended: {status}")
 }
 
-/// Reads stderr to its end, line by line, and tells the last lines.
+/// Logs stderr line by line to its end, and sends the last lines.
 async fn log_stderr(
     server: ServerName,
     stderr: impl AsyncRead + Unpin,
@@ -132,11 +132,11 @@ async fn log_stderr(
         }
     };
     ending.run_until_cancelled(all).await;
-    // Nobody hears it where the server was let go without a word.
+    // The receiver is gone where the server was dropped.
     let _nobody_waits = sender.send(lines.into_last()).is_err();
 }
 
-/// Cuts a stream into lines and keeps the last ones.
+/// Splits a stream into lines and keeps the last ones.
 #[derive(Default)]
 struct StderrLines {
     line: Vec<u8>,
@@ -158,7 +158,7 @@ impl StderrLines {
 
     fn finish_line(&mut self) -> Option<String> {
         let line = std::mem::take(&mut self.line);
-        // What a server writes must not move the cursor of whoever reads the log.
+        // Control characters could move the cursor of a terminal that shows the log.
         let text = String::from_utf8_lossy(&line).replace(char::is_control, " ");
         let text = text.trim_end();
         if text.is_empty() {

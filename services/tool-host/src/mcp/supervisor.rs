@@ -1,4 +1,4 @@
-//! The life of one MCP server: connected, served, watched, and connected again when it is lost.
+//! Supervises one MCP server: connects to it, publishes its tools, watches it, and reconnects when it is lost.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use super::published_tools::PublishedTools;
 use super::registration::{self, ListedTool};
 use super::server_name::ServerName;
 
-/// Complaints about one server that are remembered, so that each is logged once.
+/// Warnings about one server that are remembered, so that each is logged once.
 const LOGGED_WARNINGS_MAX: usize = 1_000;
 
-/// Whoever keeps one server; one task.
+/// Supervisor of one server; one task.
 pub(super) struct Supervisor {
     server: ServerName,
     config: McpConfig,
     published: PublishedTools,
     tasks: Tasks,
     backoff: RestartBackoff,
-    /// What is told once the server is there for the first time, or could not be reached once: the names of its tools.
+    /// Gets the names of the tools after the first connection; dropped after the first failure.
     first_names: Option<oneshot::Sender<BTreeSet<String>>>,
-    /// Whether the next try begins with the old handshake.
+    /// Whether the next try uses the handshake of older servers.
     is_legacy_next: bool,
     logged_warnings: BTreeSet<String>,
     descriptions: DescriptionTracker,
@@ -57,22 +57,22 @@ impl Supervisor {
         }
     }
 
-    /// Until the tasks end.
+    /// Runs until the tasks end.
     pub(super) async fn run(mut self) {
         let ending = self.tasks.token();
         while !ending.is_cancelled() {
             let served_for = self.run_once().await;
-            // Nobody waits for the first time any more.
+            // After the first try the start of the process no longer waits.
             self.first_names = None;
             let salt = uuid::Uuid::now_v7().to_string();
             ending.run_until_cancelled(sleep(self.backoff.next_wait(served_for, &salt))).await;
         }
     }
 
-    /// One life of the server; returns how long it served.
+    /// Connects once and serves until the connection is lost; returns how long it served.
     async fn run_once(&mut self) -> Duration {
         let ending = self.tasks.token();
-        // The library's greeting is a large future.
+        // The future of the library's handshake is large.
         let connect = Box::pin(Connection::connect(&self.server, &self.config, &self.tasks, self.is_legacy_next));
         let NewConnection { mut connection, tools, version } = match ending.run_until_cancelled(connect).await {
             None => return Duration::ZERO,
@@ -103,7 +103,7 @@ impl Supervisor {
         began.elapsed()
     }
 
-    /// Until the server is lost, or all ends: then no reason is given.
+    /// Serves until the server is lost, with the reason, or until the tasks end, without one.
     async fn serve(&mut self, connection: &mut Connection, version: &str) -> Option<String> {
         let ending = self.tasks.token();
         loop {
@@ -136,7 +136,7 @@ impl Supervisor {
         self.published.publish(registrations.tools, handle).await.map_err(|error| format!("NATS: {error}"))
     }
 
-    /// Withdraws the tools and ends the connection. Where it still stands, calls that run end first.
+    /// Withdraws the tools and closes the connection. While it is open, running calls finish first.
     async fn disconnect(&mut self, mut connection: Connection) -> Vec<String> {
         let ending = self.tasks.token().is_cancelled();
         let mut withdrawn = std::pin::pin!(self.published.withdraw().fuse());

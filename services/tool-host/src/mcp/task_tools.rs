@@ -1,4 +1,4 @@
-//! Which tools of an MCP server must be called as tasks. The library does not read that, so it is read beside it.
+//! Finds the tools of an MCP server that must be called as tasks, which the library does not parse.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -8,17 +8,16 @@ use serde_json::Value;
 
 use super::registration::TOOLS_MAX;
 
-/// What a list of tools must say before it is read.
+/// A list of tools without this word is not parsed.
 static TASK_SUPPORT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("\"taskSupport\"").ok());
-/// Tools that are remembered.
+/// Names that are remembered.
 const NAMES_MAX: usize = 4 * TOOLS_MAX;
 
-/// The names of those tools.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TaskTools(Arc<Mutex<BTreeSet<String>>>);
 
 impl TaskTools {
-    /// Reads a message of the server.
+    /// Reads the tools in a message of the server.
     pub(super) fn read(&self, message: &[u8]) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if names.is_empty() && !TASK_SUPPORT.as_ref().is_some_and(|word| word.is_match(message)) {

@@ -1,4 +1,4 @@
-//! Asking an MCP server which tools it has.
+//! Requests the list of tools of an MCP server.
 
 use rmcp::ServiceError;
 use rmcp::model::{
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use super::registration::{ListedTool, TOOLS_MAX};
 use super::task_tools::TaskTools;
 
-/// Pages that are asked for; a server whose list has no end is cut short.
+/// Pages that are requested; an endless list is cut.
 const PAGES_MAX: usize = 64;
 
-/// The name of the tool that reads resources, where the server has none of that name.
+/// Name of the tool that reads resources, unless the server has a tool of that name.
 const READ_RESOURCE: &str = "read_resource";
 
-/// Every tool that it lists. The library's own answer cache is passed by: this is also how we see that it lives.
+/// Lists all tools of the server. It bypasses the cache of the library, since it also checks that the server is alive.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
 pub(super) async fn list_tools(peer: Peer<RoleClient>, tasks: TaskTools) -> Result<Vec<ListedTool>, ServiceError> {
     let (mut all, mut cursor) = (Vec::new(), None);
@@ -27,14 +27,14 @@ pub(super) async fn list_tools(peer: Peer<RoleClient>, tasks: TaskTools) -> Resu
             ServerResult::ListToolsResult(page) => {
                 (page.tools.into_iter().map(ListedTool::from).collect(), page.next_cursor)
             }
-            // One tool that is none makes the whole page unknown to the library.
+            // The library rejects a whole page for one malformed tool.
             ServerResult::CustomResult(page) => parse_leniently(page.0).ok_or(ServiceError::UnexpectedResponse)?,
             ServerResult::EmptyResult(_) => (Vec::new(), None),
             _ => return Err(ServiceError::UnexpectedResponse),
         };
         all.extend(tools);
         cursor = next;
-        // One more than are served, so that it is seen that there are more.
+        // More than are served, so that the others can be logged.
         if cursor.is_none() || all.len() > 4 * TOOLS_MAX {
             break;
         }
@@ -49,7 +49,7 @@ pub(super) async fn list_tools(peer: Peer<RoleClient>, tasks: TaskTools) -> Resu
     Ok(all)
 }
 
-/// What reads a server's resources, as if it were a tool of the server: results of tools refer to them.
+/// Describes the tool that reads the resources of a server, to which results of tools refer.
 fn resource_tool() -> ListedTool {
     ListedTool {
         name: READ_RESOURCE.to_owned(),
@@ -78,7 +78,7 @@ impl From<McpTool> for ListedTool {
     }
 }
 
-/// Reads a page tool by tool.
+/// Parses a page tool by tool.
 fn parse_leniently(page: Value) -> Option<(Vec<ListedTool>, Option<String>)> {
     let Value::Object(mut page) = page else { return None };
     let Some(Value::Array(tools)) = page.remove("tools") else { return None };

@@ -1,4 +1,4 @@
-//! Connecting to an MCP server, over the pipes of a process or over HTTP.
+//! Connects to an MCP server, over the pipes of a process or over HTTP.
 
 use std::time::Duration;
 
@@ -19,23 +19,23 @@ use super::oversize::{MESSAGE_BYTES_MAX, OversizeFilter};
 use super::server_name::ServerName;
 use super::server_process::ServerProcess;
 
-/// How long a server may take until it has said what it is: some fetch their own program first.
+/// Time of a server to complete the handshake: some download their program first.
 const START_MAX: Duration = Duration::from_mins(1);
-/// How long a connection over TCP may take.
+/// Timeout for a TCP connection.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// The library's side of a connection.
+/// The client of the library.
 pub(super) type ClientService = RunningService<RoleClient, NotificationHandler>;
 
-/// Why there is no connection.
+/// Why a connection could not be made.
 pub(super) struct OpenError {
     pub(super) reason: String,
-    /// What its process said last.
+    /// Last lines of the stderr of its process.
     pub(super) stderr: Vec<String>,
 }
 
-/// Starts or calls a server and greets it. `legacy`: with the handshake that servers knew before 2026, for one to which
-/// the newer question is too much.
+/// Starts a server or connects to it, and completes the handshake. `legacy`: use the handshake of servers from before
+/// 2026, for those that cannot answer the newer one.
 pub(super) async fn open(
     transport: &Transport,
     listener: &NotificationHandler,
@@ -104,11 +104,11 @@ fn http_transport(
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
-/// Traffic goes where the operator said: neither to a proxy of the environment nor after a redirect, which would take
-/// headers with keys along. No connection is used again after a pause: of one that the server closes at that moment
-/// nobody knows whether the call arrived.
+/// Builds a client that connects only where the operator said: it uses no proxy of the environment and follows no
+/// redirect, which would receive headers with keys. It reuses no idle connection: if the server closes one at that
+/// moment, it is unknown whether the call arrived.
 fn http_client() -> Result<reqwest::Client, reqwest::Error> {
-    // It fails where the process has a provider already, which is as good.
+    // It fails where the process has a provider already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .no_proxy()

@@ -1,4 +1,5 @@
-//! The plan tools: plans are Markdown files that people and agents write, and whose steps are marked in the file itself.
+//! The plan tools: plans are Markdown files that people and agents write, and their steps are marked in the file
+//! itself.
 
 mod plan;
 mod step_order;
@@ -20,10 +21,9 @@ use plan::{PlanDocument, PlanStep};
 use step_order::StepOrder;
 use store::{DIRECTORY, StoredPlan};
 
-/// Characters of a title or goal in a list.
 const LISTED_CHARS_MAX: usize = 200;
 
-/// What a plan looks like, for agents that have these tools.
+/// Describes the format of a plan, for agents that have these tools.
 const FORMAT_INSTRUCTIONS: &str = "A plan is a Markdown file `plans/<name>.md`: a line `# <title>`, a sentence with the goal, and the \
     steps as one list with numbers at the beginning of the line (`1. <title>`). Below a step, indented: `- depends on: \
     1, 2` where other steps come first, `- check: <how its result is checked>`, and what else has to be known. `1. [x] \
@@ -38,7 +38,8 @@ pub struct PlansConfig {
     pub login: Option<Login>,
 }
 
-/// `list_plans`, `read_plan`, `decompose_plan`, `analyze_dependencies` and, where files can be written, `mark_step_done`.
+/// Builds `list_plans`, `read_plan`, `decompose_plan`, `analyze_dependencies` and, where files can be written,
+/// `mark_step_done`.
 pub(super) fn tools(workspace: &Arc<Workspace>) -> Vec<Tool> {
     let list = tool("list_plans", Effect::Pure, workspace, list)
         .description(
@@ -103,7 +104,7 @@ struct MarkArguments {
     revision: String,
 }
 
-/// A file that is no plan is listed with the reason, so that whoever wrote it can correct it.
+/// Lists the plans; a file that is no plan is listed with the reason, so that its author can correct it.
 fn list(workspace: &Workspace, _: &NoArguments) -> Result<Value, ToolError> {
     let (files, total) = store::list_files(workspace)?;
     let entries = files.into_iter().map(|(name, file)| {
@@ -167,7 +168,7 @@ fn analyze(workspace: &Workspace, arguments: &PlanArguments) -> Result<Value, To
     Ok(result)
 }
 
-/// Reads, checks and writes under one lock, so that of two marks none is lost.
+/// Marks a step: reads, checks and writes under one lock, so that no concurrent mark is lost.
 fn mark_done(workspace: &Workspace, arguments: &MarkArguments) -> Result<Value, ToolError> {
     let lock = workspace.lock_for_writing(&arguments.plan)?;
     let StoredPlan { name, path, text, plan } = store::open(workspace, &arguments.plan)?;
@@ -184,7 +185,7 @@ fn write_plan(lock: &super::files::WriteLock<'_>, path: &str, text: &str) -> Res
     Ok(plan)
 }
 
-/// The step that may be marked, else why it may not.
+/// Finds the step that may be marked; the error says why it may not.
 fn find_markable_step<'a>(
     name: &str,
     plan: &'a PlanDocument,
@@ -213,7 +214,7 @@ fn find_markable_step<'a>(
     Ok(step)
 }
 
-/// A text on one line, cut where it is long.
+/// Shortens a text for a list.
 fn shorten(text: &str) -> String {
     match text.char_indices().nth(LISTED_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),

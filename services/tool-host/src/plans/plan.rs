@@ -1,4 +1,4 @@
-//! A plan: a Markdown text with a title, a goal and numbered steps, read and marked. Pure.
+//! A plan: a Markdown text with a title, a goal and numbered steps. Pure.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,7 @@ const REVISION_DIGITS: usize = 8;
 /// Words that may stand between the numbers of a dependency.
 const BETWEEN_NUMBERS: &[&str] = &["and", "step", "steps", "&", "none", "nothing", "-", "–"];
 
-/// A plan that could be read.
+/// A plan as parsed from its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlanDocument {
     pub(super) title: String,
@@ -34,14 +34,14 @@ pub(super) struct PlanDocument {
 pub(super) struct PlanStep {
     pub(super) number: u32,
     pub(super) title: String,
-    /// What stands below the title, apart from dependencies and the check.
+    /// The text below the title, without dependencies and the check.
     pub(super) details: String,
-    /// How its result is checked.
+    /// How the result of the step is checked.
     pub(super) check: Option<String>,
     /// Numbers of the steps that must be done before, ascending.
     pub(super) depends_on: Vec<u32>,
     pub(super) done: bool,
-    /// Where its mark stands in the text, `[x] ` with the space; empty where it has none.
+    /// Range of its mark in the text, `[x] ` with the space; empty where it has none.
     mark: Range<usize>,
 }
 
@@ -92,12 +92,11 @@ impl fmt::Display for PlanError {
 struct PlanLine<'a> {
     text: &'a str,
     at: usize,
-    /// Within a block of code, or its beginning or end.
+    /// Whether it belongs to a code block.
     is_code: bool,
 }
 
 impl PlanDocument {
-    /// Reads a plan.
     pub(super) fn parse(text: &str) -> Result<Self, PlanError> {
         if text.len() > PLAN_FILE_BYTES_MAX {
             return Err(PlanError::TooLong(text.len()));
@@ -132,25 +131,25 @@ impl PlanDocument {
         Ok(Self { title, goal: parse_goal(&body[..first]), steps, revision })
     }
 
-    /// The step of this number.
+    /// Finds the step of this number.
     pub(super) fn step(&self, number: u32) -> Option<&PlanStep> {
         self.steps.iter().find(|step| step.number == number)
     }
 
-    /// How many steps are done.
+    /// Counts the steps that are done.
     pub(super) fn count_done(&self) -> usize {
         self.steps.iter().filter(|step| step.done).count()
     }
 }
 
 impl PlanStep {
-    /// The plan's text with this step marked as done.
+    /// Returns the plan's text with this step marked as done.
     pub(super) fn mark_done(&self, text: &str) -> String {
         format!("{}[x] {}", &text[..self.mark.start], &text[self.mark.end..])
     }
 }
 
-/// The lines of a text, each told whether it is code.
+/// Splits a text into lines, and finds those of code blocks.
 fn split_lines(text: &str) -> Result<Vec<PlanLine<'_>>, PlanError> {
     let (mut lines, mut at, mut fence) = (Vec::new(), 0, None::<(char, usize, usize)>);
     for (index, raw) in text.split_inclusive('\n').enumerate() {
@@ -175,7 +174,7 @@ fn split_lines(text: &str) -> Result<Vec<PlanLine<'_>>, PlanError> {
     }
 }
 
-/// How often a line begins with the sign of a code block, and which.
+/// Counts the fence characters at the beginning of a line; the first value is the character.
 fn count_fence_chars(line: &str) -> (char, usize) {
     let mark = line.chars().next().filter(|c| matches!(c, '`' | '~')).unwrap_or(' ');
     (mark, if mark == ' ' { 0 } else { line.chars().take_while(|c| *c == mark).count() })
@@ -185,8 +184,8 @@ fn is_heading(line: &PlanLine<'_>) -> bool {
     !line.is_code && line.text.starts_with('#')
 }
 
-/// The number of a step's first line, and what follows it. Steps stand at the beginning of a line; further in are lists
-/// of their own.
+/// Parses the number of a step's first line; the second value is the rest of the line. Steps begin at the beginning of
+/// a line; indented lists are part of a step.
 fn parse_step_number<'a>(line: &PlanLine<'a>) -> Option<(u32, &'a str)> {
     if line.is_code {
         return None;
@@ -202,7 +201,7 @@ fn parse_step_number<'a>(line: &PlanLine<'a>) -> Option<(u32, &'a str)> {
     Some((line.text[..digits].parse().ok()?, rest))
 }
 
-/// The first paragraph: lines up to an empty one, on one line.
+/// Returns the first paragraph, up to an empty line, on one line.
 fn parse_goal(lines: &[PlanLine<'_>]) -> String {
     let text = lines.iter().map(|line| line.text.trim()).skip_while(|text| text.is_empty() || text.starts_with('#'));
     let text = text.take_while(|text| !text.is_empty() && !text.starts_with('#')).collect::<Vec<_>>().join(" ");
@@ -219,7 +218,7 @@ fn parse_step(head: PlanLine<'_>, below: &[PlanLine<'_>]) -> Result<Option<PlanS
     let at = head.at + head.text.len() - rest.len() + spaces;
     let rest = rest.trim();
     let mark = rest.get(..3).filter(|mark| *mark == "[ ]" || mark.eq_ignore_ascii_case("[x]"));
-    // `[x](…)` would be a link.
+    // `[x](…)` is a link.
     let mark = mark.filter(|_| rest.len() == 3 || rest[3..].starts_with([' ', '\t']));
     let after = mark.map_or(rest, |mark| &rest[mark.len()..]);
     let mark_end = at + rest.len() - after.trim_start().len();
@@ -259,14 +258,15 @@ fn parse_step(head: PlanLine<'_>, below: &[PlanLine<'_>]) -> Result<Option<PlanS
     }))
 }
 
-/// What follows `depends on`: everything after a colon, and without one a list that begins as one.
+/// Returns the list after `depends on`: everything after a colon, and without one a text that begins with a number or
+/// the word `step`.
 fn parse_dependency(text: &str) -> Option<&str> {
     let list = strip_word(text, "depends on")?;
     let begins = list.starts_with(|c: char| c.is_ascii_digit()) || strip_word(list, "step").is_some();
     strip_colon(list).or(begins.then_some(list))
 }
 
-/// What follows a word, whatever its case and emphasis.
+/// Returns the text after a word, whatever its case and emphasis.
 fn strip_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let begin = text.get(..word.len()).filter(|begin| begin.eq_ignore_ascii_case(word))?;
     Some(text[begin.len()..].trim_start_matches(['*', '_', ' ']).trim_end())
@@ -276,7 +276,7 @@ fn strip_colon(text: &str) -> Option<&str> {
     Some(text.strip_prefix(':')?.trim_start_matches(['*', '_']).trim())
 }
 
-/// The steps that a list names.
+/// Parses the step numbers of a list.
 fn parse_numbers(step: u32, list: &str) -> Result<Vec<u32>, PlanError> {
     let unreadable = || PlanError::DependencyUnreadable { step, text: list.to_owned() };
     let mut numbers = Vec::new();
@@ -306,7 +306,7 @@ fn validate_steps(steps: &[PlanStep]) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Lines without the indentation that they share, and without empty ones at both ends.
+/// Removes the common indentation of lines, and empty lines at both ends.
 fn remove_indent(lines: &[&str]) -> String {
     let indent = |line: &&str| line.len() - line.trim_start().len();
     let least = lines.iter().filter(|line| !line.trim().is_empty()).map(indent).min().unwrap_or_default();
@@ -314,7 +314,7 @@ fn remove_indent(lines: &[&str]) -> String {
     lines.join("\n").trim_matches('\n').to_owned()
 }
 
-/// The text without its marks: marking a step makes no other plan of it.
+/// Returns the text without its marks, so that a mark does not change the revision.
 fn strip_marks(text: &str, steps: &[PlanStep]) -> String {
     let (mut unmarked, mut from) = (String::with_capacity(text.len()), 0);
     for step in steps {

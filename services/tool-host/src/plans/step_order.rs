@@ -1,10 +1,10 @@
-//! In which order the steps of a plan can be done, and which of them side by side. Pure.
+//! The order in which the steps of a plan can be done, and which steps can run side by side. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan::PlanDocument;
 
-/// What follows from the dependencies of a plan.
+/// Order of the steps of a plan, from their dependencies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StepOrder {
     /// All steps, each after those that it depends on, else by number; without those of cycles and what depends on them.
@@ -19,7 +19,7 @@ pub(super) struct StepOrder {
 }
 
 impl StepOrder {
-    /// Follows the dependencies of a plan.
+    /// Computes the order of the steps of a plan.
     pub(super) fn from_plan(plan: &PlanDocument) -> Self {
         let depends: BTreeMap<u32, BTreeSet<u32>> =
             plan.steps.iter().map(|step| (step.number, step.depends_on.iter().copied().collect())).collect();
@@ -43,7 +43,7 @@ impl StepOrder {
     }
 }
 
-/// Always the least number of those whose dependencies are satisfied.
+/// Sorts the steps: always the least number of those whose dependencies are satisfied.
 fn sort_steps(depends: &BTreeMap<u32, BTreeSet<u32>>) -> Vec<u32> {
     let (mut order, mut satisfied) = (Vec::new(), BTreeSet::new());
     while let Some((number, _)) =
@@ -55,7 +55,7 @@ fn sort_steps(depends: &BTreeMap<u32, BTreeSet<u32>>) -> Vec<u32> {
     order
 }
 
-/// Rounds of steps whose dependencies are satisfied by `satisfied` and the rounds before.
+/// Groups steps into rounds: the dependencies of a round are in `satisfied` or in the rounds before.
 fn group_rounds(depends: &BTreeMap<u32, BTreeSet<u32>>, mut satisfied: BTreeSet<u32>) -> Vec<Vec<u32>> {
     let mut rounds = Vec::new();
     loop {
@@ -69,7 +69,7 @@ fn group_rounds(depends: &BTreeMap<u32, BTreeSet<u32>>, mut satisfied: BTreeSet<
     }
 }
 
-/// Groups of steps that lead to each other, among those that no round has.
+/// Finds groups of steps that depend on each other, among those that are in no round.
 fn find_cycles(depends: &BTreeMap<u32, BTreeSet<u32>>, rounds: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let placed: BTreeSet<u32> = rounds.iter().flatten().copied().collect();
     let mut reached: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();

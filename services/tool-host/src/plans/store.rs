@@ -9,9 +9,9 @@ use super::plan::{PLAN_FILE_BYTES_MAX, PlanDocument};
 use crate::files::Workspace;
 use crate::files::walk::{TIME_MAX, WorkspaceFile};
 
-/// Where plans are, below the project.
+/// Directory of the plans, below the project.
 pub(super) const DIRECTORY: &str = "plans";
-/// Plans that one call looks at.
+/// Plans that one call reads.
 pub(super) const PLANS_MAX: usize = 100;
 /// Names that an error lists.
 const NAMES_MAX: usize = 10;
@@ -25,7 +25,7 @@ pub(super) struct StoredPlan {
     pub(super) plan: PlanDocument,
 }
 
-/// The files that may be plans, by name; the second value is how many there are.
+/// Lists the files that may be plans, by name; the second value is their total number.
 pub(super) fn list_files(workspace: &Workspace) -> Result<(Vec<(String, WorkspaceFile)>, usize), ToolError> {
     let end = Instant::now() + TIME_MAX;
     let files = workspace.list_files(Path::new(DIRECTORY), end).map_err(|error| ToolError::new(error.to_string()))?.0;
@@ -76,7 +76,7 @@ fn unknown_plan_error(workspace: &Workspace, name: &str) -> ToolError {
     })
 }
 
-/// The plan that a path stands for; none where it is no plan's path.
+/// Returns the name of the plan at a path; `None` where it is no path of a plan.
 fn plan_name(path: &str) -> Option<&str> {
     let name = path.strip_prefix(DIRECTORY)?.strip_prefix('/')?.strip_suffix(".md")?;
     let usable = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\']);

@@ -1,5 +1,5 @@
-//! `read_result`: what was left out of a long result, page by page or by a pattern. Only a session's own results can be
-//! named: what is read follows from the session that asks and the call that it names.
+//! `read_result`: reads the omitted part of a long result, page by page or by a pattern. A session can read its own
+//! results only: the object follows from the calling session and the call that it names.
 
 use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
 use bus::Bus;
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use super::connect::Login;
 use super::truncate::{RESULT_BYTES_MAX, escaped_len, take_fitting};
 
-/// Lines that a pattern finds at most.
+/// Matching lines in a result.
 const LINES_MAX: usize = 500;
-/// Bytes of one line that is shown.
+/// Bytes of one line in the result.
 const LINE_BYTES_MAX: usize = 1_000;
 /// Bytes of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-/// As which NATS user `read_result` is served.
+/// Settings of the tool `read_result`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "results")]
@@ -40,7 +40,7 @@ struct ResultArguments {
     pattern: Option<String>,
 }
 
-/// `read_result`, over the results that executors keep.
+/// Builds `read_result`, which reads the results that executors store.
 pub(super) fn tools(bus: &Bus, tenant: &TenantId) -> Vec<Tool> {
     let (bus, tenant) = (bus.clone(), tenant.clone());
     let tool = Tool::new(READ_RESULT)
@@ -82,7 +82,7 @@ async fn read_result(bus: &Bus, tenant: &TenantId, call: &Call) -> Result<Value,
     }
 }
 
-/// As much from `offset` on as fits into a result.
+/// Returns as much of the text from `offset` as fits into a result.
 fn read_page(text: &str, offset: usize) -> Value {
     let first = text.floor_char_boundary(offset);
     let mut room = RESULT_BYTES_MAX;
@@ -97,7 +97,7 @@ fn read_page(text: &str, offset: usize) -> Value {
     json!({"bytes": text.len(), "offset": first, "content": content, "next_offset": more})
 }
 
-/// The lines that match, with the bytes at which they begin.
+/// Finds the matching lines, with the offsets at which they begin.
 fn search_lines(text: &str, pattern: &str) -> Result<Value, ToolError> {
     let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build();
     let pattern = built.map_err(|error| ToolError::new(format!("the pattern cannot be used: {error}")))?;

@@ -1,18 +1,18 @@
-//! What models read of sessions: entries that each fit into a result.
+//! Entries about sessions for models; each fits into a result.
 
 use contract::commit::{Commit, SessionSummary};
 use contract::event::Event;
 use serde_json::{Value, json};
 use session::readable::{ReadableCall, ReadableMessage, shortened, turns};
 
-/// Bytes of a text that is shown.
+/// Bytes of a text in an entry.
 const TEXT_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a call's arguments, and of its result.
 const CALL_BYTES_MAX: usize = 1 << 10;
-/// Calls of one reply that are shown.
+/// Calls of one reply in an entry.
 const CALLS_MAX: usize = 12;
 
-/// A line of the list.
+/// Summarizes a session for the list.
 pub(super) fn summarize_session(summary: &SessionSummary) -> Value {
     json!({
         "session": summary.session_id, "agent": summary.agent, "model": summary.model, "phase": summary.phase,
@@ -21,7 +21,7 @@ pub(super) fn summarize_session(summary: &SessionSummary) -> Value {
     })
 }
 
-/// What was said and done, message by message.
+/// Lists the messages and calls of a session.
 pub(super) fn list_messages(commits: &[Commit]) -> Vec<Value> {
     let turns = turns(commits);
     let mut entries = Vec::new();
@@ -61,7 +61,7 @@ fn call_entry(call: &ReadableCall) -> Value {
     })
 }
 
-/// What was decided, and what went wrong.
+/// Lists the decisions and errors of a session.
 pub(super) fn list_decisions(commits: &[Commit]) -> Vec<Value> {
     let mut entries = Vec::new();
     for commit in commits {

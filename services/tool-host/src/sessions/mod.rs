@@ -1,5 +1,5 @@
-//! `list_sessions`, `read_session` and `read_decisions`: what other sessions of the tenant said, did and decided, for agents
-//! that look into them. Nothing is changed, and an agent that has these tools can read every session of the tenant.
+//! `list_sessions`, `read_session` and `read_decisions`: read the messages, calls and decisions of other sessions of
+//! the tenant. They change nothing, and an agent that has them can read every session of the tenant.
 
 mod entries;
 
@@ -18,12 +18,12 @@ use super::truncate::take_fitting;
 
 /// Sessions of one list.
 const SESSIONS_MAX: usize = 100;
-/// Sessions of one list where nobody says how many.
+/// Default of the argument `limit`.
 const SESSIONS_DEFAULT: usize = 20;
-/// Pages of a log that are read: its end.
+/// Pages of a log that are read, from its end.
 const PAGES_MAX: u64 = 8;
 
-/// As which NATS user the tools that read sessions are served.
+/// Settings of the tools that read sessions.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "sessions")]
@@ -55,7 +55,7 @@ struct ReadArguments {
     from: usize,
 }
 
-/// The tools, over the logs of one tenant.
+/// Builds the tools for the sessions of one tenant.
 pub(super) fn tools(bus: &Bus, tenant: &TenantId) -> Vec<Tool> {
     let reader = SessionReader { bus: bus.clone(), tenant: tenant.clone() };
     let one = json!({"type": "object", "additionalProperties": false, "properties": {
@@ -126,7 +126,7 @@ impl SessionReader {
         Ok(json!({"more": all - sessions.len(), "sessions": sessions}))
     }
 
-    /// As many entries as fit into a result, from one on.
+    /// Returns as many entries as fit into a result, from `from` on.
     async fn read(
         &self,
         wanted: &ReadArguments,

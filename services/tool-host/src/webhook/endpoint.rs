@@ -1,4 +1,4 @@
-//! One endpoint: a request for each call, and what its answer means for whoever called.
+//! One endpoint: sends a request for each call, and interprets its answer.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::head_tail_buffer::HeadTailBuffer;
 use crate::{HostError, http};
 use contract::tool::UNKNOWN_OUTCOME_TEXT;
 
-/// Bytes of an answer that are read; of those the model reads fewer.
+/// Bytes of an answer that are read; the model reads fewer of them.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// Bytes of an error's text that the model reads.
 const ERROR_BYTES_MAX: usize = 4 << 10;
-/// The call's id, in the words of HTTP.
+/// Usual HTTP header for an idempotency key.
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
-/// Headers that are not the configuration's to set.
+/// Headers that the configuration must not set.
 const RESERVED_HEADERS: &[&str] = &[
     header::CALL,
     header::SESSION,
@@ -37,38 +37,38 @@ const RESERVED_HEADERS: &[&str] = &[
     "Host",
 ];
 
-/// One call, as the endpoint gets it; empty texts are left out.
+/// One call as the endpoint gets it; empty fields are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WebhookRequest {
-    /// The call's id.
+    /// Idempotency key of the call.
     pub call: String,
-    /// The session.
+    /// Id of the calling session.
     pub session: String,
-    /// The agent.
+    /// Id of the calling agent.
     pub agent: String,
-    /// `<attempt>.<delivery>`.
+    /// Number of the try, as `<attempt>.<delivery>`.
     pub attempt: String,
-    /// RFC 3339.
+    /// Deadline of the call in RFC 3339.
     pub deadline: String,
-    /// W3C trace context.
+    /// W3C trace context of the caller.
     pub traceparent: String,
     /// The arguments object as JSON.
     pub body: Vec<u8>,
 }
 
-/// An endpoint that is asked.
+/// An HTTP endpoint, ready for calls.
 pub struct Endpoint {
     client: Client,
     url: Url,
     headers: HeaderMap,
     secrets: HeaderSecrets,
     timeout: Duration,
-    /// A call that ends in the middle may have changed something.
+    /// Whether an interrupted call may have changed something.
     has_effect: bool,
 }
 
 impl Endpoint {
-    /// Reads the configuration of the tool `name`, and the environment where it says so.
+    /// Reads the configuration of the tool `name`, and the variables that it names.
     pub fn new(name: &ToolName, config: &WebhookConfig) -> Result<Self, HostError> {
         let bad = |field: &str, message: String| setting(name, field, message);
         let url = Url::parse(&config.url).map_err(|error| bad("url", error.to_string()))?;
@@ -122,7 +122,7 @@ impl Endpoint {
             (header::DEADLINE, &request.deadline),
             (header::TRACEPARENT, &request.traceparent),
         ] {
-            // What no header can carry is left out.
+            // A value that no header can carry is left out.
             let value = HeaderValue::from_bytes(value.as_bytes()).ok().filter(|value| !value.is_empty());
             sent = value.into_iter().fold(sent, |sent, value| sent.header(name, value));
         }
@@ -136,7 +136,7 @@ impl Endpoint {
         })
     }
 
-    /// No answer: either nothing was sent, or nobody knows.
+    /// Describes a failed request: either nothing was sent, or the outcome is unknown.
     fn send_error(&self, error: &reqwest::Error) -> ToolError {
         let cause = http::root_cause(error);
         if error.is_connect() || error.is_builder() {
@@ -181,7 +181,7 @@ impl Endpoint {
                 let to = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
                 let to = self.secrets.redact(&to.unwrap_or_default());
                 let why = format!("the endpoint redirects to {to:?} (HTTP {}), which is not followed", status.as_u16());
-                // Of these two HTTP says that nothing was done; the others also follow upon what was done.
+                // HTTP guarantees for these two that nothing was done; the others can also follow a completed request.
                 if [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT].contains(&status) {
                     Err(ToolError::new(format!("{why}: the operator of the tool-host must correct its url")))
                 } else {
@@ -194,8 +194,8 @@ impl Endpoint {
         }
     }
 
-    /// Nobody knows whether it took effect, and a model that calls again makes another call, with another key. Only of what
-    /// changes nothing that can be said.
+    /// The outcome is unknown, and a model that repeats the call makes another call with another key. Only a pure call
+    /// may be repeated.
     fn unknown_outcome_error(&self, why: &str) -> ToolError {
         if self.has_effect {
             ToolError::unknown(format!("{why}; {UNKNOWN_OUTCOME_TEXT}"))
@@ -205,10 +205,10 @@ impl Endpoint {
     }
 }
 
-/// Whether an error of HTTP leaves open what was done: a server fails at any point of its work, and a proxy gives up on one
-/// that goes on. The others of 400 and more refuse.
+/// Whether an HTTP status leaves the outcome open: a server can fail at any point of its work, and a proxy can give up
+/// on one that continues. The other statuses from 400 refuse the call.
 fn is_doubtful(status: StatusCode) -> bool {
-    /// What some proxies log, and some send, for a client that is gone.
+    /// Some proxies log it, and some send it, for a client that disconnected.
     const CLIENT_CLOSED: u16 = 499;
     status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT || status.as_u16() == CLIENT_CLOSED
 }

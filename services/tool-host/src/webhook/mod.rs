@@ -1,4 +1,4 @@
-//! HTTP endpoints as tools: the arguments are posted, what comes back is the result.
+//! HTTP endpoints as tools: the arguments are posted, and the response is the result.
 
 mod endpoint;
 mod secrets;
@@ -24,7 +24,7 @@ use super::connect::Login;
 
 /// Endpoints of one tool-host.
 const WEBHOOKS_MAX: usize = 256;
-/// How much longer the call may take than its request, so that the request says itself that it is late.
+/// Time of a call beyond its request, so that the request itself reports its timeout.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// An HTTP endpoint that is offered as a tool.
@@ -77,10 +77,10 @@ fn timeout_default() -> u64 {
     30
 }
 
-/// A user and its tools, which share a connection.
+/// Tools by NATS user, which share a connection.
 type ToolsByLogin = Vec<(Option<Login>, Vec<Tool>)>;
 
-/// The tools, by the users that serve them.
+/// Builds the tools, by the users that serve them.
 pub(super) fn tools(webhooks: &BTreeMap<ToolName, WebhookConfig>) -> Result<ToolsByLogin, HostError> {
     if webhooks.len() > WEBHOOKS_MAX {
         let message = format!("there are over {WEBHOOKS_MAX}");
@@ -144,7 +144,7 @@ fn setting(name: &ToolName, field: &str, message: String) -> HostError {
     HostError::Setting { field: format!("webhooks.{name}.{field}"), message }
 }
 
-/// What the types cannot say.
+/// Checks what the types cannot express.
 fn check(config: &WebhookConfig) -> Result<(), (&'static str, String)> {
     let longest = TOOL_TIMEOUT_MAX.as_secs();
     if !(1..=longest).contains(&config.timeout) {

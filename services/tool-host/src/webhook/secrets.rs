@@ -1,15 +1,15 @@
-//! Keeps what was put into headers out of what is read of an answer, wherever the pieces of it end.
+//! Redacts the values of request headers in answers, wherever the chunks of an answer end.
 
 use regex::bytes::{NoExpand, Regex};
 
 use crate::head_tail_buffer::HeadTailBuffer;
 
-/// Characters from which on a value is kept out.
+/// Characters of the shortest value that is redacted.
 const SECRET_CHARS_MIN: usize = 8;
-/// What stands in its place.
+/// Replacement of a secret.
 const REPLACEMENT: &str = "[secret]";
 
-/// The values that nobody reads.
+/// The values that are redacted.
 #[derive(Debug)]
 pub(super) struct HeaderSecrets {
     pattern: Option<Regex>,
@@ -17,14 +17,15 @@ pub(super) struct HeaderSecrets {
 }
 
 impl HeaderSecrets {
-    /// Of the words of the headers' values, and of their parts: an endpoint that shows the `abc` of `Bearer abc` alone shows the secret.
+    /// Collects the words of the headers' values, and their parts: an endpoint that returns the `abc` of `Bearer abc`
+    /// reveals the secret.
     pub(super) fn from_headers<'v>(values: impl Iterator<Item = &'v str>) -> Result<Self, regex::Error> {
         let parts = |value: &'v str| {
             let words = value.split(|c: char| c.is_whitespace() || ";,=\"".contains(c));
             value.split_whitespace().chain(words)
         };
         let mut words: Vec<&str> = values.flat_map(parts).filter(|word| word.len() >= SECRET_CHARS_MIN).collect();
-        // One that begins with another is looked for before that one.
+        // Longer words come first, since a word may begin with another one.
         words.sort_unstable_by_key(|word| (std::cmp::Reverse(word.len()), *word));
         words.dedup();
         let longest_bytes = words.first().map_or(0, |word| word.len());
@@ -32,14 +33,14 @@ impl HeaderSecrets {
         Ok(Self { pattern: (longest_bytes > 0).then(|| Regex::new(&pattern)).transpose()?, longest_bytes })
     }
 
-    /// `text` without them.
+    /// Redacts the secrets in a text.
     pub(super) fn redact(&self, text: &str) -> String {
         let Some(pattern) = &self.pattern else { return text.to_owned() };
         String::from_utf8_lossy(&pattern.replace_all(text.as_bytes(), NoExpand(REPLACEMENT.as_bytes()))).into_owned()
     }
 }
 
-/// A stream without its secrets. What may be the beginning of one is held back until more is known.
+/// A stream without its secrets. Bytes that may be the beginning of a secret are held back until more is known.
 #[derive(Debug)]
 pub(super) struct RedactingBuffer<'s> {
     secrets: &'s HeaderSecrets,
@@ -54,7 +55,7 @@ impl<'s> RedactingBuffer<'s> {
 
     pub(super) fn add(&mut self, piece: &[u8]) {
         self.pending.extend_from_slice(piece);
-        // What begins before this is there to its end, however long it is.
+        // A secret that begins before this position is complete.
         self.flush_until(self.pending.len().saturating_sub(self.secrets.longest_bytes.saturating_sub(1)));
     }
 
@@ -75,7 +76,8 @@ impl<'s> RedactingBuffer<'s> {
         self.pending.drain(..at);
     }
 
-    /// What was kept; `whole` says that nothing would have followed: what was held back of a stream that was cut stays unread.
+    /// Returns the kept bytes. `whole`: the stream is complete; of a stream that was cut, the bytes that were held back
+    /// are dropped.
     pub(super) fn finish(mut self, whole: bool) -> HeadTailBuffer {
         if whole {
             self.flush_until(self.pending.len());
