@@ -82,10 +82,10 @@ pub(crate) struct ValidationSteps {
 /// Measures a schema; the error says why it must not be used, with cost and limit where it costs too much.
 pub(crate) fn measure_cost(schema: &Value) -> Result<SchemaCost, String> {
     let mut meter = CostMeter { root: schema, extents: HashMap::new() };
-    let (mut seen, mut open, mut patterns) = (HashSet::new(), vec![schema], HashSet::new());
+    let (mut visited, mut open, mut patterns) = (HashSet::new(), vec![schema], HashSet::new());
     let mut expansion: u64 = 0;
     while let Some(schema) = open.pop() {
-        if !seen.insert(schema_address(schema)) {
+        if !visited.insert(schema_address(schema)) {
             continue;
         }
         expansion = expansion.saturating_add(meter.measure_extent(schema, 1)?.size);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_description_is_read() {
+    fn description_with_all_fields_is_parsed() {
         let metadata = json!({"ailoop.tool": "look", "ailoop.description": "Looks.", "ailoop.effect": "pure",
             "ailoop.parameters": "{\"type\": \"object\"}", "ailoop.approval": "always", "ailoop.timeout": "1.5",
             "ailoop.max_output": "100", "ailoop.instructions": "Look twice."});
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_the_careful_ones() {
+    fn description_without_fields_has_careful_defaults() {
         let Some(ToolDescription::Tool(_, spec)) = describe("ai_tool.a.x", "tools", &json!({"ailoop.tool": "x"})).pop()
         else {
             panic!("not read")
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tool_is_passed_over() {
+    fn service_that_is_no_tool_is_ignored() {
         assert_eq!(describe("other.service", "q", &Value::Null), []);
         assert_eq!(describe("other.service", "q", &json!({"a": "b"})), []);
         for garbage in ["", "[]", "null", "{\"endpoints\": 3}", "\u{0}"] {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_one_is_told_what_to_do() {
+    fn tool_invalid_is_refused_with_advice() {
         let with = |key: &str, value: &str| json!({"ailoop.tool": "x", key: value});
         let long = "x".repeat(TOOL_SCHEMA_BYTES_MAX + 1);
         for (subject, queue, metadata, part) in [

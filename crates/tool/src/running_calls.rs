@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cancel_finds_every_try_and_no_other_call() {
+    fn cancel_reaches_every_try_and_no_other_call() {
         let running = RunningCalls::default();
         let (_a, mut first) = running.register("c1");
         let (_b, mut second) = running.register("c1");

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_says_what_was_said_and_no_more() {
+    fn metadata_has_what_was_set_and_no_more() {
         let plain = Tool::new("a").metadata();
         assert_eq!(plain[metadata::EFFECT], "at_most_once");
         assert_eq!(plain.len(), 5);

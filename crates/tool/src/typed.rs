@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_holds_what_a_model_needs() {
+    fn schema_of_a_type_has_only_what_a_model_needs() {
         let person = json!({"type": "object", "required": ["name", "age"],
             "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}}});
         let expected = json!({"type": "object", "description": "Who is greeted.", "additionalProperties": false,
@@ -160,20 +160,20 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_itself_stays_a_reference() {
+    fn schema_of_a_recursive_type_stays_a_reference() {
         let schema = generate_schema::<Tree>();
         assert_eq!(schema["properties"]["below"]["items"], json!({"$ref": "#"}), "{schema}");
     }
 
     #[test]
-    fn an_enum_of_objects_is_an_object() {
+    fn schema_of_an_enum_of_objects_is_an_object() {
         let schema = generate_schema::<Shape>();
         assert_eq!((&schema["type"], schema["oneOf"].as_array().map(Vec::len)), (&json!("object"), Some(2)));
         assert_eq!(schema.get("title"), None);
     }
 
     #[test]
-    fn an_error_says_where() {
+    fn arguments_invalid_error_names_the_place() {
         for (body, expected) in [
             (r#"{"people": [{"name": "a", "age": 1}, {"name": "b", "age": "old"}]}"#, "people[1].age: invalid type"),
             (r#"{"people": [{"name": "a"}]}"#, "people[0]: missing field `age`"),

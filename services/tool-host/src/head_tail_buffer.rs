@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn head_and_tail_whatever_the_pieces() {
+    fn stream_in_any_chunks_keeps_head_and_tail() {
         let whole: Vec<u8> = (b'a'..=b'z').collect();
         for size in 1..=26 {
             let pieces: Vec<&[u8]> = whole.chunks(size).collect();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_is_cut_and_nothing_outgrows_its_room() {
+    fn stream_truncated_cuts_no_character_and_fits_its_limit() {
         let text = "ä€😀".repeat(50);
         for max in 3..60 {
             let (cut, truncated) = fill(max, &[text.as_bytes()]).text(10_000);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_does_not_grow() {
+    fn stream_of_any_length_uses_constant_memory() {
         let mut buffer = HeadTailBuffer::new(30_000);
         let piece = vec![b'x'; 64 << 10];
         for _ in 0..10_000 {

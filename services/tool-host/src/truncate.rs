@@ -33,15 +33,15 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn lengths_are_those_of_json() {
+    fn escaped_length_equals_that_of_json() {
         for text in ["", "plain", "a\"b\\c\n\t\r", "\u{1}\u{1f}", "ä€😀", "\u{8}\u{c}\u{7f}"] {
             assert_eq!(escaped_len(text) + 2, serde_json::to_string(text).unwrap().len(), "{text:?}");
         }
     }
 
     #[test]
-    fn what_fits_is_kept() {
-        let kept = take_fitting(std::iter::repeat_n(Value::from("x".repeat(997)), 1_000));
-        assert_eq!(kept.len(), RESULT_BYTES_MAX / 1_000);
+    fn values_over_the_limit_are_dropped() {
+        let values = take_fitting(std::iter::repeat_n(Value::from("x".repeat(997)), 1_000));
+        assert_eq!(values.len(), RESULT_BYTES_MAX / 1_000);
     }
 }

@@ -69,7 +69,7 @@ fn outcome_of(reply: &Message) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn a_call_is_answered_and_an_error_is_marked() {
+async fn call_is_answered_and_error_is_marked() {
     let tool = Tool::new("double").handler(|call: Call| async move {
         let number: i64 = call.arguments::<Value>()?["n"].as_i64().ok_or_else(|| ToolError::new("n\nis missing"))?;
         Ok(json!({"n": number * 2, "call": call.id()}))
@@ -106,7 +106,7 @@ async fn reconcilable_tool_without_a_probe_is_not_served() {
 }
 
 #[tokio::test]
-async fn tool_with_a_probe_says_what_became_of_a_call() {
+async fn tool_with_a_probe_reports_the_outcome_of_a_call() {
     let began = Arc::new(Notify::new());
     let begins = began.clone();
     let pay = Tool::new("pay").probe(async |call: Call| match call.id() {
@@ -141,7 +141,7 @@ async fn tool_with_a_probe_says_what_became_of_a_call() {
 }
 
 #[tokio::test]
-async fn what_is_longer_than_nats_carries_says_so_and_that_the_tool_ran() {
+async fn result_over_the_nats_limit_is_an_error_after_the_call() {
     let result = Tool::new("result").handler(|_| async { Ok("x".repeat(2 << 20)) });
     let pure = Tool::new("pure").effect(Effect::Pure).handler(|_| async { Ok("x".repeat(2 << 20)) });
     let error = Tool::new("error").handler(|_| async { Err::<Reply, _>(ToolError::new("x".repeat(2 << 20))) });
@@ -156,7 +156,7 @@ async fn what_is_longer_than_nats_carries_says_so_and_that_the_tool_ran() {
 }
 
 #[tokio::test]
-async fn a_typed_tool_says_what_it_takes_and_refuses_the_rest() {
+async fn typed_tool_publishes_its_schema_and_refuses_other_arguments() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     #[serde(deny_unknown_fields)]
     struct Double {
@@ -169,9 +169,10 @@ async fn a_typed_tool_says_what_it_takes_and_refuses_the_rest() {
     let world = world([tool]).await;
     let reply = world.ask("double", call_headers("s1-c1"), r#"{"n": 21}"#).await;
     assert_eq!(serde_json::from_slice::<Value>(&reply.payload).unwrap(), json!({"n": 42, "call": "s1-c1"}));
-    for (body, told) in [("", "missing field `n`"), (r#"{"n": "x"}"#, "n: invalid type"), ("[1]", "a JSON object")] {
+    for (body, expected) in [("", "missing field `n`"), (r#"{"n": "x"}"#, "n: invalid type"), ("[1]", "a JSON object")]
+    {
         let reply = world.ask("double", HeaderMap::new(), body).await;
-        assert!(error_of(&reply).unwrap().contains(told), "{body}: {reply:?}");
+        assert!(error_of(&reply).unwrap().contains(expected), "{body}: {reply:?}");
     }
     let info = world.client.request("$SRV.INFO.double", "".into()).await.unwrap();
     let info: async_nats::service::Info = serde_json::from_slice(&info.payload).unwrap();
@@ -183,7 +184,7 @@ async fn a_typed_tool_says_what_it_takes_and_refuses_the_rest() {
 }
 
 #[tokio::test]
-async fn calls_run_beside_each_other_and_progress_comes_first() {
+async fn calls_run_in_parallel_and_progress_comes_before_the_result() {
     let gate = Arc::new(Notify::new());
     let opened = gate.clone();
     let waits = Tool::new("waits").handler(move |call: Call| {
@@ -211,7 +212,7 @@ async fn calls_run_beside_each_other_and_progress_comes_first() {
 }
 
 #[tokio::test]
-async fn a_cancel_drops_the_call() {
+async fn cancel_drops_the_call() {
     struct Dropped(Arc<AtomicUsize>);
     impl Drop for Dropped {
         fn drop(&mut self) {
@@ -238,13 +239,13 @@ async fn a_cancel_drops_the_call() {
     replies.next().await.unwrap();
     let cancel = "ai_tool_cancel.default.hangs";
     world.client.publish_with_headers(cancel, call_headers("c1"), "".into()).await.unwrap();
-    let told = replies.next().await.unwrap();
-    assert_eq!((error_of(&told), outcome_of(&told)), (Some("cancelled"), Some("unknown")));
+    let reply = replies.next().await.unwrap();
+    assert_eq!((error_of(&reply), outcome_of(&reply)), (Some("cancelled"), Some("unknown")));
     assert_eq!(dropped.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_its_turn_is_cancelled_or_too_late_and_never_begun() {
+async fn call_waiting_for_a_permit_is_cancelled_or_late_and_never_begun() {
     let (begun, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let (counter, opened) = (begun.clone(), gate.clone());
     let tool = Tool::new("busy").handler(move |call: Call| {
@@ -278,23 +279,23 @@ async fn a_call_that_waits_for_its_turn_is_cancelled_or_too_late_and_never_begun
     // It says who will work on it, as one that is worked on does.
     assert!(waits.next().await.unwrap().headers.unwrap().get(header::INSTANCE).is_some());
     world.client.publish_with_headers("ai_tool_cancel.default.busy", call_headers("c2"), "".into()).await.unwrap();
-    let told = waits.next().await.unwrap();
-    assert_eq!((error_of(&told), outcome_of(&told)), (Some("cancelled"), None));
+    let reply = waits.next().await.unwrap();
+    assert_eq!((error_of(&reply), outcome_of(&reply)), (Some("cancelled"), None));
 
     let mut late = send(deadline_in(0)).await;
-    let told = loop {
-        let told = late.next().await.unwrap();
-        if error_of(&told).is_some() {
-            break told;
+    let reply = loop {
+        let reply = late.next().await.unwrap();
+        if error_of(&reply).is_some() {
+            break reply;
         }
     };
-    assert!(error_of(&told).unwrap().contains("deadline"), "{told:?}");
-    assert_eq!(outcome_of(&told), None);
+    assert!(error_of(&reply).unwrap().contains("deadline"), "{reply:?}");
+    assert_eq!(outcome_of(&reply), None);
     opened.notify_one();
     loop {
-        let told = runs.next().await.unwrap();
-        if told.headers.is_none() {
-            assert_eq!(&*told.payload, b"done");
+        let reply = runs.next().await.unwrap();
+        if reply.headers.is_none() {
+            assert_eq!(&*reply.payload, b"done");
             break;
         }
     }
@@ -302,7 +303,7 @@ async fn a_call_that_waits_for_its_turn_is_cancelled_or_too_late_and_never_begun
 }
 
 #[tokio::test]
-async fn a_call_that_takes_a_while_says_who_works_on_it_and_progress_gives_it_more_time() {
+async fn long_call_sends_a_receipt_and_progress_extends_its_deadline() {
     let gate = Arc::new(Notify::new());
     let opened = gate.clone();
     let tool = Tool::new("slow").timeout(Duration::from_secs(5)).handler(move |call: Call| {
@@ -325,10 +326,10 @@ async fn a_call_that_takes_a_while_says_who_works_on_it_and_progress_gives_it_mo
         .await
         .unwrap();
     for text in ["begun", ""] {
-        let said = replies.next().await.unwrap();
-        let headers = said.headers.unwrap();
+        let progress = replies.next().await.unwrap();
+        let headers = progress.headers.unwrap();
         assert!(headers.get(header::PROGRESS).is_some());
-        assert_eq!(&*said.payload, text.as_bytes());
+        assert_eq!(&*progress.payload, text.as_bytes());
         // This very replica answers to what it said.
         let instance = headers.get(header::INSTANCE).unwrap().as_str();
         world.client.request(format!("$SRV.PING.{instance}"), "".into()).await.unwrap();
@@ -339,7 +340,7 @@ async fn a_call_that_takes_a_while_says_who_works_on_it_and_progress_gives_it_mo
 }
 
 #[tokio::test]
-async fn who_tells_without_end_still_may_answer() {
+async fn call_with_endless_progress_can_still_answer() {
     // NATS lets a tool's user answer a call a thousand times.
     let tool = Tool::new("chatty").timeout(Duration::from_hours(1)).handler(|call: Call| async move {
         for piece in 0..2_000 {
@@ -351,15 +352,15 @@ async fn who_tells_without_end_still_may_answer() {
     let inbox = world.client.new_inbox();
     let mut replies = world.client.subscribe(inbox.clone()).await.unwrap();
     world.client.publish_with_reply("ai_tool.default.chatty", inbox, "".into()).await.unwrap();
-    let mut told = 0;
+    let mut count = 0;
     while replies.next().await.unwrap().headers.is_some_and(|headers| headers.get(header::PROGRESS).is_some()) {
-        told += 1;
+        count += 1;
     }
-    assert_eq!(told, 500);
+    assert_eq!(count, 500);
 }
 
 #[tokio::test]
-async fn the_services_protocol_describes_the_tool() {
+async fn services_protocol_describes_the_tool() {
     let tool =
         Tool::new("look").description("Looks.").effect(Effect::Pure).version("2.1.0").handler(|_| async { Ok("") });
     let world = world([tool]).await;
@@ -379,7 +380,7 @@ async fn the_services_protocol_describes_the_tool() {
 }
 
 #[tokio::test]
-async fn stopping_finishes_what_runs_and_is_announced() {
+async fn stop_finishes_running_calls_and_is_announced() {
     let gate = Arc::new(Notify::new());
     let opened = gate.clone();
     let tool = Tool::new("slow").handler(move |call: Call| {
@@ -400,11 +401,12 @@ async fn stopping_finishes_what_runs_and_is_announced() {
     world.client.publish_with_reply_and_headers("ai_tool.default.slow", inbox, named, "".into()).await.unwrap();
     let instance = replies.next().await.unwrap().headers.unwrap().get(header::INSTANCE).unwrap().to_string();
     let ((), ()) = tokio::join!(world.serving.stop(SOON), async {
-        // No call gets here any more; but this one is worked on, and who asks is told.
-        let nobody = |error: async_nats::RequestError| error.kind() == async_nats::RequestErrorKind::NoResponders;
+        // No call gets here any more; but this one is worked on, and who asks is reply.
+        let is_no_responders =
+            |error: async_nats::RequestError| error.kind() == async_nats::RequestErrorKind::NoResponders;
         // One that is on its way when the tool stops is not answered.
         let ask = || Request::new().timeout(Some(Duration::from_millis(100)));
-        while !world.client.send_request("$SRV.PING.slow", ask()).await.is_err_and(nobody) {}
+        while !world.client.send_request("$SRV.PING.slow", ask()).await.is_err_and(is_no_responders) {}
         world.client.request(format!("$SRV.PING.{instance}"), "".into()).await.unwrap();
         // Whoever cannot find out which replica has the call still hears that one has it.
         let of_call = world.client.request_with_headers("$SRV.INFO.slow", call_headers("c1"), "".into()).await.unwrap();
@@ -418,7 +420,7 @@ async fn stopping_finishes_what_runs_and_is_announced() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_no_token_is_refused() {
+async fn name_that_is_no_token_is_refused() {
     let server = Server::start();
     let tools = Tools::connect(&server.url).await.unwrap().tool(Tool::new("a.b"));
     assert!(tools.serve().await.is_err());
@@ -471,7 +473,7 @@ async fn replica_stops_under_load_no_call_is_lost() {
 }
 
 #[tokio::test]
-async fn replica_is_asked_about_a_call_it_says_whether_it_runs_it() {
+async fn replica_queried_about_a_call_reports_whether_it_runs() {
     let gate = Arc::new(Notify::new());
     let held = gate.clone();
     let world = world([Tool::new("slow").handler(move |_: Call| {
@@ -482,21 +484,21 @@ async fn replica_is_asked_about_a_call_it_says_whether_it_runs_it() {
         }
     })])
     .await;
-    let says = async |call: &str| {
+    let read_running = async |call: &str| {
         let request = Request::new().headers(call_headers(call)).timeout(Some(SOON));
         let answer = world.client.send_request("$SRV.INFO.slow", request).await.unwrap();
         answer.headers.unwrap().get(header::RUNNING).unwrap().to_string()
     };
-    let asked = world.ask("slow", call_headers("c1"), "{}");
-    let looked = async {
-        while says("c1").await != "1" {
+    let call = world.ask("slow", call_headers("c1"), "{}");
+    let check = async {
+        while read_running("c1").await != "1" {
             tokio::task::yield_now().await;
         }
-        assert_eq!(says("c2").await, "0");
+        assert_eq!(read_running("c2").await, "0");
         gate.notify_one();
     };
-    futures::join!(asked, looked);
-    while says("c1").await != "0" {
+    futures::join!(call, check);
+    while read_running("c1").await != "0" {
         tokio::task::yield_now().await;
     }
 }

@@ -109,8 +109,8 @@ impl<'a> CallDeadline<'a> {
         let extension = ExtendToolCall { meta, deadline: self.clock.now().after(left) };
         let body = Bytes::from(Json::of(&extension).get().to_owned());
         let Ok(id) = CommandId::new(&id) else { return };
-        let asked = timeout(REQUEST_MAX, self.bus.send_control(&self.work.key, Verb::ExtendToolCall, &id, body)).await;
-        let failed = match asked {
+        let stored = timeout(REQUEST_MAX, self.bus.send_control(&self.work.key, Verb::ExtendToolCall, &id, body)).await;
+        let failed = match stored {
             Ok(sent) => sent.err().map(|error| error.to_string()),
             Err(late) => Some(late.to_string()),
         };
@@ -170,9 +170,9 @@ impl<'a> CallDeadline<'a> {
     /// Whether the replica that works on the call is gone; `false` for one that did not name itself.
     pub(super) async fn is_replica_gone(&mut self, health: Option<&ConnectionHealth>) -> bool {
         let Some(instance) = &self.instance else { return false };
-        let asked = self.bus.transport().request(instance, Vec::new(), Bytes::new(), REQUEST_MAX).await;
+        let pong = self.bus.transport().request(instance, Vec::new(), Bytes::new(), REQUEST_MAX).await;
         // A silent replica is alive, and without an answer of NATS nothing is known.
-        let Err(BusError::NoResponders { .. }) = asked else {
+        let Err(BusError::NoResponders { .. }) = pong else {
             self.away_since = None;
             return false;
         };

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answer_to_a_probe_is_a_result_only_where_it_looks_like_one() {
+    fn probe_reply_is_a_result_only_without_outcome_and_error() {
         let parse = |headers: &[(&str, &str)], body: &'static [u8]| {
             let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             parse_probe_reply(&Message {

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn verdict_follows_from_what_replicas_say() {
+    async fn verdict_follows_from_answers_of_replicas() {
         use CheckVerdict::{Lost, NotHeld, Wait};
         use ReplicaAnswer::{Denied, NatsUnavailable, Running, Unclear};
         for (is_repeatable, has_gap, answers, expected) in [

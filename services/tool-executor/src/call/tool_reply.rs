@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_reply() {
+    fn reply_of_every_kind_is_parsed() {
         let ok = |text: &str| ToolReply::Final(ToolAnswer::new(Outcome::Ok, text));
         let error = |text: &str| ToolReply::Final(ToolAnswer::error(ErrorCode::ToolError, text));
         assert_eq!(reply(&[], b"{\"a\":1}"), ok("{\"a\":1}"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_keeps_head_and_tail_within_the_limit() {
+    fn text_too_long_keeps_head_and_tail_within_the_limit() {
         for (length, max) in [(101, 100), (5_000, 100), (1_000_000, 1_000), (200, 10), (200, 0)] {
             let text = format!("<{}>", "ä".repeat(length / 2));
             let short = truncate(&text, max, None);

@@ -26,7 +26,7 @@ struct KnownTool {
     /// `None`: not written yet, or written by another process.
     written: Option<Instant>,
     /// Time of the last answer, or of the first poll without one.
-    last_seen_at: Option<Instant>,
+    last_answer_at: Option<Instant>,
 }
 
 /// A change that must be written to the catalogue.
@@ -42,7 +42,7 @@ impl KnownTools {
     /// replica answers.
     pub(crate) fn adopt(&mut self, tenant: TenantId, spec: ToolSpec) {
         let key = (tenant, spec.name.clone());
-        self.0.entry(key).or_insert(KnownTool { spec, written: None, last_seen_at: None });
+        self.0.entry(key).or_insert(KnownTool { spec, written: None, last_answer_at: None });
     }
 
     pub(crate) fn has_name(&self, tool: &ToolName) -> bool {
@@ -64,9 +64,9 @@ impl KnownTools {
     ) -> Vec<CatalogueChange> {
         let mut changes = Vec::new();
         for (key, spec) in found {
-            let new_entry = || KnownTool { spec: spec.clone(), written: None, last_seen_at: None };
+            let new_entry = || KnownTool { spec: spec.clone(), written: None, last_answer_at: None };
             let entry = self.0.entry(key.clone()).or_insert_with(new_entry);
-            entry.last_seen_at = Some(now);
+            entry.last_answer_at = Some(now);
             let is_fresh = entry.written.is_some_and(|at| now.duration_since(at) < REFRESH_AFTER);
             if entry.spec != *spec || !is_fresh {
                 entry.spec = spec.clone();
@@ -74,8 +74,8 @@ impl KnownTools {
             }
         }
         for (key, entry) in self.0.iter_mut().filter(|(key, _)| !found.contains_key(key)) {
-            let last_seen_at = *entry.last_seen_at.get_or_insert(now);
-            if now.duration_since(last_seen_at.max(last_loss)) > SILENCE_MAX {
+            let last_answer_at = *entry.last_answer_at.get_or_insert(now);
+            if now.duration_since(last_answer_at.max(last_loss)) > SILENCE_MAX {
                 changes.push(CatalogueChange::Delete(key.0.clone(), key.1.clone()));
             }
         }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn written_when_new_changed_or_old_and_deleted_when_silent_for_long() {
+    fn entry_is_written_when_new_changed_or_old_and_deleted_when_silent() {
         let (mut known_tools, start) = (KnownTools::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(poll(&mut known_tools, &[spec("a", "1")], at(0)), ["a@1"]);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_is_tried_again_and_an_inherited_entry_goes_too() {
+    fn write_failed_is_retried_and_adopted_entry_is_deleted_too() {
         let (mut known_tools, now) = (KnownTools::default(), Instant::now());
         known_tools.adopt(TenantId::default(), spec("old", "1"));
         assert_eq!(known_tools.observe(&found(&[spec("a", "1")]), now, long_ago(now)).len(), 1);

@@ -213,10 +213,10 @@ impl Catalogue {
         let first = self.poll_count.wrapping_mul(QUERIES_CONCURRENT_MAX) % rest.len().max(1);
         rest.rotate_left(first);
         tools.append(&mut rest);
-        let asks: Vec<_> = tools.into_iter().map(|(tool, open)| self.query_tool(tool, open)).collect();
-        let mut asked = futures::stream::iter(asks).buffer_unordered(QUERIES_CONCURRENT_MAX);
+        let queries: Vec<_> = tools.into_iter().map(|(tool, open)| self.query_tool(tool, open)).collect();
+        let mut results = futures::stream::iter(queries).buffer_unordered(QUERIES_CONCURRENT_MAX);
         let (end, mut silent) = (Instant::now() + REPLY_WAIT * 2, BTreeSet::new());
-        while let Ok(Some(answered)) = timeout_at(end, asked.next()).await {
+        while let Ok(Some(answered)) = timeout_at(end, results.next()).await {
             match answered? {
                 (_, Some(specs)) => {
                     for (tenant, spec) in specs {
@@ -238,7 +238,7 @@ impl Catalogue {
         mut open: Vec<TenantTool>,
     ) -> Result<(ToolName, Option<Vec<TenantTool>>), BusError> {
         let (address, mut found) = (subject::service_info(&tool), Vec::new());
-        let asked = query_services(&self.bus, &address, |described| {
+        let query = query_services(&self.bus, &address, |described| {
             if let ToolDescription::Tool(tenant, spec) = described
                 && spec.name == tool
             {
@@ -253,7 +253,7 @@ impl Catalogue {
             }
             open.is_empty()
         });
-        match asked.await {
+        match query.await {
             Ok(()) => Ok((tool, Some(found))),
             // A client subscribes there and does not answer, or the server permits no query.
             Err(BusError::Timeout { .. }) => Ok((tool, None)),
@@ -277,8 +277,8 @@ async fn query_services(
     question: &Subject,
     mut on_described: impl FnMut(ToolDescription) -> bool + Send,
 ) -> Result<(), BusError> {
-    let asked = bus.transport().request_many(question, Vec::new(), Bytes::new()).await;
-    let mut replies = match asked {
+    let sent = bus.transport().request_many(question, Vec::new(), Bytes::new()).await;
+    let mut replies = match sent {
         Ok(replies) => replies.take(REPLIES_MAX),
         Err(BusError::NoResponders { .. }) => return Ok(()),
         Err(error) => return Err(error),

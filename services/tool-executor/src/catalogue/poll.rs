@@ -95,8 +95,8 @@ fn push_unique(specs: &mut Vec<(ToolSpec, Instant)>, spec: ToolSpec, at: Instant
 fn merge_specs(specs: &[&ToolSpec]) -> Option<ToolSpec> {
     let best = specs.iter().max_by(|one, other| version_rank(one).cmp(&version_rank(other)))?;
     let effect = specs.iter().map(|spec| spec.effect).max_by_key(|effect| effect_rank(*effect))?;
-    let asks = specs.iter().any(|spec| spec.approval == Approval::Always);
-    let approval = if asks { Approval::Always } else { best.approval };
+    let needs_approval = specs.iter().any(|spec| spec.approval == Approval::Always);
+    let approval = if needs_approval { Approval::Always } else { best.approval };
     Some(ToolSpec { effect, approval, ..ToolSpec::clone(best) })
 }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_must_be_said_at_the_tools_own_address() {
+    fn description_new_counts_only_from_the_tools_own_address() {
         let (mut confirmed, began) = (ConfirmedSpecs::default(), Instant::now());
         let real = spec("1.0.0", EffectClass::AtMostOnce, Approval::Always);
         let forged = spec("9.0.0", EffectClass::Pure, Approval::Never);
@@ -153,11 +153,11 @@ mod tests {
         }
         // A confirmed description is not checked again for a while, unless the tool was away.
         let later = |seconds| CataloguePoll::new(began + Duration::from_secs(seconds));
-        for (seconds, asked) in [(29, false), (30, true)] {
+        for (seconds, is_unconfirmed) in [(29, false), (30, true)] {
             let mut poll = later(seconds);
             poll.add_broadcast_reply(&confirmed, key(), real.clone());
-            assert_eq!(!poll.unconfirmed().is_empty(), asked, "{seconds}");
-            if asked {
+            assert_eq!(!poll.unconfirmed().is_empty(), is_unconfirmed, "{seconds}");
+            if is_unconfirmed {
                 poll.confirm(key(), real.clone());
             }
             assert_eq!(poll.finish(&mut confirmed).0.len(), 1);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_version_counts_and_the_greatest_care() {
+    fn replicas_that_differ_greatest_version_and_most_careful_class_win() {
         let mut poll = CataloguePoll::new(Instant::now());
         poll.confirm(key(), spec("1.9.0", EffectClass::Idempotent, Approval::Always));
         poll.confirm(key(), spec("1.10.0", EffectClass::Pure, Approval::Never));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn who_floods_fills_no_memory() {
+    fn descriptions_flooding_are_bounded() {
         let (mut poll, confirmed) = (CataloguePoll::new(Instant::now()), ConfirmedSpecs::default());
         for version in 0..100 {
             poll.add_broadcast_reply(&confirmed, key(), spec(&version.to_string(), EffectClass::Pure, Approval::Never));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn names_alone_and_arguments_that_fit() {
+    fn command_name_and_arguments_must_match_a_rule() {
         let dir = tempfile::tempdir().unwrap();
         for (name, mode) in [("git", 0o755), ("cat", 0o755), ("plain", 0o644), ("rm", 0o755)] {
             std::fs::write(dir.path().join(name), "").unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_allows_nothing_and_a_wrong_one_is_refused() {
+    fn allowlist_empty_permits_nothing_and_invalid_is_refused() {
         let none = Allowlist::new(&config("[]", Path::new("/bin"))).unwrap();
         assert!(resolve(&none, &["true"]).contains("may not be run"));
         for bad in [

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_out_of_sight() {
+    fn process_in_another_session_is_assigned_to_its_command() {
         let mut all = BTreeMap::from([(1, state(10)), (2, state(20))]);
         let look = |all: &mut BTreeMap<u64, TreeState>, processes: &[Process]| {
             let marks = |pid| (pid == 16).then(|| "m10".to_owned());

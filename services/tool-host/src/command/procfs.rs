@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_kernel() {
+    fn stat_line_with_any_name_is_parsed() {
         let rest = "7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1000 33 18446744073709551615";
         let process = Process {
             pid: 12,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_there() {
+    fn child_of_this_process_is_listed() {
         let me = i32::try_from(std::process::id()).unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();

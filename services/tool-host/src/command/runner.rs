@@ -105,7 +105,7 @@ impl Commands {
         // A task, so that a cancelled command is still killed in order.
         self.0.tasks.spawn("command", async move {
             let result = run(&inner.launcher, inner.limits, job, cancelled).await;
-            let _nobody_waits = sender.send(result).is_err();
+            let _receiver_gone = sender.send(result).is_err();
         });
         result.await.map_err(|_| ToolError::unknown("the command was ended from outside"))?
     }

@@ -184,16 +184,16 @@ fn write_text(result: &mut Value, body: &ResponseBody, offset: usize, max: usize
     let start = text.char_indices().nth(offset).map_or(text.len(), |(at, _)| at);
     let wanted = &text[start..];
     let end = wanted.char_indices().nth(max).map_or(wanted.len(), |(at, _)| at);
-    let shown = head_tail_buffer::take_head(&wanted[..end], TEXT_BYTES_MAX);
-    let has_more = shown.len() < wanted.len();
+    let part = head_tail_buffer::take_head(&wanted[..end], TEXT_BYTES_MAX);
+    let has_more = part.len() < wanted.len();
     if has_more {
-        result["next_offset"] = json!(offset + shown.chars().count());
+        result["next_offset"] = json!(offset + part.chars().count());
     }
     if is_truncated {
         result["note"] =
             json!(format!("only the first {} bytes were read; what follows them cannot be had", body.bytes.len()));
     }
-    (result["text"], result["truncated"]) = (json!(shown), json!(has_more || is_truncated));
+    (result["text"], result["truncated"]) = (json!(part), json!(has_more || is_truncated));
 }
 
 fn broken_body_error(url: &Url, error: &reqwest::Error) -> ToolError {

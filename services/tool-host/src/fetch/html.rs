@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_stays_and_nothing_else() {
+    fn html_keeps_readable_text_only() {
         for (html, text) in [
             ("", ""),
             ("plain", "plain"),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn no_page_is_too_deep_or_becomes_too_long() {
+    fn page_nested_or_long_is_handled_within_limits() {
         for piece in
             ["<div>", "<b>", "<ul><li>", "<table><tr><td>", "<pre>", "<svg>", "</p>", "<a href=x>", "<!--", "&#x"]
         {

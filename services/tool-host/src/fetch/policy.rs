@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_refused_however_they_are_written() {
+    fn private_address_in_any_spelling_is_refused() {
         let policy = policy(&FetchConfig::default());
         for host in [
             "127.0.0.1",
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_address_must_not_be() {
+    fn url_invalid_is_refused_with_the_reason() {
         let policy = policy(&FetchConfig::default());
         for (url, part) in [
             ("ftp://example.org/", "only http and https"),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_hosts() {
+    fn host_lists_permit_and_deny_by_name_and_wildcard() {
         let allow_hosts = Some(texts(&["example.org", "*.example.net", "bücher.example", "1.1.1.1"]));
         let deny_hosts = texts(&["bad.example.net", "*.worse.example.net"]);
         let listed = policy(&FetchConfig { allow_hosts, deny_hosts, ..FetchConfig::default() });
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_opened_is_open_and_nothing_beside_it() {
+    fn private_network_permitted_is_reachable_and_no_other() {
         let allow_private = texts(&["10.1.0.0/16", "127.0.0.1", "wiki.intern", "fd12::/16", "localhost"]);
         let policy = policy(&FetchConfig { allow_private, ..FetchConfig::default() });
         for (host, address, expect) in [
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_are_judged_anew() {
+    fn redirect_target_is_checked_again() {
         let policy = policy(&FetchConfig { deny_hosts: texts(&["bad.example"]), ..FetchConfig::default() });
         let from = Url::parse("https://example.org/a/b").unwrap();
         let check = |location: &str| match policy.check_redirect(&from, location) {

@@ -31,15 +31,13 @@ pub(super) fn read(workspace: &Workspace, arguments: &ReadArguments) -> Result<V
     if found.is_dir {
         return Err(ToolError::new(format!("{:?} is a directory: use list_files", arguments.path)));
     }
-    let shown = walk::display_path(&found.path);
+    let name = walk::display_path(&found.path);
     let Some(bytes) = read_bytes(workspace, &found, &arguments.path)? else {
-        return Err(ToolError::new(format!("{shown:?} has over {FILE_BYTES_MAX} bytes: find lines with search_text")));
+        return Err(ToolError::new(format!("{name:?} has over {FILE_BYTES_MAX} bytes: find lines with search_text")));
     };
     let size = bytes.len();
     let Some(text) = to_text(bytes) else {
-        return Ok(
-            json!({"path": shown, "lines": 0, "bytes": size, "content": "", "truncated": false, "binary": true}),
-        );
+        return Ok(json!({"path": name, "lines": 0, "bytes": size, "content": "", "truncated": false, "binary": true}));
     };
     let first = arguments.offset.unwrap_or(1).max(1);
     let wanted = text.split_inclusive('\n').skip(first - 1).take(arguments.limit.unwrap_or(usize::MAX));
@@ -58,7 +56,7 @@ pub(super) fn read(workspace: &Workspace, arguments: &ReadArguments) -> Result<V
         }
         break;
     }
-    let mut result = json!({"path": shown, "lines": text.lines().count(), "bytes": size, "content": content,
+    let mut result = json!({"path": name, "lines": text.lines().count(), "bytes": size, "content": content,
         "truncated": truncated});
     if found.is_written {
         result["written"] = json!(true);

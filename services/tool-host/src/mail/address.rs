@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_a_key_an_alias_or_a_name_and_anything_else_names_the_known_ones() {
+    fn address_is_a_key_alias_or_name_and_unknown_lists_recipients() {
         let all = [
             agent("a", "Alice the Assistant", "alice", &["*"]),
             agent("e", "Eamonn the Executioner", "eamonn", &["check_mail"]),
@@ -94,8 +94,8 @@ mod tests {
             let expect = expect.map(|id| AgentId::new(id).unwrap()).map_err(|why| format!("{why}; {known}"));
             assert_eq!(found, expect, "{to:?}");
         }
-        let nobody = resolve(&all[2..], "bob").unwrap_err();
-        assert_eq!(nobody.message, "there is no agent \"bob\"; no agent reads mail, but user (people)");
-        assert_eq!(nobody.code, ErrorCode::UnknownAgent);
+        let unknown = resolve(&all[2..], "bob").unwrap_err();
+        assert_eq!(unknown.message, "there is no agent \"bob\"; no agent reads mail, but user (people)");
+        assert_eq!(unknown.code, ErrorCode::UnknownAgent);
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     use contract::AgentId;
 
     #[test]
-    fn what_is_too_long_or_empty_is_refused_with_what_to_do() {
+    fn mail_too_long_or_empty_is_refused_with_advice() {
         let refuse = |subject: &str, text: &str| validate(subject, text).unwrap_err().message;
         assert!(validate(&"s".repeat(MAIL_SUBJECT_BYTES_MAX), &"t".repeat(MAIL_TEXT_BYTES_MAX)).is_ok());
         assert!(validate("s", &"\n".repeat(MAIL_TEXT_BYTES_MAX / 2)).is_err(), "blank");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_mail_can_be_shown() {
+    fn longest_mail_fits_into_a_result() {
         let text = "\u{1}".repeat(MAIL_TEXT_BYTES_MAX / 6);
         let subject = "\u{1}".repeat(MAIL_SUBJECT_BYTES_MAX / 6);
         let id = MailId::new(&"x".repeat(64)).unwrap();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_what_it_answers() {
+    fn answer_subject_is_prefixed_once_and_fits() {
         assert_eq!(reply_subject("Plan"), "Re: Plan");
         assert_eq!(reply_subject("Re: Plan"), "Re: Plan");
         let long = reply_subject(&"ä".repeat(MAIL_SUBJECT_BYTES_MAX / 2));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_short() {
+    fn age_is_formatted_in_one_unit() {
         for (seconds, expect) in [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "59 min"), (3_600, "1 h")] {
             assert_eq!(format_age(Duration::from_secs(seconds)), expect);
         }

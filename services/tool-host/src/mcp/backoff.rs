@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_begin_anew_after_a_healthy_while() {
+    fn backoff_after_a_healthy_run_starts_again() {
         let (mut backoff, short) = (RestartBackoff::default(), Duration::from_secs(1));
         for tries in 0..8 {
             assert_eq!(backoff.next_wait(short, "a"), WAITS.spread(tries, "a"));

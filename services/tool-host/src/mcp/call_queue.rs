@@ -242,6 +242,6 @@ impl QueuedCall {
 
     fn reply(self, answer: Result<Reply, ToolError>) {
         // A caller that no longer waits has reported the reason itself.
-        let _nobody_waits = self.answer.send(answer).is_err();
+        let _receiver_gone = self.answer.send(answer).is_err();
     }
 }

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_one_way_and_the_fields_of_that_way() {
+    fn server_configuration_has_one_transport_and_its_fields() {
         for (fields, part) in [
             (json!({}), "needs a command (stdio) or a url"),
             (json!({"command": "a", "url": "http://b"}), "exclude each other"),
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn secrets_in_configuration_are_not_printed() {
         let stdio = read(json!({"command": "a", "env": {"TOKEN": "hush"}})).unwrap();
         let http = read(json!({"url": "http://b", "headers": {"Authorization": "Bearer hush"}})).unwrap();
         assert!(!format!("{stdio:?}{http:?}").contains("hush"), "{stdio:?}{http:?}");

@@ -45,7 +45,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_tool_is_told_of_once_for_each_change() {
+    fn tool_description_changed_is_reported_once() {
         let mut tracker = DescriptionTracker::default();
         let mut record_descriptions = |tools: &[(&str, &str)], version: &str| {
             let listed = tools.iter().map(|(name, text)| ListedTool {

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn server_that_floods_is_read_at_its_pace() {
+    async fn server_that_floods_is_read_at_the_rate_limit() {
         let text = "{\"method\":\"notifications/message\"}\n".repeat(10_000);
         let began = tokio::time::Instant::now();
         let pieces = Pieces(text.as_bytes().chunks(8 << 10));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tools_that_must_be_tasks_are_read_from_the_list() {
+    async fn tools_that_require_tasks_are_found_in_the_list() {
         let observer = observer();
         let list = |support: &str| {
             let tool = json!({"name": "slow", "inputSchema": {}, "execution": {"taskSupport": support}});
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_line_is_followed_by_an_answer_however_it_is_cut() {
+    async fn line_too_long_in_any_chunks_is_followed_by_an_error() {
         let long = "x".repeat(400);
         let head = format!(r#"{{"jsonrpc":"2.0","id":7,"result":"{long}"}}"#);
         let tail = format!(r#"{{"result":{{"id":1,"text":"{long}"}},"jsonrpc":"2.0","id":8}}"#);

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_choose_and_say_what_they_miss() {
+    fn rules_select_tools_and_warn_of_missing_ones() {
         let all = || vec![listed("b"), listed("a"), listed("c")];
         check(&ToolRules::default(), all(), &["mcp__s__a=a", "mcp__s__b=b", "mcp__s__c=c"], &[]);
         let deny = ToolRules { deny: names(&["a", "x"]), ..ToolRules::default() };
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_meet_are_told_apart() {
+    fn names_that_collide_get_a_hash() {
         check(
             &ToolRules::default(),
             vec![listed("a.b"), listed("a_b"), listed("a b")],
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_refused_and_the_others_go_on() {
+    fn tool_over_a_limit_is_refused_and_others_are_served() {
         let text = ListedTool { description: "x".repeat(TEXT_BYTES_MAX + 1), ..listed("wordy") };
         let big =
             ListedTool { schema: json!({"type": "object", "x": "x".repeat(TOOL_SCHEMA_BYTES_MAX)}), ..listed("big") };
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_count_where_they_are_trusted_and_the_configuration_always() {
+    fn annotations_count_if_trusted_and_configuration_always() {
         let claim = |read_only, idempotent| {
             let annotations = ToolAnnotations::new().read_only(read_only).idempotent(idempotent);
             ListedTool { annotations: Some(annotations), ..listed("a") }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_three_numbers() {
+    fn version_not_of_three_numbers_is_replaced() {
         for (given, expected) in
             [("0.6.2", "0.6.2"), ("1.2", "1.0.0"), ("v1.2.3", "1.0.0"), ("1..2.3", "1.0.0"), ("", "1.0.0")]
         {

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_content() {
+    fn content_of_every_kind_becomes_text() {
         let text = |text: &str| json!({"type": "text", "text": text});
         check(json!({"content": [text("a"), text("b")]}), Ok("a\nb"));
         check(json!({"content": [text("a")], "structuredContent": {"n": 1}}), Ok("a"));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_empty_of_what_was_done() {
+    fn answer_that_is_no_result_has_an_unknown_outcome() {
         for result in [json!({"tools": []}), json!({"something": "else"})] {
             let result: ServerResult = serde_json::from_value(result).unwrap();
             let why = "the MCP server answered with something that is no result of a tool";
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_keeps_head_and_tail_within_the_limit() {
+    fn text_too_long_keeps_head_and_tail_within_the_limit() {
         let parts =
             |lengths: &[usize]| TextParts { parts: lengths.iter().map(|length| "ä".repeat(*length / 2)).collect() };
         for lengths in [&[5_000][..], &[150, 150], &[1, 5_000, 1], &[40; 100], &[0; 1_000], &[202], &[0, 0, 900]] {

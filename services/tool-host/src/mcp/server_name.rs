@@ -40,8 +40,8 @@ impl ServerName {
             return Some(plain);
         }
         let digits = sha256_hex(tool.as_bytes());
-        let kept = plain.len().min(TOOL_NAME_MAX - HASH_DIGITS - 1);
-        let hashed = format!("{}_{}", &plain[..kept], &digits[..HASH_DIGITS]);
+        let prefix_length = plain.len().min(TOOL_NAME_MAX - HASH_DIGITS - 1);
+        let hashed = format!("{}_{}", &plain[..prefix_length], &digits[..HASH_DIGITS]);
         (!is_taken(&hashed)).then_some(hashed)
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_follows_from_both_and_fits() {
+    fn tool_name_follows_from_server_and_tool_and_fits() {
         let free = |_: &str| false;
         for (given, tool, expected) in [
             ("time", "get_current_time", "mcp__time__get_current_time"),
@@ -111,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_name_is_told_apart_or_refused() {
+    fn tool_name_taken_gets_a_hash_or_is_refused() {
         let name = server("s").tool_name("a b", |name| name == "mcp__s__a_b").unwrap();
         assert!(name.starts_with("mcp__s__a_b_") && name.len() == "mcp__s__a_b_".len() + HASH_DIGITS, "{name}");
         assert_eq!(server("s").tool_name("a b", |_| true), None);
     }
 
     #[test]
-    fn two_servers_never_share_a_name() {
+    fn server_name_that_could_be_ambiguous_is_refused() {
         for bad in ["", "a__b", "_a", "a_", "a.b", "ä", &"x".repeat(33)] {
             assert!(ServerName::try_from(bad.to_owned()).is_err(), "{bad:?}");
         }

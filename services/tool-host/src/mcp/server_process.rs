@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of one line of stderr; a longer one is cut.
 const STDERR_LINE_MAX: usize = 2 << 10;
 /// Last lines of stderr that are logged when a server ends.
-const STDERR_LINES_KEPT: usize = 10;
+const STDERR_LINES_MAX: usize = 10;
 
 /// A running server. Dropping it kills its process group.
 pub(super) struct ServerProcess {
@@ -133,14 +133,14 @@ async fn log_stderr(
     };
     ending.run_until_cancelled(all).await;
     // The receiver is gone where the server was dropped.
-    let _nobody_waits = sender.send(lines.into_last()).is_err();
+    let _receiver_gone = sender.send(lines.into_last()).is_err();
 }
 
 /// Splits a stream into lines and keeps the last ones.
 #[derive(Default)]
 struct StderrLines {
     line: Vec<u8>,
-    kept: VecDeque<String>,
+    last_lines: VecDeque<String>,
 }
 
 impl StderrLines {
@@ -164,16 +164,16 @@ impl StderrLines {
         if text.is_empty() {
             return None;
         }
-        if self.kept.len() == STDERR_LINES_KEPT {
-            self.kept.pop_front();
+        if self.last_lines.len() == STDERR_LINES_MAX {
+            self.last_lines.pop_front();
         }
-        self.kept.push_back(text.to_owned());
+        self.last_lines.push_back(text.to_owned());
         Some(text.to_owned())
     }
 
     fn into_last(mut self) -> Vec<String> {
         let _rest = self.finish_line();
-        self.kept.into()
+        self.last_lines.into()
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_cut_capped_and_harmless() {
+    fn stderr_lines_are_split_capped_and_cleaned() {
         let mut lines = StderrLines::default();
         assert_eq!(lines.push(b"one\ntw"), ["one"]);
         assert_eq!(lines.push(b"o\r\n\n\x1b[2Jthree\n"), ["two", " [2Jthree"]);
@@ -193,6 +193,6 @@ mod tests {
         }
         lines.push(b"rest");
         let last = lines.into_last();
-        assert_eq!((last.len(), last[0].as_str(), last[9].as_str()), (STDERR_LINES_KEPT, "11", "rest"));
+        assert_eq!((last.len(), last[0].as_str(), last[9].as_str()), (STDERR_LINES_MAX, "11", "rest"));
     }
 }

@@ -90,7 +90,7 @@ impl Supervisor {
                 let names = self.published.names();
                 tracing::info!(server = %self.server, version, tools = names.len(), "MCP server connected");
                 if let Some(first_names) = self.first_names.take() {
-                    let _nobody_waits = first_names.send(names).is_err();
+                    let _receiver_gone = first_names.send(names).is_err();
                 }
                 self.serve(&mut connection, &version).await
             }

@@ -74,11 +74,11 @@ fn find_cycles(depends: &BTreeMap<u32, BTreeSet<u32>>, rounds: &[Vec<u32>]) -> V
     let placed: BTreeSet<u32> = rounds.iter().flatten().copied().collect();
     let mut reached: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for number in depends.keys().filter(|number| !placed.contains(number)) {
-        let (mut seen, mut left) = (BTreeSet::new(), vec![*number]);
+        let (mut visited, mut left) = (BTreeSet::new(), vec![*number]);
         while let Some(on) = left.pop().and_then(|at| depends.get(&at)) {
-            left.extend(on.iter().copied().filter(|on| seen.insert(*on)));
+            left.extend(on.iter().copied().filter(|on| visited.insert(*on)));
         }
-        reached.insert(*number, seen);
+        reached.insert(*number, visited);
     }
     let leads = |from: &u32, to: &u32| reached.get(from).is_some_and(|reached| reached.contains(to));
     let groups = reached.keys().filter(|number| leads(number, number)).map(|number| {

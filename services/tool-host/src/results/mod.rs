@@ -104,18 +104,18 @@ fn search_lines(text: &str, pattern: &str) -> Result<Value, ToolError> {
     let mut at = 0;
     let (mut matches, mut found) = (0, Vec::new());
     for line in text.split_inclusive('\n') {
-        let (begins, shown) = (at, line.trim_end_matches(['\n', '\r']));
+        let (begins, text_line) = (at, line.trim_end_matches(['\n', '\r']));
         at += line.len();
-        if pattern.is_match(shown) {
+        if pattern.is_match(text_line) {
             matches += 1;
             if matches <= LINES_MAX {
-                let end = shown.floor_char_boundary(LINE_BYTES_MAX);
-                found.push(json!({"offset": begins, "text": &shown[..end]}));
+                let end = text_line.floor_char_boundary(LINE_BYTES_MAX);
+                found.push(json!({"offset": begins, "text": &text_line[..end]}));
             }
         }
     }
-    let shown = take_fitting(found);
-    Ok(json!({"bytes": text.len(), "matches": matches, "truncated": shown.len() < matches, "lines": shown}))
+    let lines = take_fitting(found);
+    Ok(json!({"bytes": text.len(), "matches": matches, "truncated": lines.len() < matches, "lines": lines}))
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_with_their_places() {
+    fn matching_lines_are_found_with_offsets() {
         let found = search_lines("one\ntwo\r\nthree", "^t").unwrap();
         let wanted = json!([{"offset": 4, "text": "two"}, {"offset": 9, "text": "three"}]);
         assert_eq!((&found["lines"], &found["matches"]), (&wanted, &json!(2)));

@@ -41,14 +41,14 @@ fn message_entry(turn: u32, message: &ReadableMessage) -> Value {
         }
         ReadableMessage::Assistant { time, step, text, tool_calls } => {
             let calls: Vec<Value> = tool_calls.iter().take(CALLS_MAX).map(call_entry).collect();
-            let mut shown = json!({
+            let mut entry = json!({
                 "turn": turn, "step": step, "time": time, "role": "assistant", "text": shortened(text, TEXT_BYTES_MAX),
                 "tool_calls": calls,
             });
             if tool_calls.len() > CALLS_MAX {
-                shown["more_tool_calls"] = (tool_calls.len() - CALLS_MAX).into();
+                entry["more_tool_calls"] = (tool_calls.len() - CALLS_MAX).into();
             }
-            shown
+            entry
         }
     }
 }

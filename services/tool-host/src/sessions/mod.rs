@@ -144,12 +144,12 @@ impl SessionReader {
         let commits: Vec<Commit> = commits.into_iter().map(|(_, commit)| commit).collect();
         let all = list_entries(&commits);
         let count = all.len();
-        let mut shown = take_fitting(all.into_iter().skip(wanted.from));
-        if shown.is_empty() && wanted.from < count {
-            shown.push(json!({"left_out": "this entry is too long to be shown"}));
+        let mut fitting = take_fitting(all.into_iter().skip(wanted.from));
+        if fitting.is_empty() && wanted.from < count {
+            fitting.push(json!({"left_out": "this entry is too long to be shown"}));
         }
-        let next = wanted.from + shown.len();
-        let mut answer = json!({"session": key.session, "entries": shown, "next": (next < count).then_some(next)});
+        let next = wanted.from + fitting.len();
+        let mut answer = json!({"session": key.session, "entries": fitting, "next": (next < count).then_some(next)});
         if from_page > 0 {
             answer["left_out"] = "the session is long: what is older is not shown".into();
         }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_wherever_a_piece_or_the_kept_part_ends() {
+    fn secret_across_chunks_or_at_the_cut_is_redacted() {
         let secrets = HeaderSecrets::from_headers(["Bearer abcdefgh", "abcdefgh.longer", "short"].into_iter()).unwrap();
         let text = b"one abcdefgh two abcdefgh.longer three short abcdefg";
         for size in 1..=text.len() {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_value_is_hidden() {
+    fn header_value_every_part_is_redacted() {
         let values = ["Bearer abcdefgh", "sid=0123456789; theme=dark", "tokentoken v1", "dXNlcjpwYXNzd29yZA=="];
         let secrets = HeaderSecrets::from_headers(values.into_iter()).unwrap();
         let text = "abcdefgh, sid=0123456789, 0123456789, tokentoken; dXNlcjpwYXNzd29yZA==, Bearer abcdefgh, dark v1";
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn without_secrets_nothing_is_held_back() {
+    fn stream_without_secrets_is_not_delayed() {
         let none = HeaderSecrets::from_headers(["Key abc"].into_iter()).unwrap();
         assert_eq!(read(&none, 100, false, &[b"Key ", b"abc"]), "Key abc");
         assert_eq!(none.redact("Key abc"), "Key abc");

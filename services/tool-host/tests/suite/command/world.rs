@@ -73,7 +73,7 @@ impl World {
     }
 
     /// What still runs in the directory of this test, and children in sessions of their own, dead or alive.
-    pub(crate) fn left(&self) -> Vec<String> {
+    pub(crate) fn list_remaining(&self) -> Vec<String> {
         let (me, mine) = (std::process::id().to_string(), self.dir.path().canonicalize().unwrap());
         let ours = session("self");
         let mut left = Vec::new();
@@ -98,27 +98,27 @@ impl World {
     }
 
     pub(crate) fn assert_nothing_is_left(&self) {
-        assert_eq!(self.left(), Vec::<String>::new());
+        assert_eq!(self.list_remaining(), Vec::<String>::new());
     }
 
     /// Waits until nothing is left.
-    pub(crate) async fn until_nothing_is_left(&self) {
+    pub(crate) async fn wait_until_nothing_is_left(&self) {
         let end = Instant::now() + LONG;
-        while !self.left().is_empty() {
-            assert!(Instant::now() < end, "{:?}", self.left());
+        while !self.list_remaining().is_empty() {
+            assert!(Instant::now() < end, "{:?}", self.list_remaining());
             sleep(Duration::from_millis(10)).await;
         }
     }
 
     /// Waits for a file below the working directory.
-    pub(crate) async fn until_there(&self, name: &str) {
-        until(|| self.work().join(name).exists()).await;
+    pub(crate) async fn wait_for_file(&self, name: &str) {
+        wait_until(|| self.work().join(name).exists()).await;
     }
 }
 
 /// Waits until a condition holds.
 #[track_caller]
-pub(crate) fn until(holds: impl Fn() -> bool) -> impl Future<Output = ()> {
+pub(crate) fn wait_until(holds: impl Fn() -> bool) -> impl Future<Output = ()> {
     let (caller, end) = (std::panic::Location::caller(), Instant::now() + LONG);
     async move {
         while !holds() {
@@ -129,13 +129,13 @@ pub(crate) fn until(holds: impl Fn() -> bool) -> impl Future<Output = ()> {
 }
 
 /// Whether commands get a PID namespace on this machine where the configuration does not say.
-pub(crate) fn namespaces_are_there() -> bool {
+pub(crate) fn can_make_namespaces() -> bool {
     let made = std::process::Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
     fs::metadata("/proc/self").unwrap().uid() == 0 && made.is_ok_and(|made| made.status.success())
 }
 
 /// The processes whose working directory is there or below.
-pub(crate) fn running_in(dir: &Path) -> Vec<String> {
+pub(crate) fn list_running_in(dir: &Path) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let there = processes.filter(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir)));
     there.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
@@ -147,7 +147,7 @@ fn session(pid: &str) -> Option<String> {
 }
 
 /// Bytes of memory that this process holds.
-pub(crate) fn resident() -> u64 {
+pub(crate) fn read_resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10

@@ -16,7 +16,7 @@ use tool_host::fetch::{FetchArguments, FetchConfig, Fetcher, HostResolver};
 /// A server of one test's own, and how often it was asked.
 pub(crate) struct Server {
     pub(crate) at: SocketAddr,
-    asked: Arc<AtomicUsize>,
+    request_count: Arc<AtomicUsize>,
     _tasks: Tasks,
 }
 
@@ -27,22 +27,22 @@ impl Server {
 
     pub(crate) async fn on(at: SocketAddr, router: Router) -> Self {
         let listener = tokio::net::TcpListener::bind(at).await.unwrap();
-        let (at, asked, tasks) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)), Tasks::new());
-        let count = asked.clone();
+        let (at, request_count, tasks) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)), Tasks::new());
+        let count = request_count.clone();
         let router = router.layer(axum::middleware::map_request(move |request: axum::extract::Request| {
             count.fetch_add(1, Ordering::SeqCst);
             async { request }
         }));
         tasks.spawn("server", async move { axum::serve(listener, router).await.unwrap() });
-        Self { at, asked, _tasks: tasks }
+        Self { at, request_count, _tasks: tasks }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.at)
     }
 
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub(crate) fn count_requests(&self) -> usize {
+        self.request_count.load(Ordering::SeqCst)
     }
 }
 
@@ -50,23 +50,23 @@ impl Server {
 #[derive(Clone)]
 pub(crate) struct FakeResolver {
     answers: Arc<Mutex<VecDeque<Vec<IpAddr>>>>,
-    asked: Arc<AtomicUsize>,
+    request_count: Arc<AtomicUsize>,
 }
 
 impl FakeResolver {
     pub(crate) fn new(answers: &[&[&str]]) -> Self {
         let parse = |texts: &&[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        Self { answers: Arc::new(Mutex::new(answers.iter().map(parse).collect())), asked: Arc::default() }
+        Self { answers: Arc::new(Mutex::new(answers.iter().map(parse).collect())), request_count: Arc::default() }
     }
 
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub(crate) fn count_requests(&self) -> usize {
+        self.request_count.load(Ordering::SeqCst)
     }
 }
 
 impl HostResolver for FakeResolver {
     fn resolve_host(&self, _name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.request_count.fetch_add(1, Ordering::SeqCst);
         let mut answers = self.answers.lock().unwrap();
         let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
         async move { Ok(answer.unwrap_or_default()) }.boxed()

@@ -161,7 +161,7 @@ async fn reply_repeated_with_another_text_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_read_asks_to_try_again_and_failed_write_says_that_its_outcome_is_unknown() {
+async fn mailbox_read_failed_is_retryable_and_write_failed_is_unknown() {
     let world = World::new().await;
     let client = world.mail_client("a");
     for action in [MailAction::List, send("e", "How far are you?")] {
@@ -182,17 +182,17 @@ async fn failed_read_asks_to_try_again_and_failed_write_says_that_its_outcome_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_client_request_has_a_code_and_says_what_to_do() {
+async fn client_request_refused_has_a_code_and_advice() {
     let world = World::new().await;
     let client = world.mail_client("a");
-    let asked = [
+    let rows = [
         (send("bob", "You?"), ErrorCode::UnknownAgent, "there is no agent \"bob\""),
         (send("alice", "You?"), ErrorCode::BadRequest, "Alice the Assistant reads no mail"),
         (send("e", " "), ErrorCode::EmptyMessage, "a mail has a subject and a text"),
         (send("e", &"x".repeat(40_000)), ErrorCode::TooLarge, "the text is too long"),
         (reply("nothing", "Yes."), ErrorCode::UnknownMail, "there is no mail \"nothing\" in the mailbox of user"),
     ];
-    for (action, code, message) in asked {
+    for (action, code, message) in rows {
         let (found, found_message) = refusal(client.ask(PEOPLE, "c1", action).await);
         assert_eq!(found, code);
         assert!(found_message.starts_with(message), "{found_message}");

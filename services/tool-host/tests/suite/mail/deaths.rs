@@ -17,7 +17,7 @@ async fn dies<T>(world: &World, client: &str, at: usize, done: bool, call: impl 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mail_is_sent_once_whatever_dies() {
+async fn mail_with_any_crash_is_sent_once() {
     let mut deaths = 0;
     for (at, done) in (0..OPERATIONS).flat_map(|at| [(at, false), (at, true)]) {
         let world = World::new().await;
@@ -36,7 +36,7 @@ async fn a_mail_is_sent_once_whatever_dies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_sent_once_and_its_mail_closed_whatever_dies() {
+async fn reply_with_any_crash_is_sent_once_and_closes_its_mail() {
     let mut deaths = 0;
     for (at, done) in (0..OPERATIONS).flat_map(|at| [(at, false), (at, true)]) {
         for repeated in [true, false] {

@@ -13,7 +13,7 @@ async fn send(client: &MailClient, n: usize, text: &str) -> Result<serde_json::V
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mailbox_takes_so_many_mails_and_no_more() {
+async fn mailbox_with_too_many_open_mails_refuses_the_next() {
     let world = World::new().await;
     let client = world.mail_client("a");
     for n in 0..MAILBOX_OPEN_MAX {
@@ -35,7 +35,7 @@ async fn a_mailbox_takes_so_many_mails_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mailbox_in_which_too_much_was_closed_takes_a_rest() {
+async fn mailbox_with_too_many_closed_mails_refuses_until_they_expire() {
     let world = World::new().await;
     let client = world.mail_client("a");
     for n in 0..MAILBOX_CLOSED_MAX {
@@ -49,7 +49,7 @@ async fn a_mailbox_in_which_too_much_was_closed_takes_a_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_shows_the_oldest_that_fit_and_counts_the_others() {
+async fn mailbox_listed_shows_the_oldest_that_fit_and_counts_the_others() {
     let world = World::new().await;
     let client = world.mail_client("a");
     for n in 0..MAILS_SHOWN_MAX + 3 {
@@ -70,7 +70,7 @@ async fn a_look_shows_the_oldest_that_fit_and_counts_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_long_is_refused_before_anything_is_stored() {
+async fn mail_too_long_is_refused_before_anything_is_stored() {
     let world = World::new().await;
     let client = world.mail_client("a");
     let long = "x".repeat(MAIL_TEXT_BYTES_MAX + 1);
@@ -83,7 +83,7 @@ async fn what_is_too_long_is_refused_before_anything_is_stored() {
 }
 
 #[test]
-fn whoever_does_not_say_who_it_is_gets_nothing() {
+fn mail_caller_without_identity_headers_is_refused() {
     for (agent, call, header) in [("", "c", "Ailoop-Agent"), ("A.B", "c", "Ailoop-Agent"), ("e", "", "Ailoop-Call")] {
         let refused = MailCaller::new(agent, call).unwrap_err();
         assert!(refused.message().contains(header), "{}", refused.message());

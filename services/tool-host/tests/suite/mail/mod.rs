@@ -15,7 +15,7 @@ use serde_json::json;
 use world::{EPOCH, World};
 
 #[tokio::test(start_paused = true)]
-async fn two_agents_write_to_each_other() {
+async fn mail_between_agents_is_listed_answered_and_closed() {
     let world = World::new().await;
     let client = world.mail_client("a");
     let id = MailId::sent_by("s1-c1-1-1");
@@ -47,7 +47,7 @@ async fn two_agents_write_to_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeated_call_repeats_nothing() {
+async fn mail_call_repeated_has_no_second_effect() {
     let world = World::new().await;
     let (client, other) = (world.mail_client("a"), world.mail_client("b"));
     let send = async || client.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await;
@@ -73,7 +73,7 @@ async fn a_repeated_call_repeats_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mail_that_is_not_there_or_not_yours_is_an_error_that_says_so() {
+async fn mail_missing_or_in_another_mailbox_is_an_error_that_names_it() {
     let world = World::new().await;
     let client = world.mail_client("a");
     let sent = client.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
@@ -101,7 +101,7 @@ async fn a_mail_that_is_not_there_or_not_yours_is_an_error_that_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whom_nobody_knows_gets_no_mail_and_the_known_ones_are_named() {
+async fn recipient_unknown_is_refused_and_known_ones_are_listed() {
     let world = World::new().await;
     let client = world.mail_client("a");
     let known = "there are d or debbie (Debbie the Debugger), e or eamonn (Eamonn the Executioner), \
@@ -123,7 +123,7 @@ async fn whom_nobody_knows_gets_no_mail_and_the_known_ones_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_answers_is_gone_after_its_time() {
+async fn mail_unanswered_expires_after_its_age_limit() {
     let world = World::new().await;
     let client = world.mail_client("a");
     client.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
@@ -135,7 +135,7 @@ async fn what_nobody_answers_is_gone_after_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_view_of_a_mailbox_decides_nothing() {
+async fn mailbox_read_stale_decides_nothing() {
     let world = World::new().await;
     let client = world.mail_client("a");
     let sent = client.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
@@ -150,7 +150,7 @@ async fn an_old_view_of_a_mailbox_decides_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_sessions_that_answer_at_once_one_does() {
+async fn mail_answered_by_two_sessions_at_once_gets_one_answer() {
     let world = World::new().await;
     let sent = world.mail_client("a").send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
     let id = sent["sent"].as_str().unwrap();

@@ -154,9 +154,9 @@ impl MailClient {
         subject: &str,
         text: &str,
     ) -> Result<Value, String> {
-        let asked = SendMailArguments { to: to.to_owned(), subject: subject.to_owned(), text: text.to_owned() };
+        let arguments = SendMailArguments { to: to.to_owned(), subject: subject.to_owned(), text: text.to_owned() };
         let caller = MailCaller::new(agent, call).unwrap();
-        self.service.send(&caller, &asked).await.map(|sent| json!(sent)).map_err(|error| error.message)
+        self.service.send(&caller, &arguments).await.map(|sent| json!(sent)).map_err(|error| error.message)
     }
 
     pub(crate) async fn check(&self, agent: &str) -> Result<Value, String> {
@@ -165,9 +165,9 @@ impl MailClient {
     }
 
     pub(crate) async fn reply(&self, agent: &str, call: &str, id: &str, text: &str) -> Result<Value, String> {
-        let asked = ReplyMailArguments { id: id.to_owned(), text: text.to_owned() };
+        let arguments = ReplyMailArguments { id: id.to_owned(), text: text.to_owned() };
         let caller = MailCaller::new(agent, call).unwrap();
-        self.service.reply(&caller, &asked).await.map(|closed| json!(closed)).map_err(|error| error.message)
+        self.service.reply(&caller, &arguments).await.map(|closed| json!(closed)).map_err(|error| error.message)
     }
 
     /// The answer to a client that asks from a mailbox.

@@ -21,10 +21,10 @@ pub(crate) const RICH: &str = "rich";
 
 /// How the program is started as a server. Two threads, since with one the name of a test is printed before it runs.
 pub(crate) const ARGS: [&str; 5] =
-    ["mcp::stdio::a_server_over_standard_input_and_output", "--exact", "--nocapture", "--quiet", "--test-threads=2"];
+    ["mcp::stdio::server_process_for_the_other_tests", "--exact", "--nocapture", "--quiet", "--test-threads=2"];
 
 #[test]
-fn a_server_over_standard_input_and_output() {
+fn server_process_for_the_other_tests() {
     let (Some(role), Some(diary)) = (service::config::env(ROLE), service::config::env(DIARY)) else { return };
     let diary = Diary::at(diary);
     diary.note("starts");

@@ -87,7 +87,7 @@ impl Toy {
             "change" => {
                 self.changes.send_modify(|changes| *changes += 1);
                 // Those of the older protocol hear it so.
-                let _subscribers_hear = context.peer.notify_tool_list_changed().await;
+                let _subscribers_receive = context.peer.notify_tool_list_changed().await;
                 text("changed".to_owned())
             }
             other => text(format!("this is {other}")),
@@ -101,7 +101,7 @@ impl Toy {
         loop {
             if let Some(token) = token.clone() {
                 let progress = ProgressNotificationParam::new(token, 1.0).with_message("half of it");
-                let _unheard = context.peer.notify_progress(progress).await.is_err();
+                let _receiver_gone = context.peer.notify_progress(progress).await.is_err();
             }
             tokio::select! {
                 () = context.ct.cancelled() => {
@@ -132,11 +132,11 @@ impl ServerHandler for Toy {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut told = self.changes.subscribe();
+        let mut changes = self.changes.subscribe();
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                changed = told.changed() => {
+                changed = changes.changed() => {
                     if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());
                     }

@@ -65,20 +65,20 @@ impl CallAnswer {
 
     /// The text of a result that is no error.
     #[track_caller]
-    pub(crate) fn good(self) -> String {
+    pub(crate) fn into_result(self) -> String {
         assert!(!self.error, "{self:?}");
         self.text
     }
 
     #[track_caller]
-    pub(crate) fn bad(self) -> String {
+    pub(crate) fn into_error(self) -> String {
         assert!(self.error && !self.unknown, "{self:?}");
         self.text
     }
 
     /// The text of an error that leaves open what was done.
     #[track_caller]
-    pub(crate) fn doubtful(self) -> String {
+    pub(crate) fn into_unknown(self) -> String {
         assert!(self.error && self.unknown, "{self:?}");
         self.text
     }
@@ -124,7 +124,7 @@ impl World {
         let config =
             tool_executor::ExecutorConfig { expected: host.names(), ..tool_executor::ExecutorConfig::default() };
         let executor = Executor::start(config, self.bus.clone());
-        until(async || executor.readiness().is_ready().then_some(())).await;
+        wait_for(async || executor.readiness().is_ready().then_some(())).await;
         RunningHost { host, executor }
     }
 
@@ -146,7 +146,7 @@ impl World {
 
     /// Calls a tool until somebody serves it and does not say that its server is down.
     pub(crate) async fn call_when_up(&self, tool: &str, arguments: &Value) -> CallAnswer {
-        until(async || {
+        wait_for(async || {
             let answer = self.call_if_served(tool, arguments).await;
             answer.filter(|answer| !answer.text.contains("was not called"))
         })
@@ -173,8 +173,8 @@ impl World {
         RunningCall { client: self.client.clone(), tool: tool.to_owned(), replies }
     }
 
-    pub(crate) async fn noted(&self, line: &str, times: usize) {
-        until(async || (self.diary.count(line) >= times).then_some(())).await;
+    pub(crate) async fn wait_for_note(&self, line: &str, times: usize) {
+        wait_for(async || (self.diary.count(line) >= times).then_some(())).await;
     }
 }
 
@@ -233,7 +233,7 @@ fn headers() -> HeaderMap {
 }
 
 /// Asks again until there is an answer.
-pub(crate) async fn until<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+pub(crate) async fn wait_for<T>(ask: impl AsyncFn() -> Option<T>) -> T {
     let end = Instant::now() + LONG;
     loop {
         if let Some(answer) = ask().await {
@@ -245,7 +245,7 @@ pub(crate) async fn until<T>(ask: impl AsyncFn() -> Option<T>) -> T {
 }
 
 /// Whether a process is there that has not ended.
-pub(crate) fn lives(process: &str) -> bool {
+pub(crate) fn is_alive(process: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     status.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }

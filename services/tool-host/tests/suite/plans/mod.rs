@@ -161,7 +161,7 @@ async fn plan_is_listed_read_decomposed_analyzed_and_marked_step_by_step() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plan_that_an_agent_wrote_is_found_and_a_changed_one_is_read_again() {
+async fn plan_written_by_an_agent_is_found_and_changed_must_be_read_again() {
     let world = World::new(1).await;
     let text = "# Tea\n\nThere is tea.\n\n1. Boil water\n2. Pour it\n   - depends on: 1\n";
     let written = world.call("write_file", json!({"path": "plans/tea.md", "content": text})).await.unwrap();
@@ -199,7 +199,7 @@ async fn plan_that_an_agent_wrote_is_found_and_a_changed_one_is_read_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn marks_of_two_hosts_at_once_are_all_kept() {
+async fn marks_of_two_hosts_at_once_are_all_stored() {
     let world = World::new(2).await;
     let steps = (1..=20).fold("# Many\n\n".to_owned(), |text, n| format!("{text}{n}. Do it\n"));
     world.call("write_file", json!({"path": "plans/many.md", "content": steps})).await.unwrap();

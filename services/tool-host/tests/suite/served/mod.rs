@@ -117,7 +117,7 @@ fn get_header(message: &Message, name: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn they_are_found_called_and_cancelled_as_any_tool_is() {
+async fn built_in_tools_are_found_called_and_cancelled_like_any_tool() {
     let world = World::new().await;
 
     let (fetch, command) = (world.metadata("http_fetch").await, world.metadata("run_command").await);
@@ -202,7 +202,7 @@ async fn until<T>(ask: impl Fn() -> Option<T>) -> T {
 }
 
 #[tokio::test]
-async fn a_webhook_that_cannot_be_is_refused_at_the_start() {
+async fn webhook_invalid_is_refused_at_the_start() {
     for (field, value, part) in [
         ("parameters", json!({"type": "thing"}), "webhooks.act.parameters "),
         ("parameters", json!("object"), "webhooks.act.parameters "),

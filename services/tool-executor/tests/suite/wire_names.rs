@@ -5,7 +5,7 @@ use contract::tool::{Approval as OurApproval, EffectClass, header, metadata};
 use contract::{TenantId, ToolName, subject};
 
 #[test]
-fn both_sides_spell_the_protocol_alike() {
+fn wire_names_equal_those_of_the_contract() {
     let (tenant, tool) = (TenantId::new("acme").unwrap(), ToolName::new("look").unwrap());
     for (theirs, ours) in [
         (wire::header::CALL, header::CALL),
