@@ -28,7 +28,7 @@ pub(crate) struct Intake {
 }
 
 enum IntakeState {
-    /// It receives calls.
+    /// The subscription receives calls.
     Open,
     /// The server stops after a few more calls; drained when none comes until this instant.
     Counted(Instant),

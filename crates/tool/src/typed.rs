@@ -103,12 +103,12 @@ mod tests {
 
     use super::*;
 
-    /// Who is greeted.
+    /// A greeting of people.
     #[derive(Debug, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     #[expect(dead_code, reason = "only its shape matters")]
     struct Greeting {
-        /// Everybody who comes.
+        /// The people to greet.
         people: Vec<Person>,
         #[serde(default)]
         tone: Tone,
@@ -130,7 +130,7 @@ mod tests {
         Cool,
     }
 
-    /// Another tree below.
+    /// A tree of trees.
     #[derive(Debug, Deserialize, JsonSchema)]
     #[expect(dead_code, reason = "only its shape matters")]
     struct Tree {
@@ -149,10 +149,10 @@ mod tests {
     fn schema_of_a_type_has_only_what_a_model_needs() {
         let person = json!({"type": "object", "required": ["name", "age"],
             "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}}});
-        let expected = json!({"type": "object", "description": "Who is greeted.", "additionalProperties": false,
+        let expected = json!({"type": "object", "description": "A greeting of people.", "additionalProperties": false,
         "required": ["people"],
         "properties": {
-            "people": {"type": "array", "description": "Everybody who comes.", "items": person},
+            "people": {"type": "array", "description": "The people to greet.", "items": person},
             "tone": {"type": "string", "enum": ["warm", "cool"]},
             "note": {"type": ["string", "null"]},
         }});

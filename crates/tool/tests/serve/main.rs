@@ -32,7 +32,7 @@ async fn world(tools: impl IntoIterator<Item = Tool>) -> World {
     let tools = tools.into_iter().fold(Tools::connect(&server.url).await.unwrap(), Tools::tool);
     let serving = tools.serve().await.unwrap();
     let client = async_nats::connect(&server.url).await.unwrap();
-    // What is subscribed last is known last.
+    // The last subscription is the last to reach the server.
     let known = server::ask(&client, &format!("$SRV.PING.{last}"), Request::new).await;
     let known: Value = serde_json::from_slice(&known.payload).unwrap();
     let instance = format!("$SRV.PING.{}.{}", known["name"].as_str().unwrap(), known["id"].as_str().unwrap());
@@ -87,7 +87,7 @@ async fn call_is_answered_and_error_is_marked() {
     assert!(error_of(&reply).unwrap().starts_with("the arguments do not fit"));
     let reply = world.ask("double", HeaderMap::new(), "[21]").await;
     assert!(error_of(&reply).unwrap().contains("not a JSON object"));
-    // What broke in the middle may have taken effect, unless it has none.
+    // An interrupted call may have taken effect, unless the tool is pure.
     for (tool, outcome) in [("panics", Some("unknown")), ("looks", None)] {
         let reply = world.ask(tool, HeaderMap::new(), "").await;
         assert!(error_of(&reply).unwrap().contains("panicked"));
@@ -133,7 +133,7 @@ async fn tool_with_a_probe_reports_the_outcome_of_a_call() {
         let unknown = probe(id).await;
         assert_eq!((outcome_of(&unknown), error_of(&unknown)), (Some("unknown"), Some(why)));
     }
-    // Of a call that runs nothing can be said yet, whatever the probe would find.
+    // The outcome of a running call is unknown, whatever the probe would find.
     world.client.publish_with_headers("ai_tool.default.pay", call_headers("never"), "{}".into()).await.unwrap();
     began.notified().await;
     let running = probe("never").await;
@@ -160,7 +160,7 @@ async fn typed_tool_publishes_its_schema_and_refuses_other_arguments() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     #[serde(deny_unknown_fields)]
     struct Double {
-        /// What is doubled.
+        /// The number to double.
         n: i64,
     }
     let tool = Tool::typed("double", async |Double { n }, call: Call| {
@@ -177,7 +177,7 @@ async fn typed_tool_publishes_its_schema_and_refuses_other_arguments() {
     let info = world.client.request("$SRV.INFO.double", "".into()).await.unwrap();
     let info: async_nats::service::Info = serde_json::from_slice(&info.payload).unwrap();
     let schema: Value = serde_json::from_str(&info.endpoints[0].metadata["ailoop.parameters"]).unwrap();
-    let n = json!({"type": "integer", "description": "What is doubled."});
+    let n = json!({"type": "integer", "description": "The number to double."});
     let properties = json!({"n": n});
     let all = json!({"type": "object", "properties": properties, "required": ["n"], "additionalProperties": false});
     assert_eq!(schema, all);
@@ -276,7 +276,7 @@ async fn call_waiting_for_a_permit_is_cancelled_or_late_and_never_begun() {
     assert_eq!(&*runs.next().await.unwrap().payload, b"began");
 
     let mut waits = send(call_headers("c2")).await;
-    // It says who will work on it, as one that is worked on does.
+    // A waiting call sends a receipt, like a running one.
     assert!(waits.next().await.unwrap().headers.unwrap().get(header::INSTANCE).is_some());
     world.client.publish_with_headers("ai_tool_cancel.default.busy", call_headers("c2"), "".into()).await.unwrap();
     let reply = waits.next().await.unwrap();
@@ -330,7 +330,7 @@ async fn long_call_sends_a_receipt_and_progress_extends_its_deadline() {
         let headers = progress.headers.unwrap();
         assert!(headers.get(header::PROGRESS).is_some());
         assert_eq!(&*progress.payload, text.as_bytes());
-        // This very replica answers to what it said.
+        // The instance in the header identifies this replica.
         let instance = headers.get(header::INSTANCE).unwrap().as_str();
         world.client.request(format!("$SRV.PING.{instance}"), "".into()).await.unwrap();
     }
@@ -401,14 +401,14 @@ async fn stop_finishes_running_calls_and_is_announced() {
     world.client.publish_with_reply_and_headers("ai_tool.default.slow", inbox, named, "".into()).await.unwrap();
     let instance = replies.next().await.unwrap().headers.unwrap().get(header::INSTANCE).unwrap().to_string();
     let ((), ()) = tokio::join!(world.serving.stop(SOON), async {
-        // No call gets here any more; but this one is worked on, and who asks is reply.
+        // No further call arrives here, but this one runs, and queries about it are answered.
         let is_no_responders =
             |error: async_nats::RequestError| error.kind() == async_nats::RequestErrorKind::NoResponders;
-        // One that is on its way when the tool stops is not answered.
+        // A query that is on its way when the tool stops is not answered.
         let ask = || Request::new().timeout(Some(Duration::from_millis(100)));
         while !world.client.send_request("$SRV.PING.slow", ask()).await.is_err_and(is_no_responders) {}
         world.client.request(format!("$SRV.PING.{instance}"), "".into()).await.unwrap();
-        // Whoever cannot find out which replica has the call still hears that one has it.
+        // A query without an instance still finds that a replica has the call.
         let of_call = world.client.request_with_headers("$SRV.INFO.slow", call_headers("c1"), "".into()).await.unwrap();
         assert_eq!(of_call.headers.unwrap().get(header::RUNNING).unwrap().as_str(), "1");
         opened.notify_one();

@@ -1,4 +1,5 @@
-//! `ailoop-tool` is for strangers and depends on nothing of ours: its words must be the contract's all the same.
+//! `ailoop-tool` depends on no other package, so its names of the protocol are compared with those of the contract
+//! here.
 
 use ailoop_tool::{Approval, Effect, wire};
 use contract::tool::{Approval as OurApproval, EffectClass, header, metadata};

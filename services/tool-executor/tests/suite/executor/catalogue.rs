@@ -1,4 +1,4 @@
-//! Tools come into the catalogue when they answer, and leave it when they do not.
+//! Tools are added to the catalogue when they answer, and removed when they do not.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::executor::world::{World, call};
 
-/// Answers questions of the services protocol as one tool, until it is aborted.
+/// Answers queries of the services protocol as one tool, until it is aborted.
 pub(crate) async fn describe_tool(
     server: &MemoryServer,
     schema: &str,
@@ -24,7 +24,7 @@ pub(crate) async fn describe_tool(
     answer_queries(server, &[subject::services_info(), address()], vec![answer]).await
 }
 
-/// Answers all of this to whoever asks at these addresses, until it is aborted.
+/// Answers each query at these addresses with all of these infos, until it is aborted.
 async fn answer_queries(
     server: &MemoryServer,
     addresses: &[Subject],
@@ -47,12 +47,12 @@ async fn answer_queries(
     (handle, async move { answering.await.unwrap_or_default() })
 }
 
-/// Where the tool `act` is asked itself.
+/// The own address of the tool `act`.
 fn address() -> Subject {
     subject::service_info(&ToolName::new("act").unwrap())
 }
 
-/// What a service says of the tool `act`.
+/// Builds the description of the tool `act`.
 fn info(version: &str, metadata: &Value) -> Bytes {
     info_of("default", version, metadata)
 }
@@ -83,7 +83,7 @@ async fn tool_is_found_within_two_seconds_and_removed_when_gone() {
     let (describing, description) = describe_tool(&world.server, "{\"type\":\"object\"}").await;
     let ((), found) = futures::join!(description, async {
         let found = wait_for(&world, &["act"]).await;
-        // Long enough for the entry to expire if nobody refreshed it, and for the executor's patience to end.
+        // Long enough for an entry that is not refreshed to expire, and for the executor to remove a silent tool.
         tokio::time::sleep(Duration::from_mins(2)).await;
         assert_eq!(names(&world.bus, &world).await, ["act"]);
         describing.abort();
@@ -91,7 +91,7 @@ async fn tool_is_found_within_two_seconds_and_removed_when_gone() {
     });
     assert!(found < Duration::from_secs(2), "{found:?}");
     let gone = wait_for(&world, &[]).await;
-    // A client finds a new server within two pings of 5 s: its tool stays known that long.
+    // A client reconnects within two pings of 5 s: its tool stays known that long.
     assert!((Duration::from_secs(11)..Duration::from_secs(15)).contains(&gone), "{gone:?}");
 }
 
@@ -139,7 +139,7 @@ async fn arguments_that_do_not_fit_the_schema_are_an_error_and_not_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn tool_without_replica_is_waited_for() {
-    // In milliseconds: when it is back after the loss of the connection, and when its call is given up.
+    // In milliseconds: when the tool is back after the loss of the connection, and when its call is given up.
     for (lost, back, given_up) in [(true, Some(3_000), None), (true, None, Some(5_000)), (false, None, Some(600))] {
         let world = World::new().await;
         let (executor, _life) = world.executor("a").await;
@@ -150,7 +150,7 @@ async fn tool_without_replica_is_waited_for() {
             if lost {
                 world.server.restart();
             }
-            // In the catalogue, and nobody listens to its calls.
+            // The tool is in the catalogue, and has no replica.
             let began = Instant::now();
             world.publish(&world.item(EffectClass::AtMostOnce)).await;
             if let Some(pause) = back {
@@ -215,7 +215,7 @@ async fn tool_of_many_tenants_is_found_for_each_with_every_replica() {
     let world = World::new().await;
     let metadata = json!({"ailoop.tool": "act"});
     let mut infos: Vec<_> = (0..40).map(|tenant| info_of(&format!("t{tenant}"), "1.0.0", &metadata)).collect();
-    // Twenty replicas of one more, and the newest of them wants somebody to be asked.
+    // Twenty replicas of one more tenant, the newest of which needs approval.
     infos.extend((0..20).map(|_| info("1.0.0", &metadata)));
     infos.push(info("2.0.0", &json!({"ailoop.tool": "act", "ailoop.approval": "always"})));
     let (describing, description) = answer_queries(&world.server, &[subject::services_info(), address()], infos).await;
@@ -240,7 +240,7 @@ async fn tool_with_silent_address_stays_while_it_answers_broadcasts() {
         wait_for(&world, &["act"]).await;
         describing.abort();
     });
-    // It answers what everybody hears, and not at its address: too busy, or nobody may ask there.
+    // It answers broadcasts only: it is too busy, or the server permits no query at its own address.
     let _silent = world.server.bus().listen(&address(), None).await.unwrap();
     let answer = info("1.0.0", &json!({"ailoop.tool": "act", "ailoop.parameters": "{\"type\":\"object\"}"}));
     let (describing, description) = answer_queries(&world.server, &[subject::services_info()], vec![answer]).await;
@@ -258,13 +258,13 @@ async fn description_from_another_user_is_not_believed() {
     let world = World::new().await;
     let (executor, _life) = world.executor("a").await;
     world.wait_for(async || executor.readiness().is_ready().then_some(())).await;
-    // Another tool's user: he hears what everybody hears, and not what is asked at this one's own address.
+    // The user of another tool receives broadcasts, and no query at this tool's own address.
     let forged = json!({"ailoop.tool": "act", "ailoop.approval": "never", "ailoop.effect": "pure"});
     let (forger, forged_answers) =
         answer_queries(&world.server, &[subject::services_info()], vec![info("99.0.0", &forged)]).await;
     let list_tools = async || world.bus.tools(&world.key.tenant).await.unwrap();
     futures::join!(forged_answers, async {
-        // Alone it is not believed, however long it says so.
+        // The forged description alone never counts.
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(list_tools().await, []);
         let (describing, description) = describe_tool(&world.server, "{\"type\":\"object\"}").await;
@@ -281,7 +281,7 @@ async fn description_from_another_user_is_not_believed() {
 
 #[tokio::test(start_paused = true)]
 async fn call_right_after_a_start_waits_for_the_catalogue_and_its_tool() {
-    // Whether the tool describes itself, and how many milliseconds after the executor it is there.
+    // Whether the tool describes itself, and when it starts, in milliseconds after the executor.
     for (is_described, there_after) in [(true, 300), (true, 3_000), (false, 3_000)] {
         let world = World::new().await;
         let (_executor, _life) = world.executor("a").await;
@@ -316,7 +316,7 @@ fn doubling_schema() -> String {
 async fn tool_whose_schema_costs_too_much_is_not_listed_and_blocks_no_call() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    // It may have come into the catalogue in other ways, too.
+    // An older executor may have added it to the catalogue.
     let spec = contract::tool::ToolSpec {
         name: ToolName::new("act").unwrap(),
         description: String::new(),
@@ -351,7 +351,7 @@ async fn arguments_whose_check_never_ended_are_not_checked_again() {
         futures::join!(description, async {
             wait_for(&world, &["act"]).await;
             if lost {
-                // What an executor leaves behind that is lost in the middle of it.
+                // The mark that an executor leaves that is lost during a check.
                 let claimed = world.bus.claim_part(&world.key, &call().call, &["0", "check-1"], "another").await;
                 assert_eq!(claimed.unwrap(), bus::Claim::Mine);
             }

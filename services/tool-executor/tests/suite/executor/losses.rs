@@ -1,4 +1,4 @@
-//! What happens to a call when an executor dies, and when a server restarts.
+//! Calls whose executor dies or whose server restarts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ async fn call_published_again_while_its_result_waits_is_not_repeated() {
     let request = tool.next_call().await;
     tool.answer(&request, &[], b"done").await;
     world.wait_until_settled().await;
-    // An orchestrator that does not know of the result yet performs what it thinks is owed.
+    // An orchestrator that has not read the result yet publishes the call again.
     world.publish(&item).await;
     world.wait_until_settled().await;
     assert!(tool.has_no_call().await);
@@ -72,7 +72,7 @@ async fn call_of_a_lost_executor_is_unknown_if_it_cannot_be_sent_again() {
         (EffectClass::Idempotent, Outcome::Unknown),
         (EffectClass::AtMostOnce, Outcome::Unknown),
     ] {
-        // The tool is gone, too.
+        // The tool has no replica left.
         let world = World::new().await;
         let mut tool = world.tool().await;
         let (_first, life) = world.executor("a").await;
@@ -85,7 +85,7 @@ async fn call_of_a_lost_executor_is_unknown_if_it_cannot_be_sent_again() {
         assert_eq!(result.outcome, outcome, "{}", result.content);
         assert!(!result.content.contains("not called"), "{}", result.content);
 
-        // Or it was replaced by one that wants other arguments.
+        // The tool was replaced by one with other arguments.
         let world = World::new().await;
         let mut tool = world.tool().await;
         let (_first, life) = world.executor("a").await;
@@ -140,7 +140,7 @@ async fn call_held_during_server_restart_does_not_run_twice() {
     item.meta.deadline = world.server.now().after(std::time::Duration::from_hours(1));
     world.publish(&item).await;
     let request = tool.next_call().await;
-    // It is still at it, and says so: otherwise nobody would know whether its answer was lost.
+    // The replica reports that it runs the call: otherwise its answer could be lost.
     let _replica = world.replica("1");
     world.server.restart();
     assert!(tool.has_no_call().await);
@@ -164,7 +164,7 @@ async fn drain_hands_back_calls_that_do_not_end() {
     assert_eq!(summarize(&world.result().await), (Outcome::Ok, None, "done"));
 }
 
-/// The longest that one fault may cost a session.
+/// Longest time that one fault may cost a session.
 const FAULT_MAX: Duration = Duration::from_secs(10);
 
 #[tokio::test(start_paused = true)]
@@ -204,7 +204,7 @@ async fn connection_breaks_while_repeatable_call_runs_it_is_sent_again_at_once()
 
 #[tokio::test(start_paused = true)]
 async fn answer_comes_after_connection_broke_at_most_once_call_is_ok() {
-    // At once, after a sign of progress, and where a replica says that it runs the call.
+    // At once, after progress, and where a replica reports that it runs the call.
     for (progress, running, after) in [(false, None, 3), (true, None, 40), (false, Some("1"), 40)] {
         let world = World::new().await;
         let mut tool = world.tool().await;
@@ -245,7 +245,7 @@ async fn call_that_no_replica_holds_is_noticed_soon() {
             }
             EffectClass::AtMostOnce | EffectClass::Reconcilable => {
                 let result = world.result().await;
-                // A tool that may still tell is asked until after the deadline.
+                // A reconcilable tool is probed until after the deadline.
                 let is_soon = sent.elapsed() < FAULT_MAX;
                 assert_eq!(is_soon, effect == EffectClass::AtMostOnce, "{:?}", sent.elapsed());
                 assert_eq!(result.outcome, Outcome::Unknown);
@@ -269,7 +269,7 @@ async fn replica_without_running_header_a_silent_call_is_waited_for() {
     assert_eq!(summarize(&world.result().await), (Outcome::Ok, None, "done"));
 }
 
-/// The stream of inputs takes nothing for a while, as when it has no leader.
+/// The stream of inputs stores nothing for a while, as without a leader.
 struct NoLeader {
     for_ms: u64,
     since: std::sync::Mutex<Option<tokio::time::Instant>>,

@@ -1,4 +1,4 @@
-//! The executor as the loop and the tools see it, on the in-memory bus and in the test's own time.
+//! The executor as the loop and the tools see it, on the in-memory bus and in virtual time.
 
 mod catalogue;
 mod losses;
@@ -92,7 +92,7 @@ async fn tool_reply_of_any_kind_becomes_a_result() {
 async fn call_without_a_tool_is_answered_at_once() {
     let world = World::new().await;
     let _executor = world.executor("a").await;
-    // Before that a fleet may be starting, and the tool with it.
+    // Before that the fleet, and the tool with it, may be starting.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let began = Instant::now();
     world.publish(&world.item(EffectClass::AtMostOnce)).await;
@@ -188,7 +188,7 @@ async fn session_paused_starts_no_call_until_resumed() {
     world.publish(&item).await;
     world.commit(Phase::Paused, &[&call().to_string()]).await;
     let _executor = world.executor("a").await;
-    // Longer than an item can be handed back before it would be a dead letter.
+    // Longer than the deliveries after which an item would become a dead letter.
     for _ in 0..12 {
         assert!(tool.has_no_call().await);
     }

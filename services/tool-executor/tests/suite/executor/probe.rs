@@ -1,4 +1,4 @@
-//! A tool that can say afterwards what became of a call is asked, and the call is never sent again.
+//! Lost calls of a reconcilable tool: the tool is probed, and the call is never sent again.
 
 use contract::ErrorCode;
 use contract::tool::{EffectClass, Outcome};
@@ -6,7 +6,7 @@ use contract::tool::{EffectClass, Outcome};
 use crate::executor::summarize;
 use crate::executor::world::{Tool, World};
 
-/// A call that a tool has, and whose executor is lost.
+/// Starts a call, and kills its executor.
 async fn lost(world: &World) -> Tool {
     let mut tool = world.tool().await;
     let (_first, life) = world.executor("a").await;
@@ -43,7 +43,7 @@ async fn lost_call_that_took_no_effect_is_an_error_and_not_called_again() {
 async fn lost_call_without_effect_yet_is_probed_again() {
     let world = World::new().await;
     let mut tool = lost(&world).await;
-    // A handler was cancelled while its payment was under way: the tool's store shows it a moment later.
+    // A handler was cancelled during its payment, which the tool's store shows a moment later.
     let probes = world.probe(&[(&[("Ailoop-Outcome", "none")], b""), (&[], b"paid")]);
     let _second = world.executor("b").await;
     assert_eq!(summarize(&world.result().await), (Outcome::Ok, None, "paid"));

@@ -1,4 +1,4 @@
-//! Calls that take long: more time with each sign of progress, viewers that are told, and replicas that are lost.
+//! Long calls: progress extends them and reaches viewers, and lost replicas are noticed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::executor::summarize;
 use crate::executor::world::World;
 
 const PROGRESS: (&str, &str) = (header::PROGRESS, "1");
-/// Within which a loss is noticed.
+/// Time in which a loss is noticed.
 const SOON: Duration = Duration::from_secs(8);
 const INSTANCE: (&str, &str) = (header::INSTANCE, "act.x1");
 
@@ -48,7 +48,7 @@ async fn progress_extends_the_deadline_and_requests_extensions_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn extension_request_not_stored_is_repeated_in_time() {
-    // The stream has no leader for as long as one question takes.
+    // The stream has no leader while one request runs.
     struct Away(Instant);
     impl Faults for Away {
         fn on(&self, op: Op<'_>) -> Fault {
@@ -72,7 +72,7 @@ async fn extension_request_not_stored_is_repeated_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn call_without_progress_requests_no_extension() {
-    // Between the look at the item's deadline and the dispatch lies the claim, which takes time.
+    // The claim takes time between the read of the deadline and the dispatch.
     struct Slow(bus::MemoryServer, AtomicU64);
     impl Clock for Slow {
         fn now(&self) -> Timestamp {
@@ -145,7 +145,7 @@ async fn replica_gone_is_noticed_long_before_the_deadline() {
         world.publish(&world.item(effect)).await;
         let request = tool.next_call().await;
         tool.answer(&request, &[PROGRESS, INSTANCE], b"begun").await;
-        // It is there, and silent: nothing happens.
+        // A silent replica that is alive changes nothing.
         sleep(Duration::from_secs(20)).await;
         let gone = Instant::now();
         drop(alive);
@@ -159,7 +159,7 @@ async fn replica_gone_is_noticed_long_before_the_deadline() {
             }
             EffectClass::AtMostOnce | EffectClass::Reconcilable => {
                 let result = world.result().await;
-                // A tool that may still tell is asked until after the deadline.
+                // A reconcilable tool is probed until after the deadline.
                 let is_soon = gone.elapsed() < SOON;
                 assert_eq!(is_soon, effect == EffectClass::AtMostOnce, "{:?}", gone.elapsed());
                 assert_eq!(result.outcome, Outcome::Unknown);

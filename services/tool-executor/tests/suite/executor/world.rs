@@ -1,4 +1,4 @@
-//! A world for one executor: the in-memory bus, a session's log, and tools that the test plays.
+//! Fixture for an executor: the in-memory bus, the log of a session, and simulated tools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tool_executor::{Clock, Executor, ExecutorConfig};
 
-/// Longer than anything here may take, in the clock of the test.
+/// Longer than any step of a test, in the clock of the test.
 pub(crate) const LONG: Duration = Duration::from_mins(10);
 
 struct ServerClock(MemoryServer);
@@ -38,17 +38,17 @@ pub(crate) struct World {
     slot: u64,
 }
 
-/// A tool that the test plays: what it is asked, and what it is told to forget.
+/// A simulated tool: its calls and its cancels.
 pub(crate) struct Tool {
     bus: Bus,
     calls: bus::Subscription,
     cancels: bus::Subscription,
 }
 
-/// The headers and the body of the answer to a probe.
+/// Headers and body of the answer to a probe.
 pub(crate) type ProbeAnswer = (&'static [(&'static str, &'static str)], &'static [u8]);
 
-/// How often a tool was asked about a call, while it answers.
+/// Answers queries about calls while it lives, and counts them.
 pub(crate) struct QueryCounter {
     count: Arc<AtomicUsize>,
     _task: JoinSet<()>,
@@ -69,17 +69,17 @@ fn name() -> ToolName {
 }
 
 impl World {
-    /// A running session whose first call is open.
+    /// Starts with a running session whose first call is open.
     pub(crate) async fn new() -> Self {
         Self::on(MemoryServer::new()).await
     }
 
-    /// The same on a server of yours.
+    /// The same on a given server.
     pub(crate) async fn on(server: MemoryServer) -> Self {
         Self::of_tenant(server, TenantId::default().as_str()).await
     }
 
-    /// The same for a tenant of yours.
+    /// The same for a given tenant.
     pub(crate) async fn of_tenant(server: MemoryServer, tenant: &str) -> Self {
         let key = SessionKey { tenant: TenantId::new(tenant).unwrap(), session: SessionId::new("s1").unwrap() };
         let mut world = Self { bus: server.bus(), server, key, slot: 0 };
@@ -91,7 +91,7 @@ impl World {
         self.executor_with_clock(name, Arc::new(ServerClock(self.server.clone()))).await
     }
 
-    /// The same with a clock of the test's own.
+    /// The same with a given clock.
     pub(crate) async fn executor_with_clock(&self, name: &str, clock: Arc<dyn Clock>) -> (Executor, Life) {
         let (bus, life) = self.server.client(name);
         (Executor::with_clock(ExecutorConfig::default(), bus, clock), life)
@@ -153,7 +153,7 @@ impl World {
         Tool { bus, calls, cancels }
     }
 
-    /// A replica of the tool that says, when it is asked, whether it runs a call: `1`, `0`, or nothing.
+    /// A replica of the tool that reports whether it runs a call: `1`, `0`, or nothing.
     pub(crate) fn replica(&self, running: &'static str) -> QueryCounter {
         let (bus, received, mut task) = (self.server.bus(), Arc::<AtomicUsize>::default(), JoinSet::new());
         let count = received.clone();
@@ -172,7 +172,7 @@ impl World {
         QueryCounter { count, _task: task }
     }
 
-    /// Answers probes of the tool, each with the next of these answers and then with the last; counts them.
+    /// Answers each probe of the tool with the next of these answers, and repeats the last one.
     pub(crate) fn probe(&self, answers: &'static [ProbeAnswer]) -> QueryCounter {
         let (bus, tenant, received) = (self.server.bus(), self.key.tenant.clone(), Arc::<AtomicUsize>::default());
         let (mut task, count) = (JoinSet::new(), received.clone());
@@ -191,7 +191,7 @@ impl World {
         QueryCounter { count, _task: task }
     }
 
-    /// The result of the call, when it comes.
+    /// Waits for the result of the call.
     pub(crate) async fn result(&self) -> ToolResult {
         let stored = self.wait_for(async || match self.bus.inbox(&self.key).await.unwrap() {
             Inbox::Messages(messages) => messages.into_iter().next(),
@@ -199,20 +199,20 @@ impl World {
         });
         let stored = stored.await;
         let result: ToolResult = serde_json::from_slice(&stored.payload).unwrap();
-        // That nothing is known has an id of its own: what is known later still counts.
+        // An unknown outcome has an id of its own, so that a later result still counts.
         let known = !matches!(result.outcome, Outcome::Unknown | Outcome::Timeout);
         let id = if known { "c1-1-1-1" } else { "c1-1-1-1-unknown" };
         assert_eq!(stored.subject, format!("ai_loop.control.provide_tool_result.default.s1.{id}"));
         result
     }
 
-    /// The results that wait, beside other words of executors.
+    /// Reads the results among the pending inputs.
     pub(crate) async fn results(&self) -> Vec<ToolResult> {
         let inputs = self.pending_inputs(Verb::ProvideToolResult).await;
         inputs.iter().map(|stored| serde_json::from_slice(&stored.payload).unwrap()).collect()
     }
 
-    /// Until when more time was asked for, in order.
+    /// Reads the requested deadlines, in order.
     pub(crate) async fn extensions(&self) -> Vec<Timestamp> {
         let mut inputs = self.pending_inputs(Verb::ExtendToolCall).await;
         inputs.sort_by_key(|stored| stored.seq);
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// Waits until the item is settled for good.
+    /// Waits until the item is acknowledged.
     pub(crate) async fn wait_until_settled(&self) {
         let item = subject::tool_item(&self.key, &name(), &call());
         self.wait_for(async || {
@@ -260,7 +260,7 @@ impl Tool {
         next(&mut self.calls).await
     }
 
-    /// Whether nothing is asked for a long time.
+    /// Whether no call comes for a long time.
     pub(crate) async fn has_no_call(&mut self) -> bool {
         timeout(LONG, next_message(&mut self.calls)).await.is_err()
     }
@@ -280,7 +280,7 @@ async fn next(subscription: &mut bus::Subscription) -> Message {
     timeout(LONG, next_message(subscription)).await.expect("nothing was heard")
 }
 
-/// The next message, gaps aside.
+/// Waits for the next message, and skips gaps.
 async fn next_message(subscription: &mut bus::Subscription) -> Message {
     loop {
         match subscription.next().await.expect("the subscription ended") {

@@ -1,4 +1,4 @@
-//! `run_command` on this machine: what runs, where, within which limits, and that nothing of it is left.
+//! `run_command` on this machine: what it permits, its limits, and that no process remains.
 
 #![cfg(target_os = "linux")]
 mod world;
@@ -122,7 +122,7 @@ async fn command_output_of_any_size_neither_fills_memory_nor_blocks_it() {
     assert!(out.starts_with("begin\nxxx") && out.ends_with("xxxend\n") && out.len() < 9_100, "{}", out.len());
     assert!(out.contains("of 100000010 bytes left out") && err.contains("of 100000000 bytes left out"));
     assert!(read.to_string().len() < contract::limits::TOOL_OUTPUT_BYTES_MAX, "{}", read.to_string().len());
-    // The largest outputs that are kept, of what JSON writes longest.
+    // The largest kept outputs, of bytes that need the most JSON.
     drop(world);
     let world = World::new(json!({})).await;
     let read = world.sh("head -c 24000 /dev/zero; head -c 24000 /dev/zero >&2").await;
@@ -139,7 +139,7 @@ async fn command_timed_out_is_killed_with_all_its_descendants() {
         (&json!(true), &json!(9), &json!("it took too long"))
     );
     world.assert_nothing_is_left();
-    // The call has no more time than that either.
+    // The time of the call limits the command, too.
     let little = world.run_within(json!({"command": ["sleep", "300"]}), Some(Duration::from_secs(15))).await.unwrap();
     assert_eq!(little["timed_out"], true);
     let none = world.run_within(json!({"command": ["sleep", "300"]}), Some(Duration::from_secs(1))).await.unwrap_err();
@@ -178,7 +178,7 @@ async fn background_process_ends_with_its_command() {
     }
 }
 
-/// A bomb of one process group, one whose parts start sessions, and those that also clear their environment.
+/// Fork bombs: in one process group, in many sessions, and with a cleared environment.
 const FORK_BOMBS: [&str; 5] = [
     "\"$0\" & \"$0\" & wait",
     "\"$0\" & \"$0\" &",
@@ -188,23 +188,23 @@ const FORK_BOMBS: [&str; 5] = [
 ];
 
 async fn assert_fork_bomb_ends(world: &World, bomb: &str) {
-    // The root stays, so that the command does not end before its bomb is counted.
+    // The root stays, so that the command does not end before its processes are counted.
     let script = world.script(bomb);
     let ended =
         world.run(json!({"command": ["sh", "-c", format!("{script} & sleep 300")], "timeout": 5})).await.unwrap();
-    // Where the kernel is quicker than the watch, nothing more can be started, and the bomb goes out.
+    // Where the kernel reacts before the watch, forks fail and the bomb ends.
     let (watched, refused) =
         (ended["killed"] == "it had over 16 processes", ended["stderr"].to_string().contains("fork"));
     assert!((watched || refused) && ended["signal"] == 9, "{bomb}: {ended}");
     assert_eq!(ended.get("note"), None, "{bomb}");
     world.assert_nothing_is_left();
-    // A root that ends at once leaves its bomb behind.
+    // A root that ends at once leaves the bomb behind.
     let left = world.sh(&format!("{script} >/dev/null 2>&1 & exit 0")).await;
     assert_eq!(left.get("note"), None, "{bomb}: {left}");
     world.assert_nothing_is_left();
 }
 
-/// In a PID namespace, where this machine lets the test make one.
+/// Runs in a PID namespace, where this machine permits one.
 #[tokio::test]
 async fn fork_bomb_any_kind_ends_at_its_limit_and_nothing_is_left() {
     let world = World::new(json!({"processes_max": 16})).await;
@@ -214,8 +214,8 @@ async fn fork_bomb_any_kind_ends_at_its_limit_and_nothing_is_left() {
     }
 }
 
-/// Without a PID namespace its processes are found one by one. Those whose parts clear their environment and start
-/// sessions may outrun that, as docs/tools.md says.
+/// Without a PID namespace processes are found one by one. A bomb that clears its environment and starts sessions may
+/// outrun that, as docs/tools.md says.
 #[tokio::test]
 async fn fork_bomb_without_namespace_ends_at_its_limit_and_nothing_is_left() {
     let world = World::new(json!({"processes_max": 16, "pid_namespace": false})).await;
@@ -240,7 +240,7 @@ async fn command_in_namespace_sees_its_own_processes_only() {
     world.assert_nothing_is_left();
 }
 
-/// The environment of the process that [`host_killed_with_namespace_leaves_no_process_of_its_command`] kills.
+/// Environment variable of the process that [`host_killed_with_namespace_leaves_no_process_of_its_command`] kills.
 const KILLED: &str = "AILOOP_TEST_KILLED";
 
 #[tokio::test]
@@ -279,7 +279,7 @@ async fn command_over_memory_cpu_or_file_limit_is_stopped() {
     let large =
         world.run(json!({"command": ["dd", "if=/dev/zero", "of=/dev/null", "bs=512M", "count=1"]})).await.unwrap();
     assert!(large["exit_code"] == 1 && large["stderr"].as_str().unwrap().contains("memory"), "{large}");
-    // None of them is large.
+    // No single process is large.
     let script = "for i in 1 2 3 4; do dd if=/dev/zero of=/dev/null bs=40M count=100000 & done; wait";
     let together = world.sh(script).await;
     assert_eq!(
@@ -302,7 +302,7 @@ async fn command_over_memory_cpu_or_file_limit_is_stopped() {
 #[tokio::test]
 async fn commands_in_parallel_end_independently() {
     let world = World::new(json!({})).await;
-    // A number that no other process of this machine has, since one is looked for by it.
+    // A number that no other process of this machine has, by which one is searched.
     let time = format!("300.{}", std::process::id());
     let stays = world.script(&format!("setsid sh -c 'touch there; sleep {time}; touch never' & wait; echo over"));
     let ended = async {
@@ -310,7 +310,7 @@ async fn commands_in_parallel_end_independently() {
         for _ in 0..3 {
             world.sh("setsid sleep 300 & exit 0").await;
         }
-        // The first one's part in another session is still there, and is let go.
+        // The process of the first command in another session still runs, and is ended.
         let still = world.list_remaining();
         assert!(still.iter().any(|line| line.contains("script.sh")), "{still:?}");
         let pids = fs::read_dir("/proc").unwrap().filter_map(Result::ok).filter(|entry| {

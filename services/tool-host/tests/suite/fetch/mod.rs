@@ -1,4 +1,4 @@
-//! `http_fetch` over real sockets: what it gives, and whom it never asks.
+//! `http_fetch` over real sockets: its results, and the servers that it never requests.
 
 mod world;
 
@@ -185,20 +185,20 @@ async fn private_address_in_any_spelling_is_never_requested() {
 async fn host_name_connects_to_the_checked_address() {
     let secret = Server::start("127.0.0.1", Router::new().fallback(|| async { "secret" })).await;
     let again = Router::new().route("/again", get(|| async { redirect("/secret") })).fallback(|| async { "open" });
-    // The same port, so that nothing but the address tells them apart.
+    // The same port, so that only the address differs.
     let open_server = Server::on(([127, 0, 0, 2], secret.at.port()).into(), again).await;
     let config = open(&["127.0.0.2"], &[&secret]);
     let url = |path: &str| json!({"url": format!("http://rebind.example:{}{path}", secret.at.port())});
 
-    // It turns private after the first question: that one was the judge's and the connection's.
+    // The name turns private after the first query, which served both the check and the connection.
     let resolver = FakeResolver::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
     assert_eq!(fetch(&fetcher(&config, &resolver), url("/")).await.unwrap()["text"], "open");
     assert_eq!(resolver.count_requests(), 1);
-    // A second hop asks anew, and is judged anew.
+    // A second hop is resolved and checked again.
     let resolver = FakeResolver::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
     let refused = fetch(&fetcher(&config, &resolver), url("/again")).await.unwrap_err();
     assert!(refused.contains("rebind.example is 127.0.0.1, an address of a private network"), "{refused}");
-    // Of several addresses the private ones are left out, whatever their order.
+    // Private addresses are skipped, in any order.
     for answer in [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"], ["::1", "127.0.0.2"]] {
         assert_eq!(fetch(&fetcher(&config, &FakeResolver::new(&[&answer])), url("/")).await.unwrap()["text"], "open");
     }
@@ -231,7 +231,7 @@ async fn server_unreachable_is_an_error_that_names_it() {
     assert!(error.starts_with("127.0.0.1 could not be fetched: "), "{error}");
 }
 
-/// This very program again, in an environment that names a proxy where nobody listens.
+/// Runs this program again, in an environment that names a proxy without a listener.
 #[tokio::test]
 async fn proxy_in_environment_is_not_used() {
     let mut again = tokio::process::Command::new(std::env::current_exe().unwrap());

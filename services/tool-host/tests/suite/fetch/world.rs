@@ -1,4 +1,4 @@
-//! Servers on loopback, and names that say what the test wants.
+//! Servers on loopback, and a resolver with the answers of the test.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use service::tasks::Tasks;
 use tool_host::fetch::{FetchArguments, FetchConfig, Fetcher, HostResolver};
 
-/// A server of one test's own, and how often it was asked.
+/// A server of one test, which counts its requests.
 pub(crate) struct Server {
     pub(crate) at: SocketAddr,
     request_count: Arc<AtomicUsize>,
@@ -46,7 +46,7 @@ impl Server {
     }
 }
 
-/// Answers each question with the next answer, and the last one for ever.
+/// Answers each query with the next answer, and repeats the last one.
 #[derive(Clone)]
 pub(crate) struct FakeResolver {
     answers: Arc<Mutex<VecDeque<Vec<IpAddr>>>>,
@@ -73,7 +73,7 @@ impl HostResolver for FakeResolver {
     }
 }
 
-/// A configuration under which some private networks are open, at the ports of these servers.
+/// A configuration that permits some private networks, at the ports of these servers.
 pub(crate) fn open(nets: &[&str], servers: &[&Server]) -> FetchConfig {
     FetchConfig {
         allow_private: nets.iter().map(|net| (*net).to_owned()).collect(),

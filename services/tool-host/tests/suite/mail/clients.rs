@@ -14,7 +14,7 @@ fn reply(mail: &str, text: &str) -> MailAction {
     MailAction::Reply { mail: mail.to_owned(), text: text.to_owned() }
 }
 
-/// The refusal of a request; any other answer fails the test.
+/// Returns the refusal of a request; any other answer fails the test.
 fn refusal(response: MailResponse) -> (ErrorCode, String) {
     match response {
         MailResponse::Refused { code, message } => (code, message),
@@ -95,7 +95,7 @@ async fn client_that_writes_from_an_agent_mailbox_is_refused() {
     let client = world.mail_client("a");
     let sent = client.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
     let id = sent["sent"].as_str().unwrap();
-    // Alice reads no mail; her name is an agent's all the same.
+    // Alice reads no mail, but her name is that of an agent.
     for mailbox in ["e", "eamonn", "alice"] {
         for action in [send("p", "Done."), reply(id, "Done."), reply(id, "")] {
             let (code, message) = refusal(client.ask(mailbox, "c1", action).await);
@@ -131,7 +131,7 @@ async fn command_id_reused_with_another_subject_or_text_is_refused() {
         assert!(message.contains("under this command id before; this one was not sent"), "{message}");
     }
     assert_eq!(world.open("e").await, ["client:user:c1"]);
-    // Only the recipient's mailbox is looked at: see ADR 44.
+    // Only the recipient's mailbox is checked: see ADR 44.
     client.ask(PEOPLE, "c1", send("p", "How far are you?")).await;
     assert_eq!(world.open("p").await, ["client:user:c1"]);
 }

@@ -1,4 +1,4 @@
-//! What could grow has a limit, and says so.
+//! Limits of mailboxes and mails.
 
 use contract::limits::{
     MAIL_CLOSED_AGE_MAX, MAIL_TEXT_BYTES_MAX, MAILBOX_CLOSED_MAX, MAILBOX_OPEN_MAX, MAILS_SHOWN_MAX,
@@ -21,9 +21,9 @@ async fn mailbox_with_too_many_open_mails_refuses_the_next() {
     }
     let full = "the mailbox of e is full: 100 mails wait in it; nothing was sent, try again later";
     assert_eq!(send(&client, MAILBOX_OPEN_MAX, "Please.").await, Err(full.to_owned()));
-    // A call that was in time finds its own.
+    // A repeated call finds its own mail.
     send(&client, MAILBOX_OPEN_MAX - 1, "Please.").await.unwrap();
-    // An answer is a mail as well.
+    // The limit applies to answers, too.
     let sent = client.send("e", "s2-c1-1-1", "p", "A question", "Why?").await.unwrap();
     let id = sent["sent"].as_str().unwrap();
     assert_eq!(client.reply("p", "s3-c1-1-1", id, "Because.").await, Err(full.to_owned()));

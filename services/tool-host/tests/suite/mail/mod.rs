@@ -61,7 +61,7 @@ async fn mail_call_repeated_has_no_second_effect() {
     let replied = reply().await.unwrap();
     assert_eq!(reply().await, Ok(replied.clone()));
     assert_eq!((world.open("e").await.len(), world.open("p").await), (0, vec!["s2-c1-1-1".to_owned()]));
-    // What was processed does not come back.
+    // A closed mail does not come back.
     assert_eq!(send().await, Ok(first.clone()));
     let answer = other.check("p").await.unwrap()["mails"][0]["id"].clone();
     other.reply("p", "s3-c1-1-1", answer.as_str().unwrap(), "").await.unwrap();
@@ -95,7 +95,7 @@ async fn mail_missing_or_in_another_mailbox_is_an_error_that_names_it() {
     let closed = format!("the mail {id} was closed already; nothing was sent");
     assert_eq!(client.reply("e", "s2-c1-2-1", id, "Done.").await, Err(closed));
     assert_eq!(world.open("p").await.len(), 0);
-    // In time even that is forgotten.
+    // The entry of a closed mail expires.
     tokio::time::sleep(MAIL_CLOSED_AGE_MAX + Duration::from_secs(1)).await;
     assert_eq!(client.reply("e", "s2-c1-2-1", id, "Done.").await, Err(not_there("e", id)));
 }
@@ -117,7 +117,7 @@ async fn recipient_unknown_is_refused_and_known_ones_are_listed() {
     world.end_composer();
     let away = to("e").await.unwrap_err();
     assert!(away.starts_with("nobody can tell which agents there are"), "{away}");
-    // Who answers a mail asks nobody.
+    // An answer needs no composer.
     let mail = world.ids("e").await;
     client.reply("e", "s2-c1-1-1", &mail[0], "Hello too.").await.unwrap();
 }
@@ -140,7 +140,8 @@ async fn mailbox_read_stale_decides_nothing() {
     let client = world.mail_client("a");
     let sent = client.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
     client.reply("e", "s2-c1-1-1", sent["sent"].as_str().unwrap(), "Done.").await.unwrap();
-    // Before the answer was stored and the mail was closed: three changes, since a mark takes the place of a mail.
+    // A read from before the answer was stored and the mail was closed: three changes, since the entry of a closed mail
+    // replaces the mail.
     world.next(Action::LastMany, Fault::Stale(3));
     let stale = client.check("e").await.unwrap();
     assert_eq!(stale["mails"][0]["id"], sent["sent"]);

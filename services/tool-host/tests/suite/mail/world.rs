@@ -1,4 +1,4 @@
-//! A tenant's mailboxes on the in-memory bus, a composer that the test plays, and offices that die on demand.
+//! The mailboxes of a tenant on the in-memory bus, a simulated composer, and tool hosts that crash on demand.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ impl Clock for ServerClock {
     }
 }
 
-/// Faults for the next operations of their kinds, and for the one that a client dies in.
+/// Faults for the next operations of a kind, and the operation in which a client crashes.
 #[derive(Default)]
 struct FaultPlan {
     next: Mutex<VecDeque<(Action, Fault)>>,
@@ -31,7 +31,7 @@ struct FaultPlan {
 
 struct Death {
     client: String,
-    /// Operations until then.
+    /// Operations before the crash.
     left: usize,
     done: bool,
 }
@@ -65,13 +65,13 @@ pub(crate) struct World {
     composer: Mutex<Option<Serving>>,
 }
 
-/// An office as one tool host has it; answers and errors are what the model reads.
+/// The mail service of one tool host; results and errors are what the model reads.
 pub(crate) struct MailClient {
     service: MailService,
     pub(crate) life: Life,
 }
 
-/// When the server's clock begins.
+/// Start of the server's clock.
 pub(crate) const EPOCH: Timestamp = Timestamp::from_millis(1_768_473_045_123);
 
 fn agent(id: &str, name: &str, alias: &str, tools: &[&str]) -> KnownAgent {
@@ -111,12 +111,12 @@ impl World {
         MailClient { service: MailService::new(bus, tenant.clone(), clock), life }
     }
 
-    /// What happens to the next operation of a kind.
+    /// Sets the fault of the next operation of a kind.
     pub(crate) fn next(&self, action: Action, fault: Fault) {
         self.faults.next.lock().unwrap().push_back((action, fault));
     }
 
-    /// Lets a client die in an operation, counted from now and from 0, after or before it is done.
+    /// Crashes a client in an operation, counted from now and from 0, after or before it is done.
     pub(crate) fn die(&self, client: &str, at: usize, done: bool) {
         *self.faults.death.lock().unwrap() = Some(Death { client: client.to_owned(), left: at, done });
     }
@@ -133,13 +133,13 @@ impl World {
         }
     }
 
-    /// The calls whose mails wait in a mailbox.
+    /// Lists the calls whose mails are open in a mailbox.
     pub(crate) async fn open(&self, agent: &str) -> Vec<String> {
         let open = |(_, entry): &(String, MailEntry)| matches!(entry, MailEntry::Open(_));
         self.entries(agent).await.iter().filter(|entry| open(entry)).map(|(_, e)| e.sent_by().to_owned()).collect()
     }
 
-    /// The ids of everything in a mailbox, marks included.
+    /// Lists the ids of all entries of a mailbox, closed mails included.
     pub(crate) async fn ids(&self, agent: &str) -> Vec<String> {
         self.entries(agent).await.into_iter().map(|(id, _)| id).collect()
     }
@@ -170,7 +170,7 @@ impl MailClient {
         self.service.reply(&caller, &arguments).await.map(|closed| json!(closed)).map_err(|error| error.message)
     }
 
-    /// The answer to a client that asks from a mailbox.
+    /// Handles the request of a client from a mailbox.
     pub(crate) async fn ask(&self, mailbox: &str, id: &str, action: MailAction) -> MailResponse {
         let (mailbox, id) = (AgentId::new(mailbox).unwrap(), CommandId::new(id).unwrap());
         self.service.handle_request(MailRequest { mailbox, id, action }).await

@@ -77,7 +77,7 @@ async fn server_over_http_behaves_like_one_over_stdio() {
         assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "hello"})).await.into_result(), "hello");
         assert_eq!(world.call("mcp__toy__fail", json!({})).await.into_error(), "no such city");
         let huge = world.call("mcp__toy__huge", json!({"bytes": 20_000_000})).await;
-        // The library ends the answer's stream, and no more is known.
+        // The library ends the stream of the answer, so the outcome is unknown.
         assert!(huge.unknown, "{huge:?}");
         let mut call = world.begin("mcp__toy__work", json!({})).await;
         assert_eq!(call.progress().await, "half of it");
@@ -102,7 +102,7 @@ async fn http_server_that_dies_is_reconnected() {
         let mut killer = world.begin("mcp__toy__die", json!({})).await;
         world.wait_for_note("dies", 1).await;
         server.end().await;
-        // Nobody listens there now: this one surely did not run, and says so as long as the tool is served at all.
+        // Without a listener this call did not run, and says so as long as the tool is served.
         if let Some(refused) = world.call_if_served("mcp__toy__echo", &json!({"text": "?"})).await {
             assert!(refused.into_error().ends_with("the tool was not called"));
         }

@@ -1,4 +1,4 @@
-//! Servers that die, and servers that never were.
+//! Servers that die, and servers that cannot be started.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ async fn server_that_dies_is_restarted_and_its_calls_end_with_the_right_outcome(
     let child = world.call("mcp__toy__breed", json!({})).await.into_result();
     let mut pure = world.begin("mcp__toy__work", json!({})).await;
     pure.progress().await;
-    // The one that killed it must not run twice: nobody knows what it did.
+    // The call that killed the server must not run twice: its outcome is unknown.
     let killer = world.call("mcp__toy__die", json!({})).await;
     assert!(killer.unknown && killer.error, "{killer:?}");
     assert!(killer.text.contains("nobody knows whether it took effect"), "{killer:?}");
@@ -30,7 +30,7 @@ async fn two_hosts_with_the_same_server_share_its_calls() {
     let first = world.serve(json!({"toy": world.toy(MODERN, &json!({}))})).await;
     let second = world.serve(json!({"toy": world.toy(MODERN, &json!({}))})).await;
     assert_eq!(world.diary.count("starts"), 2);
-    // While one is down the other one answers: nobody meets nobody.
+    // The other host answers while one is down: no call finds no tool.
     first.drain(LONG).await;
     for number in 0..20 {
         let text = format!("call {number}");
@@ -64,7 +64,7 @@ async fn calls_over_the_concurrency_of_a_server_wait() {
     assert_eq!(first.progress().await, "half of it");
     first.cancel().await;
     assert_eq!(first.answer().await.into_unknown(), "cancelled");
-    // Both have the same id, so that the cancel names both; what was not begun is not begun.
+    // Both calls have the same id, so the cancel reaches both; a waiting call is not begun.
     let answer = second.answer().await;
     assert!(answer.text == "at last" || answer.text == "cancelled", "{answer:?}");
     assert_eq!(world.call("mcp__toy__echo", json!({"text": "free again"})).await.into_result(), "free again");

@@ -1,4 +1,4 @@
-//! MCP servers as their tools' callers see them, on a real nats-server.
+//! MCP servers as callers of their tools see them, on a real nats-server.
 
 mod diary;
 mod http;
@@ -49,7 +49,7 @@ async fn mcp_call_with_any_answer_is_reported() {
     for role in [MODERN, LEGACY] {
         let world = World::new().await;
         let served = world.serve(json!({"toy": world.toy(role, &json!({}))})).await;
-        // The older one is there only with the second try.
+        // An older server is connected at the second try.
         assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "hello"})).await.into_result(), "hello");
         assert_eq!(world.call("mcp__toy__fail", json!({})).await.into_error(), "no such city");
         assert_eq!(world.call("mcp__toy__oops", json!({})).await.into_error(), "that cannot be (-32602)");
@@ -59,7 +59,7 @@ async fn mcp_call_with_any_answer_is_reported() {
         assert_eq!(meta["traceparent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
         let cut = world.call("mcp__toy__huge", json!({"bytes": 1_000_000})).await.into_result();
         assert!(cut.len() <= 64 << 10 && cut.contains("of 1000000 bytes left out"), "{}", cut.len());
-        // It ran, and a model that reads of an error calls again.
+        // The call ran, and after a plain error a model would call again.
         let huge = world.call("mcp__toy__huge", json!({"bytes": 20_000_000})).await.into_unknown();
         assert!(huge.starts_with("the call was answered, but the answer of 2000"), "{huge}");
         assert_eq!(world.call("mcp__toy__echo", json!({"text": "still here"})).await.into_result(), "still here");
@@ -78,7 +78,7 @@ async fn mcp_call_reports_progress_and_is_cancelled_at_the_server() {
         call.cancel().await;
         assert_eq!(call.answer().await.into_unknown(), "cancelled");
         world.wait_for_note("cancelled", 1).await;
-        // Nothing but that call was cancelled.
+        // Only that call was cancelled.
         assert_eq!(world.call("mcp__toy__echo", json!({"text": "hello"})).await.into_result(), "hello");
         served.drain(world::LONG).await;
     }
@@ -90,9 +90,9 @@ async fn mcp_call_with_progress_outlives_its_timeout() {
     let served = world.serve(json!({"toy": world.toy(MODERN, &json!({"timeout": 1}))})).await;
     let mut call = world.begin("mcp__toy__work", json!({})).await;
     let began = Instant::now();
-    // The server is given up two seconds after the time of its call.
+    // A call is given up two seconds after its timeout.
     while began.elapsed() < Duration::from_millis(3_500) {
-        // Half a second after its beginning the tool says who works on it.
+        // The receipt comes half a second after the beginning, with an empty text.
         assert!(["half of it", ""].contains(&call.progress().await.as_str()));
     }
     call.cancel().await;
@@ -141,7 +141,7 @@ async fn change_of_tools_is_followed(role: &str) {
     let world = World::new().await;
     let served = world.serve(json!({"toy": world.toy(role, &json!({}))})).await;
     assert_eq!(world.call_when_up("mcp__toy__old", &json!({"text": "a"})).await.into_result(), "a");
-    // A call that runs outlives the change, also of its own tool.
+    // A running call outlives a change, even of its own tool.
     let mut call = world.begin("mcp__toy__work", json!({})).await;
     call.progress().await;
     world.call("mcp__toy__change", json!({})).await.into_result();

@@ -1,4 +1,4 @@
-//! Servers that others wrote, over both ways of the protocol: `make mcp` brings them, and without them this is skipped.
+//! Servers that others wrote, over both transports: `make mcp` installs them, and without them these tests are skipped.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use tokio::process::{Child, Command};
 
 use crate::mcp::world::{CallAnswer, LONG, World, wait_for};
 
-/// Marks the processes of one test, among those of others that run beside it.
+/// Marks the processes of one test, since other tests run in parallel.
 const MARK: &str = "AILOOP_TEST_MARK";
 
-/// Where they are; none where they were not brought.
+/// Directory of the servers; `None` where they are not installed.
 fn servers() -> Option<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/mcp");
     if dir.join(".complete").exists() {
@@ -22,7 +22,7 @@ fn servers() -> Option<PathBuf> {
     None
 }
 
-/// What is called, and what its answer holds.
+/// A call, and a part of its answer.
 struct Sample {
     tool: &'static str,
     arguments: Value,
@@ -37,7 +37,7 @@ impl Sample {
     }
 }
 
-/// The first process with this mark in its environment.
+/// Finds the first process with this mark in its environment.
 fn marked(mark: &str) -> Option<String> {
     let wanted = format!("{MARK}={mark}");
     let has_it = |process: &u32| {
@@ -53,7 +53,7 @@ fn signal(process: &str, signal: &str) {
     assert!(std::process::Command::new("kill").args([signal, process]).status().unwrap().success());
 }
 
-/// Listed, called, cancelled, killed and started again.
+/// Lists, calls, cancels, kills and restarts a server.
 async fn check_server(world: &World, mut server: Value, sample: &Sample) {
     let mark = world.diary.path().to_str().unwrap().to_owned();
     server["env"][MARK] = json!(mark);
@@ -63,7 +63,7 @@ async fn check_server(world: &World, mut server: Value, sample: &Sample) {
     assert!(!spec.description.is_empty());
     sample.check(world.call(sample.tool, sample.arguments.clone()).await);
 
-    // It cannot answer for the moment; what it was told meanwhile it reads afterwards.
+    // A stopped server does not answer, and reads its input later.
     let process = marked(&mark).unwrap();
     signal(&process, "-STOP");
     let mut call = world.begin(sample.tool, sample.arguments.clone()).await;
@@ -75,7 +75,7 @@ async fn check_server(world: &World, mut server: Value, sample: &Sample) {
     let mut call = world.begin(sample.tool, sample.arguments.clone()).await;
     world.client.flush().await.unwrap();
     signal(&process, "-KILL");
-    // Whether the call was at the server by then is left to chance, and the answer says which.
+    // The call may have reached the server by then or not, and the answer says which.
     let answer = call.answer().await;
     assert!(answer.error && (answer.unknown || answer.text.contains("was not called")), "{answer:?}");
     let again = wait_for(async || marked(&mark).filter(|again| *again != process)).await;
@@ -116,7 +116,7 @@ async fn real_files_over_stdio() {
     check_server(&world, server, &sample).await;
 }
 
-/// The reference server over HTTP, which is not ours to start again.
+/// Starts the reference server over HTTP, which the tool host does not restart.
 async fn everything(servers: &Path, port: u16) -> Child {
     let program = servers.join("node/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let mut command = Command::new("node");

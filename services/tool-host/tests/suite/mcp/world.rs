@@ -20,7 +20,7 @@ use tool_host::ToolHost;
 use crate::mcp::diary::Diary;
 use crate::mcp::stdio;
 
-/// Longer than anything here may take.
+/// Longer than any step of a test.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
@@ -45,7 +45,7 @@ impl RunningHost {
     }
 }
 
-/// What came back from a call.
+/// The answer to a call.
 #[derive(Debug)]
 pub(crate) struct CallAnswer {
     pub(crate) text: String,
@@ -63,7 +63,7 @@ impl CallAnswer {
         }
     }
 
-    /// The text of a result that is no error.
+    /// Returns the text of a result.
     #[track_caller]
     pub(crate) fn into_result(self) -> String {
         assert!(!self.error, "{self:?}");
@@ -76,7 +76,7 @@ impl CallAnswer {
         self.text
     }
 
-    /// The text of an error that leaves open what was done.
+    /// Returns the text of an error with an unknown outcome.
     #[track_caller]
     pub(crate) fn into_unknown(self) -> String {
         assert!(self.error && self.unknown, "{self:?}");
@@ -100,7 +100,7 @@ impl World {
         self.dir.path()
     }
 
-    /// This program as a server, with what else the configuration says of it.
+    /// Builds the configuration of this program as a server, merged with `more`.
     pub(crate) fn toy(&self, role: &str, more: &Value) -> Value {
         let mut config = json!({"command": std::env::current_exe().unwrap(), "args": stdio::ARGS,
             "env": {stdio::ROLE: role, stdio::DIARY: self.diary.path()}});
@@ -114,9 +114,9 @@ impl World {
         config
     }
 
-    /// A tool host with these MCP servers, and an executor that knows their tools, both ready.
+    /// Starts a tool host with these MCP servers, and an executor that knows their tools; waits until both are ready.
     pub(crate) async fn serve(&self, servers: Value) -> RunningHost {
-        // From a file, as everybody's is: names of variables must keep their case on the way.
+        // Read from a file, like every configuration: names of variables must keep their case.
         let file = json!({"tool_host": {"mcp": servers}}).to_string();
         std::fs::write(self.dir().join("ailoop.yaml"), file).unwrap();
         let config = Settings::read(Some(self.dir())).unwrap().section(tool_host::SECTION).unwrap();
@@ -128,7 +128,7 @@ impl World {
         RunningHost { host, executor }
     }
 
-    /// The tools of the catalogue.
+    /// Reads the tools of the catalogue.
     pub(crate) async fn catalogue(&self) -> Vec<ToolSpec> {
         let entries = self.bus.transport().kv_list(Bucket::Tools, "*.*").await.unwrap();
         entries.into_iter().map(|(_, value)| serde_json::from_slice(&value).unwrap()).collect()
@@ -140,11 +140,11 @@ impl World {
 
     /// Calls a tool that is served.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallAnswer {
-        // On a busy machine the tool says first who works on it.
+        // On a busy machine the tool sends a receipt first.
         self.begin(tool, arguments).await.answer().await
     }
 
-    /// Calls a tool until somebody serves it and does not say that its server is down.
+    /// Calls a tool until it is served and its server is connected.
     pub(crate) async fn call_when_up(&self, tool: &str, arguments: &Value) -> CallAnswer {
         wait_for(async || {
             let answer = self.call_if_served(tool, arguments).await;
@@ -153,7 +153,7 @@ impl World {
         .await
     }
 
-    /// Calls a tool that may be withdrawn at this moment. The NATS library may lose a call that meets that.
+    /// Calls a tool that may be withdrawn at this moment, at which the NATS library may lose a call.
     pub(crate) async fn call_if_served(&self, tool: &str, arguments: &Value) -> Option<CallAnswer> {
         let soon = Duration::from_secs(5);
         let request = Request::new().payload(arguments.to_string().into()).timeout(Some(soon));
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// Begins a call whose end is not waited for.
+    /// Begins a call and does not wait for its end.
     pub(crate) async fn begin(&self, tool: &str, arguments: Value) -> RunningCall {
         let inbox = self.client.new_inbox();
         let replies = self.client.subscribe(inbox.clone()).await.unwrap();
@@ -186,14 +186,14 @@ pub(crate) struct RunningCall {
 }
 
 impl RunningCall {
-    /// The next piece of progress.
+    /// Waits for the next progress message.
     pub(crate) async fn progress(&mut self) -> String {
         let message = timeout(LONG, self.replies.next()).await.unwrap().unwrap();
         assert!(message.headers.as_ref().is_some_and(|headers| headers.get(header::PROGRESS).is_some()), "{message:?}");
         String::from_utf8(message.payload.to_vec()).unwrap()
     }
 
-    /// The answer, when it comes.
+    /// Waits for the answer.
     pub(crate) async fn answer(&mut self) -> CallAnswer {
         loop {
             let message = timeout(LONG, self.replies.next()).await.unwrap().unwrap();
@@ -204,7 +204,7 @@ impl RunningCall {
         }
     }
 
-    /// Cancels a call of which it is not known whether the tool has begun it: one that comes before its call is lost.
+    /// Cancels a call until it is answered: a cancel that arrives before its call is lost.
     pub(crate) async fn cancel_until_answered(&mut self) -> CallAnswer {
         loop {
             self.cancel().await;
@@ -224,7 +224,7 @@ fn subject(tool: &str) -> String {
     format!("ai_tool.default.{tool}")
 }
 
-/// Every call here has the same id: they come one after another.
+/// All calls have the same id, since they run one after another.
 fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::CALL, "s1-c1-1-1");
@@ -232,7 +232,7 @@ fn headers() -> HeaderMap {
     headers
 }
 
-/// Asks again until there is an answer.
+/// Polls until there is an answer.
 pub(crate) async fn wait_for<T>(ask: impl AsyncFn() -> Option<T>) -> T {
     let end = Instant::now() + LONG;
     loop {
@@ -244,13 +244,13 @@ pub(crate) async fn wait_for<T>(ask: impl AsyncFn() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process is there that has not ended.
+/// Whether a process exists and has not ended.
 pub(crate) fn is_alive(process: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     status.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// A nats-server of one test's own: any free port, ended with the test.
+/// A nats-server of one test, on any free port.
 struct Server {
     child: Child,
     url: String,

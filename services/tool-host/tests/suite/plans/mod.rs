@@ -150,7 +150,7 @@ async fn plan_is_listed_read_decomposed_analyzed_and_marked_step_by_step() {
     let last = world.mark("house", 3, revision).await.unwrap();
     assert_eq!((&last["steps_done"], &last["ready"]), (&json!(3), &json!([])));
 
-    // The project is as it was; the marked plan is what every tool sees.
+    // The project is unchanged, and every tool sees the marked plan.
     assert_eq!(fs::read_to_string(world.path("project/plans/house.md")).unwrap(), HOUSE);
     let marked = HOUSE.replace("1. ", "1. [x] ").replace("2. ", "2. [x] ").replace("3. ", "3. [x] ");
     assert_eq!(fs::read_to_string(world.path("out/plans/house.md")).unwrap(), marked);
@@ -178,7 +178,7 @@ async fn plan_written_by_an_agent_is_found_and_changed_must_be_read_again() {
     let revision = world.call("read_plan", json!({"plan": "tea.md"})).await.unwrap()["revision"].clone();
     assert_eq!(world.mark("tea", 1, &revision).await.unwrap()["done"], true);
 
-    // What is no plan is listed with the reason.
+    // A file that is no plan is listed with the reason.
     world.call("write_file", json!({"path": "plans/notes.md", "content": "Only notes.\n"})).await.unwrap();
     let listed = world.call("list_plans", json!({})).await.unwrap();
     let error = "\"plans/notes.md\" cannot be used as a plan: it has no title: begin it with a line `# <title>`";

@@ -31,7 +31,7 @@ struct World {
     _tasks: Tasks,
 }
 
-/// Everything of the configuration as somebody would write it.
+/// A configuration file as an operator writes it.
 fn written(at: std::net::SocketAddr, work: &std::path::Path) -> String {
     let user =
         if std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) { "{uid: 64123, gid: 64123}" } else { "null" };
@@ -105,7 +105,7 @@ impl World {
         serde_json::from_slice(&self.ask(tool, arguments).await.payload).unwrap()
     }
 
-    /// The metadata by which a tool is found.
+    /// Reads the metadata by which a tool is found.
     async fn metadata(&self, tool: &str) -> Value {
         let info = server::ask(&self.client, &format!("$SRV.INFO.{tool}"), Request::new).await;
         serde_json::from_slice::<Value>(&info.payload).unwrap()["endpoints"][0]["metadata"].clone()
@@ -160,10 +160,10 @@ async fn built_in_tools_are_found_called_and_cancelled_like_any_tool() {
     let refused = world.ask("run_command", json!({"command": ["echo", "HELLO"]})).await;
     assert!(get_header(&refused, header::ERROR).unwrap().contains("may not be run with these arguments"));
 
-    // A cancel ends a command with all that it started.
+    // A cancel kills a command with all its descendants.
     let (there, inbox) = (world.dir.path().join("there"), world.client.new_inbox());
     let replies = world.client.subscribe(inbox.clone()).await.unwrap();
-    // A time that no other process of this machine sleeps: a command may not know its processes' numbers outside.
+    // A duration that no other process of this machine sleeps: in a namespace a command does not know the PIDs outside.
     let time = format!("4711.{}", std::process::id());
     let sleeps = || running().any(|line| line == format!("sleep\0{time}\0"));
     let script = format!("setsid sleep {time} & touch there; wait");
@@ -174,7 +174,7 @@ async fn built_in_tools_are_found_called_and_cancelled_like_any_tool() {
     world.client.publish_with_reply_and_headers(subject, inbox, headers.clone(), body.into()).await.unwrap();
     until(|| (there.exists() && sleeps()).then_some(())).await;
     world.client.publish_with_headers("ai_tool_cancel.default.run_command", headers, "".into()).await.unwrap();
-    // On a busy machine the tool says first that it works on the call.
+    // On a busy machine the tool sends a receipt first.
     let is_progress = |message: &Message| get_header(message, header::PROGRESS).is_some();
     let mut results = replies.filter(|message| std::future::ready(!is_progress(message)));
     assert_eq!(get_header(&results.next().await.unwrap(), header::ERROR).as_deref(), Some("cancelled"));
@@ -183,7 +183,7 @@ async fn built_in_tools_are_found_called_and_cancelled_like_any_tool() {
     world.host.drain(LONG).await;
 }
 
-/// The command lines of all processes of this machine.
+/// Lists the command lines of all processes of this machine.
 fn running() -> impl Iterator<Item = String> {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());

@@ -1,4 +1,4 @@
-//! Webhooks over real sockets: what an endpoint gets, and what its answers and silences mean.
+//! Webhooks over real sockets: the requests, and the results of answers and silence.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ async fn serve(router: Router) -> (SocketAddr, Tasks) {
     (at, tasks)
 }
 
-/// A server that reads a request and then does as it is told with the connection.
+/// A server that reads a request, writes `answer`, and closes the connection.
 async fn raw(answer: &'static [u8]) -> (SocketAddr, Tasks) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (at, tasks) = (listener.local_addr().unwrap(), Tasks::new());
@@ -131,7 +131,7 @@ async fn webhook_called_endpoint_gets_the_call_and_its_response_is_the_result() 
         let large = endpoint(&url(path), &json!({})).send(request()).await.unwrap();
         assert!(large.contains("left out") && large.len() < contract::limits::TOOL_OUTPUT_BYTES_MAX + 100, "{path}");
     }
-    // By hand, without a single header.
+    // A request without any header.
     let bare = WebhookRequest { body: b"{}".to_vec(), ..WebhookRequest::default() };
     let text = endpoint(&url("/echo"), &json!({})).send(bare).await.unwrap();
     assert!(!text.contains("ailoop-") && !text.contains("idempotency"), "{text}");
@@ -158,7 +158,7 @@ async fn webhook_refused_is_an_error_and_failed_or_proxied_is_unknown() {
     let away = send("/away", json!({})).await;
     assert!(away.message().contains("redirects to \"/echo\" (HTTP 307), which is not followed"), "{away}");
     assert_ne!(away, ToolError::unknown(away.message()));
-    // So many answer who made something.
+    // Many servers answer so after they created something.
     let done = send("/done", json!({})).await;
     assert_eq!(done, unknown("the endpoint redirects to \"/echo\" (HTTP 303), which is not followed"));
     let large = send("/large-error", json!({})).await;
