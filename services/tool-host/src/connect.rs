@@ -10,6 +10,8 @@ use serde::Deserialize;
 use service::Secret;
 use service::process::retry_while_away;
 
+/// Calls of one tool that run in this process at the same time.
+pub(crate) const CONCURRENCY: usize = 8;
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// The NATS user of a kind of tools, where users have permissions.

@@ -6,6 +6,7 @@
 
 pub mod command;
 mod connect;
+mod error;
 pub mod fetch;
 mod files;
 mod head_tail_buffer;
@@ -19,15 +20,14 @@ mod truncate;
 pub mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ailoop_tool::async_nats::Client;
 use ailoop_tool::async_nats::connection::State;
 use ailoop_tool::{Serving, Tool, Tools};
-use bus::{Bus, BusError, NatsConfig};
-use contract::{ErrorCode, TenantId, ToolName};
+use bus::{Bus, NatsConfig};
+use contract::{TenantId, ToolName};
 use futures::future::{join, join_all};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -38,7 +38,9 @@ use service::tasks::Tasks;
 use tool_schema::Checker;
 
 use command::CommandConfig;
+use connect::CONCURRENCY;
 pub use connect::Login;
+pub use error::HostError;
 use fetch::FetchConfig;
 pub use files::FilesConfig;
 use files::Workspace;
@@ -52,8 +54,6 @@ use webhook::WebhookConfig;
 
 /// Name of the section of the configuration.
 pub const SECTION: &str = "tool_host";
-/// Calls of one tool that run in this process at the same time.
-const CONCURRENCY: usize = 8;
 /// Pause between two checks of the connections for readiness.
 const CONNECTION_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Time that a running check has when the process ends.
@@ -115,54 +115,6 @@ impl ToolHostConfig {
         let message = "plans are files: set tool_host.files too, or leave plans out".to_owned();
         let is_missing_files = self.plans.is_some() && self.files.is_none();
         is_missing_files.then(|| HostError::Setting { field: "plans".to_owned(), message })
-    }
-}
-
-/// Why the tool host cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    /// A directory does not exist or must not be used. Correct the configuration.
-    #[error("tool_host.{field} {path:?} cannot be used: {source}")]
-    Directory {
-        /// Field of the configuration.
-        field: &'static str,
-        /// Path of the directory.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: std::io::Error,
-    },
-    /// A field has an invalid value, or asks for what this machine lacks. Correct the configuration.
-    #[error("tool_host.{field} cannot be used: {message}")]
-    Setting {
-        /// Field of the configuration.
-        field: String,
-        /// Description of the mistake.
-        message: String,
-    },
-    /// An MCP server cannot be used as it is configured. Correct the configuration, or what it refers to.
-    #[error("tool_host.mcp.{server}: {reason}")]
-    Server {
-        /// Name of the server.
-        server: ServerName,
-        /// Description of the mistake.
-        reason: String,
-    },
-    /// NATS cannot be reached, or refuses the tools.
-    #[error(transparent)]
-    Tools(#[from] ailoop_tool::ServeError),
-    /// NATS cannot be reached, or refuses what the tools store.
-    #[error(transparent)]
-    Store(#[from] BusError),
-}
-
-impl HostError {
-    /// Error code that users see.
-    pub fn code(&self) -> ErrorCode {
-        match self {
-            Self::Directory { .. } | Self::Setting { .. } | Self::Server { .. } => ErrorCode::BadConfig,
-            Self::Tools(_) => ErrorCode::NatsUnreachable,
-            Self::Store(error) => error.code(),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use bus::call::OpenCall;
 use bus::{Bus, BusError, CallStatus, Headers, Subscription, SubscriptionEvent};
 use bytes::Bytes;
 use contract::subject::{self, SessionKey};
-use contract::tool::{EffectClass, Outcome, ToolItem, UNKNOWN_OUTCOME_TEXT, header};
+use contract::tool::{EffectClass, Outcome, ToolItem, header};
 use contract::{ErrorCode, limits};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 
 use super::call_deadline::{CallDeadline, Deadlines, REPLICA_PING_EVERY};
 use super::replica_check::{CheckVerdict, ReplicaAnswer, ReplicaCheck, ask_replicas};
-use super::tool_reply::{ToolAnswer, ToolReply, parse_reply};
+use super::tool_reply::{ToolAnswer, ToolReply, parse_reply, unknown_answer};
 use crate::Clock;
 use crate::connection_health::ConnectionHealth;
 
@@ -286,7 +286,7 @@ impl Dispatch<'_> {
         };
         match self.work.item.effect {
             EffectClass::Pure => ToolAnswer::new(Outcome::Timeout, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(&text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(&text),
         }
     }
 
@@ -297,7 +297,7 @@ impl Dispatch<'_> {
             return self.replica_gone_answer(resends - 1);
         }
         if self.sent_before {
-            return unknown(&format!(
+            return unknown_answer(&format!(
                 "no replica serves the tool {tool} now, and another executor may have called it before"
             ));
         }
@@ -308,7 +308,7 @@ impl Dispatch<'_> {
         let text = format!("the tool's process ended while it worked on the call ({} times)", resends + 1);
         match self.work.item.effect {
             EffectClass::Pure => ToolAnswer::error(ErrorCode::Unavailable, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(&text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(&text),
         }
     }
 
@@ -318,7 +318,7 @@ impl Dispatch<'_> {
                 ToolAnswer::error(ErrorCode::Unavailable, "the tool could not be reached: the connection was lost")
             }
             EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => {
-                unknown("the connection to NATS broke while the call ran, and its answer may be lost")
+                unknown_answer("the connection to NATS broke while the call ran, and its answer may be lost")
             }
         }
     }
@@ -327,7 +327,7 @@ impl Dispatch<'_> {
         let text = "no replica of the tool has the call: it was lost on its way, or its answer was";
         match self.work.item.effect {
             EffectClass::Pure => ToolAnswer::error(ErrorCode::Unavailable, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(text),
         }
     }
 }
@@ -373,11 +373,6 @@ impl Replies {
             }
         }
     }
-}
-
-/// Builds the answer of a call whose outcome is unknown.
-pub(crate) fn unknown(why: &str) -> ToolAnswer {
-    ToolAnswer::new(Outcome::Unknown, format!("{why}; {UNKNOWN_OUTCOME_TEXT}"))
 }
 
 fn no_tool_error(tool: &str, went: bool) -> ToolAnswer {

@@ -24,8 +24,8 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use call_deadline::Deadlines;
-use dispatch::{Dispatch, unknown};
-use tool_reply::ToolAnswer;
+use dispatch::Dispatch;
+use tool_reply::{ToolAnswer, unknown_answer};
 
 use crate::Clock;
 use crate::connection_health::{BACK_WITHIN, ConnectionHealth};
@@ -163,7 +163,7 @@ impl ToolCallHandler {
         if let Err(ArgumentsError { code, text }) = checked {
             // The tool may have had another schema when the call was sent.
             return Ok(Some(if sent_before {
-                unknown(&format!("{EXECUTOR_LOST_TEXT}, and the call cannot be made again: {text}"))
+                unknown_answer(&format!("{EXECUTOR_LOST_TEXT}, and the call cannot be made again: {text}"))
             } else {
                 ToolAnswer::error(code, text)
             }));
@@ -174,7 +174,7 @@ impl ToolCallHandler {
         let timeout = if work.may_have_been_held { left.max(Duration::from_millis(item.timeout_ms)) } else { left };
         if timeout.is_zero() {
             return Ok(Some(if sent_before {
-                unknown(&format!("{EXECUTOR_LOST_TEXT}, and its deadline has passed"))
+                unknown_answer(&format!("{EXECUTOR_LOST_TEXT}, and its deadline has passed"))
             } else {
                 let text = "the deadline had passed before the tool could be called; it was not called";
                 ToolAnswer::new(Outcome::Timeout, text)
@@ -187,7 +187,7 @@ impl ToolCallHandler {
             return Ok(None);
         }
         if sent_before && !item.effect.may_repeat() {
-            return Ok(Some(unknown(EXECUTOR_LOST_TEXT)));
+            return Ok(Some(unknown_answer(EXECUTOR_LOST_TEXT)));
         }
         let deadlines = Deadlines { deadline: now + timeout, known: now + left };
         // A tool that was never there will not come back. But this one was in the catalogue when its session looked:

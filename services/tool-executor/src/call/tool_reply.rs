@@ -3,7 +3,7 @@
 use bus::Message;
 use contract::ErrorCode;
 use contract::limits::PROGRESS_BYTES_MAX;
-use contract::tool::{EffectClass, OUTCOME_UNKNOWN, Outcome, READ_RESULT, header};
+use contract::tool::{EffectClass, OUTCOME_UNKNOWN, Outcome, READ_RESULT, UNKNOWN_OUTCOME_TEXT, header};
 
 /// The parsed reply of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,11 @@ impl ToolAnswer {
     }
 }
 
+/// Builds the answer of a call whose outcome is unknown.
+pub(crate) fn unknown_answer(why: &str) -> ToolAnswer {
+    ToolAnswer::new(Outcome::Unknown, format!("{why}; {UNKNOWN_OUTCOME_TEXT}"))
+}
+
 pub(crate) fn parse_reply(message: &Message, effect: EffectClass) -> ToolReply {
     let body = std::str::from_utf8(&message.payload);
     if message.header(header::PROGRESS).is_some() {
@@ -59,9 +64,7 @@ pub(crate) fn parse_reply(message: &Message, effect: EffectClass) -> ToolReply {
             match effect {
                 EffectClass::Pure => ToolAnswer::error(ErrorCode::ToolError, text),
                 // After an error a model calls again, which could repeat the effect.
-                EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => {
-                    super::dispatch::unknown(&text)
-                }
+                EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(&text),
             }
         }
     })

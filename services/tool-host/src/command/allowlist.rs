@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use ailoop_tool::ToolError;
 use regex::{Regex, RegexBuilder};
 
-use super::{AllowedProgram, CommandConfig, setting};
-use crate::HostError;
+use super::config::{AllowedProgram, CommandConfig, setting};
+use crate::error::HostError;
 
 /// Arguments of one command.
 const ARGUMENTS_MAX: usize = 256;

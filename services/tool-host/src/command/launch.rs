@@ -10,16 +10,16 @@ use cap_std::fs::Dir;
 use rustix::process::{Pid, Resource, Rlimit, getpriority_process, getrlimit, getuid, prlimit, setpriority_process};
 use tokio::process::{Child, Command};
 
-use super::namespace::{NamespaceHolder, Namespaces, child_pid};
+use super::config::{CommandConfig, CommandUser, setting};
+use super::namespace::{NamespaceHolder, Namespaces, SHELL, child_pid};
 use super::process_tree::{CommandRoot, MARK_VARIABLE};
 use super::procfs;
-use super::{CommandConfig, CommandUser, setting};
-use crate::{CONCURRENCY, HostError};
+use crate::connect::CONCURRENCY;
+use crate::error::HostError;
 
 /// Runs first: waits for a line, then becomes the program. The program and its arguments are passed as arguments, which
 /// no shell parses.
 const WAIT_SCRIPT: &str = r#"read -r go && exec "$@""#;
-pub(super) const SHELL: &str = "/bin/sh";
 /// Directories with the programs of util-linux.
 const TOOL_DIRECTORIES: [&str; 2] = ["/usr/bin", "/bin"];
 /// The line for which the script waits.

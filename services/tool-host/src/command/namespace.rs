@@ -13,8 +13,8 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::launch::SHELL;
-
+/// The shell that runs the scripts of these modules.
+pub(super) const SHELL: &str = "/bin/sh";
 /// Starts the first process of a namespace, a program that ignores its children, so that the kernel reaps orphans. It
 /// ends when its standard input does: with the process that started it, however that ends.
 const INIT_SCRIPT: &str = "echo && exec env --ignore-signal=CHLD cat";

@@ -16,11 +16,11 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::allowlist::Allowlist;
+use super::config::{AllowedProgram, CommandConfig, OUTPUT_BYTES_MAX, TIMEOUT_MAX, setting};
 use super::launch::Launcher;
 use super::process_tree::{ProcessTree, ResourceCap};
 use super::run::{CommandJob, CommandLimits, DRAIN_MAX, END_MAX, run};
-use super::{CommandConfig, OUTPUT_BYTES_MAX, TIMEOUT_MAX, setting};
-use crate::HostError;
+use crate::error::HostError;
 use crate::files::{access_error, parse_relative};
 
 /// Bytes of standard input of a command.
@@ -136,7 +136,7 @@ impl Inner {
 }
 
 pub(super) fn tool(config: &CommandConfig, commands: Commands) -> Tool {
-    let mut programs: Vec<&str> = config.allow.iter().map(super::AllowedProgram::program).collect();
+    let mut programs: Vec<&str> = config.allow.iter().map(AllowedProgram::program).collect();
     programs.dedup();
     let about = format!(
         "Runs a program and gives its exit code and output; no shell reads the command. Long output keeps its beginning and \

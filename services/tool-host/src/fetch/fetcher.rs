@@ -9,11 +9,13 @@ use reqwest::{Client, Response, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::config::{BODY_BYTES_MAX, FetchConfig, TIMEOUT_MAX};
 use super::policy::{FetchPolicy, normalize_host};
 use super::resolver::{FilteringResolver, HostResolver};
-use super::{BODY_BYTES_MAX, FetchConfig, TIMEOUT_MAX, html, text};
+use super::{html, text};
+use crate::error::HostError;
 use crate::truncate::RESULT_BYTES_MAX;
-use crate::{HostError, head_tail_buffer, http};
+use crate::{head_tail_buffer, http};
 
 const REDIRECTS_MAX: usize = 5;
 /// Default of the argument `max_chars`.

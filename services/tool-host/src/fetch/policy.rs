@@ -7,8 +7,8 @@ use ipnet::IpNet;
 use reqwest::Url;
 use service::network::is_public;
 
-use super::FetchConfig;
-use crate::HostError;
+use super::config::FetchConfig;
+use crate::error::HostError;
 
 /// Bytes of a URL.
 const URL_BYTES_MAX: usize = 8 << 10;

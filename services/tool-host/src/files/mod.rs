@@ -1,6 +1,8 @@
 //! The file tools, confined to one directory.
 
+mod config;
 mod list;
+mod output;
 mod read;
 mod root;
 mod search;
@@ -15,13 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::HostError;
-use super::connect::Login;
+use super::error::HostError;
+pub use config::FilesConfig;
 #[cfg(target_os = "linux")]
 pub(super) use root::{access_error, parse_relative};
 pub(super) use workspace::Workspace;
@@ -29,22 +29,6 @@ pub(super) use write::WriteLock;
 
 /// Timeout of one call of a file tool; the work itself stops at [`walk::TIME_MAX`].
 const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Which directory the file tools may read, and where they may write.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "files")]
-pub struct FilesConfig {
-    /// The directory that may be read.
-    pub root: PathBuf,
-    /// The directory that files are written to, made where it is missing; without one nothing is written. What was
-    /// written is read in place of the project's file of the same path; nothing else in there is read.
-    #[serde(default)]
-    pub out: Option<PathBuf>,
-    /// The NATS user of these tools, where users have permissions.
-    #[serde(default)]
-    pub login: Option<Login>,
-}
 
 /// Builds `list_files`, `read_file`, `search_text` and, with an `out`, `write_file`.
 pub(super) fn tools(workspace: &Arc<Workspace>) -> Vec<Tool> {

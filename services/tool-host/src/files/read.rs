@@ -6,7 +6,7 @@ use ailoop_tool::ToolError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::root::access_error;
+use super::root::{access_error, to_text};
 use super::walk;
 use super::workspace::{FoundPath, Workspace};
 use crate::truncate::{RESULT_BYTES_MAX, escaped_len};
@@ -76,9 +76,4 @@ fn read_bytes(workspace: &Workspace, found: &FoundPath, given: &str) -> Result<O
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     Ok((bytes.len() as u64 <= FILE_BYTES_MAX).then_some(bytes))
-}
-
-/// Converts bytes to text; `None` where they are not text.
-pub(super) fn to_text(bytes: Vec<u8>) -> Option<String> {
-    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }

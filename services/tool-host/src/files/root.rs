@@ -82,3 +82,8 @@ pub(crate) fn access_error(path: &str, error: &io::Error) -> ToolError {
         format!("{path:?} cannot be used: {error}")
     })
 }
+
+/// Converts bytes to text; `None` where they are not text.
+pub(super) fn to_text(bytes: Vec<u8>) -> Option<String> {
+    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
+}

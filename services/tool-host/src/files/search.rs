@@ -9,8 +9,7 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::read::to_text;
-use super::root::access_error;
+use super::root::{access_error, to_text};
 use super::walk::{self, WorkspaceFile};
 use super::workspace::Workspace;
 use crate::truncate::take_fitting;

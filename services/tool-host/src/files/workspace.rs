@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use ailoop_tool::ToolError;
 
-use super::read::to_text;
-use super::root::{RootDirectory, access_error, parse_relative};
+use super::config::FilesConfig;
+use super::output::OutputDirectory;
+use super::root::{RootDirectory, access_error, parse_relative, to_text};
 use super::walk::{self, WorkspaceFile};
-use super::write::OutputDirectory;
-use super::{FilesConfig, HostError};
+use crate::error::HostError;
 
 /// The project, and the output directory where there is one.
 #[derive(Debug)]

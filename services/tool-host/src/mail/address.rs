@@ -5,8 +5,10 @@ use contract::mail::PEOPLE;
 use contract::settings::ToolFilter;
 use contract::{AgentId, ErrorCode, ToolName};
 
-use super::CHECK_MAIL;
 use super::refusal::MailRefusal;
+
+/// The tool that reads mail: an agent that has it has a mailbox.
+pub(super) const CHECK_MAIL: &str = "check_mail";
 
 /// Resolves an agent's key, alias or full name, or the name of people; the error lists the possible recipients.
 pub(super) fn resolve(agents: &[KnownAgent], to: &str) -> Result<AgentId, MailRefusal> {

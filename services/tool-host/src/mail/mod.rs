@@ -23,11 +23,10 @@ pub use mail_service::{MailCaller, MailService, ReplyMailArguments, SendMailArgu
 pub use refusal::MailRefusal;
 
 use super::connect::Login;
+use address::CHECK_MAIL;
 
 /// Timeout of one call of a mail tool.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The tool that reads mail: an agent that has it has a mailbox.
-const CHECK_MAIL: &str = "check_mail";
 const SEND_MAIL: &str = "send_mail";
 const REPLY_MAIL: &str = "reply_mail";
 

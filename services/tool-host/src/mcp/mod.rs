@@ -35,8 +35,8 @@ use tokio::time::{Instant, timeout_at};
 pub use config::McpConfig;
 pub use server_name::ServerName;
 
-use super::HostError;
 use super::connect::connect_tools;
+use super::error::HostError;
 use published_tools::PublishedTools;
 use supervisor::Supervisor;
 

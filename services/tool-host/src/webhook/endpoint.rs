@@ -9,10 +9,11 @@ use contract::limits::TOOL_OUTPUT_BYTES_MAX;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
 
+use super::config::{WebhookConfig, setting};
 use super::secrets::{HeaderSecrets, RedactingBuffer};
-use super::{WebhookConfig, setting};
+use crate::error::HostError;
 use crate::head_tail_buffer::HeadTailBuffer;
-use crate::{HostError, http};
+use crate::http;
 use contract::tool::UNKNOWN_OUTCOME_TEXT;
 
 /// Bytes of an answer that are read; the model reads fewer of them.

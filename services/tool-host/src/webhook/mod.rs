@@ -1,5 +1,6 @@
 //! HTTP endpoints as tools: the arguments are posted, and the response is the result.
 
+mod config;
 mod endpoint;
 mod secrets;
 
@@ -11,71 +12,19 @@ use ailoop_tool::{Approval, Call, Effect, Reply, Tool, ToolError};
 use contract::limits::{TOOL_OUTPUT_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TOOL_TIMEOUT_MAX};
 use contract::tool::{Approval as ApprovalSetting, EffectClass};
 use contract::{Json, Timestamp, ToolName};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
-use service::{Secret, schema};
 use tool_schema::Schema;
 
+pub use config::WebhookConfig;
+use config::setting;
 pub use endpoint::{Endpoint, WebhookRequest};
 
-use super::HostError;
 use super::connect::Login;
+use super::error::HostError;
 
 /// Endpoints of one tool-host.
 const WEBHOOKS_MAX: usize = 256;
 /// Time of a call beyond its request, so that the request itself reports its timeout.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// An HTTP endpoint that is offered as a tool.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "webhook")]
-pub struct WebhookConfig {
-    /// Where the arguments are posted; it may be private.
-    pub url: String,
-    /// What it does and when to use it: the model reads this.
-    pub description: String,
-    /// JSON Schema of the arguments object.
-    #[serde(default = "no_parameters")]
-    #[schemars(with = "serde_json::Map<String, Value>")]
-    pub parameters: Value,
-    /// What may be done when nobody knows whether a call took effect.
-    #[serde(default)]
-    #[schemars(schema_with = "schema::words_or_none::<EffectClass>")]
-    pub effect: EffectClass,
-    /// Whether a person is asked before each call.
-    #[serde(default)]
-    #[schemars(schema_with = "schema::words_or_none::<ApprovalSetting>")]
-    pub approval: ApprovalSetting,
-    /// Seconds that one request may take.
-    #[serde(default = "timeout_default")]
-    #[schemars(range(min = 1, max = 3_600))]
-    pub timeout: u64,
-    /// Bytes of a result that the model reads; the middle of a longer one is left out.
-    #[serde(default)]
-    pub max_output: Option<usize>,
-    /// Text that is added to the prompt of agents that have this tool.
-    #[serde(default)]
-    pub instructions: Option<String>,
-    /// Headers of each request.
-    #[serde(default)]
-    pub headers: BTreeMap<String, Secret>,
-    /// Headers of each request, by the variables of the environment that hold them.
-    #[serde(default)]
-    pub headers_from: BTreeMap<String, String>,
-    /// The NATS user of this tool, where users have permissions.
-    #[serde(default)]
-    pub login: Option<Login>,
-}
-
-fn no_parameters() -> Value {
-    json!({"type": "object", "properties": {}})
-}
-
-fn timeout_default() -> u64 {
-    30
-}
 
 /// Tools by NATS user, which share a connection.
 type ToolsByLogin = Vec<(Option<Login>, Vec<Tool>)>;
@@ -138,10 +87,6 @@ fn build_request(call: &Call) -> WebhookRequest {
         traceparent: call.traceparent().to_owned(),
         body: call.body().to_vec(),
     }
-}
-
-fn setting(name: &ToolName, field: &str, message: String) -> HostError {
-    HostError::Setting { field: format!("webhooks.{name}.{field}"), message }
 }
 
 /// Checks what the types cannot express.
